@@ -28,17 +28,35 @@ from dataclasses import dataclass
 
 
 class ClusterctlError(Exception):
-    """The base of all errors shown to a user: one line, a code, and what to do about it."""
+    """The base of all errors shown to a user: a code, and the case of it in the table `clusterctl/codes`.
+
+    `facts` fill the placeholders of the case's message and fix.
+    """
 
     exit_code = 1
 
-    def __init__(self, message: str, *, code: str, fix: str = "", node: str = "", evidence: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.code = code
-        self.fix = fix
+    def __init__(
+        self,
+        name: str,
+        case: str = "",
+        /,
+        *,
+        code: str = "",
+        fix: str = "",
+        node: str = "",
+        evidence: str = "",
+        **facts: object,
+    ) -> None:
+        from clusterctl.codes.table import word  # the table is read only where something fails
+
+        self.message, self.fix = (name, fix) if code else word(name, case, facts)
+        super().__init__(self.message)
+        self.code = code or name
         self.node = node
         self.evidence = evidence
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class UsageError(ClusterctlError):
@@ -67,6 +85,14 @@ class Issue:
     message: str
     location: Location | None
     fix: str = ""
+
+    @classmethod
+    def of(cls, code: str, case: str, location: Location | None, /, **facts: object) -> Issue:
+        """Make an issue of a case in the table of codes; `facts` fill its placeholders."""
+        from clusterctl.codes.table import word
+
+        message, fix = word(code, case, facts)
+        return cls(code, message, location, fix)
 
 
 class SpecError(UsageError):

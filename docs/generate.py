@@ -24,12 +24,14 @@ import faults
 import imports
 import plots
 import troubles
-from book import BOOK, book
+from examples import FILE, written
 from troubles import plain
 
-from clusterctl.cli.main import VERBS, root
+from clusterctl.cli.help import VERBS, VerbCommand
+from clusterctl.cli.main import root
+from clusterctl.codes.table import TABLE, family_of
 from clusterctl.plans.checks.registry import all_checks
-from clusterctl.plans.known_errors import guidance_of
+from clusterctl.plans.known_errors import render_command
 from clusterctl.plans.launch.launchers import VENDOR_NIC_RULES, network_env
 from clusterctl.protocol.known_errors import all_symptoms
 from clusterctl.specs.fields import OneOrMore, ScalarType
@@ -160,7 +162,16 @@ def verb(path: str) -> str:
     own = [option for option in command.params if isinstance(option, click.Option) and not is_shared(option)]
     text = re.sub(r"\s*\n\s*\n\s*", "\n\n", (command.help or "").strip())
     parts = [f"```\n{usage}\n```\n", re.sub(r"[ \t]*\n[ \t]*(?!\n)", "\n", text) + "\n"]
-    return "\n".join([*parts, *([options(iter(own))] if own else [])])
+    return "\n".join([*parts, *([options(iter(own))] if own else []), *examples(command)])
+
+
+def examples(command: click.Command) -> Iterator[str]:
+    """Write the examples of `--help`, each with what it is for."""
+    found = command.examples if isinstance(command, VerbCommand) else ()
+    if found:
+        width = max(len(text) for text, _ in found)
+        lines = (f"{text:<{width}}  # {comment}" if comment else text for text, comment in found)
+        yield "```bash\n" + "\n".join(lines) + "\n```\n"
 
 
 def find_command(words: list[str]) -> click.Command:
@@ -205,25 +216,51 @@ def value_of(option: click.Option) -> str:
 # ---- the checks ----
 
 
-def findings(prefix: str) -> str:
-    """Write the checks of one family."""
-    return "\n".join(
-        f"### {code}\n\n**{plain(one.title)}** ({one.severity}). {plain(one.why)}\n\n{plain(one.explanation)}\n"
-        for code, one in all_checks().items()
-        if code.startswith(f"CC-{prefix}-")
+def findings(family: str) -> str:
+    """Write the checks of one family, and the errors that come at one step."""
+    return "\n".join(section(code) for code in family_codes(family) if has_section(code))
+
+
+def section(code: str) -> str:
+    """Write a section about one code."""
+    entry = TABLE[code]
+    step = f", {entry.when.en}" if entry.when.en else ""
+    why = f" {plain(entry.why.en)}" if entry.why.en else ""
+    return f"### {code}\n\n**{plain(entry.title.en)}** ({entry.severity}{step}).{why}\n\n{plain(entry.what.en)}\n"
+
+
+def has_section(code: str) -> bool:
+    """Tell the codes that are explained in a section from those in a row of a table."""
+    return code in all_checks() or bool(TABLE[code].when.en) or family_of(code) == "JOB"
+
+
+def family_codes(family: str) -> list[str]:
+    """Give the codes of a family in their order."""
+    return sorted(code for code in TABLE if family_of(code) == family)
+
+
+def errors(family: str) -> str:
+    """Write the other errors of one family as a table."""
+    rows = (
+        (f"`{code}`", ". ".join(plain(text.en) for text in (TABLE[code].title, TABLE[code].what) if text.en))
+        for code in family_codes(family)
+        if not has_section(code)
     )
+    return table(("code", "meaning"), rows)
 
 
 def symptoms(_: str) -> str:
     """Write the texts of ranks that are known, with the command that is shown for them."""
-    return "\n".join(
-        f"### {code}\n\n**{plain(one.meaning)}** ({GRADES[grade]}). {plain(one.advice)}"
-        + (f" See [{one.related_check}](#{one.related_check.lower()}).\n" if one.related_check else "\n")
-        + (f"\n`{one.render_command(troubles.NAMED)}`\n" if one.command else "")
-        for code, grade, one in (
-            (known.code, known.grade, guidance_of(known.code)) for known in all_symptoms()
-        )
-    )
+    grades = {known.code: known.grade for known in all_symptoms()}
+    return "\n".join(symptom(code, GRADES[grades[code]]) for code in family_codes("JOB"))
+
+
+def symptom(code: str, grade: str) -> str:
+    """Write what is shown of one known text."""
+    entry, command = TABLE[code], render_command(code, troubles.NAMED)
+    related = f" See [{entry.related}](#{entry.related.lower()})." if entry.related else ""
+    text = f"### {code}\n\n**{plain(entry.title.en)}** ({grade}). {plain(entry.do.en)}{related}\n"
+    return f"{text}\n`{command}`\n" if command else text
 
 
 GRADES: Mapping[str, str] = {
@@ -274,6 +311,7 @@ KINDS: Mapping[str, Callable[[str], str]] = {
     "shared": shared,
     "verb": verb,
     "findings": findings,
+    "errors": errors,
     "symptoms": symptoms,
     "faults": fault_table,
     "catalogue": failing,
@@ -305,8 +343,7 @@ def generated() -> Iterator[tuple[Path, str]]:
     for path in sorted(PAGES.glob("*.md")):
         fresh = render(path.read_text(encoding="utf-8"))
         yield path, fresh
-        if path.name == "findings.md":
-            yield BOOK, book(fresh, catalogue.happens(), troubles.does())
+    yield FILE, written(catalogue.happens())
     yield from plots.drawn()
     for path in sorted(CHINESE.glob("*.md")):
         yield path, render(path.read_text(encoding="utf-8"), chinese.translate)

@@ -109,7 +109,7 @@ def follows_their_names(path: str, text: str) -> Iterator[str]:
 
 # Who writes the JSON that these functions read without `protocol.untrusted`: we ourselves, or who commands us anyway.
 TRUSTED_JSON = {
-    "clusterctl/cli/commands/explain.py:explain": "the book of codes, which comes with the package",
+    "clusterctl/cli/commands/explain.py:explain": "the examples of codes, which comes with the package",
     "clusterctl/protocol/untrusted.py:": "the reader itself",
     "clusterctl/client/local/notify.py:_read": "our own file",
     "clusterctl/client/results/pull.py:_load": "our own file",

@@ -12,32 +12,11 @@ from types import TracebackType
 
 import click
 
-from clusterctl.cli.options import Settings, shared_options, suggest_verb
+from clusterctl.cli.completion import COMPLETE_VARIABLE
+from clusterctl.cli.context.settings import Settings
+from clusterctl.cli.help import OTHER_WORDS, VERB_GROUPS, VERBS, suggest_verb
+from clusterctl.cli.options import shared_options
 from clusterctl.errors import ClusterctlError
-
-# Verb -> (module under clusterctl.cli.commands, one line for --help). Modules load when their verb is called.
-VERBS = {
-    "lab": ("lab", "Raise a real cluster on this machine: for learning, demos and tests."),
-    "check": ("check", "Prove that the nodes are fit, before anything starts."),
-    "launch": ("launch", "Send the code and start torchrun on every node."),
-    "attach": ("attach", "Follow a run to its verdict, from any machine."),
-    "logs": ("logs", "Show what the ranks have written."),
-    "ps": ("status", "List the runs on the nodes."),
-    "status": ("status", "Show one run, node by node and rank by rank."),
-    "stop": ("stop", "End a run on every node."),
-    "pull": ("pull", "Bring a run's results home."),
-    "clean": ("clean", "Remove old runs and unused contents from the nodes."),
-    "sync": ("sync", "Send a job's code to the nodes, and start nothing."),
-    "top": ("top", "Show how busy the nodes are: GPUs, processors, memory, network."),
-    "exec": ("exec", "Run a command on every node; equal answers are shown once."),
-    "explain": ("explain", "Say what a code means, how it looks and what mends it."),
-    "init": ("init", "Write an inventory and a job for machines that you can reach."),
-    "keys": ("keys", "Install your public key on every node."),
-    "inventory": (
-        "inventory",
-        "Show the inventory as clusterctl understands it; make one of another tool's, or of machines.",
-    ),
-}
 
 
 class NamedContext(click.Context):
@@ -81,13 +60,15 @@ class Verbs(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Name the nearest verb when one is misspelled."""
         if args and args[0] not in VERBS:
-            raise click.UsageError(f"no verb {args[0]!r}{suggest_verb(args[0], VERBS)}", ctx=ctx)
+            raise click.UsageError(f"no verb {args[0]!r}{suggest_verb(args[0], VERBS, OTHER_WORDS)}", ctx=ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - the same
-        """List the verbs without importing them."""
-        with formatter.section("Verbs"):
-            formatter.write_dl([(name, line) for name, (_, line) in VERBS.items()])
+        """List the verbs by group without importing them."""
+        width = max(map(len, VERBS))
+        for title, verbs in VERB_GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), line) for name, (_, line) in verbs.items()])
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
@@ -96,8 +77,7 @@ class Verbs(click.Group):
 def root(settings: Settings) -> None:
     """Train PyTorch models on machines that you reach by SSH.
 
-    Proof before launch, one fate for all nodes, the root cause named first, nothing left behind.
-    Not the Cluster API's clusterctl; this one is also installed as `cctl`.
+    Not the Cluster API's clusterctl; also installed as `cctl`.
     """
 
 
@@ -132,7 +112,11 @@ def run(argv: Sequence[str] | None = None) -> int:
 
 def _invoke(argv: Sequence[str] | None) -> int:
     _escape_unprintable()
-    code = root.main(args=list(argv) if argv is not None else None, standalone_mode=False)
+    code = root.main(
+        args=list(argv) if argv is not None else None,
+        complete_var=COMPLETE_VARIABLE,
+        standalone_mode=False,
+    )
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -178,11 +162,8 @@ def _system_refusal(error: OSError) -> ClusterctlError:
     target = error.filename or _describe_failed_output()
     _discard_output()
     no_folder = isinstance(error, (FileNotFoundError, NotADirectoryError))
-    return LocalSystemError(
-        f"{target}: {error.strerror or error}",
-        code="CC-USE-008",
-        fix="make its directory first" if no_folder else "make room there, or permission to write",
-    )
+    case = "no-folder" if no_folder else ""
+    return LocalSystemError("CC-USE-008", case, target=target, reason=error.strerror or error)
 
 
 def _describe_failed_output() -> str:

@@ -5,44 +5,31 @@ from __future__ import annotations
 import functools
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 import click
 
+from clusterctl.cli.completion import complete_nodes
+from clusterctl.cli.context.settings import Settings
+from clusterctl.cli.help import TYPED_KEY, SharedOption
 from clusterctl.console.text import sanitize
 from clusterctl.errors import UsageError
-from clusterctl.specs.text import command_line
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What the shared options say."""
-
-    inventory: str | None = None
-    lab: str | None = None
-    verbose: bool = False
-    quiet: bool = False
-    color: str = "auto"
-
-    @property
-    def command(self) -> str:
-        """Give the beginning of a command to paste that means the same inventory."""
-        chosen = ["-i", self.inventory] if self.inventory else ["--lab", self.lab] if self.lab else []
-        return command_line("clusterctl", *chosen)
-
 
 Command = Callable[..., Any]
 
+_shared_option = functools.partial(click.option, cls=SharedOption)
 _OPTIONS = (
-    click.option("-i", "--inventory", metavar="FILE", help="The inventory file of the cluster."),
-    click.option(
-        "--lab", metavar="NAME", help="The running lab of this name, in place of an inventory file."
+    _shared_option("-i", "--inventory", metavar="FILE", help="The inventory file of the cluster."),
+    _shared_option("--lab", metavar="NAME", help="Use this running lab instead of an inventory file."),
+    _shared_option("-v", "--verbose", is_flag=True, help="Print each phase of each node."),
+    _shared_option("-q", "--quiet", is_flag=True, help="Print only results and errors."),
+    _shared_option(
+        "--color",
+        type=click.Choice(["auto", "always", "never"]),
+        metavar="auto|always|never",
+        help="Colour the output.",
     ),
-    click.option("-v", "--verbose", is_flag=True, help="Say when each node is through each phase."),
-    click.option("-q", "--quiet", is_flag=True, help="Say only results and errors."),
-    click.option("--color", type=click.Choice(["auto", "always", "never"]), help="Colour the output."),
 )
 
 
@@ -75,10 +62,7 @@ def _merge(earlier: Settings, later: Settings) -> Settings:
     if merged.inventory is not None and merged.lab is not None:
         from clusterctl.errors import UsageError
 
-        text = "-i and --lab both say which nodes"
-        raise UsageError(
-            text, code="CC-USE-090", fix=f"leave -i {merged.inventory} or --lab {merged.lab} out"
-        )
+        raise UsageError("CC-USE-090", inventory=merged.inventory, lab=merged.lab)
     return merged
 
 
@@ -120,16 +104,20 @@ class Seconds(click.FloatRange):
 
 node_options = (
     click.option(
-        "--nodes", "pattern", metavar="PAT", help="Only these nodes: ranks, names, gpu[01-04], globs."
+        "--nodes",
+        "pattern",
+        metavar="PAT",
+        shell_complete=complete_nodes,
+        help="Only these nodes: node ranks, names, gpu[01-04], globs.",
     ),
-    click.option("--exclude", metavar="PAT", help="Leave these nodes out."),
+    click.option("--exclude", metavar="PAT", shell_complete=complete_nodes, help="All but these nodes."),
 )
 
 
 set_option = click.option(
     "--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Override a key of the job."
 )
-big_option = click.option("--big", is_flag=True, help="Send code of more than 500 MB or 50 000 files too.")
+big_option = click.option("--big", is_flag=True, help="Allow code of more than 500 MB or 50 000 files.")
 
 
 def with_node_options(function: Command) -> Command:
@@ -140,14 +128,16 @@ def with_node_options(function: Command) -> Command:
 
 
 _CONNECT_OPTIONS = (
-    click.option("--user", metavar="USER", help="As whom to log in."),
+    click.option("--user", metavar="USER", help="The user name on the hosts."),
     click.option(
         "--port", metavar="PORT", type=WholeNumber("a port", 1, 65535), help="The port of the SSH servers."
     ),
     click.option("--key", metavar="FILE", help="The private key."),
-    click.option("--jump", metavar="HOST", help="The bastion before the hosts, or a chain of them."),
-    click.option("--ssh-config", "config", metavar="FILE", help="Read this in place of ~/.ssh/config."),
-    click.option("--python", metavar="PATH", help="The Python there that has torch; default: python3."),
+    click.option("--jump", metavar="HOST", help="The jump host, or a chain of them."),
+    click.option("--ssh-config", "config", metavar="FILE", help="Read this file instead of ~/.ssh/config."),
+    click.option(
+        "--python", metavar="PATH", help="The Python on the hosts that has torch; default: python3."
+    ),
 )
 
 
@@ -158,57 +148,14 @@ def with_connect_options(function: Command) -> Command:
     return function
 
 
-NOTHING_NAMED = "CC-USE-091"
-
-
-def confirm(lines: Sequence[str], question: str, what: str, command: str) -> None:
+def confirm(lines: Sequence[str], question: str, what: Literal["run", "lab"], command: str) -> None:
     """Return if the user confirms, else raise UsageError; `command` does the same without a question."""
     if not sys.stdin.isatty():
-        raise UsageError(
-            f"no {what} was named, and there is no terminal to ask at; there is:",
-            code=NOTHING_NAMED,
-            fix=f"{command}  (or add -y)",
-            evidence="\n".join(lines),
-        )
+        raise UsageError("CC-USE-091", what, evidence="\n".join(lines), command=command)
     for line in lines:
         click.echo(sanitize(line), err=True)
     if not click.confirm(question, err=True):
-        raise UsageError("nothing was ended", code=NOTHING_NAMED, fix=command)
-
-
-SURPLUS_WORDS = "CC-USE-092"
-_TYPED_KEY = "clusterctl.words"
-
-
-class RawArgumentsCommand(click.Command):
-    """A command that remembers its words as they were typed; click takes the `--` away."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Keep the words, then do as every command does."""
-        ctx.meta[_TYPED_KEY] = tuple(args)
-        return super().parse_args(ctx, args)
-
-
-class VerbGroup(click.Group):
-    """A verb that has verbs of its own, such as `lab`; a misspelled one leads to the nearest, or to all of them."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Name the verbs that there are when one is unknown."""
-        if args and args[0] not in self.commands:
-            message = f"{ctx.info_name} has no verb {args[0]!r}{suggest_verb(args[0], self.commands)}"
-            raise click.UsageError(message, ctx=ctx)
-        return super().resolve_command(ctx, args)
-
-
-def suggest_verb(word: str, verbs: Iterable[str]) -> str:
-    """Render the nearest verb, or all of them, as the end of a message."""
-    from difflib import get_close_matches
-
-    known = list(verbs)
-    matches = get_close_matches(word, known, n=1)
-    return f"; did you mean {matches[0]!r}?" if matches else f"; there are: {', '.join(known)}"
+        raise UsageError("CC-USE-091", command=command)
 
 
 def refuse_surplus(words: Sequence[str], verb: str) -> None:
@@ -221,9 +168,10 @@ def refuse_surplus(words: Sequence[str], verb: str) -> None:
     for word in reversed(surplus):
         del kept[len(kept) - 1 - kept[::-1].index(word)]
     raise UsageError(
-        f"unexpected {'arguments' if len(surplus) > 1 else 'argument'}: {shlex.join(surplus)}",
-        code=SURPLUS_WORDS,
-        fix=f"arguments of the script: {_command()} {verb} {shlex.join([*kept, '--', *surplus, *behind])}",
+        "CC-USE-092",
+        "" if len(surplus) > 1 else "one",
+        words=shlex.join(surplus),
+        command=f"{_command()} {verb} {shlex.join([*kept, '--', *surplus, *behind])}",
     )
 
 
@@ -234,15 +182,12 @@ def refuse_mixed(command: Sequence[str], verb: str) -> None:
         return
     start = typed.index(command[0])
     corrected = f"{verb} {shlex.join([*typed[:start], '--', *typed[start:]])}"
-    raise UsageError(
-        f"unexpected options after the command without `--`: {shlex.join(typed[start:])}",
-        code=SURPLUS_WORDS,
-        fix=f"options of the command: {_command()} {corrected}; options of clusterctl stand before the --",
-    )
+    command_shown = f"{_command()} {corrected}"
+    raise UsageError("CC-USE-092", "options", words=shlex.join(typed[start:]), command=command_shown)
 
 
 def _typed() -> tuple[str, ...]:
-    words: tuple[str, ...] = click.get_current_context().meta[_TYPED_KEY]
+    words: tuple[str, ...] = click.get_current_context().meta[TYPED_KEY]
     return words
 
 

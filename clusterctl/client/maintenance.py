@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from fabric import Connection, task
@@ -89,12 +90,9 @@ def remove_stored_runs(session: Session, stored_runs: Sequence[StoredRun], node:
 
 def _receive_record(session: Session, key: str, node: str) -> Untrusted | None:
     def garbled() -> NodeError:
-        what = "what the node sent cannot be understood"
-        return NodeError(what, code="CC-RUN-004", node=node, evidence=session.stderr)
+        return NodeError("CC-RUN-004", node=node, evidence=session.stderr)
 
-    header, _ = ReplyReader(
-        session, on_closed=garbled, on_stalled=lambda message: _stalled_error(message, node)
-    ).receive()
+    header, _ = ReplyReader(session, on_closed=garbled, on_stalled=partial(_stalled_error, node)).receive()
     if header.has_record(key):
         return header.record(key)
     if header.is_null(key):
@@ -102,9 +100,8 @@ def _receive_record(session: Session, key: str, node: str) -> Untrusted | None:
     raise garbled()
 
 
-def _stalled_error(message: str, node: str) -> NodeError:
-    fix = "the file system of its work directory hangs; look at it there, then clean again"
-    return NodeError(message, code="CC-CLEAN-003", node=node, fix=fix)
+def _stalled_error(node: str, case: str, limit: float) -> NodeError:
+    return NodeError("CC-CLEAN-003", case, node=node, limit=limit)
 
 
 def _parse_unused(raw: Untrusted) -> UnusedStorage:
@@ -143,7 +140,7 @@ def _request_orphans(c: Connection, node: Node, interpreter: Interpreter, to_end
         while (frame := session.receive(ANSWER_LIMIT)) is not None:
             if key in frame[0]:
                 return frame[0]
-        raise NodeError("the node ended the conversation", code="CC-RUN-032", evidence=session.stderr)
+        raise NodeError("CC-RUN-032", evidence=session.stderr)
 
 
 NEVER = 10 * 365 * 86400.0  # seconds after which a node would spare what it was not told

@@ -1,15 +1,8 @@
-"""The transport `openssh`: one ControlMaster per node, and the errors that ssh prints.
+"""The transport `openssh`: nodes reached by the user's own ssh program, and what it prints as errors.
 
-What the ssh program says when it does not get in, as the errors that other ways into a node raise.
-
-| CC-SSH-018 | the bastion does not answer                                | Unreachable |
-| CC-SSH-030 | there is no usable ssh program, or it refuses its settings | Unreachable |
-| CC-SSH-031 | ssh failed, and in words that mean nothing to us           | Unreachable |
-
-The transport `openssh`: nodes reached by the user's own ssh program, over a ControlMaster each.
-
-A master of the user's own is used where there is one, and never ended. Otherwise one of ours is made per node
-and command, in a directory that only we can enter; a small process ends them when we end, however we do.
+There is one ControlMaster for each node. A master of the user's own is used where there is one, and never ended.
+Otherwise one of ours is made per node and command, in a directory that only we can enter; a small process ends them
+when we end, however we do.
 """
 
 from __future__ import annotations
@@ -54,95 +47,83 @@ LOGIN_REFUSED_CODE, CLOSED_CODE, PROXY_CODE = "CC-SSH-007", "CC-SSH-006", "CC-SS
 UNREACHABLE_CODES = ("CC-SSH-001", "CC-SSH-002", "CC-SSH-003", "CC-SSH-004")  # no login will help
 NO_GREETING = "kex_exchange_identification: "  # the node itself has said nothing
 
-# What ssh says (OpenSSH 7 to 10), kind, code, message, fix; the first that is found counts.
-_ERRORS: tuple[tuple[str, type[ConnectError], str, str, str], ...] = (
+# What ssh says (OpenSSH 7 to 10), kind, code, case; the first that is found counts.
+_ERRORS: tuple[tuple[str, type[ConnectError], str, str], ...] = (
     (
         "REMOTE HOST IDENTIFICATION HAS CHANGED|host key for .* has changed",
         HostKeyError,
         "CC-SSH-010",
-        "the host key of {place} is not the known one",
-        "find out why: was the node reinstalled? Then `ssh-keygen -R {known}`, and connect once by `{ssh}`",
+        "openssh",
     ),
     (
         "REVOKED HOST KEY|marked as revoked",
         HostKeyError,
         "CC-SSH-011",
-        "the host key of {place} is revoked",
-        "do not connect; ask who runs the node",
+        "openssh",
     ),
     (
         "[Nn]o .*host key is known for|Host key verification failed",
         HostKeyError,
         "CC-SSH-009",
-        "the host key of {place} is not known",
-        "run `{ssh}` once and compare the fingerprint, or write `ssh: {{host_keys: accept-new}}`",
+        "openssh",
     ),
     (
         "Could not resolve hostname",
         Unreachable,
         "CC-SSH-001",
-        "ssh cannot resolve {host}",
-        "correct `host` in the inventory, or give it a HostName in ~/.ssh/config",
+        "openssh",
     ),
     (
         "Connection refused",
         Unreachable,
         "CC-SSH-002",
-        "{place} refused the connection",
-        "start sshd on the node, or correct `host` and `ssh.port` in the inventory",
+        "openssh",
     ),
     (
         "No route to host|Network is unreachable|Host is down|Permission denied.*port",
         Unreachable,
         "CC-SSH-003",
-        "there is no way to {place}",
-        "see what `ip route get` says about {host}, and whether that network is up",
+        "openssh",
     ),
     (
         "timed out|[Tt]imeout",
         ConnectTimeout,
         "CC-SSH-004",
-        "ssh had no answer from {place} in time",
-        "the node is off, overloaded or stopped, or a firewall drops the packets",
+        "openssh-silent",
     ),
     (
         r"Permission denied \(|Permission denied, please try again|Too many authentication failures"
         "|authentication methods|Authentication failed",
         AuthenticationFailed,
         LOGIN_REFUSED_CODE,
-        "the node does not let us in by ssh",
-        "see what `{ssh}` says; Kerberos may want a `kinit`",
+        "openssh",
     ),
     (
         "banner line|Invalid SSH identification|protocol version",
         Unreachable,
         "CC-SSH-005",
-        "what answers at {place} is not an SSH server",
-        "correct `host` and `ssh.port` in the inventory",
+        "openssh",
     ),
     (
         "Unable to negotiate|[Cc]onnection closed by|Connection reset by|kex_exchange|banner exchange: "
         "|disconnect from",
         Unreachable,
         CLOSED_CODE,
-        "the server at {place} ended the connection",
-        "it may limit connections (MaxStartups, PerSourcePenalties): wait a little, and read its log",
+        "openssh",
     ),
     (
         "UNKNOWN port|[Cc]onnection closed|[Cc]onnection reset|[Bb]roken pipe|stdio forward|kex_exchange"
         "|banner exchange: ",
         Unreachable,
         PROXY_CODE,
-        "the way to {place} through {via} ended",
-        "see what `{ssh}` says: what stands between may be down, unknown here or not let you in; or the node is down",
+        "openssh",
     ),
     (
         "[Bb]ad configuration option|bad configuration|Can't open user config|Bad owner or permissions"
         "|unknown option|illegal option|garbage at end of line|missing argument|keyword .* extra arguments",
         Unreachable,
         "CC-SSH-030",
-        "ssh refuses its settings",
-        "correct ~/.ssh/config, or what the inventory says under `ssh:`",
+        "settings",
     ),
 )
 
@@ -159,61 +140,51 @@ def explain_failure(
         "host": node.host,
         "place": _render_address(node),
         "known": _known_name(node),
-        "ssh": render_ssh_command(node),
+        "command": render_ssh_command(node),
     }
     values["via"] = via or "a proxy command or bastion"
     evidence = stderr.strip()[-MAX_EVIDENCE:]
-    for pattern, kind, code, message, fix in _ERRORS:
+    for pattern, kind, code, case in _ERRORS:
         if re.search(pattern, stderr):
-            extra_fix = "" if interactive or code != LOGIN_REFUSED_CODE else _no_terminal_fix(node)
             if via and (code == CLOSED_CODE or (code != PROXY_CODE and NO_GREETING in stderr)):
                 continue  # who ended it stands in between
-            text = message.format(**values)
-            return kind(
-                text, code=code, node=node.name, evidence=evidence, fix=extra_fix or fix.format(**values)
-            )
+            no_terminal = code == LOGIN_REFUSED_CODE and not interactive
+            chosen = "no-terminal" if no_terminal else case
+            return kind(code, chosen, node=node.name, evidence=evidence, **values)
+    case = "" if status >= 0 else "signal"
     return Unreachable(
-        f"ssh to {_render_address(node)} "
-        + (f"ended with status {status}" if status >= 0 else f"got signal {-status}"),
-        code="CC-SSH-031",
-        node=node.name,
-        evidence=evidence,
-        fix=f"see what `{render_ssh_command(node)}` says",
+        "CC-SSH-031", case, node=node.name, evidence=evidence, status=status, signal=-status, **values
     )
 
 
 def login_timed_out(node: Node, limit: float, stderr: str) -> ConnectTimeout:
     """Say that ssh did not get in within its time."""
     return ConnectTimeout(
-        f"ssh was not let in at {_render_address(node)} within {limit:g} s",
-        code="CC-SSH-004",
+        "CC-SSH-004",
+        "openssh-login",
         node=node.name,
         evidence=stderr.strip()[-MAX_EVIDENCE:],
-        fix=f"see what `{render_ssh_command(node)}` waits for",
+        address=_render_address(node),
+        limit=limit,
+        command=render_ssh_command(node),
     )
 
 
 def bastion_unreachable(node: Node, bastion: str, error: ConnectError) -> Unreachable:
     """Say that the way ends at the bastion."""
     return Unreachable(
-        f"the bastion {bastion} does not answer",
-        code="CC-SSH-018",
+        "CC-SSH-018",
+        "openssh",
         node=node.name,
         evidence=error.evidence,
-        fix=f"see what `{command_line('ssh', bastion)}` says; if it is another one, correct `jump` or the ProxyJump "
-        "of ~/.ssh/config",
+        bastion=bastion,
+        command=command_line("ssh", bastion),
     )
 
 
 def no_program(node: Node, error: OSError) -> Unreachable:
     """Say that there is no ssh program to run."""
-    return Unreachable(
-        "the program ssh cannot be run on this machine",
-        code="CC-SSH-030",
-        node=node.name,
-        evidence=str(error),
-        fix="install the OpenSSH client, or leave out `transport: openssh`",
-    )
+    return Unreachable("CC-SSH-030", "program", node=node.name, evidence=str(error))
 
 
 def render_ssh_command(node: Node) -> str:
@@ -223,14 +194,6 @@ def render_ssh_command(node: Node) -> str:
     options += ["-J", node.ssh.jump] if node.ssh.jump else []
     options += ["-o", f"ProxyCommand={node.ssh.proxy_command}"] if node.ssh.proxy_command else []
     return command_line(*options, f"{node.ssh.user}@{node.host}" if node.ssh.user else node.host)
-
-
-def _no_terminal_fix(node: Node) -> str:
-    return (
-        "without a terminal ssh may not ask for a password or code. Give the host `ControlMaster auto`, "
-        f"`ControlPath ~/.ssh/cm-%C` and `ControlPersist 8h` in ~/.ssh/config, run `{render_ssh_command(node)}` once "
-        "and then this again; or run this in a terminal. Kerberos wants a `kinit`"
-    )
 
 
 def _render_address(node: Node) -> str:

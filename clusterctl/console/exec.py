@@ -75,7 +75,7 @@ def render_ending(ended: CommandEnd) -> str:
     """Say how a command ended, unless it was with 0: `: exit 2`, `: SIGKILL`."""
     if ended.ok:
         return ""
-    from clusterctl.protocol.root_cause import signal_name
+    from clusterctl.protocol.exit_status import signal_name
 
     return f": {signal_name(ended.signal)}" if ended.signal is not None else f": exit {ended.exit}"
 

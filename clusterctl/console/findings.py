@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from clusterctl.codes.table import FAMILIES, family_of
 from clusterctl.console.terminal import print_table
 from clusterctl.console.text import sanitize
 from clusterctl.plans.checks.framework import SEVERITIES, Finding
@@ -24,7 +25,7 @@ from clusterctl.plans.checks.nics import (
 )
 from clusterctl.plans.checks.registry import sort_findings
 from clusterctl.plans.checks.torch import nccl_version
-from clusterctl.plans.explain import Explanation, family_of
+from clusterctl.plans.explain import Explanation
 from clusterctl.plans.facts.facts import Facts
 from clusterctl.plans.facts.records import ActivateResult
 from clusterctl.plans.launch.network import NodeNetwork, plan_hcas, resolve_network
@@ -343,14 +344,12 @@ def _print_text(console: Console, label: str, text: str, *, wrap: bool = True) -
         console.print(Text.assemble(label_cell, piece), soft_wrap=True)
 
 
-def render_codes(
-    console: Console, families: Mapping[str, str], titles: Mapping[str, str], family: str
-) -> None:
+def render_codes(console: Console, titles: Mapping[str, str], family: str) -> None:
     """List the codes of a family, or of all."""
-    for name, heading in families.items():
+    for name, heading in FAMILIES.items():
         codes = [code for code in titles if family_of(code) == name]
         if codes and family in ("", name):
-            console.print(Text(f"{heading}", style="bold"))
+            console.print(Text(heading.en, style="bold"))
             for code in codes:
                 console.print(Text.assemble((f"  {code}  ", "cyan"), titles[code]), soft_wrap=True)
     console.print(Text("clusterctl explain CODE tells more of one."), style="dim")

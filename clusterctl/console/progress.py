@@ -25,19 +25,20 @@ WIDEST_NAME = 24
 
 @dataclass(frozen=True)
 class PendingNode:
-    """A node that is not through: what it is at, for how many seconds, and the bytes it was sent so far."""
+    """A node that is not through: what it is at, for how many seconds, and the bytes to or from it so far."""
 
     name: str
     activity: str
     seconds: float
-    sent: int = 0
+    transferred: int = 0
 
 
 @dataclass(frozen=True)
 class PhaseProgress:
     """Phases side by side, each with the number of nodes that are through; `pending` has the slowest first.
 
-    `rate` is in bytes per second; `activity` names what all do together once everybody is through.
+    `transferred` and `expected` are bytes, `rate` is bytes per second, and `direction` says whether they are sent or
+    received; `activity` names what all do together once everybody is through.
     """
 
     completed: Sequence[tuple[str, int]]
@@ -46,8 +47,10 @@ class PhaseProgress:
     pending: Sequence[PendingNode] = ()
     queued: int = 0
     failed: int = 0
-    sent: int = 0
+    transferred: int = 0
+    expected: int = 0
     rate: float = 0.0
+    direction: str = "sent"
     activity: str = ""
 
 
@@ -56,7 +59,10 @@ def render_lines(progress: PhaseProgress) -> list[str]:
     shown = progress.pending[:MOST_NODES]
     width = min(WIDEST_NAME, max((len(node.name) for node in shown), default=0))
     lines = [f"{_render_counts(progress)}  {progress.seconds:.1f} s{_render_transfer(progress)}"]
-    lines += [f"  {node.name:<{width}}  {node.seconds:5.1f} s  {_render_activity(node)}" for node in shown]
+    lines += [
+        f"  {node.name:<{width}}  {node.seconds:5.1f} s  {_render_activity(node, progress.direction)}"
+        for node in shown
+    ]
     if remaining := _render_remaining(progress):
         lines.append(f"  {remaining}")
     elif progress.activity and not shown:
@@ -67,7 +73,7 @@ def render_lines(progress: PhaseProgress) -> list[str]:
 def render_plain(progress: PhaseProgress) -> str:
     """Say in one plain line what is still awaited."""
     shown = [
-        f"{node.name} ({_render_activity(node)}, {node.seconds:.0f} s)"
+        f"{node.name} ({_render_activity(node, progress.direction)}, {node.seconds:.0f} s)"
         for node in progress.pending[:MOST_NODES]
     ]
     pending = ", ".join(filter(None, [*shown, _render_remaining(progress)]))
@@ -82,13 +88,17 @@ def _render_counts(progress: PhaseProgress) -> str:
 
 
 def _render_transfer(progress: PhaseProgress) -> str:
-    if not progress.sent:
+    if not progress.transferred:
         return ""
-    return f"  {render_size(progress.sent)} sent, {render_size(int(progress.rate))}/s"
+    expected = f" of {render_size(progress.expected)}" if progress.expected else ""
+    rate = f"{render_size(int(progress.rate))}/s"
+    return f"  {render_size(progress.transferred)}{expected} {progress.direction}, {rate}"
 
 
-def _render_activity(node: PendingNode) -> str:
-    return f"{node.activity}, {render_size(node.sent)} sent" if node.sent else node.activity
+def _render_activity(node: PendingNode, direction: str) -> str:
+    if not node.transferred:
+        return node.activity
+    return f"{node.activity}, {render_size(node.transferred)} {direction}"
 
 
 def _render_remaining(progress: PhaseProgress) -> str:
@@ -106,6 +116,7 @@ def render_size(size: int) -> str:
 
 SHOW_AFTER = 0.3  # seconds in which a phase may end without anything having moved
 REFRESH_EVERY = 0.2
+STEADY = 1.0  # seconds within which nodes keep their order, so that their lines do not jump
 PLAIN_EVERY = 10.0
 CLOSE_LIMIT = 2.0  # seconds that the lines may take to go
 
@@ -163,7 +174,7 @@ class ProgressDisplay:
 
 DetailText = Callable[[], str]
 
-CODE_PHASE = "code"  # the phase in which bytes leave
+TRANSFERS = {"code": "sent", "pull": "received"}  # phases in which bytes are counted, and their direction
 _WIDTH = 7
 
 
@@ -178,12 +189,13 @@ class Phases:
         self._lock = threading.RLock()
         self._steps: Steps | None = None
         self._display: ProgressDisplay | None = None
-        self._started = self._first_sent = 0.0
+        self._started = self._first_transfer = 0.0
         self._pending: dict[str, dict[str, None]] = {}  # by phase, in the order of the nodes
         self._failed: set[str] = set()
         self._details: Mapping[str, DetailText] = {}
-        self._sent: dict[str, int] = {}
-        self._last_sent: dict[str, float] = {}
+        self._expected = 0
+        self._transferred: dict[str, int] = {}
+        self._last_transfer: dict[str, float] = {}
         self._activity = ""
 
     def set_steps(self, steps: Steps) -> None:
@@ -193,8 +205,8 @@ class Phases:
     def start(self, *phases: str, details: Mapping[str, DetailText] | None = None) -> None:
         """Enter phases that run side by side; `details` are asked for when a phase ends by itself."""
         self.stop()
-        self._started, self._first_sent, self._activity = time.monotonic(), 0.0, ""
-        self._sent, self._last_sent, self._failed = {}, {}, set()
+        self._started, self._first_transfer, self._activity = time.monotonic(), 0.0, ""
+        self._expected, self._transferred, self._last_transfer, self._failed = 0, {}, {}, set()
         self._pending = {phase: dict.fromkeys(self._names) for phase in phases}
         self._details = details or {}
         if not is_quiet():
@@ -224,18 +236,23 @@ class Phases:
         """Note what all do together now."""
         self._activity = activity
 
-    def add_bytes_sent(self, name: str, count: int) -> None:
-        """Note that bytes of code have left for a node."""
+    def add_expected(self, count: int) -> None:
+        """Add to the bytes that are to come."""
         with self._lock:
-            self._last_sent[name] = time.monotonic()
-            self._first_sent = self._first_sent or self._last_sent[name]
-            self._sent[name] = self._sent.get(name, 0) + count
+            self._expected += count
+
+    def add_bytes(self, name: str, count: int) -> None:
+        """Note that bytes have left for a node, or have come from it."""
+        with self._lock:
+            now = self._last_transfer[name] = time.monotonic()
+            self._first_transfer = self._first_transfer or now
+            self._transferred[name] = self._transferred.get(name, 0) + count
 
     @property
-    def sent(self) -> int:
-        """Give the bytes that left since the phases began."""
+    def transferred(self) -> int:
+        """Give the bytes that left or came since the phases began."""
         with self._lock:
-            return sum(self._sent.values())
+            return sum(self._transferred.values())
 
     @contextmanager
     def display_phase(self, phase: str, steps: Steps) -> Iterator[None]:
@@ -261,28 +278,32 @@ class Phases:
     def snapshot(self) -> PhaseProgress:
         """Say how far the nodes are."""
         with self._lock:
-            now, receiving_code = time.monotonic(), self._pending.get(CODE_PHASE, {})
-            # bytes belong to the phase of the code
-            sent = self.sent if receiving_code.keys() - self._failed else 0
-            completed = [(phase, self._count_completed(phase)) for phase in self._pending]
+            now, phase = time.monotonic(), next((phase for phase in TRANSFERS if phase in self._pending), "")
+            in_transfer = self._pending.get(phase, {}).keys() - self._failed
+            transferred = self.transferred if in_transfer else 0
             last_pending = next((names for names in reversed(self._pending.values())), {})
             unfinished = [name for name in last_pending if name not in self._failed]
             started = [name for name in unfinished if self._steps is None or self._steps.find(name)]
-            pending = sorted(
-                (self._pending_node(name, now) for name in started), key=lambda node: -node.seconds
-            )
-            seconds, failed = now - self._started, len(self._failed)
-            rate = sent / max(0.1, now - self._first_sent)
-            total, queued = len(self._names), len(unfinished) - len(started)
+            pending = [self._pending_node(name, now, in_transfer=name in in_transfer) for name in started]
             return PhaseProgress(
-                completed, total, seconds, pending, queued, failed, sent, rate, self._activity
+                completed=[(phase, self._count_completed(phase)) for phase in self._pending],
+                total=len(self._names),
+                seconds=now - self._started,
+                pending=sorted(pending, key=lambda node: -(node.seconds // STEADY)),
+                queued=len(unfinished) - len(started),
+                failed=len(self._failed),
+                transferred=transferred,
+                expected=self._expected,
+                rate=transferred / max(0.1, now - self._first_transfer),
+                direction=TRANSFERS.get(phase, ""),
+                activity=self._activity,
             )
 
-    def _pending_node(self, name: str, now: float) -> PendingNode:
+    def _pending_node(self, name: str, now: float, *, in_transfer: bool) -> PendingNode:
         step = self._steps.find(name) if self._steps is not None else None
-        since = max(self._started, step.since if step else 0.0, self._last_sent.get(name, 0.0))
-        sent = self._sent.get(name, 0) if name in self._pending.get(CODE_PHASE, ()) else 0
-        return PendingNode(name, step.description if step else "at work", now - since, sent)
+        since = max(self._started, step.since if step else 0.0, self._last_transfer.get(name, 0.0))
+        transferred = self._transferred.get(name, 0) if in_transfer else 0
+        return PendingNode(name, step.description if step else "at work", now - since, transferred)
 
     def _count_completed(self, phase: str) -> int:
         """Count the nodes that are through a phase."""

@@ -3,78 +3,19 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from clusterctl.client.results.receive import PullReport
 from clusterctl.console.progress import render_size
-from clusterctl.console.terminal import is_quiet, uses_color
 from clusterctl.console.text import sanitize
 from clusterctl.console.verdict import render_outside_note
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.sync.results import OutsideFiles, outside_to_json
-from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import plural
 
-if TYPE_CHECKING:
-    from rich.status import Status
-
 MOST_PATHS = 10  # paths of one kind that are named
-
-
-class PullProgress:
-    """One moving line on a terminal: bytes that have come, and from whom more is to come."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._status: Status | None = None
-        self._waiting: list[str] = []
-        self._received = self._expected = 0
-
-    def start(self, names: Sequence[str]) -> None:
-        """Begin to show it, on a terminal."""
-        self._waiting = list(names)
-        if not is_quiet() and sys.stderr.isatty() and uses_color(sys.stderr):
-            from clusterctl.console.terminal import stderr
-
-            self._status = stderr().status(self._render())
-            self._status.start()
-
-    def add_expected(self, size: int) -> None:
-        """Add to what is to come."""
-        with self._lock:
-            self._expected += size
-            self._refresh()
-
-    def add_received(self, count: int) -> None:
-        """Note bytes that came."""
-        with self._lock:
-            self._received += count
-            self._refresh()
-
-    def mark_done(self, name: str) -> None:
-        """Note that all of a node is here."""
-        with self._lock:
-            if name in self._waiting:
-                self._waiting.remove(name)
-            self._refresh()
-
-    def stop(self) -> None:
-        """Take the line off the screen."""
-        with self._lock:
-            if self._status is not None:
-                self._status.stop()
-                self._status = None
-
-    def _refresh(self) -> None:
-        if self._status is not None:
-            self._status.update(self._render())
-
-    def _render(self) -> str:
-        sizes = f"{render_size(self._received)} of {render_size(self._expected)}"
-        return f"pull: {sizes}, from {fold_names(self._waiting[:64])}"
 
 
 def report_pull(name: str, report: PullReport, directory: Path, *, complete: bool) -> None:

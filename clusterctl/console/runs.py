@@ -20,13 +20,6 @@ from clusterctl.console.verdict import LONGEST_LINE, render_attempts, render_cau
 from clusterctl.plans.runs.gang_record import SlotState
 from clusterctl.plans.runs.selection import Owner, owner_of
 from clusterctl.plans.runs.state import (
-    CANCELLED,
-    FAILED,
-    FAILED_SETUP,
-    LIVE,
-    LOST,
-    SUCCEEDED,
-    UNKNOWN,
     NodeState,
     Parts,
     RankActivity,
@@ -48,9 +41,10 @@ from clusterctl.plans.runs.verdict import (
     name_state,
 )
 from clusterctl.plans.sync.results import outside_to_json, with_outside_files
+from clusterctl.protocol.exit_status import signal_name
 from clusterctl.protocol.ranks import NodeRank, Rank
-from clusterctl.protocol.root_cause import signal_name
 from clusterctl.protocol.run_id import RunId
+from clusterctl.protocol.states import CANCELLED, FAILED, FAILED_SETUP, LIVE, LOST, SUCCEEDED, UNKNOWN
 from clusterctl.protocol.tracebacks import clip
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import render_duration
@@ -300,7 +294,7 @@ def _status_row(
     if node is None and loss:
         return name, Text(LOST, "red"), "", "", Text(sanitize(f"{loss}; did not answer"))
     if node is None:
-        return name, Text("UNKNOWN", "red"), "", "", "did not answer"
+        return name, Text(UNKNOWN, "red"), "", "", "did not answer"
     ranks = "  ".join(f"r{rank.rank} {_describe_rank(rank, live=node.live)}" for rank in node.ranks)
     adds_loss = loss and node.state in (CANCELLED, UNKNOWN)  # else its own reason says why it was lost
     stopping = f"stopping: {node.stopping}" if node.live and node.stopping else ""
@@ -400,7 +394,7 @@ def _node_to_json(
     name: str, node_rank: NodeRank | None, node: NodeState | None, offset: float
 ) -> dict[str, Any]:
     if node is None:
-        return {"node": name, "node_rank": node_rank, "state": "UNKNOWN", "ranks": []}
+        return {"node": name, "node_rank": node_rank, "state": UNKNOWN, "ranks": []}
     activities = {activity.rank: activity for activity in node.rank_activity}
     return {
         "node": name,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, TextIO
 
-from clusterctl.console.text import sanitize
+from clusterctl.console.text import drop_controls, sanitize
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, ConsoleOptions, RenderableType
     from rich.table import Table
 
 MAX_TABLE_WIDTH = 120  # columns that a table takes to keep its words whole, on however narrow a terminal
@@ -54,7 +55,19 @@ def stderr() -> Console:
 
 
 def _console(stream: TextIO) -> Console:
-    from clusterctl.console.screen import SanitizedConsole
+    """Make a console whose cursor only rich moves, never a text; rich is imported here, when something is printed."""
+    from rich.console import Console
+    from rich.segment import Segment
+
+    class SanitizedConsole(Console):
+        """Drops control characters from all texts; they have no width, so columns stay where they are."""
+
+        def render(
+            self, renderable: RenderableType, options: ConsoleOptions | None = None
+        ) -> Iterable[Segment]:
+            for segment in super().render(renderable, options):
+                text, style, control = segment
+                yield segment if control else Segment(drop_controls(text), style)
 
     color = uses_color(stream)
     columns = os.environ.get("COLUMNS", "")

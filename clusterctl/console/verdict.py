@@ -13,10 +13,10 @@ from clusterctl.console.text import sanitize
 from clusterctl.plans.known_errors import advised_command, guidance_of
 from clusterctl.plans.launch.world_size import render_unplanned
 from clusterctl.plans.runs.gang_record import GIVEN_UP, Attempt
-from clusterctl.plans.runs.state import CANCELLED, SUCCEEDED
 from clusterctl.plans.runs.verdict import Verdict
 from clusterctl.plans.sync.results import OutsideFiles
 from clusterctl.protocol.root_cause import Cause, Failure, find_symptom, render_ending
+from clusterctl.protocol.states import CANCELLED, SUCCEEDED
 from clusterctl.protocol.tracebacks import clip, strip_rank
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import command_line, plural
@@ -145,7 +145,7 @@ def _render_known(cause: Cause, run_id: str, command: str, width: int) -> list[s
         return []
     code = cause.symptom_match.symptom.code
     guidance = guidance_of(code)
-    text = f"{code}: {guidance.meaning}. {guidance.advice}"
+    text = f"{code}: {guidance.title.en}. {guidance.do.en}"
     columns = max(NARROWEST, min(WIDTH, width))
     lines = textwrap.wrap(
         text,

@@ -129,8 +129,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _NIC = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}")
 _START_SCRIPT = """import sys
 sys.path.insert(0, sys.argv[1])
-from clusterctl.lab.holder_main import main
-main(*sys.argv[2:])"""
+from clusterctl.lab.{backend}.backend import Holder
+Holder.start(*sys.argv[2:])"""
 
 
 def up(
@@ -250,9 +250,10 @@ def _spawn_holder(plan: LabPlan, directory: Path, holder_end: socket.socket) -> 
     root = str(Path(__file__).parents[2])
     options = ["-I"] if plan.backend == "inproc" else ["-I", "-S"]  # only the first one needs packages
     tag = {TAG: str(directory)} if plan.backend == "inproc" else {}
+    script = _START_SCRIPT.format(backend=plan.backend)
     with (directory / "holder.log").open("wb") as log:
         starter = subprocess.Popen(
-            [sys.executable, *options, "-c", _START_SCRIPT, root, str(directory), str(holder_end.fileno())],
+            [sys.executable, *options, "-c", script, root, str(directory), str(holder_end.fileno())],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -7,8 +7,10 @@ import os
 import select
 import signal
 import socket
+import traceback
 from abc import ABC, abstractmethod
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NoReturn
 
 from clusterctl.lab import linux
@@ -111,6 +113,30 @@ class LabHolder(ABC):
         self.plan = plan
         self.owner_socket: socket.socket | None = owner_socket
         self.nodes = {node_plan.name: NodeHandle(node_plan) for node_plan in plan.nodes}
+
+    @classmethod
+    def start(cls, directory: str, owner_descriptor: str) -> NoReturn:
+        """Leave the holder behind in a process of its own, and end."""
+        owner_socket = socket.socket(fileno=int(owner_descriptor))
+        try:
+            values = json.loads(Path(directory, "plan.json").read_text(encoding="utf-8"))
+            holder = cls(LabPlan.from_dict(values), owner_socket)
+            holder.enter()
+            if os.fork() == 0:
+                try:
+                    holder.run()
+                finally:
+                    holder.kill_nodes()
+        except OSError as error:
+            owner_socket.send(failure_message("create namespaces", error))
+        except Exception:
+            traceback.print_exc()  # to the lab's holder.log
+        finally:
+            os._exit(0)
+
+    @abstractmethod
+    def enter(self) -> None:
+        """Enter what the lab lives in; this is called before the holder's own process begins."""
 
     @abstractmethod
     def create_network(self) -> None:

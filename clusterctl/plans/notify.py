@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from clusterctl.plans.launch.template import make_template, quote_template
-from clusterctl.plans.runs.state import CANCELLED, SUCCEEDED, TIMEOUT
 from clusterctl.plans.runs.verdict import Verdict, verdict_to_json
 from clusterctl.protocol.root_cause import render_ending
+from clusterctl.protocol.states import CANCELLED, SUCCEEDED, TIMEOUT
 from clusterctl.protocol.tracebacks import strip_rank
 from clusterctl.protocol.untrusted import MalformedError, parse_object
 from clusterctl.specs.job.model import Notify, OnEnd

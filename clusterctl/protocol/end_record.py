@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 
 from .ranks import NodeRank, Rank
 from .root_cause import Failure
+from .states import LOST
 from .tracebacks import StderrParser
 from .untrusted import Untrusted
 
 MOST_SLOTS = 10_000  # nodes of a run
 MOST_ATTEMPTS = 10_000
-LOST = "LOST"
 # More than the hub keeps (node/gang/membership.py, evidence.py): what is beyond was not written by one of ours.
 MOST_FAILURES = 1000  # of a node
 MOST_LINES, MOST_BLOCKS = 200, 50  # of a rank's last words

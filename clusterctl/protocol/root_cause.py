@@ -22,6 +22,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from . import reasons
+from .exit_status import signal_name
 from .known_errors import ENDED_EARLY, FOLLOWING, KILLS, STARVED, SymptomMatch, recognise
 from .ranks import Rank
 from .tracebacks import strip_rank
@@ -493,11 +494,3 @@ def render_ending(failure: Failure) -> str:
     if failure.signal is not None:
         return f"killed by {signal_name(failure.signal)}"
     return f"exit code {failure.exit}" if failure.exit is not None else failure.reason or "ended"
-
-
-def signal_name(number: int) -> str:
-    """Give a signal's name, e.g. SIGKILL for 9."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, ip_address, ip_network
 
-from clusterctl.specs import codes, values
+from clusterctl.specs import values
 from clusterctl.specs.codes import InvalidValueError
 from clusterctl.specs.yaml.tree import quoted
 
@@ -39,29 +39,22 @@ def parse_host(text: str) -> str:
     if is_ipv6(text) and "%" not in text:
         return text
     if re.fullmatch(r"[0-9.]+", text) and not _is_ip_address(text):
-        fix = "four numbers from 0 to 255, such as 192.168.10.235"
-        raise InvalidValueError(f"{quoted(text)} is not an IPv4 address", fix)
+        raise InvalidValueError("CC-SPEC-013", "not-ipv4-address", text=quoted(text))
     if not re.fullmatch(HOST_PATTERN, text) or len(text) > LONGEST_HOST:
-        raise InvalidValueError(
-            f"{quoted(text)} is not a host name or address", _host_fix(text), codes.UNSAFE
-        )
+        raise InvalidValueError("CC-SPEC-024", _host_case(text), text=quoted(text))
     return text
 
 
-def _host_fix(text: str) -> str:
+def _host_case(text: str) -> str:
     if "@" in text:
-        return "write the user under ssh: {user: ...}"
-    if re.fullmatch(r".*:[0-9]+", text):
-        return "write the port under ssh: {port: ...}"
-    return "letters, digits, '.', '_' and '-' only, and no '-' in front"
+        return "host-user"
+    return "host-port" if re.fullmatch(r".*:[0-9]+", text) else "host"
 
 
 def parse_user(text: str) -> str:
     """Read a login name."""
     if not re.fullmatch(USER_PATTERN, text):
-        raise InvalidValueError(
-            f"{quoted(text)} is not a user name", "letters, digits and . _ @ + - only", codes.UNSAFE
-        )
+        raise InvalidValueError("CC-SPEC-024", "not-user-name", text=quoted(text))
     return text
 
 
@@ -91,7 +84,7 @@ def split_jump(text: str) -> tuple[Bastion, ...]:
         return ()
     hops = [hop.strip() for hop in text.split(",")]
     if len(hops) > LONGEST_CHAIN:
-        raise InvalidValueError(f"a chain of {len(hops)} bastions", f"{LONGEST_CHAIN} at most")
+        raise InvalidValueError("CC-SPEC-013", "long-chain", count=len(hops), longest_chain=LONGEST_CHAIN)
     return tuple(_parse_bastion(hop) for hop in hops)
 
 
@@ -99,8 +92,7 @@ def _parse_bastion(word: str) -> Bastion:
     without_scheme = word[len("ssh://") :] if word.startswith("ssh://") else word
     match = _BASTION.fullmatch(without_scheme)
     if match is None or not match["host"]:
-        fix = "user@host:port or the name of a host in your SSH configuration; commas make a chain"
-        raise InvalidValueError(f"{quoted(word)} is not a bastion", fix)
+        raise InvalidValueError("CC-SPEC-013", "not-bastion", word=quoted(word))
     host, user, port = match["host"].strip("[]"), match["user"], match["port"]
     return Bastion(
         parse_host(host),
@@ -112,64 +104,61 @@ def _parse_bastion(word: str) -> Bastion:
 def parse_training_ip(text: str) -> str:
     """Read the IPv4 address of a node in the training network."""
     if is_ipv6(text):
-        raise InvalidValueError(f"{_NO_IPV6}: {quoted(text)}", "give the node's IPv4 address", codes.IPV6)
+        raise InvalidValueError("CC-SPEC-023", "ipv6-address", text=quoted(text))
     try:
         return str(IPv4Address(text))
     except ValueError as error:
-        raise InvalidValueError(f"{quoted(text)} is not an IPv4 address", "such as 192.168.10.235") from error
+        raise InvalidValueError("CC-SPEC-013", "not-training-ip", text=quoted(text)) from error
 
 
 def parse_network(text: str) -> str:
     """Read an IPv4 network in CIDR form."""
     address, _, prefix_length = text.partition("/")
     if is_ipv6(address):
-        raise InvalidValueError(f"{_NO_IPV6}: {quoted(text)}", "give the IPv4 network", codes.IPV6)
+        raise InvalidValueError("CC-SPEC-023", "ipv6-network", text=quoted(text))
     if not re.fullmatch(IPV4_PATTERN, address) or not re.fullmatch(r"[0-9]{1,2}", prefix_length):
-        raise InvalidValueError(f"{quoted(text)} is not a network", "such as 192.168.10.0/24")
+        raise InvalidValueError("CC-SPEC-013", "not-network", text=quoted(text))
     try:
         return str(IPv4Network(text))
     except ValueError as error:
-        raise InvalidValueError(f"{quoted(text)} is not a network", _network_fix(text)) from error
+        raise _invalid_network(text) from error
 
 
-def _network_fix(text: str) -> str:
+def _invalid_network(text: str) -> InvalidValueError:
     try:
-        return f"did you mean {ip_network(text, strict=False)}?"
+        network = ip_network(text, strict=False)
     except ValueError:
-        return "such as 192.168.10.0/24"
+        return InvalidValueError("CC-SPEC-013", "not-network", text=quoted(text))
+    return InvalidValueError("CC-SPEC-013", "network-bits", text=quoted(text), network=network)
 
 
 def parse_nic(text: str) -> str:
     """Read the name of a network interface as Linux has it."""
-    for character, reason, fix in (
-        (":", "is an alias, which NCCL and Gloo cannot bind", "name the NIC itself"),
-        ("@", "holds an '@'", "of eth0@if3, as ip shows it, the name is eth0"),
-        (",", "holds a ','", "write a list: nic: [meth919, meth920]"),
-    ):
+    for character, case in ((":", "alias"), ("@", "at-sign"), (",", "comma")):
         if character in text:
-            raise InvalidValueError(f"{quoted(text)} {reason}", fix, codes.NIC_NAME)
+            raise InvalidValueError("CC-SPEC-025", case, text=quoted(text))
     if len(text.encode()) > LONGEST_NIC:
-        message = f"{quoted(text)} is longer than a NIC's name can be: {LONGEST_NIC} bytes"
-        raise InvalidValueError(message, code=codes.NIC_NAME)
+        raise InvalidValueError("CC-SPEC-025", "too-long", text=quoted(text), longest_nic=LONGEST_NIC)
     if not re.fullmatch(NIC_PATTERN, text) or not text.isprintable() or text in (".", ".."):
-        fix = "such as eth0; `ip link` on the node shows them"
-        raise InvalidValueError(f"{quoted(text)} is not the name of a NIC", fix, codes.NIC_NAME)
+        raise InvalidValueError("CC-SPEC-025", "not-nic", text=quoted(text))
     return text
 
 
 def parse_ports(text: str) -> tuple[int, int]:
     """Read a range of ports."""
     if not re.fullmatch(PORTS_PATTERN, text):
-        fix = "write the first and the last port with a '-' between them"
-        raise InvalidValueError(f"expected a range of ports such as 20000-20100, got {quoted(text)}", fix)
+        raise InvalidValueError("CC-SPEC-013", "port-range", text=quoted(text))
     low, high = (int(port) for port in text.split("-"))
     if not LOWEST_PORT <= low <= HIGHEST_PORT or not high <= HIGHEST_PORT:
-        fix = f"ports from {LOWEST_PORT} to {HIGHEST_PORT} can be used"
-        raise InvalidValueError(f"{quoted(text)} leaves the range of ports", fix, codes.OUT_OF_RANGE)
-    if low > high:
         raise InvalidValueError(
-            f"the range {quoted(text)} runs backwards", f"write {high}-{low}", codes.OUT_OF_RANGE
+            "CC-SPEC-015",
+            "port-limits",
+            text=quoted(text),
+            lowest_port=LOWEST_PORT,
+            highest_port=HIGHEST_PORT,
         )
+    if low > high:
+        raise InvalidValueError("CC-SPEC-015", "backwards", text=quoted(text), high=high, low=low)
     return low, high
 
 
@@ -177,10 +166,9 @@ def parse_proxy_command(text: str) -> str:
     """Read a command that carries the SSH connection; knows OpenSSH's tokens for host, port and user."""
     for token in re.findall(r"%.?", text, re.DOTALL):
         if token not in PROXY_TOKENS.split():
-            message = f"unknown token {quoted(token)} in a proxy command"
-            raise InvalidValueError(message, f"known are {PROXY_TOKENS} (host, port, user, a percent sign)")
+            raise InvalidValueError("CC-SPEC-013", "proxy-token", token=quoted(token))
     if text.strip() in ("", "none"):
-        raise InvalidValueError(f"expected a command, got {quoted(text)}", "write null for no proxy command")
+        raise InvalidValueError("CC-SPEC-013", "no-proxy-command", text=quoted(text))
     return text
 
 

@@ -10,7 +10,6 @@ from pydantic import BaseModel, ConfigDict
 from pydantic_core import CoreSchema, core_schema
 
 from clusterctl.protocol.run_id import NAME_PATTERN
-from clusterctl.specs import codes
 from clusterctl.specs.codes import InvalidValueError
 from clusterctl.specs.text import did_you_mean
 from clusterctl.specs.values import LONGEST_NAME, parse_name, parse_python, parse_text
@@ -38,11 +37,11 @@ class ScalarType:
             return self.parse(raw)
         if raw is not None:
             actual = "a list" if isinstance(raw, list) else "keys and values"
-            fix = f"write a single value{f', such as {self.example}' if self.example else ''}"
-            raise InvalidValueError(f"expected {self.noun}, got {actual}", fix, codes.WRONG_TYPE)
+            case = "single-example" if self.example else "single"
+            raise InvalidValueError("CC-SPEC-012", case, noun=self.noun, found=actual, example=self.example)
         if self.nullable:
             return None
-        raise InvalidValueError(f"expected {self.noun}, got nothing", self.null_fix, codes.NO_VALUE)
+        raise InvalidValueError("CC-SPEC-014", "nothing", noun=self.noun, way_out=self.null_fix)
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(self.validate)
@@ -71,7 +70,7 @@ class OneOrMore:
     def to_list(self, raw: object) -> object:
         """Make a list of a single text; raises InvalidValueError for an empty list."""
         if raw == []:
-            raise InvalidValueError("expected at least one, got an empty list", "name one, or drop the line")
+            raise InvalidValueError("CC-SPEC-013", "empty")
         return [raw] if isinstance(raw, str) else raw
 
 
@@ -103,7 +102,13 @@ def one_of(*choices: str) -> ScalarType:
     def parse(word: str) -> str:
         if word in choices:
             return word
-        raise InvalidValueError(f"expected {expected}, got {quoted(word)}{did_you_mean(word, choices)}")
+        raise InvalidValueError(
+            "CC-SPEC-013",
+            "choice",
+            expected=expected,
+            word=quoted(word),
+            suggestion=did_you_mean(word, choices),
+        )
 
     return ScalarType(expected, parse, {"enum": list(choices)})
 
@@ -115,7 +120,7 @@ def optional(noun: str, parse: Callable[[str], object], schema: JsonSchema, exam
 
 def _parse_flag(word: str) -> bool:
     if word not in ("true", "false"):
-        raise InvalidValueError(f"expected true or false, got {quoted(word)}", code=codes.WRONG_TYPE)
+        raise InvalidValueError("CC-SPEC-012", "flag", word=quoted(word))
     return word == "true"
 
 

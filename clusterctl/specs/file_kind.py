@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from clusterctl.errors import Issue, Location, SpecError
-from clusterctl.specs import codes
 from clusterctl.specs.text import command_line
 from clusterctl.specs.yaml.tree import YamlList, YamlMapping
 
@@ -14,22 +13,22 @@ def refuse_script(text: str, file: str, expected: str) -> None:
     """Raise SpecError for a Python script that stands where a job file or an inventory belongs."""
     first_line = text.partition("\n")[0]
     if file.endswith(".py") or (first_line.startswith("#!") and "python" in first_line):
-        fix = f"`{command_line('clusterctl', 'init', '--script', file)}` writes a job file and an inventory"
-        raise _wrong_kind(f"this looks like a Python script; expected {expected} (YAML)", file, fix)
+        command, start = command_line("clusterctl", "init", "--script", file), Location(file, 1, 1)
+        raise SpecError([Issue.of("CC-SPEC-008", "script", start, expected=expected, command=command)])
 
 
 def refuse_inventory(tree: YamlMapping, file: str) -> None:
     """Raise SpecError for an inventory that stands where a job file belongs."""
     if _is_inventory(tree) and not _is_job(tree):
-        fix = f"swap the two files: {command_line('clusterctl', '-i', file)} VERB JOB.yaml"
-        raise _wrong_kind("this is an inventory; expected a job file", file, fix)
+        command = command_line("clusterctl", "-i", file)
+        raise SpecError([Issue.of("CC-SPEC-008", "inventory", Location(file, 1, 1), command=command)])
 
 
 def refuse_job(tree: YamlMapping, file: str) -> None:
     """Raise SpecError for a job file that stands where an inventory belongs."""
     if _is_job(tree) and not _is_inventory(tree):
-        fix = f"swap the two files: clusterctl -i INVENTORY.yaml VERB {command_line(file)}"
-        raise _wrong_kind("this is a job file; expected an inventory", file, fix)
+        shown = command_line(file)
+        raise SpecError([Issue.of("CC-SPEC-008", "job", Location(file, 1, 1), file=shown)])
 
 
 def _is_inventory(tree: YamlMapping) -> bool:
@@ -38,7 +37,3 @@ def _is_inventory(tree: YamlMapping) -> bool:
 
 def _is_job(tree: YamlMapping) -> bool:
     return any(tree.get(key) is not None for key in _PROGRAMS)
-
-
-def _wrong_kind(message: str, file: str, fix: str) -> SpecError:
-    return SpecError([Issue(codes.OTHER_KIND, message, Location(file, 1, 1), fix)])

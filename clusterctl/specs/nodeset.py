@@ -9,7 +9,6 @@ from fnmatch import translate
 from itertools import groupby
 
 from clusterctl.errors import UsageError
-from clusterctl.specs import codes
 from clusterctl.specs.text import did_you_mean
 
 ALL = "all"
@@ -69,7 +68,7 @@ def select_nodes(pattern: str, names: Sequence[str]) -> tuple[int, ...]:
     else:
         selected = {rank for term in parse_pattern(pattern) for rank in _find_ranks(term, ranks)}
     if not selected:
-        raise UsageError("no node is selected", code=codes.EMPTY_SELECTION, fix=EXAMPLE)
+        raise UsageError("CC-USE-010")
     return tuple(sorted(selected))
 
 
@@ -77,7 +76,7 @@ def parse_pattern(pattern: str) -> tuple[Term, ...]:
     """Read a pattern without knowing the nodes; raises UsageError when it cannot be read."""
     terms = [text.strip() for text in _TERM.findall(pattern)]
     if not any(terms):
-        raise UsageError("the choice of nodes is empty", code=codes.EMPTY_SELECTION, fix=f"{EXAMPLE}; or all")
+        raise UsageError("CC-USE-010", "empty")
     return tuple(_parse_term(text) for text in terms if text)
 
 
@@ -89,30 +88,24 @@ def _parse_term(text: str) -> Term:
         elif _LITERAL.fullmatch(part):
             parts.append(part)
         else:
-            raise _pattern_error(text, _explain_wrong_part(part))
+            raise _pattern_error(text, "open" if part.count("[") > part.count("]") else "character")
     return Term(text, tuple(parts))
-
-
-def _explain_wrong_part(part: str) -> str:
-    if part.count("[") > part.count("]"):
-        return "the '[' is never closed"
-    return "it holds a character that no node name has"
 
 
 def _parse_numbers(item: str, term: str) -> NumberRange:
     match = _RANGE.fullmatch(item.strip())
     if not match:
-        raise _pattern_error(term, f"{item.strip()!r} is not a number or a range such as 01-04")
+        raise _pattern_error(term, "number", item=item.strip())
     low, high = match.group(1), match.group(2) or match.group(1)
     if int(low) > int(high):
-        raise _pattern_error(term, f"the range {item.strip()!r} runs backwards")
+        raise _pattern_error(term, "backwards-item", item=item.strip())
     return NumberRange(int(low), int(high), len(low))
 
 
 def _find_ranks(term: Term, ranks: dict[str, int]) -> Iterator[int]:
     for count, name in enumerate(term.expand()):
         if count >= MOST_NAMES:
-            raise _pattern_error(term.text, f"it stands for more than {MOST_NAMES} names")
+            raise _pattern_error(term.text, "many", most=MOST_NAMES)
         if name in ranks:
             yield ranks[name]
         elif match := _RANGE.fullmatch(name):
@@ -125,14 +118,11 @@ def _ranks_in_range(match: re.Match[str], ranks: Mapping[str, int]) -> range:
     node_count = len(ranks)
     low, high = int(match.group(1)), int(match.group(2) or match.group(1))
     if low > high:
-        raise _pattern_error(match.group(), "the range runs backwards")
+        raise _pattern_error(match.group(), "backwards")
     if high >= node_count:
-        last = f"the last one is {node_count - 1}" if node_count else "the inventory is empty"
-        raise UsageError(
-            f"there is no node with rank {max(low, node_count)}: {last}",
-            code=codes.UNKNOWN_NODE,
-            fix=f"the nodes are {_abbreviate(ranks)}" if ranks else "",
-        )
+        case = "rank" if node_count else "empty"
+        rank, nodes = max(low, node_count), _abbreviate(ranks)
+        raise UsageError("CC-USE-012", case, rank=rank, last=node_count - 1, nodes=nodes)
     return range(low, high + 1)
 
 
@@ -140,12 +130,16 @@ def _find_matching_ranks(name: str, term: Term, ranks: dict[str, int]) -> Iterat
     matches = re.compile(translate(name)).match
     matching_ranks = [rank for node_name, rank in ranks.items() if matches(node_name)]
     if not matching_ranks:
-        origin = "" if name == term.text else f" (from {term.text!r})"
-        verb = "matches" if set(name) & set("*?") else "is called"
+        is_pattern = bool(set(name) & set("*?"))
+        own, of_range = ("pattern", "pattern-range") if is_pattern else ("", "range")
+        case = own if name == term.text else of_range
         raise UsageError(
-            f"no node {verb} {name!r}{origin}{_suggest_node(name, ranks)}",
-            code=codes.UNKNOWN_NODE,
-            fix=f"the nodes are {_abbreviate(ranks)}",
+            "CC-USE-012",
+            case,
+            name=name,
+            pattern=term.text,
+            suggestion=_suggest_node(name, ranks),
+            nodes=_abbreviate(ranks),
         )
     yield from matching_ranks
 
@@ -164,10 +158,9 @@ def _abbreviate(names: Iterable[str], limit: int = 200) -> str:
     return nodeset if len(nodeset) <= limit else nodeset[:limit] + "..."
 
 
-def _pattern_error(text: str, reason: str) -> UsageError:
+def _pattern_error(text: str, case: str, *, item: str = "", most: int = 0) -> UsageError:
     shortened = text if len(text) <= 60 else text[:57] + "..."
-    message = f"cannot read the choice of nodes {shortened!r}: {reason}"
-    return UsageError(message, code=codes.BAD_PATTERN, fix=EXAMPLE)
+    return UsageError("CC-USE-011", case, pattern=shortened, item=item, most=most)
 
 
 def fold_names(names: Iterable[str]) -> str:

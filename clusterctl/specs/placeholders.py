@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from clusterctl.errors import UsageError
-from clusterctl.specs import codes
 from clusterctl.specs.text import did_you_mean
 from clusterctl.specs.yaml.tree import quoted
 
@@ -39,8 +38,8 @@ class PlaceholderProblem:
     """A wrong placeholder; `opening_index` counts the `${` of the text, from 0, up to the wrong one."""
 
     opening_index: int
-    message: str
-    fix: str
+    case: str  # of CC-SPEC-033
+    facts: Mapping[str, str]
 
 
 def parse_template(text: str) -> tuple[str | Placeholder, ...]:
@@ -51,7 +50,7 @@ def parse_template(text: str) -> tuple[str | Placeholder, ...]:
     pieces: list[str | Placeholder] = []
     for piece in _split_template(text):
         if isinstance(piece, PlaceholderProblem):
-            raise UsageError(piece.message, code=codes.PLACEHOLDER, fix=piece.fix)
+            raise UsageError("CC-SPEC-033", piece.case, **piece.facts)
         if isinstance(piece, str) and pieces and isinstance(pieces[-1], str):
             pieces[-1] += piece
         elif piece:
@@ -84,15 +83,10 @@ def _parse_placeholder(
     name: str, opening_index: int, *, closed: bool
 ) -> str | Placeholder | PlaceholderProblem:
     if not closed:
-        return PlaceholderProblem(
-            opening_index, "a placeholder '${' without its '}'", "close it; $${ is a literal ${"
-        )
+        return PlaceholderProblem(opening_index, "unclosed", {})
     if name in MEANINGS or name == LEFT_TO_TORCHRUN:
         return Placeholder(name)
     suggestion = did_you_mean(name, (*MEANINGS, LEFT_TO_TORCHRUN))
     known_names = ", ".join(MEANINGS)
-    return PlaceholderProblem(
-        opening_index,
-        f"unknown placeholder {quoted(f'${{{name}}}')}{suggestion}",
-        f"placeholders are {known_names}; write $${{...}} for a literal ${{...}}",
-    )
+    facts = {"name": quoted(f"${{{name}}}"), "suggestion": suggestion, "known": known_names}
+    return PlaceholderProblem(opening_index, "unknown", facts)

@@ -1,11 +1,10 @@
-"""Plurals, the nearest word, durations, commands to paste, secrets left out."""
+"""Plurals, the nearest word, durations, commands to paste."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any
 
 
 def plural(number: int, noun: str) -> str:
@@ -50,29 +49,6 @@ def render_duration(seconds: float) -> str:
         elif parts:
             break
     return " ".join(parts) or "0 s"
-
-
-# characters; shorter values occur in any text, and replacing them would tell more than it hides
-SHORTEST_SECRET = 4
-REDACTED = "[secret]"
-
-
-def redact(text: str, secrets: Iterable[str]) -> str:
-    """Replace every secret value in a text, and each line of it; longer ones first, one may contain another."""
-    values = {part for secret in secrets for part in (secret, *secret.splitlines())}
-    for value in sorted(values, key=len, reverse=True):
-        if len(value) >= SHORTEST_SECRET:
-            text = text.replace(value, REDACTED)
-    return text
-
-
-def redact_tree(value: Any, secrets: Collection[str]) -> Any:
-    """Replace every secret value in every text of a value that is to become JSON."""
-    if isinstance(value, str):
-        return redact(value, secrets)
-    if isinstance(value, dict):
-        return {key: redact_tree(item, secrets) for key, item in value.items()}
-    return [redact_tree(item, secrets) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def command_line(*words: str, command: str = "") -> str:

@@ -6,7 +6,6 @@ import re
 from pathlib import PurePosixPath
 
 from clusterctl.protocol.run_id import LONGEST_JOB_NAME, NAME_PATTERN
-from clusterctl.specs import codes
 from clusterctl.specs.codes import InvalidValueError
 from clusterctl.specs.yaml.tree import quoted
 
@@ -30,37 +29,32 @@ FREE_ENV_PATTERN = f"(?!({'|'.join(_RESERVED_NAMES)})$|{'|'.join(_RESERVED_PREFI
 def parse_text(text: str) -> str:
     """Read a text that may be anything but empty."""
     if not text.strip():
-        raise InvalidValueError(
-            "expected a text, got an empty one", "give a value, or drop the line", codes.NO_VALUE
-        )
+        raise InvalidValueError("CC-SPEC-014", "empty-text")
     return text
 
 
 def parse_name(text: str, max_length: int = LONGEST_NAME) -> str:
     """Read a name that is safe as a part of paths, commands and patterns."""
     if not re.fullmatch(NAME_PATTERN, text):
-        raise InvalidValueError(f"{quoted(text)} is not a name", _NAME_FIX)
+        raise InvalidValueError("CC-SPEC-013", "not-name", text=quoted(text))
     if len(text) > max_length:
-        raise InvalidValueError(f"{quoted(text)} is longer than {max_length} characters")
+        raise InvalidValueError("CC-SPEC-013", "too-long", text=quoted(text), max_length=max_length)
     return text
 
 
 def parse_node_name(text: str) -> str:
     """Read a node's name, which must not read as ranks or as all nodes."""
     if re.fullmatch(r"[0-9]+(-[0-9]+)?", text):
-        raise InvalidValueError(
-            f"the name {quoted(text)} reads as node ranks", f"such as node{text}", codes.NODE_NAME
-        )
+        raise InvalidValueError("CC-SPEC-020", "reads-as-ranks", text=quoted(text), text_b=text)
     if text == "all":
-        raise InvalidValueError("the name 'all' stands for all nodes", "take another name", codes.NODE_NAME)
+        raise InvalidValueError("CC-SPEC-020", "all")
     return parse_name(text, LONGEST_NODE_NAME)
 
 
 def parse_whole_number(text: str) -> int:
     """Read a whole number in plain decimal digits."""
     if not _NUMBER.fullmatch(text):
-        fix = "plain decimal digits, such as 8"
-        raise InvalidValueError(f"expected a whole number, got {quoted(text)}", fix, codes.WRONG_TYPE)
+        raise InvalidValueError("CC-SPEC-012", "whole-number", text=quoted(text))
     return int(text)
 
 
@@ -68,7 +62,7 @@ def parse_count(text: str) -> int:
     """Read a whole number that is not negative."""
     number = parse_whole_number(text)
     if number < 0:
-        raise InvalidValueError(f"expected 0 or more, got {number}", code=codes.OUT_OF_RANGE)
+        raise InvalidValueError("CC-SPEC-015", "negative", number=number)
     return number
 
 
@@ -76,7 +70,7 @@ def parse_positive(text: str) -> int:
     """Read a whole number from 1 up."""
     number = parse_whole_number(text)
     if number < 1:
-        raise InvalidValueError(f"expected 1 or more, got {number}", code=codes.OUT_OF_RANGE)
+        raise InvalidValueError("CC-SPEC-015", "not-positive", number=number)
     return number
 
 
@@ -84,7 +78,7 @@ def parse_port(text: str) -> int:
     """Read a TCP port."""
     port = parse_whole_number(text)
     if not 1 <= port <= 65535:
-        raise InvalidValueError(f"expected a port from 1 to 65535, got {port}", code=codes.OUT_OF_RANGE)
+        raise InvalidValueError("CC-SPEC-015", "port", port=port)
     return port
 
 
@@ -92,9 +86,7 @@ def parse_duration(text: str) -> float:
     """Read a time such as 30s, 1h30m or 90; the result is in seconds."""
     match = _DURATION.fullmatch(text)
     if not match or not text:
-        raise InvalidValueError(
-            f"expected a time such as 30s, 12h or 1h30m, got {quoted(text)}", code=codes.WRONG_TYPE
-        )
+        raise InvalidValueError("CC-SPEC-012", "time", text=quoted(text))
     days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
@@ -103,7 +95,7 @@ def parse_limit(text: str) -> float:
     """Read a time that something may take, in seconds; 0 would leave none."""
     seconds = parse_duration(text)
     if not seconds:
-        raise InvalidValueError("expected more than 0", "drop the line for no limit", codes.OUT_OF_RANGE)
+        raise InvalidValueError("CC-SPEC-015", "zero-limit")
     return seconds
 
 
@@ -111,12 +103,11 @@ def parse_workdir(text: str) -> str:
     """Read the directory on the nodes that clusterctl owns; never a root or home itself."""
     path = PurePosixPath(text)
     if not text.startswith(("/", "~/")) and text != "~":
-        raise InvalidValueError(f"expected a path that begins with / or ~/, got {quoted(text)}")
+        raise InvalidValueError("CC-SPEC-013", "not-absolute", text=quoted(text))
     if ".." in path.parts:
-        raise InvalidValueError(f"{quoted(text)} holds '..'", "write the path itself", codes.UNSAFE)
+        raise InvalidValueError("CC-SPEC-024", "parent-folder", text=quoted(text))
     if len(path.parts) < 2:
-        fix = "name a directory of its own below it, such as ~/.clusterctl"
-        raise InvalidValueError(f"{quoted(text)} holds more than clusterctl may own", fix, codes.UNSAFE)
+        raise InvalidValueError("CC-SPEC-024", "whole-home", text=quoted(text))
     return text
 
 
@@ -125,8 +116,7 @@ def parse_python(text: str) -> str:
     if text.startswith(("/", "~/")) and not text.endswith("/"):
         return text
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._+-]*", text):
-        fix = "an absolute path, ~/..., or a bare command such as python3.11; no options"
-        raise InvalidValueError(f"{quoted(text)} is not an interpreter", fix)
+        raise InvalidValueError("CC-SPEC-013", "not-interpreter", text=quoted(text))
     return text
 
 
@@ -134,35 +124,26 @@ def parse_script(text: str) -> str:
     """Read a script's path: inside the source directory, or absolute on the nodes."""
     path = PurePosixPath(text)
     if text.startswith(("-", "~")) or text.endswith("/") or not path.parts:
-        fix = "a path inside the source directory, or an absolute path on the nodes"
-        raise InvalidValueError(f"{quoted(text)} is not a script", fix)
+        raise InvalidValueError("CC-SPEC-013", "not-script", text=quoted(text))
     if not path.is_absolute() and ".." in path.parts:
-        raise InvalidValueError(
-            f"{quoted(text)} leaves the source directory", "make sync.source the directory above it"
-        )
+        raise InvalidValueError("CC-SPEC-013", "leaves-source-directory", text=quoted(text))
     return text
 
 
 def parse_module(text: str) -> str:
     """Read a module's dotted name."""
     if not all(part.isidentifier() for part in text.split(".")):
-        raise InvalidValueError(
-            f"{quoted(text)} is not a module", "a dotted name such as pkg.train, without .py"
-        )
+        raise InvalidValueError("CC-SPEC-013", "not-module", text=quoted(text))
     return text
 
 
 def parse_env_name(text: str) -> str:
     """Read the name of a variable for the job; what torchrun and clusterctl set themselves is refused."""
     if not re.fullmatch(ENV_PATTERN, text):
-        fix = "letters, digits and '_' only, and no digit in front"
-        raise InvalidValueError(f"{quoted(text)} is not the name of a variable", fix)
+        raise InvalidValueError("CC-SPEC-013", "not-variable", text=quoted(text))
     if text in _RESERVED_NAMES or text.startswith(_RESERVED_PREFIXES):
         set_by = "clusterctl" if text.startswith("CLUSTERCTL_") else "torchrun"
-        fix = "drop the line; the node's value is right by itself"
-        raise InvalidValueError(
-            f"{text} is set by {set_by}, on every node and for every worker", fix, codes.RESERVED_ENV
-        )
+        raise InvalidValueError("CC-SPEC-031", "", text=text, set_by=set_by)
     return text
 
 
@@ -190,9 +171,9 @@ def parse_size(text: str) -> Size:
     if text == "0":
         return Size(0)
     if not match:
-        raise InvalidValueError(f"expected a size, got {quoted(text)}", _SIZE_FIX, codes.WRONG_TYPE)
+        raise InvalidValueError("CC-SPEC-012", "size", text=quoted(text))
     number, unit, binary = match.groups()
     size = Size(float(number) * (1024 if binary else 1000) ** _POWERS[unit.upper()])
     if size < SMALLEST_SIZE:
-        raise InvalidValueError(f"{quoted(text)} is less than 1MB", _SIZE_FIX, codes.OUT_OF_RANGE)
+        raise InvalidValueError("CC-SPEC-015", "small-size", text=quoted(text))
     return size

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 import click
 import pytest
 
-from clusterctl.cli.options import RawArgumentsCommand, Settings, refuse_mixed, refuse_surplus
+from clusterctl.cli.context.settings import Settings
+from clusterctl.cli.help import RawArgumentsCommand
+from clusterctl.cli.options import refuse_mixed, refuse_surplus
 from clusterctl.errors import UsageError
 
 

@@ -31,6 +31,7 @@ from clusterctl.cli.context.nodes import notice, report_failures
 from clusterctl.client.rpc.tasks import CommandEnd, StopReport
 from clusterctl.client.sync.upload import SyncResult
 from clusterctl.client.watch.follower import LogLines
+from clusterctl.codes.table import REPORTED
 from clusterctl.console.exec import LinePrinter
 from clusterctl.console.logs import JsonLogPrinter, LogPrinter
 from clusterctl.console.terminal import stdout
@@ -80,7 +81,9 @@ def _plain(kind: Any, deep: int) -> Any:  # noqa: PLR0911 - a table of kinds of 
         place = Location(HOSTILE, 1, 1)
         return SpecError([Issue(HOSTILE, HOSTILE, place, HOSTILE)])
     if inspect.isclass(kind) and issubclass(kind, ClusterctlError):
-        return kind(HOSTILE, code=HOSTILE, fix=HOSTILE, node=HOSTILE, evidence=f"{HOSTILE}\n{HOSTILE}")
+        error = kind(HOSTILE, REPORTED, node=HOSTILE, evidence=f"{HOSTILE}\n{HOSTILE}", message=HOSTILE)
+        error.fix = HOSTILE
+        return error
     if inspect.isclass(kind) and issubclass(kind, enum.Enum):
         return next(iter(kind))
     if dataclasses.is_dataclass(kind):

@@ -13,7 +13,7 @@ import pytest
 from failures import fail
 
 from clusterctl.cli.actions.attach import RunOutput
-from clusterctl.cli.options import Settings
+from clusterctl.cli.context.settings import Settings
 from clusterctl.client.openssh import render_ssh_command
 from clusterctl.console.verdict import render_cause
 from clusterctl.plans.checks.framework import exclude_option, ssh_to

@@ -26,7 +26,9 @@ SLOW = (
 def test_lines_show_all_phases_the_bytes_and_the_slowest_three() -> None:
     """One line for all, one for each of three nodes, one for how many there are besides."""
     through = [("start", 64), ("code", 40), ("ready", 12)]
-    progress = PhaseProgress(through, 64, 12.34, SLOW, queued=5, failed=1, sent=12_400_000, rate=4_000_000.0)
+    progress = PhaseProgress(
+        through, 64, 12.34, SLOW, queued=5, failed=1, transferred=12_400_000, rate=4_000_000.0
+    )
     assert render_lines(progress) == [
         "start 64/64  code 40/64  ready 12/64 nodes, 1 failed  12.3 s  12.4 MB sent, 4.0 MB/s",
         "  gpu07    12.0 s  waiting for its sshd",
@@ -52,6 +54,42 @@ def test_when_all_are_through_it_shows_what_they_do_together() -> None:
     assert render_plain(progress) == "check 1/1 node after 3 s; the nodes call each other"
 
 
+def test_what_comes_is_shown_beside_what_is_to_come() -> None:
+    """The bytes of all nodes and of each, within 80 columns."""
+    progress = PhaseProgress(
+        [("pull", 14)],
+        16,
+        1234.5,
+        [PendingNode("gpu07", "sending its files", 0.5, 8_200_000)],
+        transferred=812_400_000,
+        expected=900_000_000,
+        rate=40_000_000.0,
+        direction="received",
+    )
+    lines = render_lines(progress)
+    assert lines == [
+        "pull 14/16 nodes  1234.5 s  812.4 MB of 900.0 MB received, 40.0 MB/s",
+        "  gpu07    0.5 s  sending its files, 8.2 MB received",
+    ]
+    assert max(map(len, lines)) < 80
+    assert render_plain(progress) == (
+        "pull 14/16 nodes after 1234 s  812.4 MB of 900.0 MB received, 40.0 MB/s; "
+        "waiting for gpu07 (sending its files, 8.2 MB received, 0 s)"
+    )
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_pull_counts_what_comes() -> None:
+    """From each node until it is through, and of all that is expected."""
+    phases = Phases(["a", "b"])
+    phases.start("pull")
+    phases.add_expected(500)
+    phases.add_bytes("a", 300)
+    seen = phases.snapshot()
+    assert (seen.transferred, seen.expected, seen.direction) == (300, 500, "received")
+    assert sorted((node.name, node.transferred) for node in seen.pending) == [("a", 300), ("b", 0)]
+
+
 def test_nothing_sent_nothing_awaited() -> None:
     """The end of a phase has nothing to add."""
     assert render_lines(PhaseProgress([("exec", 2)], 2, 0.5)) == ["exec 2/2 nodes  0.5 s"]
@@ -66,23 +104,41 @@ def quiet() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("quiet")
-def test_the_slowest_is_who_took_no_step_for_longest() -> None:
+def test_the_slowest_is_who_took_no_step_for_longest(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bytes that leave are a step; who has failed or arrived is waited for no more, who has not begun only counted."""
+    monkeypatch.setattr(display, "STEADY", 0.0001)
     steps, phases = Steps(), Phases(["a", "b", "c", "d", "e"])
     phases.set_steps(steps)
     phases.start("code")
     for name in "abcd":
         steps.set(name, "taking the code")
         time.sleep(0.002)
-    phases.add_bytes_sent("a", 500)
+    phases.add_bytes("a", 500)
     phases.mark_done("code", "b")
     phases.mark_failed("c")
     seen = phases.snapshot()
-    assert [(one.name, one.activity, one.sent) for one in seen.pending] == [
+    assert [(one.name, one.activity, one.transferred) for one in seen.pending] == [
         ("d", "taking the code", 0),
         ("a", "taking the code", 500),
     ]
-    assert (seen.completed, seen.total, seen.failed, seen.queued, seen.sent) == ([("code", 1)], 5, 1, 1, 500)
+    assert (seen.completed, seen.total, seen.failed, seen.queued, seen.transferred) == (
+        [("code", 1)],
+        5,
+        1,
+        1,
+        500,
+    )
+
+
+@pytest.mark.usefixtures("quiet")
+def test_lines_of_nodes_that_get_on_do_not_jump() -> None:
+    """Within a second nodes stand in the order of the inventory, whoever's bytes came last."""
+    phases = Phases(["a", "b", "c"])
+    phases.start("pull")
+    for name in "bac":
+        phases.add_bytes(name, 1)
+        time.sleep(0.002)
+    assert [node.name for node in phases.snapshot().pending] == ["a", "b", "c"]
 
 
 @pytest.mark.usefixtures("quiet")
@@ -91,12 +147,15 @@ def test_bytes_are_told_of_as_long_as_code_is_on_its_way() -> None:
     phases = Phases(["a", "b"])
     phases.start("code", "ready")
     for name in "ab":
-        phases.add_bytes_sent(name, 300)
+        phases.add_bytes(name, 300)
     phases.mark_done("code", "a")
-    assert [(one.name, one.sent) for one in phases.snapshot().pending] == [("a", 0), ("b", 300)]
-    assert phases.snapshot().sent == 600
+    assert [(one.name, one.transferred) for one in phases.snapshot().pending] == [("a", 0), ("b", 300)]
+    assert phases.snapshot().transferred == 600
     phases.mark_done("code", "b")
-    assert (phases.snapshot().sent, [one.sent for one in phases.snapshot().pending]) == (0, [0, 0])
+    assert (phases.snapshot().transferred, [one.transferred for one in phases.snapshot().pending]) == (
+        0,
+        [0, 0],
+    )
 
 
 @pytest.mark.usefixtures("quiet")

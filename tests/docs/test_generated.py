@@ -8,7 +8,7 @@ import sys
 
 from pages import ROOT
 
-from clusterctl.plans.runs.state import STATES
+from clusterctl.protocol.states import STATES
 
 MANUAL = ROOT / "docs" / "en"
 CODE = re.compile(r"\bCC-[A-Z]+-[0-9]{3}\b")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from clusterctl.node.runtime.connections import prove
-from clusterctl.node.runtime.stream import encode
+from clusterctl.protocol.frames import encode_frame
 
 NONCE = "0" * 32
 Deed = Callable[[socket.socket], None]
@@ -73,4 +73,4 @@ def read_line(conn: socket.socket) -> Any:
 
 def send(conn: socket.socket, header: Any, body: bytes = b"") -> None:
     """Send a frame, with any header."""
-    conn.sendall(encode(header, body))
+    conn.sendall(encode_frame(header, body))

@@ -16,10 +16,11 @@ from waiting import HANG
 
 def modules(verb: str) -> bytes:
     """Make a bundle of the real wire and one verb named `sample`."""
-    names = ("clusterctl.node.runtime.stream", "clusterctl.node.verbs.sample")
-    sources = dict(
-        zip(names, ((PAYLOAD / "runtime" / "stream.py").read_text(), textwrap.dedent(verb)), strict=True)
-    )
+    sources = {
+        "clusterctl.protocol.frames": (PAYLOAD.parent / "protocol" / "frames.py").read_text(),
+        "clusterctl.node.runtime.stream": (PAYLOAD / "runtime" / "stream.py").read_text(),
+        "clusterctl.node.verbs.sample": textwrap.dedent(verb),
+    }
     return zlib.compress(json.dumps(sources).encode())
 
 

@@ -6,8 +6,9 @@ import signal
 
 import pytest
 
+from clusterctl.codes.table import TABLE, family_of
 from clusterctl.plans.checks.registry import all_checks
-from clusterctl.plans.known_errors import GUIDANCE, guidance_of
+from clusterctl.plans.known_errors import guidance_of, render_command
 from clusterctl.protocol.known_errors import all_symptoms, recognise
 
 # What torch, NCCL, Gloo, CUDA, Python and the kernel really print, cut to the telling part.
@@ -94,7 +95,7 @@ def test_an_abort_after_the_last_line_has_its_way_out() -> None:
     known = recognise("", tail, signal.SIGABRT)
     assert known is not None
     assert known.symptom.code == "CC-JOB-044"
-    advice = guidance_of(known.symptom.code).advice
+    advice = guidance_of(known.symptom.code).do.en
     assert f"`{tail[-1]}`" in advice
     assert "destroy_process_group()" in advice
 
@@ -112,11 +113,12 @@ def test_every_symptom_is_tried_here_once() -> None:
 
 def test_every_symptom_can_be_told() -> None:
     """It has a meaning, advice, a check that exists if it names one, and a command that needs no name it may lack."""
-    assert sorted(GUIDANCE) == [one.code for one in all_symptoms()]
-    for code, one in GUIDANCE.items():
-        assert one.meaning
-        assert one.advice.endswith(".")
-        assert not one.related_check or one.related_check in all_checks()
+    assert [code for code in TABLE if family_of(code) == "JOB"] == [one.code for one in all_symptoms()]
+    for code in (one.code for one in all_symptoms()):
+        one = TABLE[code]
+        assert one.title.en
+        assert one.do.en.endswith(".")
+        assert not one.related or one.related in all_checks()
         needed = {"node": "gpu02", "rank": "1", "run": "r"}
         given = {
             "CC-JOB-010": {"module": "m"},
@@ -124,7 +126,7 @@ def test_every_symptom_can_be_told() -> None:
             "CC-JOB-017": {"path": "/p"},
             "CC-JOB-060": {"program": "accelerate"},
         }
-        filled = one.render_command({**needed, **given.get(code, {})})
+        filled = render_command(code, {**needed, **given.get(code, {})})
         assert bool(filled) == bool(one.command)
         assert filled.startswith("clusterctl ") or not filled
 
@@ -134,7 +136,7 @@ def test_what_a_node_says_cannot_leave_its_quotes() -> None:
     known = recognise('FileNotFoundError: [Errno 2] No such file or directory: "/d\'; rm -rf x"', (), None)
 
     assert known is not None
-    assert guidance_of(known.symptom.code).render_command({**known.values, "node": "n"}) == ""
+    assert render_command(known.symptom.code, {**known.values, "node": "n"}) == ""
 
 
 @pytest.mark.parametrize(

@@ -42,5 +42,5 @@ def test_the_types_cost_a_node_nothing() -> None:
     """At run time all are `int`, and the module imports nothing, `typing` least of all."""
     assert NodeRank is Slot is Rank is int
     source = (bundle.PACKAGE / "protocol" / "ranks.py").read_text()
-    statements = ast.parse(bundle.strip_typing(source)).body
+    statements = ast.parse(bundle.strip_source(source)).body
     assert not [one for one in statements if isinstance(one, (ast.Import, ast.ImportFrom))]

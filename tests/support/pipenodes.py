@@ -16,9 +16,11 @@ from typing import Any
 from waiting import HANG
 
 from clusterctl.client.rpc import bundle
-from clusterctl.client.rpc.frames import Frame, FrameReader, encode_frame, sync_limits
+from clusterctl.client.rpc.frames import Frame, FrameReader, sync_limits
+from clusterctl.codes.table import REPORTED
 from clusterctl.errors import ConnectionLost, NodeError
 from clusterctl.plans.ssh import BOOT
+from clusterctl.protocol.frames import encode_frame
 
 RUN = "digits-20261120T110000-ab12"
 
@@ -62,7 +64,7 @@ class PipeSession:
         except BrokenPipeError:
             while self.receive(HANG) is not None:
                 pass
-            raise ConnectionLost("the pipe broke", code="CC-SSH-015") from None
+            raise ConnectionLost("CC-SSH-015") from None
 
     def send(self, header: Mapping[str, Any], body: bytes = b"") -> None:
         """Send a frame."""
@@ -81,7 +83,7 @@ class PipeSession:
         header, body = self._arrived.pop(0)
         if "error" in header:
             error = header.record("error")
-            raise NodeError(error.text("message"), code=error.text("code"))
+            raise NodeError(error.text("code"), REPORTED, message=error.text("message"))
         return None if header.flag("end") else (header, body)
 
     def close(self) -> None:

@@ -149,13 +149,25 @@ class RestartGang(GangRun):
 
     def ended(self) -> list[dict[str, Any]]:
         """Wait until nothing is left anywhere; gives the states, of nodes that vanished the last."""
-        wait_until(lambda: not any(node.left() for node in self.nodes), "nothing left anywhere")
+        try:
+            wait_until(lambda: not any(node.left() for node in self.nodes), "nothing left anywhere")
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n" + "\n".join(map(describe, self.nodes))) from None
         return [node.state() for node in self.present]
 
     def causes(self, seat: int = 0) -> list[tuple[str, str]]:
         """Give the reasons for which earlier attempts ended, as a node recorded them."""
         state = json.loads((self.nodes[seat].rundir / "state.json").read_text())
         return [(entry["cause_reason"], entry["text"]) for entry in state["attempts"]]
+
+
+def describe(node: NodeRun) -> str:
+    """Write what is left of a node's run, its state, its last events and its agent's log."""
+    state = {
+        key: value for key, value in node.state().items() if key in ("state", "reason", "roster", "attempt")
+    }
+    events = [event["event"] for event in node.events()]
+    return f"{node.spec['node']}: left {node.left()}; {state}; {events}\n{node.agent_log()}"
 
 
 def vanish(one: NodeRun) -> None:

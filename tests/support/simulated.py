@@ -34,11 +34,12 @@ from clusterctl.client.openssh import OpensshConnection
 from clusterctl.client.rpc import errors
 from clusterctl.client.rpc.channels import create_wakeup_pipe
 from clusterctl.client.rpc.cluster import Cluster
-from clusterctl.client.rpc.frames import encode_frame
 from clusterctl.errors import ClusterctlError, ConnectTimeout, Unreachable
 from clusterctl.plans.diagnose.mesh import MAIN_RAIL, TRANSFER_SIZE
 from clusterctl.plans.ssh import DECOYS
-from clusterctl.plans.sync.manifest import TreeEntry, make_manifest
+from clusterctl.plans.sync.manifest import make_manifest
+from clusterctl.protocol.frames import encode_frame
+from clusterctl.protocol.manifest import TreeEntry
 from clusterctl.specs.inventory.model import Node, Ssh
 
 Frame = tuple[Mapping[str, Any], bytes]
@@ -377,8 +378,10 @@ class SimulatedCluster(Cluster):
         fate = self.fate(node)
         if fate.kind == SILENT:
             time.sleep(self._ways.patience)
-            raise ConnectTimeout(f"no greeting from {node.host}", code="CC-SSH-004", node=node.name)
+            raise ConnectTimeout(
+                "CC-SSH-004", "handshake", node=node.name, waited_for="greeting", address=node.host, limit=20
+            )
         time.sleep(fate.login)
         if fate.kind == REFUSED:
-            raise Unreachable(f"{node.host} refused the connection", code="CC-SSH-002", node=node.name)
+            raise Unreachable("CC-SSH-002", node=node.name, target=node.host)
         return SimulatedConnection(node, fate, self._far)

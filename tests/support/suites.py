@@ -9,6 +9,7 @@ import pytest
 # What a test costs, by its place; the longest path that fits counts, and a mark on the test or its file overrides it.
 COSTS = {
     "": "process",
+    "codes": "unit",
     "specs": "unit",
     "plans": "unit",
     "console": "unit",

@@ -33,6 +33,7 @@ from clusterctl.plans.runs.selection import Parts, choose_to_attach, is_live, ow
 from clusterctl.plans.runs.verdict import name_state, verdict_to_json
 from clusterctl.protocol.ranks import NodeRank
 from clusterctl.protocol.run_id import RunId
+from clusterctl.protocol.states import RUNNING, UNKNOWN
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.text import command_line, plural
 
@@ -89,7 +90,7 @@ def watch_run(
         info(output.describe_leaving(options.run_id, stopping=monitor.stopping))
         if not isinstance(error, (KeyboardInterrupt, BrokenPipeError)):
             raise
-        output.write_end("RUNNING", 130)
+        output.write_end(RUNNING, 130)
         warn_not_notified(options.run_id, output.hint("attach", options.run_id))
         return 130
     output.write_json({"run": verdict.run_id, "verdict": verdict_to_json(verdict)})
@@ -128,7 +129,7 @@ def attach_run(inventory: Inventory, run_prefix: str | None, output: RunOutput) 
     try:
         return _attach(inventory, run_prefix, output)
     except ClusterctlError as error:
-        output.write_end("UNKNOWN", error.exit_code, error=f"{error.code} {error.message}")
+        output.write_end(UNKNOWN, error.exit_code, error=f"{error.code} {error.message}")
         raise
 
 
@@ -137,7 +138,7 @@ def _attach(inventory: Inventory, run_prefix: str | None, output: RunOutput) -> 
         found_runs = find_runs(cluster, inventory.nodes, run_prefix, only_one=True)
         report_failures(found_runs.errors)
         if not found_runs.answered:
-            output.write_end("UNKNOWN", 4, error="no node answered")
+            output.write_end(UNKNOWN, 4, error="no node answered")
             return 4
         run_id = choose_to_attach(found_runs.runs, run_prefix, current_owner())
         parts = found_runs.runs[run_id]

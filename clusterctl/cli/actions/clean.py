@@ -256,12 +256,7 @@ class Clean:
         question = f"End and remove {scope}?" if self._orphans else f"Remove {scope}?"
         if self._options.yes or (self._is_interactive and click.confirm(question, err=True)):
             return
-        fix = (
-            "look at --dry-run first, then add -y"
-            if self._options.as_json
-            else "add -y to remove what is shown"
-        )
-        raise UsageError("nothing was removed", code="CC-USE-031", fix=fix)
+        raise UsageError("CC-USE-031", "json" if self._options.as_json else "")
 
     def _remove(self, cleanup: CleanupPlan) -> None:
         """Let all nodes remove at once; each only knows its own parts."""

@@ -195,5 +195,5 @@ class _StepObserver:
         """A node is at this."""
         self._phases.set_step(name, what)
 
-    def add_bytes_sent(self, name: str, count: int) -> None:
+    def add_bytes(self, name: str, count: int) -> None:
         """So many bytes have left."""

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from clusterctl.cli.context.known_runs import remember_runs
 from clusterctl.cli.context.nodes import notice, with_any_python
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.session import Interpreter
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.runs.selection import Parts, gather_runs, is_complete, is_live
-from clusterctl.plans.runs.state import SUCCEEDED, NodeState, run_state
+from clusterctl.plans.runs.state import NodeState, run_state
 from clusterctl.protocol.run_id import RunId, parse_run_id
+from clusterctl.protocol.states import SUCCEEDED
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.text import plural
 
@@ -76,6 +78,7 @@ def find_runs(
     runs = {
         run_id: {name: parts[name] for name in names if name in parts} for run_id, parts in gathered.items()
     }
+    remember_runs(runs)
     return FoundRuns(runs, tuple(errors.values()), len(answers) + len(errors), pythons, offsets)
 
 

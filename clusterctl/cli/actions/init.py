@@ -63,7 +63,7 @@ class InitCommand:
         """Ask, write, and say what is next."""
         inventory, job = self._folder / "inventory.yaml", self._folder / "job.yaml"
         if not self._folder.is_dir():
-            raise UsageError(f"{self._folder} is not a directory", code="CC-USE-070", fix="make it first")
+            raise UsageError("CC-USE-070", folder=self._folder)
         if not self._options.force:
             refuse_existing(str(inventory))
             refuse_existing(str(job))
@@ -87,11 +87,7 @@ class InitCommand:
         options = self._options
         sources = [bool(options.hosts), options.source is not None, options.from_ssh_config is not None]
         if sum(sources) > 1:
-            raise UsageError(
-                "HOST, --from and --from-ssh-config all say which machines",
-                code="CC-USE-071",
-                fix="give one of them",
-            )
+            raise UsageError("CC-USE-071")
         if options.source is not None:
             return self._read_file(options.source)
         if options.from_ssh_config is not None:
@@ -110,11 +106,7 @@ class InitCommand:
         hosts = [host for host in self._known_hosts() if fnmatchcase(host, pattern)]
         if not hosts:
             known = ", ".join(self._known_hosts()[:MOST_SHOWN]) or "none"
-            raise UsageError(
-                f"no host of the SSH configuration fits {pattern!r}",
-                code="CC-USE-072",
-                fix=f"it names: {known}",
-            )
+            raise UsageError("CC-USE-072", pattern=pattern, known=known)
         return hosts
 
     def _known_hosts(self) -> list[str]:
@@ -126,11 +118,7 @@ class InitCommand:
 
     def _prompt_for_hosts(self) -> Imported:
         if not self._interactive:
-            raise UsageError(
-                "which machines?",
-                code="CC-USE-073",
-                fix="clusterctl init HOST..., or --from FILE, or --from-ssh-config 'PAT'",
-            )
+            raise UsageError("CC-USE-073")
         known = self._known_hosts()
         if known:
             remainder = f" and {len(known) - MOST_SHOWN} more" if len(known) > MOST_SHOWN else ""

@@ -67,21 +67,19 @@ def with_config(imported: Imported, path: str) -> Imported:
 def refuse_existing(path: str) -> None:
     """Say at once that a file is there, before anything else is done for it."""
     if expand(path).exists():
-        raise UsageError(f"{path} is there already", code="CC-USE-040", fix="another name, or --force")
+        raise UsageError("CC-USE-040", path=path)
 
 
 def write_inventory(text: str, path: str, *, force: bool) -> None:
     """Write the new inventory; a file that is there is replaced only if that was asked for, and then at once."""
     target = expand(path)
     if target.is_dir():
-        raise UsageError(f"{path} is a directory", code="CC-USE-040", fix="name a file")
+        raise UsageError("CC-USE-040", "directory", path=path)
     if not force:
         try:
             _write_new(target, text)
         except FileExistsError as error:
-            raise UsageError(
-                f"{path} is there already", code="CC-USE-040", fix="another name, or --force"
-            ) from error
+            raise UsageError("CC-USE-040", path=path) from error
         return
     temporary = target.with_name(f".{target.name}.new")
     temporary.unlink(missing_ok=True)

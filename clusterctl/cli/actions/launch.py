@@ -14,6 +14,7 @@ from clusterctl.cli.actions.attach import RunOutput, watch_run
 from clusterctl.cli.actions.notify import check_hooks, remember_hooks, warn_not_notified
 from clusterctl.cli.actions.preflight import Preflight, run_preflight, select_checks
 from clusterctl.cli.context.code import read_code, read_job_setup, warn_not_distributed
+from clusterctl.cli.context.known_runs import remember_runs
 from clusterctl.cli.context.nodes import interpreter, launch_record, notice
 from clusterctl.client.launch import prepare
 from clusterctl.client.launch.locks import LockPolicy
@@ -37,11 +38,13 @@ from clusterctl.plans.launch.placement import Member, plan_devices
 from clusterctl.plans.launch.plan import LaunchPlan, NodePlan, PlanFacts, plan_launch
 from clusterctl.plans.launch.setup import setup_to_spec
 from clusterctl.plans.runs.gang_record import warn_of_losses
+from clusterctl.protocol.redact import redact
 from clusterctl.protocol.run_id import RunId
+from clusterctl.protocol.states import CANCELLED, FAILED_SETUP
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.nodeset import fold_names
-from clusterctl.specs.text import plural, redact
+from clusterctl.specs.text import plural
 
 
 @dataclass(frozen=True)
@@ -86,10 +89,10 @@ class Launch:
         except ClusterctlError as error:
             error.message = redact(error.message, secrets.values())
             error.evidence = redact(error.evidence, secrets.values())
-            self._output.write_end("FAILED_SETUP", error.exit_code, error=f"{error.code} {error.message}")
+            self._output.write_end(FAILED_SETUP, error.exit_code, error=f"{error.code} {error.message}")
             raise
         except KeyboardInterrupt:
-            self._output.write_end("CANCELLED", 130)
+            self._output.write_end(CANCELLED, 130)
             raise
         finally:
             self._phases.stop()
@@ -105,7 +108,7 @@ class Launch:
         preflight = self._run_preflight(cluster)
         if blocks_launch(preflight, no_check=self._options.no_check):
             info("nothing was started")
-            self._output.write_end("FAILED_SETUP", preflight.exit_code, error="the nodes are not fit")
+            self._output.write_end(FAILED_SETUP, preflight.exit_code, error="the nodes are not fit")
             return preflight.exit_code
         plan = self._plan(preflight)
         info(
@@ -117,6 +120,7 @@ class Launch:
         ready = self._prepare(cluster, plan, scan, secrets)
         self._start_workers(cluster, plan, ready)
         remember_hooks(self._job, self._inventory, plan.run_id)
+        remember_runs([plan.run_id])
         return self._detach(plan) if self._options.detach else self._follow(cluster, plan, preflight, secrets)
 
     def _run_preflight(self, cluster: Cluster) -> Preflight:
@@ -138,12 +142,7 @@ class Launch:
             # any may have to lead
             missing_ip = [f"ip@{node.name}"] if self._job.restart and node.ip is None else []
             if missing := [*node.unmeasured, *missing_ip]:
-                raise UsageError(
-                    f"not known: {', '.join(missing)}",
-                    code="CC-USE-006",
-                    node=node.name,
-                    fix="give `ip:`, `nic:` or `gpus:` in the inventory, or a number as nproc_per_node",
-                )
+                raise UsageError("CC-USE-006", node=node.name, names=", ".join(missing))
         for name in plan.overridden:
             notice(f"the job's env sets {name} itself; its value is used on every node")
         return plan
@@ -207,7 +206,7 @@ class Launch:
         files, size = scan.manifest.files, scan.manifest.size
 
         def sent() -> int:
-            return self._phases.sent - (sum(setup_upload.sent.values()) if setup_upload else 0)
+            return self._phases.transferred - (sum(setup_upload.sent.values()) if setup_upload else 0)
 
         return {
             "start": lambda: "",
@@ -286,9 +285,5 @@ def read_secrets(job: Job) -> dict[str, str]:
     """Take the values of the job's secrets from our own environment."""
     missing = [name for name in job.secrets if name not in os.environ]
     if missing:
-        raise UsageError(
-            f"secrets not set here: {', '.join(missing)}",
-            code="CC-USE-007",
-            fix=f"export {missing[0]}=... before `clusterctl launch`",
-        )
+        raise UsageError("CC-USE-007", names=", ".join(missing), first=missing[0])
     return {name: os.environ[name] for name in job.secrets}

@@ -165,8 +165,7 @@ def _choose_reader(query: LogQuery) -> Callable[[LogRequest], set[str]]:
 def _check_attempt(run_id: str, parts: Parts, attempt: int | None) -> None:
     last = max((part.attempt for part in parts.values() if part), default=1)
     if attempt is not None and attempt > last:
-        fix = f"it has attempts 1 to {last}" if last > 1 else "it has one attempt only"
-        raise UsageError(f"{run_id} has no attempt {attempt}", code="CC-USE-034", fix=fix)
+        raise UsageError("CC-USE-034", "" if last > 1 else "one", run=run_id, attempt=attempt, last=last)
 
 
 def _holders(nodes: Sequence[Node], run_id: str, parts: Parts, query: LogQuery, command: str) -> list[Node]:
@@ -174,9 +173,10 @@ def _holders(nodes: Sequence[Node], run_id: str, parts: Parts, query: LogQuery, 
     holding = [node for node in nodes if node.name in parts and _holds(parts[node.name], query)]
     if not holding and not any(parts.get(node.name) for node in nodes):
         raise UsageError(
-            f"{run_id} had no part on {fold_names([node.name for node in nodes])}",
-            code="CC-USE-028",
-            fix=f"{command_line('status', run_id, command=command)} shows its nodes",
+            "CC-USE-028",
+            run_id=run_id,
+            nodes=fold_names([node.name for node in nodes]),
+            command=command_line("status", run_id, command=command),
         )
     return holding
 
@@ -192,14 +192,20 @@ def _no_such_rank(
     lines.append(f"the run has {_render_ranks(all_ranks)}" if ranks else "no worker was ever started")
     found = {name: there for name, own in ranks.items() if (there := sorted(set(own) & set(requested)))}
     lines += [f"{name} has {_render_ranks(there)}" for name, there in found.items()][:MOST_NAMED]
-    fix = f"{command_line('status', run_id, command=command)} shows its ranks"
+    shown = command_line("status", run_id, command=command)
     if found:
         there = sorted(rank for own in found.values() for rank in own)
         options = [word for rank in there for word in ("--rank", str(rank))]
         options += ["--attempt", str(query.attempt)] if query.attempt is not None else []
-        fix = command_line("logs", run_id, *options, command=command)
-    text = f"no {_render_ranks(requested)} on {fold_names(list(names))}"
-    return UsageError(text, code="CC-USE-027", evidence="\n".join(lines), fix=fix)
+        shown = command_line("logs", run_id, *options, command=command)
+    return UsageError(
+        "CC-USE-027",
+        "elsewhere" if found else "",
+        evidence="\n".join(lines),
+        ranks=_render_ranks(requested),
+        nodes=fold_names(list(names)),
+        command=shown,
+    )
 
 
 def _render_ranks(ranks: Collection[int]) -> str:
@@ -329,7 +335,6 @@ def _print(update: Update, line_filter: LineFilter) -> None:
 
 _SPAN = re.compile(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,9})s)?")
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
-_FIX = "such as 10m, 1h30m, 14:05, 2026-11-21 or 2026-11-21T14:05; a time is that of this machine"
 
 
 def parse_since(text: str, now: datetime) -> float:
@@ -346,4 +351,4 @@ def parse_since(text: str, now: datetime) -> float:
             return (today if today <= now else today - timedelta(days=1)).timestamp()
         return datetime.fromisoformat(re.sub(r"Z$", "+00:00", text)).timestamp()
     except (ValueError, OverflowError, OSError) as error:
-        raise UsageError(f"--since {text}: neither a span nor a time", code="CC-USE-035", fix=_FIX) from error
+        raise UsageError("CC-USE-035", since=text) from error

@@ -31,11 +31,7 @@ def check_hooks(job: Job) -> None:
     for entry in job.notify:
         fault = _find_problem(entry)
         if fault:
-            raise UsageError(
-                f"notify: {fault}",
-                code="CC-END-003",
-                fix="export it before `launch`, or drop the entry",
-            )
+            raise UsageError("CC-END-003", fault=fault)
 
 
 def remember_hooks(job: Job, inventory: Inventory, run_id: RunId) -> None:
@@ -127,7 +123,7 @@ class EndNotifier:
     def _deliveries(self, entries: Sequence[Notify]) -> Iterator[Delivery]:
         from clusterctl.client.local.notify import Delivery
         from clusterctl.plans.notify import render_webhook_request
-        from clusterctl.specs.text import redact_tree
+        from clusterctl.protocol.redact import redact_tree
 
         for entry in entries:
             secret = os.environ[entry.secret_from] if entry.secret_from else None
@@ -141,24 +137,23 @@ class EndNotifier:
         if not fault and not problem:
             info(f"sent: {describe_notification(entry)}")
             return
-        code = "CC-END-003" if fault else "CC-END-002"
-        message = f"not sent: {describe_notification(entry)}: {fault or problem}"
         retry_command = command_line("attach", self._ended.verdict.run_id, command=self._ended.command)
-        fix = f"{retry_command} tries again; the verdict stays"
-        report_failures([ClusterctlError(message, code=code, fix=fix)])
+        code, case = ("CC-END-003", "not-sent") if fault else ("CC-END-002", "")
+        notification = describe_notification(entry)
+        error = ClusterctlError(
+            code, case, notification=notification, problem=fault or problem, command=retry_command
+        )
+        report_failures([error])
 
     def _run(self, command: Sequence[str], limit: float) -> None:
         from clusterctl.client.local.notify import run_command
         from clusterctl.plans.notify import run_end_to_json
-        from clusterctl.specs.text import redact_tree
+        from clusterctl.protocol.redact import redact_tree
 
         text = json.dumps(redact_tree(run_end_to_json(self._ended), self._secrets), ensure_ascii=False)
         problem = run_command(command, f"{text}\n", self.unsent.folder, limit)
         if problem:
-            message = f"on_end: {command[0]} {problem}"
-            report_failures(
-                [ClusterctlError(message, code="CC-END-001", fix="run it by hand; the verdict stays")]
-            )
+            report_failures([ClusterctlError("CC-END-001", program=command[0], problem=problem)])
 
 
 def _find_problem(entry: Notify) -> str:

@@ -27,9 +27,10 @@ from clusterctl.client.results.receive import DiskBudget, PullReport
 from clusterctl.client.results.target_dir import TargetDirectory, prepare_target
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
-from clusterctl.client.rpc.fanout import fan_out
+from clusterctl.client.rpc.fanout import Steps, fan_out
 from clusterctl.client.rpc.session import Interpreter, Session
-from clusterctl.console.results import PullProgress, pull_to_json, report_outside, report_pull
+from clusterctl.console.progress import Phases
+from clusterctl.console.results import pull_to_json, report_outside, report_pull
 from clusterctl.console.terminal import info
 from clusterctl.console.text import json_text
 from clusterctl.errors import ClusterctlError, LocalSystemError, NodeError, UsageError
@@ -94,7 +95,7 @@ class Pull:
         self._pulls: dict[str, NodePull] = {}
         self._groups: list[list[str]] = []
         self._marks: dict[str, str] = {}
-        self._progress = PullProgress()
+        self._phases = Phases([])
         self._run_id: RunId | None = None
         self._job = options.job or ""
 
@@ -105,11 +106,7 @@ class Pull:
             if self._options.job is None:
                 nodes = self._choose_nodes(cluster, nodes)
             elif not parse_job_name(self._job):
-                raise UsageError(
-                    f"{self._job!r} is not the name of a job",
-                    code="CC-PULL-005",
-                    fix="it stands in the job file: `name:`",
-                )
+                raise UsageError("CC-PULL-005", job=self._job)
             if not nodes:
                 return 4
             target = self._target()
@@ -120,7 +117,6 @@ class Pull:
                 self._name_outputs(nodes, target)
                 self._fetch_all(target, case_insensitive=case_insensitive)
             finally:
-                self._progress.stop()
                 for pull in self._pulls.values():
                     pull.session.close()
         return self._show_report(nodes, target)
@@ -172,11 +168,7 @@ class Pull:
         """Refuse a job that has put out nothing anywhere: its name is likely misspelled."""
         any_outputs = any(pull.listing.entries for pull in self._pulls.values())
         if self._options.job is not None and self._pulls and not any_outputs and not self._errors:
-            raise UsageError(
-                f"no node has outputs of a job {self._job!r}",
-                code="CC-PULL-008",
-                fix="see `clusterctl ps`: a run is called JOB-TIME-NUMBER",
-            )
+            raise UsageError("CC-PULL-008", job=self._job)
 
     def _name_outputs(self, nodes: Sequence[Node], target: Path) -> None:
         """Decide under which name each node's outputs are kept; of nodes with one work directory one brings them."""
@@ -213,7 +205,9 @@ class Pull:
         """Fetch from all nodes at once; where one fails, the next that shares its work directory takes over."""
         disk_budget = DiskBudget(target)
         nodes = [pull.node for pull in self._pulls.values()]
-        self._progress.start([node.name for node in nodes])
+        self._phases = Phases([node.name for node in nodes])
+        self._phases.set_steps(Steps())
+        self._phases.start("pull")
         try:
             while nodes:
                 waiting: list[Node] = []
@@ -225,17 +219,22 @@ class Pull:
                 ):
                     if outcome.value is False:
                         waiting.append(outcome.node)
+                        self._phases.set_step(outcome.node.name, "waiting for disk space here")
                         continue
-                    self._progress.mark_done(outcome.node.name)
                     if outcome.error is not None:
                         self._errors[outcome.node.name] = outcome.error
+                        self._phases.mark_failed(outcome.node.name)
+                    else:
+                        self._phases.mark_done("pull", outcome.node.name)
                 disk_budget.measure()
                 nodes = waiting + self._substitutes()
         except BaseException:
             disk_budget.close()
-            self._progress.stop()
+            self._phases.stop()
             info("\nwhat has arrived stays; the next pull goes on there")
             raise
+        finally:
+            self._phases.stop()
 
     def _substitutes(self) -> list[Node]:
         """Hand on the outputs that a node could not bring to one that has them too."""
@@ -255,6 +254,7 @@ class Pull:
         self, pull: NodePull, target: Path, disk_budget: DiskBudget, *, case_insensitive: bool
     ) -> bool:
         """Fetch what one node brings: its outputs, its logs, into one place or two; False if others must end first."""
+        self._phases.set_step(pull.node.name, "sending its files")
         for folder_name in dict.fromkeys((pull.output_name, pull.node.name)):
             entries = pull.entries(folder_name) if folder_name and folder_name not in pull.finished else []
             if folder_name and entries:
@@ -287,11 +287,11 @@ class Pull:
             size = sum(request.entry.size - request.offset for request in requests)
             if not disk_budget.reserve(size):
                 return False
-            self._progress.add_expected(size)
+            self._phases.add_expected(size)
 
             def on_bytes(count: int) -> None:
                 disk_budget.check_open()
-                self._progress.add_received(count)
+                self._phases.add_bytes(pull.node.name, count)
 
             pull.report.add(report)
             fetch_files(
@@ -308,11 +308,7 @@ class Pull:
 
     def _check_size(self, size: int) -> None:
         if size > MAX_BYTES and not self._options.no_limit:
-            raise NodeError(
-                f"there are {size >> 30} GiB to bring, more than {MAX_BYTES >> 30}",
-                code="CC-PULL-001",
-                fix="--no-limit brings them all the same",
-            )
+            raise NodeError("CC-PULL-001", "total", gib=size >> 30, most=MAX_BYTES >> 30)
 
     def _show_report(self, nodes: Sequence[Node], target: Path) -> int:
         names = [node.name for node in nodes]

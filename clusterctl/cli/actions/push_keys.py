@@ -74,10 +74,7 @@ class KeyPush:
         openssh_nodes = [node for node in self._nodes if node.ssh.transport == "openssh"]
         for node in openssh_nodes:
             self._errors[node.name] = UsageError(
-                "your own ssh enters this node (transport: openssh); keys push does not",
-                code="CC-KEYS-005",
-                node=node.name,
-                fix=command_line("ssh-copy-id", node.host),
+                "CC-KEYS-005", node=node.name, command=command_line("ssh-copy-id", node.host)
             )
         return [node for node in self._nodes if node not in openssh_nodes]
 
@@ -85,11 +82,7 @@ class KeyPush:
         """Give the private key: the option's, the inventory's, one of the usual ones, or a new one."""
         inventory_keys = {node.ssh.key for node in nodes if node.ssh.key}
         if self._options.key is None and len(inventory_keys) > 1:
-            raise UsageError(
-                f"the inventory names several keys: {', '.join(sorted(inventory_keys))}",
-                code="CC-KEYS-006",
-                fix="push them one after the other, with --key FILE and --nodes",
-            )
+            raise UsageError("CC-KEYS-006", names=", ".join(sorted(inventory_keys)))
         chosen = self._options.key or next(iter(inventory_keys), None)
         if chosen is not None:
             path = Path(chosen.removesuffix(".pub")).expanduser()
@@ -103,11 +96,7 @@ class KeyPush:
         if not self._options.yes and not (
             self._interactive and click.confirm(question, default=True, err=True)
         ):
-            raise UsageError(
-                f"there is no key {path}",
-                code="CC-KEYS-007",
-                fix=f"add -y to have one made, or run {_keygen_command(path)}",
-            )
+            raise UsageError("CC-KEYS-007", path=path, command=_keygen_command(path))
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)]
         try:
@@ -158,11 +147,7 @@ class KeyPush:
         if variable is None:
             return None
         if not os.environ.get(variable):
-            raise UsageError(
-                f"--password-from: {variable} is not set",
-                code="CC-KEYS-008",
-                fix=f"read -rs {variable}; export {variable}",
-            )
+            raise UsageError("CC-KEYS-008", variable=variable)
         return os.environ[variable]
 
     def _install(self, installer: KeyInstaller) -> None:
@@ -257,8 +242,7 @@ def _keygen_command(path: Path) -> str:
 
 
 def _key_error(path: Path, reason: str) -> LocalSystemError:
-    fix = f"make it by hand: {_keygen_command(path)}"
-    return LocalSystemError(f"the key {path} cannot be used", code="CC-KEYS-009", evidence=reason, fix=fix)
+    return LocalSystemError("CC-KEYS-009", evidence=reason, path=path, command=_keygen_command(path))
 
 
 def _prompt_password(text: str) -> str:
@@ -275,18 +259,11 @@ def _render_count(count: int) -> str:
 
 
 def _no_terminal_error(node: Node) -> UsageError:
-    return UsageError(
-        "the node wants a password, and there is no terminal to ask for it",
-        code="CC-KEYS-010",
-        node=node.name,
-        fix="run it in a terminal, or put the password into a variable and name that: --password-from VARIABLE",
-    )
+    return UsageError("CC-KEYS-010", node=node.name)
 
 
 def _skipped_error(node: Node) -> UsageError:
-    return UsageError(
-        "left out: no password was given", code="CC-KEYS-011", node=node.name, fix="run it again"
-    )
+    return UsageError("CC-KEYS-011", node=node.name)
 
 
 MAX_PROMPT_ROUNDS = 10  # behind a bastion that is met first there are more to meet, and a chain has eight

@@ -54,7 +54,7 @@ def confirm_stop(run_id: str, parts: Parts, *, named: bool, label: str, command:
 def _confirm(reason: str, command: str) -> None:
     if sys.stdin.isatty() and click.confirm(sanitize(f"{reason}. Stop it?"), err=True):
         return
-    raise UsageError(reason, code="CC-USE-025", fix=f"{command}  (stops it all the same)")
+    raise UsageError("CC-USE-025", reason=reason, command=command)
 
 
 def stop_run(
@@ -154,9 +154,7 @@ def _stop_nodes(
 
 
 def _other_account_error(node: str, account: str) -> NodeError:
-    text = f"the run lives under the account {account}, and nothing of it was touched"
-    fix = f"stop it as {account}: with `user: {account}` in an inventory, or let its owner do that"
-    return NodeError(text, code="CC-RUN-018", node=node, fix=fix)
+    return NodeError("CC-RUN-018", node=node, account=account)
 
 
 def render_stopped(name: str, stopped: tasks.StopReport) -> str:

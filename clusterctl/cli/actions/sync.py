@@ -35,7 +35,7 @@ def sync_code(job: Job, members: Sequence[Member], scan: ScanResult, *, as_json:
     distribution: Distribution | None = None
 
     def send(c: Any, node: Node) -> SyncResult:
-        count_sent = partial(phases.add_bytes_sent, node.name)
+        count_sent = partial(phases.add_bytes, node.name)
         result: SyncResult = tasks.sync(
             c,
             node,

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import click
 
+from clusterctl.cli.completion import complete_run
 from clusterctl.cli.context.load import load_inventory
-from clusterctl.cli.options import Settings, shared_options
+from clusterctl.cli.context.settings import Settings
+from clusterctl.cli.help import VerbCommand
+from clusterctl.cli.options import shared_options
 
 
-@click.command()
-@click.argument("run", metavar="[RUN]", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Write NDJSON: log lines, and the verdict last.")
+@click.command(
+    cls=VerbCommand,
+    examples=[
+        ("clusterctl attach", "your newest live run"),
+        ("clusterctl attach train-2026", "the run with this prefix"),
+        ("clusterctl attach --json", "NDJSON, the result last"),
+    ],
+)
+@click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_run)
+@click.option("--json", "as_json", is_flag=True, help="Write NDJSON: log lines, then the result.")
 @shared_options
 def attach(settings: Settings, run: str | None, as_json: bool) -> int:
-    """Follow a run to its verdict, from any machine with the inventory, as `launch` does.
+    """Follow a run until it ends, as `launch` does; from any machine that has the inventory.
 
-    RUN is an id or its beginning; by default your newest live run, else your newest. While you are attached to a run
-    of your own, the failure of one node stops all. Somebody else's run must be named and is only watched. Ctrl-C
-    leaves the run alone.
+    RUN is a run id or an unambiguous prefix; default: your newest live run, else your newest run. While you are
+    attached to your own run, the failure of one node stops all nodes. A run of another user must be named and is only
+    shown. Ctrl-C does not stop the run.
     """
     from clusterctl.cli.actions.attach import RunOutput, attach_run
 

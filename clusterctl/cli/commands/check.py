@@ -1,4 +1,4 @@
-"""The verb `check`: are these nodes fit for training, or for this job?"""
+"""The verb `check`: are these nodes ready for training, or for this job?"""
 
 from __future__ import annotations
 
@@ -7,24 +7,37 @@ from typing import TYPE_CHECKING
 
 import click
 
+from clusterctl.cli.completion import complete_job_file
 from clusterctl.cli.context.load import load_inventory, load_job
-from clusterctl.cli.options import Settings, set_option, shared_options, with_node_options
+from clusterctl.cli.context.settings import Settings
+from clusterctl.cli.help import VerbCommand
+from clusterctl.cli.options import set_option, shared_options, with_node_options
 from clusterctl.console.text import json_text
 
 if TYPE_CHECKING:
     from clusterctl.specs.job.model import Job
 
 
-@click.command()
-@click.argument("job_file", metavar="[JOB.yaml]", required=False)
+@click.command(
+    cls=VerbCommand,
+    examples=[
+        ("clusterctl check job.yaml", "can this job run?"),
+        ("clusterctl check --deep --nodes gpu[01-04]", "measure the network of four nodes"),
+        ("clusterctl check --skip NET-012", "ignore one check"),
+    ],
+)
+@click.argument("job_file", metavar="[JOB.yaml]", required=False, shell_complete=complete_job_file)
 @with_node_options
 @click.option(
-    "--deep", is_flag=True, help="Then run a real collective, and name the node or link that spoils it."
+    "--deep", is_flag=True, help="Then run a real all_reduce and report the slow or failing node or link."
 )
 @click.option(
-    "--only", multiple=True, metavar="CODES", help="Judge only these: codes, families such as NET, globs."
+    "--only",
+    multiple=True,
+    metavar="CODES",
+    help="Run only these checks: codes, families such as NET, globs.",
 )
-@click.option("--skip", multiple=True, metavar="CODES", help="Judge all but these.")
+@click.option("--skip", multiple=True, metavar="CODES", help="Skip these checks.")
 @set_option
 @click.option("--json", "as_json", is_flag=True, help="Write facts and findings as JSON.")
 @shared_options
@@ -39,11 +52,11 @@ def check(
     overrides: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Prove that the nodes are fit, before anything starts.
+    """Check that all nodes are ready for a job, before anything starts.
 
-    Asks every node once, writes nothing there. With --deep, nodes that are fit then do a real all_reduce through
-    torchrun, which takes some 10 s and leaves nothing behind. Exit code 0: fit; 3: a finding forbids a launch;
-    4: a node could not be reached.
+    One read-only pass over all nodes. With --deep, ready nodes then run a real all_reduce through torchrun, which takes
+    about 10 s and leaves nothing on the nodes. Exit code 0: ready; 3: an error prevents a launch; 4: a node is
+    unreachable.
     """
     from clusterctl.cli.context.code import read_job_setup
     from clusterctl.cli.context.nodes import open_cluster

@@ -1,35 +1,42 @@
-"""The verb `clean`: keep what the nodes hold within bounds."""
+"""The verb `clean`: remove what nobody needs from the nodes."""
 
 from __future__ import annotations
 
 import click
 
 from clusterctl.cli.context.load import load_inventory
-from clusterctl.cli.options import Settings, WholeNumber, shared_options, with_node_options
+from clusterctl.cli.context.settings import Settings
+from clusterctl.cli.help import VerbCommand
+from clusterctl.cli.options import WholeNumber, shared_options, with_node_options
 
 
-@click.command()
+@click.command(
+    cls=VerbCommand,
+    examples=[
+        ("clusterctl clean --dry-run", "list what would be removed"),
+        ("clusterctl clean --keep 3 --older-than 7d", "keep 3 runs of each job, and all of this week"),
+        ("clusterctl clean -y --nodes gpu02", "one node, without a question"),
+    ],
+)
 @click.option(
     "--keep",
     type=WholeNumber("a number of runs"),
     default=10,
     show_default=True,
-    help="Newest runs of each job that stay.",
+    help="Keep this many newest runs of each job.",
 )
 @click.option(
     "--older-than",
     metavar="TIME",
     default="30d",
     show_default=True,
-    help="Runs that were still for so long go.",
+    help="Remove runs that ended longer ago than this.",
 )
-@click.option(
-    "--everyone", is_flag=True, help="Look at everybody's runs under this account, not only at yours."
-)
+@click.option("--everyone", is_flag=True, help="Include the runs of other users of this account.")
 @with_node_options
-@click.option("--dry-run", is_flag=True, help="Say what would go, and stop.")
+@click.option("--dry-run", is_flag=True, help="List what would be removed, and stop.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@click.option("--json", "as_json", is_flag=True, help="Write what goes, or would go, as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Write what is or would be removed as JSON.")
 @shared_options
 def clean(
     settings: Settings,
@@ -42,11 +49,11 @@ def clean(
     yes: bool,
     as_json: bool,
 ) -> int:
-    """Remove old runs, what nobody uses any more, and what crashed runs left running, from the nodes.
+    """Remove old runs, unused files and processes that crashed runs left from the nodes.
 
-    Says what would go and asks before anything does. Processes are ended whose run has no agent any more. Outputs
-    are never removed, nor is a run that lives on any node, nor what belongs to another account. Runs with files
-    outside ${output_dir} are listed and asked about once more: `clean` does not know whether they were pulled.
+    Lists what would be removed and asks first. Ends only processes whose run has no agent any more. Never removes
+    outputs, a run that is live on any node, or files of another account. Runs with files outside ${output_dir} are
+    listed and confirmed separately, because `clean` cannot know whether these files were downloaded.
     """
     from clusterctl.cli.actions.clean import Clean, CleanOptions
     from clusterctl.plans.cleanup import RetentionPolicy
@@ -65,10 +72,8 @@ def _seconds(text: str) -> float:
     from clusterctl.specs.values import parse_duration
 
     if text.isdecimal() and int(text):  # seconds, to us; who removes things with it may have meant days
-        raise UsageError(
-            f"--older-than {text}: of what?", code="CC-USE-030", fix=f"e.g. --older-than {text}d"
-        )
+        raise UsageError("CC-USE-030", "unit", number=text)
     try:
         return parse_duration(text)
     except InvalidValueError as error:
-        raise UsageError(f"--older-than: {error}", code="CC-USE-030", fix="e.g. --older-than 7d") from error
+        raise UsageError("CC-USE-030", reason=error) from error

@@ -5,20 +5,23 @@ from __future__ import annotations
 import click
 
 from clusterctl.cli.context.load import load_inventory
-from clusterctl.cli.options import (
-    RawArgumentsCommand,
-    Settings,
-    refuse_mixed,
-    shared_options,
-    with_node_options,
+from clusterctl.cli.context.settings import Settings
+from clusterctl.cli.help import RawArgumentsCommand
+from clusterctl.cli.options import refuse_mixed, shared_options, with_node_options
+
+
+@click.command(
+    cls=RawArgumentsCommand,
+    examples=[
+        ("clusterctl exec -- nvidia-smi -L", "a program with its arguments"),
+        ("clusterctl exec 'df -h ~ | tail -1'", "a shell line"),
+        ("clusterctl exec --nodes gpu02 -- free -g", "one node"),
+    ],
 )
-
-
-@click.command(cls=RawArgumentsCommand)
 @click.argument("command", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 @with_node_options
-@click.option("--no-fold", is_flag=True, help="Write every line at once, with its node's name before it.")
-@click.option("--json", "as_json", is_flag=True, help="Write the answers as JSON; with --no-fold as NDJSON.")
+@click.option("--no-fold", is_flag=True, help="Print each line as it arrives, with the name of its node.")
+@click.option("--json", "as_json", is_flag=True, help="Write the output as JSON; with --no-fold as NDJSON.")
 @shared_options
 def exec(  # noqa: A001 - the name of the verb
     settings: Settings,
@@ -28,12 +31,12 @@ def exec(  # noqa: A001 - the name of the verb
     no_fold: bool,
     as_json: bool,
 ) -> int:
-    """Run a command on every node and show equal answers once.
+    """Run a command on every node and show equal output once.
 
-    Several words are a program and its arguments, which arrive as they are. A single word with a space or a
-    sign of the shell in it is a line for the node's sh. The inventory's `activate` comes first, so that the
-    command sees what a job would see. Ctrl-C ends the command everywhere, with all that it started; what it leaves
-    in the background by ending stays there, as with ssh, and is named.
+    Several words are a program and its arguments, passed unchanged. A single word with a space or a shell character is
+    run by the node's sh. The inventory's `activate` runs first, so the command sees the environment of a job. Ctrl-C
+    stops the command and everything it started. Processes that it leaves in the background keep running, as with ssh,
+    and are listed.
     """
     from clusterctl.cli.actions.exec import run_everywhere
     from clusterctl.plans.launch.placement import choose_nodes

@@ -7,14 +7,24 @@ from pathlib import Path
 
 import click
 
-from clusterctl.cli.options import Settings, shared_options
+from clusterctl.cli.completion import complete_code
+from clusterctl.cli.context.settings import Settings
+from clusterctl.cli.help import VerbCommand
+from clusterctl.cli.options import shared_options
 from clusterctl.console.text import json_text
 
-CODES_FILE = Path(__file__).parents[1] / "codes.json"
+EXAMPLES_FILE = Path(__file__).parents[1] / "examples.json"
 
 
-@click.command()
-@click.argument("word", metavar="[CODE]", required=False)
+@click.command(
+    cls=VerbCommand,
+    examples=[
+        ("clusterctl explain CC-NET-003", "one code"),
+        ("clusterctl explain job-41", "the same, short"),
+        ("clusterctl explain NET", "all codes of a family"),
+    ],
+)
+@click.argument("word", metavar="[CODE]", required=False, shell_complete=complete_code)
 @click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 @shared_options
 def explain(
@@ -22,7 +32,7 @@ def explain(
     word: str | None,
     as_json: bool,
 ) -> None:
-    """Say what a code means, why it matters, how it looks and what mends it.
+    """Explain an error code: what it means, why it matters, an example and how to fix it.
 
     CODE may be short: `net-3` is CC-NET-003. A family, such as NET, lists its codes; without CODE all are listed.
     Needs no inventory and no network.
@@ -31,19 +41,19 @@ def explain(
     from clusterctl.console.terminal import stdout
     from clusterctl.plans import explain as explaining
 
-    codes = explaining.parse_manual(json.loads(CODES_FILE.read_text(encoding="utf-8")))
-    code = explaining.find_code(word, codes) if word else ""
+    code = explaining.find_code(word) if word else ""
     if "-" in code:
-        explanation = explaining.explain(code, codes)
+        manual = explaining.parse_manual(json.loads(EXAMPLES_FILE.read_text(encoding="utf-8")))
+        explanation = explaining.explain(code, manual)
         if as_json:
             click.echo(json_text(explanation_to_json(explanation), indent=2))
         else:
             render_explanation(stdout(), explanation)
         return
     titles = {
-        name: text for name, text in explaining.list_titles(codes).items() if code in ("", name.split("-")[1])
+        name: text for name, text in explaining.list_titles().items() if code in ("", name.split("-")[1])
     }
     if as_json:
         click.echo(json_text({"schema": 1, "codes": titles}, indent=2))
     else:
-        render_codes(stdout(), codes.families, titles, code)
+        render_codes(stdout(), titles, code)

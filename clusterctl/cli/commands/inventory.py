@@ -7,7 +7,9 @@ from typing import Any
 import click
 
 from clusterctl.cli.context.load import load_inventory
-from clusterctl.cli.options import Settings, VerbGroup, shared_options, with_connect_options
+from clusterctl.cli.context.settings import Settings
+from clusterctl.cli.help import VerbCommand, VerbGroup
+from clusterctl.cli.options import shared_options, with_connect_options
 from clusterctl.console.text import json_text
 from clusterctl.specs.text import command_line
 
@@ -15,10 +17,16 @@ from clusterctl.specs.text import command_line
 @click.group(cls=VerbGroup)
 @shared_options
 def inventory(settings: Settings) -> None:
-    """Work with the inventory file."""
+    """Show an inventory, make one from another tool's file, or discover machines."""
 
 
-@inventory.command()
+@inventory.command(
+    cls=VerbCommand,
+    examples=[
+        ("clusterctl inventory show", ""),
+        ("clusterctl -i lab.yaml inventory show --json", "as JSON"),
+    ],
+)
 @click.option("--json", "as_json", is_flag=True, help="Write the nodes as JSON.")
 @shared_options
 def show(settings: Settings, as_json: bool) -> None:
@@ -33,7 +41,18 @@ def show(settings: Settings, as_json: bool) -> None:
         print_inventory(stdout(), chosen)
 
 
-@inventory.command("import")
+@inventory.command(
+    "import",
+    cls=VerbCommand,
+    examples=[
+        ("clusterctl inventory import hostfile", "print the inventory"),
+        (
+            "clusterctl inventory import hosts.ini --group gpu -o inventory.yaml",
+            "one group of an Ansible inventory",
+        ),
+        ("clusterctl inventory import ~/.ssh/config", "the hosts of your SSH configuration"),
+    ],
+)
 @click.argument("file", metavar="FILE")
 @click.option(
     "--format",
@@ -41,11 +60,11 @@ def show(settings: Settings, as_json: bool) -> None:
     type=click.Choice(["auto", "deepspeed", "mpi", "ansible", "hosts", "ssh"]),
     default="auto",
     show_default=True,
-    help="Whose file it is; `hosts` is a plain list, `ssh` an SSH configuration.",
+    help="The format; `hosts` is a plain list, `ssh` an SSH configuration.",
 )
 @click.option("--group", metavar="NAME", help="Only the hosts of this group of an Ansible inventory.")
-@click.option("-o", "--output", metavar="FILE", help="Write there instead of standard output.")
-@click.option("--force", is_flag=True, help="Replace the file that -o names, if there is one.")
+@click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of standard output.")
+@click.option("--force", is_flag=True, help="Replace an existing FILE of -o.")
 @shared_options
 def import_(
     settings: Settings,  # noqa: ARG001 - shared by all verbs
@@ -55,11 +74,11 @@ def import_(
     output: str | None,
     force: bool,
 ) -> None:
-    """Make an inventory of another tool's file.
+    """Write an inventory from another tool's file.
 
     FILE is a hostfile of DeepSpeed or MPI, a list of hosts, an Ansible inventory in INI or YAML, or an SSH
-    configuration such as ~/.ssh/config; - is standard input. The order of the hosts becomes the node_rank, slots
-    become gpus. What could not be taken over stands in comments. Nothing is asked of any node.
+    configuration such as ~/.ssh/config; - is standard input. The order of the hosts gives the node_rank, slots
+    become gpus. What has no counterpart is written as comments. No node is contacted.
     """
     from clusterctl.cli.actions.inventory import find_unread, read_imported_file, with_config, write_inventory
     from clusterctl.console.terminal import info
@@ -84,11 +103,18 @@ def import_(
         info(f"written to {output}; next: {command_line('clusterctl', '-i', output, 'check')}")
 
 
-@inventory.command()
+@inventory.command(
+    cls=VerbCommand,
+    examples=[
+        ("clusterctl inventory discover gpu[01-04] -o inventory.yaml", "four machines"),
+        ("clusterctl inventory discover 10.0.0.5 10.0.0.6 --user alice", "by address"),
+        ("clusterctl inventory discover gpu01 --jump login", "through a jump host"),
+    ],
+)
 @click.argument("hosts", metavar="HOST...", nargs=-1, required=True)
-@click.option("-o", "--output", metavar="FILE", help="Write there instead of standard output.")
-@click.option("--force", is_flag=True, help="Replace the file that -o names, if there is one.")
-@click.option("--cluster", metavar="NAME", default="", help="How the cluster is called; default: cluster.")
+@click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of standard output.")
+@click.option("--force", is_flag=True, help="Replace an existing FILE of -o.")
+@click.option("--cluster", metavar="NAME", default="", help="Name of the cluster; default: cluster.")
 @with_connect_options
 @shared_options
 def discover(
@@ -99,11 +125,11 @@ def discover(
     cluster: str,
     **connection: Any,
 ) -> int:
-    """Ask machines for their NICs and GPUs, and write an inventory of them.
+    """Read the NICs and GPUs of machines and write an inventory.
 
-    HOST is a name, an address, user@host:port or a range such as gpu[01-04]; the order becomes the node_rank. Chooses
-    the fastest network that all of them are in; what else they have stands in comments. Nothing is written on the
-    machines. Exit code 0: all answered; 5: some did, the others stand in comments; 4: none.
+    HOST is a name, an address, user@host:port or a range such as gpu[01-04]; the order gives the node_rank. Selects the
+    fastest network that all machines share; other NICs are written as comments. Writes nothing on the machines. Exit
+    code 0: all answered; 5: some did, the others are written as comments; 4: none did.
     """
     from clusterctl.cli.actions import inventory as actions
 

@@ -1,34 +1,43 @@
-"""The verb `keys`: ways into the nodes without a password."""
+"""The verb `keys`: login with a key instead of a password."""
 
 from __future__ import annotations
 
 import click
 
 from clusterctl.cli.context.load import load_inventory
-from clusterctl.cli.options import Settings, VerbGroup, shared_options, with_node_options
+from clusterctl.cli.context.settings import Settings
+from clusterctl.cli.help import VerbCommand, VerbGroup
+from clusterctl.cli.options import shared_options, with_node_options
 
 
 @click.group(cls=VerbGroup)
 @shared_options
 def keys(settings: Settings) -> None:
-    """Get into all nodes without a password."""
+    """Set up login with your SSH key instead of a password."""
 
 
-@keys.command()
+@keys.command(
+    cls=VerbCommand,
+    examples=[
+        ("clusterctl keys push", "all nodes of the inventory"),
+        ("clusterctl keys push --same-password", "one password for all nodes"),
+        ("clusterctl keys push --nodes gpu05", "a new node"),
+    ],
+)
 @with_node_options
 @click.option(
-    "--key", metavar="FILE", help="The private key whose public half is installed; else the inventory's."
+    "--key", metavar="FILE", help="The private key whose public key is installed; default: the inventory's."
 )
 @click.option(
-    "--same-password", is_flag=True, help="Ask once, for all nodes; those that refuse it are asked for."
+    "--same-password", is_flag=True, help="Ask once for all nodes; ask again for nodes that refuse it."
 )
 @click.option(
-    "--password-from", metavar="VARIABLE", help="Take the password of all nodes from this variable."
+    "--password-from",
+    metavar="VARIABLE",
+    help="Read the password of all nodes from this environment variable.",
 )
-@click.option(
-    "--accept-new", is_flag=True, help="Believe host keys that are not known yet; passwords go there."
-)
-@click.option("-y", "--yes", is_flag=True, help="Make a missing key without asking.")
+@click.option("--accept-new", is_flag=True, help="Trust new host keys; passwords are sent to these hosts.")
+@click.option("-y", "--yes", is_flag=True, help="Create a missing key without asking.")
 @shared_options
 def push(
     settings: Settings,
@@ -40,11 +49,11 @@ def push(
     accept_new: bool,
     yes: bool,
 ) -> int:
-    """Install your public key on every node, as ssh-keygen and ssh-copy-id do one by one.
+    """Install your public key on every node, like ssh-keygen and ssh-copy-id.
 
-    A key is made if there is none. New host keys are shown before anything is sent. Each password is asked for
-    once and stored nowhere; nodes that the key opens already are left as they are. At the end every node has
-    been entered with the key. Safe to repeat.
+    Creates a key if there is none. Shows new host keys before anything is sent. Asks for each password once and stores
+    none; nodes that accept the key already are left unchanged. At the end every node is tested with the key. Safe to
+    repeat.
     """
     from clusterctl.cli.actions.push_keys import KeyPush, PushKeysOptions
     from clusterctl.plans.launch.placement import choose_nodes

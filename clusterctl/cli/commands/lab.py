@@ -1,4 +1,4 @@
-"""`clusterctl lab`: a cluster of real nodes on this machine."""
+"""The verb `lab`: a practice cluster on this machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from clusterctl.cli.context.load import lab_dir
-from clusterctl.cli.options import RawArgumentsCommand, Settings, VerbGroup, refuse_mixed, shared_options
+from clusterctl.cli.context.settings import Settings
+from clusterctl.cli.help import RawArgumentsCommand, VerbCommand, VerbGroup
+from clusterctl.cli.options import refuse_mixed, shared_options
 from clusterctl.console.terminal import info
 from clusterctl.console.text import json_text
 from clusterctl.specs.text import command_line, plural
@@ -20,43 +22,52 @@ if TYPE_CHECKING:
     from clusterctl.lab.labs import Lab, LabNodeState
 
 _name_option = click.option(
-    "--name", "--lab", "name", default=None, metavar="NAME", help="Which lab, if several are running."
+    "--name", "--lab", "name", default=None, metavar="NAME", help="The lab, if several are running."
 )
 
 
 @click.group(cls=VerbGroup)
 @shared_options
 def lab(settings: Settings) -> None:
-    """A cluster of real nodes on this machine, each with its own address, NIC, home and sshd."""
+    """Practice cluster on this machine: nodes with their own address, NIC, home and sshd."""
 
 
-@lab.command()
-@click.option("-n", "--nodes", "count", default=3, show_default=True, metavar="N", help="How many nodes.")
-@click.option("--name", default="lab", show_default=True, metavar="NAME", help="Several labs may run.")
+@lab.command(
+    cls=VerbCommand,
+    examples=[
+        ("clusterctl lab up", "3 nodes"),
+        ("clusterctl lab up -n 8 --gpus 4", "8 nodes, 4 simulated GPUs each"),
+        ("clusterctl lab up --name b --nics eth0,ib0", "a second lab"),
+    ],
+)
+@click.option("-n", "--nodes", "count", default=3, show_default=True, metavar="N", help="Number of nodes.")
+@click.option(
+    "--name", default="lab", show_default=True, metavar="NAME", help="Name of the lab; several may run."
+)
 @click.option(
     "--nics",
     default=None,
     show_default="enp65s0f0,ib0np0,eno2",
     metavar="A,B,...",
-    help="NIC names, given to the nodes in turn. A+B gives one node two: SSH on A, training on B.",
+    help="NIC names, assigned to the nodes in turn. A+B gives a node two NICs: SSH on A, training on B.",
 )
 @click.option(
     "--gpus",
     default=0,
     show_default=True,
     metavar="K",
-    help="Simulated GPUs per node, for check, top and locks; nothing can be computed on them.",
+    help="Simulated GPUs per node, for check, top and locks; they compute nothing.",
 )
-@click.option("--shared-home", is_flag=True, help="One home for all nodes, as where it lies on NFS.")
+@click.option("--shared-home", is_flag=True, help="One home directory for all nodes, as on NFS.")
 @click.option(
     "--backend",
     type=click.Choice(["auto", "netns", "inproc"]),
     default="auto",
     show_default=True,
-    help="netns: in namespaces, with sshd. inproc: plain processes at loopback addresses, where nothing else goes.",
+    help="netns: namespaces with sshd. inproc: plain processes at loopback addresses, if namespaces are not available.",
 )
 def up(count: int, name: str, nics: str | None, gpus: int, shared_home: bool, backend: str) -> None:
-    """Build a lab; it runs until `lab down`."""
+    """Start a lab; it runs until `lab down`."""
     from clusterctl.lab import build
 
     source = click.get_current_context().get_parameter_source("name")
@@ -85,12 +96,19 @@ def _name(given: str | None) -> str | None:
     return given if given is not None or settings is None else settings.lab
 
 
-@lab.command()
+@lab.command(
+    cls=VerbCommand,
+    examples=[
+        ("clusterctl lab down", "the running lab"),
+        ("clusterctl lab down --name b", "one of several"),
+        ("clusterctl lab down --all", "all labs"),
+    ],
+)
 @_name_option
-@click.option("--all", "everything", is_flag=True, help="All labs.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask, also when no lab is named.")
+@click.option("--all", "everything", is_flag=True, help="Stop all labs.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation, even if no lab is named.")
 def down(name: str | None, everything: bool, yes: bool) -> None:
-    """End a lab with everything in it; asks which one is meant where none is named."""
+    """Stop a lab and everything in it; asks first if no lab is named."""
     from clusterctl.lab import labs
 
     labs_dir = lab_dir()
@@ -126,8 +144,8 @@ def _no_such_lab(name: str, running: Sequence[str]) -> LabError:
     """Name the labs that `down` can end; one that is to end need not be started first."""
     from clusterctl.errors import LabError
 
-    fix = f"running: {', '.join(running)}" if running else "no lab is running: nothing to end"
-    return LabError(f"no lab called {name} is running", code="CC-LAB-005", fix=fix)
+    case = "no-such" if running else "none"
+    return LabError("CC-LAB-005", case, name=name, running=", ".join(running))
 
 
 def _describe_interrupted(labs_dir: Path, names: Sequence[str]) -> str:
@@ -168,8 +186,8 @@ def _confirm_down(chosen: Lab) -> None:
     )
 
 
-@lab.command()
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@lab.command(cls=VerbCommand)
+@click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 def status(as_json: bool) -> None:
     """Show the running labs and their nodes."""
     from clusterctl.lab import labs
@@ -211,7 +229,14 @@ def _render_node(entry: Lab, state: LabNodeState) -> str:
     return f"{state.name}  {plan.ip:<13}  {nics}; sshd {'on' if state.sshd else 'off'}"
 
 
-@lab.command(cls=RawArgumentsCommand, context_settings={"ignore_unknown_options": True})
+@lab.command(
+    cls=RawArgumentsCommand,
+    context_settings={"ignore_unknown_options": True},
+    examples=[
+        ("clusterctl lab ssh gpu01", "a shell"),
+        ("clusterctl lab ssh gpu01 -- ip addr", "a command"),
+    ],
+)
 @click.argument("node")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @_name_option
@@ -224,19 +249,26 @@ def ssh(node: str, command: tuple[str, ...], name: str | None) -> None:
     os.execvp(argv[0], argv)
 
 
-@lab.command("break")
+@lab.command(
+    "break",
+    cls=VerbCommand,
+    examples=[
+        ("clusterctl lab break gpu02 power", "during a run: what does launch report?"),
+        ("clusterctl lab heal gpu02", "undo it"),
+    ],
+)
 @click.argument("node")
 @click.argument("how", type=click.Choice(["power", "nic-down", "sshd"]))
 @_name_option
 def break_(node: str, how: str, name: str | None) -> None:
-    """Break a node: cut its power, take its training NIC down, or kill its sshd."""
+    """Break a node: cut its power, its training NIC or its sshd."""
     from clusterctl.lab import labs
 
     running = labs.load(lab_dir(), _name(name))
     click.echo(_render_node(running, labs.break_node(running, node, how)))
 
 
-@lab.command()
+@lab.command(cls=VerbCommand)
 @click.argument("node")
 @_name_option
 def heal(node: str, name: str | None) -> None:

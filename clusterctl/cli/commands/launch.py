@@ -1,4 +1,4 @@
-"""The verb `launch`: load, plan, prove, prepare, GO, follow, judge."""
+"""The verbs `launch` and `sync`: with a job's code on the nodes, or that alone."""
 
 from __future__ import annotations
 
@@ -7,16 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from clusterctl.cli.completion import complete_job_file
 from clusterctl.cli.context.load import load_inventory, load_job
-from clusterctl.cli.options import (
-    RawArgumentsCommand,
-    Settings,
-    big_option,
-    refuse_surplus,
-    set_option,
-    shared_options,
-    with_node_options,
-)
+from clusterctl.cli.context.settings import Settings
+from clusterctl.cli.help import RawArgumentsCommand, VerbCommand
+from clusterctl.cli.options import big_option, refuse_surplus, set_option, shared_options, with_node_options
 from clusterctl.console.text import json_text, make_visible
 
 if TYPE_CHECKING:
@@ -24,21 +19,24 @@ if TYPE_CHECKING:
     from clusterctl.specs.job.model import Job
 
 
-@click.command(cls=RawArgumentsCommand)
-@click.argument("job_file", metavar="JOB.yaml")
+@click.command(
+    cls=RawArgumentsCommand,
+    examples=[
+        ("clusterctl launch job.yaml", "check, start, follow"),
+        ("clusterctl launch job.yaml --nodes 0-1 -- --epochs 3", "two nodes; an argument of the script"),
+        ("clusterctl launch job.yaml --dry-run", "print the commands of each node"),
+    ],
+)
+@click.argument("job_file", metavar="JOB.yaml", shell_complete=complete_job_file)
 @click.argument("script_args", metavar="[-- SCRIPT ARGS]", nargs=-1, type=click.UNPROCESSED)
-@click.option(
-    "--dry-run", is_flag=True, help="Print what would run on each node, and stop; needs no network."
-)
-@click.option("-d", "--detach", is_flag=True, help="Leave as soon as the workers start.")
+@click.option("--dry-run", is_flag=True, help="Print what would run on each node, and stop; uses no network.")
+@click.option("-d", "--detach", is_flag=True, help="Return when the workers have started.")
 @with_node_options
-@click.option("--no-check", is_flag=True, help="Probe and print findings, but never stop because of them.")
-@click.option(
-    "--wait", is_flag=True, help="Where another run has what this one needs, wait until it is free."
-)
+@click.option("--no-check", is_flag=True, help="Run the checks but start even if they fail.")
+@click.option("--wait", is_flag=True, help="Wait until the GPUs or nodes that another run holds are free.")
 @big_option
 @set_option
-@click.option("--json", "as_json", is_flag=True, help="Write NDJSON: log lines, and the verdict last.")
+@click.option("--json", "as_json", is_flag=True, help="Write NDJSON: log lines, then the result.")
 @shared_options
 def launch(
     settings: Settings,
@@ -56,8 +54,8 @@ def launch(
 ) -> int:
     """Send the code and start torchrun on every node.
 
-    Follows all ranks until the run ends. Ctrl-C leaves the run alone and says how to come back; before the
-    workers start it cancels. What stands behind -- is added to the script's arguments.
+    Follows all ranks until the run ends. Ctrl-C does not stop the run and prints how to attach again; before the
+    workers start it cancels. Everything after -- is passed to your script.
     """
     from clusterctl.plans.launch.placement import plan_placement
 
@@ -78,6 +76,44 @@ def launch(
 
         options = LaunchOptions(detach, no_check, as_json, wait, settings.command, big)
         return Launch(inventory, job, members, options).run(cluster)
+
+
+@click.command(
+    cls=VerbCommand,
+    examples=[
+        ("clusterctl sync job.yaml", "all nodes of the job"),
+        ("clusterctl sync job.yaml --nodes gpu05", "a new node"),
+        ("clusterctl sync job.yaml --json", "as JSON"),
+    ],
+)
+@click.argument("job_file", metavar="JOB.yaml", shell_complete=complete_job_file)
+@with_node_options
+@set_option
+@big_option
+@click.option("--json", "as_json", is_flag=True, help="Write what every node has as JSON.")
+@shared_options
+def sync(
+    settings: Settings,
+    job_file: str,
+    pattern: str | None,
+    exclude: str | None,
+    overrides: tuple[str, ...],
+    big: bool,
+    as_json: bool,
+) -> int:
+    """Send a job's code to the nodes without starting it.
+
+    The next launch sends only what changed since. The files go to the store that all runs share; no run is created.
+    Every node confirms its copy by the hash of the file tree.
+    """
+    from clusterctl.cli.actions.sync import sync_code
+    from clusterctl.cli.context.code import read_code
+    from clusterctl.plans.launch.placement import plan_placement
+
+    inventory = load_inventory(settings)
+    job = load_job(job_file, overrides, ())
+    members = plan_placement(inventory, job, pattern=pattern, exclude=exclude)
+    return sync_code(job, members, read_code(job, big=big), as_json=as_json)
 
 
 def _show_plan(job: Job, members: Sequence[Member], as_json: bool, *, big: bool) -> int:

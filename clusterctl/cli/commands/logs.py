@@ -1,38 +1,59 @@
-"""The verb `logs`: what the ranks have written."""
+"""The verb `logs`: the output of the ranks."""
 
 from __future__ import annotations
 
 import click
 
+from clusterctl.cli.completion import complete_nodes, complete_run
 from clusterctl.cli.context.load import load_inventory
-from clusterctl.cli.options import Settings, WholeNumber, shared_options
+from clusterctl.cli.context.settings import Settings
+from clusterctl.cli.help import VerbCommand
+from clusterctl.cli.options import WholeNumber, shared_options
 from clusterctl.protocol.ranks import Rank
 
 
-@click.command()
-@click.argument("run", metavar="[RUN]", required=False)
-@click.option("--node", "pattern", metavar="PAT", help="Only these nodes: ranks, names, gpu[01-04], globs.")
+@click.command(
+    cls=VerbCommand,
+    examples=[
+        ("clusterctl logs --node 1", "one node"),
+        ("clusterctl logs -f --rank 0", "follow one rank"),
+        ("clusterctl logs --grep loss --tail 5", "the last matching lines of each rank"),
+    ],
+)
+@click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_run)
 @click.option(
-    "--rank", type=WholeNumber("a rank"), multiple=True, help="Only this global rank; may be repeated."
+    "--node",
+    "pattern",
+    metavar="PAT",
+    shell_complete=complete_nodes,
+    help="Only these nodes: node ranks, names, gpu[01-04], globs.",
+)
+@click.option(
+    "--rank",
+    type=WholeNumber("a rank"),
+    metavar="N",
+    multiple=True,
+    help="Only this global rank; may be repeated.",
 )
 @click.option(
     "--attempt",
     type=WholeNumber("the number of an attempt", 1),
-    help="Of a run that was started again, this attempt; default: the last.",
+    metavar="N",
+    help="This attempt of a restarted run; default: the last.",
 )
-@click.option("-f", "--follow", is_flag=True, help="Go on as lines are written, until the run ends.")
-@click.option("--tail", type=WholeNumber("a number of lines"), help="Only the last N lines of each file.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the output until the run ends.")
+@click.option(
+    "--tail", type=WholeNumber("a number of lines"), metavar="N", help="Only the last N lines of each file."
+)
 @click.option(
     "--since",
     metavar="T",
-    help="Only lines written since then: 10m, 14:05 or 2026-11-21T14:05; in time order.",
+    help="Only lines written since: 10m, 14:05 or 2026-11-21T14:05; sorted by time.",
 )
-@click.option("-t", "timed", is_flag=True, help="Say when each line was written; all nodes in time order.")
-@click.option(
-    "--grep", metavar="RE", help="Only lines that match this regular expression; searched on the nodes."
-)
+@click.option("-t", "timed", is_flag=True, help="Print the time of each line; all nodes sorted by time.")
+@click.option("--grep", metavar="RE", help="Only lines that match this regular expression.")
 @click.option("--stream", type=click.Choice(["stdout", "stderr"]), help="Only this stream.")
-@click.option("--json", "as_json", is_flag=True, help="Write NDJSON, one object a line.")
+@click.option("--json", "as_json", is_flag=True, help="Write NDJSON, one object per line.")
 @shared_options
 def logs(
     settings: Settings,
@@ -48,9 +69,9 @@ def logs(
     stream: str | None,
     as_json: bool,
 ) -> int:
-    """Show what the ranks of a run have written; RUN is an id or its beginning, by default your newest.
+    """Show the output of a run's ranks.
 
-    Node ranks in --node are those of the inventory.
+    RUN is a run id or an unambiguous prefix; default: your newest run. Node ranks in --node are those of the inventory.
     """
     from clusterctl.cli.actions.logs import LogQuery, read_logs
 
@@ -84,7 +105,5 @@ def _checked(grep: str | None) -> str | None:
     try:
         re.compile(grep or "")
     except re.error as error:
-        raise UsageError(
-            f"--grep {grep}: {error}", code="CC-USE-026", fix="quote special characters with \\"
-        ) from error
+        raise UsageError("CC-USE-026", grep=grep, reason=error) from error
     return grep

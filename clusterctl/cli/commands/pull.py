@@ -1,28 +1,38 @@
-"""The verb `pull`: bring a run's results home."""
+"""The verb `pull`: download a run's outputs."""
 
 from __future__ import annotations
 
 import click
 
+from clusterctl.cli.completion import complete_run
 from clusterctl.cli.context.load import load_inventory
-from clusterctl.cli.options import Settings, shared_options, with_node_options
+from clusterctl.cli.context.settings import Settings
+from clusterctl.cli.help import VerbCommand
+from clusterctl.cli.options import shared_options, with_node_options
 
 
-@click.command()
-@click.argument("run", metavar="[RUN]", required=False)
+@click.command(
+    cls=VerbCommand,
+    examples=[
+        ("clusterctl pull", "your newest run"),
+        ("clusterctl pull train-2026 ./results --logs", "with logs, to another folder"),
+        ("clusterctl pull --nodes gpu01", "one node"),
+    ],
+)
+@click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_run)
 @click.argument("folder", metavar="[DIR]", required=False)
-@click.option("--logs", is_flag=True, help="Bring the run's logs too, to DIR/<node>/logs-<run>.")
+@click.option("--logs", is_flag=True, help="Also download the logs, to DIR/<node>/logs-<run>.")
 @click.option(
     "--all",
     "everything",
     is_flag=True,
-    help="Bring the logs, and to DIR/<node>/code-<run> the files that the run has left outside ${output_dir}.",
+    help="Also download the logs, and files outside ${output_dir} to DIR/<node>/code-<run>.",
 )
-@click.option("--job", metavar="NAME", help="Bring the outputs of this job, whose runs may be gone.")
+@click.option("--job", metavar="NAME", help="The outputs of this job, even if its runs were removed.")
 @with_node_options
-@click.option("--overwrite", is_flag=True, help="Replace files that were changed here.")
-@click.option("--no-limit", is_flag=True, help="Bring more than 100 000 files or 100 GiB from a node.")
-@click.option("--json", "as_json", is_flag=True, help="Write what was brought as JSON.")
+@click.option("--overwrite", is_flag=True, help="Replace files that were changed on this machine.")
+@click.option("--no-limit", is_flag=True, help="Allow more than 100 000 files or 100 GiB from a node.")
+@click.option("--json", "as_json", is_flag=True, help="Write what was downloaded as JSON.")
 @shared_options
 def pull(
     settings: Settings,
@@ -37,12 +47,12 @@ def pull(
     no_limit: bool,
     as_json: bool,
 ) -> int:
-    """Bring home what a run's job has put out: the directory CLUSTERCTL_OUTPUT_DIR of every node.
+    """Download a run's outputs: the directory CLUSTERCTL_OUTPUT_DIR of every node.
 
-    RUN is an id or its beginning, by default your newest. What DIR/<node>/ has already is not brought again,
-    and what broke off is taken up where it stopped. DIR is outputs/<job> by default; alone it is told from RUN by
-    a slash in it, such as ./results. Files that the run has written elsewhere, into its copy of the code, are named and
-    left there unless --all is given.
+    RUN is a run id or an unambiguous prefix; default: your newest run. Files that DIR/<node>/ has already are
+    skipped, and an interrupted download is resumed. DIR is outputs/<job> by default; a single argument with a slash,
+    such as ./results, is DIR. Files that the run wrote into its copy of the code are listed, and downloaded only with
+    --all.
     """
     from clusterctl.cli.actions.pull import Pull, PullOptions
     from clusterctl.errors import UsageError
@@ -50,11 +60,7 @@ def pull(
     if run and not folder and (job or "/" in run or run in (".", "..")):
         run, folder = None, run  # no run has a name like that
     if job and (run or logs or everything):
-        raise UsageError(
-            "--job brings what all runs of a job have put out",
-            code="CC-USE-029",
-            fix="leave out --job, or RUN, --logs and --all",
-        )
+        raise UsageError("CC-USE-029")
     options = PullOptions(
         run, job, folder, logs, everything, overwrite, no_limit, as_json, command=settings.command
     )

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import click
 
+from clusterctl.cli.completion import complete_run
 from clusterctl.cli.context.load import load_inventory
-from clusterctl.cli.options import Settings, shared_options
+from clusterctl.cli.context.settings import Settings
+from clusterctl.cli.help import VerbCommand
+from clusterctl.cli.options import shared_options
 from clusterctl.console.text import json_text
 
 
-@click.command()
-@click.option("--orphans", is_flag=True, help="List instead the processes that crashed runs have left.")
+@click.command(
+    cls=VerbCommand,
+    examples=[
+        ("clusterctl ps", ""),
+        ("clusterctl ps --orphans", "processes that crashed runs left"),
+        ("clusterctl ps --json", "as JSON"),
+    ],
+)
+@click.option("--orphans", is_flag=True, help="List processes that crashed runs left instead.")
 @click.option("--json", "as_json", is_flag=True, help="Write the runs as JSON.")
 @shared_options
 def ps(settings: Settings, orphans: bool, as_json: bool) -> int:
-    """List the runs that the nodes remember: your own first, then everybody else's, newest first."""
+    """List the runs on the nodes: yours first, newest first."""
     from clusterctl.cli.actions.find_runs import find_runs
     from clusterctl.cli.context.nodes import current_owner, open_cluster, reading_exit_code, report_failures
     from clusterctl.console.runs import runs_to_json, show_runs
@@ -37,15 +47,23 @@ def ps(settings: Settings, orphans: bool, as_json: bool) -> int:
     return reading_exit_code(found_runs.answered, found_runs.asked)
 
 
-@click.command()
-@click.argument("run", metavar="[RUN]", required=False)
-@click.option("-w", "--watch", is_flag=True, help="Show every change, until the run ends.")
-@click.option(
-    "--json", "as_json", is_flag=True, help="Write the state as JSON; with -w a line for each change."
+@click.command(
+    cls=VerbCommand,
+    examples=[
+        ("clusterctl status", "your newest run"),
+        ("clusterctl status train-2026", "the run with this prefix"),
+        ("clusterctl status -w", "every change until it ends"),
+    ],
 )
+@click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_run)
+@click.option("-w", "--watch", is_flag=True, help="Print every change until the run ends.")
+@click.option("--json", "as_json", is_flag=True, help="Write JSON; with -w one line per change.")
 @shared_options
 def status(settings: Settings, run: str | None, watch: bool, as_json: bool) -> int:
-    """Show one run, node by node and rank by rank; RUN is an id or its beginning, by default your newest."""
+    """Show one run: its nodes, its ranks and why it ended.
+
+    RUN is a run id or an unambiguous prefix; default: your newest run.
+    """
     from clusterctl.cli.actions.attach import watch_status
     from clusterctl.cli.actions.find_runs import fetch_end_record, find_runs
     from clusterctl.cli.context.nodes import current_owner, open_cluster, reading_exit_code, report_failures

@@ -1,16 +1,31 @@
-"""The verb `stop`: end a run on every node."""
+"""The verb `stop`: stop a run on every node."""
 
 from __future__ import annotations
 
 import click
 
+from clusterctl.cli.completion import complete_run
 from clusterctl.cli.context.load import load_chosen_inventory
-from clusterctl.cli.options import Seconds, Settings, shared_options
+from clusterctl.cli.context.settings import Settings
+from clusterctl.cli.help import VerbCommand
+from clusterctl.cli.options import Seconds, shared_options
 
 
-@click.command()
-@click.argument("run", metavar="[RUN]", required=False)
-@click.option("--grace", type=Seconds(min=0), help="Seconds between TERM and KILL; default: the job's grace.")
+@click.command(
+    cls=VerbCommand,
+    examples=[
+        ("clusterctl stop", "your only live run"),
+        ("clusterctl stop train-2026", "the run with this prefix"),
+        ("clusterctl stop --grace 60 -y", "60 s to write a checkpoint, no question"),
+    ],
+)
+@click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_run)
+@click.option(
+    "--grace",
+    type=Seconds(min=0),
+    metavar="S",
+    help="Seconds between SIGTERM and SIGKILL; default: the job's grace.",
+)
 @click.option(
     "-y",
     "--yes",
@@ -19,10 +34,10 @@ from clusterctl.cli.options import Seconds, Settings, shared_options
 )
 @shared_options
 def stop(settings: Settings, run: str | None, grace: float | None, yes: bool) -> int:
-    """End every process of a run on every node, and say what was ended.
+    """Stop a run on every node and print what was stopped.
 
-    RUN is an id or its beginning; without one your only live run, after a question. No other run and no other user is
-    touched.
+    RUN is a run id or an unambiguous prefix; default: your only live run, after a question. Other runs and other
+    users are not touched.
     """
     from clusterctl.cli.actions.find_runs import find_runs
     from clusterctl.cli.actions.stop import choose_to_stop, confirm_stop, stop_run

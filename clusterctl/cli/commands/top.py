@@ -1,14 +1,23 @@
-"""The verb `top`: how busy the nodes are, now."""
+"""The verb `top`: how busy the nodes are."""
 
 from __future__ import annotations
 
 import click
 
 from clusterctl.cli.context.load import load_inventory
-from clusterctl.cli.options import Seconds, Settings, shared_options, with_node_options
+from clusterctl.cli.context.settings import Settings
+from clusterctl.cli.help import VerbCommand
+from clusterctl.cli.options import Seconds, shared_options, with_node_options
 
 
-@click.command()
+@click.command(
+    cls=VerbCommand,
+    examples=[
+        ("clusterctl top", "every 2 s"),
+        ("clusterctl top --nodes gpu[01-04] --interval 5", ""),
+        ("clusterctl top --once --json", "one sample as JSON"),
+    ],
+)
 @with_node_options
 @click.option(
     "--interval",
@@ -16,20 +25,20 @@ from clusterctl.cli.options import Seconds, Settings, shared_options, with_node_
     default=2.0,
     show_default=True,
     metavar="S",
-    help="Seconds between two looks.",
+    help="Seconds between two samples.",
 )
-@click.option("--once", is_flag=True, help="Show one look and end.")
+@click.option("--once", is_flag=True, help="Show one sample and exit.")
 @click.option(
-    "--json", "as_json", is_flag=True, help="Write JSON: with --once a document, else a line per look."
+    "--json", "as_json", is_flag=True, help="Write JSON: with --once one document, else one line per sample."
 )
 @shared_options
 def top(
     settings: Settings, pattern: str | None, exclude: str | None, interval: float, once: bool, as_json: bool
 ) -> int:
-    """Show how busy the nodes are: GPUs, processors, memory, and what the training NICs carry.
+    """Show how busy the nodes are: GPUs, CPUs, memory and the training NICs.
 
-    One connection per node stays open while it runs; nothing is installed or left there. A node that falls silent
-    is shown as such, and asked again. On a small screen nodes that look alike share a row. Ctrl-C ends it.
+    Keeps one connection per node and installs nothing. A silent node is marked and retried. On a small screen similar
+    nodes share a row. Ctrl-C quits.
     """
     from clusterctl.cli.context.nodes import open_cluster
     from clusterctl.plans.launch.placement import choose_nodes

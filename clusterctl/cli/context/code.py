@@ -38,17 +38,9 @@ def read_code(job: Job, *, big: bool = False) -> ScanResult:
     paths = {entry.path for entry in scan.manifest.entries}
     program = job.command[0] if job.command else ""
     if program.startswith("./") and os.path.normpath(program) not in paths:
-        raise UsageError(
-            f"{job.file}: {program} is not in the code that is sent from {scan.root}",
-            code="CC-SYNC-010",
-            fix="the command runs in the copy of sync.source; is it excluded by .gitignore or sync.exclude?",
-        )
+        raise UsageError("CC-SYNC-010", "program", file=job.file, program=program, root=scan.root)
     if job.script and not Path(job.script).is_absolute() and os.path.normpath(job.script) not in paths:
-        raise UsageError(
-            f"{job.file}: script {job.script} is not in the code that is sent from {scan.root}",
-            code="CC-SYNC-010",
-            fix="script is relative to sync.source; is it excluded by .gitignore or sync.exclude?",
-        )
+        raise UsageError("CC-SYNC-010", "script", file=job.file, script=job.script, root=scan.root)
     return scan
 
 

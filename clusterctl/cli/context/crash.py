@@ -28,12 +28,7 @@ def write_bug_report(error: ClusterctlError) -> ClusterctlError:
 
 
 def _bug(message: str, trace: str, *, node: str) -> InternalError:
-    return InternalError(
-        f"a bug in clusterctl: {clean_text(message)}",
-        code="CC-BUG-001",
-        node=node,
-        fix=f"please report it with the file {_write(trace)}",
-    )
+    return InternalError("CC-BUG-001", node=node, message=clean_text(message), file=_write(trace))
 
 
 def _write(trace: str) -> str:

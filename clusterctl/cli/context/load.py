@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clusterctl.cli.options import Settings
+from clusterctl.cli.context.settings import Settings
 from clusterctl.client.local.private_files import (
     NotOursError,
     check_base,
@@ -80,12 +80,7 @@ def _refuse_unsafe(folder: Path) -> None:
     try:
         _check(folder)
     except NotOursError as error:
-        raise UsageError(
-            f"{error.filename} {error.strerror}; clusterctl keeps there what it runs and believes",
-            code="CC-USE-041",
-            fix="set XDG_STATE_HOME to a directory of yours that others cannot write to; as another account "
-            "(sudo): `sudo -H`",
-        ) from error
+        raise UsageError("CC-USE-041", path=error.filename, reason=error.strerror) from error
     except OSError:
         pass  # it cannot be looked at: what cannot be read is not believed, and writing says why it fails
 
@@ -130,7 +125,7 @@ def expand(path: str) -> Path:
     try:
         return Path(path).expanduser()
     except RuntimeError as error:  # ~nobody-of-that-name
-        raise UsageError(f"{path}: {error}", code="CC-SPEC-007", fix="write the path in full") from error
+        raise UsageError("CC-SPEC-007", "home", path=path, reason=error) from error
 
 
 def choose_inventory(settings: Settings) -> ChosenInventory:
@@ -149,15 +144,13 @@ def choose_inventory(settings: Settings) -> ChosenInventory:
         return ChosenInventory(Path("inventory.yaml"), "in this directory")
     if labs:
         raise UsageError(
-            f"{len(labs)} labs are running: {', '.join(lab.name for lab in labs)}",
-            code="CC-USE-002",
-            fix=f"choose one, as in: {command_line('clusterctl', '--lab', labs[0].name, 'ps')}",
+            "CC-USE-002",
+            "labs",
+            count=len(labs),
+            names=", ".join(lab.name for lab in labs),
+            command=command_line("clusterctl", "--lab", labs[0].name, "ps"),
         )
-    raise UsageError(
-        "no inventory: no -i, no CLUSTERCTL_INVENTORY, no running lab, no ./inventory.yaml",
-        code="CC-USE-002",
-        fix="clusterctl -i FILE ..., or `clusterctl lab up` for a cluster on this machine",
-    )
+    raise UsageError("CC-USE-002")
 
 
 def choice_before_local_file() -> bool:
@@ -239,7 +232,7 @@ def _parse_job(text: str, file: str, overrides: Sequence[tuple[str, str]] = ()) 
 def _parse_override(override: str) -> tuple[str, str]:
     key, equals, value = override.partition("=")
     if not equals or not key:
-        raise UsageError(f"--set {override}: expected KEY=VALUE", code="CC-USE-003", fix="e.g. --set nodes=2")
+        raise UsageError("CC-USE-003", override=override)
     return key, value
 
 
@@ -250,20 +243,14 @@ def read_spec(path: Path, max_bytes: int = LARGEST_FILE) -> str:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
-        raise UsageError(
-            f"{path}:{line}: not UTF-8 text", code="CC-SPEC-002", fix="save the file as UTF-8"
-        ) from error
+        raise UsageError("CC-SPEC-002", "file", path=path, line=line) from error
     except OSError as error:
-        raise UsageError(
-            f"{path}: {error.strerror or error}", code="CC-SPEC-007", fix="give the path of an existing file"
-        ) from error
+        raise UsageError("CC-SPEC-007", path=path, reason=error.strerror or error) from error
 
 
 def _read_bounded(path: Path, max_bytes: int) -> bytes:
     with path.open("rb") as file:
         raw = file.read(max_bytes + 1)
     if len(raw) > max_bytes:
-        raise UsageError(
-            f"{path}: larger than {max_bytes >> 10} KiB", code="CC-SPEC-003", fix="is this the right file?"
-        )
+        raise UsageError("CC-SPEC-003", "file", path=path, kib=max_bytes >> 10)
     return raw

@@ -45,11 +45,7 @@ def parse_lock_holders(events: Mapping[str, Untrusted]) -> tuple[LockHolder, ...
 def busy_error(blocked: HoldersByNode, specs: Mapping[str, Mapping[str, Any]]) -> NodesBusy:
     """Give the error that names every holder."""
     return NodesBusy(
-        "another run has what this one needs",
-        code="CC-RUN-040",
-        node=fold_names(blocked),
-        evidence="\n".join(describe_blocked(blocked, specs)),
-        fix="`clusterctl launch --wait` waits until it is free; or take other GPUs (`gpus:`) or nodes (--exclude)",
+        "CC-RUN-040", node=fold_names(blocked), evidence="\n".join(describe_blocked(blocked, specs))
     )
 
 

@@ -93,7 +93,7 @@ class Observer(Protocol):
     def set_step(self, name: str, what: str) -> None:
         """A node is at this from now on."""
 
-    def add_bytes_sent(self, name: str, count: int) -> None:
+    def add_bytes(self, name: str, count: int) -> None:
         """So many bytes of code have left for a node."""
 
 
@@ -200,7 +200,7 @@ def prepare(
         if inputs.setup_upload is not None and creates_environment:
             observer.set_step(node.name, "taking the files of its setup")
             with inputs.home_locks.acquire(workdir_id):
-                on_bytes = partial(observer.add_bytes_sent, node.name)
+                on_bytes = partial(observer.add_bytes, node.name)
                 inputs.setup_upload.send(c, node.member.node, interpreter, slot, session, on_bytes)
         observer.set_step(node.name, "taking the code")
         with inputs.home_locks.acquire(workdir_id):
@@ -211,7 +211,7 @@ def prepare(
                 run_id,
                 slot,
                 TreeUpload(inputs.scan, distribution=inputs.distribution),
-                partial(observer.add_bytes_sent, node.name),
+                partial(observer.add_bytes, node.name),
             )
         observer.mark_done("code", node.name)
         observer.set_step(node.name, "getting ready")
@@ -230,7 +230,7 @@ def _parse_port(event: Untrusted, node: str) -> int:
     """Read the port that an agent listens on."""
     port = event.integer("port", 1, 65535)
     if port is None:
-        raise NodeError("the node named no port", code="CC-RUN-035", node=node)
+        raise NodeError("CC-RUN-035", "port", node=node)
     return port
 
 
@@ -310,7 +310,7 @@ def _send_go(plan: LaunchPlan, ready: Mapping[str, Ready]) -> int:
     master, *others = [node.name for node in plan.nodes]
     port = ready[master].port
     if port is None:
-        raise StartError("the master named no port", code="CC-RUN-033", node=master)
+        raise StartError("CC-RUN-033", node=master)
     if plan.job.is_single_process:
         others = [master, *others]
     else:

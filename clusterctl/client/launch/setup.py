@@ -24,13 +24,15 @@ from clusterctl.plans.launch.setup import (
     list_local_sources,
     plan_setup,
 )
-from clusterctl.plans.sync.manifest import TreeEntry, decode_name, make_manifest
+from clusterctl.plans.sync.manifest import decode_name, make_manifest
+from clusterctl.protocol.manifest import TreeEntry
 from clusterctl.protocol.ranks import Slot
+from clusterctl.protocol.redact import redact
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import Setup
 from clusterctl.specs.nodeset import fold_names
-from clusterctl.specs.text import command_line, redact
+from clusterctl.specs.text import command_line
 
 LARGEST_LOCK = 16 << 20
 MOST_INCLUDED = 100
@@ -79,14 +81,14 @@ def _read_locks(setup: Setup, root: Path) -> dict[str, str]:
         texts[path] = _read_text(root / path)
         for name in list_local_sources(texts[path], path):
             if not any(name == sent_path or name.startswith(f"{sent_path}/") for sent_path in sent):
-                raise _missing(f"{path} installs from {name}, which is not sent", f"files: [{name}]")
+                raise UsageError("CC-SETUP-003", "not-sent", path=path, name=name)
         pending += [_check_inside(name, path) for name in list_included_files(texts[path], path)]
     return texts
 
 
 def _check_inside(name: str, path: str) -> str:
     if name.startswith(("/", "../")):
-        raise _missing(f"{path} leads to {name}, which is not beside the job", "copy it there")
+        raise UsageError("CC-SETUP-003", "outside", path=path, name=name)
     return name
 
 
@@ -95,7 +97,8 @@ def _read_text(path: Path) -> str:
         with path.open("rb") as file:
             return file.read(LARGEST_LOCK).decode("utf-8", "replace")
     except (OSError, ValueError) as error:
-        raise _missing(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError("CC-SETUP-003", path=path, reason=reason) from None
 
 
 def _walk(root: Path, name: str) -> Iterator[tuple[str, os.stat_result]]:
@@ -111,15 +114,13 @@ def _walk(root: Path, name: str) -> Iterator[tuple[str, os.stat_result]]:
                 path = Path(folder, file)
                 yield decode_name(os.fsencode(path.relative_to(root))), _stat_file(path)
     except OSError as error:
-        raise _missing(f"{top}: {error.strerror or error}") from None
+        raise UsageError("CC-SETUP-003", path=top, reason=error.strerror or error) from None
 
 
 def _stat_file(path: Path) -> os.stat_result:
     file_stat = path.lstat()
     if not stat.S_ISREG(file_stat.st_mode):
-        raise _missing(
-            f"{path}: a link, or no file", "copy it there; only a folder that is named may be a link"
-        )
+        raise UsageError("CC-SETUP-003", "no-file", path=path)
     return file_stat
 
 
@@ -127,10 +128,10 @@ def _check_wheels(wheelhouse: str, files: dict[str, os.stat_result]) -> None:
     wheelhouse_files = [path for path in files if path.startswith(f"{wheelhouse}/")]
     if not any(path.endswith(WHEELS) for path in wheelhouse_files):
         raise UsageError(
-            f"setup.wheelhouse: no wheels in {wheelhouse}",
-            code="CC-SETUP-003",
-            fix=command_line("pip", "download", "-r", "requirements.txt", "-d", wheelhouse)
-            + "; for other nodes than this machine add --platform",
+            "CC-SETUP-003",
+            "wheels",
+            wheelhouse=wheelhouse,
+            command=command_line("pip", "download", "-r", "requirements.txt", "-d", wheelhouse),
         )
 
 
@@ -141,10 +142,6 @@ def _entry(root: Path, path: str, file_stat: os.stat_result, cache: StatCache) -
         cache.remember(path, stamp_of(file_stat), sha)
     mode = 0o755 if file_stat.st_mode & stat.S_IXUSR else 0o644
     return TreeEntry(path, "file", mode, sha, file_stat.st_size)
-
-
-def _missing(message: str, fix: str = "paths in `setup` are relative to the job file") -> UsageError:
-    return UsageError(f"setup: {message}", code="CC-SETUP-003", fix=fix)
 
 
 SHOWN_CHARACTERS = 60  # characters of what a step says that are shown while it runs
@@ -200,9 +197,4 @@ def check_same_torch(torches: Mapping[str, str]) -> None:
         evidence = "\n".join(
             f"{fold_names(names)}: torch {version}" for version, names in sorted(nodes_by_version.items())
         )
-        raise StartError(
-            "the environments that `setup` made hold different versions of torch",
-            code="CC-SETUP-006",
-            evidence=evidence,
-            fix="pin torch in the lock file, or give the nodes the same one",
-        )
+        raise StartError("CC-SETUP-006", evidence=evidence)

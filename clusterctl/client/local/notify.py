@@ -44,8 +44,8 @@ from clusterctl.plans.notify import (
     hooks_from_record,
     hooks_to_record,
 )
+from clusterctl.protocol.redact import REDACTED
 from clusterctl.protocol.run_id import RunId, job_name_of, parse_run_id
-from clusterctl.specs.text import REDACTED
 
 STEP_LIMIT = 5.0  # seconds for one step of one try: connecting, each piece of the answer
 ALL_LIMIT = 15.0  # seconds for all notifications with all their tries

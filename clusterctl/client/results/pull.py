@@ -101,12 +101,7 @@ def list_results(
         too_long = max_name_bytes is not None and name_bytes > max_name_bytes
         if len(entries) > max_files or too_long or header.flag("more"):
             excess = "longer names than this machine takes in" if too_long else f"more than {max_files} files"
-            raise NodeError(
-                f"there are {excess} to bring",
-                code="CC-PULL-001",
-                node=node,
-                fix="--no-limit brings them all the same",
-            )
+            raise NodeError("CC-PULL-001", node=node, excess=excess)
     outside = parse_outside(header.record("outside"))
     workdir_id = header.text("place", LONGEST_MARK)
     return NodeListing(tuple(entries), header.text("mark", LONGEST_MARK), workdir_id, outside)
@@ -115,13 +110,8 @@ def list_results(
 def _reply_reader(session: ReplyStream, node: str, first_limit: float) -> ReplyReader:
     return ReplyReader(
         session,
-        on_closed=lambda: ConnectionLost("the node hung up", code="CC-PULL-003", node=node),
-        on_stalled=lambda message: NodeError(
-            message,
-            code="CC-PULL-006",
-            node=node,
-            fix="the file system of its work directory hangs; look at it there",
-        ),
+        on_closed=lambda: ConnectionLost("CC-PULL-003", "closed", node=node),
+        on_stalled=lambda case, limit: NodeError("CC-PULL-006", case, node=node, limit=limit),
         first_limit=first_limit,
     )
 

@@ -230,9 +230,7 @@ def decompress(body: bytes, max_bytes: int) -> bytes:
 
 def protocol_error(node: str, detail: str) -> NodeError:
     """Say that a node does not keep to what it announced."""
-    return NodeError(
-        "what the node sends is not what it announced", code="CC-PULL-003", node=node, evidence=detail
-    )
+    return NodeError("CC-PULL-003", node=node, evidence=detail)
 
 
 def hash_descriptor(descriptor: int) -> Any:
@@ -284,9 +282,7 @@ class DiskBudget:
             if size > self._measured:
                 missing = render_megabytes(size - self._measured)
                 raise NodeError(
-                    f"{render_megabytes(size)} to bring, {missing} more than are free at {self._folder}",
-                    code="CC-PULL-002",
-                    fix="make room, or give a DIR on another disk",
+                    "CC-PULL-002", "room", size=render_megabytes(size), missing=missing, folder=self._folder
                 )
             if size > self._free:
                 return False
@@ -301,7 +297,7 @@ class DiskBudget:
     def check_open(self) -> None:
         """Raise LocalSystemError once the room is closed."""
         if self._closed:
-            raise self._refusal or LocalSystemError("interrupted", code="CC-PULL-002")
+            raise self._refusal or LocalSystemError("CC-PULL-002", "interrupted")
 
     def close(self, refusal: LocalSystemError | None = None) -> None:
         """Let nobody go on; without a refusal, wait until those who write have remembered what they have."""

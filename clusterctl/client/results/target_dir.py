@@ -73,15 +73,9 @@ def _hide(folder: Path) -> None:
 def write_refused(error: OSError, path: Path) -> LocalSystemError:
     """Say that this machine does not take what was brought."""
     if error.errno in DISK_FULL_ERRNOS:
-        return LocalSystemError(
-            f"cannot write below {path}: {error.strerror}",
-            code="CC-PULL-002",
-            fix="make room and pull again: what has arrived stays, and the rest is taken up where it stopped",
-        )
+        return LocalSystemError("CC-PULL-002", "write", path=path, reason=error.strerror)
     name = error.filename if isinstance(error.filename, str) else path
-    return LocalSystemError(
-        f"{name}: {error.strerror or error}", code="CC-PULL-004", fix="give a directory that you may write"
-    )
+    return LocalSystemError("CC-PULL-004", name=name, reason=error.strerror or error)
 
 
 class TargetDirectory:
@@ -197,11 +191,7 @@ def _lock(file: Path, target: Path) -> int:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         os.close(descriptor)
-        raise LocalSystemError(
-            f"another pull is writing below {target}",
-            code="CC-PULL-007",
-            fix="let it end, and pull again; or give another DIR",
-        ) from error
+        raise LocalSystemError("CC-PULL-007", target=target) from error
     except OSError:
         pass  # a file system without locks
     return descriptor

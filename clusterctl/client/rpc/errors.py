@@ -1,19 +1,4 @@
-"""How a conversation ends badly.
-
-How a conversation with a node can end badly, each as an error with a code and a way out.
-
-Besides the codes that `client.ssh.connect` lists:
-
-| CC-PY-001  | the configured interpreter is not there, or cannot be run      | NoInterpreter |
-| CC-PY-002  | it is too old (the node says so)                               | NoInterpreter |
-| CC-PY-003  | it ended before it answered, a shared library of it is missing, | NoInterpreter |
-|            | or `activate` ended the shell                                  |               |
-| CC-PY-004  | `activate` does not come to its end                            | NoInterpreter |
-| CC-RUN-002 | a step failed on the node in a way that nobody foresaw         | NodeError     |
-|            | the same with a traceback: a bug of ours                       | InternalError |
-| CC-RUN-003 | the step's process on the node died; the connection lives      | NodeError     |
-| CC-RUN-004 | what the node sent cannot be understood                        | NodeError     |
-"""
+"""How a conversation with a node can end badly: which code, and which case of it in `clusterctl/codes`."""
 
 from __future__ import annotations
 
@@ -21,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from clusterctl.client.rpc.frames import FrameReader
+from clusterctl.codes.table import REPORTED, has_case
 from clusterctl.errors import (
     ClusterctlError,
     ConnectionLost,
@@ -47,19 +33,13 @@ UNEXPECTED_CODE = "CC-RUN-002"
 _LIBRARY = re.compile(
     r"(?:error while loading shared libraries: |Error loading shared library )([^\s:]{1,200})"
 )
-START_FILES = "the login shell's start-up files (.bashrc, .profile, .zshenv, config.fish)"
 _TRACEBACK = "Traceback (most recent call last)"
 FAMILIES: Mapping[str, type[NodeError]] = {"CC-PY": NoInterpreter, "CC-SYNC": SyncError}
 
 
 def step_timed_out(node: str, step: str, limit: float) -> ConnectTimeout:
     """Say that a step took too long."""
-    return ConnectTimeout(
-        f"no {step} within {limit:g} s",
-        code="CC-SSH-004",
-        node=node,
-        fix="the node may be overloaded or stopped; look whether an ordinary `ssh` to it still answers",
-    )
+    return ConnectTimeout("CC-SSH-004", "step", node=node, step=step, limit=limit)
 
 
 def interpreter_timed_out(
@@ -68,52 +48,35 @@ def interpreter_timed_out(
     """Say that the interpreter did not answer in time, or that `activate` kept it from starting."""
     if activate is not None and ACTIVATING.encode() in noise and ACTIVATED.encode() not in noise:
         return NoInterpreter(
-            f"`activate` did not come to its end within {limit:g} s: {activate.strip()}",
-            code="CC-PY-004",
+            "CC-PY-004",
             node=node,
             evidence=_render_output(noise, stderr),
-            fix="let `activate` prepare the shell only: nothing in it may wait, ask, or run on; try it there by hand",
+            limit=limit,
+            activate=activate.strip(),
         )
     return ConnectTimeout(
-        f"{python} did not answer within {limit:g} s",
-        code="CC-SSH-004",
+        "CC-SSH-004",
+        "interpreter",
         node=node,
         evidence=_render_output(noise, stderr),
-        fix=f"look for what reads from stdin, waits, or replaces the shell (`exec fish`) in {START_FILES}; "
-        "or the file system is slow",
+        python=python,
+        limit=limit,
     )
 
 
 def connection_lost(node: str, evidence: str) -> ConnectionLost:
     """Say that the connection ended."""
-    return ConnectionLost(
-        "the connection ended",
-        code="CC-SSH-015",
-        node=node,
-        evidence=evidence,
-        fix="the node, its sshd or the network between went away; what runs there may still be running",
-    )
+    return ConnectionLost("CC-SSH-015", node=node, evidence=evidence)
 
 
 def connection_silent(node: str, limit: float) -> ConnectionLost:
     """Say that nothing was heard for too long."""
-    return ConnectionLost(
-        f"nothing was heard for {limit:g} s",
-        code="CC-SSH-016",
-        node=node,
-        fix="the node or the network between stopped answering; what runs there may still be running",
-    )
+    return ConnectionLost("CC-SSH-016", node=node, limit=limit)
 
 
 def channel_refused(node: str, evidence: str) -> Unreachable:
     """Say that the server lets us in but runs no command for us."""
-    return Unreachable(
-        "the SSH server refuses to run a command",
-        code="CC-SSH-014",
-        node=node,
-        evidence=evidence,
-        fix="look at MaxSessions, ForceCommand and the user's login shell on the node",
-    )
+    return Unreachable("CC-SSH-014", node=node, evidence=evidence)
 
 
 def interpreter_not_started(
@@ -134,61 +97,52 @@ def interpreter_not_started(
     if activate and SHELL_ENDED in stderr:
         return _activate_ended(node, python, stderr)
     if status == STOLEN_STDIN:
-        fix = "let the login shell's start-up files (.bashrc, config.fish, .cshrc) read nothing from stdin"
-        text = "the login shell's start-up files read what was meant for the interpreter"
-        return NodeError(text, code="CC-SSH-017", node=node, evidence=evidence, fix=fix)
-    code, text, fix = _no_interpreter(
-        python, status, noise, stderr, activate=activate, python_source=python_source
+        return NodeError("CC-SSH-017", "stdin", node=node, evidence=evidence)
+    code, case = _no_interpreter(status, noise, stderr, activate=activate)
+    library = _LIBRARY.search(stderr)
+    return NoInterpreter(
+        code,
+        case,
+        node=node,
+        evidence=evidence,
+        python=python,
+        python_source=python_source,
+        library=library[1] if library else "",
+        status=_describe_status(status),
+        command=command_line(python, "-c", "print(1)"),
     )
-    return NoInterpreter(text, code=code, node=node, evidence=evidence, fix=fix)
 
 
-def _no_interpreter(
-    python: str, status: int, noise: bytes, stderr: str, *, activate: bool, python_source: str
-) -> tuple[str, str, str]:
-    """Tell by what was left behind why Python did not answer: code, text and fix."""
-    library = _LIBRARY.search(stderr) if status == NOT_FOUND else None
-    if library:
-        text = f"{python} is there, but cannot load the shared library {library[1]}"
-        fix = "let `activate` export LD_LIBRARY_PATH with the directory of that library, or name another `python`"
-        return "CC-PY-003", text, fix
+def _no_interpreter(status: int, noise: bytes, stderr: str, *, activate: bool) -> tuple[str, str]:
+    """Tell by what was left behind why Python did not answer: code and case."""
+    if status == NOT_FOUND and _LIBRARY.search(stderr):
+        return "CC-PY-003", "library"
     if status in (CANNOT_RUN, NOT_FOUND):
-        text = f"{python} {'was not found' if status == NOT_FOUND else 'cannot be run'}"
-        fix = f"set `python` in {python_source} to the absolute path of the node's interpreter (3.8 or later)"
-        return "CC-PY-001", text, fix
+        return "CC-PY-001", "" if status == NOT_FOUND else "not-run"
     if _TRACEBACK in stderr:  # Python came up, and what it imported was not its own
-        fix = "a file there hides a module of Python: see PYTHONPATH, and the path in the last lines shown"
-        return "CC-PY-003", f"{python} came up and failed at once", fix
+        return "CC-PY-003", "traceback"
     if status == 0 and ACTIVATING.encode() not in noise:
-        fix = f"look for `exit` and `exec` in {START_FILES}: a shell that is not interactive must come to their end"
-        text = f"no interpreter came up: the login shell ended with status 0 before {python} answered"
-        return "CC-PY-003", text, fix
-    trial = command_line(python, "-c", "print(1)")
-    fix = f"see what `{trial}` says there, and look for `exit` in {START_FILES}"
-    suspects = f"the login shell, `activate` or {python}" if activate else f"the login shell or {python}"
-    return "CC-PY-003", f"no interpreter came up: {suspects} {_describe_status(status)}", fix
+        return "CC-PY-003", "shell-ended"
+    return "CC-PY-003", "activated" if activate else ""
 
 
 def _activate_ended(node: str, python: str, stderr: str) -> NoInterpreter:
     before, _, rest = stderr.rpartition(SHELL_ENDED)
     status = rest.split("\n", 1)[0]
     return NoInterpreter(
-        f"`activate` ended the shell with status {status}, so {python} was never started",
-        code="CC-PY-003",
+        "CC-PY-003",
+        "activate",
         node=node,
         evidence=before.strip()[-MAX_EVIDENCE:],
-        fix="let `activate` in the inventory or job prepare the shell only: no `exit`, in what it sources neither",
+        status=status,
+        python=python,
     )
 
 
 def verb_died(node: str, verb: str, status: int, stderr: str) -> NodeError:
     """Say that the step's process on the node ended without an answer."""
     return NodeError(
-        f"`{verb}` {_describe_status(status)} on the node, without an answer",
-        code="CC-RUN-003",
-        node=node,
-        evidence=stderr[-MAX_EVIDENCE:],
-        fix="it was killed, perhaps for want of memory: look at `dmesg` on the node",
+        "CC-RUN-003", node=node, evidence=stderr[-MAX_EVIDENCE:], verb=verb, status=_describe_status(status)
     )
 
 
@@ -196,30 +150,23 @@ def malformed_answer(node: str, reader: FrameReader, error: Exception) -> NodeEr
     """Say that the node's answer is no answer."""
     if not reader.started:
         return output_flood(node, _render_output(reader.noise, ""))
-    text = "what the node sent cannot be understood"
-    return NodeError(text, code="CC-RUN-004", node=node, evidence=str(error), fix="please report this")
+    return NodeError("CC-RUN-004", node=node, evidence=str(error))
 
 
 def unsolicited_data(node: str, verb: str, size: int) -> NodeError:
     """Say that the node speaks without end while it should listen."""
     return NodeError(
-        f"`{verb}` sends without being asked and does not read",
-        code="CC-RUN-004",
+        "CC-RUN-004",
+        "unsolicited",
         node=node,
         evidence=f"{size >> 20} MiB came while something was being sent to it",
-        fix="please report this",
+        verb=verb,
     )
 
 
 def output_flood(node: str, evidence: str) -> NodeError:
     """Say that the login shell never stops to speak."""
-    return NodeError(
-        "the login shell floods its output before the interpreter starts",
-        code="CC-SSH-017",
-        node=node,
-        evidence=evidence,
-        fix="let the start-up files of the login shell print nothing unless it is interactive",
-    )
+    return NodeError("CC-SSH-017", "flood", node=node, evidence=evidence)
 
 
 def node_error(node: str, error: Untrusted) -> ClusterctlError:
@@ -227,9 +174,10 @@ def node_error(node: str, error: Untrusted) -> ClusterctlError:
     code, trace = parse_code(error) or UNEXPECTED_CODE, error.text("traceback", LONGEST_TRACE)
     message = clean_text(error.text("message")) or "unknown"
     if trace:
-        return InternalError(message, code=code, node=node, evidence=clean_lines(trace, MAX_EVIDENCE))
+        evidence = clean_lines(trace, MAX_EVIDENCE)
+        return InternalError(code, REPORTED, node=node, evidence=evidence, message=message)
     kind = next((kind for family, kind in FAMILIES.items() if code.startswith(family)), NodeError)
-    return kind(message, code=code, node=node)
+    return kind(code, REPORTED, node=node, message=message)
 
 
 def parse_code(error: Untrusted) -> str:
@@ -248,31 +196,13 @@ def _render_output(noise: bytes, stderr: str) -> str:
     return "\n".join(text for text in parts if text)[-MAX_EVIDENCE:]
 
 
-ENVIRONMENT_TORCH_FIX = (
-    "add torch to what `setup` installs, or `system_site_packages: true` for the torch of the node"
-)
-NODE_TORCH_FIX = (
-    "make `import torch.distributed.run` work in that Python; `clusterctl check` shows which one it is"
-)
 TORCH_CODE = "CC-RUN-030"
-GATE_FIXES = {
-    "CC-NET-020": "set a wider `ports:` in the inventory; `ss -ltnp` on the node shows which process has them",
-    "CC-NET-021": "in the inventory, `ip:` or `nic:` of node 0 must be its own and two of `ports:` free; "
-    "if open files are the reason, raise `nofile` on the node",
-    "CC-DISK-001": "free space on the node (`clusterctl clean`), or set another `workdir`",
-}
 
 
 def start_timed_out(event: str, limit: float, node: str, evidence: str) -> StartError:
     """Make an error of an event that did not come in time."""
-    message = "torchrun was not imported" if event == "ready" else f"the node did not say {event!r}"
-    return StartError(
-        f"{message} within {limit:.0f} s",
-        code="CC-RUN-034",
-        node=node,
-        evidence=evidence,
-        fix="is its disk or file system slow, or its memory full? Try `import torch` there by hand",
-    )
+    case = "import" if event == "ready" else ""
+    return StartError("CC-RUN-034", case, node=node, evidence=evidence, event=event, limit=limit)
 
 
 def start_error(header: Untrusted, node: str) -> StartError:
@@ -285,38 +215,27 @@ def start_error(header: Untrusted, node: str) -> StartError:
         return _gate_error(header, node, detail)
     if event == "join_failed":
         port = header.integer("port", 1, 65535)
-        return StartError(
-            f"it cannot reach the agent of node 0 over the training network, port {port}",
-            code="CC-NET-022",
-            node=node,
-            evidence=header.text("error"),
-            fix="let the nodes reach node 0 on every port of the training network, or name open ones as `ports:`",
-        )
-    return StartError("the run did not start", code="CC-RUN-031", node=node, evidence=detail)
+        return StartError("CC-NET-022", node=node, evidence=header.text("error"), port=port)
+    return StartError("CC-RUN-031", node=node, evidence=detail)
 
 
 def _gate_error(header: Untrusted, node: str, detail: str) -> StartError:
     """Make an error of what kept torchrun from starting: the module, or what its agent needs for it."""
     code = parse_code(header) or TORCH_CODE
     if code == TORCH_CODE:
-        fix = ENVIRONMENT_TORCH_FIX if header.flag("environment") else NODE_TORCH_FIX
-        return StartError("torchrun cannot be loaded there", code=code, node=node, evidence=detail, fix=fix)
+        case = "environment" if header.flag("environment") else ""
+        return StartError("CC-RUN-030", case, node=node, evidence=detail)
     reason = clean_text(header.text("reason")) or detail
     evidence = "" if reason == detail else detail
-    return StartError(reason, code=code, node=node, evidence=evidence, fix=GATE_FIXES.get(code, ""))
+    return StartError(code, REPORTED, node=node, evidence=evidence, message=reason)
 
 
 def _setup_error(header: Untrusted, node: str) -> StartError:
     """Make an error of what a node says of its `setup` or `before`."""
     code, log = parse_code(header) or "CC-SETUP-001", header.text("log", 1000)
-    retry_command = header.text("again")
-    fixes = {
-        "CC-SETUP-002": "more time: `setup.time_limit`; or does a download wait for a network that is not there?",
-        "CC-SETUP-004": "install it on the node, or put its directory on PATH by `activate`",
-        "CC-DISK-001": "make room there: `clusterctl clean`, or another `workdir`",
-    }
-    fix = fixes.get(code) or (
-        f"to see it there again: {retry_command}" if retry_command else f"all it said is in {log} of the run"
+    retry_command, reason = header.text("again"), header.text("why", 1000) or "setup failed"
+    case = ("again" if retry_command else "log") if has_case(code, "again") else REPORTED
+    evidence = header.text("text")
+    return StartError(
+        code, case, node=node, evidence=evidence, message=reason, command=retry_command, log=log
     )
-    reason, text = header.text("why", 1000) or "setup failed", header.text("text")
-    return StartError(reason, code=code, node=node, evidence=text, fix=fix)

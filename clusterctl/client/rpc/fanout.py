@@ -100,10 +100,10 @@ def run_on(node: Node, function: Callable[[Node], T]) -> Outcome[T]:
 
 def _internal(failure: BaseException) -> InternalError:
     return InternalError(
-        f"{type(failure).__name__}: {failure}",
-        code="CC-RUN-001",
+        "CC-RUN-001",
         evidence="".join(traceback.format_exception(failure)),
-        fix="this is a bug in clusterctl: please report it together with the text above",
+        kind=type(failure).__name__,
+        failure=failure,
     )
 
 

@@ -1,4 +1,4 @@
-"""Frames as the node's side of the conversation writes them, and the search for where they begin.
+"""What a node may send, and the search for where its frames begin.
 
 A node may be broken or hostile: how large a frame may be, how many values its header may hold and how much may come in
 all is decided by the verb, so that no answer of any node costs this machine more than it is worth.
@@ -6,20 +6,16 @@ all is decided by the verb, so that no answer of any node costs this machine mor
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from clusterctl.protocol.frames import Decoder, FrameError
 from clusterctl.protocol.untrusted import MalformedError, Untrusted, parse_object
 
 Frame = tuple[Untrusted, bytes]
 
-MAX_HEADER = 64 << 20  # of what we send: the names of a million contents
-MAX_BODY = 64 << 20
 MAX_NOISE = 1 << 20
 NOISE_KEPT = 4 << 10
-MAX_SIZE_LINE = 32  # bytes of the line that tells the two sizes
 
 
 @dataclass(frozen=True)
@@ -58,40 +54,31 @@ def sync_limits(contents: int) -> FrameLimits:
     return FrameLimits(header, values=1000 + 2 * contents, total=(16 << 20) + 8 * header)
 
 
-class FrameError(Exception):
-    """What arrived is not what the node's side writes, or more than it may be."""
-
-
-def encode_frame(header: Mapping[str, Any], body: bytes = b"") -> bytes:
-    """Render one frame; ValueError beyond the limits that the other side has too."""
-    text = json.dumps(header).encode("utf-8")
-    if len(text) > MAX_HEADER or len(body) > MAX_BODY:
-        raise ValueError(f"frame too large: header {len(text)} bytes, body {len(body)} bytes")
-    return b"%d %d\n" % (len(text), len(body)) + text + body
-
-
 class FrameReader:
     """Cuts bytes into frames; everything before the sentinel's line is noise, of which the end is kept."""
 
     def __init__(self, sentinel: str, limits: FrameLimits = STREAM_LIMITS) -> None:
         self._limits = limits
-        self._total = 0
+        self._decoder = Decoder(self._parse_header)
+        self._decoder.most_header, self._decoder.most_body = limits.header, limits.body
+        self._decoder.most_total = limits.total
         self._marker = f"\n{sentinel}\n".encode("ascii")
         self._buffer = bytearray()
-        self._sizes: tuple[int, int] | None = None
         self._noise_size = 0
         self.noise = b""
         self.started = False
 
     def feed(self, chunk: bytes) -> Iterator[Frame]:
         """Add bytes that arrived and yield the frames that are complete; FrameError if they are none."""
-        self._buffer += chunk
         if not self.started:
+            self._buffer += chunk
             self._find_marker()
-        while self.started:
-            frame = self._next_frame()
-            if frame is None:
+            if not self.started:
                 return
+            chunk = bytes(self._buffer)
+            self._buffer.clear()
+        self._decoder.feed(chunk)
+        while frame := self._decoder.next_frame():
             yield frame
 
     def _find_marker(self) -> None:
@@ -110,35 +97,6 @@ class FrameReader:
         if not self.started:
             self.noise = (self.noise + bytes(self._buffer))[-NOISE_KEPT:]
             self._buffer.clear()
-
-    def _next_frame(self) -> Frame | None:
-        if self._sizes is None:
-            self._sizes = self._read_sizes()
-        if self._sizes is None or len(self._buffer) < sum(self._sizes):
-            return None
-        header_size, frame_size = self._sizes[0], sum(self._sizes)
-        text, body = bytes(self._buffer[:header_size]), bytes(self._buffer[header_size:frame_size])
-        del self._buffer[:frame_size]
-        self._sizes = None
-        return self._parse_header(text), body
-
-    def _read_sizes(self) -> tuple[int, int] | None:
-        line_end = self._buffer.find(b"\n", 0, MAX_SIZE_LINE)
-        if line_end < 0:
-            if len(self._buffer) >= MAX_SIZE_LINE:
-                raise FrameError(f"not a frame: {bytes(self._buffer[:MAX_SIZE_LINE])!r}")
-            return None
-        fields = bytes(self._buffer[:line_end]).split(b" ")
-        if len(fields) != 2 or not all(word.isdigit() for word in fields):
-            raise FrameError(f"not a frame: {bytes(self._buffer[:line_end])!r}")
-        sizes = int(fields[0]), int(fields[1])
-        if sizes[0] > self._limits.header or sizes[1] > self._limits.body:
-            raise FrameError(f"frame too large: header {sizes[0]} bytes, body {sizes[1]} bytes")
-        self._total += sum(sizes)
-        if self._limits.total is not None and self._total > self._limits.total:
-            raise FrameError(f"more than {self._limits.total} bytes came in all")
-        del self._buffer[: line_end + 1]
-        return sizes
 
     def _parse_header(self, text: bytes) -> Untrusted:
         try:

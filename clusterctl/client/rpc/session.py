@@ -22,10 +22,11 @@ from typing import Any, Protocol
 from clusterctl.client.openssh import OpensshConnection
 from clusterctl.client.rpc import bundle, errors
 from clusterctl.client.rpc.channels import WINDOW_TICK, Channel, ParamikoChannel
-from clusterctl.client.rpc.frames import Frame, FrameError, FrameLimits, FrameReader, encode_frame, limits_for
+from clusterctl.client.rpc.frames import Frame, FrameLimits, FrameReader, limits_for
 from clusterctl.client.ssh.timeouts import WATCHDOG, Timeouts
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.ssh import DECOYS, render_bootstrap
+from clusterctl.protocol.frames import FrameError, encode_frame
 from clusterctl.protocol.untrusted import Untrusted
 
 STDERR_KEPT = 64 << 10
@@ -358,7 +359,7 @@ class ReplyReader:
         stream: ReplyStream,
         *,
         on_closed: Callable[[], ClusterctlError],
-        on_stalled: Callable[[str], ClusterctlError],
+        on_stalled: Callable[[str, float], ClusterctlError],
         first_limit: float = FIRST_ANSWER_LIMIT,
     ) -> None:
         self._stream = stream
@@ -382,6 +383,6 @@ class ReplyReader:
             if header.integer("steps") != steps:
                 steps, since = header.integer("steps"), now
             elif now - since > STALL:
-                raise self._on_stalled(f"nothing moved on the node for {STALL:.0f} s")
+                raise self._on_stalled("", STALL)
             if now - began > MAX_ANSWER_TIME:
-                raise self._on_stalled(f"no answer came for {MAX_ANSWER_TIME / 3600:.0f} h")
+                raise self._on_stalled("unanswered", MAX_ANSWER_TIME / 3600)

@@ -69,7 +69,7 @@ def receive_output(session: Session, max_bytes: int | None, on_output: OnOutput)
             on_output(stream, body)
         elif header.has_record("ended"):
             return parse_command_end(header.record("ended"))
-    raise NodeError("what the node sent cannot be understood", code="CC-RUN-004", evidence=session.stderr)
+    raise NodeError("CC-RUN-004", evidence=session.stderr)
 
 
 def parse_command_end(raw: Untrusted) -> CommandEnd:
@@ -446,10 +446,10 @@ def _open_session(
 
 def _receive_answer(session: Session, limit: float) -> Frame:
     if limit <= 0:  # also where a frame is here already: others could follow it for ever
-        raise ConnectTimeout(f"no answer from {session.verb} in time", code="CC-SSH-004", node=session.node)
+        raise ConnectTimeout("CC-SSH-004", "verb", node=session.node, verb=session.verb)
     if (frame := session.receive(limit)) is not None:
         return frame
-    raise NodeError("the node ended the conversation", code="CC-RUN-032", evidence=session.stderr)
+    raise NodeError("CC-RUN-032", evidence=session.stderr)
 
 
 CLOCK_SAMPLES = 3

@@ -165,18 +165,20 @@ class BastionPool:
             return _tunnel_refused(hop, bastion, *refusal)
         if transport.is_active() and _responds(transport):
             return ConnectTimeout(
-                f"the bastion {bastion.bastion} got no connection to {hop.address} within {limit:g} s",
-                code="CC-SSH-004",
+                "CC-SSH-004",
+                "tunnel",
                 node=hop.name,
-                fix="the node is off, or a firewall between the bastion and the node drops the packets",
+                bastion=bastion.bastion,
+                address=hop.address,
+                limit=limit,
             )
         transport.close()
         return Unreachable(
-            f"the connection to the bastion {bastion.bastion} ended",
-            code="CC-SSH-018",
+            "CC-SSH-018",
+            "ended",
             node=hop.name,
             evidence=transport.disconnect_message or str(error),
-            fix="the bastion, its sshd or the network to it went away: try again",
+            bastion=bastion.bastion,
         )
 
 
@@ -201,26 +203,28 @@ def _responds(transport: paramiko.Transport) -> bool:
 
 def _bastion_error(bastion: Hop, node: str, error: ClusterctlError) -> ClusterctlError:
     """Tell a node that its bastion cannot be used, in the same words for all nodes."""
-    if error.code == "CC-SSH-018":  # a bastion before this one: that is the one to name
-        text, evidence = error.message, error.evidence
-    else:
-        text = f"the bastion {bastion.bastion} cannot be used: {error.message}"
-        evidence = "\n".join(filter(None, [f"{error.code} at {bastion.address}", error.evidence]))
+    inner = error.code == "CC-SSH-018"  # a bastion before this one: that is the one to name
+    code_line = "" if inner else f"{error.code} at {bastion.address}"
     generic = isinstance(error, ServerBusy) or not isinstance(error, ConnectError)
     kind = Unreachable if generic else type(error)  # a busy bastion has been tried often enough
-    fix = error.fix.replace("the node", "the bastion").replace("`host` and `ssh.port`", "`jump` under `ssh:`")
-    return kind(text, code="CC-SSH-018", node=node, evidence=evidence, fix=fix)
+    way_out = error.fix.replace("the node", "the bastion").replace(
+        "`host` and `ssh.port`", "`jump` under `ssh:`"
+    )
+    return kind(
+        "CC-SSH-018",
+        "inner" if inner else "",
+        node=node,
+        evidence="\n".join(filter(None, [code_line, error.evidence])),
+        bastion=bastion.bastion,
+        problem=error.message,
+        way_out=way_out,
+    )
 
 
 def _tunnel_refused(hop: Hop, bastion: Hop, reason: int, text: str) -> ConnectError:
     if reason == PROHIBITED:
         return Unreachable(
-            f"the bastion {bastion.bastion} does not forward to {hop.address}",
-            code="CC-SSH-020",
-            node=hop.name,
-            evidence=text,
-            fix="AllowTcpForwarding and PermitOpen in the bastion's sshd_config must permit it; "
-            "a bastion that forbids it for good may do with `proxy_command`",
+            "CC-SSH-020", node=hop.name, evidence=text, bastion=bastion.bastion, address=hop.address
         )
     code = (
         "CC-SSH-002"
@@ -230,10 +234,12 @@ def _tunnel_refused(hop: Hop, bastion: Hop, reason: int, text: str) -> ConnectEr
         else "CC-SSH-003"
     )
     return Unreachable(
-        f"the bastion {bastion.bastion} cannot connect to {hop.address}: {text or 'no reason given'}",
-        code=code,
+        code,
+        "tunnel",
         node=hop.name,
         evidence=f"channel open failure {reason}: {text}",
-        fix="see from the bastion whether the node is up: "
-        + command_line("ssh", bastion.bastion, "nc", "-v", hop.host, str(hop.port)),
+        bastion=bastion.bastion,
+        address=hop.address,
+        reason=text or "no reason given",
+        command=command_line("ssh", bastion.bastion, "nc", "-v", hop.host, str(hop.port)),
     )

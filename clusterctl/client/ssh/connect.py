@@ -5,35 +5,7 @@ What happens between the TCP connection and a usable one: greeting, key exchange
 paramiko calls back at three points: for the transport, for a host key that it does not know (we tell it
 none, so always), and for the login. Each is also where a step ends and the next one's time begins.
 
-The way into a node: one open, verified connection, or one clear error.
-
-| code       | what happened                                             | error                |
-|------------|-----------------------------------------------------------|----------------------|
-| CC-SSH-001 | the host's name does not resolve                          | Unreachable          |
-| CC-SSH-002 | the port refused the connection                           | Unreachable          |
-| CC-SSH-003 | no route, or another network error                        | Unreachable          |
-| CC-SSH-004 | a step took longer than its limit; the step is named      | ConnectTimeout       |
-| CC-SSH-005 | what answers there is not an SSH server                   | Unreachable          |
-| CC-SSH-006 | the server ended the connection                           | ServerBusy           |
-|            | no algorithm is shared                                    | Unreachable          |
-| CC-SSH-007 | none of our keys was accepted                             | AuthenticationFailed |
-| CC-SSH-008 | the key file is missing, unreadable, encrypted or no key  | AuthenticationFailed |
-| CC-SSH-009 | the host key is unknown                                   | HostKeyError         |
-| CC-SSH-010 | the host key is not the known one                         | HostKeyError         |
-| CC-SSH-011 | the host key is revoked                                   | HostKeyError         |
-| CC-SSH-012 | a new host key cannot be recorded                         | HostKeyError         |
-| CC-SSH-013 | the proxy command ended, or cannot be used                | Unreachable          |
-| CC-SSH-014 | the server refuses a channel or a command                 | Unreachable          |
-| CC-SSH-015 | an open connection ended                                  | ConnectionLost       |
-| CC-SSH-016 | an open connection fell silent                            | ConnectionLost       |
-| CC-SSH-017 | the login shell did not hand over to the interpreter      | NodeError            |
-| CC-SSH-018 | a bastion cannot be used, or went away                    | of the bastion's     |
-| CC-SSH-019 | the SSH configuration cannot be read, or leads nowhere    | Unreachable          |
-| CC-SSH-020 | a bastion forbids forwarding                              | Unreachable          |
-| CC-SSH-021 | the host certificate does not hold                        | HostKeyError         |
-
-Errors from 14 to 17 come from `client.rpc.session`, those from 18 to 20 from
-`client.ssh.bastion` and `client.ssh.route`.
+The result is one open, verified connection, or one error.
 """
 
 from __future__ import annotations
@@ -185,12 +157,14 @@ def login_refused(hop: Hop, reason: str, evidence: Sequence[str]) -> Authenticat
     options += ["-p", str(hop.port)] if hop.port != 22 else []
     options.append(f"{hop.user}@{hop.host}")
     return AuthenticationFailed(
-        f"{hop.description} does not let {hop.user} in: {reason}",
-        code="CC-SSH-007",
+        "CC-SSH-007",
         node=hop.name,
         evidence="\n".join(line for line in evidence if line),
-        fix=f"try `{command_line('ssh', *options)}`; `{command_line('ssh-copy-id', *options)}` installs a key, "
-        "and `user` and `key` under `ssh:` in the inventory say which are used",
+        server=hop.description,
+        user=hop.user,
+        reason=reason,
+        command=command_line("ssh", *options),
+        copy_command=command_line("ssh-copy-id", *options),
     )
 
 
@@ -315,33 +289,28 @@ def _no_handshake(handshake: SshHandshake, error: Exception) -> Unreachable:
             handshake, handshake.sock.describe_end() or handshake.disconnect_message or str(error)
         )
     return Unreachable(
-        f"the server at {handshake.hop.address} shares no algorithm with us",
-        code="CC-SSH-006",
+        "CC-SSH-006",
+        "algorithms",
         node=handshake.hop.name,
         evidence=handshake.disconnect_message or str(error),
-        fix=f"update the SSH server on {handshake.hop.description}",
+        address=handshake.hop.address,
+        server=handshake.hop.description,
     )
 
 
 def _server_busy(handshake: SshHandshake, evidence: str) -> ServerBusy:
     when = "during the key exchange" if handshake.greeted else "before greeting us"
     return ServerBusy(
-        f"the server at {handshake.hop.address} ended the connection {when}",
-        code="CC-SSH-006",
-        node=handshake.hop.name,
-        evidence=evidence,
-        fix="it may limit logins under way: raise MaxStartups in its sshd_config (100:30:200), see what its log says, "
-        "and wait if PerSourcePenalties holds something against this machine",
+        "CC-SSH-006", node=handshake.hop.name, evidence=evidence, address=handshake.hop.address, when=when
     )
 
 
 def _not_ssh(handshake: SshHandshake) -> Unreachable:
     return Unreachable(
-        f"what answers at {handshake.hop.address} is not an SSH server",
-        code="CC-SSH-005",
+        "CC-SSH-005",
         node=handshake.hop.name,
         evidence=_describe_greeting(handshake),
-        fix="correct `host` and `ssh.port` in the inventory",
+        address=handshake.hop.address,
     )
 
 
@@ -357,32 +326,33 @@ def _step_timed_out(handshake: SshHandshake) -> ConnectTimeout:
         handshake.sock.describe_end(),
     ]
     return ConnectTimeout(
-        f"no {waited_for} from the server at {handshake.hop.address} within {handshake.limit:g} s",
-        code="CC-SSH-004",
+        "CC-SSH-004",
+        "handshake",
         node=handshake.hop.name,
         evidence="\n".join(evidence).strip(),
-        fix="something accepts connections there but does not go on: the node may be overloaded or stopped",
+        waited_for=waited_for,
+        address=handshake.hop.address,
+        limit=handshake.limit,
     )
 
 
 def _no_greeting(handshake: SshHandshake) -> ConnectTimeout:
     """Say that only the proxy command is known to be there, not the node."""
     return ConnectTimeout(
-        f"no greeting from the node through the proxy command within {handshake.limit:g} s: "
-        "the node is off, or its sshd does not answer",
-        code="CC-SSH-004",
+        "CC-SSH-004",
+        "proxy",
         node=handshake.hop.name,
         evidence=handshake.sock.describe_end(),
-        fix=f"see whether the node is up; then run the proxy command by hand: {handshake.hop.proxy_command}",
+        limit=handshake.limit,
+        command=handshake.hop.proxy_command,
     )
 
 
 def _proxy_ended(handshake: SshHandshake, status: int) -> Unreachable:
     return Unreachable(
-        f"the proxy command ended with status {status} during the {handshake.step}",
-        code="CC-SSH-013",
+        "CC-SSH-013",
         node=handshake.hop.name,
         evidence=handshake.sock.describe_end(),
-        fix="the node may be off: see whether it is up; then run the proxy command by hand, %h and %p filled in: "
-        "it must connect its stdin and stdout to the node's sshd",
+        status=status,
+        step=handshake.step,
     )

@@ -208,12 +208,11 @@ def _unknown_key(hop: Hop, key_type: str, key: bytes, notes: Sequence[str]) -> H
     scan = command_line(*jump, "ssh-keyscan", "-t", _keyscan_type(key_type), *port, hop.host)
     show_fingerprint = f"{scan} | ssh-keygen -lf -"
     return HostKeyError(
-        f"{hop.description}'s host key is not known here",
-        code="CC-SSH-009",
+        "CC-SSH-009",
         node=hop.name,
         evidence="\n".join([f"it shows {key_type} {fingerprint(key)}", *notes]),
-        fix=f"compare it with `{show_fingerprint}` asked from a network that you trust; then connect once with ssh, "
-        "or set `host_keys: accept-new` under `ssh:` in the inventory to have new keys recorded",
+        server=hop.description,
+        command=show_fingerprint,
     )
 
 
@@ -223,54 +222,45 @@ def _changed_key(
     same = [entry for entry in known if entry.key_type == key_type] or known
     lines = [f"{entry.location} knows {entry.key_type} {entry.fingerprint}" for entry in same]
     return HostKeyError(
-        f"{hop.description}'s host key is not the one in {same[0].location}",
-        code="CC-SSH-010",
+        "CC-SSH-010",
         node=hop.name,
         evidence="\n".join([*lines, f"it shows {key_type} {fingerprint(key)}"]),
-        fix="if the node was installed anew, and only then: "
-        + command_line("ssh-keygen", "-R", name, "-f", str(same[0].file))
-        + "; otherwise something else answers in its place",
+        server=hop.description,
+        location=same[0].location,
+        command=command_line("ssh-keygen", "-R", name, "-f", str(same[0].file)),
     )
 
 
 def _invalid_certificate(hop: Hop, identity: str, flaw: str) -> HostKeyError:
     return HostKeyError(
-        f"{hop.description}'s host certificate does not hold",
-        code="CC-SSH-021",
-        node=hop.name,
-        evidence=f"certificate {identity!r}: {flaw}",
-        fix="have the certificate authority sign its host key anew, for the name that is in the inventory or "
-        "behind HostName (`ssh-keygen -s CA -h -n NAME -I ID`); or set HostKeyAlias in ~/.ssh/config",
+        "CC-SSH-021", node=hop.name, evidence=f"certificate {identity!r}: {flaw}", server=hop.description
     )
 
 
 def _revoked_key(hop: Hop, entry: KnownHostsEntry) -> HostKeyError:
     return HostKeyError(
-        f"{hop.description}'s host key is revoked by {entry.location}",
-        code="CC-SSH-011",
+        "CC-SSH-011",
         node=hop.name,
         evidence=f"it shows {entry.key_type} {entry.fingerprint}",
-        fix="give the node a new host key; do not remove the line",
+        server=hop.description,
+        location=entry.location,
     )
 
 
 def _refused_key(hop: Hop, key_type: str, key: bytes, reason: str) -> HostKeyError:
     return HostKeyError(
-        f"{hop.description}'s host key is refused by RevokedHostKeys of the SSH configuration: {reason}",
-        code="CC-SSH-011",
+        "CC-SSH-011",
+        "refused",
         node=hop.name,
         evidence=f"it shows {key_type} {fingerprint(key)}",
-        fix="give it a new host key; where the file is missing, ask who keeps it",
+        server=hop.description,
+        reason=reason,
     )
 
 
 def _unwritable(hop: Hop, path: Path, error: OSError) -> HostKeyError:
     return HostKeyError(
-        f"{hop.description}'s new host key cannot be recorded in {path}",
-        code="CC-SSH-012",
-        node=hop.name,
-        evidence=str(error.strerror or error),
-        fix="make the file writable, or name another one as `known_hosts` under `ssh:` in the inventory",
+        "CC-SSH-012", node=hop.name, evidence=str(error.strerror or error), server=hop.description, path=path
     )
 
 

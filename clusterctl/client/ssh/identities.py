@@ -331,13 +331,19 @@ class Identities:
 
 
 def _unusable_key(hop: Hop, path: str, problem: str) -> AuthenticationFailed:
-    fix = "correct `key` under `ssh:` in the inventory"
+    case, command = "", ""
     if problem == ENCRYPTED:
-        ssh_add = command_line("ssh-add", path)
-        fix = f"run `{ssh_add}`, so that ssh-agent holds it; on a terminal you are asked for the passphrase"
+        case, command = "passphrase", command_line("ssh-add", path)
     elif problem == PUBLIC_HALF and path.endswith(".pub"):
-        fix = f"write `key: {path[: -len('.pub')]}` under `ssh:` in the inventory"
+        case = "public"
     elif problem == os.strerror(13):
-        fix = f"make it readable for you alone: {command_line('chmod', '600', path)}"
-    text = f"the key {path} cannot be used: {explain_problem(problem)}"
-    return AuthenticationFailed(text, code="CC-SSH-008", node=hop.name, fix=fix)
+        case, command = "mode", command_line("chmod", "600", path)
+    return AuthenticationFailed(
+        "CC-SSH-008",
+        case,
+        node=hop.name,
+        path=path,
+        problem=problem,
+        private=path.removesuffix(".pub"),
+        command=command,
+    )

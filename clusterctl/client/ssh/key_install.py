@@ -169,20 +169,12 @@ class PasswordHandshake(SshHandshake):
 
     def _wrong_password(self) -> AuthenticationFailed:
         return AuthenticationFailed(
-            f"{self.hop.description} does not take this password for {self.hop.user}",
-            code=WRONG_PASSWORD,
-            node=self.hop.name,
-            fix="mind that `user` under `ssh:` in the inventory says whose password it is; some servers take none "
-            "for root (PermitRootLogin)",
+            "CC-KEYS-001", node=self.hop.name, server=self.hop.description, user=self.hop.user
         )
 
     def _passwords_disabled(self, allowed: str) -> AuthenticationFailed:
         return AuthenticationFailed(
-            f"{self.hop.description} takes no passwords",
-            code=PASSWORDS_DISABLED,
-            node=self.hop.name,
-            evidence=f"it wants: {allowed}",
-            fix="give the public key to whoever keeps the node: it belongs into ~/.ssh/authorized_keys there",
+            "CC-KEYS-002", node=self.hop.name, evidence=f"it wants: {allowed}", server=self.hop.description
         )
 
 
@@ -316,32 +308,18 @@ def _exchange(transport: paramiko.Transport, script: str, output: bytearray) -> 
 
 def _script_failed(why: str, node: str, output: bytearray) -> NodeError:
     return NodeError(
-        f"the node's shell did not take the key: {why[:MAX_TEXT]}",
-        code="CC-KEYS-003",
+        "CC-KEYS-003",
+        "shell",
         node=node,
         evidence=clean_lines(output.decode("utf-8", "replace"), MAX_EVIDENCE),
-        fix="log in to the node by ssh with the password, and look at what its shell does",
+        reason=why[:MAX_TEXT],
     )
 
 
 def _not_installed(node: Node, result: KeyInstallResult) -> NodeError:
-    return NodeError(
-        f"the key could not be installed: {result.detail}",
-        code="CC-KEYS-003",
-        node=node.name,
-        evidence="\n".join(result.notes),
-        fix="the account's home must be writable for it, and ~/.ssh its own",
-    )
+    return NodeError("CC-KEYS-003", node=node.name, evidence="\n".join(result.notes), detail=result.detail)
 
 
 def _not_accepted(node: Node, result: KeyInstallResult) -> NodeError:
-    fix = "its sshd may read another file (AuthorizedKeysFile), or refuse this kind of key (PubkeyAcceptedAlgorithms)"
-    if result.notes:
-        fix = "sshd ignores the file as long as others may write to the home; log in and: chmod go-w ~"
-    return NodeError(
-        f"the key is in {result.detail}, and yet the node does not accept it",
-        code="CC-KEYS-004",
-        node=node.name,
-        evidence="\n".join(result.notes),
-        fix=fix,
-    )
+    case, evidence = "modes" if result.notes else "", "\n".join(result.notes)
+    return NodeError("CC-KEYS-004", case, node=node.name, evidence=evidence, file=result.detail)

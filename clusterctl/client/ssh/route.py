@@ -320,21 +320,8 @@ def _parse_jump(node: str, jump: str) -> tuple[Bastion, ...]:
 
 
 def _invalid_config(node: str, evidence: str) -> Unreachable:
-    return Unreachable(
-        "the SSH configuration names what cannot be a host or user",
-        code="CC-SSH-019",
-        node=node,
-        evidence=evidence,
-        fix="correct it in ~/.ssh/config; hosts and users hold letters, digits and . _ - only",
-    )
+    return Unreachable("CC-SSH-019", "names", node=node, evidence=evidence)
 
 
 def _loop_error(node: str, visited: Sequence[Bastion]) -> Unreachable:
-    return Unreachable(
-        "the bastions on the way to the node form a circle, or are too many",
-        code="CC-SSH-019",
-        node=node,
-        evidence=" -> ".join(map(str, visited)),
-        fix="exclude the bastion itself from its rule, such as `Host *.cluster !bastion`; "
-        "`ssh -G NAME` shows its ProxyJump",
-    )
+    return Unreachable("CC-SSH-019", "circle", node=node, evidence=" -> ".join(map(str, visited)))

@@ -49,12 +49,7 @@ def raise_file_limit(nodes: int) -> None:
 def too_few_files(evidence: str) -> LocalSystemError:
     """Say that this machine allows too few open files, and what can be done."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return LocalSystemError(
-        f"this machine allows {soft} open files, too few for so many nodes",
-        code="CC-USE-080",
-        evidence=evidence,
-        fix="raise `nofile` in /etc/security/limits.conf here and log in again, or take fewer nodes: --nodes 0-499",
-    )
+    return LocalSystemError("CC-USE-080", evidence=evidence, soft=soft)
 
 
 def is_file_limit_error(error: BaseException) -> bool:
@@ -163,20 +158,15 @@ def _resolve_name(node: str, host: str, port: int, limit: float) -> list[Any]:
     resolver.join(limit)
     if not results:
         raise ConnectTimeout(
-            f"the name {host} was not resolved within {limit:g} s",
-            code="CC-SSH-004",
+            "CC-SSH-004",
+            "name",
             node=node,
-            fix=f"see why `{command_line('getent', 'hosts', host)}` is slow, "
-            "or write the node's IP address as its host",
+            host=host,
+            limit=limit,
+            command=command_line("getent", "hosts", host),
         )
     if isinstance(results[0], Exception):
-        raise Unreachable(
-            f"the name {host} does not resolve",
-            code="CC-SSH-001",
-            node=node,
-            evidence=str(results[0]),
-            fix="correct `host` in the inventory, or write the node's IP address there",
-        )
+        raise Unreachable("CC-SSH-001", node=node, evidence=str(results[0]), host=host)
     return list(results[0])
 
 
@@ -193,16 +183,14 @@ def _explain(
     evidence = "\n".join(f"{address}: {error.strerror or error}" for address, error in failures)
     errors = [error for _, error in failures]
     if any(isinstance(error, ConnectionRefusedError) for error in errors):
-        fix = "start sshd on the node, or correct `host` and `ssh.port` in the inventory"
-        text = f"{target} refused the connection"
-        return Unreachable(text, code="CC-SSH-002", node=node, evidence=evidence, fix=fix)
+        return Unreachable("CC-SSH-002", node=node, evidence=evidence, target=target)
     if any(isinstance(error, TimeoutError) for error in errors):
-        fix = "the node is off, or a firewall drops the packets; see whether it answers from its own network"
-        text = f"no connection to {target} within {limit:g} s"
-        return ConnectTimeout(text, code="CC-SSH-004", node=node, evidence=evidence, fix=fix)
-    fix = f"see what `ip route get` says about {target.partition(' ')[0]}, and whether that network is up"
-    text = f"there is no way to {target}"
-    return Unreachable(text, code="CC-SSH-003", node=node, evidence=evidence, fix=fix)
+        return ConnectTimeout(
+            "CC-SSH-004", "connect", node=node, evidence=evidence, target=target, limit=limit
+        )
+    return Unreachable(
+        "CC-SSH-003", node=node, evidence=evidence, target=target, address=target.partition(" ")[0]
+    )
 
 
 STDERR_KEPT = 8 << 10
@@ -220,13 +208,7 @@ def expand_proxy_command(
         if letter == "%":
             return "%"
         if letter not in values:
-            raise Unreachable(
-                f"`ssh.proxy_command` contains %{letter}, which means nothing here",
-                code="CC-SSH-013",
-                node=node,
-                evidence=template,
-                fix="use %h (host), %p (port), %r (user), and %% for a percent sign",
-            )
+            raise Unreachable("CC-SSH-013", "placeholder", node=node, evidence=template, letter=letter)
         return shlex.quote(values[letter])
 
     return re.sub(r"%(.?)", fill, template, flags=re.DOTALL)
@@ -302,9 +284,7 @@ def open_proxy(node: str, command: str) -> ProxySocket:
             )
         except OSError as error:
             ours.close()
-            raise Unreachable(
-                "`ssh.proxy_command` cannot be started", code="CC-SSH-013", node=node, evidence=str(error)
-            ) from error
+            raise Unreachable("CC-SSH-013", "not-started", node=node, evidence=str(error)) from error
     sock = ProxySocket(ours.detach(), process)
     sock.node = node
     return sock

@@ -18,7 +18,8 @@ from typing import Any, BinaryIO
 
 from clusterctl.client.local.private_files import keep_newest, read_own, write_own
 from clusterctl.errors import SyncError
-from clusterctl.plans.sync.manifest import Manifest, TreeEntry
+from clusterctl.plans.sync.manifest import Manifest
+from clusterctl.protocol.manifest import TreeEntry
 
 VERSION = 1
 MAX_CACHE_SIZE = 256 << 20  # bytes: the names and hashes of a million files
@@ -130,20 +131,12 @@ def open_inside(root: bytes, path: str) -> BinaryIO:
 
 def unreadable(path: str, error: OSError) -> SyncError:
     """Name a file that stands in the way."""
-    return SyncError(
-        f"{path} in the source tree cannot be read: {error.strerror or error}",
-        code="CC-SYNC-005",
-        fix="make it readable, or name it in .gitignore or sync.exclude if the job does not need it",
-    )
+    return SyncError("CC-SYNC-005", path=path, reason=error.strerror or error)
 
 
 def changed(path: str) -> SyncError:
     """Name a file that did not keep still."""
-    return SyncError(
-        f"{path} changed while it was being read",
-        code="CC-SYNC-006",
-        fix="let whatever writes it finish, then launch again; exclude it if it is a log or an output",
-    )
+    return SyncError("CC-SYNC-006", path=path)
 
 
 @dataclass(frozen=True)
@@ -177,7 +170,7 @@ class Contents:
         return self._pack_once(("", 0), 0, self._render_listing)
 
     def _render_listing(self) -> bytes:
-        rows = [entry.row for entry in self._manifest.entries]
+        rows = [list(entry) for entry in self._manifest.entries]
         return json.dumps(rows, separators=(",", ":")).encode()
 
     def shipments(self, missing: Collection[str]) -> Iterator[Shipment]:

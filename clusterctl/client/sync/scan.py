@@ -16,12 +16,12 @@ from clusterctl.plans.sync.ignore import LARGEST_GITIGNORE, IgnoreRules, make_ig
 from clusterctl.plans.sync.manifest import (
     MAX_FILES,
     Manifest,
-    TreeEntry,
     check_limits,
     decode_name,
     leaves_tree,
     make_manifest,
 )
+from clusterctl.protocol.manifest import TreeEntry
 
 THREADS = min(8, (os.cpu_count() or 1) + 2)
 MAX_WALKED_FILES = 4 * MAX_FILES  # files after which a tree that is too large is not walked further
@@ -65,13 +65,13 @@ def checked_root(source: str | Path) -> Path:
         root = Path(source).expanduser().resolve(strict=True)
     except (OSError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise _invalid_source(f"the source directory {source} cannot be used: {reason}") from None
+        raise UsageError("CC-SYNC-001", source=source, reason=reason) from None
     if not root.is_dir():
-        raise _invalid_source(f"the source {source} is not a directory")
+        raise UsageError("CC-SYNC-001", "no-directory", source=source)
     if root == Path("/"):
-        raise _invalid_source("the source is the root of the file system; it would be sent to every node")
+        raise UsageError("CC-SYNC-001", "root")
     if _is_home(root):
-        raise _invalid_source(f"the source {root} is a whole home directory; it would be sent to every node")
+        raise UsageError("CC-SYNC-001", "home", source=root)
     return root
 
 
@@ -80,11 +80,6 @@ def _is_home(root: Path) -> bool:
         return root.samefile(Path("~").expanduser())
     except (OSError, RuntimeError):
         return False
-
-
-def _invalid_source(message: str) -> UsageError:
-    fix = "set sync: {source: ...} to the directory that holds the code, relative to the job file"
-    return UsageError(message, code="CC-SYNC-001", fix=fix)
 
 
 def _rules_at(root: Path, exclude: Sequence[str]) -> IgnoreRules:

@@ -134,15 +134,10 @@ class _Transfer:
         self._distribution.remove_node(self.node)
 
     def _closed_error(self) -> ConnectionLost:
-        return ConnectionLost("the node hung up during the sync", code="CC-SYNC-008", node=self.node)
+        return ConnectionLost("CC-SYNC-008", "closed", node=self.node)
 
-    def _stalled_error(self, message: str) -> SyncError:
-        return SyncError(
-            message,
-            code="CC-SYNC-012",
-            node=self.node,
-            fix="the file system of the node's work directory hangs; look at it, or set another `workdir`",
-        )
+    def _stalled_error(self, case: str, limit: float) -> SyncError:
+        return SyncError("CC-SYNC-012", case, node=self.node, limit=limit)
 
     def _parse_counts(self, header: Untrusted) -> tuple[int, int]:
         files, size = header.integer("files", 0), header.integer("bytes", 0)
@@ -164,13 +159,7 @@ class _Transfer:
         return missing
 
     def _protocol_error(self, evidence: str) -> SyncError:
-        return SyncError(
-            "the node's answer makes no sense",
-            code="CC-SYNC-008",
-            node=self.node,
-            evidence=evidence,
-            fix="launch again; if it stays so, please report it",
-        )
+        return SyncError("CC-SYNC-008", "answer", node=self.node, evidence=evidence)
 
     def send_contents(self, missing: Collection[str]) -> None:
         """Send some contents, and say that this was all."""
@@ -189,10 +178,9 @@ class _Transfer:
             )
         differing = ", ".join(header.texts("differs", MOST_DIFFERING, 300))
         raise SyncError(
-            "the code on the node is not the code that is here"
-            + (f"; it differs in: {differing}" if differing else ""),
-            code="CC-SYNC-003",
+            "CC-SYNC-003",
+            "" if differing else "unknown",
             node=self.node,
             evidence=f"tree here {self.scan.manifest.hash}, there {header.text('tree', HASH_LENGTH)}",
-            fix="look at the file system of the node's work directory: it does not keep what is written",
+            paths=differing,
         )

@@ -22,13 +22,14 @@ from clusterctl.client.watch.streams import StreamEnd, can_reconnect
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.launch.world_size import describe_world_event
 from clusterctl.plans.runs.gang_record import choose_record, find_reported_loss
-from clusterctl.plans.runs.state import FAILED, FAILED_SETUP, LOST, TIMEOUT, UNKNOWN, NodeState
+from clusterctl.plans.runs.state import NodeState
 from clusterctl.plans.runs.verdict import Verdict, judge_with_record
 from clusterctl.protocol.end_record import GangRecord
+from clusterctl.protocol.redact import redact
 from clusterctl.protocol.run_id import RunId
+from clusterctl.protocol.states import FAILED, FAILED_SETUP, LOST, TIMEOUT, UNKNOWN
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
-from clusterctl.specs.text import redact
 from clusterctl.specs.values import Size
 
 

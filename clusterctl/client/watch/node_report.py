@@ -7,10 +7,12 @@ from dataclasses import dataclass, field, replace
 
 from clusterctl.client.watch.follower import LogLines
 from clusterctl.plans.runs.gang_record import SlotState, attempt_of
-from clusterctl.plans.runs.state import LOST, UNKNOWN, WAITING, NodeState, roster_of
+from clusterctl.plans.runs.state import NodeState, roster_of
 from clusterctl.protocol.end_record import MOST_ATTEMPTS, MOST_EXIT, MOST_SIGNAL, parse_rank
+from clusterctl.protocol.exit_status import signal_name
 from clusterctl.protocol.ranks import Rank
-from clusterctl.protocol.root_cause import Failure, signal_name
+from clusterctl.protocol.root_cause import Failure
+from clusterctl.protocol.states import LOST, UNKNOWN, WAITING
 from clusterctl.protocol.tracebacks import StderrParser
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node

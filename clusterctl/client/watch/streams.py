@@ -157,8 +157,7 @@ class Streams(Generic[T]):
         except ClusterctlError as error:
             yield self._drop(name, error)
         except MalformedError as error:
-            message = f"the node sent what cannot be understood: {error}"
-            yield self._drop(name, NodeError(message, code="CC-RUN-035", node=name))
+            yield self._drop(name, NodeError("CC-RUN-035", node=name, reason=str(error)))
         else:
             if session.ended:
                 yield self._drop(name, None)

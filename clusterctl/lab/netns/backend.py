@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from clusterctl.lab import linux
 from clusterctl.lab.holder import STEP_SECONDS, LabHolder, NodeHandle
-from clusterctl.lab.layout import SSH_PORT, LabPlan, render_bridges, render_cables
+from clusterctl.lab.layout import SSH_PORT, render_bridges, render_cables
 from clusterctl.lab.netns.init import NodeInit, run_ip
 
 
@@ -37,8 +37,15 @@ def _has_banner(address: str, deadline: float) -> bool:
 _LAB_NAMESPACES = linux.NEWNS | linux.NEWUTS | linux.NEWIPC | linux.NEWNET | linux.NEWPID
 
 
-class NamespaceHolder(LabHolder):
+class Holder(LabHolder):
     """Nodes in namespaces of their own, joined by bridges."""
+
+    def enter(self) -> None:
+        """Put this process (for PIDs: its next child) into the lab's namespaces."""
+        account = self.plan.account
+        if account.uid != 0:
+            linux.enter_user_namespace(0, 0, account.uid, account.gid)
+        linux.unshare(_LAB_NAMESPACES)
 
     def create_network(self) -> None:
         """Build the network that the nodes are plugged into."""
@@ -93,10 +100,3 @@ class NamespaceHolder(LabHolder):
     def _remove_cables(self, node: NodeHandle) -> None:
         """The kernel drops them too, but later; whoever is first, they are gone afterwards."""
         self._run_ip("".join(f"link del dev {nic.cable}\n" for nic in node.plan.nics), force=True)
-
-
-def enter_lab_namespaces(plan: LabPlan) -> None:
-    """Put this process (for PIDs: its next child) into the lab's namespaces."""
-    if plan.account.uid != 0:
-        linux.enter_user_namespace(0, 0, plan.account.uid, plan.account.gid)
-    linux.unshare(_LAB_NAMESPACES)

@@ -32,6 +32,7 @@ from datetime import timedelta
 from statistics import median
 from typing import Any, Callable, Dict, Generator, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
+from ...protocol.ranks import NodeRank, Rank
 from ...protocol.untrusted import MalformedError, Row, Untrusted, parse_json, parse_object
 
 ENOUGH_ROUNDS = 3  # rounds of pairs that show a bad node; a bad link between two good ones may take more
@@ -40,10 +41,10 @@ LATENCY_FACTOR, LATENCY_MARGIN = 5.0, 0.002  # times the usual latency, and seco
 
 
 class Round(NamedTuple):
-    """Groups of node numbers that are tried at the same time."""
+    """Groups of nodes that are tried at the same time."""
 
     kind: str
-    groups: List[List[int]]
+    groups: List[List[NodeRank]]
 
 
 class Result(NamedTuple):
@@ -54,13 +55,13 @@ class Result(NamedTuple):
     latency: float = 0.0
 
 
-Pair = Tuple[int, int]
+Pair = Tuple[NodeRank, NodeRank]
 Pairs = Dict[Pair, Result]
 SearchReport = Dict[str, Any]
 Search = Generator[Round, List[Result], SearchReport]
 
 
-def search(nodes: Sequence[int], has_time: Callable[[], bool]) -> Search:
+def search(nodes: Sequence[NodeRank], has_time: Callable[[], bool]) -> Search:
     """Try all nodes, then what tells them apart; `has_time` says whether there is time for another round."""
     report: SearchReport = {
         "ok": True,
@@ -91,7 +92,7 @@ def search(nodes: Sequence[int], has_time: Callable[[], bool]) -> Search:
 
 
 def _try_pairs(
-    nodes: List[int], has_time: Callable[[], bool], explained: bool
+    nodes: List[NodeRank], has_time: Callable[[], bool], explained: bool
 ) -> Generator[Round, List[Result], Pairs]:
     """Try pairs until every node was in a few; where a failure is not explained yet, all pairs, or halves."""
     pairs: Pairs = {}
@@ -142,7 +143,7 @@ def _find_bad(report: SearchReport, pairs: Pairs) -> None:
     report["slow_nodes"], report["slow_links"] = sorted(nodes), [list(pair) for pair in sorted(links)]
 
 
-def matchings(nodes: Sequence[int]) -> Iterator[List[List[int]]]:
+def matchings(nodes: Sequence[NodeRank]) -> Iterator[List[List[NodeRank]]]:
     """Give rounds of disjoint pairs in which, at the end, everybody has met everybody once."""
     order: List[Any] = [*nodes, *([None] if len(nodes) % 2 else [])]
     for _ in range(len(order) - 1):
@@ -152,7 +153,7 @@ def matchings(nodes: Sequence[int]) -> Iterator[List[List[int]]]:
         order = [order[0], order[-1], *order[1:-1]]
 
 
-def find_slow(pairs: Pairs) -> Tuple[Set[int], Set[Pair]]:
+def find_slow(pairs: Pairs) -> Tuple[Set[NodeRank], Set[Pair]]:
     """Find nodes that are slow with everybody, and links that are slow between nodes that are not."""
     good = {pair: result for pair, result in pairs.items() if result.ok}
     node_results = {
@@ -179,7 +180,7 @@ def _best(results: Sequence[Result]) -> Result:
     )
 
 
-def _worse(best: Dict[int, Result], pair: Pair) -> Result:
+def _worse(best: Dict[NodeRank, Result], pair: Pair) -> Result:
     """Give what can be expected between two nodes: what the weaker of them can do."""
     a, b = best[pair[0]], best[pair[1]]
     return Result(True, min(a.bandwidth, b.bandwidth), max(a.latency, b.latency))
@@ -203,23 +204,25 @@ SHORTEST_TIME, LONGEST_TIME = 1e-9, 1e6  # seconds
 Answer = Dict[str, Any]
 
 
-def read_groups(text: bytes, size: int) -> List[List[int]]:
+def read_groups(text: bytes, size: int) -> List[List[Rank]]:
     """Read the groups of a round, which rank 0 has named; none at the end, and where it names what cannot be."""
     try:
         message = Untrusted({"groups": parse_json(text, size * BYTES_PER_RANK + LONGEST_ANSWER)})
     except MalformedError:
         return []
-    groups = [row.integers(size, 0, size - 1) for row in message.rows("groups", size)]
+    groups = [
+        [Rank(number) for number in row.integers(size, 0, size - 1)] for row in message.rows("groups", size)
+    ]
     ranks = [rank for group in groups for rank in group]
-    return [list(group) for group in groups] if len(set(ranks)) == len(ranks) else []
+    return groups if len(set(ranks)) == len(ranks) else []
 
 
-def read_node(text: bytes, size: int) -> int:
+def read_node(text: bytes, size: int) -> NodeRank:
     """Read on which node a rank is."""
     number = text.decode("ascii", "replace")
     if not (number.isdecimal() and len(number) < 10 and int(number) < size):
         raise SystemExit("a rank does not say on which node it is")
-    return int(number)
+    return NodeRank(int(number))
 
 
 def read_answer(text: bytes) -> Answer:
@@ -244,7 +247,7 @@ def read_row(row: Row) -> Optional[List[float]]:
     return None if size is None or seconds is None else [size, seconds]
 
 
-def merge_answers(answers: List[Optional[Answer]], ranks: List[int]) -> Answer:
+def merge_answers(answers: List[Optional[Answer]], ranks: List[Rank]) -> Answer:
     """Make of the ranks' answers that of their group; the first complaint stands for all."""
     silent = [rank for rank, answer in zip(ranks, answers) if answer is None]
     failed = [(rank, answer) for rank, answer in zip(ranks, answers) if answer and answer.get("error")]
@@ -300,7 +303,7 @@ class Worker:
 
     def __init__(self, backend: str, limit: float) -> None:
         self.backend, self.limit = backend, limit
-        self.rank, self.size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        self.rank, self.size = Rank(int(os.environ["RANK"])), int(os.environ["WORLD_SIZE"])
         self.store = open_store()
         self.store.set("rank/%d" % self.rank, os.environ["GROUP_RANK"])
 
@@ -315,7 +318,7 @@ class Worker:
             self.participate(number, groups)
             number += 1
 
-    def participate(self, number: int, groups: List[List[int]]) -> None:
+    def participate(self, number: int, groups: List[List[Rank]]) -> None:
         """Join the group that this rank is in, if any, and tell how it went."""
         group_index = next((index for index, ranks in enumerate(groups) if self.rank in ranks), None)
         if group_index is not None:
@@ -327,7 +330,7 @@ class Worker:
         """Give a round's limit for a group of so many ranks."""
         return self.limit if rank_count == self.size else max(3.0, self.limit * SMALL_GROUP_SHARE)
 
-    def _run_participant(self, number: int, group_index: int, ranks: List[int]) -> Answer:
+    def _run_participant(self, number: int, group_index: int, ranks: List[Rank]) -> Answer:
         """Do it in a process of its own; what it says last counts."""
         limit = self.limit_for(len(ranks))
         reader, writer = os.pipe()
@@ -355,9 +358,9 @@ class Leader:
         keys = ["rank/%d" % rank for rank in range(worker.size)]
         worker.store.wait(keys, STORE_TIMEOUT)
         self._nodes = [read_node(worker.store.get(key), worker.size) for key in keys]
-        self._ranks: Dict[int, List[int]] = {}
+        self._ranks: Dict[NodeRank, List[Rank]] = {}
         for rank, node in enumerate(self._nodes):
-            self._ranks.setdefault(node, []).append(rank)
+            self._ranks.setdefault(node, []).append(Rank(rank))
 
     def lead(self) -> None:
         """Go through the rounds; a bug of ours here must still let the others go."""
@@ -390,7 +393,7 @@ class Leader:
         write_entry({"round": step.kind, "seconds": round(time.monotonic() - began, 2), "groups": entries})
         return [to_result(group, size) for group, size in zip(group_answers, sizes)]
 
-    def _gather(self, number: int, groups: List[List[int]], began: float) -> Dict[int, Answer]:
+    def _gather(self, number: int, groups: List[List[Rank]], began: float) -> Dict[Rank, Answer]:
         ranks = [rank for group in groups for rank in group]
         limit = began + max(self._worker.limit_for(len(group)) for group in groups) + ANSWER_GRACE
         store = self._worker.store

@@ -22,8 +22,8 @@ from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Se
 
 from ...protocol.ranks import NodeRank, Slot
 from ...protocol.reasons import CODE
+from ...protocol.states import FINAL
 from ...protocol.untrusted import LATEST, MalformedError, Untrusted
-from ..state.run_record import FINAL
 from ..supervise.evidence import BLOCK_LINES, LONGEST_LINE, TAIL_LINES, TRACEBACKS
 from .membership import FAILURE, LONGEST_NODE, LONGEST_REASON, STOP, TIME, Bounds, StopOrder, required
 from .roster import (

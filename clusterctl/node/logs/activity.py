@@ -9,8 +9,9 @@ import os
 import time
 from typing import Any, Dict, Iterator, Optional
 
+from ...protocol.states import FINAL
 from ..runtime.processes import Identity, boot_id, find_process
-from ..state.run_record import FINAL, State, parse_identity
+from ..state.run_record import State, parse_identity
 
 TAIL_BYTES = 4096  # bytes of a log that are looked at
 LONGEST_LINE = 300  # bytes of a line

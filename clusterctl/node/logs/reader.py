@@ -12,6 +12,8 @@ import time
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 from ...protocol.ranks import Rank
+from ...protocol.run_paths import early_logs, torchrun_log
+from ...protocol.states import FAILED_SETUP
 from ..state.run_record import State
 from .lines import BLOCK, PIECE, Grep, LineReader
 from .time_index import TimeIndex
@@ -124,10 +126,10 @@ def logs_of(rundir: str, state: State, request: LogRequest) -> Iterator[Log]:
     streams = request.get("streams") or ["stdout", "stderr"]
     attempt = request.get("attempt") or state["attempt"]
     if ranks is None and "stderr" in streams:
-        if state["state"] == "FAILED_SETUP":
-            for file in ("setup.log", f"attempt-{attempt}/before.log"):
+        if state["state"] == FAILED_SETUP:
+            for file in early_logs(attempt):
                 yield Log(rundir, file, None, "stderr", attempt)
-        yield Log(rundir, f"attempt-{attempt}/torchrun.log", None, "stderr", attempt)
+        yield Log(rundir, torchrun_log(attempt), None, "stderr", attempt)
     for rank, entry in ranks_of(state, attempt).items():
         for stream in streams:
             if entry[stream] is not None and (ranks is None or Rank(int(rank)) in ranks):

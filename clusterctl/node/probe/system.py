@@ -9,6 +9,7 @@ import time
 import zlib
 from typing import Any
 
+from ...protocol.run_paths import WorkdirPaths
 from .questions import list_folder, read_int, read_text
 
 # What earlier jobs, profile files or images leave behind, and what steers torchrun, NCCL or Gloo unseen.
@@ -299,7 +300,7 @@ def workdir(path: str, payload: str) -> dict[str, Any]:
         "owner": status.st_uid,
         "mode": status.st_mode & 0o7777,
         "writable": os.path.isdir(nearest) and os.access(nearest, os.W_OK | os.X_OK),
-        "payload": bool(payload) and os.path.isfile(os.path.join(path, "bin", payload, "payload.zip")),
+        "payload": bool(payload) and os.path.isfile(WorkdirPaths(path).payload(payload)),
     }
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import signal
 from typing import Mapping, NamedTuple, Optional, Tuple
 
+from ...protocol.exit_status import describe_end
 from ...protocol.ranks import Rank
+from ...protocol.states import CANCELLED, FAILED, FAILED_SETUP, SUCCEEDED, TIMEOUT
 
 
 class Observed(NamedTuple):
@@ -27,25 +28,25 @@ class Observed(NamedTuple):
 def judge(observed: Observed) -> Tuple[str, str]:
     """Return the state and the reason; a stop that came after a failure does not excuse it."""
     if observed.lost is not None:
-        return ("FAILED" if observed.started else "FAILED_SETUP"), observed.lost
+        return (FAILED if observed.started else FAILED_SETUP), observed.lost
     if not observed.started and observed.gate_failed is not None:
-        return "FAILED_SETUP", observed.gate_failed
+        return FAILED_SETUP, observed.gate_failed
     if observed.first_failure is not None:
-        return "FAILED", observed.first_failure
+        return FAILED, observed.first_failure
     if observed.cancelled is not None:
-        return ("TIMEOUT" if observed.timed_out else "CANCELLED"), observed.cancelled
+        return (TIMEOUT if observed.timed_out else CANCELLED), observed.cancelled
     if observed.exit != 0:
-        return "FAILED", f"torchrun {describe_end(observed.exit, observed.signal)}"
+        return FAILED, f"torchrun {describe_end(observed.exit, observed.signal)}"
     return _judge_worlds(observed)
 
 
 def _judge_worlds(observed: Observed) -> Tuple[str, str]:
     if len(observed.worlds) != observed.processes:
-        return "FAILED", f"{len(observed.worlds)} of {observed.processes} workers were started"
+        return FAILED, f"{len(observed.worlds)} of {observed.processes} workers were started"
     for rank, world_size in sorted(observed.worlds.items()):
         if observed.world_size is not None and world_size != observed.world_size:
-            return "FAILED", f"rank {rank} saw WORLD_SIZE {world_size}, planned were {observed.world_size}"
-    return "SUCCEEDED", ""
+            return FAILED, f"rank {rank} saw WORLD_SIZE {world_size}, planned were {observed.world_size}"
+    return SUCCEEDED, ""
 
 
 def describe_limit(seconds: float) -> str:
@@ -56,23 +57,3 @@ def describe_limit(seconds: float) -> str:
         parts += [f"{count:g} {unit}"] if count else []
     parts += [f"{seconds:g} s"] if seconds or not parts else []
     return f"time limit of {' '.join(parts)}"
-
-
-def describe_end(code: Optional[int], signal_number: Optional[int]) -> str:
-    """Say how a process ended."""
-    if signal_number is not None:
-        return f"was killed by {_signal_name(signal_number)}"
-    return "ended" if code is None else f"exited with {code}"
-
-
-def split_status(status: int) -> Tuple[Optional[int], Optional[int]]:
-    """Split a wait status into exit code and signal; one of them is None."""
-    signal_number = status & 0x7F
-    return (None, signal_number) if signal_number else ((status >> 8) & 0xFF, None)
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

@@ -1,4 +1,4 @@
-"""Frames between the client and a node: lengths, a JSON header, bytes."""
+"""A conversation in frames over file descriptors, and what is told of a verb that failed."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import json
 import os
 import select
 import time
-from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 
-MAX_HEADER = 64 << 20  # the names of a million contents
-MAX_BODY = 64 << 20
+from ...protocol.frames import Decoder, encode_frame
+
 CHUNK = 1 << 16
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 SCARCITY_ERRORS = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)  # processes, memory, descriptors
 
 Header = Dict[str, Any]
-Frame = Tuple[Header, bytes]
+Frame = Tuple[Header, bytes]  # as it is received
 
 
 class VerbError(Exception):
@@ -53,53 +53,6 @@ def _describe_refusal(error: OSError) -> Tuple[str, str]:
     return "", ""
 
 
-def encode(header: Header, body: bytes = b"") -> bytes:
-    """Render one frame; ValueError if it is beyond the limits."""
-    text = json.dumps(header).encode("utf-8")
-    if len(text) > MAX_HEADER or len(body) > MAX_BODY:
-        raise ValueError(f"frame too large: header {len(text)} bytes, body {len(body)} bytes")
-    return b"%d %d\n" % (len(text), len(body)) + text + body
-
-
-class Decoder:
-    """Cuts a stream of bytes into frames."""
-
-    def __init__(self, pending: bytes = b"") -> None:
-        self.most_header, self.most_body = MAX_HEADER, MAX_BODY
-        self.parse: Callable[[bytes], Header] = json.loads
-        self._buffer = bytearray(pending)
-        self._sizes: Optional[Tuple[int, int, int]] = None
-
-    def feed(self, chunk: bytes) -> None:
-        """Add bytes that arrived."""
-        self._buffer += chunk
-
-    def next_frame(self) -> Optional[Frame]:
-        """Return the next frame, or None while it is incomplete; ValueError if it is not one."""
-        if self._sizes is None:
-            self._sizes = self._read_sizes()
-        if self._sizes is None or len(self._buffer) < sum(self._sizes):
-            return None
-        start, header_size, body_size = self._sizes
-        middle, end = start + header_size, start + header_size + body_size
-        header = self.parse(bytes(self._buffer[start:middle]))
-        body = bytes(self._buffer[middle:end])
-        del self._buffer[:end]
-        self._sizes = None
-        return header, body
-
-    def _read_sizes(self) -> Optional[Tuple[int, int, int]]:
-        line_end = self._buffer.find(b"\n", 0, 64)
-        if line_end < 0:
-            if len(self._buffer) >= 64:
-                raise ValueError("not a frame")
-            return None
-        header_size, body_size = (int(word) for word in self._buffer[:line_end].split())
-        if not 0 <= header_size <= self.most_header or not 0 <= body_size <= self.most_body:
-            raise ValueError("frame too large")
-        return line_end + 1, header_size, body_size
-
-
 class Stream:
     """Frames over two file descriptors, which may be one socket; both are made non-blocking."""
 
@@ -110,7 +63,7 @@ class Stream:
         self.send_timeout: Optional[float] = None
         # the moment, by the monotonic clock, after which nothing goes any more
         self.deadline: Optional[float] = None
-        self._decoder = Decoder(pending)
+        self._decoder = Decoder(json.loads, pending)
         os.set_blocking(source, False)
         os.set_blocking(sink, False)
 
@@ -123,9 +76,9 @@ class Stream:
         """Return the descriptor to wait on for arrivals; ask `read_available` once first."""
         return self.source
 
-    def send(self, header: Header, body: bytes = b"") -> None:
+    def send(self, header: Mapping[str, Any], body: bytes = b"") -> None:
         """Write one frame; BrokenPipeError if the other side left or took nothing for `send_timeout` seconds."""
-        unsent = memoryview(encode(header, body))
+        unsent = memoryview(encode_frame(header, body))
         while unsent:
             if self._remaining(1.0) <= 0:
                 raise BrokenPipeError(errno.EPIPE, "the other side reads too slowly")

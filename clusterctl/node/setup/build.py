@@ -26,14 +26,16 @@ import time
 from contextlib import suppress
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
+from ...protocol.manifest import tree_hash
+from ...protocol.run_paths import RunPaths, WorkdirPaths
 from ...protocol.untrusted import MalformedError, Untrusted, parse_object
 from ..runtime.processes import boot_id, identify, is_alive
 from ..runtime.stream import DISK_ERRORS, VerbError
 from ..state.environments import MARK, Environment, activate_environment, environment_folder, find_environment
 from ..state.run_record import parse_identity
-from ..state.workdir import make_below, read_bytes, read_json, temporary_path, write_new
+from ..state.workdir import make_below, make_private, read_bytes, read_json, temporary_path, write_new
 from ..supervise.spawn import write_report
-from ..sync.layout import Layout, parse_rows, read_tree, tree_hash
+from ..sync.layout import Layout, parse_rows, read_tree
 from ..sync.store import Store, remove_tree
 from .commands import StepFailed, StepRunner, quote
 
@@ -235,15 +237,11 @@ def _has_died(fields: Untrusted) -> bool:
     return fields.text("boot_id") == boot_id() and not is_alive(parse_identity(identity))
 
 
-LOG = "setup.log"
-FILES = "setup"  # in the run's directory: what the steps read
-
-
 def main(arguments: List[str]) -> None:
     """Make what the run in a directory needs, or find it made."""
     rundir, report = arguments[0], int(arguments[1])
     os.set_inheritable(report, False)
-    spec = read_json(os.path.join(rundir, "spec.json")) or {}
+    spec = read_json(RunPaths(rundir).spec) or {}
     try:
         Setup(rundir, spec, report).provide()
         write_report(report, {"done": True})
@@ -273,7 +271,7 @@ class Setup:
 
     def provide(self) -> Environment:
         """Return the environment, made by us or by somebody whom we waited for."""
-        make_below(self._workdir, "envs", os.path.basename(self._folder))
+        make_below(make_private(WorkdirPaths(self._workdir).environments), os.path.basename(self._folder))
         holder = "%s on %s" % (self._spec["run"], self._spec["node"])
         lock = SetupLock(os.path.join(self._folder, "lock"), holder)
         try:
@@ -331,7 +329,7 @@ class Setup:
     def _write_files(self) -> str:
         """Make the files from the store, and read them back."""
         rows = parse_rows(self._setup_spec["rows"])
-        target = os.path.join(self._rundir, FILES)
+        target = RunPaths(self._rundir).setup_files
         remove_if_present(target)
         with Store(self._workdir) as store:
             try:
@@ -356,7 +354,7 @@ class Setup:
             for key in ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT"):
                 env.pop(key, None)
         values = {"environment": prefix, "python": self._spec["python"]}
-        steps = StepRunner(os.path.join(self._rundir, LOG), files, env, self._report_doing)
+        steps = StepRunner(RunPaths(self._rundir).setup_log, files, env, self._report_doing)
         commands: List[str] = []
         for step in self._setup_spec["steps"]:
             argv = steps.find(step, values)

@@ -9,7 +9,8 @@ import subprocess
 from contextlib import suppress
 from typing import Any, Callable, Dict, List, Mapping, Sequence
 
-from ..runtime.exit_status import describe_end
+from ...protocol.exit_status import describe_end
+from ...protocol.run_paths import RunPaths
 from ..state.workdir import read_json
 from ..supervise.evidence import is_full
 from ..supervise.spawn import render_template, write_report
@@ -172,10 +173,10 @@ def main(arguments: List[str]) -> None:
     """Run the commands of `before` or `after` in the run's code; the first that fails is the last."""
     rundir, name, log, report = arguments[0], arguments[1], arguments[2], int(arguments[3])
     os.set_inheritable(report, False)
-    hook = (read_json(os.path.join(rundir, "spec.json")) or {})[name]
+    hook = (read_json(RunPaths(rundir).spec) or {})[name]
     runner = StepRunner(
         log,
-        os.path.join(rundir, "code"),
+        RunPaths(rundir).code,
         os.environ,
         lambda text: write_report(report, {"doing": text}),
         ERROR_CODE,

@@ -18,10 +18,10 @@ from collections import namedtuple
 from contextlib import suppress
 from typing import Dict, Optional
 
+from ...protocol.run_paths import WorkdirPaths
 from ...protocol.untrusted import Untrusted
 from .workdir import read_json
 
-ROOT = "envs"
 MARK = "made.json"
 CONTENT = 16  # digits of a content that are in the name
 USED_EVERY = 86400.0  # seconds; the day of the last use is kept as the mark's time, for `clean`
@@ -62,7 +62,7 @@ def environment_name(content: str) -> str:
 
 def environment_folder(workdir: str, content: str) -> str:
     """Return where the environment of a content is, or would be."""
-    return os.path.join(workdir, ROOT, environment_name(content))
+    return os.path.join(WorkdirPaths(workdir).environments, environment_name(content))
 
 
 def find_environment(folder: str) -> Optional[Environment]:

@@ -17,6 +17,7 @@ import time
 from contextlib import suppress
 from typing import Any, Callable, Dict, List, Set
 
+from ...protocol.states import PREPARING, WAITING
 from ..runtime.event_loop import Loop
 from .lock_holders import (
     GPU,
@@ -190,10 +191,10 @@ class NodeLocks:
     def _record_holders(self, holders: List[Holder]) -> None:
         if holders:
             run_ids = sorted({str(holder.get("run") or holder["name"]) for holder in holders})
-            if self._record.state["state"] != "WAITING":
+            if self._record.state["state"] != WAITING:
                 self._record.add_event("busy", holders=run_ids)
-            self._record.set(state="WAITING", reason="waits for %s" % ", ".join(run_ids))
-        elif self._record.state["state"] == "WAITING" and self._record.state["reason"] != "spare":
+            self._record.set(state=WAITING, reason="waits for %s" % ", ".join(run_ids))
+        elif self._record.state["state"] == WAITING and self._record.state["reason"] != "spare":
             self._record.add_event("locked")
             spare = bool(self._record.state.get("spare"))
-            self._record.set(state="WAITING" if spare else "PREPARING", reason="spare" if spare else "")
+            self._record.set(state=WAITING if spare else PREPARING, reason="spare" if spare else "")

@@ -7,6 +7,8 @@ import os
 import time
 from typing import Any, Dict, Iterator, List, Optional
 
+from ...protocol.run_paths import RunPaths, WorkdirPaths
+from ...protocol.states import FINAL, LOST, STATES, SUBMITTED, UNKNOWN
 from ...protocol.untrusted import Untrusted
 from ..runtime.processes import (
     Identity,
@@ -21,13 +23,9 @@ from .workdir import component, read_json, write_atomically
 
 State = Dict[str, Any]
 PROTOCOL = 1
-FINAL = ("SUCCEEDED", "FAILED", "FAILED_SETUP", "CANCELLED", "TIMEOUT", "LOST", "UNKNOWN")
-STATES = (*FINAL, "SUBMITTED", "PREPARING", "WAITING", "RUNNING")
 MOST_ATTEMPTS = 100_000
 HIGHEST_PID = 1 << 22
 MOST_LISTED = 100_000  # ranks, attempts and processes in one record
-GANG = "gang.json"
-STOP = "stop.json"
 SUBMISSION_LIMIT = 60.0  # seconds in which an agent must have taken over
 COPIED_KEYS = (
     "run",
@@ -63,7 +61,7 @@ def time_to_prepare(spec: State) -> float:
 def new_state(spec: State) -> State:
     """Begin the record of a run on this node."""
     state: State = {"protocol": PROTOCOL, **{key: spec.get(key) for key in COPIED_KEYS}}
-    state.update(state="SUBMITTED", since=time.time(), boot_id=boot_id(), machine=os.uname().nodename)
+    state.update(state=SUBMITTED, since=time.time(), boot_id=boot_id(), machine=os.uname().nodename)
     state.update(world_size=spec.get("world_size"), world_size_seen=None, nproc=spec.get("nproc"))
     state.update(gang=bool(spec.get("gang")), parted=False)
     if spec.get("restart"):
@@ -80,6 +78,7 @@ class Record:
 
     def __init__(self, rundir: str, state: State) -> None:
         self.rundir = rundir
+        self.paths = RunPaths(rundir)
         self.state = state
         self._lines: List[bytes] = []
         self._torn = False
@@ -114,11 +113,11 @@ class Record:
                 del self._lines[0]
             if self._gang_record is not None:
                 content = json.dumps(self._gang_record, indent=1).encode("utf-8")
-                write_atomically(os.path.join(self.rundir, GANG), content)
+                write_atomically(self.paths.gang_record, content)
                 self._gang_record = None
             if self._changed:
                 content = json.dumps(self.state, indent=1).encode("utf-8")
-                write_atomically(os.path.join(self.rundir, "state.json"), content)
+                write_atomically(self.paths.state, content)
                 self._changed = False
         except OSError:
             return False
@@ -126,7 +125,7 @@ class Record:
 
     def _append(self, line: bytes) -> None:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(os.path.join(self.rundir, "events.jsonl"), flags, 0o600)
+        descriptor = os.open(self.paths.events, flags, 0o600)
         try:
             data = b"\n" + line if self._torn else line
             written = os.write(descriptor, data)
@@ -139,13 +138,14 @@ class Record:
 
 def run_dirs(workdir: str, run_prefix: Optional[str], node: Optional[str]) -> Iterator[str]:
     """Yield the directories of runs whose id begins with `run_prefix`; without `node`, of all sharing the home."""
-    runs = os.path.join(workdir, "runs")
+    runs = WorkdirPaths(workdir).runs
     for run_id in _list(runs):
         if run_prefix and not run_id.startswith(run_prefix):
             continue
         for name in _list(os.path.join(runs, run_id)):
-            if node is None or name.partition("-")[2] == node:
-                yield os.path.join(runs, run_id, name)
+            path = os.path.join(runs, run_id, name)
+            if node is None or RunPaths(path).node == node:
+                yield path
 
 
 def find_run(workdir: str, run_id: str, node: str) -> str:
@@ -159,9 +159,8 @@ def find_run(workdir: str, run_id: str, node: str) -> str:
 def find_run_or_none(workdir: str, run_id: str, node: str) -> Optional[str]:
     """Return the directory of one run; None if this node has none."""
     for path in run_dirs(os.path.realpath(os.path.expanduser(workdir)), component(run_id), node):
-        if os.path.basename(os.path.dirname(path)) == run_id and os.path.exists(
-            os.path.join(path, "spec.json")
-        ):
+        paths = RunPaths(path)
+        if paths.run_id == run_id and os.path.exists(paths.spec):
             return path
     return None
 
@@ -172,19 +171,19 @@ def resolve_state(rundir: str) -> Optional[State]:
     if state is None or state["state"] in FINAL:
         return state
     if state["boot_id"] != boot_id():
-        return {**state, "state": "UNKNOWN", "reason": explain_absence(state)}
+        return {**state, "state": UNKNOWN, "reason": explain_absence(state)}
     if any(is_alive(parse_identity(state[name])) for name in ("agent", "guardian")):
         return state
     state = _read_recorded(rundir) or state  # they may have ended properly since it was read
     is_starting = state["agent"] is None and time.time() - state["since"] < SUBMISSION_LIMIT
     if state["state"] in FINAL or is_starting:
         return state
-    return {**state, "state": "LOST", "reason": state["reason"] or "agent and guardian are gone"}
+    return {**state, "state": LOST, "reason": state["reason"] or "agent and guardian are gone"}
 
 
 def with_leftovers(state: State) -> State:
     """Put the processes that still run into the state of a LOST run; scans /proc once."""
-    if state["state"] != "LOST" or state["boot_id"] != boot_id():
+    if state["state"] != LOST or state["boot_id"] != boot_id():
         return state
     recorded = map(parse_identity, (state["torchrun"], *state["ranks"].values()))
     found = [stat for stat in map(find_process, filter(None, recorded)) if stat is not None and stat.running]
@@ -213,20 +212,20 @@ def is_lingering(state: State) -> bool:
 
 def with_stop(rundir: str, state: State) -> State:
     """Put what `stop` asked for into the state of a run that has not ended yet."""
-    order = read_json(os.path.join(rundir, STOP)) if state["state"] not in FINAL else None
+    order = read_json(RunPaths(rundir).stop_request) if state["state"] not in FINAL else None
     return {**state, "stopping": order.get("reason")} if order else state
 
 
 def with_record(rundir: str, state: State) -> State:
     """Put what is known of the whole run's end into a state, as `gang`."""
-    record = read_json(os.path.join(rundir, GANG))
+    record = read_json(RunPaths(rundir).gang_record)
     return {**state, "gang": record} if record is not None else state
 
 
 def record_size(rundir: str) -> int:
     """Return the bytes of what is known of the whole run's end, 0 if there is nothing."""
     try:
-        return os.stat(os.path.join(rundir, GANG)).st_size
+        return os.stat(RunPaths(rundir).gang_record).st_size
     except OSError:
         return 0
 
@@ -245,14 +244,14 @@ def explain_absence(state: State) -> str:
 
 def read_spec(rundir: str) -> Optional[State]:
     """Read what a run was to do; None if there is none that names run and node."""
-    spec = read_json(os.path.join(rundir, "spec.json"))
+    spec = read_json(RunPaths(rundir).spec)
     untrusted = Untrusted(spec)
     return spec if untrusted.text("run") and untrusted.text("node") else None
 
 
 def read_state(rundir: str) -> Optional[State]:
     """Read what is recorded, as the verbs can work with it; None if there is nothing."""
-    state = read_json(os.path.join(rundir, "state.json"))
+    state = read_json(RunPaths(rundir).state)
     return None if state is None else sanitize(state)
 
 
@@ -264,7 +263,7 @@ def sanitize(state: State) -> State:
     return {
         **state,
         **facts,
-        "state": untrusted.one_of("state", STATES) or "UNKNOWN",
+        "state": untrusted.one_of("state", STATES) or UNKNOWN,
         "since": untrusted.moment("since") or 0.0,
         "submitted": untrusted.moment("submitted"),
         "attempt": untrusted.integer("attempt", 1, MOST_ATTEMPTS) or 1,
@@ -322,7 +321,7 @@ def _read_recorded(rundir: str) -> Optional[State]:
     if spec is None:
         return None
     try:
-        since = os.stat(os.path.join(rundir, "spec.json")).st_mtime
+        since = os.stat(RunPaths(rundir).spec).st_mtime
     except FileNotFoundError:
         return None  # another node that shares the home has just removed it
     return sanitize({**new_state(spec), "since": since})

@@ -7,12 +7,12 @@ import stat
 from contextlib import suppress
 from typing import Any, Dict, Optional
 
+from ...protocol.run_paths import RunPaths, WorkdirPaths
 from ...protocol.untrusted import MalformedError, parse_json
 from ..runtime.stream import DISK_ERRORS, VerbError
 
 # of a JSON file; a record of many thousand ranks is far smaller
 LARGEST_FILE, MOST_VALUES = 64 << 20, 2_000_000
-DISK_RESERVE = "ballast"
 DISK_RESERVE_BYTES = 256 << 10
 NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -69,7 +69,7 @@ def temporary_path(path: str) -> str:
 
 def workdir_id(workdir: str) -> str:
     """Return the random id of a work directory, by which nodes that share it are known; empty if it has none."""
-    path = os.path.join(workdir, "id")
+    path = WorkdirPaths(workdir).id
     with suppress(OSError, UnicodeDecodeError):
         if not os.path.exists(path):
             temporary = temporary_path(path)
@@ -98,17 +98,17 @@ def write_new(path: str, content: bytes, *, durable: bool = False) -> None:
         raise OSError(error.errno, error.strerror, path) from error
 
 
-def reserve_disk(folder: str) -> None:
+def reserve_disk(rundir: str) -> None:
     """Keep some room for the last words, should the disk be full by then."""
     with suppress(OSError):
         # zeros might take no room
-        write_new(os.path.join(folder, DISK_RESERVE), os.urandom(DISK_RESERVE_BYTES))
+        write_new(RunPaths(rundir).disk_reserve, os.urandom(DISK_RESERVE_BYTES))
 
 
-def release_disk_reserve(folder: str) -> None:
+def release_disk_reserve(rundir: str) -> None:
     """Make that room."""
     with suppress(OSError):
-        os.unlink(os.path.join(folder, DISK_RESERVE))
+        os.unlink(RunPaths(rundir).disk_reserve)
 
 
 def read_bytes(path: str) -> Optional[bytes]:

@@ -8,6 +8,7 @@ import time
 from contextlib import suppress
 from typing import Any, Dict, List, NamedTuple, Optional
 
+from ...protocol.states import FINAL
 from ...protocol.untrusted import Untrusted
 from ..gang.membership import (
     LONGEST_REASON,
@@ -26,7 +27,7 @@ from ..runtime.event_loop import Loop, reraise
 from ..runtime.exit_status import describe_limit
 from ..runtime.processes import Identity, identify, reap, send_signal, set_subreaper, wake_on
 from ..state.locks import ORDERS, Locks, NodeLocks
-from ..state.run_record import FINAL, Record, new_state, time_to_prepare
+from ..state.run_record import Record, new_state, time_to_prepare
 from ..state.workdir import read_json, release_disk_reserve, reserve_disk
 from .agent_api import Client
 from .attempt import Attempt

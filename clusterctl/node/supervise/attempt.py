@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from typing import Any, Callable, Dict, List, Optional
 
+from ...protocol.exit_status import describe_end
 from ...protocol.ranks import Rank
 from ..gang.membership import FAILURE, FAILURE_WAIT, TIME, JsonObject, StopOrder
 from ..runtime.event_loop import call_in_thread
-from ..runtime.exit_status import Observed, describe_end, judge
+from ..runtime.exit_status import Observed, judge
 from ..runtime.processes import ProcessTree, Stat, describe_leftovers
 from ..state.run_record import run_tag_prefix
 from ..state.workdir import read_tail

@@ -1,4 +1,7 @@
-"""What the ranks of this node have said and how they ended: facts for the cause, which somebody else decides."""
+"""What the ranks of this node have said and how they ended: facts for the cause, which somebody else decides.
+
+`protocol/tracebacks` is loaded only once a rank has failed.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from contextlib import suppress
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Set, Tuple
 
 from ...protocol.ranks import Rank
+from ...protocol.redact import redact_values, secret_values
 from ..runtime.processes import find_process
 from ..state.workdir import release_disk_reserve
 from .torchrun import Worker
@@ -20,10 +24,7 @@ LINES_AFTER = 3  # lines after one that is not indented which may belong to its 
 BLOCK_LINES = 16  # of a traceback
 LONGEST_LINE = 400  # characters
 MOST_SIZES = 32
-SHORTEST_SECRET = 4  # characters; see specs/text.py
-HIDDEN = "[secret]"
 SMALLEST_FREE = 8192  # bytes; a disk with less is full
-TRACEBACK = "Traceback (most recent call last)"
 
 Failure = Dict[str, Any]
 
@@ -40,10 +41,7 @@ class Evidence:
 
     def __init__(self, rundir: str, secrets: Mapping[str, str]) -> None:
         self._rundir = rundir
-        lines = (part for value in secrets.values() for part in (value, *value.splitlines()))
-        self._secrets = sorted(
-            {part for part in lines if len(part) >= SHORTEST_SECRET}, key=len, reverse=True
-        )
+        self._secrets = secret_values(secrets.values())
         self._sizes: Dict[str, List[Tuple[int, float]]] = {}
         self._ended: Dict[Rank, float] = {}
         self._frozen: Set[Rank] = set()
@@ -112,10 +110,12 @@ class Evidence:
 
     def _read_stderr(self, path: str, end: float) -> Dict[str, Any]:
         """Return the last tracebacks, boiled down, each with the time when it was there; and the last lines."""
+        from ...protocol.tracebacks import starts_traceback
+
         lines = read_end(path)
         blocks = []
         for block in tracebacks(lines):
-            offset = next(line.offset for line in block if TRACEBACK in line.text)
+            offset = next(line.offset for line in block if starts_traceback(line.text))
             times = [moment for size, moment in self._sizes.get(path, ()) if size > offset]
             blocks.append({"at": min([*times, end]), "lines": self._clean(shorten_traceback(block))})
         return {"said": blocks, "tail": self._clean([line.text for line in lines[-TAIL_LINES:]])}
@@ -132,9 +132,7 @@ class Evidence:
         return [self._redact_line(line)[:LONGEST_LINE] for line in lines]
 
     def _redact_line(self, line: str) -> str:
-        for value in self._secrets:
-            line = line.replace(value, HIDDEN)
-        return line
+        return redact_values(line, self._secrets)
 
 
 def is_full(folder: str) -> bool:
@@ -148,7 +146,9 @@ def is_full(folder: str) -> bool:
 
 def tracebacks(lines: List[Line]) -> List[List[Line]]:
     """Cut out the last tracebacks, each with the lines before it and all that follows it."""
-    starts = [number for number, line in enumerate(lines) if TRACEBACK in line.text][-TRACEBACKS:]
+    from ...protocol.tracebacks import starts_traceback
+
+    starts = [number for number, line in enumerate(lines) if starts_traceback(line.text)][-TRACEBACKS:]
     cuts = [max(start - LINES_BEFORE, before + 1) for before, start in zip([-1, *starts], starts)]
     ends = [*cuts[1:], len(lines)]
     return [lines[cut : ends[number]] for number, cut in enumerate(cuts)]
@@ -156,14 +156,16 @@ def tracebacks(lines: List[Line]) -> List[List[Line]]:
 
 def shorten_traceback(block: List[Line]) -> List[str]:
     """Leave out the stack but for its innermost frame; keep what is not indented, and the lines after it."""
+    from ...protocol.tracebacks import starts_traceback, strip_rank
+
     kept: List[str] = []
     frame = ""
     following = 0
     for line in (line.text for line in block):
-        bare = line.partition("]: ")[2] if line.startswith("[rank") else line
+        bare = strip_rank(line)
         if bare[:1].strip():
             kept += [frame] if frame else []
-            frame, following = "", 0 if TRACEBACK in bare else LINES_AFTER
+            frame, following = "", 0 if starts_traceback(bare) else LINES_AFTER
             kept.append(line)
         elif bare.startswith('  File "'):
             frame, following = line, 0

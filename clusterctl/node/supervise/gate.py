@@ -19,7 +19,8 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any, Callable, Dict, List
 
-from ..runtime.exit_status import split_status
+from ...protocol.exit_status import split_status
+from ...protocol.run_paths import ERROR_FILE, STDERR_LOG, STDOUT_LOG
 from ..runtime.processes import restore_signals
 
 REPORTED_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "TORCHELASTIC_ERROR_FILE")
@@ -175,7 +176,7 @@ class Program:
 
     def __init__(self, argv: List[str], folder: str) -> None:
         os.makedirs(folder, 0o700, exist_ok=True)
-        self.error_file = os.path.join(folder, "error.json")
+        self.error_file = os.path.join(folder, ERROR_FILE)
         self._terminating = False
         signal.signal(signal.SIGTERM, lambda *_: self.terminate())
         self.pid = os.fork()
@@ -217,7 +218,7 @@ def exec_program(argv: List[str], folder: str) -> None:
     """Take the files as output and exec; a failing exec is told in the program's own stderr."""
     try:
         os.setsid()
-        for descriptor, name in ((1, "stdout.log"), (2, "stderr.log")):
+        for descriptor, name in ((1, STDOUT_LOG), (2, STDERR_LOG)):
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
             os.dup2(os.open(os.path.join(folder, name), flags, 0o600), descriptor)
         restore_signals()

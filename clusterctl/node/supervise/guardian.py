@@ -15,9 +15,11 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple
 
-from ..runtime.exit_status import describe_end, split_status
+from ...protocol.exit_status import describe_end, split_status
+from ...protocol.run_paths import RunPaths
+from ...protocol.states import FAILED, FAILED_SETUP, FINAL, PREPARING, SUBMITTED, WAITING
 from ..runtime.processes import ProcessTree, describe_leftovers, identify, set_subreaper, wake_on
-from ..state.run_record import FINAL, Record, new_state, read_state, run_tag_prefix
+from ..state.run_record import Record, new_state, read_state, run_tag_prefix
 from ..state.workdir import read_json, release_disk_reserve
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ def main(arguments: List[str]) -> None:
     """Guard the run in the directory given first; the second argument is the agent's socket to the client."""
     rundir, control = arguments[0], int(arguments[1])
     os.set_inheritable(control, False)
-    spec = read_json(os.path.join(rundir, "spec.json"))
+    spec = read_json(RunPaths(rundir).spec)
     if spec is None:
         sys.exit(f"no spec in {rundir}")
     set_subreaper()
@@ -123,8 +125,8 @@ def stop_run(rundir: str, spec: Dict[str, Any], reason: str) -> None:
     record = Record(rundir, read_state(rundir) or new_state(spec))
     if record.state["state"] in FINAL:
         return
-    before_go = record.state["state"] in ("SUBMITTED", "PREPARING", "WAITING") and not record.state["began"]
-    state = "FAILED_SETUP" if before_go else "FAILED"
+    before_go = record.state["state"] in (SUBMITTED, PREPARING, WAITING) and not record.state["began"]
+    state = FAILED_SETUP if before_go else FAILED
     record.add_event("agent_lost", reason=reason)
     record.add_event("ended", state=state, reason=reason, ended=process_tree.signalled(), left=leftovers)
     record.set(state=state, reason=reason, left=leftovers)

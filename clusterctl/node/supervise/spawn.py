@@ -9,8 +9,11 @@ import sys
 from contextlib import suppress
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
 
+from ...protocol import run_paths
+from ...protocol.exit_status import describe_end, split_status
+from ...protocol.run_paths import ERROR_FILE, RunPaths
 from ..runtime.event_loop import Loop
-from ..runtime.exit_status import describe_end, describe_limit, split_status
+from ..runtime.exit_status import describe_limit
 from ..runtime.processes import (
     PRIVATE_ENV,
     Identity,
@@ -35,23 +38,25 @@ class Gate(NamedTuple):
     report: int
 
 
-class RunPaths(NamedTuple):
+class AttemptPaths(NamedTuple):
     """Absolute paths of one attempt."""
 
     rundir: str
     attempt: str
+    torchrun_log: str
     output: str
     values: Dict[str, str]  # what the spec's holes may name before GO
 
 
-def make_paths(rundir: str, spec: Spec) -> RunPaths:
+def make_paths(rundir: str, spec: Spec) -> AttemptPaths:
     """Make the attempt's directory and the output directory, which outlives runs."""
-    attempt = make_private(os.path.join(rundir, f"attempt-{spec['attempt']}"))
+    attempt = make_private(RunPaths(rundir).attempt(spec["attempt"]))
     output = make_shared(spec["output_dir"])
     values = {"run_dir": rundir, "output_dir": output, "attempt": str(spec["attempt"])}
     values["node_rank"] = str(spec["node_rank"])
     values["environment"] = str(spec.get("environment") or "")
-    return RunPaths(rundir, attempt, output, values)
+    torchrun_log = os.path.join(rundir, run_paths.torchrun_log(spec["attempt"]))
+    return AttemptPaths(rundir, attempt, torchrun_log, output, values)
 
 
 def render_template(template: Template, values: Mapping[str, str]) -> str:
@@ -69,7 +74,7 @@ def can_render(template: Template, values: Mapping[str, str]) -> bool:
 
 
 def plan_environment(
-    inherited: Mapping[str, str], spec: Spec, secrets: Mapping[str, str], paths: RunPaths
+    inherited: Mapping[str, str], spec: Spec, secrets: Mapping[str, str], paths: AttemptPaths
 ) -> Tuple[Dict[str, str], Dict[str, Template]]:
     """Return the gate's environment, and what can only be set at GO."""
     prefixes = tuple(spec["unset_prefixes"])
@@ -92,12 +97,12 @@ def plan_environment(
         CLUSTERCTL_ATTEMPT=str(spec["attempt"]),
         CLUSTERCTL_PYTHON=spec["python"],
         CLUSTERCTL_OUTPUT_DIR=paths.output,
-        TORCHELASTIC_ERROR_FILE=os.path.join(paths.attempt, "error.json"),
+        TORCHELASTIC_ERROR_FILE=os.path.join(paths.attempt, ERROR_FILE),
     )
     return env, {key: template for key, template in spec["env"].items() if key not in renderable}
 
 
-def start_gate(python: str, module: Optional[str], env: Mapping[str, str], paths: RunPaths) -> Gate:
+def start_gate(python: str, module: Optional[str], env: Mapping[str, str], paths: AttemptPaths) -> Gate:
     """Fork the gate, which will run torch's module or a program; a failing exec is told in torchrun.log."""
     go_read, go_write = os.pipe()
     report_read, report_write = os.pipe()
@@ -113,11 +118,11 @@ def start_gate(python: str, module: Optional[str], env: Mapping[str, str], paths
 
 
 def _exec_gate(
-    agent: int, argv: List[str], pipes: Tuple[int, int], env: Mapping[str, str], paths: RunPaths
+    agent: int, argv: List[str], pipes: Tuple[int, int], env: Mapping[str, str], paths: AttemptPaths
 ) -> None:
     try:
         os.setsid()
-        _redirect_output(os.path.join(paths.attempt, "torchrun.log"))
+        _redirect_output(paths.torchrun_log)
         restore_signals()
         set_parent_death_signal(signal.SIGTERM)
         for descriptor in pipes:

@@ -17,9 +17,10 @@ import struct
 from contextlib import suppress
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Set
 
+from ...protocol.exit_status import describe_end, split_status
 from ...protocol.ranks import Rank
+from ...protocol.run_paths import STDERR_LOG, STDOUT_LOG, RunPaths
 from ..runtime.event_loop import Loop
-from ..runtime.exit_status import describe_end, split_status
 from ..runtime.processes import (
     Identity,
     Stat,
@@ -31,7 +32,7 @@ from ..runtime.processes import (
 )
 from ..state.environments import append_programs_to_path
 from ..state.workdir import read_tail
-from .spawn import Gate, RunPaths, plan_environment, render_template, start_gate
+from .spawn import AttemptPaths, Gate, plan_environment, render_template, start_gate
 
 # torchrun's own table of failures, for a worker that was gone before anybody could look at it
 FAILURE_TABLE = re.compile(r"rank\s*: (\d+) \(local_rank: \d+\)\s+exitcode\s*: (-?\d+) \(pid: \d+\)")
@@ -201,7 +202,7 @@ Notify = Callable[..., None]
 class Torchrun:
     """The gate, then torchrun, and its workers; tells `notify` what it hears of them."""
 
-    def __init__(self, loop: Loop, spec: Dict[str, Any], paths: RunPaths, notify: Notify) -> None:
+    def __init__(self, loop: Loop, spec: Dict[str, Any], paths: AttemptPaths, notify: Notify) -> None:
         self.spec = spec
         self.paths = paths
         self.workers = Workers(paths.rundir)
@@ -224,12 +225,12 @@ class Torchrun:
     @property
     def log(self) -> str:
         """Where torchrun's own output goes."""
-        return os.path.join(self.paths.attempt, "torchrun.log")
+        return self.paths.torchrun_log
 
     def logs(self) -> List[str]:
         """Name this and what the workers write to."""
         folders = [os.path.join(self.paths.rundir, worker.folder) for worker in self.workers if worker.folder]
-        streams = ("stdout.log", "stderr.log")
+        streams = (STDOUT_LOG, STDERR_LOG)
         return [self.log, *(os.path.join(folder, stream) for folder in folders for stream in streams)]
 
     def start(self, inherited: Mapping[str, str], secrets: Mapping[str, str]) -> None:
@@ -245,7 +246,7 @@ class Torchrun:
         assert self._gate is not None
         self._go_sent = True
         values = {**self.paths.values, "master_addr": address, "master_port": str(port)}
-        code = os.path.join(self.paths.rundir, "code")
+        code = RunPaths(self.paths.rundir).code
         env = {
             "PWD": code,
             **{key: render_template(template, values) for key, template in self._templates.items()},

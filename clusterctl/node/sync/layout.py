@@ -3,86 +3,24 @@
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
-import re
 import stat
-from collections import namedtuple
-from typing import Any, Callable, Iterable, List, Set
+from typing import Any, Callable, List, Set
 
+from ...protocol.manifest import ManifestError, TreeEntry, encode_name, parents, parse_manifest
 from ..runtime.stream import DISK_ERRORS, VerbError
 from .store import CHUNK, Store, hash_file, write_all
 
-MANIFEST = "manifest"  # in a run's directory: what was sent, see outside_files.py
 FICLONE = 0x40049409
 SMALL_FILE = 1 << 18  # bytes; below, one read and one write are the fastest copy
-SHA = re.compile(r"[0-9a-f]{64}\Z")
 
 
-# Not of `typing`, which takes long to load.
-class Row(namedtuple("Row", "path kind mode content size")):
-    """One entry of a manifest, as plans/sync/manifest.py describes it."""
-
-    __slots__ = ()
-    path: str
-    kind: str
-    mode: int
-    content: str
-    size: int
-
-
-def parse_rows(raw: Any) -> List[Row]:
-    """Check a manifest: nothing in it may lead out of the tree or through a link."""
+def parse_rows(raw: Any) -> List[TreeEntry]:
+    """Check a manifest; VerbError if it is refused."""
     try:
-        rows = [Row(*entry) for entry in raw]
-        for row in rows:
-            _check(row)
-    except (TypeError, AttributeError, UnicodeEncodeError) as error:
-        raise VerbError("CC-SYNC-007", f"the manifest is malformed: {error}") from None
-    paths = {row.path for row in rows}
-    if len(paths) < len(rows):
-        raise VerbError("CC-SYNC-007", "the manifest names a path twice")
-    for row in rows:
-        for parent in _parents(row.path):
-            if parent in paths:
-                raise VerbError("CC-SYNC-007", f"the manifest puts {row.path!r} below a file or link")
-    return rows
-
-
-def _check(row: Row) -> None:
-    parts = row.path.encode("utf-8").split(b"/")
-    valid = not any(part in (b"", b".", b"..") or b"\0" in part for part in parts)
-    if row.kind == "file":
-        valid = valid and row.mode in (0o644, 0o755) and bool(SHA.match(row.content))
-        valid = valid and isinstance(row.size, int) and row.size >= 0
-    elif row.kind == "link":
-        valid = valid and bool(row.content) and b"\0" not in row.content.encode("utf-8")
-        valid = valid and (row.mode, row.size) == (0, 0)
-    else:
-        valid = valid and row[1:] == ("dir", 0, "", 0)
-    if not valid:
-        raise VerbError("CC-SYNC-007", f"the manifest holds an entry that is refused: {row.path!r}")
-
-
-def _parents(path: str) -> Iterable[str]:
-    slash = path.find("/")
-    while slash >= 0:
-        yield path[:slash]
-        slash = path.find("/", slash + 1)
-
-
-def encode_name(text: str) -> bytes:
-    """Return the bytes of a name, whatever the locale."""
-    return text.encode("utf-8", "surrogateescape")
-
-
-def tree_hash(rows: Iterable[Row]) -> str:
-    """Hash a tree; the format stands in plans/sync/manifest.py."""
-    digest = hashlib.sha256(b"clusterctl-tree 1\n")
-    for row in sorted(rows, key=lambda row: encode_name(row.path)):
-        mode = "%o" % row.mode if row.kind == "file" else ""
-        digest.update(b"\0".join(encode_name(part) for part in (row.kind, mode, row.content, row.path, "")))
-    return digest.hexdigest()
+        return parse_manifest(raw)
+    except ManifestError as error:
+        raise VerbError("CC-SYNC-007", str(error)) from None
 
 
 class Layout:
@@ -95,7 +33,7 @@ class Layout:
         self._folders: Set[str] = set()
         self._reflink = True
 
-    def make(self, rows: List[Row]) -> None:
+    def make(self, rows: List[TreeEntry]) -> None:
         """Create the directory and everything in it; an OSError names the file."""
         os.mkdir(self.target, 0o700)
         for row in sorted(rows, key=lambda row: row.kind == "link"):
@@ -110,7 +48,7 @@ class Layout:
                 self._copy(self.store.path(row.content), path, row.mode)
 
     def _make_parents(self, path: str) -> None:
-        for parent in _parents(path):
+        for parent in parents(path):
             self._make_folder(parent)
 
     def _make_folder(self, path: str) -> None:
@@ -165,16 +103,16 @@ def _copy_in_kernel(from_fd: int, to_fd: int, size: int, path: bytes) -> int:
     return copied
 
 
-def read_tree(root: bytes, step: Callable[[], None]) -> List[Row]:
+def read_tree(root: bytes, step: Callable[[], None]) -> List[TreeEntry]:
     """Read a tree from the disk, every file hashed; what a manifest cannot hold gets kind `other`."""
-    rows = []  # type: List[Row]
+    rows = []  # type: List[TreeEntry]
     folders = [""]
     while folders:
         folder = folders.pop()
         with os.scandir(os.path.join(root, encode_name(folder))) as scanner:
             entries = list(scanner)
         if folder and not entries:
-            rows.append(Row(folder, "dir", 0, "", 0))
+            rows.append(TreeEntry(folder, "dir", 0, "", 0))
         for entry in entries:
             step()
             path = folder + "/" + _decode_name(entry.name) if folder else _decode_name(entry.name)
@@ -189,14 +127,14 @@ def _decode_name(name: bytes) -> str:
     return name.decode("utf-8", "surrogateescape")
 
 
-def _read_row(path: str, entry: Any) -> Row:
+def _read_row(path: str, entry: Any) -> TreeEntry:
     if entry.is_symlink():
-        return Row(path, "link", 0, _decode_name(os.readlink(entry.path)), 0)
+        return TreeEntry(path, "link", 0, _decode_name(os.readlink(entry.path)), 0)
     status = entry.stat(follow_symlinks=False)
     if not stat.S_ISREG(status.st_mode):
-        return Row(path, "other", 0, "", 0)
+        return TreeEntry(path, "other", 0, "", 0)
     mode = 0o755 if status.st_mode & stat.S_IXUSR else 0o644
-    return Row(path, "file", mode, hash_file(entry.path), status.st_size)
+    return TreeEntry(path, "file", mode, hash_file(entry.path), status.st_size)
 
 
 def remove_tree_quietly(root: bytes) -> None:

@@ -13,9 +13,9 @@ import zlib
 from contextlib import suppress
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
+from ...protocol.run_paths import RunPaths
 from ...protocol.untrusted import parse_rows
 from ..state.workdir import read_bytes
-from .layout import MANIFEST
 from .store import hash_file
 
 MOST_NEW = 20000  # entries that were not sent
@@ -51,7 +51,7 @@ class OutsideFile(NamedTuple):
 
 def read_sent(rundir: str) -> Optional[SentTree]:
     """Read what was sent to a run; None if that is not on record."""
-    path = os.path.join(rundir, MANIFEST)
+    path = RunPaths(rundir).manifest
     try:
         text = zlib.decompressobj().decompress(read_bytes(path) or b"", LARGEST_MANIFEST)
         sent = {}
@@ -66,7 +66,7 @@ def read_sent(rundir: str) -> Optional[SentTree]:
 
 def find_outside(rundir: str, sent: Optional[SentTree], step: Callable[[], None]) -> Iterator[OutsideFile]:
     """Walk a run's code for what was not sent or was changed, and follow no link; without `sent` that is all."""
-    root = os.path.join(os.fsencode(rundir), b"code")
+    root = os.fsencode(RunPaths(rundir).code)
     hash_budget = MOST_HASHED
     folders = [b""]
     while folders:

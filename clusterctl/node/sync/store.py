@@ -18,6 +18,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Callable, Dict, Optional, Type, Union
 
+from ...protocol.run_paths import WorkdirPaths
 from ..runtime.stream import VerbError
 from ..state.workdir import NEW_FILE_FLAGS, make_below, make_private
 
@@ -126,7 +127,7 @@ class Store:
     """Contents at `store/<aa>/<sha256>`, 0600; leaving the context removes what is unfinished."""
 
     def __init__(self, workdir: str) -> None:
-        self.root = make_below(workdir, "store")
+        self.root = make_private(WorkdirPaths(workdir).store)
         self.incoming_folder = make_below(self.root, "incoming")
         self._open: Dict[Sha, Incoming] = {}
         self._token = os.urandom(8).hex()

@@ -24,13 +24,15 @@ import time
 from contextlib import suppress
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
+from ...protocol.run_paths import RunPaths, WorkdirPaths
+from ...protocol.states import FINAL, UNKNOWN
 from ...protocol.untrusted import Untrusted
 from ..runtime.heartbeat import Heartbeat
 from ..runtime.processes import all_pids
 from ..runtime.stream import Stream, VerbError
-from ..state.environments import CONTENT, MARK, ROOT
-from ..state.run_record import FINAL, State, read_spec, resolve_state, run_dirs, run_tag_prefix
-from ..state.workdir import component, make_below, make_private, read_bytes
+from ..state.environments import CONTENT, MARK
+from ..state.run_record import State, read_spec, resolve_state, run_dirs, run_tag_prefix
+from ..state.workdir import component, make_private, read_bytes
 from ..sync.outside_files import summarise
 from ..sync.store import OnError, grant_owner_access, remove_quietly, remove_tree
 
@@ -49,7 +51,7 @@ class EnvironmentCleaner:
     def find_unused(self) -> Iterator[Tuple[str, int]]:
         """Give each that could go, and the bytes in it."""
         in_use = self._contents_in_use()
-        for folder in sorted(list_entries(os.path.join(self._workdir, ROOT))):
+        for folder in sorted(list_entries(WorkdirPaths(self._workdir).environments)):
             size = self._measure(folder) if self._is_old(folder) else None
             if size is not None and os.path.basename(folder)[:CONTENT] not in in_use:
                 yield folder, size
@@ -60,7 +62,7 @@ class EnvironmentCleaner:
         for folder, folder_size in list(self.find_unused()):
             if not self._is_old(folder):
                 continue  # used since it was found
-            trash_path = os.path.join(make_below(self._workdir, "trash"), os.urandom(8).hex())
+            trash_path = os.path.join(make_private(WorkdirPaths(self._workdir).trash), os.urandom(8).hex())
             try:
                 grant_owner_access(folder)
                 os.rename(folder, trash_path)
@@ -86,7 +88,7 @@ class EnvironmentCleaner:
             if spec is None or not setup:
                 continue
             state = resolve_state(rundir)
-            may_be_live = state is not None and (state["state"] not in FINAL or state["state"] == "UNKNOWN")
+            may_be_live = state is not None and (state["state"] not in FINAL or state["state"] == UNKNOWN)
             if may_be_live or any(tag.startswith(run_tag_prefix(spec)) for tag in tags):
                 contents.add(setup.text("content", CONTENT))
         return contents
@@ -172,7 +174,7 @@ def open_existing_workdir(text: str) -> Optional[str]:
         return None
     if path in ("/", os.path.realpath(os.path.expanduser("~"))):
         raise VerbError("CC-CLEAN-001", f"{path} cannot be a work directory of clusterctl")
-    if not ID.match(read_bytes(os.path.join(path, "id")) or b""):
+    if not ID.match(read_bytes(WorkdirPaths(path).id) or b""):
         raise VerbError(
             "CC-CLEAN-001", f"{path} lacks the file `id` that marks a work directory of clusterctl"
         )
@@ -199,7 +201,7 @@ class Cleaner:
             name: list(rows) for name, rows in (*unused, ("environments", self._environments.find_unused()))
         }
         return {
-            "place": (read_bytes(os.path.join(self._workdir, "id")) or b"").decode("ascii"),
+            "place": (read_bytes(WorkdirPaths(self._workdir).id) or b"").decode("ascii"),
             "runs": runs,
             **{
                 name: {"contents": len(rows), "bytes": sum(size for _, size in rows)}
@@ -213,7 +215,7 @@ class Cleaner:
         if spec is not None and any(tag.startswith(run_tag_prefix(spec)) for tag in tags):
             blocked = blocked or "processes of it still live"
         return {
-            "run": os.path.basename(os.path.dirname(rundir)),
+            "run": RunPaths(rundir).run_id,
             "leaf": os.path.basename(rundir),
             "state": state and {key: state.get(key) for key in REPORTED_KEYS},
             "age": max(0.0, time.time() - newest),
@@ -250,7 +252,7 @@ class Cleaner:
 
     def _contents(self) -> Iterator[Tuple[str, int]]:
         """Give the stored contents that nobody has used for long; what is in use is at most a day old."""
-        root = os.path.join(self._workdir, "store")
+        root = WorkdirPaths(self._workdir).store
         for folder in scan(root):
             if len(folder.name) == 2 and folder.is_dir(follow_symlinks=False):
                 for entry in scan(folder.path):
@@ -263,7 +265,7 @@ class Cleaner:
         """Give old versions of our own part; while a run lives here or elsewhere, it may need any of them."""
         if any(may_be_live(resolve_state(rundir)) for rundir in run_dirs(self._workdir, None, None)):
             return
-        for entry in scan(os.path.join(self._workdir, "bin")):
+        for entry in scan(WorkdirPaths(self._workdir).payloads):
             if SHA.match(entry.name) and entry.name != self._payload:
                 for file in scan(entry.path):
                     if file.name.startswith("payload") and file.name.endswith((".zip", ".new")):
@@ -283,7 +285,7 @@ class Cleaner:
         tags = find_live_tags()
         for run_id, leaf in request["runs"]:
             try:
-                rundir = os.path.join(self._workdir, "runs", component(run_id), component(leaf))
+                rundir = WorkdirPaths(self._workdir).run(component(run_id), component(leaf))
                 size = self._remove_run(rundir, tags)
             except (OSError, VerbError) as error:
                 report["failed"].append([f"{run_id}/{leaf}", str(getattr(error, "strerror", None) or error)])
@@ -299,7 +301,7 @@ class Cleaner:
         """Take a part of a run out of sight in one step; it is looked at again, much may have happened since."""
         stored_run = self._describe_run(rundir, tags)
         state = stored_run["state"]
-        if os.path.basename(rundir).partition("-")[2] != self._node:
+        if RunPaths(rundir).node != self._node:
             raise VerbError("CC-RUN-010", "it belongs to another node")
         if state is not None and state["state"] not in FINAL:
             raise VerbError("CC-CLEAN-002", "it lives")
@@ -310,13 +312,13 @@ class Cleaner:
         if stored_run["blocked"]:
             raise VerbError("CC-CLEAN-002", stored_run["blocked"])
         grant_owner_access(rundir)  # without it, it cannot be moved
-        os.rename(rundir, os.path.join(make_below(self._workdir, "trash"), os.urandom(8).hex()))
+        os.rename(rundir, os.path.join(make_private(WorkdirPaths(self._workdir).trash), os.urandom(8).hex()))
         with suppress(OSError):
             os.rmdir(os.path.dirname(rundir))  # the last one takes the run's directory with it
         return int(stored_run["bytes"])
 
     def _empty_trash(self, report: CleanReport) -> None:
-        for entry in scan(os.path.join(self._workdir, "trash")):
+        for entry in scan(WorkdirPaths(self._workdir).trash):
             self._step()
             if entry.is_dir(follow_symlinks=False):
                 remove_tree(entry.path, self._step, self._error_recorder(report))
@@ -347,7 +349,7 @@ class Cleaner:
 
 def may_be_live(state: Optional[State]) -> bool:
     """Whether a part of a run lives, or lives perhaps on another machine that shares the directory."""
-    return state is not None and (state["state"] not in FINAL or state["state"] == "UNKNOWN")
+    return state is not None and (state["state"] not in FINAL or state["state"] == UNKNOWN)
 
 
 def find_live_tags() -> Set[str]:

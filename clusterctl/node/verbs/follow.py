@@ -14,12 +14,13 @@ import select
 import time
 from typing import Any, Dict, List, Optional
 
+from ...protocol.run_paths import RunPaths
+from ...protocol.states import CANCELLED, FINAL, LOST, SUCCEEDED, TIMEOUT
 from ..logs.activity import ActivityReader
 from ..logs.lines import Grep, LineReader, tail_position
 from ..logs.reader import Log, LogChunk, TimeMerger, logs_since
 from ..runtime.stream import Stream, VerbError
 from ..state.run_record import (
-    FINAL,
     State,
     find_run,
     is_lingering,
@@ -35,7 +36,7 @@ STATE_INTERVAL = 1.0  # seconds between looks at whether agent and guardian live
 BEAT_INTERVAL = 2.0
 LEFTOVERS_LIMIT = 5.0  # seconds in which the processes of a LOST run may end by themselves
 CLIENT_LIMIT = 60.0  # seconds without a sign of the client
-NO_TORCHRUN_LOG = ("SUCCEEDED", "CANCELLED", "TIMEOUT")  # its log adds nothing to those of the ranks
+NO_TORCHRUN_LOG = (SUCCEEDED, CANCELLED, TIMEOUT)  # its log adds nothing to those of the ranks
 
 Request = Dict[str, Any]
 
@@ -63,7 +64,7 @@ class RunFollower:
         self._has_logs = request.get("logs") is not None
         self._events: Optional[LineReader] = None
         if request.get("events") is not None:
-            self._events = LineReader(os.path.join(rundir, "events.jsonl"), int(request["events"]))
+            self._events = LineReader(RunPaths(rundir).events, int(request["events"]))
         self._activity = ActivityReader(rundir, request.get("pulse"))
         self._state: Optional[State] = None
         self._state_mtime = 0
@@ -137,14 +138,14 @@ class RunFollower:
 
     def _waits_for_leftovers(self, state: State) -> bool:
         """Tell whether processes of a LOST run may be about to end: torchrun ends when its agent is gone."""
-        if state["state"] != "LOST" or not state["left"] or not self._follow:
+        if state["state"] != LOST or not state["left"] or not self._follow:
             return False
         self._lost_at = self._lost_at or time.monotonic()
         return time.monotonic() - self._lost_at < LEFTOVERS_LIMIT
 
     def _state_changed(self) -> bool:
         try:
-            mtime = os.stat(os.path.join(self._rundir, "state.json")).st_mtime_ns
+            mtime = os.stat(RunPaths(self._rundir).state).st_mtime_ns
         except OSError:
             return True
         changed, self._state_mtime = mtime != self._state_mtime, mtime

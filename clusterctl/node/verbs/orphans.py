@@ -14,6 +14,7 @@ import time
 from contextlib import suppress
 from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
+from ...protocol.run_paths import RunPaths
 from ..runtime.processes import (
     UNKILLABLE_AFTER,
     Identity,
@@ -80,8 +81,8 @@ def _scan_processes() -> Tuple[Set[Tuple[str, str]], Dict[int, Tuple[int, str]]]
         with suppress(OSError):
             arguments = _read_fields(pid, "cmdline")
             if len(arguments) > 3 and arguments[-3] == b"guardian":
-                run_dir, leaf = os.path.split(os.fsdecode(arguments[-2]))
-                watched.add((os.path.basename(run_dir), leaf.partition("-")[2]))
+                paths = RunPaths(os.fsdecode(arguments[-2]))
+                watched.add((paths.run_id, paths.node))
                 continue
             tag = next(
                 (

@@ -6,10 +6,11 @@ import os
 import time
 from typing import Any, Dict, List, Optional
 
+from ...protocol.run_paths import WorkdirPaths, part_name
+from ...protocol.states import NOT_SUCCEEDED
 from ..logs.activity import ActivityReader
 from ..runtime.stream import Stream
 from ..state.run_record import (
-    FINAL,
     State,
     mark_stopped,
     record_size,
@@ -45,7 +46,7 @@ def list_runs(workdir: str, node: Optional[str], run_id: Optional[str], limit: O
         if run_id:
             named = len(states) < MOST_RECORDS
             states.append(with_record(rundir, with_leftovers(state)) if named else state)
-        elif state["state"] in FINAL[1:]:
+        elif state["state"] in NOT_SUCCEEDED:
             room -= record_size(rundir)
             states.append(with_record(rundir, state) if room >= 0 else state)
         else:
@@ -55,5 +56,5 @@ def list_runs(workdir: str, node: Optional[str], run_id: Optional[str], limit: O
 
 def _with_activity(workdir: str, state: State) -> State:
     slot = state.get("seat")
-    name = f"{state['node_rank'] if slot is None else slot}-{state['node']}"
-    return ActivityReader(os.path.join(workdir, "runs", state["run"], name), 0.0).add_to(state)
+    part = part_name(state["node_rank"] if slot is None else slot, state["node"])
+    return ActivityReader(WorkdirPaths(workdir).run(state["run"], part), 0.0).add_to(state)

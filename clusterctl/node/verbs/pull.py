@@ -31,6 +31,7 @@ import zlib
 from contextlib import contextmanager, suppress
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
+from ...protocol.run_paths import RunPaths, WorkdirPaths, is_pulled_log
 from ..logs.truncation import Truncation, read_truncation
 from ..runtime.heartbeat import Heartbeat
 from ..runtime.stream import Stream
@@ -96,8 +97,6 @@ BATCH = 1000
 LARGEST_BATCH = 1 << 20  # bytes of JSON, beyond which no further row joins
 SAMPLE = 1 << 12
 STALE = 86400.0  # seconds after which a beacon was left by a client that died
-RUN_LOGS = ("state.json", "events.jsonl", "agent.log", "setup.log")
-ATTEMPT = "attempt-"
 
 Row = List[Any]
 
@@ -139,7 +138,7 @@ def shared_home_probe(workdir: str, request: Dict[str, Any]) -> Iterator[str]:
     if name is None or not mark or not os.path.isdir(workdir):
         yield mark
         return
-    folder = make_private(os.path.join(workdir, "beacons"))
+    folder = make_private(WorkdirPaths(workdir).beacons)
     remove_stale(folder)
     path = os.path.join(folder, component(name))
     try:
@@ -182,7 +181,7 @@ def send_rows(request: Dict[str, Any], workdir: str, heartbeat: Heartbeat, mark:
             send_batch(heartbeat, batch)
             batch, size = [], 0
     send_batch(heartbeat, batch)
-    workdir_id = (read_bytes(os.path.join(workdir, "id")) or b"").decode("ascii", "replace")
+    workdir_id = (read_bytes(WorkdirPaths(workdir).id) or b"").decode("ascii", "replace")
     outside = summarise_outside(request, workdir, heartbeat)
     heartbeat.send(
         {"listed": len(files), "more": more, "mark": mark, "place": workdir_id, "outside": outside}
@@ -197,7 +196,7 @@ def send_batch(heartbeat: Heartbeat, batch: List[Row]) -> None:
 
 def find_rows(request: Dict[str, Any], workdir: str) -> Iterator[Tuple[Row, ListedFile]]:
     """Walk the job's outputs and, for a run, what is wanted of its part on this node."""
-    outputs = os.path.join(workdir, "outputs", component(request["job"]))
+    outputs = os.path.join(WorkdirPaths(workdir).outputs, component(request["job"]))
     yield from walk("outputs", os.fsencode(os.path.realpath(outputs)), None)
     rundir, parts = find_rundir(request, workdir), request.get("parts") or ()
     if rundir is not None and "logs" in parts:
@@ -212,7 +211,7 @@ def find_rundir(request: Dict[str, Any], workdir: str) -> Optional[str]:
     if request.get("run") is None:
         return None
     rundirs = run_dirs(workdir, component(request["run"]), str(request["node"]))
-    return next((path for path in rundirs if os.path.basename(os.path.dirname(path)) == request["run"]), None)
+    return next((path for path in rundirs if RunPaths(path).run_id == request["run"]), None)
 
 
 def summarise_outside(
@@ -225,7 +224,7 @@ def summarise_outside(
 
 def is_log(name: bytes) -> bool:
     """Whether an entry of a run's directory is a log or holds logs."""
-    return os.fsdecode(name) in RUN_LOGS or os.fsdecode(name).startswith(ATTEMPT)
+    return is_pulled_log(os.fsdecode(name))
 
 
 def walk(part: str, root: bytes, is_selected: Any) -> Iterator[Tuple[Row, ListedFile]]:

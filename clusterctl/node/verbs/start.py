@@ -11,12 +11,14 @@ from contextlib import suppress
 from hashlib import sha256
 from typing import Any, Dict, List, Optional
 
+from ...protocol.run_paths import PAYLOAD, RunPaths, WorkdirPaths, part_name
 from ..runtime.processes import interpreter_options, restore_signals
 from ..runtime.stream import Stream, VerbError
 from ..state.run_record import Record, new_state
 from ..state.workdir import (
     component,
     make_below,
+    make_private,
     open_workdir,
     read_bytes,
     read_tail,
@@ -91,7 +93,8 @@ def run(request: Request, stream: Stream) -> None:
 
 def ensure_payload(workdir: str, digest: str, stream: Stream) -> str:
     """Return the path of the payload's zip, asking the client for it if it is absent or damaged."""
-    path = os.path.join(make_below(workdir, "bin", digest), "payload.zip")
+    folder = make_below(make_private(WorkdirPaths(workdir).payloads), digest)
+    path = os.path.join(folder, PAYLOAD)
     if sha256(read_bytes(path) or b"").hexdigest() == digest:
         with suppress(OSError):
             os.utime(path)  # in use: `clean` leaves it alone
@@ -108,9 +111,9 @@ def ensure_payload(workdir: str, digest: str, stream: Stream) -> str:
 
 def make_rundir(workdir: str, spec: Dict[str, Any]) -> str:
     """Make the run's directory on this node and write the spec, which must not be there yet."""
-    name = f"{int(spec.get('seat', spec['node_rank']))}-{component(spec['node'])}"
-    rundir = make_below(workdir, "runs", spec["run"], name)
-    path = os.path.join(rundir, "spec.json")
+    part = part_name(int(spec.get("seat", spec["node_rank"])), component(spec["node"]))
+    rundir = make_below(make_private(WorkdirPaths(workdir).runs), spec["run"], part)
+    path = RunPaths(rundir).spec
     try:
         write_new(path, json.dumps(spec, indent=1).encode("utf-8"))
     except FileExistsError:
@@ -119,7 +122,7 @@ def make_rundir(workdir: str, spec: Dict[str, Any]) -> str:
     record.set()
     if not record.flush():
         os.unlink(path)
-        raise VerbError("CC-DISK-001", f"cannot write {os.path.join(rundir, 'state.json')}")
+        raise VerbError("CC-DISK-001", f"cannot write {record.paths.state}")
     return rundir
 
 
@@ -128,7 +131,7 @@ def start_guardian(payload: str, rundir: str, control: socket.socket) -> None:
     argv = [sys.executable, *interpreter_options(), payload, "guardian", rundir, str(control.fileno())]
     env = {key: value for key, value in os.environ.items() if key != "CLUSTERCTL_RUN"}
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-    log = os.open(os.path.join(rundir, "agent.log"), flags, 0o600)
+    log = os.open(RunPaths(rundir).agent_log, flags, 0o600)
     pid = os.fork()
     if pid == 0:
         try:
@@ -163,7 +166,7 @@ def relay(client: Stream, agent: Stream, rundir: str) -> None:
         forward(client, agent)
         last_event = forward(agent, client) or last_event
     if agent.ended and last_event not in CLOSING_EVENTS:
-        log = read_tail(os.path.join(rundir, "agent.log")).strip()
+        log = read_tail(RunPaths(rundir).agent_log).strip()
         raise VerbError("CC-RUN-014", f"the agent ended before its time: {log or 'it was killed'}")
 
 

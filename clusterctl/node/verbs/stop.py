@@ -8,6 +8,8 @@ import signal
 import time
 from typing import Any, Dict, Iterator, List, Optional, Set
 
+from ...protocol.run_paths import RunPaths, WorkdirPaths
+from ...protocol.states import CANCELLED, FINAL, LOST, UNKNOWN
 from ...protocol.untrusted import Untrusted
 from ..logs.lines import LineReader
 from ..runtime.processes import (
@@ -27,8 +29,6 @@ from ..runtime.processes import (
 from ..runtime.stream import Stream, VerbError
 from ..state.lock_holders import NODE, query_holders, share_name
 from ..state.run_record import (
-    FINAL,
-    STOP,
     Record,
     State,
     find_run_or_none,
@@ -52,7 +52,7 @@ Request = Dict[str, Any]
 def stop_unrecorded(workdir: str, request: Request) -> Iterator[Dict[str, Any]]:
     """Yield beats, and at last what was ended and what is left."""
     process_tree = ProcessTree(f"{request['run']}/{request['node']}/")
-    folder = os.path.join(workdir, "runs", request["run"])
+    folder = WorkdirPaths(workdir).run(request["run"])
     processes = find_processes(folder, request["node"], process_tree.tag)
     supervisors = {stat.pid for stat in find_supervisors(folder, request["node"])}
     process_tree.terminate(topmost(processes, supervisors))
@@ -86,8 +86,7 @@ def find_supervisors(folder: str, node: str) -> Iterator[Stat]:
 
     def is_supervisor(arguments: List[bytes]) -> bool:
         rundir = os.fsdecode(arguments[-2]) if arguments[-3:-2] == [b"guardian"] else ""
-        parent, name = os.path.split(rundir)
-        return parent == folder and name.partition("-")[2] == node
+        return os.path.dirname(rundir) == folder and RunPaths(rundir).node == node
 
     return own_processes("cmdline", is_supervisor)
 
@@ -121,7 +120,7 @@ def run(request: Request, stream: Stream) -> None:
             stream.send(frame)
         return
     process_tree = ProcessTree(run_tag_prefix(spec))
-    if state_before["state"] == "UNKNOWN" and is_elsewhere(state_before):
+    if state_before["state"] == UNKNOWN and is_elsewhere(state_before):
         raise VerbError("CC-RUN-015", f"nothing was stopped: {state_before['reason']}")
     names_before = {stat.pid: stat.name for stat in find_remaining(state_before, process_tree.tag)}
     ended: List[Dict[str, Any]] = []
@@ -145,11 +144,11 @@ def run(request: Request, stream: Stream) -> None:
 
 def find_recently_ended(rundir: str) -> List[Dict[str, Any]]:
     """List what the run's end has cost if that was a moment ago: the stop of another node was quicker than ours."""
-    path = os.path.join(rundir, "events.jsonl")
+    path = RunPaths(rundir).events
     size = os.path.getsize(path) if os.path.exists(path) else 0
     for line in reversed(LineReader(path, max(0, size - LAST_EVENTS)).read()[1].splitlines()):
         event = parse_dict(line) or {}
-        stopped = event.get("event") == "ended" and event.get("state") == "CANCELLED"
+        stopped = event.get("event") == "ended" and event.get("state") == CANCELLED
         if stopped and time.time() - (Untrusted(event).moment("time") or 0.0) < RECENT:
             return read_ended(event)
     return []
@@ -211,7 +210,7 @@ class StopRequest:
         self._after = spec.record("after").number("time_limit", 0.0) or 0.0
         identities = map(parse_identity, (state["guardian"], state["agent"]))
         self._supervisors = [identity for identity in identities if identity is not None]
-        path = os.path.join(rundir, "events.jsonl")
+        path = RunPaths(rundir).events
         self._reader = LineReader(path, os.path.getsize(path) if os.path.exists(path) else 0)
         self._answered = False
 
@@ -219,7 +218,7 @@ class StopRequest:
         """Yield frames, events and beats, until the run has ended or nobody does anything about it."""
         content = json.dumps(self._request).encode("utf-8")
         release_disk_reserve(self._rundir)
-        write_atomically(os.path.join(self._rundir, STOP), content)
+        write_atomically(RunPaths(self._rundir).stop_request, content)
         started = last_beat = time.monotonic()
         self._signal_next()
         while not has_ended(self._rundir):
@@ -310,12 +309,12 @@ def record_end(
     """Record the end where nobody else did; a lost or unknown end stays one."""
     state = resolve_state(rundir) or {}
     recorded = read_state(rundir)
-    if state["state"] == "UNKNOWN" or (recorded is not None and recorded["state"] in FINAL):
+    if state["state"] == UNKNOWN or (recorded is not None and recorded["state"] in FINAL):
         return state
-    is_lost = state["state"] == "LOST"
+    is_lost = state["state"] == LOST
     reason = state["reason"] if is_lost else str(request.get("reason") or "stopped")
     record = Record(rundir, state)
-    final_state = "LOST" if is_lost else "CANCELLED"
+    final_state = LOST if is_lost else CANCELLED
     record.add_event(
         "ended", state=final_state, reason=reason, ended=process_tree.signalled(), left=leftovers
     )

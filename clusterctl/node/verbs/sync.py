@@ -22,11 +22,13 @@ import os
 import zlib
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Set, Tuple
 
+from ...protocol.manifest import TreeEntry, tree_hash
+from ...protocol.run_paths import RunPaths, WorkdirPaths, part_name
 from ...protocol.untrusted import Untrusted
 from ..runtime.heartbeat import Heartbeat
 from ..runtime.stream import DISK_ERRORS, Stream, VerbError
-from ..state.workdir import make_below, open_workdir, workdir_id, write_atomically
-from ..sync.layout import MANIFEST, Layout, Row, parse_rows, read_tree, remove_tree_quietly, tree_hash
+from ..state.workdir import make_below, make_private, open_workdir, workdir_id, write_atomically
+from ..sync.layout import Layout, parse_rows, read_tree, remove_tree_quietly
 from ..sync.store import Store
 
 if TYPE_CHECKING:
@@ -77,7 +79,7 @@ def serve(request: Dict[str, Any], stream: Stream) -> None:
 
 
 def start_provider(
-    store: Store, rows: List[Row], offer_request: Optional[Dict[str, Any]]
+    store: Store, rows: List[TreeEntry], offer_request: Optional[Dict[str, Any]]
 ) -> Optional[Provider]:
     """Begin to give the contents of this tree, if that is wished and can be."""
     if not offer_request:
@@ -115,11 +117,11 @@ def run_directory(workdir: str, request: Dict[str, Any]) -> Optional[bytes]:
     """Make the run's directory on this node and return it; None if the request is for the store only."""
     if request.get("run") is None:
         return None
-    leaf = "%d-%s" % (int(request["node_rank"]), request["node"])
-    return os.fsencode(make_below(workdir, "runs", str(request["run"]), leaf))
+    part = part_name(int(request["node_rank"]), request["node"])
+    return os.fsencode(make_below(make_private(WorkdirPaths(workdir).runs), str(request["run"]), part))
 
 
-def receive_manifest(stream: Stream) -> Tuple[List[Row], bytes]:
+def receive_manifest(stream: Stream) -> Tuple[List[TreeEntry], bytes]:
     """Receive and check the manifest; gives it as it came, too."""
     frame = stream.receive()
     if frame is None or not frame[0].get("manifest"):
@@ -130,7 +132,7 @@ def receive_manifest(stream: Stream) -> Tuple[List[Row], bytes]:
         raise VerbError("CC-SYNC-007", f"the manifest cannot be read: {error}") from None
 
 
-def fill_store(store: Store, rows: List[Row], heartbeat: Heartbeat) -> bool:
+def fill_store(store: Store, rows: List[TreeEntry], heartbeat: Heartbeat) -> bool:
     """Ask for what is missing and store it; False if the client left."""
     sizes = content_sizes(rows)
     missing = find_missing(store, sizes, heartbeat)
@@ -167,7 +169,7 @@ def receive_from_provider(
     return not problem
 
 
-def content_sizes(rows: List[Row]) -> Dict[str, int]:
+def content_sizes(rows: List[TreeEntry]) -> Dict[str, int]:
     """Give the size of every content of a tree."""
     return {row.content: row.size for row in rows if row.kind == "file"}
 
@@ -215,24 +217,25 @@ def decompress(body: bytes) -> bytes:
 
 
 def write_code(
-    store: Store, rows: List[Row], packed: bytes, rundir: bytes, heartbeat: Heartbeat
-) -> List[Row]:
+    store: Store, rows: List[TreeEntry], packed: bytes, rundir: bytes, heartbeat: Heartbeat
+) -> List[TreeEntry]:
     """Make `code` aside and read it back; it gets its name if it is right, and is removed if it is not.
 
     What was sent stays on record beside it, younger than all of it: see outside_files.py.
     """
-    code = os.path.join(rundir, b"code")
+    paths = RunPaths(os.fsdecode(rundir))
+    code = os.fsencode(paths.code)
     if os.path.lexists(code):
         written = [] if os.path.islink(code) else read_tree(code, heartbeat.step)
         if tree_hash(written) == tree_hash(rows):
             return written
         raise VerbError("CC-SYNC-011", f"{os.fsdecode(code)} exists already and holds something else")
-    temporary = os.path.join(rundir, b"code." + os.urandom(8).hex().encode())
+    temporary = code + b"." + os.urandom(8).hex().encode()
     try:
         Layout(store, temporary, heartbeat.step).make(rows)
         written = read_tree(temporary, heartbeat.step)
         if tree_hash(written) == tree_hash(rows):
-            write_atomically(os.path.join(os.fsdecode(rundir), MANIFEST), packed)
+            write_atomically(paths.manifest, packed)
             os.rename(temporary, code)
     except FileNotFoundError:
         written = []  # a stored content vanished meanwhile: look again what is missing
@@ -241,7 +244,7 @@ def write_code(
     return written
 
 
-def read_store(store: Store, rows: List[Row], heartbeat: Heartbeat) -> List[Row]:
+def read_store(store: Store, rows: List[TreeEntry], heartbeat: Heartbeat) -> List[TreeEntry]:
     """Check the stored contents when there is no tree to read."""
     intact = []
     for row in rows:
@@ -251,7 +254,7 @@ def read_store(store: Store, rows: List[Row], heartbeat: Heartbeat) -> List[Row]
     return intact
 
 
-def summarise_tree(rows: List[Row], written: List[Row]) -> Dict[str, Any]:
+def summarise_tree(rows: List[TreeEntry], written: List[TreeEntry]) -> Dict[str, Any]:
     """Summarise what is on the disk, and where it is not what was sent."""
     planned, actual = set(rows), set(written)
     differing = sorted({row.path for row in planned ^ actual})  # type: List[str]

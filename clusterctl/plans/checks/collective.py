@@ -16,18 +16,8 @@ REST_TEXTS: Mapping[bool | None, str] = {
 }
 
 
-@check(
-    "CC-DEEP-001",
-    "error",
-    "the collective fails with a node",
-    why="A real all_reduce failed whenever this node took part, so training would fail or hang there too.",
-)
+@check("CC-DEEP-001")
 def node_fails(context: CheckContext) -> Iterator[Hit]:
-    """An all_reduce of all nodes failed; each node was then tried alone, and in pairs with others.
-
-    A node that fails alone has a broken GPU, driver or NCCL. One that fails with every partner has a broken NIC, cable
-    or firewall. Whether the others work together without it was tried too; `--exclude` it until it is mended.
-    """
     deep = context.deep
     if deep is None or deep.diagnosis is None:
         return
@@ -50,18 +40,8 @@ def _describe_node_failure(deep: DeepCheckResult, number: int) -> str:
     return f" fails with {_render_names(deep, others)}: {deep.describe_error(failed[0] if failed else None)}"
 
 
-@check(
-    "CC-DEEP-002",
-    "error",
-    "the collective fails between two nodes",
-    why="Each works with others, but not with the other: something between just these two breaks the job.",
-)
+@check("CC-DEEP-002")
 def link_fails(context: CheckContext) -> Iterator[Hit]:
-    """An all_reduce of all nodes failed, and so does one of just these two, while each of them works with others.
-
-    Between two nodes stand a firewall rule, a route, a switch port, or a path with a smaller MTU. With only two nodes
-    nobody can say which of them it is.
-    """
     deep = context.deep
     if deep is None or deep.diagnosis is None:
         return
@@ -76,18 +56,8 @@ def _groups_between(deep: DeepCheckResult, link: Sequence[int]) -> list[Group]:
     return deep.groups_with(*link, kinds=("pairs", "again", "all"))
 
 
-@check(
-    "CC-DEEP-003",
-    "error",
-    "the collective fails",
-    why="A real all_reduce of all nodes failed, and no single node or link could be made out as the reason.",
-)
+@check("CC-DEEP-003")
 def all_fail(context: CheckContext) -> Iterator[Hit]:
-    """An all_reduce of all nodes failed, although smaller groups work, or none of them does.
-
-    If every pair works, look at what grows with the number of nodes: open files, ports, time limits. If no pair works,
-    the cause is the same everywhere: a firewall on all nodes, the wrong NIC, a broken NCCL.
-    """
     deep = context.deep
     diagnosis = deep.diagnosis if deep else None
     if deep is None or diagnosis is None or diagnosis.ok or diagnosis.nodes or diagnosis.links:
@@ -108,19 +78,8 @@ def all_fail(context: CheckContext) -> Iterator[Hit]:
     yield across_nodes([node.name for node in context.nodes], f"all together: {error}{pair_summary}", fix)
 
 
-@check(
-    "CC-DEEP-004",
-    "warning",
-    "a node is slow in collectives",
-    why="The slowest node sets the pace of every all_reduce, so all others wait for this one in each step.",
-)
+@check("CC-DEEP-004")
 def node_is_slow(context: CheckContext) -> Iterator[Hit]:
-    """A node reaches with every partner clearly less than nodes usually do: under 40 % of the bandwidth, or five times
-    the latency.
-
-    Look at its NIC's speed, cable and error counters, at what else uses the node and the NIC, and whether the training
-    went over another NIC than on the others.
-    """
     deep = context.deep
     if deep is None or deep.diagnosis is None:
         return
@@ -140,17 +99,8 @@ def node_is_slow(context: CheckContext) -> Iterator[Hit]:
         )
 
 
-@check(
-    "CC-DEEP-005",
-    "warning",
-    "a link between two nodes is slow",
-    why="A ring goes at the pace of its slowest link.",
-)
+@check("CC-DEEP-005")
 def link_is_slow(context: CheckContext) -> Iterator[Hit]:
-    """Two nodes reach with each other clearly less than each of them does with others.
-
-    The way between just these two is longer or fuller: another switch, a busy uplink, a cable that loses packets.
-    """
     deep = context.deep
     if deep is None or deep.diagnosis is None:
         return
@@ -165,18 +115,8 @@ def link_is_slow(context: CheckContext) -> Iterator[Hit]:
             yield across_nodes(names, f"{' and '.join(names)}: {measured}; {usual}", fix)
 
 
-@check(
-    "CC-DEEP-006",
-    "error",
-    "the deep check did not come to its end",
-    why="What it could not start or finish, a training could not either.",
-)
+@check("CC-DEEP-006")
 def did_not_end(context: CheckContext) -> Iterator[Hit]:
-    """The job of the deep check could not be started, or ended before it had told what it found.
-
-    It is started as every run is, so what stands in its way stands in the way of a launch: the evidence is what a
-    launch would say.
-    """
     deep = context.deep
     if deep is not None and deep.trouble:
         yield across_nodes(deep.at or [node.name for node in context.nodes], deep.trouble, deep.fix)

@@ -136,21 +136,8 @@ def _find_pairs(
         yield Pattern("pair" if both_directions else "way", (caller, peer), paths)
 
 
-@check(
-    "CC-NET-030",
-    "error",
-    "two nodes cannot connect to each other",
-    why="Gloo and NCCL connect all nodes, on ports that the kernel picks: a run would hang at its start.",
-    needs=("wire",),
-)
+@check("CC-NET-030", needs=("wire",))
 def path_is_closed(context: CheckContext) -> Iterator[Hit]:
-    """The nodes listened on their training addresses, on ephemeral ports, and called each other; some calls failed.
-
-    Where one direction is closed and the other open, a firewall stands between, most likely on the node that is
-    called. Gloo and NCCL listen on ports that the kernel picks (`ip_local_port_range`), so all of those must be open
-    between the nodes, not only the master's. A node that nobody reaches and that reaches nobody is in another
-    network or VLAN, or has a dead link.
-    """
     mesh = context.mesh
     if mesh is not None:
         for rail in mesh.rails:
@@ -248,19 +235,8 @@ def _firewall_command(context: CheckContext, pattern: Pattern) -> str:
     return f"{command}  # let TCP ports {ports} pass from {', '.join(callers[:3])}{more}"
 
 
-@check(
-    "CC-NET-033",
-    "error",
-    "the master's port is closed",
-    why="torchrun on the other nodes waits for node 0 on this port until it gives up.",
-    needs=("wire",),
-)
+@check("CC-NET-033", needs=("wire",))
 def master_port_is_closed(context: CheckContext) -> Iterator[Hit]:
-    """Node 0 listened on a port chosen as torchrun's will be, and a node that reaches its other ports did not get in.
-
-    Without `ports:` a launch takes one outside the kernel's own range (20000 and above); name a range that your
-    firewall passes as `ports: 20000-20100`.
-    """
     mesh = context.mesh
     if mesh is None:
         return
@@ -287,18 +263,8 @@ def master_port_is_closed(context: CheckContext) -> Iterator[Hit]:
         )
 
 
-@check(
-    "CC-NET-035",
-    "warning",
-    "a node took no part in the proof on the wire",
-    why="Whether the others reach it is not known.",
-    needs=("wire",),
-)
+@check("CC-NET-035", needs=("wire",))
 def missing_from_mesh_test(context: CheckContext) -> Iterator[Hit]:
-    """The node answered the other questions, and then did not listen on its training address or did not tell what
-    came of its calls in time. It may be overloaded, or a program there keeps it from listening. Where all `ports:` of
-    the inventory are in use on node 0 it is an error: a launch ends with CC-NET-020.
-    """
     for node in context.nodes:
         why = context.mesh.absent.get(node.name) if context.mesh else None
         if why is None or context.mesh is None:
@@ -310,18 +276,8 @@ def missing_from_mesh_test(context: CheckContext) -> Iterator[Hit]:
             yield Hit((node.name,), why, ssh_to(node, "uptime; ss -tlnp"))
 
 
-@check(
-    "CC-NET-036",
-    "error",
-    "somebody else answers at a training address",
-    why="Packets for this node go to another machine: ranks would wait for one that never comes.",
-    needs=("wire",),
-)
+@check("CC-NET-036", needs=("wire",))
 def unknown_peer_answers(context: CheckContext) -> Iterator[Hit]:
-    """A call to a node's training address and port was answered by somebody who does not know the secret of this check.
-
-    Two machines have the same address, a stale ARP entry or a NAT sends packets elsewhere, or a proxy stands between.
-    """
     for path in context.mesh.select_paths(MESH) if context.mesh else ():
         if path.stranger:
             ip = context.networks[path.peer].ip
@@ -339,18 +295,8 @@ def unknown_peer_answers(context: CheckContext) -> Iterator[Hit]:
             yield across_nodes((path.peer,), text, fix)
 
 
-@check(
-    "CC-NET-037",
-    "warning",
-    "addresses are translated on the way",
-    why="What the nodes tell each other as their addresses is not what the others see: NCCL and Gloo may fail.",
-    needs=("wire",),
-)
+@check("CC-NET-037", needs=("wire",))
 def addresses_are_translated(context: CheckContext) -> Iterator[Hit]:
-    """A node called from its training address and was seen under another one: a NAT stands between the nodes.
-
-    Containers have this with a bridged network of their own: run them with the host's (`--network host`).
-    """
     for path in context.mesh.select_paths(MESH) if context.mesh else ():
         if path.own and path.seen and path.own != path.seen:
             evidence = f"{path.caller} calls from {path.own} and {path.peer} sees {path.seen}"
@@ -367,20 +313,8 @@ COMMON_MTU, SMALL_MTU = 1500, 1400
 LARGE_TRANSFER = 32 << 10  # bytes; a direction that has carried so many lets large packets pass
 
 
-@check(
-    "CC-NET-031",
-    "error",
-    "large packets are lost",
-    why="Small messages pass, so the run starts; the first large transfer hangs until a timeout.",
-    needs=("wire",),
-)
+@check("CC-NET-031", needs=("wire",))
 def large_packets_are_lost(context: CheckContext) -> Iterator[Hit]:
-    """Two nodes connect, and then 256 KiB do not arrive: an MTU black hole.
-
-    One NIC, switch or tunnel on the way carries smaller packets than the ends send, and the message that would say so
-    (ICMP "fragmentation needed") is blocked or never sent. Give all NICs of the training network the MTU that the
-    whole way carries.
-    """
     mesh = context.mesh
     given_fixes: set[str] = set()
     if mesh is not None:
@@ -460,19 +394,8 @@ def _find_training_nic(context: CheckContext, name: str) -> Nic | None:
     return training_nic(context.networks[name], facts) if facts is not None else None
 
 
-@check(
-    "CC-NET-032",
-    "warning",
-    "a way between nodes is slow",
-    why="Every all-reduce waits for the slowest way.",
-    needs=("wire",),
-)
+@check("CC-NET-032", needs=("wire",))
 def path_is_slow(context: CheckContext) -> Iterator[Hit]:
-    """A way takes more than ten times as long as others: its quickest round trip above 5 ms, or its 256 KiB each
-    way above 2 s.
-
-    Nodes in different buildings, a link that fell back to a low speed, a path through a tunnel or a busy router.
-    """
     mesh = context.mesh
     if mesh is not None:
         for rail in mesh.rails:
@@ -507,17 +430,8 @@ def _render_pace(rtt: float | None, seconds: float | None) -> str:
     return f"round trip {(rtt or 0) / 1000:.2f} ms, 256 KiB both ways {seconds or 0.0:.2f} s"
 
 
-@check(
-    "CC-NET-034",
-    "info",
-    "packets are smaller than the NICs allow",
-    why="Something between the nodes has a lower MTU; it works, with more packets than needed.",
-    needs=("wire",),
-)
+@check("CC-NET-034", needs=("wire",))
 def path_is_narrower(context: CheckContext) -> Iterator[Hit]:
-    """The segments that TCP settled on are smaller than the MTU of both NICs allows: a router, tunnel or switch
-    between the nodes has a lower MTU. RDMA over this way may not work at all.
-    """
     names_by_text: dict[str, list[str]] = {}
     for path in context.mesh.select_paths(MESH) if context.mesh else ():
         mtus = [nic.mtu for name in path.ends if (nic := _find_training_nic(context, name)) and nic.mtu]

@@ -2,18 +2,19 @@
 
 The terms of checks: a check is a function that looks at all nodes and yields hits; hits make findings.
 
-@check("CC-TIME-001", "warning", "the clocks differ", why="...", needs=("clock",))
+@check("CC-TIME-001", needs=("clock",))
 def clocks_differ(context: CheckContext) -> Iterator[Hit]:
-    '''What `explain` prints.'''
+
+Severity, title, reason and fixes of a code are in clusterctl/codes.
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
+from clusterctl.codes.entry import Entry, Severity
+from clusterctl.codes.table import TABLE
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.diagnose.collective import DeepCheckResult
 from clusterctl.plans.diagnose.mesh import MeshResult
@@ -24,7 +25,6 @@ from clusterctl.specs.job.model import Job
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import command_line, quote_word
 
-Severity = Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 
 
@@ -123,13 +123,10 @@ def _unanswered(facts: Facts) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Check:
-    """A check as the registry and `explain` know it."""
+    """A check as the registry knows it; `needs` is what a node must have answered."""
 
     code: str
-    severity: Severity
-    title: str
-    why: str
-    explanation: str
+    entry: Entry
     needs: tuple[str, ...]
     find: Callable[[CheckContext], Iterable[Hit]]
 
@@ -137,15 +134,16 @@ class Check:
 REGISTERED: dict[str, Check] = {}
 
 
-def check(
-    code: str, severity: Severity, title: str, *, why: str, needs: tuple[str, ...] = ()
-) -> Callable[[Callable[[CheckContext], Iterable[Hit]]], Callable[[CheckContext], Iterable[Hit]]]:
-    """Register a check; its docstring is the explanation, `needs` what a node must have answered."""
+Finder = Callable[[CheckContext], Iterable[Hit]]
 
-    def register(find: Callable[[CheckContext], Iterable[Hit]]) -> Callable[[CheckContext], Iterable[Hit]]:
+
+def check(code: str, *, needs: tuple[str, ...] = ()) -> Callable[[Finder], Finder]:
+    """Register a check; `needs` is what a node must have answered."""
+
+    def register(find: Finder) -> Finder:
         if code in REGISTERED:
-            raise ValueError(f"{code} is taken by {REGISTERED[code].find.__name__}")
-        REGISTERED[code] = Check(code, severity, title, why, inspect.getdoc(find) or "", needs, find)
+            raise ValueError(f"{code} is taken twice")
+        REGISTERED[code] = Check(code, TABLE[code], needs, find)
         return find
 
     return register

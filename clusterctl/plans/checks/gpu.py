@@ -53,19 +53,8 @@ def _count_usable(context: CheckContext, node: Node, facts: Facts) -> int:
     return _count_lent(node, facts) if chosen is None else min(chosen, _count_lent(node, facts))
 
 
-@check(
-    "CC-GPU-001",
-    "error",
-    "no GPU was found",
-    why="The job asks for GPUs: torchrun or NCCL would fail on this node, and all others would wait for it.",
-    needs=("gpus",),
-)
+@check("CC-GPU-001", needs=("gpus",))
 def no_gpu(context: CheckContext) -> Iterator[Hit]:
-    """The job needs GPUs (`backend: nccl` or `nproc_per_node: gpu`) and the node shows none.
-
-    Without a GPU in this machine, leave the node out (`--exclude`) or train on CPUs: `backend: gloo` and
-    `nproc_per_node: cpu` or a number. With one, install the driver, or give the container access to it.
-    """
     if context.job is None or not context.needs_gpus():
         return
     any_gpu_found = any(_count_gpus(facts) for _, facts in context.known)
@@ -85,21 +74,8 @@ def _use_cpus_fix(job: Job) -> str:
     return f"job: {', '.join(changes)}  # uses CPUs"
 
 
-@check(
-    "CC-GPU-002",
-    "error",
-    "fewer GPUs than processes",
-    why=(
-        "NCCL refuses two processes on one GPU, and a process beyond the last GPU ends with `invalid "
-        "device ordinal`."
-    ),
-    needs=("gpus",),
-)
+@check("CC-GPU-002", needs=("gpus",))
 def too_few_gpus(context: CheckContext) -> Iterator[Hit]:
-    """`nproc_per_node` is larger than the number of GPUs that this node has or lends, or that the job chooses.
-
-    `nproc_per_node: gpu` takes as many as there are on each node.
-    """
     nproc_per_node = context.job.nproc_per_node if context.job and context.job.backend == "nccl" else None
     for node, facts in context.known:
         usable = _count_usable(context, node, facts)
@@ -108,19 +84,8 @@ def too_few_gpus(context: CheckContext) -> Iterator[Hit]:
             yield on_node(node, evidence, f"job: nproc_per_node: {usable}  # or gpu")
 
 
-@check(
-    "CC-GPU-003",
-    "error",
-    "GPUs are missing",
-    why="The inventory promises more GPUs than the node shows: one may have failed, or the number is wrong.",
-    needs=("gpus",),
-)
+@check("CC-GPU-003", needs=("gpus",))
 def fewer_than_promised(context: CheckContext) -> Iterator[Hit]:
-    """The inventory's `gpus:` is larger than what nvidia-smi lists.
-
-    A GPU that fell off the bus is gone until a reboot; the kernel's log then holds an `NVRM: Xid` line. If
-    the machine never had that many, correct the inventory.
-    """
     for node, facts in context.known:
         if node.gpus and _count_gpus(facts) < node.gpus and not facts.gpus.error:
             evidence = f"{_count_gpus(facts)} found, the inventory says {node.gpus}"
@@ -131,21 +96,8 @@ def fewer_than_promised(context: CheckContext) -> Iterator[Hit]:
             )
 
 
-@check(
-    "CC-GPU-004",
-    "error",
-    "driver and library do not match",
-    why=(
-        "The driver was upgraded and the old one is still loaded: no program can use the GPUs until a reboot."
-    ),
-    needs=("gpus",),
-)
+@check("CC-GPU-004", needs=("gpus",))
 def driver_mismatch(context: CheckContext) -> Iterator[Hit]:
-    """The kernel runs one version of the NVIDIA driver and the libraries on disk are of another.
-
-    Usually unattended upgrades replaced the driver. Reboot the node, or unload and load the kernel modules
-    while nothing uses them. To keep it from happening again, hold the driver's packages.
-    """
     for node, facts in context.known:
         if _is_driver_mismatched(facts):
             library = facts.gpus.driver or _parse_library_version(facts.gpus.error or "") or "another version"
@@ -158,19 +110,8 @@ def _parse_library_version(text: str) -> str | None:
     return match.group(1) if match else None
 
 
-@check(
-    "CC-GPU-005",
-    "error",
-    "the driver is too old for torch",
-    why="This torch's CUDA needs a newer driver: the first use of a GPU fails with error 35.",
-    needs=("gpus", "torch"),
-)
+@check("CC-GPU-005", needs=("gpus", "torch"))
 def driver_is_old(context: CheckContext) -> Iterator[Hit]:
-    """The NVIDIA driver is older than the CUDA version of this torch allows.
-
-    CUDA 12 needs driver 525 or later, CUDA 13 needs 580. Upgrade the driver, or install a torch that was
-    built for an older CUDA.
-    """
     for node, facts in context.known:
         cuda = re.match(r"\d+", facts.torch.cuda or "")
         driver = re.match(r"\d+", _driver_version(facts) or "")
@@ -185,15 +126,8 @@ def driver_is_old(context: CheckContext) -> Iterator[Hit]:
             yield on_node(node, f"{evidence} needs {oldest} or later", fix)
 
 
-@check(
-    "CC-GPU-006",
-    "warning",
-    "the drivers differ",
-    why="Mixed driver branches are rarely tested together; a slow or failing node is then hard to explain.",
-    needs=("gpus",),
-)
+@check("CC-GPU-006", needs=("gpus",))
 def drivers_differ(context: CheckContext) -> Iterator[Hit]:
-    """The nodes run different branches of the NVIDIA driver (the first number of its version)."""
     branches = {node.name: (_driver_version(facts) or "").partition(".")[0] for node, facts in context.known}
     split = split_votes({name: branch for name, branch in branches.items() if branch})
     if split:
@@ -203,15 +137,8 @@ def drivers_differ(context: CheckContext) -> Iterator[Hit]:
         )
 
 
-@check(
-    "CC-GPU-007",
-    "warning",
-    "the GPU models differ",
-    why="The slowest GPU sets the pace of all, and the smallest runs out of memory first.",
-    needs=("gpus",),
-)
+@check("CC-GPU-007", needs=("gpus",))
 def models_differ(context: CheckContext) -> Iterator[Hit]:
-    """The nodes do not have the same kind of GPU. This works; expect the speed of the slowest."""
     models = {node.name: " + ".join(sorted(_models(facts))) for node, facts in context.known}
     split = split_votes({name: model for name, model in models.items() if model})
     if split:
@@ -227,22 +154,8 @@ def _models(facts: Facts) -> set[str]:
     return {gpu.name for gpu in facts.gpus.devices if gpu.name}
 
 
-@check(
-    "CC-GPU-008",
-    "warning",
-    "the numbers of workers differ",
-    why=(
-        "The nodes will run different numbers of processes; code that assumes the same number "
-        "everywhere breaks."
-    ),
-    needs=("gpus", "machine"),
-)
+@check("CC-GPU-008", needs=("gpus", "machine"))
 def counts_differ(context: CheckContext) -> Iterator[Hit]:
-    """With `nproc_per_node: gpu` each node runs as many processes as it has or lends GPUs, and these numbers differ.
-
-    With `cpu` the same is said of the cores. torchrun and DDP allow this, and WORLD_SIZE is the sum. Code that
-    computes ranks as node_rank * LOCAL_WORLD_SIZE + local_rank does not.
-    """
     nproc_per_node = context.job.nproc_per_node if context.job else "gpu"
     if isinstance(nproc_per_node, int) or (context.job and count_chosen_gpus(context.job) is not None):
         return
@@ -257,19 +170,8 @@ def counts_differ(context: CheckContext) -> Iterator[Hit]:
         )
 
 
-@check(
-    "CC-GPU-009",
-    "error",
-    "nvidia-smi failed",
-    why="A node whose nvidia-smi fails or hangs has a sick GPU or driver; training there fails or hangs too.",
-    needs=("gpus",),
-)
+@check("CC-GPU-009", needs=("gpus",))
 def smi_failed(context: CheckContext) -> Iterator[Hit]:
-    """nvidia-smi ended with an error, complained about a device, or gave no answer within 5 seconds.
-
-    "Unable to determine the device handle" and "GPU is lost" mean a GPU that fell off the bus: reboot, and
-    have it replaced if it happens again. A hanging nvidia-smi has the same remedy.
-    """
     relevant = context.job is None or context.needs_gpus()
     for node, facts in context.known:
         error = facts.gpus.error or facts.gpu_health.error
@@ -277,33 +179,16 @@ def smi_failed(context: CheckContext) -> Iterator[Hit]:
             yield on_node(node, error, ssh_to(node, "nvidia-smi; dmesg | grep -i xid | tail"))
 
 
-@check(
-    "CC-GPU-010",
-    "info",
-    "more GPUs than the inventory lends",
-    why="Only as many as the inventory says are used.",
-    needs=("gpus",),
-)
+@check("CC-GPU-010", needs=("gpus",))
 def more_than_promised(context: CheckContext) -> Iterator[Hit]:
-    """The node has more GPUs than the inventory's `gpus:` says; the others stay idle."""
     for node, facts in context.known:
         if node.gpus is not None and _count_gpus(facts) > node.gpus:
             evidence = f"{_count_gpus(facts)} found, the inventory says {node.gpus}"
             yield on_node(node, evidence, in_inventory(node, f"gpus: {_count_gpus(facts)}"))
 
 
-@check(
-    "CC-GPU-018",
-    "error",
-    "a chosen GPU does not exist",
-    why="CUDA stops reading its list of visible devices at the first that is not there: workers would lack a GPU.",
-    needs=("gpus",),
-)
+@check("CC-GPU-018", needs=("gpus",))
 def chosen_gpu_is_missing(context: CheckContext) -> Iterator[Hit]:
-    """The job's `gpus:` names an index that nvidia-smi does not show on this node, or more than the node lends.
-
-    Indices count from 0 and are the same on all nodes; leave out a node that lacks them (`--exclude`).
-    """
     chosen = context.job.gpus if context.job else ()
     for node, facts in context.known:
         present = {gpu.index for gpu in facts.gpus.devices} or set(range(_count_gpus(facts)))
@@ -330,30 +215,16 @@ def _nodes_with_gpus(
             yield node, facts, ", ".join(descriptions)
 
 
-@check(
-    "CC-GPU-011",
-    "error",
-    "the GPU's compute mode forbids use",
-    why="In mode Prohibited no process may use the GPU.",
-    needs=("gpus",),
-)
+@check("CC-GPU-011", needs=("gpus",))
 def compute_prohibited(context: CheckContext) -> Iterator[Hit]:
-    """`nvidia-smi -c 0` sets compute mode Default; it needs root and lasts until the next reboot."""
     for node, facts, evidence in _nodes_with_gpus(
         context, lambda gpu: gpu.compute_mode == "Prohibited", _describe_compute_mode
     ):
         yield on_node(node, evidence, as_root(node, facts, "nvidia-smi -c 0"))
 
 
-@check(
-    "CC-GPU-012",
-    "warning",
-    "the GPU admits one process only",
-    why="In an exclusive mode a second process, such as a leftover one, makes the GPU `busy or unavailable`.",
-    needs=("gpus",),
-)
+@check("CC-GPU-012", needs=("gpus",))
 def compute_exclusive(context: CheckContext) -> Iterator[Hit]:
-    """The compute mode is exclusive: one process per GPU works, one more fails with CUDA error 46."""
     for node, facts, evidence in _nodes_with_gpus(
         context, lambda gpu: "Exclusive" in (gpu.compute_mode or ""), _describe_compute_mode
     ):
@@ -364,55 +235,24 @@ def _describe_compute_mode(gpu: Gpu) -> str:
     return f"is {gpu.compute_mode}"
 
 
-@check(
-    "CC-GPU-013",
-    "warning",
-    "MIG is on",
-    why="The GPU is cut into slices: torch sees other devices than nvidia-smi lists, and NCCL is limited.",
-    needs=("gpus",),
-)
+@check("CC-GPU-013", needs=("gpus",))
 def mig_is_on(context: CheckContext) -> Iterator[Hit]:
-    """Multi-Instance GPU splits a GPU. A process uses one instance; NCCL between instances is limited."""
     for node, facts, evidence in _nodes_with_gpus(
         context, lambda gpu: gpu.mig == "Enabled", lambda _: "has MIG on"
     ):
         yield on_node(node, evidence, as_root(node, facts, "nvidia-smi -mig 0"))
 
 
-@check(
-    "CC-GPU-014",
-    "warning",
-    "uncorrectable memory errors",
-    why=(
-        "The GPU's memory has lost data since the driver was loaded; a job on it may crash or compute "
-        "nonsense."
-    ),
-    needs=("gpus",),
-)
+@check("CC-GPU-014", needs=("gpus",))
 def ecc_errors(context: CheckContext) -> Iterator[Hit]:
-    """ECC counted errors that it could not correct.
-
-    A reset of the GPU or a reboot clears the pages; if the count returns, the GPU should be replaced.
-    """
     for node, facts, evidence in _nodes_with_gpus(
         context, lambda gpu: bool(gpu.ecc_errors), lambda gpu: f"has {gpu.ecc_errors}"
     ):
         yield on_node(node, evidence, as_root(node, facts, "nvidia-smi --gpu-reset"))
 
 
-@check(
-    "CC-GPU-015",
-    "warning",
-    "GPU memory is in use",
-    why="Another process has these GPUs: the job may run out of memory, or both run slowly.",
-    needs=("gpus",),
-)
+@check("CC-GPU-015", needs=("gpus",))
 def gpu_in_use(context: CheckContext) -> Iterator[Hit]:
-    """More than 512 MiB of a GPU's memory are taken before the job starts; with `gpus:` only those GPUs count.
-
-    It may be someone else's work, or what a crashed run left behind. Memory that no listed process owns
-    belongs to a process of another container, or to one that is dying.
-    """
     chosen = context.job.gpus if context.job else ()
     query = "nvidia-smi --query-compute-apps=gpu_uuid,pid,process_name,used_memory --format=csv"
     for node, facts in context.known:
@@ -436,18 +276,8 @@ def _render_users(gpu: Gpu, facts: Facts) -> str:
     return f" ({'; '.join([*descriptions[:MOST_NAMED], *more])})" if descriptions else ""
 
 
-@check(
-    "CC-GPU-016",
-    "warning",
-    "a GPU does not answer",
-    why=(
-        "The kernel has a device file for a GPU that nvidia-smi does not list: it may have fallen off "
-        "the bus."
-    ),
-    needs=("gpus",),
-)
+@check("CC-GPU-016", needs=("gpus",))
 def gpu_is_silent(context: CheckContext) -> Iterator[Hit]:
-    """There are more /dev/nvidiaN files than GPUs in the list. The kernel's log tells why (`NVRM: Xid`)."""
     for node, facts in context.known:
         files, count = facts.gpus.files or 0, facts.gpus.count or 0
         if facts.gpus.smi and files > count > 0:
@@ -464,19 +294,8 @@ def _render_unlisted(facts: Facts) -> str:
     return f"; not listed: PCI {', '.join(missing)}" if missing and listed != {""} else ""
 
 
-@check(
-    "CC-GPU-017",
-    "warning",
-    "some GPUs are hidden",
-    why="torch sees only the GPUs that this variable names, whatever nvidia-smi lists.",
-    needs=("gpus", "environment"),
-)
+@check("CC-GPU-017", needs=("gpus", "environment"))
 def hidden_gpus(context: CheckContext) -> Iterator[Hit]:
-    """The environment of an SSH session already limits the visible GPUs, on the node itself.
-
-    A process beyond their number ends with `invalid device ordinal`. Remove the variable from the node's start
-    files, or set it in the job's `env:`.
-    """
     for node, facts in context.known:
         set_by_job = (
             {*context.job.env, *visible_env(vendor_of(facts), context.job.gpus)} if context.job else set()

@@ -57,20 +57,8 @@ def _nodes_with_states(
             yield node, facts, "; ".join(descriptions)
 
 
-@check(
-    "CC-GPU-020",
-    "warning",
-    "the kernel has reported GPU errors",
-    why="The hardware has failed before since the last boot, and may do so again in the middle of a run.",
-    needs=("gpu_health",),
-)
+@check("CC-GPU-020", needs=("gpu_health",))
 def xids(context: CheckContext) -> Iterator[Hit]:
-    """The kernel's log has Xid reports of a kind that hardware causes, since the machine was started.
-
-    79 and 119 want a reboot, memory errors a reset of the GPU; what comes back wants a new GPU. Reports that programs
-    cause (such as 13, 31, 43) are left out. Where an ordinary user may not read the log nothing is said: see
-    `sudo dmesg | grep -i xid`.
-    """
     for node, facts in context.known:
         descriptions = [_render_xid(xid) for xid in facts.gpu_health.xids if xid.code in XIDS]
         more = [f"{len(descriptions) - MOST_NAMED} more"] if len(descriptions) > MOST_NAMED else []
@@ -88,15 +76,8 @@ def _render_xid(xid: Xid) -> str:
     return f"GPU {xid.bus}: Xid {xid.code} ({XIDS[xid.code or 0]}){times}{ago}"
 
 
-@check(
-    "CC-GPU-021",
-    "warning",
-    "GPU memory waits to be mended",
-    why="Bad rows of memory are taken out at the next reset; until then an error there ends the job.",
-    needs=("gpu_health",),
-)
+@check("CC-GPU-021", needs=("gpu_health",))
 def remap_pending(context: CheckContext) -> Iterator[Hit]:
-    """The GPU has found bad rows of memory and will replace them by spare ones when it is reset, or at a reboot."""
     affected = _nodes_with_states(
         context, lambda gpu: gpu.remap_pending == "Yes", lambda _: "row remapping pending"
     )
@@ -104,15 +85,8 @@ def remap_pending(context: CheckContext) -> Iterator[Hit]:
         yield on_node(node, evidence, as_root(node, facts, "nvidia-smi --gpu-reset"))
 
 
-@check(
-    "CC-GPU-022",
-    "error",
-    "GPU memory cannot be mended",
-    why="There are no spare rows left for the bad ones: jobs on this GPU crash, or compute nonsense.",
-    needs=("gpu_health",),
-)
+@check("CC-GPU-022", needs=("gpu_health",))
 def remap_failed(context: CheckContext) -> Iterator[Hit]:
-    """A bad row of memory could not be replaced (Xid 64). The GPU has to be exchanged; use the others by `gpus:`."""
     affected = _nodes_with_states(
         context, lambda gpu: gpu.remap_failed == "Yes", lambda _: "row remapping failed"
     )
@@ -122,37 +96,16 @@ def remap_failed(context: CheckContext) -> Iterator[Hit]:
         )
 
 
-@check(
-    "CC-GPU-023",
-    "warning",
-    "a GPU is held back",
-    why="It runs below its clock, and the slowest GPU sets the pace of all.",
-    needs=("gpu_health",),
-)
+@check("CC-GPU-023", needs=("gpu_health",))
 def throttled(context: CheckContext) -> Iterator[Hit]:
-    """The GPU's clocks are lowered right now, because it is too hot, or because the power supply asked for it.
-
-    Look at fans, air flow, water, and power supplies. A cap on power that software has set is not meant: under load
-    that is how GPUs work.
-    """
     for node, _, evidence in _nodes_with_states(
         context, lambda gpu: bool(gpu.slowed), lambda gpu: " and ".join(gpu.slowed)
     ):
         yield on_node(node, evidence, ssh_to(node, "nvidia-smi -q -d TEMPERATURE,POWER,PERFORMANCE"))
 
 
-@check(
-    "CC-GPU-024",
-    "error",
-    "the NVSwitch fabric is not ready",
-    why="CUDA ends with error 802, system not yet initialized, until the Fabric Manager has set up the switches.",
-    needs=("gpu_health",),
-)
+@check("CC-GPU-024", needs=("gpu_health",))
 def fabric_not_ready(context: CheckContext) -> Iterator[Hit]:
-    """The GPUs sit on NVSwitches, and the Fabric Manager has not finished or does not run.
-
-    Its version must be that of the driver: after an upgrade of one, upgrade the other.
-    """
     for node, facts, evidence in _nodes_with_states(context, _is_unready, _describe_fabric):
         yield on_node(node, evidence, as_root(node, facts, "systemctl restart nvidia-fabricmanager"))
 
@@ -166,18 +119,8 @@ def _describe_fabric(gpu: GpuState) -> str:
     return f"fabric {gpu.fabric}" + (f", {gpu.fabric_status}" if gpu.fabric_status else "")
 
 
-@check(
-    "CC-GPU-025",
-    "warning",
-    "NVLinks are down",
-    why="What should go over NVLink goes over PCIe, many times slower, or NCCL fails.",
-    needs=("gpu_health",),
-)
+@check("CC-GPU-025", needs=("gpu_health",))
 def links_down(context: CheckContext) -> Iterator[Hit]:
-    """Some of a GPU's NVLinks are active and some are not, or a GPU has fewer active ones than GPUs of its model have.
-
-    A GPU without any active link has no bridge or switch, if that is so for all of them.
-    """
     counts: dict[str, str] = {}
     for node, facts in context.known:
         active = {(gpu.links or 0) - (gpu.links_down or 0) for gpu in facts.gpu_health.devices if gpu.links}
@@ -197,18 +140,8 @@ def links_down(context: CheckContext) -> Iterator[Hit]:
         yield across_nodes(split.odd, f"NVLinks: {split.evidence}", fix)
 
 
-@check(
-    "CC-GPU-026",
-    "warning",
-    "a GPU has fewer PCIe lanes than it could",
-    why="Data to and from this GPU, and to the network, moves at a part of the speed.",
-    needs=("gpu_health",),
-)
+@check("CC-GPU-026", needs=("gpu_health",))
 def pcie_is_narrow(context: CheckContext) -> Iterator[Hit]:
-    """The link between the GPU and the board is narrower than both can do: a card that is not seated well, or a riser.
-
-    In some boards it is meant to be so: then waive this finding.
-    """
     affected = _nodes_with_states(
         context,
         lambda gpu: 0 < (gpu.width or 0) < (gpu.width_most or 0),
@@ -220,19 +153,8 @@ def pcie_is_narrow(context: CheckContext) -> Iterator[Hit]:
         )
 
 
-@check(
-    "CC-GPU-027",
-    "error",
-    "torch has no code for this GPU",
-    why="The first kernel ends with `no kernel image is available for execution on the device`.",
-    needs=("gpus", "torch"),
-)
+@check("CC-GPU-027", needs=("gpus", "torch"))
 def no_kernels(context: CheckContext) -> Iterator[Hit]:
-    """torch's wheels hold code for some generations of GPUs: those for CUDA 13 none before Turing (7.5), and only those
-    for CUDA 12.8 and later have Blackwell (10.0, 12.0).
-
-    Install a torch for another CUDA, or build it for this GPU.
-    """
     for node, facts in context.known:
         cuda = _parse_version(facts.torch.cuda)
         lacking = {
@@ -259,16 +181,8 @@ def _parse_version(text: str | None) -> tuple[int, int] | None:
     return (int(match.group(1)), int(match.group(2))) if match else None
 
 
-@check(
-    "CC-GPU-028",
-    "info",
-    "persistence mode is off",
-    why="The driver leaves the GPU whenever nobody uses it: every start, and every nvidia-smi, then takes seconds.",
-    needs=("gpu_health",),
-)
+@check("CC-GPU-028", needs=("gpu_health",))
 def not_persistent(context: CheckContext) -> Iterator[Hit]:
-    """With persistence mode the driver stays loaded. It needs root, and lasts until the next boot; nvidia-persistenced
-    makes it lasting."""
     affected = _nodes_with_states(
         context, lambda gpu: gpu.persistence == "Disabled", lambda _: "persistence mode Disabled"
     )

@@ -165,34 +165,16 @@ def _nodes_with_problem(context: CheckContext, kind: str) -> Iterator[tuple[Node
             yield node, facts, texts
 
 
-@check(
-    "CC-NET-001",
-    "error",
-    "a NIC does not exist",
-    why="Gloo and NCCL are told this name and fail when no NIC bears it.",
-    needs=("nics",),
-)
+@check("CC-NET-001", needs=("nics",))
 def nic_is_missing(context: CheckContext) -> Iterator[Hit]:
-    """The inventory's `nic:` names an interface that this node does not have.
-
-    Names differ from machine to machine and may change when a card moves to another slot. Gloo says "Unable
-    to find address for", NCCL says "no socket interface found".
-    """
     for node, facts, names in _nodes_with_problem(context, "nic-missing"):
         line = propose_nics(node, facts, names)
         evidence = f"no {', '.join(names)}; there is {render_nics(list_candidate_nics(facts, names[0]))}"
         yield on_node(node, evidence, in_inventory(node, line) if line else "")
 
 
-@check(
-    "CC-NET-002",
-    "error",
-    "a NIC is down",
-    why="No packet leaves through it.",
-    needs=("nics",),
-)
+@check("CC-NET-002", needs=("nics",))
 def nic_is_down(context: CheckContext) -> Iterator[Hit]:
-    """The interface is switched off, or has no carrier: no cable, no link at the switch, an empty bond."""
     for node, facts, name in _each_problem(context, "nic-down"):
         nic = next(nic for nic in facts.nics if nic.name == name)
         if nic.up:
@@ -203,15 +185,8 @@ def nic_is_down(context: CheckContext) -> Iterator[Hit]:
             )
 
 
-@check(
-    "CC-NET-003",
-    "error",
-    "the training address is on another NIC",
-    why="The other nodes connect to the address, but NCCL and Gloo would listen on the NIC.",
-    needs=("nics",),
-)
+@check("CC-NET-003", needs=("nics",))
 def address_on_other_nic(context: CheckContext) -> Iterator[Hit]:
-    """`ip` and `nic` of this node contradict each other: the address belongs to a NIC that is not listed."""
     for node, facts, ip in _each_problem(context, "address-on-other-nic"):
         owner, chosen = nic_with_address(facts, ip), ", ".join(context.networks[node.name].nics)
         yield on_node(
@@ -219,18 +194,8 @@ def address_on_other_nic(context: CheckContext) -> Iterator[Hit]:
         )
 
 
-@check(
-    "CC-NET-004",
-    "error",
-    "no NIC has the training address",
-    why="The node cannot listen on an address that it does not have, so the others cannot reach it.",
-    needs=("nics",),
-)
+@check("CC-NET-004", needs=("nics",))
 def address_on_no_nic(context: CheckContext) -> Iterator[Hit]:
-    """The address by which the others should reach this node is not one of its own.
-
-    Often `host:` is a public address that a gateway translates. Then give the node's own address as `ip:`.
-    """
     for node, facts, ip in _each_problem(context, "address-on-no-nic"):
         evidence = (
             f"{ip} ({context.networks[node.name].source}); there is {render_nics(list_candidate_nics(facts))}"
@@ -251,36 +216,16 @@ def _own_address_fix(context: CheckContext, node: Node, facts: Facts) -> str:
     return in_inventory(node, f"ip: {propose_ip(context, node, facts) or 'ADDRESS'}")
 
 
-@check(
-    "CC-NET-005",
-    "error",
-    "there is no training address",
-    why="The other nodes would not know where to connect.",
-    needs=("nics", "address"),
-)
+@check("CC-NET-005", needs=("nics", "address"))
 def no_address(context: CheckContext) -> Iterator[Hit]:
-    """Neither `ip:`, nor `network:`, nor `host:` leads to an address of this node.
-
-    A `host:` from ~/.ssh/config, for example, means nothing on the node itself. Give `ip:`.
-    """
     for node, facts, text in _each_problem(context, "no-address"):
         nics = list_candidate_nics(facts)
         fix = in_inventory(node, f"ip: {nics[0].ipv4[0]}") if nics else ""
         yield on_node(node, f"{text}; there is {render_nics(nics)}", fix)
 
 
-@check(
-    "CC-NET-008",
-    "error",
-    "two nodes have the same training address",
-    why="Both would answer for the same place: ranks end up on the wrong machine.",
-)
+@check("CC-NET-008")
 def address_is_shared(context: CheckContext) -> Iterator[Hit]:
-    """Every node needs a training address of its own.
-
-    Machines cloned from one image may share one; so do addresses of container bridges (172.17.0.1), which
-    exist on every host. Choose the NIC by `nic:` or `network:`.
-    """
     nodes_of: dict[str, list[str]] = {}
     for node in context.nodes:
         ip = context.networks[node.name].ip
@@ -303,15 +248,8 @@ def _shared_address_fix(context: CheckContext, names: list[str], ip: str) -> str
     return "\n".join(_own_address_fix(context, node, facts) for node, facts in without_address)
 
 
-@check(
-    "CC-NET-011",
-    "error",
-    "the training address is loopback",
-    why="No other machine can reach an address in 127.0.0.0/8.",
-    needs=("machine",),
-)
+@check("CC-NET-011", needs=("machine",))
 def address_is_loopback(context: CheckContext) -> Iterator[Hit]:
-    """A loopback address works only between nodes on one machine."""
     machines = {facts.machine.boot_id for _, facts in context.known}
     for node, facts in context.known:
         ip = context.networks[node.name].ip
@@ -320,19 +258,8 @@ def address_is_loopback(context: CheckContext) -> Iterator[Hit]:
             yield on_node(node, ip, in_inventory(node, f"ip: {nics[0].ipv4[0] if nics else 'ADDRESS'}"))
 
 
-@check(
-    "CC-NET-016",
-    "error",
-    "a NIC has no IPv4 address",
-    why="Gloo and NCCL find no address on it to listen on.",
-    needs=("nics",),
-)
+@check("CC-NET-016", needs=("nics",))
 def nic_without_address(context: CheckContext) -> Iterator[Hit]:
-    """The NIC exists and is up but bears no IPv4 address.
-
-    The members of a bond or bridge have none: name the bond or bridge. Otherwise give the NIC its address back. Another
-    NIC would put the training on another network, often the slower one of SSH.
-    """
     for node, facts, names in _nodes_with_problem(context, "nic-without-address"):
         slaves = {nic.name for nic in facts.nics if nic.slave}
         bare = ", ".join(
@@ -346,20 +273,8 @@ def nic_without_address(context: CheckContext) -> Iterator[Hit]:
             yield on_node(node, evidence, in_inventory(node, line) if line else "")
 
 
-@check(
-    "CC-NET-017",
-    "warning",
-    "the training address is public",
-    why="PyTorch's own traffic has no password and no encryption: whoever reaches its ports can run code in the job.",
-    needs=("nics",),
-)
+@check("CC-NET-017", needs=("nics",))
 def address_is_public(context: CheckContext) -> Iterator[Hit]:
-    """The address is one that the whole internet can reach, unless a firewall stands before it.
-
-    TCPStore, Gloo and NCCL trust everybody who connects. Train over a private network, or let a firewall pass
-    only the nodes' own addresses: the rendezvous port of node 0 (see `ports:`) and the ports that the kernel gives
-    out (`ip_local_port_range`).
-    """
     for node, facts in context.known:
         ip = context.networks[node.name].ip
         if ip and _is_public(ip):
@@ -412,18 +327,8 @@ def _list_physical_nics(facts: Facts) -> list[Nic]:
     return [nic for nic in facts.nics if nic.physical and nic.running and nic.ipv4]
 
 
-@check(
-    "CC-NET-018",
-    "warning",
-    "training uses a virtual NIC",
-    why="Tunnels and virtual links cost bandwidth, and the node has a real NIC with an address.",
-    needs=("nics",),
-)
+@check("CC-NET-018", needs=("nics",))
 def nic_is_virtual(context: CheckContext) -> Iterator[Hit]:
-    """The chosen NIC is a tunnel, a VPN or a virtual link (tun, wireguard, vxlan, veth, dummy), beside a physical one.
-
-    Right where the tunnel is the only way between the nodes; otherwise choose the physical NIC's address or name.
-    """
     for node, facts, nic in _each_training_nic(context):
         physical = _list_physical_nics(facts)
         is_reported_elsewhere = not node.nic and (nic.name or "").startswith(SIDE_NETWORKS)  # CC-NET-013
@@ -432,20 +337,8 @@ def nic_is_virtual(context: CheckContext) -> Iterator[Hit]:
             yield on_node(node, f"{nic.name} ({nic.kind}); there is {render_nics(physical)}", fix)
 
 
-@check(
-    "CC-NET-019",
-    "warning",
-    "a faster NIC is not used",
-    why="Gradients go over the chosen NIC; the faster one stays idle.",
-    needs=("nics", "infiniband"),
-)
+@check("CC-NET-019", needs=("nics", "infiniband"))
 def faster_nic(context: CheckContext) -> Iterator[Hit]:
-    """The node has a physical NIC, linked and with an address, whose speed is above that of the chosen one.
-
-    Usual where SSH goes over a slow management network and `host:` is all that the inventory says: name the fast
-    network by `network:` or the NIC by `nic:`. NCCL on InfiniBand or RoCE ports is not affected: it finds those by
-    itself and uses the NIC only to set up.
-    """
     for node, facts, nic in _each_training_nic(context):
         if nic.speed is None or (context.needs_gpus() and active_ports(facts)):
             continue
@@ -462,20 +355,8 @@ def render_speed(speed: int | None) -> str:
     return f"{speed / 1000:g} Gbit/s" if speed >= 1000 else f"{speed} Mbit/s"
 
 
-@check(
-    "CC-NET-029",
-    "error",
-    "the job names NICs that a node does not have",
-    why="A variable in the job's env beats the launch's own, and is the same on every node.",
-    needs=("nics",),
-)
+@check("CC-NET-029", needs=("nics",))
 def env_names_missing_nics(context: CheckContext) -> Iterator[Hit]:
-    """NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME or TP_SOCKET_IFNAME in the job's `env:` matches no NIC of the node.
-
-    Gloo and TensorPipe take exact names, comma-separated, and all of them must exist: `=eth0`, `^docker0` and `eth`
-    are NCCL's grammar, in which a bare name is a prefix, `=` means exact and `^` everything but. Remove the variable:
-    a launch sets each of them for each node in its own grammar.
-    """
     env: Mapping[str, str] = context.job.env if context.job else {}
     for node, facts in context.known:
         names = [nic.name for nic in facts.nics if nic.name]

@@ -65,19 +65,8 @@ ERROR_WORDS = re.compile(
 OLDEST_GLIBC, SINCE_TORCH = (2, 28), (2, 6)
 
 
-@check(
-    "CC-PY-010",
-    "error",
-    "the Python versions differ",
-    why="Object collectives pickle across nodes, and compiled packages differ between Python versions.",
-    needs=("interpreter",),
-)
+@check("CC-PY-010", needs=("interpreter",))
 def python_differs(context: CheckContext) -> Iterator[Hit]:
-    """All nodes must run the same X.Y of Python.
-
-    torch wheels, compiled extensions and pickles belong to one X.Y. A difference in the third number is
-    harmless. Name the interpreter of each node by `python:`, per node if need be.
-    """
     versions = {
         node.name: ".".join(facts.interpreter.version.split(".")[:2])
         for node, facts in context.known
@@ -92,19 +81,8 @@ def python_differs(context: CheckContext) -> Iterator[Hit]:
         yield across_nodes(split.odd, split.evidence, fix)
 
 
-@check(
-    "CC-PY-011",
-    "warning",
-    "`activate` failed",
-    why="What it was to set up may be missing: Python was started all the same.",
-    needs=("activate",),
-)
+@check("CC-PY-011", needs=("activate",))
 def activate_failed(context: CheckContext) -> Iterator[Hit]:
-    """The shell line `activate:` of the inventory or the job ended with another status than 0.
-
-    A file that it sources is not there, a module or an environment has another name on this node. The status is
-    that of its last command, so a harmless one at the end counts too: end the line with `|| true` if it is meant.
-    """
     for node, facts in context.known:
         status = facts.activate.status
         if status:
@@ -115,20 +93,8 @@ def activate_failed(context: CheckContext) -> Iterator[Hit]:
             )
 
 
-@check(
-    "CC-PY-012",
-    "warning",
-    "Python is outside the activated environment",
-    why="The job would run with the packages of another Python than the one that `activate` prepares.",
-    needs=("interpreter", "activate"),
-)
+@check("CC-PY-012", needs=("interpreter", "activate"))
 def python_is_outside(context: CheckContext) -> Iterator[Hit]:
-    """`activate` switches to a conda environment or venv, and `python:` names an interpreter that is not of it.
-
-    A bare name is looked up on PATH after `activate`, so `python: python` takes the environment's own. An absolute
-    path is taken as it is: name the one in the environment, or leave `activate` out. `python3` may be another one
-    than `python` where an environment has only the latter.
-    """
     for node, facts in context.known:
         environment = facts.activate.environment
         if facts.activate.inside is False and environment:
@@ -136,19 +102,8 @@ def python_is_outside(context: CheckContext) -> Iterator[Hit]:
             yield on_node(node, evidence, in_inventory(node, f"python: {environment}/bin/python"))
 
 
-@check(
-    "CC-PY-013",
-    "warning",
-    "`activate` gives different things",
-    why="What is built or loaded on one node with another compiler or CUDA may fail or compute differently there.",
-    needs=("activate",),
-)
+@check("CC-PY-013", needs=("activate",))
 def activate_differs(context: CheckContext) -> Iterator[Hit]:
-    """After `activate` the nodes differ in the name of the active environment, the CUDA toolkit or the compiler.
-
-    The toolkit is that of the nvcc on PATH, or of CUDA_HOME; the compiler is cc, gcc or clang, whichever comes first
-    in this order. torch's own CUDA is compared elsewhere; these two matter for extensions and torch.compile.
-    """
     active = {node.name: facts.activate for node, facts in context.known if facts.activate.status is not None}
     aspects = {
         "environment": {name: _environment_name(result.environment) for name, result in active.items()},
@@ -166,19 +121,8 @@ def _environment_name(environment: str | None) -> str:
     return environment.rstrip("/").rpartition("/")[2] if environment else "none"
 
 
-@check(
-    "CC-PY-014",
-    "warning",
-    "`activate` complains",
-    why="It ended well and yet said that something went wrong: what it was to set up may be missing.",
-    needs=("activate",),
-)
+@check("CC-PY-014", needs=("activate",))
 def activate_prints_errors(context: CheckContext) -> Iterator[Hit]:
-    """The session wrote an error message before Python started, and the status of `activate` is 0 all the same.
-
-    Older versions of `module` end with 0 when a module does not exist. And the text goes on after a command that
-    failed in its middle: join its commands by `&&`.
-    """
     for node, facts in context.known:
         output = facts.activate.said or ""
         if facts.activate.status == 0 and ERROR_WORDS.search(output):
@@ -189,20 +133,8 @@ def activate_prints_errors(context: CheckContext) -> Iterator[Hit]:
             )
 
 
-@check(
-    "CC-PY-015",
-    "warning",
-    "the installed packages differ",
-    why="One node then fails with an ImportError that the others lack, or computes something slightly different.",
-    needs=("installed",),
-)
+@check("CC-PY-015", needs=("installed",))
 def packages_differ(context: CheckContext) -> Iterator[Hit]:
-    """The interpreters of the nodes do not find the same packages in the same versions.
-
-    Names and versions of all that pip or the distribution installed for this Python are compared, and the odd
-    node's differences named; `check --json` has every node's list. torch and what comes with it is compared by
-    checks of its own. Make the environments from one lock file.
-    """
     if len({facts.installed.digest for _, facts in context.known}) < 2:
         return
     torches = {facts.torch.version for _, facts in context.known}
@@ -247,19 +179,8 @@ def _describe_differences(
     return f"{joined}; compared with {usual}" if with_reference else joined
 
 
-@check(
-    "CC-PY-016",
-    "warning",
-    "the C libraries differ",
-    why="Compiled packages that work on one node may not load on another.",
-    needs=("platform",),
-)
+@check("CC-PY-016", needs=("platform",))
 def libc_differs(context: CheckContext) -> Iterator[Hit]:
-    """The nodes have different versions of glibc, as different distributions or releases of one bring them.
-
-    Wheels that were built for the older one work on all; what you compile on the newer one fails on the older with
-    "version `GLIBC_2.xx' not found". Build on the node with the oldest.
-    """
     split = split_votes(
         {node.name: facts.platform.libc for node, facts in context.known if facts.platform.libc}
     )
@@ -268,18 +189,8 @@ def libc_differs(context: CheckContext) -> Iterator[Hit]:
         yield across_nodes(split.odd, split.evidence, fix)
 
 
-@check(
-    "CC-PY-017",
-    "warning",
-    "the C library is old for this torch",
-    why="Wheels of torch since 2.6 need glibc 2.28: importing one fails, or the torch there is a build of its own.",
-    needs=("platform", "torch"),
-)
+@check("CC-PY-017", needs=("platform", "torch"))
 def libc_is_old(context: CheckContext) -> Iterator[Hit]:
-    """PyTorch's own wheels have been manylinux_2_28 since 2.6; older systems, such as CentOS 7, cannot load them.
-
-    The import ends with "version `GLIBC_2.28' not found". Use conda-forge's build, a container, or a newer system.
-    """
     for node, facts in context.known:
         libc, torch = _parse_version(facts.platform.libc), _parse_version(facts.torch.version)
         if libc and torch and libc < OLDEST_GLIBC and torch >= SINCE_TORCH:
@@ -295,19 +206,8 @@ def _parse_version(text: str | None) -> tuple[int, int] | None:
 NOT_BUILT = "CC-SETUP-010"
 
 
-@check(
-    NOT_BUILT,
-    "info",
-    "`setup` has not made its environment yet",
-    why="Which torch and which packages the job will have is known when the first launch has made it.",
-    needs=("setup",),
-)
+@check("CC-SETUP-010", needs=("setup",))
 def environment_is_not_built(context: CheckContext) -> Iterator[Hit]:
-    """The job has a `setup`, and this node has no environment of that content: the launch will make it.
-
-    Until then nothing is said of torch, NCCL and packages: those of the node's own Python do not count. When it is
-    there, `check` looks into it. A lock file that has changed means an environment that is not there yet.
-    """
     for node, facts in context.known:
         if facts.setup.pending:
             yield on_node(

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from clusterctl.codes.entry import Severity
 from clusterctl.errors import UsageError
 from clusterctl.plans.checks import (
     access,
@@ -21,7 +22,7 @@ from clusterctl.plans.checks import (
     system,
     torch,
 )
-from clusterctl.plans.checks.access import MEANINGS
+from clusterctl.plans.checks.access import UNANSWERED
 from clusterctl.plans.checks.framework import (
     REGISTERED,
     SEVERITIES,
@@ -30,7 +31,6 @@ from clusterctl.plans.checks.framework import (
     Finding,
     Hit,
     Observations,
-    Severity,
 )
 from clusterctl.plans.launch.network import resolve_network
 from clusterctl.specs.inventory.model import Node, Waiver
@@ -77,7 +77,7 @@ def choose_checks(known: Mapping[str, Check], only: Sequence[str], skip: Sequenc
     An unknown word is a UsageError that names the nearest. What says that a node gave no answer stays.
     """
     selected = _expand_patterns(known, only) if only else frozenset(known)
-    return frozenset(known) - (selected - _expand_patterns(known, skip)) - MEANINGS.keys()
+    return frozenset(known) - (selected - _expand_patterns(known, skip)) - set(UNANSWERED)
 
 
 def _expand_patterns(known: Mapping[str, Check], patterns: Iterable[str]) -> frozenset[str]:
@@ -94,13 +94,13 @@ def _match_codes(known: Mapping[str, Check], pattern: str) -> list[str]:
         return matches
     families = sorted({code.rpartition("-")[0] for code in known})
     guess = find_nearest(full, [*families, *known])
-    meaning = f" ({known[guess].title})" if guess and guess in known else ""
-    suggestion = f"did you mean {guess}{meaning}? " if guess else ""
-    chosen = f"families ({', '.join(family[3:] for family in families)}) and globs can be chosen"
+    meaning = f" ({known[guess].entry.title.en})" if guess and guess in known else ""
     raise UsageError(
-        f"no check is called {pattern!r}",
-        code="CC-USE-050",
-        fix=f"{suggestion}Codes such as CC-NET-003, {chosen}",
+        "CC-USE-050",
+        "check-near" if guess else "check",
+        pattern=pattern,
+        guess=f"{guess}{meaning}",
+        families=", ".join(family[3:] for family in families),
     )
 
 
@@ -115,19 +115,17 @@ def _resolve_waiver(known: Mapping[str, Check], waiver: Waiver, names: Sequence[
     location = f"{waiver.file}: waive {waiver.code}"
     if waiver.code not in known:
         guess = find_nearest(waiver.code, known)
-        hint = f"did you mean {guess} ({known[guess].title})?" if guess else "`clusterctl explain` lists all"
-        raise UsageError(f"{location}: there is no such finding", code="CC-USE-050", fix=hint)
-    if waiver.code in MEANINGS or waiver.code in UNWAIVABLE:
-        title = known[waiver.code].title
-        raise UsageError(
-            f"{location}: {title}: no launch could work, so this cannot be waived",
-            code="CC-USE-051",
-            fix="leave the node out with --exclude, and drop the waiver",
-        )
+        title = known[guess].entry.title.en if guess else ""
+        case = "waiver-near" if guess else "waiver"
+        raise UsageError("CC-USE-050", case, location=location, guess=guess, title=title)
+    if waiver.code in UNANSWERED or waiver.code in UNWAIVABLE:
+        title = known[waiver.code].entry.title.en
+        raise UsageError("CC-USE-051", location=location, title=title)
     try:
         indices = select_nodes(waiver.nodes, names)
     except UsageError as error:
-        raise UsageError(f"{location}: {error.message}", code=error.code, fix=error.fix) from error
+        error.message = f"{location}: {error.message}"
+        raise
     return AppliedWaiver(
         waiver.code, frozenset(names[index] for index in indices), f"{waiver.reason} ({waiver.file})"
     )
@@ -193,7 +191,7 @@ def _all_hits(
     for check in selected:
         groups: dict[tuple[str, Severity], list[Hit]] = {}
         for hit in check.find(context.with_answers(check.needs)):
-            key = selection.waiver_for(check.code, hit.nodes), hit.severity or check.severity
+            key = selection.waiver_for(check.code, hit.nodes), hit.severity or check.entry.severity
             groups.setdefault(key, []).append(hit)
         yield from ((check, waived, hits) for (waived, _), hits in groups.items())
 
@@ -201,8 +199,9 @@ def _all_hits(
 def _make_finding(check: Check, hits: Sequence[Hit], positions: Mapping[str, int], waived: str) -> Finding:
     nodes = tuple(sorted({name for hit in hits for name in hit.nodes}, key=positions.__getitem__))
     evidence, fix = join_evidence(hits), join_fixes(hits)
-    severity = hits[0].severity or check.severity
-    return Finding(check.code, severity, nodes, evidence, check.why, fix, check.title, waived)
+    severity = hits[0].severity or check.entry.severity
+    why, title = check.entry.why.en, check.entry.title.en
+    return Finding(check.code, severity, nodes, evidence, why, fix, title, waived)
 
 
 def join_evidence(hits: Sequence[Hit]) -> str:

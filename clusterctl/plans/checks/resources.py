@@ -54,18 +54,8 @@ def _render_free_space(disk: Disk) -> str:
     return f"{render_size(disk.free or 0)} free on {disk.mount or disk.path}"
 
 
-@check(
-    "CC-DISK-002",
-    "error",
-    "the working directory cannot be used",
-    why="Code, logs and state of a run are written there.",
-    needs=("workdir", "workdir_disk", "account"),
-)
+@check("CC-DISK-002", needs=("workdir", "workdir_disk", "account"))
 def workdir_unusable(context: CheckContext) -> Iterator[Hit]:
-    """The directory on the node (`workdir:`, default ~/.clusterctl) cannot be written, is not a directory,
-
-    belongs to another account, or may be written by others, who could then run code as you.
-    """
     for node, facts in context.known:
         problem = _workdir_problem(facts)
         if problem:
@@ -93,15 +83,8 @@ def _on_kernel_file_system(facts: Facts) -> str:
     return f"{facts.workdir.path} may not be written: it is on a file system of the kernel ({facts.workdir_disk.kind})"
 
 
-@check(
-    "CC-DISK-003",
-    "error",
-    "the disk is full",
-    why="Code and logs could not be written.",
-    needs=("workdir_disk",),
-)
+@check("CC-DISK-003", needs=("workdir_disk",))
 def disk_is_full(context: CheckContext) -> Iterator[Hit]:
-    """The file system of the working directory has less than 100 MB left."""
     for node, facts in context.known:
         free = free_bytes(facts.workdir_disk)
         if free is not None and free < DISK_FULL:
@@ -113,15 +96,8 @@ def disk_is_full(context: CheckContext) -> Iterator[Hit]:
             )
 
 
-@check(
-    "CC-DISK-004",
-    "warning",
-    "the disk is nearly full",
-    why="Checkpoints and logs may not fit.",
-    needs=("workdir_disk",),
-)
+@check("CC-DISK-004", needs=("workdir_disk",))
 def disk_is_low(context: CheckContext) -> Iterator[Hit]:
-    """The file system of the working directory has less than 1 GiB left."""
     for node, facts in context.known:
         free = free_bytes(facts.workdir_disk)
         if free is not None and DISK_FULL <= free < DISK_LOW:
@@ -132,18 +108,8 @@ def disk_is_low(context: CheckContext) -> Iterator[Hit]:
             )
 
 
-@check(
-    "CC-DISK-005",
-    "warning",
-    "few files can still be made",
-    why=(
-        "The file system runs out of inodes before it runs out of bytes, with the same `No space left "
-        "on device`."
-    ),
-    needs=("workdir_disk",),
-)
+@check("CC-DISK-005", needs=("workdir_disk",))
 def few_inodes(context: CheckContext) -> Iterator[Hit]:
-    """Each file and directory takes an inode, and fewer than 5000 are left. Many small files use them up."""
     for node, facts in context.known:
         remaining = facts.workdir_disk.inodes_free
         if remaining is not None and remaining < FEW_INODES:
@@ -152,15 +118,8 @@ def few_inodes(context: CheckContext) -> Iterator[Hit]:
             yield on_node(node, f"{plural(remaining, 'inode')} left on {facts.workdir_disk.mount}", command)
 
 
-@check(
-    "CC-DISK-006",
-    "warning",
-    "/tmp is full",
-    why="torch, compilers and data loaders keep temporary files there.",
-    needs=("tmp_disk",),
-)
+@check("CC-DISK-006", needs=("tmp_disk",))
 def tmp_is_full(context: CheckContext) -> Iterator[Hit]:
-    """The file system of /tmp has less than 100 MB left. `env: {TMPDIR: ...}` names another place."""
     for node, facts in context.known:
         free = free_bytes(facts.tmp_disk)
         if free is not None and free < DISK_FULL and facts.tmp_disk.mount != facts.workdir_disk.mount:
@@ -171,19 +130,8 @@ def tmp_is_full(context: CheckContext) -> Iterator[Hit]:
             )
 
 
-@check(
-    "CC-DISK-007",
-    "warning",
-    "the home directory is full",
-    why="Caches of torch, Triton and Hugging Face lie below ~/.cache.",
-    needs=("home_disk",),
-)
+@check("CC-DISK-007", needs=("home_disk",))
 def home_is_full(context: CheckContext) -> Iterator[Hit]:
-    """The file system of the home has less than 100 MB or no inodes left; the working directory is on another one.
-
-    Torch.hub, datasets and compiled kernels are written there by default: `No space left on device` in the middle of
-    a run. `env: {XDG_CACHE_HOME: ..., HF_HOME: ..., TORCH_HOME: ...}` names other places.
-    """
     for node, facts in context.known:
         disk, is_separate = facts.home_disk, facts.home_disk.mount != facts.workdir_disk.mount
         free = free_bytes(disk)
@@ -196,19 +144,8 @@ def home_is_full(context: CheckContext) -> Iterator[Hit]:
             yield on_node(node, f"no inode left on {disk.mount}", ssh_to(node, command))
 
 
-@check(
-    "CC-DISK-008",
-    "info",
-    "Python lies on a network file system",
-    why="Importing torch reads thousands of files: the first start after a while takes half a minute or more.",
-    needs=("python_disk",),
-)
+@check("CC-DISK-008", needs=("python_disk",))
 def python_on_network_disk(context: CheckContext) -> Iterator[Hit]:
-    """The environment that runs torch is on NFS or another network file system.
-
-    All nodes reading it at once are slow together, and a server that hangs stops every start. The launch waits up to
-    5 minutes for the import. A copy of the environment on a local disk starts in seconds.
-    """
     for node, facts in context.known:
         if facts.python_disk.kind in NETWORK_FILE_SYSTEMS:
             evidence = f"{facts.python_disk.path} is on {facts.python_disk.mount} ({facts.python_disk.kind})"
@@ -216,17 +153,8 @@ def python_on_network_disk(context: CheckContext) -> Iterator[Hit]:
             yield on_node(node, evidence, fix)
 
 
-@check(
-    "CC-DISK-009",
-    "error",
-    "the working directory does not answer",
-    why="Whatever touches it hangs, and cannot even be killed while the server is gone.",
-)
+@check("CC-DISK-009")
 def workdir_hangs(context: CheckContext) -> Iterator[Hit]:
-    """The file system of the working directory, or of a directory above it, gave no answer within 2 seconds.
-
-    A mount whose server is gone, or a disk that is failing. The other questions were answered all the same.
-    """
     for node, facts in context.known:
         hanging = {
             text: facts.problems[name] for name, text in WORKDIR_QUESTIONS.items() if name in facts.problems
@@ -248,19 +176,8 @@ LEFTOVER_FILES = (
 )
 
 
-@check(
-    "CC-SYS-013",
-    "info",
-    "logind removes shared memory at logout",
-    why="Files of a run in /dev/shm may vanish when the last session of this user ends.",
-    needs=("logind", "account"),
-)
+@check("CC-SYS-013", needs=("logind", "account"))
 def removes_shared_memory(context: CheckContext) -> Iterator[Hit]:
-    """RemoveIPC is on for systemd-logind, which is its default, and lingering is off for this user.
-
-    When a user has no session and no process of a session left, logind removes the user's shared memory. NCCL says
-    `unlink shared memory /dev/shm/nccl-... failed, error: No such file or directory`. Lingering prevents it.
-    """
     for node, facts in context.known:
         if (
             facts.logind.removes_ipc
@@ -272,19 +189,8 @@ def removes_shared_memory(context: CheckContext) -> Iterator[Hit]:
             yield on_node(node, "RemoveIPC=yes, no lingering", fix)
 
 
-@check(
-    "CC-SYS-014",
-    "warning",
-    "dead processes left shared memory",
-    why="What they left in /dev/shm takes memory until it is removed or the node restarts.",
-    needs=("shm_left",),
-)
+@check("CC-SYS-014", needs=("shm_left",))
 def shared_memory_left(context: CheckContext) -> Iterator[Hit]:
-    """Files of this account in /dev/shm that nobody can need any more take 256 MiB or more.
-
-    torch_PID_... of a process that is gone, and nccl-... that are older than an hour. A killed data loader leaves the
-    former, a killed rank the latter. Newer files of NCCL may be in use and are not counted.
-    """
     for node, facts in context.known:
         files, size = facts.shm_left.files or 0, facts.shm_left.bytes or 0
         if size >= LEFTOVER_LIMIT:
@@ -292,19 +198,8 @@ def shared_memory_left(context: CheckContext) -> Iterator[Hit]:
             yield on_node(node, f"{plural(files, 'file')}, {render_size(size)} in /dev/shm", fix)
 
 
-@check(
-    "CC-SYS-015",
-    "warning",
-    "few processes may be started",
-    why="Workers, their threads and data loaders end with `Resource temporarily unavailable`.",
-    needs=("limits", "cgroup", "account"),
-)
+@check("CC-SYS-015", needs=("limits", "cgroup", "account"))
 def few_processes(context: CheckContext) -> Iterator[Hit]:
-    """Fewer processes and threads are allowed than 256 for each worker.
-
-    The limit is `ulimit -u` of an SSH session, which does not hold for root, or what the control group has left
-    (pids.max, as containers and systemd set it: TasksMax).
-    """
     for node, facts in context.known:
         needed, uid = PROCESSES_PER_WORKER * count_workers(context, facts), facts.account.uid
         limit = facts.limits.nproc.soft if facts.limits.nproc and uid else None
@@ -318,18 +213,8 @@ def few_processes(context: CheckContext) -> Iterator[Hit]:
             yield on_node(node, evidence, f"{fix}  # in a container: --pids-limit")
 
 
-@check(
-    "CC-SYS-016",
-    "info",
-    "a control group limits memory",
-    why="The kernel ends a process that goes beyond it, however much memory the machine has.",
-    needs=("machine", "cgroup"),
-)
+@check("CC-SYS-016", needs=("machine", "cgroup"))
 def memory_is_limited(context: CheckContext) -> Iterator[Hit]:
-    """A container, a systemd slice or a batch system grants the session less than nine tenths of the memory.
-
-    A worker that goes beyond it ends by signal 9, and `free` shows nothing of it.
-    """
     for node, facts in context.known:
         limit, memory = facts.cgroup.memory or facts.machine.memory_limit, facts.machine.memory
         if limit and memory and limit < 0.9 * memory:
@@ -337,19 +222,8 @@ def memory_is_limited(context: CheckContext) -> Iterator[Hit]:
             yield on_node(node, f"{render_size(limit)} of {render_size(memory)}", command)
 
 
-@check(
-    "CC-SYS-017",
-    "warning",
-    "little memory is free",
-    why="The kernel's OOM killer ends a worker with signal 9, often minutes into a run.",
-    needs=("machine", "cgroup"),
-)
+@check("CC-SYS-017", needs=("machine", "cgroup"))
 def little_memory(context: CheckContext) -> Iterator[Hit]:
-    """Less memory is free than 512 MiB for each worker, on the node or in the session's control group.
-
-    `import torch` alone takes some 200 MB in each worker. See who has it: other people's processes, or a run that was
-    left behind (`clusterctl ps --orphans`).
-    """
     for node, facts in context.known:
         free_values = [
             value for value in (facts.machine.memory_free, facts.cgroup.memory_free) if value is not None
@@ -362,19 +236,8 @@ def little_memory(context: CheckContext) -> Iterator[Hit]:
             )
 
 
-@check(
-    "CC-SYS-018",
-    "warning",
-    "more workers than processors",
-    why="Workers that take turns make every all-reduce wait.",
-    needs=("machine", "cgroup"),
-)
+@check("CC-SYS-018", needs=("machine", "cgroup"))
 def few_processors(context: CheckContext) -> Iterator[Hit]:
-    """The session may use only some of the node's processors, and fewer than there would be workers.
-
-    The reason is a control group's quota (cpu.max, `docker --cpus`), or a set of processors (cpuset, taskset, a batch
-    system). Where all of them may be used, more than four workers for each processor are reported.
-    """
     for node, facts in context.known:
         total, quota = facts.machine.cpus or 0, facts.cgroup.cpus
         usable = min(facts.machine.cpus_allowed or total, total if quota is None else quota)
@@ -385,19 +248,8 @@ def few_processors(context: CheckContext) -> Iterator[Hit]:
             yield on_node(node, evidence, f"job: nproc_per_node: {max(1, int(usable))}{quota_hint}")
 
 
-@check(
-    "CC-SYS-019",
-    "warning",
-    "text is not read as UTF-8",
-    why="A script that prints or reads other letters fails with UnicodeEncodeError or UnicodeDecodeError.",
-    needs=("text",),
-)
+@check("CC-SYS-019", needs=("text",))
 def not_utf8(context: CheckContext) -> Iterator[Hit]:
-    """Python takes its encoding for files and output from the locale of an SSH session, and that is another one.
-
-    Python reads the locales C and POSIX as UTF-8; others, such as zh_CN.GBK, it obeys. `env: {PYTHONUTF8: 1}` in the
-    job settles it for all nodes.
-    """
     is_set_by_job = context.job is not None and context.job.env.get("PYTHONUTF8") == "1"
     for node, facts in context.known:
         encoding = facts.text.encoding

@@ -72,19 +72,8 @@ def _each_route(context: CheckContext) -> Iterator[tuple[Node, Facts, str, Route
                 yield node, facts, peer, route
 
 
-@check(
-    "CC-NET-006",
-    "error",
-    "no route to another node",
-    why="The kernel has no way to send a packet to that node's training address.",
-    needs=("routes", "routing"),
-)
+@check("CC-NET-006", needs=("routes", "routing"))
 def no_route(context: CheckContext) -> Iterator[Hit]:
-    """The routing table of the node has no entry that covers the other node's training address.
-
-    Either the address is in a network that this node is not part of (a private network of another cluster),
-    or a route or default gateway is missing.
-    """
     fixes: dict[str, str] = {}  # by node: one look at its table is enough for all peers
     for node, _, peer, route in _each_route(context):
         if route.problem:
@@ -93,22 +82,8 @@ def no_route(context: CheckContext) -> Iterator[Hit]:
             yield on_node(node, evidence, fixes.setdefault(node.name, command))
 
 
-@check(
-    "CC-NET-007",
-    "error",
-    "packets leave by another NIC",
-    why=(
-        "The kernel routes to the other nodes by a NIC that is not the chosen one: slow at best, "
-        "often a hang."
-    ),
-    needs=("routes", "routing", "nics"),
-)
+@check("CC-NET-007", needs=("routes", "routing", "nics"))
 def routed_elsewhere(context: CheckContext) -> Iterator[Hit]:
-    """The NIC for training and the kernel's route to the other nodes' training addresses disagree.
-
-    NCCL and Gloo listen on the chosen NIC, while connections leave by the routed one. Use addresses of one
-    network on all nodes (`network:` or `ip:`), or choose the NIC that the route takes.
-    """
     healthy = {node.name for node, _ in _nodes_without_problems(context)}
     for node, _, peer, route in _each_route(context):
         network = context.networks[node.name]
@@ -118,19 +93,8 @@ def routed_elsewhere(context: CheckContext) -> Iterator[Hit]:
             yield on_node(node, evidence, fix)
 
 
-@check(
-    "CC-NET-009",
-    "warning",
-    "the MTUs differ",
-    why="Small messages pass and large ones hang when one side sends frames that the other drops.",
-    needs=("nics",),
-)
+@check("CC-NET-009", needs=("nics",))
 def mtu_differs(context: CheckContext) -> Iterator[Hit]:
-    """The training NICs have different MTUs.
-
-    TCP usually finds the smaller one; where ICMP is blocked, or with RoCE, transfers hang once messages get
-    large.
-    """
     split = _compare_nics(context, lambda nic: nic.mtu)
     if split:
         odd = [
@@ -146,22 +110,8 @@ def mtu_differs(context: CheckContext) -> Iterator[Hit]:
         yield across_nodes(split.odd, split.evidence, "\n".join(fixes))
 
 
-@check(
-    "CC-NET-010",
-    "info",
-    "the hostname means loopback",
-    why=(
-        "Gloo would listen on loopback by itself; clusterctl names the NIC to it, so its launches are "
-        "not affected."
-    ),
-    needs=("hostname",),
-)
+@check("CC-NET-010", needs=("hostname",))
 def hostname_is_loopback(context: CheckContext) -> Iterator[Hit]:
-    """The node's own hostname resolves to 127.x.x.x, as Debian's installer writes it into /etc/hosts.
-
-    Programs that ask for "my address" by hostname then get loopback: Gloo without GLOO_SOCKET_IFNAME,
-    torchrun's c10d rendezvous without --local-addr. A launch by clusterctl sets both.
-    """
     for node, facts in context.known:
         loops = [ip for ip in facts.hostname.addresses if ip.startswith("127.")]
         if loops and not (context.networks[node.name].ip or "").startswith("127."):
@@ -170,18 +120,8 @@ def hostname_is_loopback(context: CheckContext) -> Iterator[Hit]:
             yield on_node(node, f"{facts.hostname.host} is {loops[0]}", fix)
 
 
-@check(
-    "CC-NET-012",
-    "warning",
-    "the NIC speeds differ",
-    why="The slowest link sets the pace of every all-reduce.",
-    needs=("nics",),
-)
+@check("CC-NET-012", needs=("nics",))
 def speed_differs(context: CheckContext) -> Iterator[Hit]:
-    """The training NICs report different link speeds (Mbit/s).
-
-    A bad cable or port makes a link fall back to a lower speed.
-    """
     split = _compare_nics(context, lambda nic: nic.speed)
     if split:
         nic = training_nic(context.networks[split.odd[0]], context.facts[split.odd[0]])
@@ -189,18 +129,8 @@ def speed_differs(context: CheckContext) -> Iterator[Hit]:
         yield across_nodes(split.odd, split.evidence, ssh_to_first(context.nodes, split.odd[:1], command))
 
 
-@check(
-    "CC-NET-013",
-    "warning",
-    "training would use a side network",
-    why="The NIC was chosen because it owns the address, but it looks like one of a container engine or VPN.",
-    needs=("nics",),
-)
+@check("CC-NET-013", needs=("nics",))
 def side_network(context: CheckContext) -> Iterator[Hit]:
-    """Nobody named a NIC, and the one that owns the training address is a bridge or tunnel.
-
-    If that is meant, name it by `nic:`; otherwise give the address of the real network as `ip:`.
-    """
     for node, facts in context.known:
         nic = _find_training_nic(context, node, facts)
         if nic and nic.name and not node.nic and not nic.physical and nic.name.startswith(SIDE_NETWORKS):
@@ -209,19 +139,8 @@ def side_network(context: CheckContext) -> Iterator[Hit]:
             )
 
 
-@check(
-    "CC-NET-014",
-    "warning",
-    "a settings file steers NCCL",
-    why="NCCL reads it unseen, on this node only.",
-    needs=("nccl_conf",),
-)
+@check("CC-NET-014", needs=("nccl_conf",))
 def nccl_file_sets_variables(context: CheckContext) -> Iterator[Hit]:
-    """/etc/nccl.conf, ~/.nccl.conf or the file in NCCL_CONF_FILE sets NCCL variables.
-
-    Environment variables beat these files. What a file sets beyond the launch's variables makes this node
-    differ.
-    """
     for node, facts in context.known:
         for path, lines in facts.nccl_conf.items():
             if lines:
@@ -229,18 +148,8 @@ def nccl_file_sets_variables(context: CheckContext) -> Iterator[Hit]:
                 yield on_node(node, f"{path}: {'; '.join(lines[:4])}", fix)
 
 
-@check(
-    "CC-NET-015",
-    "warning",
-    "the training address is not the NIC's first",
-    why="Gloo and NCCL are told the NIC and take its first address, not the one that the others were given.",
-    needs=("nics",),
-)
+@check("CC-NET-015", needs=("nics",))
 def not_the_first_address(context: CheckContext) -> Iterator[Hit]:
-    """The NIC has several IPv4 addresses and the training address is not the first of them.
-
-    It works as long as all nodes can reach each other by the first addresses too.
-    """
     for node, facts in context.known:
         ip, nic = context.networks[node.name].ip, _find_training_nic(context, node, facts)
         if nic and ip in nic.ipv4[1:]:
@@ -263,19 +172,8 @@ def _port_name(port: InfinibandPort) -> str:
     return f"{port.adapter}:{port.port}"
 
 
-@check(
-    "CC-NET-023",
-    "warning",
-    "an InfiniBand port has a link but is not active",
-    why="NCCL does not use it, and falls back to fewer ports or to plain TCP.",
-    needs=("infiniband",),
-)
+@check("CC-NET-023", needs=("infiniband",))
 def port_is_not_active(context: CheckContext) -> Iterator[Hit]:
-    """The cable is in and the link is up, but the port stays in INIT or ARMED.
-
-    No subnet manager answers on this InfiniBand fabric, or it does not know the port. Ports without a cable are not
-    reported, only counted.
-    """
     for node, facts in context.known:
         idle = [port for port in facts.infiniband if port.physical == LINKED and port.state != ACTIVE]
         if idle:
@@ -285,15 +183,8 @@ def port_is_not_active(context: CheckContext) -> Iterator[Hit]:
             yield on_node(node, evidence, as_root(node, facts, "ibstat; sminfo"))
 
 
-@check(
-    "CC-NET-024",
-    "warning",
-    "the nodes have different numbers of active InfiniBand ports",
-    why="NCCL may refuse (`Detected mixed local Net device counts across ranks`) or use the smaller number.",
-    needs=("infiniband",),
-)
+@check("CC-NET-024", needs=("infiniband",))
 def port_counts_differ(context: CheckContext) -> Iterator[Hit]:
-    """Some nodes have more active InfiniBand or RoCE ports: a cable is out, an adapter or its driver is gone."""
     split = _compare_ports(context, lambda ports: str(len(ports)))
     if split:
         odd = [(node, facts) for node, facts in context.known if node.name in split.odd]
@@ -306,18 +197,8 @@ def _render_port_states(facts: Facts) -> str:
     return ", ".join(f"{_port_name(port)} {port.state}" for port in facts.infiniband) or "no adapter"
 
 
-@check(
-    "CC-NET-025",
-    "error",
-    "InfiniBand and RoCE are mixed",
-    why="InfiniBand and Ethernet ports cannot talk to each other: `Attempted to connect incompatible devices`.",
-    needs=("infiniband",),
-)
+@check("CC-NET-025", needs=("infiniband",))
 def links_are_mixed(context: CheckContext) -> Iterator[Hit]:
-    """The active ports of some nodes are InfiniBand and those of others Ethernet (RoCE), with no kind that all have.
-
-    Nodes that have both are fine as long as NCCL_IB_HCA names ports of one kind; `check` shows which ones there are.
-    """
     kinds = {node.name: {port.link or "" for port in active_ports(facts)} for node, facts in context.known}
     with_some = {name: present for name, present in kinds.items() if present}
     if context.needs_gpus() and len(with_some) > 1 and not set.intersection(*with_some.values()):
@@ -328,17 +209,8 @@ def links_are_mixed(context: CheckContext) -> Iterator[Hit]:
             )
 
 
-@check(
-    "CC-NET-026",
-    "warning",
-    "the rates of InfiniBand ports differ",
-    why="The slowest port sets the pace of every all-reduce.",
-    needs=("infiniband",),
-)
+@check("CC-NET-026", needs=("infiniband",))
 def rates_differ(context: CheckContext) -> Iterator[Hit]:
-    """The slowest active port of some nodes has a lower rate than that of the others: a cable or a switch port made it
-    fall back (`ibstatus` shows the same number).
-    """
     slowest = {
         node.name: min(rates)
         for node, facts in context.known
@@ -350,17 +222,8 @@ def rates_differ(context: CheckContext) -> Iterator[Hit]:
         yield across_nodes(split.odd, split.evidence, fix)
 
 
-@check(
-    "CC-NET-027",
-    "info",
-    "network adapters do not reach GPU memory",
-    why="Every byte is copied through the node's memory first: slower, without any error.",
-    needs=("infiniband", "gpudirect", "gpus"),
-)
+@check("CC-NET-027", needs=("infiniband", "gpudirect", "gpus"))
 def gpudirect_is_off(context: CheckContext) -> Iterator[Hit]:
-    """The node has NVIDIA GPUs and active InfiniBand or RoCE ports, and GPUDirect RDMA has no way: the module
-    nvidia_peermem is not loaded, and the kernel driver is not the open one, which needs no module (DMA-BUF).
-    """
     for node, facts in context.known:
         has_gpudirect = facts.gpudirect.peermem or facts.gpudirect.open_driver
         if (
@@ -374,17 +237,8 @@ def gpudirect_is_off(context: CheckContext) -> Iterator[Hit]:
             )
 
 
-@check(
-    "CC-NET-028",
-    "info",
-    "NCCL_IB_GID_INDEX is set",
-    why="NCCL 2.21 and later find the right address themselves; a number that fits one node may not fit another.",
-    needs=("infiniband", "environment"),
-)
+@check("CC-NET-028", needs=("infiniband", "environment"))
 def gid_index_is_set(context: CheckContext) -> Iterator[Hit]:
-    """A fixed GID index chooses an address of the RoCE port by its place in a table that differs between nodes and
-    changes with addresses. Wrong ones end in `ibv_modify_qp failed with error Invalid argument`.
-    """
     job_value = (context.job.env if context.job else {}).get(GID_INDEX)
     for node, facts in context.known:
         value = job_value or facts.environment.get(GID_INDEX)

@@ -62,33 +62,14 @@ def render_size(number: int) -> str:
     return f"{number >> 10} KiB"
 
 
-@check(
-    "CC-SYS-001",
-    "error",
-    "two nodes are one machine",
-    why="Both would start processes on the same GPUs, and NCCL refuses that.",
-    needs=("machine",),
-)
+@check("CC-SYS-001", needs=("machine",))
 def same_machine_with_gpus(context: CheckContext) -> Iterator[Hit]:
-    """Two nodes of the inventory report the same boot and the same hostname.
-
-    Perhaps one machine is listed by name and by address. NCCL tells machines apart by exactly these two
-    values; for containers that share both on purpose, set NCCL_HOSTID to a different value in each, and this
-    check takes them for two as NCCL does.
-    """
     if context.needs_gpus():
         yield from _same_machines(context)
 
 
-@check(
-    "CC-SYS-002",
-    "warning",
-    "two nodes are one machine",
-    why="They share its processors, so nothing becomes faster by the second one.",
-    needs=("machine",),
-)
+@check("CC-SYS-002", needs=("machine",))
 def same_machine(context: CheckContext) -> Iterator[Hit]:
-    """Two nodes of the inventory are one machine: same boot, same hostname. Fine for a trial on CPUs."""
     if not context.needs_gpus():
         yield from _same_machines(context)
 
@@ -106,15 +87,8 @@ def _same_machines(context: CheckContext) -> Iterator[Hit]:
             )
 
 
-@check(
-    "CC-SYS-003",
-    "warning",
-    "few open files are allowed",
-    why="Every connection and data loader needs some; the job ends with `Too many open files`.",
-    needs=("limits",),
-)
+@check("CC-SYS-003", needs=("limits",))
 def few_open_files(context: CheckContext) -> Iterator[Hit]:
-    """The limit `nofile` of an SSH session is small. 65536 is a good value for large jobs."""
     for node, facts in context.known:
         limit = facts.limits.nofile
         is_low = limit and (0 <= (limit.soft or 0) < 1024 or 0 <= (limit.hard or 0) < 4096)
@@ -128,19 +102,8 @@ def few_open_files(context: CheckContext) -> Iterator[Hit]:
             )
 
 
-@check(
-    "CC-SYS-004",
-    "warning",
-    "/dev/shm is small",
-    why="Data loaders and NCCL share memory there; too little ends in a bus error.",
-    needs=("shm_disk",),
-)
+@check("CC-SYS-004", needs=("shm_disk",))
 def small_shm(context: CheckContext) -> Iterator[Hit]:
-    """The shared memory of the node has less room than 256 MiB for each worker. The size in the fix is what is in use
-    and 256 MiB for each worker, in whole GiB.
-
-    Docker gives a container 64 MiB unless told otherwise: --shm-size=8g or --ipc=host.
-    """
     for node, facts in context.known:
         workers, total = count_workers(context, facts), facts.shm_disk.total
         free = facts.shm_disk.free if total != 0 else None  # 0: a tmpfs without a limit
@@ -165,19 +128,8 @@ def _enlarge_shm(node: Node, facts: Facts, free: int, needed: int) -> str:
     return f"{as_root(node, facts, remount)}  # {in_use}{render_size(needed)}"
 
 
-@check(
-    "CC-SYS-005",
-    "info",
-    "leftover variables of another job",
-    why="A launch by clusterctl clears them; a torchrun started by hand would obey them.",
-    needs=("environment",),
-)
+@check("CC-SYS-005", needs=("environment",))
 def leftover_variables(context: CheckContext) -> Iterator[Hit]:
-    """The environment of an SSH session already holds RANK, MASTER_ADDR, PET_* or the like.
-
-    They come from /etc/environment, a profile file or an image. torchrun takes the default of every flag from
-    PET_*, so one of them silently changes a job.
-    """
     for node, facts in context.known:
         names = [
             name for name in facts.environment if name.startswith(CLEARED_PREFIXES) or name in CLEARED_NAMES
@@ -191,19 +143,8 @@ def leftover_variables(context: CheckContext) -> Iterator[Hit]:
             )
 
 
-@check(
-    "CC-SYS-006",
-    "warning",
-    "the nodes' environments differ",
-    why="Such a variable steers torch, NCCL or Gloo on some nodes and not on others.",
-    needs=("environment",),
-)
+@check("CC-SYS-006", needs=("environment",))
 def environments_differ(context: CheckContext) -> Iterator[Hit]:
-    """The environments of SSH sessions differ in variables that change what torch, NCCL or Gloo do.
-
-    A launch replaces the NIC variables and leaves the others. If all nodes should have one, write it in the job's
-    `env:`; otherwise remove it from the node's start files.
-    """
     names = {
         name for _, facts in context.known for name in facts.environment if not _is_handled(context, name)
     }
@@ -226,15 +167,8 @@ def _is_handled(context: CheckContext, name: str) -> bool:
     )
 
 
-@check(
-    "CC-SYS-007",
-    "warning",
-    "little memory may be locked",
-    why="InfiniBand and RoCE lock their buffers; NCCL fails with `ibv_reg_mr failed`.",
-    needs=("limits", "infiniband"),
-)
+@check("CC-SYS-007", needs=("limits", "infiniband"))
 def low_memlock(context: CheckContext) -> Iterator[Hit]:
-    """The node has InfiniBand or RoCE adapters and the limit `memlock` of an SSH session is not unlimited."""
     for node, facts in context.known:
         limit = facts.limits.memlock
         if facts.infiniband and limit and limit.soft is not None and 0 <= limit.soft < GIB:
@@ -243,29 +177,15 @@ def low_memlock(context: CheckContext) -> Iterator[Hit]:
             yield on_node(node, f"{render_size(limit.soft)} for {facts.infiniband[0].adapter}", fix)
 
 
-@check(
-    "CC-SYS-008",
-    "warning",
-    "the stack is unlimited",
-    why="glibc then gives every thread 2 MiB of stack, and NCCL's threads can crash while it starts.",
-    needs=("limits",),
-)
+@check("CC-SYS-008", needs=("limits",))
 def unlimited_stack(context: CheckContext) -> Iterator[Hit]:
-    """`ulimit -s unlimited` makes thread stacks smaller, not larger. 8192 is the usual value."""
     for node, facts in context.known:
         if context.needs_gpus() and facts.limits.stack and facts.limits.stack.soft == -1:
             yield on_node(node, "stack unlimited", in_inventory(node, "activate: ulimit -s 8192"))
 
 
-@check(
-    "CC-SYS-009",
-    "warning",
-    "logind ends processes at logout",
-    why="A run would be killed when the last SSH session of this user ends.",
-    needs=("logind",),
-)
+@check("CC-SYS-009", needs=("logind",))
 def kills_at_logout(context: CheckContext) -> Iterator[Hit]:
-    """KillUserProcesses=yes is set for systemd-logind, and lingering is off for this user."""
     for node, facts in context.known:
         if facts.logind.kills and not facts.logind.linger:
             user = shlex.quote(facts.account.user) if facts.account.user else "$USER"
@@ -274,15 +194,8 @@ def kills_at_logout(context: CheckContext) -> Iterator[Hit]:
             )
 
 
-@check(
-    "CC-SYS-010",
-    "warning",
-    "the processor architectures differ",
-    why="Compiled code does not move between them, and results may differ in the last digits.",
-    needs=("platform",),
-)
+@check("CC-SYS-010", needs=("platform",))
 def architectures_differ(context: CheckContext) -> Iterator[Hit]:
-    """Some nodes are x86_64 and some aarch64, say. torch may work across them; other packages may not."""
     machines = {node.name: facts.platform.machine for node, facts in context.known}
     split = split_votes({name: machine for name, machine in machines.items() if machine})
     if split:
@@ -315,17 +228,8 @@ QUESTIONS = {
 REPORTED_ELSEWHERE = ("workdir", "workdir_disk")  # where they hang: CC-DISK-009
 
 
-@check(
-    "CC-SYS-011",
-    "warning",
-    "a question was not answered",
-    why="What could not be asked was not checked.",
-)
+@check("CC-SYS-011")
 def unanswered_questions(context: CheckContext) -> Iterator[Hit]:
-    """The node answered, but one of the questions failed or took longer than its own limit (2 s, 7.5 s for GPUs).
-
-    A file system hangs, a name server is silent, a file may not be read, a tool is broken.
-    """
     for node, facts in context.known:
         for question, problem in facts.problems.items():
             if question not in REPORTED_ELSEWHERE or not problem.startswith("no answer within"):
@@ -359,18 +263,8 @@ def _describe_direction(offset: float, others: str) -> str:
     return f"ahead of {others}" if offset > 0 else f"behind {others}"
 
 
-@check(
-    "CC-TIME-001",
-    "warning",
-    "the clock is wrong",
-    why="Logs and errors of different nodes cannot be put in order, and c10d rendezvous fails beyond 15 s.",
-    needs=("clock",),
-)
+@check("CC-TIME-001", needs=("clock",))
 def clock_is_wrong(context: CheckContext) -> Iterator[Hit]:
-    """The node's clock differs from the one here by more than 2 seconds, beyond the error of measuring.
-
-    Where most nodes agree with each other and not with this machine, they are compared with each other.
-    """
     common_offset = _common_offset(context)
     offsets = _offsets(context)
     for node, facts in context.known:
@@ -388,15 +282,8 @@ def clock_is_wrong(context: CheckContext) -> Iterator[Hit]:
             yield on_node(node, evidence, as_root(node, facts, "chronyc makestep"))
 
 
-@check(
-    "CC-TIME-002",
-    "warning",
-    "the clock of this machine is wrong",
-    why="Times that are shown here, such as those of log lines, are off by as much.",
-    needs=("clock",),
-)
+@check("CC-TIME-002", needs=("clock",))
 def local_clock_is_wrong(context: CheckContext) -> Iterator[Hit]:
-    """Most nodes agree with each other within 2 seconds, and differ from the machine where clusterctl runs by more."""
     common_offset = _common_offset(context)
     if common_offset:
         names = [node.name for node, _ in context.known]
@@ -422,19 +309,8 @@ def _gpu_indices(facts: Facts) -> dict[str, int]:
     return {gpu.uuid: gpu.index for gpu in facts.gpus.devices if gpu.uuid and gpu.index is not None}
 
 
-@check(
-    "CC-GPU-019",
-    "warning",
-    "another run has the GPUs",
-    why="A launch on these GPUs is refused until that run has ended, or waits for it with `launch --wait`.",
-    needs=("locks", "gpus"),
-)
+@check("CC-GPU-019", needs=("locks", "gpus"))
 def gpus_are_taken(context: CheckContext) -> Iterator[Hit]:
-    """A run of clusterctl holds these GPUs, of whichever account on the node; the run says whose it is.
-
-    `clusterctl ps` shows runs of this account, `stop RUN` ends one. A holder that does not answer is a frozen
-    agent, or no clusterctl at all; its pid and account are the kernel's word.
-    """
     for node, facts in context.known:
         for line in describe_holders(_list_gpu_holders(context, node, facts), _gpu_indices(facts)):
             yield on_node(
@@ -442,15 +318,8 @@ def gpus_are_taken(context: CheckContext) -> Iterator[Hit]:
             )
 
 
-@check(
-    "CC-SYS-012",
-    "warning",
-    "another run is in the way",
-    why="One of the two wants the node alone: a launch is refused until the other has ended, or waits for it.",
-    needs=("locks",),
-)
+@check("CC-SYS-012", needs=("locks",))
 def node_is_taken(context: CheckContext) -> Iterator[Hit]:
-    """A run with `exclusive: true` has this node, or this job wants it alone and another run is there."""
     wants_exclusive = context.job is not None and context.job.exclusive
     for node, facts in context.known:
         names = [(holder, holder.name or "") for holder in facts.locks]

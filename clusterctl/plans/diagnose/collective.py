@@ -21,6 +21,7 @@ MODULES = (
     "node/diagnose/__init__",
     "node/diagnose/collective",
     "protocol/__init__",
+    "protocol/ranks",
     "protocol/untrusted",
 )
 LIMITS = {"nccl": 60, "gloo": 20}  # seconds for the round of all; NCCL may take long to connect

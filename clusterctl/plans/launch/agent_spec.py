@@ -8,6 +8,7 @@ from typing import Any
 from clusterctl.plans.launch.plan import LaunchPlan, NodePlan
 from clusterctl.plans.launch.setup import hooks_to_spec
 from clusterctl.plans.launch.template import template_to_json
+from clusterctl.protocol.run_paths import WorkdirPaths
 from clusterctl.specs.job.model import Restart
 
 # What torchrun, or a job that ran before in the same account, may have left in a node's environment.
@@ -64,7 +65,7 @@ def render_spec(plan: LaunchPlan, node: NodePlan, record: Mapping[str, Any]) -> 
         "env": {key: template_to_json(value) for key, value in node.env.items()},
         "unset": list(INHERITED),
         "unset_prefixes": list(INHERITED_PREFIXES),
-        "output_dir": f"{node.member.node.workdir}/outputs/{plan.job.name}",
+        "output_dir": f"{WorkdirPaths(node.member.node.workdir).outputs}/{plan.job.name}",
         **hooks_to_spec(plan.job),
         **_render_restart(plan, node),
         **record,

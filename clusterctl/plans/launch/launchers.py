@@ -25,6 +25,7 @@ from clusterctl.plans.launch.template import (
     fill_torchrun_argument,
     make_template,
 )
+from clusterctl.protocol.run_paths import ATTEMPT
 from clusterctl.specs.job.model import VISIBLE_DEVICES_VARIABLES, Job
 
 MODULES: Mapping[str, str] = {"torchrun": "torch.distributed.run", "launch": "torch.distributed.launch"}
@@ -76,7 +77,7 @@ def _plan_torchrun(job: Job, values: Mapping[str, Segment]) -> tuple[Template, .
         *_flag("--master-port", AgentValue("master_port")),
         *_flag("--max-restarts", "0"),
         *_flag("--redirects", "3"),
-        *_flag("--log-dir", AgentValue("run_dir"), "/attempt-", values["attempt"]),
+        *_flag("--log-dir", AgentValue("run_dir"), f"/{ATTEMPT}", values["attempt"]),
         *([make_template("--use-env")] if job.use_env else []),
         *_program(job),
         *(fill_torchrun_argument(arg, values) for arg in job.args),

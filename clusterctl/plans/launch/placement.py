@@ -42,11 +42,7 @@ def choose_nodes(inventory: Inventory, pattern: str | None, exclude: str | None)
     excluded = set(select_nodes(exclude, names)) if exclude else set()
     chosen = tuple(inventory.nodes[index] for index in sorted(selected - excluded))
     if not chosen:
-        raise UsageError(
-            f"no node is left: {exclude} excludes all that was chosen",
-            code="CC-USE-004",
-            fix=f"the inventory has {fold_names(names)}",
-        )
+        raise UsageError("CC-USE-004", exclude=exclude, nodes=fold_names(names))
     return chosen
 
 
@@ -62,11 +58,7 @@ def plan_placement(
     candidates = choose_nodes(inventory, selection if is_explicit else None, exclude)
     nodes = tuple(node for node in candidates if is_explicit or not node.spare)
     if not nodes:
-        raise UsageError(
-            f"every node that is left is a spare: {fold_names([node.name for node in candidates])}",
-            code="CC-USE-004",
-            fix="name those that the job shall run on, or drop `spare: true` from some of them",
-        )
+        raise UsageError("CC-USE-004", "spares", nodes=fold_names([node.name for node in candidates]))
     if pattern is None and isinstance(job.nodes, int):
         nodes = _limit_count(nodes, job.nodes, inventory)
     spares = _choose_spares(inventory, job, nodes, exclude)
@@ -87,21 +79,14 @@ def _choose_spares(
     if count > len(free):
         available = f"{len(free)} of them" if free else "none"
         raise UsageError(
-            f"the job wants {plural(count, 'spare')} beside its {plural(len(nodes), 'node')}, "
-            f"{available} can be had",
-            code="CC-USE-032",
-            fix="set `restart.spares` lower, choose fewer `nodes`, or add nodes with `spare: true` to the inventory",
+            "CC-USE-032", spares=plural(count, "spare"), nodes=plural(len(nodes), "node"), available=available
         )
     return tuple(sorted(free, key=lambda node: not node.spare)[:count])
 
 
 def _limit_count(nodes: Sequence[Node], count: int, inventory: Inventory) -> tuple[Node, ...]:
     if count > len(nodes):
-        raise UsageError(
-            f"the job wants {count} nodes, {len(nodes)} can be used",
-            code="CC-USE-005",
-            fix=f"set `nodes: {len(nodes)}` in the job, or add nodes to {inventory.file}",
-        )
+        raise UsageError("CC-USE-005", count=count, usable=len(nodes), file=inventory.file)
     return tuple(nodes[:count])
 
 

@@ -206,7 +206,7 @@ def setup_to_spec(plan: SetupPlan, files: Manifest, activate: str | None) -> dic
         "kind": plan.setup.kind,
         "outer": plan.setup.system_site_packages,
         "steps": [_step_to_spec(step) for step in plan.steps],
-        "rows": [entry.row for entry in files.entries],
+        "rows": [list(entry) for entry in files.entries],
         "time_limit": plan.setup.time_limit,
     }
 

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from clusterctl.protocol.end_record import MOST_ATTEMPTS, MOST_SLOTS, GangRecord, RecordedPart
 from clusterctl.protocol.ranks import NodeRank, Rank, Slot
 from clusterctl.protocol.root_cause import DOUBTFUL, Failure, weight_of
+from clusterctl.protocol.run_paths import ATTEMPT
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.text import plural
 
-_FOLDER = re.compile(r"attempt-(\d{1,9})/")
+_FOLDER = re.compile(rf"{ATTEMPT}(\d{{1,9}})/")
 LONGEST_TEXT = 1000  # characters of a text
 MOST_RANKS = 1000  # of a node
 NO_PROGRESS = "no_progress"

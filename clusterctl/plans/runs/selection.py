@@ -79,13 +79,9 @@ def choose_run(runs: Runs, prefix: str | None, user: Owner) -> RunId:
     for run_id, parts in runs.items():
         if owner_of(parts).is_same(user):
             return run_id
-    raise UsageError(
-        f"no run of yours ({user.name}) on these nodes" if runs else "no runs on these nodes",
-        code="CC-USE-020",
-        fix=f"name one: {_render_some(runs)}{_explain_namesake(runs, user)}"
-        if runs
-        else "clusterctl launch JOB.yaml starts one",
-    )
+    if not runs:
+        raise UsageError("CC-USE-020", "none")
+    raise UsageError("CC-USE-020", user=user.name, runs=_render_some(runs) + _explain_namesake(runs, user))
 
 
 def choose_to_attach(runs: Runs, prefix: str | None, user: Owner) -> RunId:
@@ -105,14 +101,11 @@ def choose_live_run(runs: Runs, prefix: str | None, user: Owner) -> RunId:
         return live[0]
     if not live:
         others = {run_id: parts for run_id, parts in runs.items() if is_live(parts)}
-        raise UsageError(
-            f"no live run of yours ({user.name})",
-            code="CC-USE-021",
-            fix=f"others' runs must be named: {_render_some(others)}{_explain_namesake(others, user)}"
-            if others
-            else "clusterctl ps lists what there was",
-        )
-    raise UsageError(f"{len(live)} runs are live", code="CC-USE-022", fix="name one: " + ", ".join(live))
+        if not others:
+            raise UsageError("CC-USE-021", "none", user=user.name)
+        named = _render_some(others) + _explain_namesake(others, user)
+        raise UsageError("CC-USE-021", user=user.name, runs=named)
+    raise UsageError("CC-USE-022", count=len(live), names=", ".join(live))
 
 
 def may_have_processes(name: str, parts: Parts, answered: Collection[str]) -> bool:
@@ -131,16 +124,8 @@ def _find_by_prefix(runs: Runs, prefix: str) -> RunId:
     if len(matches) == 1:
         return matches[0]
     if not matches:
-        raise UsageError(
-            f"no run {prefix!r} on these nodes",
-            code="CC-USE-023",
-            fix=f"there are: {_render_some(runs)}"
-            if runs
-            else "`clusterctl ps` lists the runs that the nodes remember",
-        )
-    raise UsageError(
-        f"{prefix!r} fits {len(matches)} runs", code="CC-USE-024", fix="one of: " + ", ".join(matches)
-    )
+        raise UsageError("CC-USE-023", "" if runs else "none", prefix=prefix, runs=_render_some(runs))
+    raise UsageError("CC-USE-024", prefix=prefix, count=len(matches), names=", ".join(matches))
 
 
 def _explain_namesake(runs: Runs, user: Owner) -> str:

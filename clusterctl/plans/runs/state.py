@@ -27,6 +27,21 @@ from clusterctl.protocol.end_record import (
 )
 from clusterctl.protocol.ranks import NodeRank, Rank
 from clusterctl.protocol.run_id import RunId, parse_job_name, parse_run_id
+from clusterctl.protocol.states import (
+    CANCELLED,
+    FAILED,
+    FAILED_SETUP,
+    LIVE,
+    LOST,
+    PREPARING,
+    RUNNING,
+    STATES,
+    SUBMITTED,
+    SUCCEEDED,
+    TIMEOUT,
+    UNKNOWN,
+    WAITING,
+)
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.text import render_duration
 
@@ -66,21 +81,6 @@ NO_RUN_ID = RunId("")  # what stands in a state that names no run
 LONGEST_LIMIT = 1e9  # seconds
 MOST_LEFT = 1000  # processes that could not be ended
 MOST_GPUS = 64
-
-SUBMITTED = "SUBMITTED"
-PREPARING = "PREPARING"
-WAITING = "WAITING"
-RUNNING = "RUNNING"
-SUCCEEDED = "SUCCEEDED"
-FAILED = "FAILED"
-FAILED_SETUP = "FAILED_SETUP"
-CANCELLED = "CANCELLED"
-TIMEOUT = "TIMEOUT"
-LOST = "LOST"
-UNKNOWN = "UNKNOWN"
-
-LIVE = frozenset({SUBMITTED, PREPARING, WAITING, RUNNING})
-STATES = LIVE | {SUCCEEDED, FAILED, FAILED_SETUP, CANCELLED, TIMEOUT, LOST, UNKNOWN}
 
 # The worst part decides what a run is called; a live part keeps the whole run live.
 _WORST_FIRST = (FAILED, FAILED_SETUP, LOST, UNKNOWN, TIMEOUT, CANCELLED)
@@ -253,7 +253,7 @@ def run_state(parts: Mapping[str, NodeState | None]) -> str:
     states = {part.state if part else UNKNOWN for part in taking_part_now.values()}
     if len(taking_part_now) < max((part.nnodes for part in parts.values() if part), default=0):
         states.add(UNKNOWN)  # a node that belongs to the run says nothing of it
-    live = states & LIVE
+    live = states & set(LIVE)
     if live:
         return next(state for state in (RUNNING, WAITING, PREPARING, SUBMITTED) if state in live)
     return next((state for state in _WORST_FIRST if state in states), SUCCEEDED)

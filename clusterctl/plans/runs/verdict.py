@@ -14,21 +14,7 @@ from clusterctl.plans.runs.gang_record import (
     find_reported_loss,
     with_losses,
 )
-from clusterctl.plans.runs.state import (
-    CANCELLED,
-    FAILED,
-    FAILED_SETUP,
-    LIVE,
-    LOST,
-    SUCCEEDED,
-    TIMEOUT,
-    UNKNOWN,
-    NodeState,
-    attempts_of,
-    roster_of,
-    run_state,
-    taking_part,
-)
+from clusterctl.plans.runs.state import NodeState, attempts_of, roster_of, run_state, taking_part
 from clusterctl.plans.sync.results import OutsideFiles, outside_to_json, with_outside_files
 from clusterctl.protocol.end_record import GangRecord, RecordedPart
 from clusterctl.protocol.root_cause import (
@@ -40,6 +26,16 @@ from clusterctl.protocol.root_cause import (
     weight_of,
 )
 from clusterctl.protocol.run_id import RunId
+from clusterctl.protocol.states import (
+    CANCELLED,
+    FAILED,
+    FAILED_SETUP,
+    LIVE,
+    LOST,
+    SUCCEEDED,
+    TIMEOUT,
+    UNKNOWN,
+)
 from clusterctl.protocol.tracebacks import strip_rank
 
 STOPPED_BY = "stopped by "  # how the reason begins when a person asked for the end
@@ -335,7 +331,7 @@ def _name_node_state(part: NodeState | None, *, is_lost: bool) -> str:
     """Name how a node ended; one that the others lost, and that reports its own end, has ended so."""
     if part is None:
         return LOST if is_lost else UNKNOWN
-    return LOST if is_lost and part.state in (LOST, UNKNOWN, *LIVE) else part.state
+    return LOST if is_lost and part.state in (UNKNOWN, *LIVE) else part.state
 
 
 def verdict_to_json(verdict: Verdict) -> dict[str, object]:
@@ -380,8 +376,8 @@ def cause_to_json(cause: Cause, run_id: str) -> dict[str, object]:
         **_failure_to_json(cause.failure),
         "exception": strip_rank(cause.failure.exception),
         "code": code,
-        "meaning": guidance.meaning,
-        "advice": guidance.advice,
+        "meaning": guidance.title.en,
+        "advice": guidance.do.en,
         "command": advised_command(cause, run_id),
         "stderr": list(cause.failure.tail),
         "consequences": [_failure_to_json(failure) for failure in cause.consequences],

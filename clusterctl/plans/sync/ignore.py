@@ -390,11 +390,11 @@ class IgnoreRules:
     def _with_level(self, base: bytes, text: bytes) -> IgnoreRules:
         source = base.decode("utf-8", "surrogateescape") + ".gitignore"
         if len(text) > LARGEST_GITIGNORE:
-            raise _limit_error(f"{source} is larger than {LARGEST_GITIGNORE >> 20} MiB")
+            raise UsageError("CC-SYNC-013", "file", file=source, mib=LARGEST_GITIGNORE >> 20)
         rules = tuple(parse_rules(text, source))
         count = len(self.excludes.rules) + sum(len(level.rules) for level in self.levels) + len(rules)
         if count > MAX_RULES:
-            raise _limit_error(f"{count} ignore rules hold at {source}, more than {MAX_RULES}")
+            raise UsageError("CC-SYNC-013", "rules", count=count, file=source, most=MAX_RULES)
         return replace(self, levels=(*self.levels, Level(len(base), rules))) if rules else self
 
     def ignores(self, path: str, is_dir: bool) -> bool:
@@ -451,14 +451,9 @@ def _trim(line: bytes) -> bytes:
     return line[: len(bare) + 1] if escaped else bare
 
 
-def _limit_error(message: str) -> UsageError:
-    fix = "cut it down: ignore a directory by one rule instead of its files by many"
-    return UsageError(message, code="CC-SYNC-013", fix=fix)
-
-
 def _parse_rule(line: bytes, location: str) -> Rule | None:
     if len(line) > LONGEST_RULE:
-        raise _limit_error(f"the ignore rule at {location} is longer than {LONGEST_RULE} bytes")
+        raise UsageError("CC-SYNC-013", "rule", location=location, most=LONGEST_RULE)
     ignore = not line.startswith(b"!")
     pattern = line if ignore else line[1:]
     only_directories = pattern.endswith(b"/")

@@ -2,46 +2,23 @@
 
 Empty directories are kept (training scripts expect them); a directory that holds anything is implied by what
 it holds. Of a file's mode only the executable bit travels.
-
-Tree hash, version 1: SHA-256 over `clusterctl-tree 1\\n` and then, for every entry in the order of its UTF-8
-path, `kind NUL mode NUL content NUL path NUL`. kind is file, link or dir; mode is 644 or 755 for files, else
-empty; content is the file's SHA-256 in hex, the link's target, or empty. node/sync/layout.py computes the same.
 """
 
 from __future__ import annotations
 
-import hashlib
 import posixpath
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 from clusterctl.errors import UsageError
-
-Kind = Literal["file", "link", "dir"]
+from clusterctl.protocol.manifest import TreeEntry, tree_hash
 
 MAX_BYTES = 500_000_000
 MAX_FILES = 50_000
 MOST_FILES = 900_000  # whose names one frame can hold
 _MOST_NAMED = 5  # how many of the largest entries an error names
-
-
-@dataclass(frozen=True)
-class TreeEntry:
-    """One file, symbolic link or empty directory; `path` is relative, with `/`."""
-
-    path: str
-    kind: Kind
-    mode: int  # 0o644 or 0o755 for a file, 0 otherwise
-    content: str  # SHA-256 of a file, target of a link, "" for a directory
-    size: int = 0  # bytes of a file
-
-    @property
-    def row(self) -> list[str | int]:
-        """Return the entry as it is sent to a node."""
-        return [self.path, self.kind, self.mode, self.content, self.size]
 
 
 @dataclass(frozen=True)
@@ -53,7 +30,7 @@ class Manifest:
     @cached_property
     def hash(self) -> str:
         """Return the tree hash, computed once."""
-        return tree_hash(self)
+        return tree_hash(self.entries)
 
     @cached_property
     def blobs(self) -> dict[str, TreeEntry]:
@@ -80,15 +57,6 @@ def make_manifest(entries: Iterable[TreeEntry]) -> Manifest:
     return Manifest(tuple(sorted(entries, key=lambda entry: entry.path.encode())))
 
 
-def tree_hash(manifest: Manifest) -> str:
-    """Hash names, kinds, modes and contents; the format stands at the top of this file."""
-    digest = hashlib.sha256(b"clusterctl-tree 1\n")
-    for entry in manifest.entries:
-        mode = f"{entry.mode:o}" if entry.kind == "file" else ""
-        digest.update(f"{entry.kind}\0{mode}\0{entry.content}\0{entry.path}\0".encode())
-    return digest.hexdigest()
-
-
 def leaves_tree(path: str, target: str) -> bool:
     """Say whether the link at `path` points out of the tree, judged by its text alone."""
     joined = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
@@ -101,11 +69,7 @@ def decode_name(name: bytes) -> str:
         return name.decode("utf-8")
     except UnicodeDecodeError:
         shown = name.decode("utf-8", "backslashreplace")
-        raise UsageError(
-            f"a name in the source tree is not UTF-8: {shown}",
-            code="CC-SYNC-004",
-            fix="rename it, or name it in .gitignore or sync.exclude if the job does not need it",
-        ) from None
+        raise UsageError("CC-SYNC-004", shown=shown) from None
 
 
 def check_limits(
@@ -117,11 +81,7 @@ def check_limits(
     """
     size = sum(weight for _, weight in files)
     if len(files) > MOST_FILES:
-        raise UsageError(
-            f"the source tree has {len(files)} files, the most that can be sent is {MOST_FILES}",
-            code="CC-SYNC-002",
-            fix="pack them into archives, or bring them to the nodes by other means",
-        )
+        raise UsageError("CC-SYNC-002", "files", count=len(files), most=MOST_FILES)
     if allow_big or (size <= MAX_BYTES and len(files) <= MAX_FILES):
         return
     if size > MAX_BYTES:
@@ -131,11 +91,12 @@ def check_limits(
         amount, limit = f"{len(files)} files", str(MAX_FILES)
         biggest = [(path, f"{count} files") for path, count in find_largest((path, 1) for path, _ in files)]
     raise UsageError(
-        f"the source tree has {'at least ' if incomplete else ''}{amount}, the limit is {limit}; largest: "
-        + ", ".join(f"{path} {weight}" for path, weight in biggest),
-        code="CC-SYNC-002",
-        fix=f"keep what is not code out, here or in .gitignore: sync: {{exclude: [{biggest[0][0]}]}}; "
-        "`--big` sends it all the same",
+        "CC-SYNC-002",
+        "incomplete" if incomplete else "",
+        amount=amount,
+        limit=limit,
+        largest=", ".join(f"{path} {weight}" for path, weight in biggest),
+        first=biggest[0][0],
     )
 
 

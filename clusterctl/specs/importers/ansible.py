@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from clusterctl.errors import Location
-from clusterctl.specs import addresses, codes, values
+from clusterctl.specs import addresses, values
 from clusterctl.specs.addresses import parse_jump, parse_proxy_command, parse_user
 from clusterctl.specs.codes import InvalidValueError
 from clusterctl.specs.importers.ansible_files import (
@@ -163,26 +163,21 @@ def _to_imported(groups: AnsibleInventory, format_description: str, file: str, g
         hosts += [host] if host else []
     _report_duplicates(hosts, report)
     if not hosts and not report.issues:
-        report.add_issue(*_explain_empty(group, names, report, file), codes.NO_NODES)
+        _report_empty(group, names, report, file)
     report.raise_issues()
     partial_groups = groups.list_partial_groups() if group is None else ()
     return Imported(format_description, file, tuple(hosts), tuple(report.remarks), partial_groups)
 
 
-def _explain_empty(
-    group: str | None, names: Sequence[str], report: ImportReport, file: str
-) -> tuple[str, Location, str]:
+def _report_empty(group: str | None, names: Sequence[str], report: ImportReport, file: str) -> None:
     """Say why no host was taken: none is named, or none of those that are is reached by SSH."""
     if not names:
-        message = f"the group {quoted(group)} has no hosts" if group else "no host is named here"
-        return message, Location(file, 1, 1), ""
-    first_remark = report.remarks[0]
-    others = f" (and {plural(len(names) - 1, 'more host')})" if len(names) > 1 else ""
-    return (
-        f"no host is reached by SSH: {first_remark.message}{others}",
-        first_remark.location,
-        "name machines that run sshd",
-    )
+        case = "empty-group" if group else "no-hosts"
+        report.add_issue("CC-SPEC-022", case, Location(file, 1, 1), group=quoted(group or ""))
+        return
+    remark, case = report.remarks[0], "none-by-ssh" if len(names) > 1 else "no-ssh"
+    more = plural(len(names) - 1, "more host")
+    report.add_issue("CC-SPEC-022", case, remark.location, reason=remark.message, more=more)
 
 
 def _merge_settings(
@@ -203,8 +198,14 @@ def _report_duplicates(hosts: list[ImportedHost], report: ImportReport) -> None:
             continue
         earlier = hosts_by_address.setdefault((host.host.lower(), host.port or 22), host)
         if earlier is not host:
-            message = f"{quoted(host.name)} and {quoted(earlier.name)} are one machine: {quoted(host.host)}"
-            report.add_issue(message, host.location, "choose one of them, or a --group", codes.SAME_ADDRESS)
+            report.add_issue(
+                "CC-SPEC-021",
+                "one-machine",
+                host.location,
+                name=quoted(host.name),
+                name_b=quoted(earlier.name),
+                host=quoted(host.host),
+            )
 
 
 class _HostReader:
@@ -292,6 +293,5 @@ class _HostReader:
 
 def _parse_ipv4_or_name(text: str) -> str:
     if addresses.is_ipv6(text):
-        message = f"training over IPv6 is not supported yet: {quoted(text)}"
-        raise InvalidValueError(message, "write the machine's IPv4 address, or a name", codes.IPV6)
+        raise InvalidValueError("CC-SPEC-023", "ipv6-machine", text=quoted(text))
     return addresses.parse_host(text)

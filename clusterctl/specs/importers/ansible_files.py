@@ -10,7 +10,6 @@ from itertools import product
 from string import ascii_letters
 
 from clusterctl.errors import Location, SpecError
-from clusterctl.specs import codes
 from clusterctl.specs.addresses import is_ipv6
 from clusterctl.specs.importers.imported import (
     MOST_CHARACTERS,
@@ -131,7 +130,9 @@ class AnsibleInventory:
                     ready.append(child)
         if cyclic := [name for name, count in parent_counts.items() if count]:
             first_group = self.groups[cyclic[0]]
-            self.report.add_issue(f"the group {quoted(cyclic[0])} is inside itself", first_group.location)
+            self.report.add_issue(
+                "CC-SPEC-050", "group-inside-itself", first_group.location, cyclic=quoted(cyclic[0])
+            )
             self.report.raise_issues()
 
     def select_hosts(self, group: str | None, file: str) -> list[str]:
@@ -139,10 +140,15 @@ class AnsibleInventory:
         if group is None or group == ALL:
             return list(self.hosts)
         if group not in self.groups:
-            message = f"no group is called {quoted(group)}{did_you_mean(group, self.groups)}"
             examples = ", ".join(name for name in list(self.groups)[:20] if name.isprintable())
-            fix = f"the groups are {examples}" if examples else "the file has no groups"
-            self.report.add_issue(message, Location(file, 1, 1), fix, codes.IMPORT_GROUP)
+            self.report.add_issue(
+                "CC-SPEC-052",
+                "unknown" if examples else "no-groups",
+                Location(file, 1, 1),
+                group=quoted(group),
+                suggestion=did_you_mean(group, self.groups),
+                groups=examples,
+            )
             self.report.raise_issues()
         subgroups = {name for name, ancestors in self.ancestor_depths().items() if group in ancestors}
         return [name for name, host in self.hosts.items() if host.groups & subgroups]
@@ -157,8 +163,7 @@ def expand_pattern(pattern: str, location: Location, report: ImportReport) -> tu
     for index, part in enumerate(_RANGE.split(host_part)):
         choices = _expand_range(part) if index % 2 else [part]
         if choices is None:
-            fix = "a range is [01:16], [a:f] or [01:16:2]"
-            report.add_issue(f"{quoted(part)} is no range of hosts", location, fix)
+            report.add_issue("CC-SPEC-050", "host-range", location, part=quoted(part))
             return [], port
         total *= len(choices)
         if total > MOST_NAMES:
@@ -202,8 +207,7 @@ def read_ini(text: str, file: str, report: ImportReport) -> AnsibleInventory:
             section_name, section_kind = section[1], section[2] or "hosts"
             _open_section(inventory, section_name, section_kind, location)
         elif line.startswith("[") and line.endswith("]"):
-            fix = "[GROUP], [GROUP:vars] or [GROUP:children], without spaces"
-            report.add_issue(f"{quoted(line)} is no section", location, fix)
+            report.add_issue("CC-SPEC-050", "no-section", location, line=quoted(line))
         elif section_kind == "vars":
             _read_variable(inventory, section_name, line, location)
         elif section_kind == "children":
@@ -216,8 +220,7 @@ def read_ini(text: str, file: str, report: ImportReport) -> AnsibleInventory:
 
 def _open_section(inventory: AnsibleInventory, name: str, kind: str, location: Location) -> None:
     if kind not in ("hosts", "vars", "children"):
-        fix = "there are [GROUP], [GROUP:vars] and [GROUP:children]"
-        inventory.report.add_issue(f"{quoted(kind)} is no kind of section", location, fix)
+        inventory.report.add_issue("CC-SPEC-050", "section-kind", location, kind=quoted(kind))
         return
     group = inventory.ensure_group(name, location)
     group.is_declared = group.is_declared or kind != "vars" or name in ("all", UNGROUPED)
@@ -226,7 +229,7 @@ def _open_section(inventory: AnsibleInventory, name: str, kind: str, location: L
 def _read_variable(inventory: AnsibleInventory, group: str, line: str, location: Location) -> None:
     key, equals, value = line.partition("=")
     if not equals:
-        inventory.report.add_issue(f"{quoted(line)} is no variable", location, "write KEY=VALUE")
+        inventory.report.add_issue("CC-SPEC-050", "group-variable", location, line=quoted(line))
         return
     value_location = shift_right(location, len(line) - len(value.lstrip()))
     inventory.ensure_group(group, location).variables[key.strip()] = Setting(
@@ -237,7 +240,7 @@ def _read_variable(inventory: AnsibleInventory, group: str, line: str, location:
 def _read_child(inventory: AnsibleInventory, group: str, line: str, location: Location) -> None:
     match = _NAME.fullmatch(line)
     if not match:
-        inventory.report.add_issue(f"{quoted(line)} is no name of a group", location)
+        inventory.report.add_issue("CC-SPEC-050", "group-name", location, line=quoted(line))
         return
     inventory.ensure_group(match[1], location)
     inventory.ensure_group(group, location).children[match[1]] = location
@@ -247,9 +250,7 @@ def _read_host(inventory: AnsibleInventory, group: str, line: str, location: Loc
     try:
         words = shlex.split(line, comments=True)
     except ValueError:
-        inventory.report.add_issue(
-            "a quotation does not end in this line", location, "close it, or escape the quote"
-        )
+        inventory.report.add_issue("CC-SPEC-050", "open-quote", location)
         return
     names, port = expand_pattern(words[0], location, inventory.report) if words else ([], None)
     variables: Settings = {} if port is None else {"ansible_port": Setting(port, location)}
@@ -259,8 +260,7 @@ def _read_host(inventory: AnsibleInventory, group: str, line: str, location: Loc
         column = max(column, line.find(f"{key}=" if equals else word, column))
         word_location = shift_right(location, column)
         if not equals or not key:
-            fix = "write KEY=VALUE behind the host; one host a line"
-            inventory.report.add_issue(f"{quoted(word)} is no variable", word_location, fix)
+            inventory.report.add_issue("CC-SPEC-050", "host-variable", word_location, word=quoted(word))
         variables[key] = Setting(_unquote(value), word_location)
     inventory.add_hosts(names, group, variables, location)
 
@@ -274,15 +274,15 @@ def _unquote(text: str) -> str:
 def _report_undeclared_groups(inventory: AnsibleInventory) -> None:
     for name, group in inventory.groups.items():
         if not group.is_declared and name != UNGROUPED:
-            fix = f"add [{name}]" if name.isprintable() else ""
-            inventory.report.add_issue(f"there is no group {quoted(name)}", group.location, fix)
+            case = "undeclared-group" if name.isprintable() else "odd-group"
+            inventory.report.add_issue("CC-SPEC-050", case, group.location, name=quoted(name), section=name)
 
 
 def read_yaml(text: str, file: str, report: ImportReport) -> AnsibleInventory:
     """Read the groups of a YAML inventory; problems go to the findings."""
     tree, issues = read_document(text, file, max_bytes=MOST_CHARACTERS)
     for issue in issues:
-        if issue.code == codes.UNSUPPORTED and issue.location:  # a vault's tag, a merge key
+        if issue.code == "CC-SPEC-006" and issue.location:  # a vault's tag, a merge key
             report.add_remark(issue.message, issue.location)
         else:
             report.issues.append(issue)
@@ -299,11 +299,7 @@ def _reject_other_files(tree: YamlMapping, report: ImportReport) -> None:
     key = tree.get_key("nodes") or tree.get_key("plugin")
     if key is None:
         return
-    message, fix = "this is an inventory of clusterctl already", "clusterctl -i FILE check"
-    if key.text == "plugin":
-        message = "this is the file of an Ansible inventory plugin"
-        fix = "let Ansible write what it finds: ansible-inventory -i FILE --list --yaml"
-    report.add_issue(message, key.location, fix, codes.IMPORT_FORMAT)
+    report.add_issue("CC-SPEC-051", "plugin" if key.text == "plugin" else "own", key.location)
     raise SpecError(sort_issues(report.issues))
 
 
@@ -317,7 +313,9 @@ def _child_mappings(
         elif isinstance(body, YamlScalar) and body.text is None:
             yield name, key.location, YamlMapping({}, key.location)
         else:
-            report.add_issue(f"{quoted(name)}: expected keys and values, got {describe(body)}", body.location)
+            report.add_issue(
+                "CC-SPEC-050", "group-body", body.location, name=quoted(name), found=describe(body)
+            )
 
 
 def _read_group(
@@ -327,14 +325,12 @@ def _read_group(
     group = inventory.ensure_group(name, location)
     for key, (key_scalar, value) in body.entries.items():
         if key not in ("hosts", "children", "vars"):
-            fix = "a group has hosts, children and vars"
-            inventory.report.add_issue(f"{quoted(key)} is no key of a group", key_scalar.location, fix)
+            inventory.report.add_issue("CC-SPEC-050", "group-key", key_scalar.location, key=quoted(key))
         elif isinstance(value, YamlScalar) and value.text is None:
             continue
         elif not isinstance(value, YamlMapping):
-            message = f"{key}: expected keys and values, got {describe(value)}"
             inventory.report.add_issue(
-                message, value.location, "a name is followed by a colon, also alone in its line"
+                "CC-SPEC-050", "group-member", value.location, key=key, found=describe(value)
             )
         elif key == "vars":
             group.variables.update(_to_settings(value))

@@ -6,7 +6,6 @@ import re
 from pathlib import PurePath
 
 from clusterctl.errors import Issue, Location, SpecError
-from clusterctl.specs import codes
 from clusterctl.specs.importers.ansible import parse_ansible_ini, parse_ansible_yaml
 from clusterctl.specs.importers.hostfile import FORMAT_DESCRIPTIONS, HostLine, parse_hostfile, split_lines
 from clusterctl.specs.importers.imported import Imported, iterate_lines
@@ -72,9 +71,7 @@ def _detect_by_numbers(lines: list[HostLine]) -> str:
         return "mpi"
     if len(with_port) < len(with_number):
         location = next(line.location for line in with_number if line not in with_port)
-        message = "the numbers behind the colons may be ports or slots"
-        fix = "give --format hosts for ports, --format mpi for slots"
-        raise SpecError([Issue(codes.IMPORT_FORMAT, message, location, fix)])
+        raise SpecError([Issue.of("CC-SPEC-051", "ports-or-slots", location)])
     return "hosts"
 
 
@@ -82,5 +79,6 @@ def _reject_group(group: str | None, format_name: str, file: str) -> None:
     """Point out that only Ansible's inventories have groups."""
     if group is not None and format_name != "ansible":
         description = DESCRIPTION if format_name == "ssh" else FORMAT_DESCRIPTIONS[format_name]
-        message = f"only Ansible's inventories have groups, and this was read as {description}"
-        raise SpecError([Issue(codes.IMPORT_GROUP, message, Location(file, 1, 1), _FORMAT_FIX)])
+        raise SpecError(
+            [Issue.of("CC-SPEC-052", "no-ansible", Location(file, 1, 1), description=description)]
+        )

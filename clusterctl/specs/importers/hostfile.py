@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from clusterctl.errors import Location, UsageError
-from clusterctl.specs import codes
 from clusterctl.specs.addresses import is_ipv6, parse_host, parse_user
 from clusterctl.specs.importers.imported import (
     MOST_HOSTS,
@@ -91,7 +90,7 @@ def parse_hostfile(text: str, file: str, format_name: str) -> Imported:
     if any(host.gpus is not None for host in hosts.values()) and format_name == "mpi":
         report.add_remark(_SLOTS_ARE_GPUS, next(iter(hosts.values())).location)
     if not hosts and not report.issues:
-        report.add_issue("no host is named here", Location(file, 1, 1), "one host a line", codes.NO_NODES)
+        report.add_issue("CC-SPEC-022", "no-host", Location(file, 1, 1))
     report.raise_issues()
     return Imported(FORMAT_DESCRIPTIONS[format_name], file, tuple(hosts.values()), tuple(report.remarks))
 
@@ -115,7 +114,7 @@ def _expand_ranges(line: HostLine, format_name: str, report: ImportReport) -> It
     try:
         terms = parse_pattern(line.host)
     except UsageError as error:
-        report.add_issue(error.message, line.location, "a range is gpu[01-04,07]")
+        report.add_issue("CC-SPEC-050", "pattern", line.location, problem=error.message)
         return
     names = (name for term in terms for name in term.expand())
     yield from (replace(line, host=name) for name in islice(names, MOST_HOSTS + 1))
@@ -125,19 +124,18 @@ def _read_line(line: HostLine, format_name: str, report: ImportReport) -> Import
     name = report.try_parse(parse_host, line.host, line.location)
     user = report.try_parse(parse_user, line.user, line.location) if line.user is not None else None
     if name is not None and is_ipv6(name):
-        fix = "write the machine's IPv4 address, or a name"
-        report.add_issue("training over IPv6 is not supported yet", line.location, fix, codes.IPV6)
+        report.add_issue("CC-SPEC-023", "ipv6-host", line.location)
     host = ImportedHost(name=name or "", host=name or "", location=line.location, user=user)
     if line.colon_number is not None and format_name == "hosts":
         host = replace(host, port=report.try_parse(parse_port, line.colon_number, line.location))
     elif line.colon_number is not None and format_name == "mpi":
         host = replace(host, gpus=report.try_parse(parse_count, line.colon_number, line.location))
     elif line.colon_number is not None:
-        report.add_issue(f"{quoted(line.host)} has a number behind a colon", line.location, "write slots=N")
+        report.add_issue("CC-SPEC-050", "number", line.location, host=quoted(line.host))
     for setting_location, key, value in line.settings:
         host = _apply_setting(host, setting_location, key.lower(), value, format_name, report)
     if format_name == "deepspeed" and host.gpus is None and not report.issues:
-        report.add_issue(f"{quoted(line.host)} has no slots", line.location, "write HOST slots=N")
+        report.add_issue("CC-SPEC-050", "no-slots", line.location, host=quoted(line.host))
     return host if name is not None else None
 
 
@@ -146,8 +144,7 @@ def _apply_setting(
 ) -> ImportedHost:
     """Take over a setting behind the host."""
     if not value:
-        fix = "one host a line; settings are KEY=VALUE"
-        report.add_issue(f"{quoted(key)} is not understood here", location, fix)
+        report.add_issue("CC-SPEC-050", "setting", location, key=quoted(key))
     elif key in _SLOTS and format_name != "hosts":
         return replace(host, gpus=report.try_parse(parse_count, value, location))
     elif key in _USER and format_name != "deepspeed":
@@ -180,5 +177,4 @@ def _add_host(
             "this host stands here again; to MPI (--format mpi) that means slots", host.location
         )
     else:
-        fix = "keep one line; --format mpi adds the slots up"
-        report.add_issue(f"{quoted(host.host)} stands here again", host.location, fix, codes.SAME_ADDRESS)
+        report.add_issue("CC-SPEC-021", "again", host.location, host=quoted(host.host))

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import NoReturn, TypeVar
 
 from clusterctl.errors import Issue, Location, SpecError
-from clusterctl.specs import codes
 from clusterctl.specs.codes import InvalidValueError
 from clusterctl.specs.yaml.reader import MOST_ISSUES, sort_issues
 
@@ -71,11 +70,12 @@ class ImportReport:
     issues: list[Issue] = field(default_factory=list)
     remarks: list[Remark] = field(default_factory=list)
 
-    def add_issue(
-        self, message: str, location: Location, fix: str = "", code: str = codes.IMPORT_LINE
-    ) -> None:
+    def add_issue(self, code: str, case: str, location: Location, /, **facts: object) -> None:
         """Note a problem; raises SpecError when there are far more than anybody reads."""
-        self.issues.append(Issue(code, message, location, fix))
+        self._append(Issue.of(code, case, location, **facts))
+
+    def _append(self, issue: Issue) -> None:
+        self.issues.append(issue)
         if len(self.issues) > MOST_ISSUES:
             self.raise_issues()
 
@@ -88,12 +88,12 @@ class ImportReport:
         try:
             return parse(text)
         except InvalidValueError as error:
-            self.add_issue(error.message, location, error.fix, error.code)
+            self._append(Issue(error.code, error.message, location, error.fix))
             return None
 
     def fail_too_many(self, limit: str, location: Location) -> NoReturn:
         """Give up on a file that cannot be meant."""
-        self.add_issue(f"more than {limit}", location, "is this the right file?", codes.TOO_LARGE)
+        self.add_issue("CC-SPEC-003", "import", location, limit=limit)
         raise SpecError(sort_issues(self.issues))
 
     def raise_issues(self) -> None:
@@ -106,20 +106,15 @@ def iterate_lines(text: str, file: str) -> Iterator[tuple[Location, str]]:
     """Give the lines that hold more than white space, and where each begins; raises SpecError for hostile texts."""
     start = Location(file, 1, 1)
     if len(text) > MOST_CHARACTERS:
-        message = f"more than {MOST_CHARACTERS >> 20} MiB of text"
-        raise SpecError([Issue(codes.TOO_LARGE, message, start, "is this the right file?")])
+        raise SpecError([Issue.of("CC-SPEC-003", "import-size", start, limit=MOST_CHARACTERS >> 20)])
     lines = (line.removesuffix("\r") for line in text.removeprefix("\ufeff").split("\n"))
     for number, line in enumerate(lines, 1):
         if forbidden := _FORBIDDEN.search(line):
-            message = f"the character U+{ord(forbidden.group()):04X} must not stand here"
             location = Location(file, number, forbidden.start() + 1)
-            raise SpecError([Issue(codes.NOT_TEXT, message, location, "remove it")])
+            raise SpecError([Issue.of("CC-SPEC-002", "character", location, number=ord(forbidden.group()))])
         if len(line) > LONGEST_LINE:
-            message, location = (
-                f"a line of more than {LONGEST_LINE} characters",
-                Location(file, number, LONGEST_LINE),
-            )
-            raise SpecError([Issue(codes.TOO_LARGE, message, location, "is this the right file?")])
+            location = Location(file, number, LONGEST_LINE)
+            raise SpecError([Issue.of("CC-SPEC-003", "line", location, most=LONGEST_LINE)])
         if line.strip():
             yield Location(file, number, 1), line
 

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from clusterctl.errors import Location
-from clusterctl.specs import codes
 from clusterctl.specs.addresses import parse_host
 from clusterctl.specs.importers.imported import (
     MOST_HOSTS,
@@ -76,10 +75,9 @@ def parse_ssh_config(text: str, file: str) -> Imported:
         if len(hosts) > MOST_HOSTS:
             report.fail_too_many(f"{MOST_HOSTS} hosts", block.location)
     if not hosts and not report.issues:
-        fix = "name the machines: clusterctl init HOST..., or a list with one host a line"
         reasons = "; ".join(dict.fromkeys(remark.message for remark in report.remarks[:3]))
-        message = f"this is {DESCRIPTION} without a host to take" + (f": {reasons}" if reasons else "")
-        report.add_issue(message, Location(file, 1, 1), fix, codes.NO_NODES)
+        case = "ssh-config-reasons" if reasons else "ssh-config"
+        report.add_issue("CC-SPEC-022", case, Location(file, 1, 1), reasons=reasons)
     report.raise_issues()
     return Imported(DESCRIPTION, file, tuple(hosts.values()), tuple(report.remarks))
 

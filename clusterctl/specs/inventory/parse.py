@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from clusterctl.errors import Issue, SpecError
-from clusterctl.specs import addresses, codes, values
+from clusterctl.specs import addresses, values
 from clusterctl.specs.codes import InvalidValueError
 from clusterctl.specs.file_kind import refuse_job, refuse_script
 from clusterctl.specs.inventory.model import Inventory, Node, Ssh
@@ -68,7 +68,7 @@ def _node_issues(tree: YamlMapping) -> Iterator[Issue]:
     if not isinstance(listing, YamlList):
         return
     if not listing.items:
-        yield Issue(codes.NO_NODES, "nodes: the list is empty", listing.location, "name at least one host")
+        yield Issue.of("CC-SPEC-022", "empty-list", listing.location)
     names: dict[str, YamlScalar] = {}
     hosts: dict[tuple[str, str], YamlScalar] = {}
     for node in listing.items:
@@ -83,16 +83,14 @@ def _node_issues(tree: YamlMapping) -> Iterator[Issue]:
 def _host_issues(node: YamlMapping) -> Iterator[Issue]:
     host = find_scalar(node, "host")
     if host and addresses.is_ipv6(host.text or "") and node.get("ip") is None:
-        message = "host: training over IPv6 is not supported yet, and the node has no other address"
-        yield Issue(codes.IPV6, message, host.location, "add its IPv4 address in the training network as ip:")
+        yield Issue.of("CC-SPEC-023", "node", host.location)
 
 
 def _proxy_issues(table: YamlMapping) -> Iterator[Issue]:
     """Refuse two ways at once; one may stand at the cluster and the other at a node."""
     jump, command = find_scalar(table, "ssh", "jump"), find_scalar(table, "ssh", "proxy_command")
     if jump is not None and command is not None and jump.text and command.text:
-        message = "ssh: `jump` and `proxy_command` are two ways to the node"
-        yield Issue(codes.WRONG_VALUE, message, command.location, "drop one of them")
+        yield Issue.of("CC-SPEC-013", "two-ways", command.location)
 
 
 def _address_issues(
@@ -106,9 +104,9 @@ def _address_issues(
     if address not in hosts:
         hosts[address] = host
     else:
-        message = f"host: the node at {hosts[address].location} has the same host and port {address[1]}"
-        fix = "one machine is one node; two behind one address differ in ssh.port"
-        yield Issue(codes.SAME_ADDRESS, message, host.location, fix)
+        yield Issue.of(
+            "CC-SPEC-021", "same-port", host.location, location=hosts[address].location, address=address[1]
+        )
 
 
 def _name_issues(node: YamlMapping, names: dict[str, YamlScalar]) -> Iterator[Issue]:
@@ -118,14 +116,18 @@ def _name_issues(node: YamlMapping, names: dict[str, YamlScalar]) -> Iterator[Is
     if name.text not in names:
         names[name.text] = name
     else:
-        message = f"the node at {names[name.text].location} is called {quoted(name.text)} too"
-        yield Issue(codes.NODE_NAME, message, name.location, "give each node a name: of its own")
+        yield Issue.of(
+            "CC-SPEC-020",
+            "same-name",
+            name.location,
+            location=names[name.text].location,
+            text=quoted(name.text),
+        )
     if node.get_key("name") is None and _is_host(name.text):
         try:
             values.parse_node_name(name.text)
         except InvalidValueError as error:
-            message = f"host: cannot be the node's name as well: {error.message}"
-            yield Issue(codes.NODE_NAME, message, name.location, "give the node a name: of its own")
+            yield Issue.of("CC-SPEC-020", "host-as-name", name.location, problem=error.message)
 
 
 def _is_host(text: str) -> bool:

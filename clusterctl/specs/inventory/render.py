@@ -10,7 +10,6 @@ from itertools import count
 from pathlib import PurePath
 
 from clusterctl.errors import Issue, Location, SpecError
-from clusterctl.specs import codes
 from clusterctl.specs.codes import InvalidValueError
 from clusterctl.specs.importers.imported import Imported, ImportedHost, Remark
 from clusterctl.specs.text import plural
@@ -60,11 +59,8 @@ def render_inventory(imported: Imported, cluster: str = "", *, made_by: str = "i
     ]
     text = "\n".join(lines) + "\n"
     if len(text.encode()) > MOST_BYTES:
-        message, location = (
-            f"the inventory would be larger than {MOST_BYTES >> 10} KiB",
-            Location(imported.file, 1, 1),
-        )
-        raise SpecError([Issue(codes.TOO_LARGE, message, location, "is this the right file?")])
+        location = Location(imported.file, 1, 1)
+        raise SpecError([Issue.of("CC-SPEC-003", "rendered", location, kib=MOST_BYTES >> 10)])
     return text
 
 

@@ -34,21 +34,21 @@ LONGEST_REASON = 300
 def _parse_code(word: str) -> str:
     if re.fullmatch(CODE, word.upper()):
         return word.upper()
-    raise InvalidValueError(f"expected the code of a finding such as CC-NET-009, got {word!r}")
+    raise InvalidValueError("CC-SPEC-013", "code", word=word)
 
 
 def _parse_nodes(word: str) -> str:
     try:
         parse_pattern(word)
     except UsageError as error:
-        raise InvalidValueError(error.message) from error
+        raise InvalidValueError("CC-SPEC-013", "node-pattern", problem=error.message, way_out="") from error
     return word
 
 
 def _parse_reason(word: str) -> str:
     if word.strip() and len(word) <= LONGEST_REASON and word.isprintable():
         return word.strip()
-    raise InvalidValueError(f"expected a reason in one line of at most {LONGEST_REASON} characters")
+    raise InvalidValueError("CC-SPEC-013", "reason", longest_reason=LONGEST_REASON)
 
 
 Code = Annotated[

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from clusterctl.errors import Issue
-from clusterctl.specs import codes, values
+from clusterctl.specs import values
 from clusterctl.specs.codes import InvalidValueError
 from clusterctl.specs.fields import ANY_TEXT, FLAG, OneOrMore, ScalarType, StrictModel, one_of, optional
 from clusterctl.specs.job.model import EnvironmentKind, Hook, Notify, OnEnd, Setup
@@ -92,9 +92,7 @@ def find_end_issues(tree: YamlMapping) -> Iterator[Issue]:
     if isinstance(on_end, YamlMapping):
         command, key = on_end.get("command"), on_end.get_key("command")
         if key and isinstance(command, YamlList) and not command.items:
-            yield Issue(
-                codes.NO_VALUE, "on_end.command: expected at least a program", key.location, "[./tell.sh]"
-            )
+            yield Issue.of("CC-SPEC-014", "empty-on-end", key.location)
         yield from find_duplicates(on_end.get("when"), "on_end.when")
     for entry in notify.items if isinstance(notify, YamlList) else ():
         if isinstance(entry, YamlMapping):
@@ -105,9 +103,7 @@ def _notify_issues(entry: YamlMapping) -> Iterator[Issue]:
     service, secret = find_scalar(entry, "to"), entry.get_key("secret_from")
     yield from find_duplicates(entry.get("when"), "notify.when")
     if service and service.text in _SERVICES and service.text not in SIGNED_SERVICES and secret:
-        message = f"notify: {service.text} messages are not signed"
-        fix = "drop secret_from; the URL itself is the secret there"
-        yield Issue(codes.WRONG_VALUE, message, secret.location, fix)
+        yield Issue.of("CC-SPEC-013", "unsigned-service", secret.location, text=service.text)
 
 
 ENVIRONMENT_KINDS = ("venv", "uv", "conda")
@@ -118,8 +114,7 @@ _COMMAND = {"type": "string", "minLength": 1}
 def _parse_job_path(text: str) -> str:
     path = PurePosixPath(values.parse_text(text))
     if path.is_absolute() or text.startswith(("~", "-")) or ".." in path.parts or not path.parts:
-        fix = "a path beside or below the job file; a folder there may be a link"
-        raise InvalidValueError(f"{quoted(text)} is not beside the job file", fix)
+        raise InvalidValueError("CC-SPEC-013", "not-beside-job-file", text=quoted(text))
     return path.as_posix()
 
 
@@ -209,14 +204,13 @@ def _setup_issues(setup: YamlMapping) -> Iterator[Issue]:
     kinds = [key for kind in ENVIRONMENT_KINDS if (key := setup.get_key(kind))]
     misspelled = setup.entries.keys() - SetupEntry.model_fields.keys()  # one of these, and told as that
     if not kinds and not setup.get_key("run") and not misspelled:
-        fix = "such as setup: {venv: requirements.txt}, or run: for shell commands alone"
-        yield Issue(codes.MISSING_KEY, "setup: neither venv nor uv nor conda nor run", setup.location, fix)
+        yield Issue.of("CC-SPEC-011", "empty-setup", setup.location)
     for key in kinds[1:]:
-        message = f"setup: one of venv, uv and conda, not both; the {kinds[0].text} is at {kinds[0].location}"
-        yield Issue(codes.SETUP, message, key.location, "drop one of them")
+        yield Issue.of(
+            "CC-SPEC-036", "several-kinds", key.location, text=kinds[0].text, location=kinds[0].location
+        )
     if kinds and kinds[0].text != "conda":
         return
     for name in ("wheelhouse", "system_site_packages"):
         if key := setup.get_key(name):
-            fix = "drop it, or use venv or uv" if kinds else "add venv: requirements.txt, or drop it"
-            yield Issue(codes.SETUP, f"setup.{name} is for venv and uv", key.location, fix)
+            yield Issue.of("CC-SPEC-036", "not-conda" if kinds else "no-kind", key.location, name=name)

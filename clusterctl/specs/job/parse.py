@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from clusterctl.errors import Issue, Location, SpecError
-from clusterctl.specs import codes, placeholders
+from clusterctl.specs import placeholders
 from clusterctl.specs.file_kind import refuse_inventory, refuse_script
 from clusterctl.specs.inventory.schema import waivers_of
 from clusterctl.specs.job.hooks import find_end_issues, hook_of, notify_of, on_end_of, setup_issues, setup_of
@@ -52,10 +52,7 @@ def _find_undecoded(key: str, text: str) -> Issue | None:
     if not match:
         return None
     location = Location(SET_OPTION, 1, match.start() + 1)
-    message = (
-        f"the byte 0x{ord(match.group()) - 0xDC00:02x} cannot be read: the terminal's locale is not UTF-8"
-    )
-    return Issue(codes.NOT_TEXT, message, location, "put LC_ALL=C.UTF-8 before clusterctl, and type UTF-8")
+    return Issue.of("CC-SPEC-002", "locale", location, limit=ord(match.group()) - 56320)
 
 
 def _read_value(text: str, location: Location) -> YamlTree:
@@ -73,9 +70,7 @@ def _set_value(tree: YamlMapping, path: str, offset: int, value: YamlTree) -> Ya
     location = Location(SET_OPTION, 1, offset + 1)
     head, dot, rest = path[offset:].partition(".")
     if not head or (dot and not rest):
-        raise SpecError(
-            [Issue(codes.OVERRIDE, f"{quoted(path)} is not a key", location, "such as env.NCCL_DEBUG")]
-        )
+        raise SpecError([Issue.of("CC-SPEC-040", "no-key", location, path=quoted(path))])
     key = YamlScalar(head, head, location)
     if not dot:
         return tree.with_entry(head, key, value)
@@ -83,8 +78,18 @@ def _set_value(tree: YamlMapping, path: str, offset: int, value: YamlTree) -> Ya
     if child is None or (isinstance(child, YamlScalar) and child.text is None):
         child = YamlMapping({}, location)
     if not isinstance(child, YamlMapping):
-        message = f"{quoted(path)} cannot be set: {quoted(head)} is {describe(child)}"
-        raise SpecError([Issue(codes.OVERRIDE, message, location, f"set {quoted(head)} as a whole")])
+        raise SpecError(
+            [
+                Issue.of(
+                    "CC-SPEC-040",
+                    "not-a-table",
+                    location,
+                    path=quoted(path),
+                    head=quoted(head),
+                    found=describe(child),
+                )
+            ]
+        )
     return tree.with_entry(
         head, tree.get_key(head) or key, _set_value(child, path, offset + len(head) + 1, value)
     )
@@ -108,13 +113,10 @@ def check_rules(tree: YamlMapping) -> Iterator[Issue]:
 def _program_issues(tree: YamlMapping) -> Iterator[Issue]:
     program_keys = [key for name in PROGRAMS if (key := tree.get_key(name))]
     if not program_keys:
-        fix = "add script: train.py, module: pkg.train, or command: [./train.sh]"
-        message = "the job has neither a script nor a module nor a command"
-        yield Issue(codes.SCRIPT_OR_MODULE, message, tree.location, fix)
+        yield Issue.of("CC-SPEC-030", "none", tree.location)
     for key in program_keys[1:]:
         other_program = f"the {program_keys[0].text} is at {program_keys[0].location}"
-        message = f"a job has one of script, module and command, not both; {other_program}"
-        yield Issue(codes.SCRIPT_OR_MODULE, message, key.location, "drop one of them")
+        yield Issue.of("CC-SPEC-030", "several", key.location, other_program=other_program)
 
 
 def _launcher_issues(tree: YamlMapping) -> Iterator[Issue]:
@@ -122,33 +124,26 @@ def _launcher_issues(tree: YamlMapping) -> Iterator[Issue]:
     launcher = (launcher_value.text if launcher_value else None) or "torchrun"
     command, use_env = tree.get_key("command"), tree.get_key("use_env")
     if command and launcher != "command":
-        message = f"a command is for `launcher: command`, this job's launcher is {quoted(launcher)}"
-        yield Issue(codes.LAUNCHER, message, command.location, "add launcher: command")
+        yield Issue.of("CC-SPEC-034", "command", command.location, launcher=quoted(launcher))
     if command and _is_empty(tree.get("command")):
-        yield Issue(codes.NO_VALUE, "command: expected at least a program", command.location, "[./train.sh]")
+        yield Issue.of("CC-SPEC-014", "empty-command", command.location)
     if launcher == "command" and not command and (tree.get_key("script") or tree.get_key("module")):
         assert launcher_value is not None
-        fix = "command: [./train.sh], or launcher: python for a script"
-        yield Issue(codes.LAUNCHER, "`launcher: command` without a command", launcher_value.location, fix)
+        yield Issue.of("CC-SPEC-034", "no-command", launcher_value.location)
     if use_env and launcher != "launch":
-        message = f"use_env is for `launcher: launch`, this job's launcher is {quoted(launcher)}"
-        yield Issue(
-            codes.LAUNCHER, message, use_env.location, "drop it: LOCAL_RANK is in the environment anyway"
-        )
+        yield Issue.of("CC-SPEC-034", "use-env", use_env.location, launcher=quoted(launcher))
 
 
 def _gpu_issues(tree: YamlMapping) -> Iterator[Issue]:
     gpus, env = tree.get_key("gpus"), tree.get("env")
     if gpus and _is_empty(tree.get("gpus")):
-        fix = "[0, 1], or drop the line for all GPUs; for a job without any: nproc_per_node: 1, backend: gloo"
-        yield Issue(codes.NO_VALUE, "gpus: expected at least one index", gpus.location, fix)
+        yield Issue.of("CC-SPEC-014", "empty-gpus", gpus.location)
     yield from find_duplicates(tree.get("gpus"), "gpus")
     for name in VISIBLE_DEVICES_VARIABLES if gpus and isinstance(env, YamlMapping) else ():
         assert isinstance(env, YamlMapping)
         assert gpus is not None
         if key := env.get_key(name):
-            message = f"{name} in env and gpus at {gpus.location} both choose the GPUs"
-            yield Issue(codes.GPUS_TWICE, message, key.location, "keep gpus: it is checked before the start")
+            yield Issue.of("CC-SPEC-035", "", key.location, name=name, location=gpus.location)
 
 
 def _is_empty(tree: YamlTree | None) -> bool:
@@ -164,13 +159,7 @@ def _secret_issues(tree: YamlMapping) -> Iterator[Issue]:
     for secret in secret_scalars:
         name = secret.text or ""
         if key := env.get_key(name):
-            message = f"{quoted(name)} is a secret and has a value in env at {key.location}"
-            yield Issue(
-                codes.SECRET_IN_ENV,
-                message,
-                secret.location,
-                "drop it from env; the value comes from your own environment",
-            )
+            yield Issue.of("CC-SPEC-032", "", secret.location, name=quoted(name), location=key.location)
 
 
 def _placeholder_issues(tree: YamlMapping) -> Iterator[Issue]:
@@ -179,13 +168,10 @@ def _placeholder_issues(tree: YamlMapping) -> Iterator[Issue]:
     for scalar in _find_templates(tree):
         if is_single_process and "${local_rank}" in (scalar.text or "").replace("$${", ""):
             location = location_within(scalar, max(0, scalar.source.find("${local_rank}")))
-            message = (
-                f"${{local_rank}} is filled in by torchrun, not by `launcher: {launcher and launcher.text}`"
-            )
-            yield Issue(codes.PLACEHOLDER, message, location, "each node runs one process: use ${node_rank}")
+            yield Issue.of("CC-SPEC-033", "local-rank", location, launcher=launcher and launcher.text)
         for problem in placeholders.find_problems(scalar.text or ""):
             location = location_within(scalar, _opening_offset(scalar.source, problem.opening_index))
-            yield Issue(codes.PLACEHOLDER, problem.message, location, problem.fix)
+            yield Issue.of("CC-SPEC-033", problem.case, location, **problem.facts)
 
 
 def _find_templates(tree: YamlMapping) -> Iterator[YamlScalar]:

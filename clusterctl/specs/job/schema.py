@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from clusterctl.errors import Issue, UsageError
-from clusterctl.specs import codes, values
+from clusterctl.specs import values
 from clusterctl.specs.codes import InvalidValueError
 from clusterctl.specs.fields import (
     ANY_TEXT,
@@ -36,8 +36,7 @@ from clusterctl.specs.yaml.validate import find_duplicates
 def _parse_file_pattern(text: str) -> str:
     path = PurePosixPath(values.parse_text(text))
     if path.is_absolute() or ".." in path.parts:
-        fix = "files below ${output_dir}, such as '**' or '*.pt'"
-        raise InvalidValueError(f"{quoted(text)} leaves the output directory", fix)
+        raise InvalidValueError("CC-SPEC-013", "leaves-output-directory", text=quoted(text))
     return text
 
 
@@ -83,8 +82,7 @@ def restart_issues(tree: YamlMapping) -> Iterator[Issue]:
     reasons = restart.get("on") if isinstance(restart, YamlMapping) else None
     yield from find_duplicates(reasons, "restart.on")
     if isinstance(reasons, YamlList) and not reasons.items:
-        fix = "such as [node_lost, worker_killed], or drop the line for the usual ones"
-        yield Issue(codes.NO_VALUE, "restart.on: expected at least one reason", reasons.location, fix)
+        yield Issue.of("CC-SPEC-014", "empty-restart-on", reasons.location)
 
 
 def _parse_nproc(word: str) -> int | str:
@@ -92,8 +90,7 @@ def _parse_nproc(word: str) -> int | str:
         return word
     if not any(character.isdigit() for character in word):
         suggestion = did_you_mean(word, ("gpu", "cpu"))
-        fix = "gpu for one process per GPU, or a number of processes such as 8"
-        raise InvalidValueError(f"expected gpu, cpu or a whole number, got {quoted(word)}{suggestion}", fix)
+        raise InvalidValueError("CC-SPEC-013", "nproc", word=quoted(word), suggestion=suggestion)
     return values.parse_positive(word)
 
 
@@ -103,7 +100,9 @@ def _parse_nodes(pattern: str) -> int | str:
     try:
         parse_pattern(pattern)
     except UsageError as error:
-        raise InvalidValueError(error.message, error.fix) from error
+        raise InvalidValueError(
+            "CC-SPEC-013", "node-pattern", problem=error.message, way_out=error.fix
+        ) from error
     return pattern
 
 

@@ -173,7 +173,7 @@ def test_a_broken_transfer_goes_on_where_it_stopped(node: Node, tmp_path: Path) 
         def cut(count: int, seen: list[int] = seen) -> None:
             seen.append(count)
             if sum(seen) > 2_000_000:
-                raise ConnectionLost("cut", code="CC-SSH-015")
+                raise ConnectionLost("CC-SSH-015")
 
         with pytest.raises(ConnectionLost):
             node.pull(tmp_path / f"home{damage}", moved=cut)

@@ -25,7 +25,7 @@ def test_every_node_has_one_outcome() -> None:
 
     def work(node: Node) -> str:
         if node.name == "n1":
-            raise ConnectTimeout("late", code="CC-SSH-004")
+            raise ConnectTimeout("CC-SSH-004", "step", step="answer", limit=1)
         if node.name == "n2":
             return str({}["x"])
         if node.name == "n3":

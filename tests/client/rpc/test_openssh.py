@@ -181,12 +181,15 @@ def test_master_of_the_user_is_used_and_left(
 def test_users_files_may_ask_for_a_lasting_master(
     serve: Callable[..., Server], masters: Masters, folder: Path
 ) -> None:
-    """With ControlPersist it is made where an ordinary ssh would make it, and lasts as long."""
+    """With ControlPersist it is made where an ordinary ssh would make it, and stays after us: until the user's time."""
     server = serve()
-    config = user_config(folder, f"ControlPath {folder}/cm", "ControlMaster auto", "ControlPersist 1")
+    path = f"{folder}/cm"
+    config = user_config(folder, f"ControlPath {path}", "ControlMaster auto", "ControlPersist 600")
     way = masters.connect(server.node(config=config), PATIENT)
     masters.close()
-    assert (way.path, way.owned, way.is_connected) == (str(folder / "cm"), False, True)
+    assert (way.path, way.owned, way.is_connected) == (path, False, True)
+    destination = ["-F", config, "-p", str(server.port), "127.0.0.1"]
+    subprocess.run(["ssh", *destination, "-O", "exit"], check=True, stderr=subprocess.DEVNULL)
     wait_until(lambda: not way.is_connected, "the master's end is seen")
 
 

@@ -116,7 +116,8 @@ def verbs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     folder = package / "node" / "verbs"
     folder.mkdir(parents=True)
     (package / "node" / "runtime").mkdir()
-    for name in ("node/__init__.py", "node/boot.py", "node/runtime/stream.py"):
+    (package / "protocol").mkdir()
+    for name in ("node/__init__.py", "node/boot.py", "node/runtime/stream.py", "protocol/frames.py"):
         (package / name).write_bytes((original / name).read_bytes())
     for name, source in VERBS.items():
         (folder / f"{name}.py").write_text(source)

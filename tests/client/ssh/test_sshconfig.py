@@ -12,7 +12,7 @@ import pytest
 from counting import check_growth
 from waiting import wait_until
 
-from clusterctl.client.ssh.config import SshConfig, find_dependencies, split_paths
+from clusterctl.client.ssh.config import SshConfig, parse_read_files, split_paths
 from clusterctl.client.ssh.route import Hop, Routes, login_name
 from clusterctl.errors import ClusterctlError, Unreachable
 from clusterctl.specs.inventory.model import Node, Ssh
@@ -159,6 +159,55 @@ def test_answers_are_kept_until_any_file_changes(desk: Desk) -> None:
     assert (desk.hop().port, desk.asked) == (3, 7)
 
 
+def test_a_relative_include_is_looked_for_where_ssh_looks(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Below HOME, also where it is not the home of /etc/passwd; a folder that appears there is noticed."""
+    monkeypatch.setenv("HOME", str(desk.folder))
+    (desk.folder / ".ssh" / "a").mkdir(parents=True)
+    desk.write("Include */part\n")
+    assert (desk.hop().port, desk.hop().port, desk.asked) == (22, 22, 1)
+    desk.write("Port 5\n", ".ssh/a/part")
+    assert (desk.hop().port, desk.hop().port, desk.asked) == (5, 5, 2)
+    (desk.folder / ".ssh" / "0").mkdir()
+    desk.write("Port 6\n", ".ssh/0/part")
+    assert (desk.hop().port, desk.asked) == (6, 3)
+
+
+@pytest.mark.parametrize("name", ["ü", "a b", "back\\slash", "'quote", "debug1: x", "x" * 200])
+def test_odd_names_of_included_files(desk: Desk, name: str) -> None:
+    """They are read from what ssh prints; where it cuts off the rest of one, nothing is remembered."""
+    desk.write("Port 5\n", name)
+    desk.write(f'Include "{desk.folder}/{name[:3]}*"\n')
+    assert desk.hop().port == 5
+    asked = 1 if len(name) < 200 else 2
+    assert (desk.hop().port, desk.asked) == (5, asked)
+    desk.write("Port 65\n", name)
+    assert desk.hop().port == 65
+
+
+def test_a_program_that_names_no_files_is_asked_each_time(desk: Desk) -> None:
+    """A wrapper may drop what ssh prints with `-v`."""
+    desk.write("Host gpu1\n  Port 1\n")
+    desk.program.write_text(COUNTING.replace('"$@"', '"$@" 2>/dev/null'))
+    assert (desk.hop().port, desk.hop().port, desk.asked) == (1, 1, 2)
+
+
+def test_a_match_that_writes_without_end_is_ended(desk: Desk) -> None:
+    """Before it fills the memory of this machine."""
+    desk.write('Match exec "exec yes >&2"\n  User nobody\n')
+    assert "more than 4 MiB" in refusal(desk).evidence
+
+
+def test_what_ssh_reads_is_found_in_what_it_prints() -> None:
+    """Lines end as on a terminal, and what is not ASCII is written as octal numbers."""
+    printed = (
+        b"OpenSSH_9.2p1 Debian-2, OpenSSL 3.0\r\ndebug1: Reading configuration data /a b/\\303\\274\\\\x\r\n"
+        b"debug1: /a line 2: include /none* matched no files\r\ndebug1: Reading configuration data c\n"
+    )
+    assert parse_read_files(printed) == ["/a b/ü\\x", "c"]
+
+
 def test_match_exec_is_asked_each_time(desk: Desk) -> None:
     """Its answer depends on more than files; so it is for an included file, whatever the case of the words."""
     desk.write(f"INCLUDE={desk.folder}/part\n")
@@ -184,7 +233,7 @@ def test_a_young_file_is_not_trusted(desk: Desk, monkeypatch: pytest.MonkeyPatch
     """It may change again without a new time stamp."""
     monkeypatch.undo()
     desk.write("Host gpu1\n  Port 1\n")
-    assert not find_dependencies(str(desk.folder / "config")).cacheable
+    assert (desk.hop().port, desk.hop().port, desk.asked) == (1, 1, 2)
 
 
 def test_two_hundred_hosts_ask_no_program_the_second_time(desk: Desk) -> None:
@@ -234,7 +283,10 @@ def refusal(desk: Desk, **ssh: object) -> ClusterctlError:
 def test_a_broken_configuration_is_no_reason_to_guess(desk: Desk) -> None:
     """What ssh says of it is shown."""
     desk.write("Host *\n  Prot 22\n")
-    assert "prot" in refusal(desk).evidence.lower()
+    evidence = refusal(desk).evidence
+    assert "prot" in evidence.lower()
+    assert "debug1" not in evidence
+    assert "OpenSSH_" not in evidence
     assert "No such file" in refusal(desk, config=str(desk.folder / "none")).evidence
 
 

@@ -41,7 +41,7 @@ def test_entries_say_what_is_there(tmp_path: Path) -> None:
     (tmp_path / "empty/inner").mkdir(parents=True)
     (tmp_path / "link").symlink_to("a.py")
     sha = {name: hashlib.sha256(name.encode()).hexdigest() for name in ("a.py", "run.sh")}
-    assert [entry.row for entry in scan_source(tmp_path).manifest.entries] == [
+    assert [list(entry) for entry in scan_source(tmp_path).manifest.entries] == [
         ["a.py", "file", 0o644, sha["a.py"], 4],
         ["empty/inner", "dir", 0, "", 0],
         ["link", "link", 0, "a.py", 0],

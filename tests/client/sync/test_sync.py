@@ -156,7 +156,7 @@ class Cut(PipeSession):
     def send(self, header: Mapping[str, Any], body: bytes = b"") -> None:
         """Hang up in the middle of the large file."""
         if header.get("part") == 3:
-            raise ConnectionLost("cut", code="CC-SSH-015")
+            raise ConnectionLost("CC-SSH-015")
         super().send(header, body)
 
 

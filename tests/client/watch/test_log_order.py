@@ -17,7 +17,7 @@ from clusterctl.client.watch.streams import StreamEnd, Streams
 from clusterctl.errors import ConnectionLost
 from clusterctl.protocol.untrusted import Untrusted
 
-LOST = ConnectionLost("cut", code="CC-SSH-015", node="b")
+LOST = ConnectionLost("CC-SSH-015", node="b")
 
 
 def entry(node: str, file: str, offset: int, times: list[float], *, began: float | None = None) -> LogLines:

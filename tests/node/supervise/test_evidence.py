@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from clusterctl.node.supervise.evidence import TRACEBACK, Line, tracebacks
+from clusterctl.node.supervise.evidence import Line, tracebacks
+
+TRACEBACK = "Traceback (most recent call last)"
 
 
 @pytest.mark.parametrize("between", range(6))

@@ -16,11 +16,12 @@ from typing import Any
 import pytest
 from hostile.giver import Deed, Giver, knock, send
 
-from clusterctl.node.runtime.stream import Stream, encode
+from clusterctl.node.runtime.stream import Stream
 from clusterctl.node.sync import transfer
 from clusterctl.node.sync.store import Store
 from clusterctl.node.sync.transfer import time_limit
 from clusterctl.node.verbs.sync import unpack_contents
+from clusterctl.protocol.frames import encode_frame
 
 TOKEN = "ab" * 32
 DATA = b"print(1)\n" * 500
@@ -71,7 +72,7 @@ def drip(taker: socket.socket) -> None:
 
 def drip_bytes(taker: socket.socket) -> None:
     """Give one frame, a byte at a time."""
-    for byte in encode({"blobs": [[SHA, len(DATA)]]}, packed(DATA)):
+    for byte in encode_frame({"blobs": [[SHA, len(DATA)]]}, packed(DATA)):
         taker.sendall(bytes([byte]))
         time.sleep(0.05)
 

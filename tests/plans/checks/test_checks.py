@@ -9,6 +9,7 @@ import pytest
 from cases import ASKED, HEARD, answers, every_case, judge, nodes
 from rich.console import Console
 
+from clusterctl.codes.table import REPORTED
 from clusterctl.console.findings import check_to_json, render_check
 from clusterctl.errors import Unreachable
 from clusterctl.plans.checks.framework import (
@@ -67,10 +68,11 @@ def test_healthy_nodes_have_no_findings(count: int) -> None:
 def test_every_check_can_be_explained() -> None:
     """Each check has a title, a reason of one sentence, and an explanation that says more."""
     for one in all_checks().values():
-        assert one.severity in SEVERITIES
-        assert one.title and not one.title.endswith(".")
-        assert one.why.endswith(".") and len(one.why) < 140, one.code
-        assert len(one.explanation) > 20, one.code
+        entry = one.entry
+        assert entry.severity in SEVERITIES
+        assert entry.title.en and not entry.title.en.endswith(".")
+        assert entry.why.en.endswith(".") and len(entry.why.en) < 140, one.code
+        assert len(entry.what.en) > 20, one.code
 
 
 def test_findings_come_worst_first() -> None:
@@ -83,7 +85,7 @@ def test_codes_are_taken_once() -> None:
     """A second check under the same code is refused."""
     with pytest.raises(ValueError, match="CC-NET-001 is taken"):
 
-        @check("CC-NET-001", "error", "again", why="Because.")
+        @check("CC-NET-001")
         def again(seen: CheckContext) -> list[Any]:
             return list(seen.nodes)
 
@@ -133,7 +135,7 @@ def test_two_hundred_nodes_are_a_screen_that_can_be_read() -> None:
         "gpu120": {"gpus": {"problem": "no answer within 7.5 s"}},
     }
     gone = {f"gpu{n}": f"there is no way to 10.0.0.{n}" for n in range(13, 18)}
-    failures = {name: Unreachable(text, code="CC-SSH-003") for name, text in gone.items()}
+    failures = {name: Unreachable("CC-SSH-003", REPORTED, message=text) for name, text in gone.items()}
     case = {"nodes": 200, "facts": {**odd, **low}}
     told_by = {name: raw for name, raw in answers(case).items() if name not in gone}
     facts = {name: parse_facts(raw, sent_at=ASKED, received_at=HEARD) for name, raw in told_by.items()}

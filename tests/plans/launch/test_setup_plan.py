@@ -14,7 +14,8 @@ from clusterctl.plans.launch.setup import (
     setup_probe_request,
     setup_to_spec,
 )
-from clusterctl.plans.sync.manifest import TreeEntry, make_manifest
+from clusterctl.plans.sync.manifest import make_manifest
+from clusterctl.protocol.manifest import TreeEntry
 from clusterctl.specs.job.model import Setup
 
 FILES = make_manifest([TreeEntry("requirements.txt", "file", 0o644, "a" * 64, 9)])

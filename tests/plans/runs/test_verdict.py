@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from clusterctl.plans.runs.state import NodeState, parse_state
-from clusterctl.plans.runs.verdict import judge, verdict_to_json
+from clusterctl.plans.runs.verdict import judge, judge_recorded, judge_with_record, verdict_to_json
+from clusterctl.protocol.end_record import parse_record
 from clusterctl.protocol.root_cause import Failure
+from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.untrusted import Untrusted
 
 LOST = Failure("gpu02", None, None, None, 5.0, (), "lost: the connection broke", lost=True)
@@ -97,3 +103,108 @@ def test_ranks_that_were_stopped_do_not_explain_a_node_that_failed_without_one()
     verdict = judge("r", parts, [stopped], stopped_at=10.0)
 
     assert (verdict.state, verdict.cause, verdict.reasons["a"]) == ("FAILED", None, parts["a"].reason)
+
+
+RUN = RunId("r")
+SILENT = "it was silent for 20 s"
+
+
+def recorded(node: str, state: str, *failures: dict[str, Any], reason: str = "", at: float = 13.0) -> Any:
+    """Write one node's part of a record."""
+    rank = int(node[-1]) - 1
+    about = {"node": node, "node_rank": rank, "state": state, "reason": reason, "time": at}
+    return {**about, "stopped_at": None, "failures": list(failures)}
+
+
+def record(*parts: Any, stopped_at: float | None = None, whole: bool = True) -> Any:
+    """Write a record of gpu01's gang."""
+    stop = None if stopped_at is None else {"time": stopped_at}
+    return {"run": RUN, "hub": "gpu01", "whole": whole, "stop": stop, "parts": list(parts)}
+
+
+def kept(node: str, state: str, gang: Any = True, **facts: Any) -> NodeState:
+    """Read a node's state, with the record that it keeps."""
+    about = {"run": RUN, "node": node, "node_rank": int(node[-1]) - 1, "nnodes": 2, "state": state}
+    return parse_state(Untrusted({**about, "gang": gang, **facts}))
+
+
+def test_a_node_that_we_alone_lost_is_away() -> None:
+    """The record says how it ended, and its failures count; but what is left there cannot be stopped from here."""
+    ended = parse_record(Untrusted(record(recorded("gpu01", "CANCELLED"), recorded("gpu02", "CANCELLED"))))
+    verdict = judge_with_record(RUN, {"gpu01": kept("gpu01", "CANCELLED"), "gpu02": None}, ended, [LOST], 5.0)
+
+    assert dict(verdict.node_states) == {"gpu01": "CANCELLED", "gpu02": "LOST"}
+    assert verdict.away == ("gpu02",)
+
+
+def test_the_stop_of_a_node_that_the_others_lost_counts_too() -> None:
+    """It stopped its ranks long before the others gave it up: its SIGKILL explains nothing, the loss does."""
+    killed = {"rank": 1, "exit": None, "signal": 9, "time": 10.0}
+    others = record(recorded("gpu01", "CANCELLED"), recorded("gpu02", "LOST", reason=SILENT), stopped_at=30.0)
+    alone = record(recorded("gpu02", "CANCELLED", killed), stopped_at=9.0, whole=False)
+    verdict = judge_recorded(
+        RUN, {"gpu01": kept("gpu01", "CANCELLED", others), "gpu02": kept("gpu02", "CANCELLED", alone)}
+    )
+
+    assert verdict is not None and verdict.cause is not None
+    assert (verdict.state, verdict.cause.failure.reason) == ("LOST", f"lost: {SILENT}")
+
+
+def test_a_replaced_node_that_runs_on_tells_nothing_of_the_end() -> None:
+    """It stopped when it was replaced: the rank that failed later, in the next attempt, was stopped by nobody."""
+    slots = [
+        {"seat": 0, "node": "gpu01", "node_rank": 0},
+        {"seat": 1, "node": "gpu02", "node_rank": None, "lost": True, "reason": SILENT},
+        {"seat": 2, "node": "gpu03", "node_rank": 1},
+    ]
+    killed = {"rank": 0, "exit": None, "signal": 9, "time": 9.0}
+    end = record(
+        recorded("gpu01", "FAILED", killed),
+        recorded("gpu02", "LOST", reason=SILENT, at=4.0),
+        recorded("gpu03", "CANCELLED"),
+        stopped_at=9.1,
+    )
+    alone = record(recorded("gpu02", "CANCELLED"), stopped_at=4.0, whole=False)
+    verdict = judge_recorded(
+        RUN,
+        {
+            "gpu01": kept("gpu01", "FAILED", end, roster=slots, attempt=2, seats=3),
+            "gpu02": kept("gpu02", "RUNNING", alone, seats=3),
+            "gpu03": kept("gpu03", "CANCELLED", end, roster=slots, attempt=2, seats=3),
+        },
+    )
+
+    assert verdict is not None and verdict.cause is not None
+    assert (verdict.cause.failure.node, verdict.cause.failure.signal, verdict.cause.stopped) == (
+        "gpu01",
+        9,
+        False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "named"),
+    [("UNKNOWN", "LOST"), ("SUBMITTED", "LOST"), ("PREPARING", "LOST"), ("WAITING", "LOST"), ("RUNNING", "LOST")]
+    + [(ended, ended) for ended in ("SUCCEEDED", "FAILED", "FAILED_SETUP", "CANCELLED", "TIMEOUT", "LOST")],
+)  # fmt: skip
+def test_a_lost_node_that_reports_its_own_end_is_called_by_that(state: str, named: str) -> None:
+    """Whatever else it reports was true before it was lost."""
+    verdict = judge(RUN, {"gpu01": part("CANCELLED"), "gpu02": part(state)}, [LOST], stopped_at=5.0)
+
+    assert verdict.node_states["gpu02"] == named
+
+
+@pytest.mark.parametrize(
+    ("state", "failures", "unwatched"),
+    [("LOST", [], True), ("FAILED", [], False), ("LOST", [LOST], False)],
+    ids=["without its agent", "its agent could not end it", "not heard any more"],
+)
+def test_processes_are_unwatched_only_where_a_node_answers_without_its_agent(
+    state: str, failures: list[Failure], unwatched: bool
+) -> None:
+    """What an agent could not end it has named itself; of a lost node nobody knows whether they run on."""
+    left = [{"pid": 7, "name": "python", "state": "S"}]
+    told = parse_state(Untrusted({"run": "r", "state": state, "left": left}))
+    verdict = judge(RUN, {"gpu01": part("CANCELLED"), "gpu02": told}, failures, stopped_at=5.0)
+
+    assert verdict.unwatched == (("gpu02",) if unwatched else ())

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import replace
 
 import pytest
 
 from clusterctl.errors import UsageError
-from clusterctl.node.runtime.stream import MAX_HEADER
 from clusterctl.plans.sync.manifest import (
     MAX_BYTES,
     MAX_FILES,
     MOST_FILES,
-    TreeEntry,
     check_limits,
     decode_name,
     find_largest,
     leaves_tree,
     make_manifest,
 )
+from clusterctl.protocol.frames import MAX_HEADER
+from clusterctl.protocol.manifest import TreeEntry
 
 SHA = hashlib.sha256(b"x").hexdigest()
 FILE = TreeEntry("pkg/train.py", "file", 0o644, SHA, 1)
@@ -29,7 +28,7 @@ FILE = TreeEntry("pkg/train.py", "file", 0o644, SHA, 1)
 def test_order_is_that_of_bytes() -> None:
     """Entries are sorted by their UTF-8 bytes, wherever they were found."""
     names = ["b", "a/b", "a", "a.b", "\U0001f680", "\uffff", "Z", "é"]
-    found = [entry.path for entry in make_manifest(replace(FILE, path=name) for name in names).entries]
+    found = [entry.path for entry in make_manifest(FILE._replace(path=name) for name in names).entries]
     assert found == sorted(names, key=str.encode)
     assert found.index("\uffff") < found.index("\U0001f680")
 
@@ -48,9 +47,9 @@ def test_the_hash_is_the_documented_one() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        replace(FILE, path="pkg/trai.py"),
-        replace(FILE, mode=0o755),
-        replace(FILE, content=hashlib.sha256(b"y").hexdigest()),
+        FILE._replace(path="pkg/trai.py"),
+        FILE._replace(mode=0o755),
+        FILE._replace(content=hashlib.sha256(b"y").hexdigest()),
         TreeEntry(FILE.path, "link", 0, SHA),
         TreeEntry(FILE.path, "dir", 0, ""),
     ],
@@ -62,7 +61,7 @@ def test_the_hash_sees_every_difference(other: TreeEntry) -> None:
 
 def test_equal_contents_are_one_blob() -> None:
     """A content that occurs twice is sent once, from the first place it is in."""
-    manifest = make_manifest([FILE, replace(FILE, path="other.py"), TreeEntry("l", "link", 0, "x")])
+    manifest = make_manifest([FILE, FILE._replace(path="other.py"), TreeEntry("l", "link", 0, "x")])
     assert {sha: entry.path for sha, entry in manifest.blobs.items()} == {SHA: "other.py"}
     assert manifest.size == 2
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clusterctl.specs.text import redact
+from clusterctl.protocol.redact import redact
 
 
 def test_values_are_hidden_longest_first() -> None:

@@ -1,0 +1,24 @@
+"""What the options that all verbs share say; here, since files are found by it and completion needs it too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from clusterctl.specs.text import command_line
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the shared options say."""
+
+    inventory: str | None = None
+    lab: str | None = None
+    verbose: bool = False
+    quiet: bool = False
+    color: str = "auto"
+
+    @property
+    def command(self) -> str:
+        """Give the beginning of a command to paste that means the same inventory."""
+        chosen = ["-i", self.inventory] if self.inventory else ["--lab", self.lab] if self.lab else []
+        return command_line("clusterctl", *chosen)

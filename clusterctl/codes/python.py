@@ -1,0 +1,464 @@
+"""Python, torch, environments: CC-PY, CC-TORCH, CC-SETUP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from clusterctl.codes.entry import Case, Entry, Text
+
+NO_PYTHON = Text(
+    "Everything on a node is done by the configured Python; there is nothing else to install.",
+    "节点上的所有操作都由配置的 Python 完成，不需要安装其他软件。",
+)
+
+ENTRIES: Mapping[str, Entry] = {
+    "CC-PY-001": Entry(
+        "error",
+        Text("the Python interpreter is not there", "找不到这个 Python 解释器"),
+        why=NO_PYTHON,
+        what=Text(
+            "SSH runs a non-login shell: what .bashrc or conda add to PATH is not seen. Write the absolute path as `python:`, or what makes it available as `activate:`."
+        ),
+        do=Text(
+            "`python:` with the whole path; `clusterctl exec -- sh -c 'ls -d /opt/*/bin/python ~/venvs/*/bin/python'`",
+            "`python:` 写完整路径；`clusterctl exec -- sh -c 'ls -d /opt/*/bin/python ~/venvs/*/bin/python'` 能找到它",
+        ),
+        cases={
+            "": Case(
+                Text("{python} was not found"),
+                Text(
+                    "set `python` in {python_source} to the absolute path of the node's interpreter (3.8 or later)"
+                ),
+            ),
+            "not-run": Case(
+                Text("{python} cannot be run"),
+                Text(
+                    "set `python` in {python_source} to the absolute path of the node's interpreter (3.8 or later)"
+                ),
+            ),
+        },
+    ),
+    "CC-PY-002": Entry(
+        "error",
+        Text("the Python is too old", "Python 太旧"),
+        why=NO_PYTHON,
+        what=Text(
+            "clusterctl needs Python 3.8 or later on a node, the same that runs torch. Name it by `python:`."
+        ),
+        do=Text("Name a Python of 3.8 or later as `python:`", "`python:` 换成 3.8 以上的"),
+    ),
+    "CC-PY-003": Entry(
+        "error",
+        Text("the Python ended before it answered", "Python 没来得及回答就退出了"),
+        why=NO_PYTHON,
+        what=Text(
+            "With status 0 it is nearly always an `exit` or `exec` in a start file of the login shell, such as .bashrc. Otherwise the interpreter starts and ends at once: a broken installation, a missing library, or a wrapper script that does not pass its standard input on."
+        ),
+        do=Text(
+            "Status 0: an `exit` or `exec` in .bashrc. Else run `activate` and `python` by hand on the node; `activate` must not `exit`. A missing shared library needs LD_LIBRARY_PATH in `activate`",
+            "状态码为 0：.bashrc 里有 `exit` 或 `exec`。否则在节点上手工执行 `activate` 和 `python`；`activate` 里不能有 `exit`。缺共享库时在 `activate` 里设置 LD_LIBRARY_PATH",
+        ),
+        cases={
+            "activate": Case(
+                Text("`activate` ended the shell with status {status}, so {python} was never started"),
+                Text(
+                    "let `activate` in the inventory or job prepare the shell only: no `exit`, in what it sources neither"
+                ),
+            ),
+            "library": Case(
+                Text("{python} is there, but cannot load the shared library {library}"),
+                Text(
+                    "let `activate` export LD_LIBRARY_PATH with the directory of that library, or name another `python`"
+                ),
+            ),
+            "traceback": Case(
+                Text("{python} came up and failed at once"),
+                Text(
+                    "a file there hides a module of Python: see PYTHONPATH, and the path in the last lines shown"
+                ),
+            ),
+            "shell-ended": Case(
+                Text("no interpreter came up: the login shell ended with status 0 before {python} answered"),
+                Text(
+                    "look for `exit` and `exec` in the login shell's start-up files (.bashrc, .profile, .zshenv, config.fish): a shell that is not interactive must come to their end"
+                ),
+            ),
+            "": Case(
+                Text("no interpreter came up: the login shell or {python} {status}"),
+                Text(
+                    "see what `{command}` says there, and look for `exit` in the login shell's start-up files (.bashrc, .profile, .zshenv, config.fish)"
+                ),
+            ),
+            "activated": Case(
+                Text("no interpreter came up: the login shell, `activate` or {python} {status}"),
+                Text(
+                    "see what `{command}` says there, and look for `exit` in the login shell's start-up files (.bashrc, .profile, .zshenv, config.fish)"
+                ),
+            ),
+        },
+    ),
+    "CC-PY-004": Entry(
+        "error",
+        Text("`activate` hangs", "`activate` 卡住不动"),
+        why=NO_PYTHON,
+        what=Text(
+            "The shell line `activate:` of the inventory or the job did not come to its end, so no Python was started. It has no terminal and no input: a command in it that asks, waits for a network mount or runs on holds it up."
+        ),
+        do=Text(
+            "Something in `activate` waits for input or for a dead file system: shorten it line by line",
+            "`activate` 里有东西在等输入，或者在等一个坏掉的文件系统：逐行删减来定位",
+        ),
+        cases={
+            "": Case(
+                Text("`activate` did not come to its end within {limit:g} s: {activate}"),
+                Text(
+                    "let `activate` prepare the shell only: nothing in it may wait, ask, or run on; try it there by hand"
+                ),
+            ),
+        },
+    ),
+    "CC-PY-010": Entry(
+        "error",
+        Text("the Python versions differ", "各节点 Python 版本不同"),
+        why=Text(
+            "Object collectives pickle across nodes, and compiled packages differ between Python versions."
+        ),
+        what=Text(
+            "All nodes must run the same X.Y of Python.\ntorch wheels, compiled extensions and pickles belong to one X.Y. A difference in the third number is harmless. Name the interpreter of each node by `python:`, per node if need be."
+        ),
+        do=Text(
+            "The same Python everywhere: `python:` or `activate:` of the node that is named",
+            "统一版本：改被点名节点的 `python:` 或 `activate:`",
+        ),
+    ),
+    "CC-PY-011": Entry(
+        "warning",
+        Text("`activate` failed", "`activate` 失败"),
+        why=Text("What it was to set up may be missing: Python was started all the same."),
+        what=Text(
+            "The shell line `activate:` of the inventory or the job ended with another status than 0.\nA file that it sources is not there, a module or an environment has another name on this node. The status is that of its last command, so a harmless one at the end counts too: end the line with `|| true` if it is meant."
+        ),
+        do=Text(
+            "Run the line by hand on that node; join several by `&&`",
+            "在那个节点上手工执行这一行；多行之间用 `&&` 连接",
+        ),
+    ),
+    "CC-PY-012": Entry(
+        "warning",
+        Text("Python is outside the activated environment", "Python 不在已激活的环境里"),
+        why=Text(
+            "The job would run with the packages of another Python than the one that `activate` prepares."
+        ),
+        what=Text(
+            "`activate` switches to a conda environment or venv, and `python:` names an interpreter that is not of it.\nA bare name is looked up on PATH after `activate`, so `python: python` takes the environment's own. An absolute path is taken as it is: name the one in the environment, or leave `activate` out. `python3` may be another one than `python` where an environment has only the latter."
+        ),
+        do=Text(
+            "`python: python`, or the path inside the environment, as shown",
+            "写 `python: python`，或者照提示写环境里的路径",
+        ),
+    ),
+    "CC-PY-013": Entry(
+        "warning",
+        Text("`activate` gives different things", "各节点 `activate` 的结果不同"),
+        why=Text(
+            "What is built or loaded on one node with another compiler or CUDA may fail or compute differently there."
+        ),
+        what=Text(
+            "After `activate` the nodes differ in the name of the active environment, the CUDA toolkit or the compiler.\nThe toolkit is that of the nvcc on PATH, or of CUDA_HOME; the compiler is cc, gcc or clang, whichever comes first in this order. torch's own CUDA is compared elsewhere; these two matter for extensions and torch.compile."
+        ),
+        do=Text("Load the same modules or environment on all nodes", "让所有节点加载相同的 module 或环境"),
+    ),
+    "CC-PY-014": Entry(
+        "warning",
+        Text("`activate` complains", "`activate` 打印了错误"),
+        why=Text(
+            "It ended well and yet said that something went wrong: what it was to set up may be missing."
+        ),
+        what=Text(
+            "The session wrote an error message before Python started, and the status of `activate` is 0 all the same.\nOlder versions of `module` end with 0 when a module does not exist. And the text goes on after a command that failed in its middle: join its commands by `&&`."
+        ),
+        do=Text(
+            "Read what it printed: `module` tells of missing modules and still ends with 0",
+            "看它打印了什么：`module` 找不到模块时照样返回 0",
+        ),
+    ),
+    "CC-PY-015": Entry(
+        "warning",
+        Text("the installed packages differ", "各节点安装的包不同"),
+        why=Text(
+            "One node then fails with an ImportError that the others lack, or computes something slightly different."
+        ),
+        what=Text(
+            "The interpreters of the nodes do not find the same packages in the same versions.\nNames and versions of all that pip or the distribution installed for this Python are compared, and the odd node's differences named; `check --json` has every node's list. torch and what comes with it is compared by checks of its own. Make the environments from one lock file."
+        ),
+        do=Text(
+            "Install the versions that most nodes have, or name one shared environment",
+            "装成多数节点的版本，或者共用一个环境",
+        ),
+    ),
+    "CC-PY-016": Entry(
+        "warning",
+        Text("the C libraries differ", "各节点的 C 库不同"),
+        why=Text("Compiled packages that work on one node may not load on another."),
+        what=Text(
+            'The nodes have different versions of glibc, as different distributions or releases of one bring them.\nWheels that were built for the older one work on all; what you compile on the newer one fails on the older with "version `GLIBC_2.xx\' not found". Build on the node with the oldest.'
+        ),
+        do=Text(
+            "Use one system release, or an environment that brings its own libraries (conda)",
+            "统一系统版本，或者用自带库的环境（conda）",
+        ),
+    ),
+    "CC-PY-017": Entry(
+        "warning",
+        Text("the C library is old for this torch", "C 库对这个 torch 来说太旧"),
+        why=Text(
+            "Wheels of torch since 2.6 need glibc 2.28: importing one fails, or the torch there is a build of its own."
+        ),
+        what=Text(
+            "PyTorch's own wheels have been manylinux_2_28 since 2.6; older systems, such as CentOS 7, cannot load them.\nThe import ends with \"version `GLIBC_2.28' not found\". Use conda-forge's build, a container, or a newer system."
+        ),
+        do=Text("A newer system, or a torch before 2.6", "换新系统，或者用 2.6 以前的 torch"),
+    ),
+    "CC-PY-020": Entry(
+        "warning",
+        Text("a file hides a module of Python or torch", "有文件挡住了 Python 或 torch 的模块"),
+        why=Text("`import` finds the file beside the script first: ImportError, often deep within torch."),
+        what=Text(
+            "Beside the job's script lies a file or a package with the name of a module that torch needs.\nPython looks in the script's own directory first. A random.py or types.py there, or a directory torch with Python files, is what everybody imports then: `partially initialized module ... (most likely due to a circular import)`."
+        ),
+        do=Text(
+            "Rename the file that is named, such as `random.py` or `torch/`",
+            "给被点名的文件改名，例如 `random.py`、`torch/`",
+        ),
+    ),
+    "CC-TORCH-001": Entry(
+        "error",
+        Text("torch is not installed", "没装 torch"),
+        why=Text("torchrun is part of torch: without it nothing can start on this node."),
+        what=Text(
+            "The interpreter named by `python:` finds no torch.\nOften torch is installed, but for another interpreter: in a conda environment or a virtual environment that only a login shell activates. Then name that environment's python, or write what activates it as `activate:`. A job with `launcher: command` may have a Python of its own: no node needs torch here then."
+        ),
+        do=Text(
+            "`python:` of the environment that has torch, or the `pip install` that is shown",
+            "`python:` 指到装了 torch 的环境，或者执行给出的 `pip install`",
+        ),
+        texts=("No module named 'torch'",),
+    ),
+    "CC-TORCH-002": Entry(
+        "error",
+        Text("the torch versions differ", "各节点 torch 版本不同"),
+        why=Text(
+            "Nodes with different torch hang or fail in the first collective, with errors that do not name the cause."
+        ),
+        what=Text(
+            "All nodes must have exactly the same torch, its local tag included.\n2.7.1+cu126 and 2.7.1+cpu are different programs: the second has neither NCCL nor CUDA. Between releases the store protocol, the order of collectives and the NCCL inside change without notice."
+        ),
+        do=Text(
+            "On the node that is named install the version of the others, as shown",
+            "在被点名的节点上照提示装成一样的版本",
+        ),
+    ),
+    "CC-TORCH-003": Entry(
+        "error",
+        Text("torch was built for different CUDA versions", "各节点的 torch 是为不同 CUDA 编译的"),
+        why=Text(
+            "Different CUDA runtimes bring different NCCL and kernels, so nodes disagree in collectives or results."
+        ),
+        what=Text(
+            "The torch version is the same everywhere, but it was built for different CUDA (or ROCm) versions.\nThis happens with builds of one's own, where the version carries no local tag."
+        ),
+        do=Text(
+            "Install the same wheel (`+cu126` and so on) everywhere",
+            "各节点装同一种 wheel（例如都是 `+cu126`）",
+        ),
+    ),
+    "CC-TORCH-004": Entry(
+        "error",
+        Text("the NCCL versions differ", "NCCL 版本不同"),
+        why=Text(
+            "NCCL refuses to work with another version of itself: `invalid usage`, and only NCCL_DEBUG says why."
+        ),
+        what=Text(
+            "All nodes must load exactly the same NCCL.\nThe version was asked of the library itself, which is loaded for a moment without a GPU, because package metadata can lie: an upgrade of another package, LD_PRELOAD or LD_LIBRARY_PATH change what is loaded."
+        ),
+        do=Text(
+            "Install the same `nvidia-nccl` package, as shown; look for LD_LIBRARY_PATH and LD_PRELOAD",
+            "照提示装相同的 `nvidia-nccl`；看看有没有 LD_LIBRARY_PATH、LD_PRELOAD",
+        ),
+    ),
+    "CC-TORCH-005": Entry(
+        "error",
+        Text("torch is too old", "torch 太旧"),
+        why=Text("clusterctl's launch needs torch 2.2 or later."),
+        what=Text(
+            "The torch on this node is older than 2.2, the oldest whose torchrun behaves as a launch expects."
+        ),
+        do=Text("Install torch 2.2 or later", "装 2.2 以上的 torch"),
+    ),
+    "CC-TORCH-006": Entry(
+        "error",
+        Text("torch has no CUDA", "torch 不带 CUDA"),
+        why=Text("The node has GPUs and its torch has neither CUDA nor NCCL to use them with."),
+        what=Text(
+            'This torch was built without CUDA or ROCm.\nWith `backend: nccl` it fails with "Distributed package doesn\'t have NCCL built in", with `nproc_per_node: gpu` with "Cuda is not available". Install a build for your CUDA, or train on CPUs with `backend: gloo` and `nproc_per_node: cpu` or a number. The simulated GPUs of `lab up --gpus` compute nothing with any torch: they count only for a job that asks for GPUs.'
+        ),
+        do=Text(
+            "Install the CUDA build that is shown, or train on CPUs with `backend: gloo`",
+            "照提示装 CUDA 版，或者用 `backend: gloo` 在 CPU 上训练",
+        ),
+    ),
+    "CC-TORCH-007": Entry(
+        "warning",
+        Text("torch is half upgraded", "torch 只升级了一半"),
+        why=Text(
+            "The package's metadata and the files disagree, so an installation was interrupted or mixed."
+        ),
+        what=Text(
+            "`pip` believes in one version of torch and the files are of another.\nA second torch elsewhere on the path (in ~/.local, or by PYTHONPATH) also looks like this. Install again."
+        ),
+        do=Text("`pip install --force-reinstall`, as shown", "照提示 `pip install --force-reinstall`"),
+    ),
+    "CC-TORCH-008": Entry(
+        "warning",
+        Text("the NCCL that loads is not the one installed", "实际加载的 NCCL 不是装的那个"),
+        why=Text("Versions then differ between nodes although the packages agree."),
+        what=Text(
+            "The library says another version than its package, or LD_PRELOAD brings in a library of its own."
+        ),
+        do=Text(
+            "Find what brings it: LD_LIBRARY_PATH, LD_PRELOAD, or a system's libnccl",
+            "找出它从哪里来：LD_LIBRARY_PATH、LD_PRELOAD，或者系统里的 libnccl",
+        ),
+    ),
+    "CC-TORCH-009": Entry(
+        "warning",
+        Text("the cuDNN versions differ", "cuDNN 版本不同"),
+        why=Text("Nodes may choose different algorithms and drift apart in speed and in the last digits."),
+        what=Text("The nodes have the same torch but different cuDNN packages."),
+        do=Text("Install the same `nvidia-cudnn` package everywhere", "各节点装相同的 `nvidia-cudnn`"),
+    ),
+    "CC-TORCH-010": Entry(
+        "warning",
+        Text("another NCCL lies in the way", "路径上还有另一个 NCCL"),
+        why=Text("Whether it or torch's own is loaded depends on how torch and its companions were built."),
+        what=Text(
+            "LD_LIBRARY_PATH or VLLM_NCCL_SO_PATH leads to an NCCL of another version than the one that torch brings.\ntorch's wheels find their own first; builds of conda or of your own, and vLLM, take the one that the variable names. `NCCL_DEBUG=VERSION` says at a run's start which it was. Leave the variable out, or make the versions equal."
+        ),
+        do=Text(
+            "Remove one of the two, or take it out of LD_LIBRARY_PATH",
+            "两个里去掉一个，或者从 LD_LIBRARY_PATH 里去掉",
+        ),
+    ),
+    "CC-SETUP-001": Entry(
+        "error",
+        Text(
+            "a step of `setup` failed on a node; its last lines are shown, and what to type there to see it again",
+            "某个节点上 `setup` 的一步失败",
+        ),
+        do=Text(
+            "Its last lines say why; `setup.log` in the run's directory has all of it",
+            "最后几行写了原因；全部输出在这次运行目录的 `setup.log` 里",
+        ),
+        cases={
+            "again": Case(Text("{message}"), Text("to see it there again: {command}")),
+            "log": Case(Text("{message}"), Text("all it said is in {log} of the run")),
+        },
+    ),
+    "CC-SETUP-002": Entry(
+        "error",
+        Text("`setup` took longer on a node than its `time_limit`", "`setup` 超过了它的 `time_limit`"),
+        do=Text(
+            "More `setup.time_limit`; a download that waits for a network that is not there: [a wheelhouse](without-internet.md)",
+            "加大 `setup.time_limit`；节点没有外网时下载会一直等：用[离线 wheel](without-internet.md)",
+        ),
+        cases={
+            "reported": Case(
+                Text("{message}"),
+                Text(
+                    "more time: `setup.time_limit`; or does a download wait for a network that is not there?"
+                ),
+            ),
+        },
+    ),
+    "CC-SETUP-003": Entry(
+        "error",
+        Text(
+            "a file or folder that `setup` names is not beside the job, or its wheelhouse holds no wheels",
+            "`setup` 里写的文件不在任务文件旁边，或者 wheel 目录是空的",
+        ),
+        do=Text(
+            "Paths in `setup` are relative to the job file; `pip download -r requirements.txt -d wheels` fills a wheelhouse",
+            "`setup` 里的路径相对任务文件；`pip download -r requirements.txt -d wheels` 准备 wheel",
+        ),
+        cases={
+            "wheels": Case(
+                Text("setup.wheelhouse: no wheels in {wheelhouse}"),
+                Text("{command}; for other nodes than this machine add --platform"),
+            ),
+            "": Case(Text("setup: {path}: {reason}"), Text("paths in `setup` are relative to the job file")),
+            "not-sent": Case(
+                Text("setup: {path} installs from {name}, which is not sent"), Text("files: [{name}]")
+            ),
+            "outside": Case(
+                Text("setup: {path} leads to {name}, which is not beside the job"), Text("copy it there")
+            ),
+            "no-file": Case(
+                Text("setup: {path}: a link, or no file"),
+                Text("copy it there; only a folder that is named may be a link"),
+            ),
+        },
+    ),
+    "CC-SETUP-004": Entry(
+        "error",
+        Text(
+            "a node lacks a program that `setup` needs: uv, or one of micromamba, mamba and conda",
+            "节点上没有 `setup` 要用的程序",
+        ),
+        do=Text(
+            "Install it on the node, or put its directory on PATH by `activate`",
+            "在节点上装好，或者用 `activate` 把它的目录加进 PATH",
+        ),
+        cases={
+            "reported": Case(
+                Text("{message}"), Text("install it on the node, or put its directory on PATH by `activate`")
+            ),
+        },
+    ),
+    "CC-SETUP-005": Entry(
+        "error",
+        Text(
+            "a command of `before` failed on a node, or took longer than its `time_limit`",
+            "`before` 的命令失败或者超时",
+        ),
+        do=Text(
+            "Its last lines say why; `before.log` of the attempt has all of it",
+            "最后几行写了原因；全部输出在这次尝试的 `before.log` 里",
+        ),
+        cases={
+            "again": Case(Text("{message}"), Text("to see it there again: {command}")),
+            "log": Case(Text("{message}"), Text("all it said is in {log} of the run")),
+        },
+    ),
+    "CC-SETUP-006": Entry(
+        "error",
+        Text("the nodes' environments hold different versions of torch", "各节点环境里的 torch 版本不同"),
+        do=Text("Pin torch in the lock file", "在锁文件里写死 torch 的版本"),
+        cases={
+            "": Case(
+                Text("the environments that `setup` made hold different versions of torch"),
+                Text("pin torch in the lock file, or give the nodes the same one"),
+            ),
+        },
+    ),
+    "CC-SETUP-010": Entry(
+        "info",
+        Text("`setup` has not made its environment yet", "`setup` 的环境还没有做"),
+        why=Text(
+            "Which torch and which packages the job will have is known when the first launch has made it."
+        ),
+        what=Text(
+            "The job has a `setup`, and this node has no environment of that content: the launch will make it.\nUntil then nothing is said of torch, NCCL and packages: those of the node's own Python do not count. When it is there, `check` looks into it. A lock file that has changed means an environment that is not there yet."
+        ),
+        do=Text("Nothing: the launch makes it", "不用管：启动时会做"),
+    ),
+}

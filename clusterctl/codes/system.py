@@ -1,0 +1,343 @@
+"""Disks, the system, clocks: CC-DISK, CC-SYS, CC-TIME."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from clusterctl.codes.entry import Case, Entry, Text
+
+ENTRIES: Mapping[str, Entry] = {
+    "CC-DISK-001": Entry(
+        "error",
+        Text("something could not be written", "写不进去"),
+        what=Text(
+            "The disk or the quota of the account is full, or the file system has become read-only. The message names the place."
+        ),
+        do=Text(
+            "Free some room, or another `workdir:`; the message names the place",
+            "腾出空间，或者换 `workdir:`；报错里写了是哪里",
+        ),
+        when=Text("when a run starts or code is sent"),
+        cases={
+            "reported": Case(
+                Text("{message}"),
+                Text("free space on the node (`clusterctl clean`), or set another `workdir`"),
+            ),
+        },
+    ),
+    "CC-DISK-002": Entry(
+        "error",
+        Text("the working directory cannot be used", "工作目录不能用"),
+        why=Text("Code, logs and state of a run are written there."),
+        what=Text(
+            "The directory on the node (`workdir:`, default ~/.clusterctl) cannot be written, is not a directory,\nbelongs to another account, or may be written by others, who could then run code as you."
+        ),
+        do=Text("A directory of your own as `workdir:`", "`workdir:` 写一个属于你自己的目录"),
+    ),
+    "CC-DISK-003": Entry(
+        "error",
+        Text("the disk is full", "磁盘满了"),
+        why=Text("Code and logs could not be written."),
+        what=Text("The file system of the working directory has less than 100 MB left."),
+        do=Text(
+            "`clusterctl clean`, or the `du` that is shown", "`clusterctl clean`，或者用给出的 `du` 找大文件"
+        ),
+        texts=("No space left on device",),
+    ),
+    "CC-DISK-004": Entry(
+        "warning",
+        Text("the disk is nearly full", "磁盘快满了"),
+        why=Text("Checkpoints and logs may not fit."),
+        what=Text("The file system of the working directory has less than 1 GiB left."),
+        do=Text("`clusterctl clean`: old runs go first", "`clusterctl clean` 先清旧任务"),
+    ),
+    "CC-DISK-005": Entry(
+        "warning",
+        Text("few files can still be made", "能建的文件不多了（inode 快用完）"),
+        why=Text(
+            "The file system runs out of inodes before it runs out of bytes, with the same `No space left on device`."
+        ),
+        what=Text(
+            "Each file and directory takes an inode, and fewer than 5000 are left. Many small files use them up."
+        ),
+        do=Text(
+            "Find the many small files: the `du --inodes` that is shown",
+            "用给出的 `du --inodes` 找小文件最多的地方",
+        ),
+    ),
+    "CC-DISK-006": Entry(
+        "warning",
+        Text("/tmp is full", "/tmp 满了"),
+        why=Text("torch, compilers and data loaders keep temporary files there."),
+        what=Text(
+            "The file system of /tmp has less than 100 MB left. `env: {TMPDIR: ...}` names another place."
+        ),
+        do=Text("Clear /tmp, or `env: {TMPDIR: ...}`", "清理 /tmp，或者写 `env: {TMPDIR: ...}`"),
+    ),
+    "CC-DISK-007": Entry(
+        "warning",
+        Text("the home directory is full", "家目录满了"),
+        why=Text("Caches of torch, Triton and Hugging Face lie below ~/.cache."),
+        what=Text(
+            "The file system of the home has less than 100 MB or no inodes left; the working directory is on another one.\nTorch.hub, datasets and compiled kernels are written there by default: `No space left on device` in the middle of a run. `env: {XDG_CACHE_HOME: ..., HF_HOME: ..., TORCH_HOME: ...}` names other places."
+        ),
+        do=Text(
+            "Clear `~/.cache`, or `env: {XDG_CACHE_HOME: ..., HF_HOME: ...}`",
+            "清理 `~/.cache`，或者写 `env: {XDG_CACHE_HOME: ..., HF_HOME: ...}`",
+        ),
+    ),
+    "CC-DISK-008": Entry(
+        "info",
+        Text("Python lies on a network file system", "Python 在网络文件系统上"),
+        why=Text(
+            "Importing torch reads thousands of files: the first start after a while takes half a minute or more."
+        ),
+        what=Text(
+            "The environment that runs torch is on NFS or another network file system.\nAll nodes reading it at once are slow together, and a server that hangs stops every start. The launch waits up to 5 minutes for the import. A copy of the environment on a local disk starts in seconds."
+        ),
+        do=Text(
+            "A copy of the environment on a local disk, if starts take long",
+            "启动太慢的话，把环境复制一份到本地盘",
+        ),
+    ),
+    "CC-DISK-009": Entry(
+        "error",
+        Text("the working directory does not answer", "工作目录没有反应"),
+        why=Text("Whatever touches it hangs, and cannot even be killed while the server is gone."),
+        what=Text(
+            "The file system of the working directory, or of a directory above it, gave no answer within 2 seconds.\nA mount whose server is gone, or a disk that is failing. The other questions were answered all the same."
+        ),
+        do=Text(
+            "The server of that mount is gone: `findmnt -t nfs,nfs4,fuse,cifs; dmesg`",
+            "挂载的服务端没了：`findmnt -t nfs,nfs4,fuse,cifs; dmesg`",
+        ),
+    ),
+    "CC-SYS-001": Entry(
+        "error",
+        Text("two nodes are one machine", "两个节点其实是同一台机器"),
+        why=Text("Both would start processes on the same GPUs, and NCCL refuses that."),
+        what=Text(
+            "Two nodes of the inventory report the same boot and the same hostname.\nPerhaps one machine is listed by name and by address. NCCL tells machines apart by exactly these two values; for containers that share both on purpose, set NCCL_HOSTID to a different value in each, and this check takes them for two as NCCL does."
+        ),
+        do=Text(
+            "The inventory names one machine twice: leave one out", "inventory 里同一台机器写了两次：去掉一个"
+        ),
+    ),
+    "CC-SYS-002": Entry(
+        "warning",
+        Text("two nodes are one machine", "两个节点其实是同一台机器（CPU）"),
+        why=Text("They share its processors, so nothing becomes faster by the second one."),
+        what=Text(
+            "Two nodes of the inventory are one machine: same boot, same hostname. Fine for a trial on CPUs."
+        ),
+        do=Text("Nothing becomes faster by it: leave one out", "这样不会更快：去掉一个"),
+    ),
+    "CC-SYS-003": Entry(
+        "warning",
+        Text("few open files are allowed", "能打开的文件太少"),
+        why=Text("Every connection and data loader needs some; the job ends with `Too many open files`."),
+        what=Text("The limit `nofile` of an SSH session is small. 65536 is a good value for large jobs."),
+        do=Text(
+            "`nofile` in `/etc/security/limits.conf`, or `ulimit -n 65536` in `activate`",
+            "改 `/etc/security/limits.conf` 的 `nofile`，或者在 `activate` 里 `ulimit -n 65536`",
+        ),
+    ),
+    "CC-SYS-004": Entry(
+        "warning",
+        Text("/dev/shm is small", "/dev/shm 太小"),
+        why=Text("Data loaders and NCCL share memory there; too little ends in a bus error."),
+        what=Text(
+            "The shared memory of the node has less room than 256 MiB for each worker. The size in the fix is what is in use and 256 MiB for each worker, in whole GiB.\nDocker gives a container 64 MiB unless told otherwise: --shm-size=8g or --ipc=host."
+        ),
+        do=Text(
+            "Fewer data loader workers, or the `mount -o remount,size=` that is shown; `--shm-size` in a container",
+            "减少 DataLoader 的 worker，或者照提示 `mount -o remount,size=`；容器里用 `--shm-size`",
+        ),
+        texts=("Bus error",),
+    ),
+    "CC-SYS-005": Entry(
+        "info",
+        Text("leftover variables of another job", "留有别的任务的环境变量"),
+        why=Text("A launch by clusterctl clears them; a torchrun started by hand would obey them."),
+        what=Text(
+            "The environment of an SSH session already holds RANK, MASTER_ADDR, PET_* or the like.\nThey come from /etc/environment, a profile file or an image. torchrun takes the default of every flag from PET_*, so one of them silently changes a job."
+        ),
+        do=Text(
+            "Nothing for our launches; take them out of the node's start-up files",
+            "用 clusterctl 启动不受影响；最好从节点的启动文件里删掉",
+        ),
+    ),
+    "CC-SYS-006": Entry(
+        "warning",
+        Text("the nodes' environments differ", "各节点环境变量不同"),
+        why=Text("Such a variable steers torch, NCCL or Gloo on some nodes and not on others."),
+        what=Text(
+            "The environments of SSH sessions differ in variables that change what torch, NCCL or Gloo do.\nA launch replaces the NIC variables and leaves the others. If all nodes should have one, write it in the job's `env:`; otherwise remove it from the node's start files."
+        ),
+        do=Text(
+            "Set the variable in `env:`, then it is the same everywhere", "在 `env:` 里设置，各节点就一样了"
+        ),
+    ),
+    "CC-SYS-007": Entry(
+        "warning",
+        Text("little memory may be locked", "可锁定的内存太少"),
+        why=Text("InfiniBand and RoCE lock their buffers; NCCL fails with `ibv_reg_mr failed`."),
+        what=Text(
+            "The node has InfiniBand or RoCE adapters and the limit `memlock` of an SSH session is not unlimited."
+        ),
+        do=Text(
+            "`memlock` in `/etc/security/limits.conf`, then a new login",
+            "改 `/etc/security/limits.conf` 的 `memlock`，重新登录",
+        ),
+    ),
+    "CC-SYS-008": Entry(
+        "warning",
+        Text("the stack is unlimited", "栈大小是 unlimited"),
+        why=Text(
+            "glibc then gives every thread 2 MiB of stack, and NCCL's threads can crash while it starts."
+        ),
+        what=Text("`ulimit -s unlimited` makes thread stacks smaller, not larger. 8192 is the usual value."),
+        do=Text("`ulimit -s 8192` in `activate`", "在 `activate` 里 `ulimit -s 8192`"),
+    ),
+    "CC-SYS-009": Entry(
+        "warning",
+        Text("logind ends processes at logout", "logind 在退出登录时会杀进程"),
+        why=Text("A run would be killed when the last SSH session of this user ends."),
+        what=Text("KillUserProcesses=yes is set for systemd-logind, and lingering is off for this user."),
+        do=Text(
+            "`sudo loginctl enable-linger USER` on the node", "在节点上 `sudo loginctl enable-linger 用户名`"
+        ),
+    ),
+    "CC-SYS-010": Entry(
+        "warning",
+        Text("the processor architectures differ", "CPU 架构不同"),
+        why=Text("Compiled code does not move between them, and results may differ in the last digits."),
+        what=Text(
+            "Some nodes are x86_64 and some aarch64, say. torch may work across them; other packages may not."
+        ),
+        do=Text("Choose nodes of one kind by `--nodes`", "用 `--nodes` 选同一种架构的节点"),
+    ),
+    "CC-SYS-011": Entry(
+        "warning",
+        Text("a question was not answered", "有一项没问到"),
+        why=Text("What could not be asked was not checked."),
+        what=Text(
+            "The node answered, but one of the questions failed or took longer than its own limit (2 s, 7.5 s for GPUs).\nA file system hangs, a name server is silent, a file may not be read, a tool is broken."
+        ),
+        do=Text(
+            "The message says what was not answered; try the command by hand there",
+            "报错里写了是哪一项；在节点上手工试那条命令",
+        ),
+    ),
+    "CC-SYS-012": Entry(
+        "warning",
+        Text("another run is in the way", "有别的任务在这个节点上"),
+        why=Text(
+            "One of the two wants the node alone: a launch is refused until the other has ended, or waits for it."
+        ),
+        what=Text(
+            "A run with `exclusive: true` has this node, or this job wants it alone and another run is there."
+        ),
+        do=Text(
+            "`clusterctl launch --wait`, or other nodes; see [sharing GPUs](sharing-gpus.md)",
+            "`clusterctl launch --wait`，或者换节点；见[共用 GPU](sharing-gpus.md)",
+        ),
+    ),
+    "CC-SYS-013": Entry(
+        "info",
+        Text("logind removes shared memory at logout", "logind 在退出登录时会删共享内存"),
+        why=Text("Files of a run in /dev/shm may vanish when the last session of this user ends."),
+        what=Text(
+            "RemoveIPC is on for systemd-logind, which is its default, and lingering is off for this user.\nWhen a user has no session and no process of a session left, logind removes the user's shared memory. NCCL says `unlink shared memory /dev/shm/nccl-... failed, error: No such file or directory`. Lingering prevents it."
+        ),
+        do=Text("`sudo loginctl enable-linger USER`", "`sudo loginctl enable-linger 用户名`"),
+    ),
+    "CC-SYS-014": Entry(
+        "warning",
+        Text("dead processes left shared memory", "/dev/shm 里有死进程留下的东西"),
+        why=Text("What they left in /dev/shm takes memory until it is removed or the node restarts."),
+        what=Text(
+            "Files of this account in /dev/shm that nobody can need any more take 256 MiB or more.\ntorch_PID_... of a process that is gone, and nccl-... that are older than an hour. A killed data loader leaves the former, a killed rank the latter. Newer files of NCCL may be in use and are not counted."
+        ),
+        do=Text(
+            "The `find` that is shown; with `-delete` while no run is there",
+            "用给出的 `find` 查看；没有任务在跑时加 `-delete` 删掉",
+        ),
+    ),
+    "CC-SYS-015": Entry(
+        "warning",
+        Text("few processes may be started", "能启动的进程太少"),
+        why=Text("Workers, their threads and data loaders end with `Resource temporarily unavailable`."),
+        what=Text(
+            "Fewer processes and threads are allowed than 256 for each worker.\nThe limit is `ulimit -u` of an SSH session, which does not hold for root, or what the control group has left (pids.max, as containers and systemd set it: TasksMax)."
+        ),
+        do=Text("`nproc` in `/etc/security/limits.conf`", "改 `/etc/security/limits.conf` 的 `nproc`"),
+    ),
+    "CC-SYS-016": Entry(
+        "info",
+        Text("a control group limits memory", "cgroup 限制了内存"),
+        why=Text("The kernel ends a process that goes beyond it, however much memory the machine has."),
+        what=Text(
+            "A container, a systemd slice or a batch system grants the session less than nine tenths of the memory.\nA worker that goes beyond it ends by signal 9, and `free` shows nothing of it."
+        ),
+        do=Text(
+            "Know the limit; `systemctl show -p MemoryMax user-UID.slice`",
+            "心里有数就行；`systemctl show -p MemoryMax user-UID.slice` 能看到上限",
+        ),
+    ),
+    "CC-SYS-017": Entry(
+        "warning",
+        Text("little memory is free", "空闲内存很少"),
+        why=Text("The kernel's OOM killer ends a worker with signal 9, often minutes into a run."),
+        what=Text(
+            "Less memory is free than 512 MiB for each worker, on the node or in the session's control group.\n`import torch` alone takes some 200 MB in each worker. See who has it: other people's processes, or a run that was left behind (`clusterctl ps --orphans`)."
+        ),
+        do=Text(
+            "See who uses it: `ps -eo user,rss,args --sort -rss`",
+            "看谁在用：`ps -eo user,rss,args --sort -rss`",
+        ),
+    ),
+    "CC-SYS-018": Entry(
+        "warning",
+        Text("more workers than processors", "worker 比 CPU 核多"),
+        why=Text("Workers that take turns make every all-reduce wait."),
+        what=Text(
+            "The session may use only some of the node's processors, and fewer than there would be workers.\nThe reason is a control group's quota (cpu.max, `docker --cpus`), or a set of processors (cpuset, taskset, a batch system). Where all of them may be used, more than four workers for each processor are reported."
+        ),
+        do=Text("A smaller `nproc_per_node`", "把 `nproc_per_node` 改小"),
+    ),
+    "CC-SYS-019": Entry(
+        "warning",
+        Text("text is not read as UTF-8", "文本不按 UTF-8 读"),
+        why=Text(
+            "A script that prints or reads other letters fails with UnicodeEncodeError or UnicodeDecodeError."
+        ),
+        what=Text(
+            "Python takes its encoding for files and output from the locale of an SSH session, and that is another one.\nPython reads the locales C and POSIX as UTF-8; others, such as zh_CN.GBK, it obeys. `env: {PYTHONUTF8: 1}` in the job settles it for all nodes."
+        ),
+        do=Text('`env: {PYTHONUTF8: "1"}`', '写 `env: {PYTHONUTF8: "1"}`'),
+    ),
+    "CC-TIME-001": Entry(
+        "warning",
+        Text("the clock is wrong", "节点的时钟不准"),
+        why=Text(
+            "Logs and errors of different nodes cannot be put in order, and c10d rendezvous fails beyond 15 s."
+        ),
+        what=Text(
+            "The node's clock differs from the one here by more than 2 seconds, beyond the error of measuring.\nWhere most nodes agree with each other and not with this machine, they are compared with each other."
+        ),
+        do=Text("`sudo chronyc makestep`, or switch NTP on", "`sudo chronyc makestep`，或者打开 NTP"),
+    ),
+    "CC-TIME-002": Entry(
+        "warning",
+        Text("the clock of this machine is wrong", "本机的时钟不准"),
+        why=Text("Times that are shown here, such as those of log lines, are off by as much."),
+        what=Text(
+            "Most nodes agree with each other within 2 seconds, and differ from the machine where clusterctl runs by more."
+        ),
+        do=Text(
+            "`sudo chronyc makestep` on this machine, or switch NTP on",
+            "在本机上 `sudo chronyc makestep`，或者打开 NTP",
+        ),
+    ),
+}

@@ -1,0 +1,59 @@
+"""The table of codes: look up an entry, word a case of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from clusterctl.codes import files, gpu, lab, network, python, ranks, runs, ssh, system, usage
+from clusterctl.codes.entry import Case, Entry, Text, fill
+
+# in the order in which they are listed
+FAMILIES: Mapping[str, Text] = {
+    "SSH": Text("Reaching a node", "连接节点"),
+    "PY": Text("Python", "Python"),
+    "TORCH": Text("torch", "torch"),
+    "GPU": Text("GPUs", "GPU"),
+    "NET": Text("The training network", "训练网络"),
+    "DEEP": Text("Collectives", "集合通信"),
+    "DISK": Text("Disks", "磁盘"),
+    "SYS": Text("The system", "系统"),
+    "TIME": Text("Clocks", "时钟"),
+    "SPEC": Text("Inventory and job files", "inventory 和作业文件"),
+    "USE": Text("The command line", "命令行"),
+    "KEYS": Text("Installing keys", "安装密钥"),
+    "SYNC": Text("Sending the code", "发送代码"),
+    "SETUP": Text("Making environments", "创建环境"),
+    "RUN": Text("Starting and following a run", "启动和跟踪 run"),
+    "JOB": Text("What a rank ended with", "rank 以什么结束"),
+    "END": Text("When a run has ended", "run 结束之后"),
+    "PULL": Text("Bringing results home", "取回结果"),
+    "CLEAN": Text("Cleaning up", "清理"),
+    "LAB": Text("The lab", "lab"),
+    "BUG": Text("Bugs", "bug"),
+}
+
+TABLE: Mapping[str, Entry] = {
+    code: entry
+    for module in (ssh, python, gpu, network, system, files, usage, runs, ranks, lab)
+    for code, entry in module.ENTRIES.items()
+}
+
+
+REPORTED = "reported"  # the case of an error whose message comes from a node, which may send any code
+_AS_REPORTED = Case(Text("{message}", "{message}"))
+
+
+def word(code: str, case: str, facts: Mapping[str, object]) -> tuple[str, str]:
+    """Give message and fix of one case of a code."""
+    message, fix = TABLE[code].cases[case] if case != REPORTED or has_case(code, case) else _AS_REPORTED
+    return fill(message.en, facts), fill(fix.en, facts)
+
+
+def has_case(code: str, case: str) -> bool:
+    """Tell whether the table knows a case of a code; a node may send a code that it does not know."""
+    return code in TABLE and case in TABLE[code].cases
+
+
+def family_of(code: str) -> str:
+    """Give the middle of a code."""
+    return code.split("-")[1]

@@ -1,0 +1,574 @@
+"""The command line: CC-USE."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from clusterctl.codes.entry import Case, Entry, Text
+
+ENTRIES: Mapping[str, Entry] = {
+    "CC-USE-001": Entry(
+        "error",
+        Text(
+            "an unknown verb or option, or an argument that is missing or wrong",
+            "不认识的命令或选项，或者参数不对",
+        ),
+        do=Text("The nearest one is named; `clusterctl --help`", "报错里有最接近的；看 `clusterctl --help`"),
+    ),
+    "CC-USE-002": Entry(
+        "error",
+        Text(
+            "no inventory was found; see [which inventory](command-line.md#which-inventory)",
+            "找不到 inventory",
+        ),
+        do=Text(
+            "`-i FILE`, or `clusterctl init` to make one", "用 `-i FILE`，或者用 `clusterctl init` 建一个"
+        ),
+        cases={
+            "": Case(
+                Text("no inventory: no -i, no CLUSTERCTL_INVENTORY, no running lab, no ./inventory.yaml"),
+                Text("clusterctl -i FILE ..., or `clusterctl lab up` for a cluster on this machine"),
+            ),
+            "labs": Case(Text("{count} labs are running: {names}"), Text("choose one, as in: {command}")),
+        },
+    ),
+    "CC-USE-003": Entry(
+        "error",
+        Text("`--set` without `KEY=VALUE`", "`--set` 后面不是 `KEY=VALUE`"),
+        do=Text("`--set KEY=VALUE`, such as `--set nproc_per_node=2`", "写成 `--set nproc_per_node=2` 这样"),
+        cases={
+            "": Case(Text("--set {override}: expected KEY=VALUE"), Text("e.g. --set nodes=2")),
+        },
+    ),
+    "CC-USE-004": Entry(
+        "error",
+        Text("`--exclude` leaves no node", "`--exclude` 之后一个节点都不剩"),
+        do=Text("Exclude fewer", "少排除一些"),
+        cases={
+            "": Case(
+                Text("no node is left: {exclude} excludes all that was chosen"),
+                Text("the inventory has {nodes}"),
+            ),
+            "spares": Case(
+                Text("every node that is left is a spare: {nodes}"),
+                Text("name those that the job shall run on, or drop `spare: true` from some of them"),
+            ),
+        },
+    ),
+    "CC-USE-005": Entry(
+        "error",
+        Text("the job wants more nodes than there are", "任务要的节点比现有的多"),
+        do=Text(
+            "A smaller `nodes:`, or more in the inventory", "把 `nodes:` 改小，或者在 inventory 里加节点"
+        ),
+        cases={
+            "": Case(
+                Text("the job wants {count} nodes, {usable} can be used"),
+                Text("set `nodes: {usable}` in the job, or add nodes to {file}"),
+            ),
+        },
+    ),
+    "CC-USE-006": Entry(
+        "error",
+        Text(
+            "something that the launch needs is not known, such as the number of GPUs",
+            "启动需要的信息不知道，例如 GPU 数",
+        ),
+        do=Text(
+            "Write `gpus:` into the inventory, or a number as `nproc_per_node`",
+            "在 inventory 里写 `gpus:`，或者 `nproc_per_node` 写数字",
+        ),
+        cases={
+            "": Case(
+                Text("not known: {names}"),
+                Text("give `ip:`, `nic:` or `gpus:` in the inventory, or a number as nproc_per_node"),
+            ),
+        },
+    ),
+    "CC-USE-007": Entry(
+        "error",
+        Text("a secret of the job is not set in your environment", "任务的 secret 在你的环境里没有设置"),
+        do=Text("`export NAME=...` where you launch", "启动前在本机 `export NAME=...`"),
+        cases={
+            "": Case(
+                Text("secrets not set here: {names}"), Text("export {first}=... before `clusterctl launch`")
+            ),
+        },
+    ),
+    "CC-USE-008": Entry(
+        "error",
+        Text(
+            "this machine refused a file or the output of clusterctl: disk full, no permission",
+            "本机写不了文件或输出",
+        ),
+        what=Text("Exit code 1"),
+        do=Text("Disk and permissions of this machine", "看本机的磁盘和权限"),
+        cases={
+            "": Case(Text("{target}: {reason}"), Text("make room there, or permission to write")),
+            "no-folder": Case(Text("{target}: {reason}"), Text("make its directory first")),
+        },
+    ),
+    "CC-USE-010": Entry(
+        "error",
+        Text("the choice of nodes is empty", "一个节点也没选中"),
+        do=Text(
+            "The nodes that there are: `clusterctl inventory show`",
+            "用 `clusterctl inventory show` 看有哪些节点",
+        ),
+        cases={
+            "": Case(
+                Text("no node is selected"),
+                Text(
+                    "write names, ranks or ranges such as gpu01, 0-3, gpu[01-04,07] or gpu*, separated by commas"
+                ),
+            ),
+            "empty": Case(
+                Text("the choice of nodes is empty"),
+                Text(
+                    "write names, ranks or ranges such as gpu01, 0-3, gpu[01-04,07] or gpu*, separated by commas; or all"
+                ),
+            ),
+        },
+    ),
+    "CC-USE-011": Entry(
+        "error",
+        Text("the choice of nodes cannot be read", "节点的选择看不懂"),
+        do=Text(
+            "Write `0-3`, `gpu01,gpu02`, `gpu[01-04]` or `gpu*`",
+            "写成 `0-3`、`gpu01,gpu02`、`gpu[01-04]` 或 `gpu*`",
+        ),
+        cases={
+            "open": Case(
+                Text("cannot read the choice of nodes {pattern!r}: the '[' is never closed"),
+                Text(
+                    "write names, ranks or ranges such as gpu01, 0-3, gpu[01-04,07] or gpu*, separated by commas"
+                ),
+            ),
+            "character": Case(
+                Text(
+                    "cannot read the choice of nodes {pattern!r}: it holds a character that no node name has"
+                ),
+                Text(
+                    "write names, ranks or ranges such as gpu01, 0-3, gpu[01-04,07] or gpu*, separated by commas"
+                ),
+            ),
+            "number": Case(
+                Text(
+                    "cannot read the choice of nodes {pattern!r}: {item!r} is not a number or a range such as 01-04"
+                ),
+                Text(
+                    "write names, ranks or ranges such as gpu01, 0-3, gpu[01-04,07] or gpu*, separated by commas"
+                ),
+            ),
+            "backwards-item": Case(
+                Text("cannot read the choice of nodes {pattern!r}: the range {item!r} runs backwards"),
+                Text(
+                    "write names, ranks or ranges such as gpu01, 0-3, gpu[01-04,07] or gpu*, separated by commas"
+                ),
+            ),
+            "many": Case(
+                Text("cannot read the choice of nodes {pattern!r}: it stands for more than {most} names"),
+                Text(
+                    "write names, ranks or ranges such as gpu01, 0-3, gpu[01-04,07] or gpu*, separated by commas"
+                ),
+            ),
+            "backwards": Case(
+                Text("cannot read the choice of nodes {pattern!r}: the range runs backwards"),
+                Text(
+                    "write names, ranks or ranges such as gpu01, 0-3, gpu[01-04,07] or gpu*, separated by commas"
+                ),
+            ),
+        },
+    ),
+    "CC-USE-012": Entry(
+        "error",
+        Text("there is no such node; the nearest name is shown", "没有这个节点"),
+        do=Text(
+            "`clusterctl inventory show` lists the names",
+            "报错里有最接近的名字；`clusterctl inventory show` 列出所有名字",
+        ),
+        cases={
+            "rank": Case(
+                Text("there is no node with rank {rank}: the last one is {last}"),
+                Text("the nodes are {nodes}"),
+            ),
+            "empty": Case(Text("there is no node with rank {rank}: the inventory is empty")),
+            "": Case(Text("no node is called {name!r}{suggestion}"), Text("the nodes are {nodes}")),
+            "pattern": Case(Text("no node matches {name!r}{suggestion}"), Text("the nodes are {nodes}")),
+            "range": Case(
+                Text("no node is called {name!r} (from {pattern!r}){suggestion}"),
+                Text("the nodes are {nodes}"),
+            ),
+            "pattern-range": Case(
+                Text("no node matches {name!r} (from {pattern!r}){suggestion}"), Text("the nodes are {nodes}")
+            ),
+        },
+    ),
+    "CC-USE-020": Entry(
+        "error",
+        Text("there is no run, or none of yours", "没有任务，或者没有你的任务"),
+        do=Text("`clusterctl ps` lists all of them; name one", "`clusterctl ps` 会列出所有任务；写上名字"),
+        cases={
+            "": Case(Text("no run of yours ({user}) on these nodes"), Text("name one: {runs}")),
+            "none": Case(Text("no runs on these nodes"), Text("clusterctl launch JOB.yaml starts one")),
+        },
+    ),
+    "CC-USE-021": Entry(
+        "error",
+        Text("none of your runs is live", "你没有正在跑的任务"),
+        do=Text(
+            "`clusterctl ps` shows what has ended; name a run to look at it",
+            "`clusterctl ps` 能看到已经结束的；写上名字来查看",
+        ),
+        cases={
+            "": Case(Text("no live run of yours ({user})"), Text("others' runs must be named: {runs}")),
+            "none": Case(Text("no live run of yours ({user})"), Text("clusterctl ps lists what there was")),
+        },
+    ),
+    "CC-USE-022": Entry(
+        "error",
+        Text("several of your runs are live: name one", "你有好几个任务在跑"),
+        do=Text("Name one of those that are listed", "从列出的里面写一个"),
+        cases={
+            "": Case(Text("{count} runs are live"), Text("name one: {names}")),
+        },
+    ),
+    "CC-USE-023": Entry(
+        "error",
+        Text("no run begins like that", "没有任务以此开头"),
+        do=Text("`clusterctl ps` shows the names", "用 `clusterctl ps` 看名字"),
+        cases={
+            "": Case(Text("no run {prefix!r} on these nodes"), Text("there are: {runs}")),
+            "none": Case(
+                Text("no run {prefix!r} on these nodes"),
+                Text("`clusterctl ps` lists the runs that the nodes remember"),
+            ),
+        },
+    ),
+    "CC-USE-024": Entry(
+        "error",
+        Text("several runs begin like that: write more of the name", "有好几个任务以此开头"),
+        do=Text("Write more of the name", "名字多写几个字"),
+        cases={
+            "": Case(Text("{prefix!r} fits {count} runs"), Text("one of: {names}")),
+        },
+    ),
+    "CC-USE-025": Entry(
+        "error",
+        Text("the run is somebody else's: `-y` stops it all the same", "这是别人的任务"),
+        do=Text("Ask them; `-y` stops it all the same", "先问问对方；`-y` 可以照样停"),
+        cases={
+            "": Case(Text("{reason}"), Text("{command}  (stops it all the same)")),
+        },
+    ),
+    "CC-USE-026": Entry(
+        "error",
+        Text("`--grep` is not a regular expression", "`--grep` 不是正则表达式"),
+        do=Text("Put it in quotes, and escape `( [ * ?`", "加上引号，转义 `( [ * ?`"),
+        cases={
+            "": Case(Text("--grep {grep}: {reason}"), Text("quote special characters with \\")),
+        },
+    ),
+    "CC-USE-027": Entry(
+        "error",
+        Text("no such rank on these nodes", "这些节点上没有这个 rank"),
+        do=Text("`clusterctl status` shows which ranks there are", "用 `clusterctl status` 看有哪些 rank"),
+        cases={
+            "": Case(Text("no {ranks} on {nodes}"), Text("{command} shows its ranks")),
+            "elsewhere": Case(Text("no {ranks} on {nodes}"), Text("{command}")),
+        },
+    ),
+    "CC-USE-028": Entry(
+        "error",
+        Text("the run had no part on the chosen nodes", "任务没有用到选的节点"),
+        do=Text(
+            "`clusterctl status` shows on which nodes it ran", "用 `clusterctl status` 看它跑在哪些节点上"
+        ),
+        cases={
+            "": Case(Text("{run_id} had no part on {nodes}"), Text("{command} shows its nodes")),
+        },
+    ),
+    "CC-USE-029": Entry(
+        "error",
+        Text("`pull --job` takes neither a run nor `--logs`", "`pull --job` 不能再写任务或 `--logs`"),
+        do=Text("Leave the run or `--logs` out", "去掉其中一个"),
+        cases={
+            "": Case(
+                Text("--job brings what all runs of a job have put out"),
+                Text("leave out --job, or RUN, --logs and --all"),
+            ),
+        },
+    ),
+    "CC-USE-030": Entry(
+        "error",
+        Text("`--older-than` is no time with a unit, such as `12h` or `7d`", "`--older-than` 没有写单位"),
+        do=Text("Write `12h` or `7d`", "写成 `12h` 或 `7d`"),
+        cases={
+            "": Case(Text("--older-than: {reason}"), Text("e.g. --older-than 7d")),
+            "unit": Case(Text("--older-than {number}: of what?"), Text("e.g. --older-than {number}d")),
+        },
+    ),
+    "CC-USE-031": Entry(
+        "error",
+        Text(
+            "`clean` was not told to remove what it has shown: nothing was removed",
+            "没有确认，`clean` 什么也没删",
+        ),
+        do=Text("`clusterctl clean -y`, or answer at a terminal", "`clusterctl clean -y`，或者在终端里回答"),
+        cases={
+            "": Case(Text("nothing was removed"), Text("add -y to remove what is shown")),
+            "json": Case(Text("nothing was removed"), Text("look at --dry-run first, then add -y")),
+        },
+    ),
+    "CC-USE-032": Entry(
+        "error",
+        Text(
+            "the job wants more [spares](job.md#restarts) than there are nodes left", "备用节点要得比剩下的多"
+        ),
+        do=Text("A smaller `spares:`, or more nodes", "把 `spares:` 改小，或者加节点"),
+        cases={
+            "": Case(
+                Text("the job wants {spares} beside its {nodes}, {available} can be had"),
+                Text(
+                    "set `restart.spares` lower, choose fewer `nodes`, or add nodes with `spare: true` to the inventory"
+                ),
+            ),
+        },
+    ),
+    "CC-USE-033": Entry(
+        "error",
+        Text(
+            "spares, or the nodes whose place they would take, would not start the same number of workers",
+            "备用节点与被替换节点的 worker 数不同",
+        ),
+        do=Text(
+            "The same number of GPUs on all of them, or a number as `nproc_per_node`",
+            "选 GPU 数相同的节点，或者 `nproc_per_node` 写数字",
+        ),
+        cases={
+            "": Case(
+                Text("a spare must start as many workers as the node whose place it takes"),
+                Text("a number as nproc_per_node, `gpus:` in the job, or other nodes"),
+            ),
+        },
+    ),
+    "CC-USE-034": Entry(
+        "error",
+        Text("the run has not had so many attempts", "任务没有跑过这么多次"),
+        do=Text("`clusterctl status` lists the attempts", "用 `clusterctl status` 看跑过几次"),
+        cases={
+            "": Case(Text("{run} has no attempt {attempt}"), Text("it has attempts 1 to {last}")),
+            "one": Case(Text("{run} has no attempt {attempt}"), Text("it has one attempt only")),
+        },
+    ),
+    "CC-USE-035": Entry(
+        "error",
+        Text(
+            "`--since` is neither a span such as `10m` nor a time such as `14:05`",
+            "`--since` 后面既不是时长也不是时刻",
+        ),
+        do=Text(
+            "A span such as `10m`, a time such as `14:05`, or a date such as `2026-11-21T14:05`",
+            "写时长（`10m`）、时刻（`14:05`）或者日期（`2026-11-21T14:05`）",
+        ),
+        cases={
+            "": Case(
+                Text("--since {since}: neither a span nor a time"),
+                Text(
+                    "such as 10m, 1h30m, 14:05, 2026-11-21 or 2026-11-21T14:05; a time is that of this machine"
+                ),
+            ),
+        },
+    ),
+    "CC-USE-040": Entry(
+        "error",
+        Text("the file to be written is there already; `--force` replaces it", "要写的文件已经存在"),
+        do=Text("Another name, or `--force`", "换个名字，或者加 `--force`"),
+        cases={
+            "": Case(Text("{path} is there already"), Text("another name, or --force")),
+            "directory": Case(Text("{path} is a directory"), Text("name a file")),
+        },
+    ),
+    "CC-USE-041": Entry(
+        "error",
+        Text(
+            "the state directory belongs to another account, or others can write to it: they could have put commands there that clusterctl runs at the end of a run",
+            "状态目录属于别的用户，或者别人可以写",
+        ),
+        do=Text(
+            "Another `XDG_STATE_HOME`, or `chmod go-w`; with sudo, `sudo -H`",
+            "换一个 `XDG_STATE_HOME`，或者 `chmod go-w`；用 sudo 时加 `-H`",
+        ),
+        cases={
+            "": Case(
+                Text("{path} {reason}; clusterctl keeps there what it runs and believes"),
+                Text(
+                    "set XDG_STATE_HOME to a directory of yours that others cannot write to; as another account (sudo): `sudo -H`"
+                ),
+            ),
+        },
+    ),
+    "CC-USE-050": Entry(
+        "error",
+        Text("there is no such code, family or check; the nearest is named", "没有这个错误码、类别或检查项"),
+        do=Text(
+            "The nearest is named; `clusterctl explain NET` lists a family",
+            "报错里有最接近的；`clusterctl explain NET` 列出一类",
+        ),
+        cases={
+            "check": Case(
+                Text("no check is called {pattern!r}"),
+                Text("Codes such as CC-NET-003, families ({families}) and globs can be chosen"),
+            ),
+            "check-near": Case(
+                Text("no check is called {pattern!r}"),
+                Text(
+                    "did you mean {guess}? Codes such as CC-NET-003, families ({families}) and globs can be chosen"
+                ),
+            ),
+            "waiver": Case(
+                Text("{location}: there is no such finding"), Text("`clusterctl explain` lists all")
+            ),
+            "waiver-near": Case(
+                Text("{location}: there is no such finding"), Text("did you mean {guess} ({title})?")
+            ),
+            "number": Case(
+                Text("there is no code {word!r}"),
+                Text("the nearest is {nearest}: {title}; `clusterctl explain {family}` lists its family"),
+            ),
+            "": Case(
+                Text("there is no code {word!r}"),
+                Text("A code looks like CC-NET-003; the families are {families}"),
+            ),
+            "near": Case(
+                Text("there is no code {word!r}"),
+                Text("did you mean {guess}? A code looks like CC-NET-003; the families are {families}"),
+            ),
+        },
+    ),
+    "CC-USE-051": Entry(
+        "error",
+        Text(
+            "a waiver for a finding with which no launch could work, such as a node that is not reached or a missing torch",
+            "这条检查结果不能豁免",
+        ),
+        do=Text("Mend it: no launch could work with it", "只能修好：带着它不可能跑起来"),
+        cases={
+            "": Case(
+                Text("{location}: {title}: no launch could work, so this cannot be waived"),
+                Text("leave the node out with --exclude, and drop the waiver"),
+            ),
+        },
+    ),
+    "CC-USE-070": Entry(
+        "error",
+        Text("the folder in which `init` was to write is not there", "`init` 要写的目录不存在"),
+        do=Text("Make the folder first", "先建目录"),
+        cases={
+            "": Case(Text("{folder} is not a directory"), Text("make it first")),
+        },
+    ),
+    "CC-USE-071": Entry(
+        "error",
+        Text("the machines for `init` are given in two ways", "给 `init` 的机器用了两种写法"),
+        do=Text("Keep one of the two ways", "只留一种"),
+        cases={
+            "": Case(
+                Text("HOST, --from and --from-ssh-config all say which machines"), Text("give one of them")
+            ),
+        },
+    ),
+    "CC-USE-072": Entry(
+        "error",
+        Text(
+            "no host of the SSH configuration fits the pattern of `--from-ssh-config`",
+            "SSH 配置里没有符合 `--from-ssh-config` 的主机",
+        ),
+        do=Text("A wider pattern, such as `'gpu*'`", "模式放宽，例如 `'gpu*'`"),
+        cases={
+            "": Case(Text("no host of the SSH configuration fits {pattern!r}"), Text("it names: {known}")),
+        },
+    ),
+    "CC-USE-073": Entry(
+        "error",
+        Text(
+            "`init` was told no machines, and there is no terminal to ask at",
+            "没告诉 `init` 有哪些机器，也没有终端可问",
+        ),
+        do=Text(
+            "Name the machines: `clusterctl init gpu01 gpu02`", "直接写出来：`clusterctl init gpu01 gpu02`"
+        ),
+        cases={
+            "": Case(
+                Text("which machines?"),
+                Text("clusterctl init HOST..., or --from FILE, or --from-ssh-config 'PAT'"),
+            ),
+        },
+    ),
+    "CC-USE-080": Entry(
+        "error",
+        Text(
+            "this machine allows too few open files for so many nodes", "节点太多，本机允许打开的文件数不够"
+        ),
+        what=Text("Exit code 1"),
+        do=Text(
+            "Raise `nofile` in `/etc/security/limits.conf` of this machine and log in again, or take fewer nodes",
+            "在本机 `/etc/security/limits.conf` 里调大 `nofile` 再重新登录，或者少选些节点",
+        ),
+        cases={
+            "": Case(
+                Text("this machine allows {soft} open files, too few for so many nodes"),
+                Text(
+                    "raise `nofile` in /etc/security/limits.conf here and log in again, or take fewer nodes: --nodes 0-499"
+                ),
+            ),
+        },
+    ),
+    "CC-USE-090": Entry(
+        "error",
+        Text("`-i` and `--lab` are both given", "`-i` 和 `--lab` 同时给了"),
+        do=Text("Leave one of them out", "去掉其中一个"),
+        cases={
+            "": Case(
+                Text("-i and --lab both say which nodes"), Text("leave -i {inventory} or --lab {lab} out")
+            ),
+        },
+    ),
+    "CC-USE-091": Entry(
+        "error",
+        Text(
+            "`stop` or `lab down` without a name was not confirmed; nothing was stopped",
+            "`stop` 或 `lab down` 没写名字，也没有人确认",
+        ),
+        do=Text("Name the run or the lab, or add `-y`", "写上任务或 lab 的名字，或者加 `-y`"),
+        cases={
+            "": Case(Text("nothing was ended"), Text("{command}")),
+            "run": Case(
+                Text("no run was named, and there is no terminal to ask at; there is:"),
+                Text("{command}  (or add -y)"),
+            ),
+            "lab": Case(
+                Text("no lab was named, and there is no terminal to ask at; there is:"),
+                Text("{command}  (or add -y)"),
+            ),
+        },
+    ),
+    "CC-USE-092": Entry(
+        "error",
+        Text(
+            "unexpected arguments; arguments of the script or the command stand after `--`",
+            "出现意外的参数；脚本或命令的参数要写在 `--` 后面",
+        ),
+        do=Text(
+            "Put `--` before the arguments of the script or the command", "在脚本或命令的参数前面加上 `--`"
+        ),
+        cases={
+            "": Case(Text("unexpected arguments: {words}"), Text("arguments of the script: {command}")),
+            "one": Case(Text("unexpected argument: {words}"), Text("arguments of the script: {command}")),
+            "options": Case(
+                Text("unexpected options after the command without `--`: {words}"),
+                Text("options of the command: {command}; options of clusterctl stand before the --"),
+            ),
+        },
+    ),
+}

@@ -1,0 +1,26 @@
+"""How a process ended, in words."""
+
+from __future__ import annotations
+
+import signal
+
+
+def split_status(status: int) -> tuple[int | None, int | None]:
+    """Split a wait status into exit code and signal; one of them is None."""
+    number = status & 0x7F
+    return (None, number) if number else ((status >> 8) & 0xFF, None)
+
+
+def describe_end(code: int | None, number: int | None) -> str:
+    """Say how a process ended: `exited with 1`, `was killed by SIGKILL`."""
+    if number is not None:
+        return f"was killed by {signal_name(number)}"
+    return "ended" if code is None else f"exited with {code}"
+
+
+def signal_name(number: int) -> str:
+    """Give a signal's name, e.g. SIGKILL for 9."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

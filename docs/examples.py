@@ -1,0 +1,32 @@
+"""What `clusterctl explain` shows beside the table of codes: real cases of each check, and what goes wrong in life.
+
+`generate.py` writes it as `clusterctl/cli/examples.json`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+FILE = ROOT / "clusterctl" / "cli" / "examples.json"
+
+
+def written(happens: dict[str, list[str]]) -> str:
+    """Render the file; `happens` are the ways to fail that a code stands for."""
+    return json.dumps({"examples": examples(), "happens": happens}, ensure_ascii=False, indent=1) + "\n"
+
+
+def examples() -> dict[str, dict[str, str]]:
+    """Take of every check the first case in which it speaks, and what it says there."""
+    sys.path.insert(0, str(ROOT / "tests" / "support"))
+    from cases import every_case, judge  # noqa: PLC0415 - the cases are where the tests keep them
+
+    found: dict[str, dict[str, str]] = {}
+    for _, case in every_case():
+        wanted = {told["code"] for told in case.get("findings", [])} - found.keys()
+        spoken: Any = judge(case) if wanted else ()
+        found |= {one.code: {"seen": one.evidence, "fix": one.fix} for one in spoken if one.code in wanted}
+    return dict(sorted(found.items()))

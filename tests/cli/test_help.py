@@ -1,0 +1,115 @@
+"""`--help`: groups, examples that are right, options said once; and the verb that a wrong word stands for."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from itertools import takewhile
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from clusterctl.cli.help import LAB_WORDS, OTHER_WORDS, VERB_GROUPS, VERBS, SharedOption, VerbCommand
+from clusterctl.cli.main import root
+from clusterctl.cli.main import run as main
+
+EVALUATED = re.compile(r'eval "\$\((.*)\)"')
+
+
+def commands(
+    command: click.Command, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Give every command below one, with the words that lead to it."""
+    yield path, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found is not None
+            yield from commands(found, (*path, name))
+
+
+LEAVES = [(path, command) for path, command in commands(root) if not isinstance(command, click.Group)]
+
+
+def test_every_verb_stands_in_one_group() -> None:
+    """No verb is listed twice, and all are."""
+    assert sum(map(len, VERB_GROUPS.values())) == len(VERBS)
+    shown = CliRunner().invoke(root, ["--help"], terminal_width=80).output
+    assert [line.split()[0] for line in shown.splitlines() if line[2:].split(" ")[0] in VERBS] == list(VERBS)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_help_fits_the_terminal(width: int) -> None:
+    """No line is longer than the terminal is wide, except a single word."""
+    for path, _ in commands(root):
+        shown = CliRunner().invoke(root, [*path, "--help"], terminal_width=width)
+        assert shown.exit_code == 0, shown.output
+        assert [line for line in shown.output.splitlines() if len(line) > width] == [], path
+
+
+def test_examples_are_commands_that_the_parser_takes() -> None:
+    """Every example is parsed by the verb that it calls; a renamed option would be seen here."""
+    leaves = dict(LEAVES)
+    for path, command in LEAVES:
+        assert isinstance(command, VerbCommand), path
+        assert len(command.examples) >= 2 or path[0] == "lab", path
+        for text, _ in command.examples:
+            words = list(takewhile(lambda word: word != "|", shlex.split(EVALUATED.sub(r"\1", text))))
+            called, start = find_verb(words)
+            assert called[0] == path[0], text
+            assert words[0] == "clusterctl", text
+            root.make_context("clusterctl", [*words[1:start], called[0]])
+            leaves[called].make_context(" ".join(called), words[start + len(called) :])
+
+
+def find_verb(words: list[str]) -> tuple[tuple[str, ...], int]:
+    """Find the verb that a command line calls, and the index where it stands."""
+    calls = [
+        (path, start)
+        for start in range(len(words))
+        for path, _ in LEAVES
+        if tuple(words[start : start + len(path)]) == path
+    ]
+    return min(calls, key=lambda call: call[1])
+
+
+def test_shared_options_are_described_once() -> None:
+    """The root's help describes them; the others only name them."""
+    shared = [option for option in root.params if isinstance(option, SharedOption)]
+    assert len(shared) == 5
+    for path, command in LEAVES:
+        shown = CliRunner().invoke(root, [*path, "--help"], terminal_width=80).output
+        takes_them = any(isinstance(option, SharedOption) for option in command.params)
+        assert [option.help for option in shared if option.help and option.help in shown] == [], path
+        assert ("Every verb takes -i FILE" in shown) == takes_them, path
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        *((word, verb) for verb, words in OTHER_WORDS.items() for word in words),
+        *((f"lab {word}", verb) for verb, words in LAB_WORDS.items() for word in words),
+        ("lunch", "launch"),
+        ("statsu", "status"),
+    ],
+)
+def test_words_of_other_tools_lead_to_the_verb(
+    words: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The error names the verb, which exists."""
+    assert main(words.split()) == 2
+    assert f"did you mean {meant!r}?" in capsys.readouterr().err
+    paths = {path for path, _ in commands(root)}
+    target = tuple(meant.split()) if not words.startswith("lab ") else ("lab", meant)
+    assert meant.startswith("--") or target in paths
+
+
+def test_ssh_leads_to_both_ways(capsys: pytest.CaptureFixture[str]) -> None:
+    """A node of the lab has a shell, any node runs a command."""
+    assert main(["ssh", "gpu01"]) == 2
+    error = capsys.readouterr().err
+    assert "clusterctl lab ssh NODE" in error
+    assert "clusterctl exec --nodes NODE -- COMMAND" in error
