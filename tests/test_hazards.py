@@ -129,7 +129,7 @@ TRUSTED_JSON = {
 # Who takes a value as it came, and how it is bounded there.
 UNREAD = {
     "clusterctl/client/launch/locks.py:parse_lock_holders": "parse_holders reads it into a dataclass",
-    "clusterctl/client/utilization.py:_read": "read_sample does the same",
+    "clusterctl/client/utilization.py:_parse": "read_sample does the same",
     "clusterctl/client/preflight.py:_listen": "read_listening and read_ways do the same",
     "clusterctl/client/preflight.py:_call": "read_listening and read_ways do the same",
     "clusterctl/client/maintenance.py:find_orphans": "parse_orphans does the same",

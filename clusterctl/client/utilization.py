@@ -8,7 +8,7 @@ from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.fanout import Outcome
 from clusterctl.client.rpc.session import Interpreter, Session
-from clusterctl.client.watch.streams import PROCESS_DIED_CODE, StreamEnd, Streams, can_reconnect
+from clusterctl.client.watch.streams import StreamEnd, Streams, can_reconnect
 from clusterctl.errors import NodeError
 from clusterctl.plans.facts.utilization import Sample, parse_sample
 from clusterctl.protocol.untrusted import Untrusted
@@ -56,7 +56,7 @@ class UtilizationStreams:
             yield Outcome(self._nodes[name], sample, None, 0.0)
 
     def _on_end(self, end: StreamEnd) -> Outcome[Sample]:
-        error = end.error or NodeError(PROCESS_DIED_CODE, "ended", node=end.node)
+        error = end.error or NodeError("CC-RUN-003", "ended", node=end.node)
         if self._reconnect and can_reconnect(error):
             self._streams.reopen(end.node, error)
         return Outcome(self._nodes[end.node], None, error, 0.0)

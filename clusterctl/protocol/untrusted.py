@@ -131,7 +131,7 @@ class Untrusted:
 
     def integer(self, key: str, least: int = -LARGEST, most: int = LARGEST) -> int | None:
         """Give a whole number between two bounds, both included; None if there is none."""
-        return _bounded(self._values.get(key), least, most)
+        return bounded_integer(self._values.get(key), least, most)
 
     def count(self, key: str, most: int = LARGEST) -> int:
         """Give a whole number from 0 on; 0 if there is none."""
@@ -139,7 +139,7 @@ class Untrusted:
 
     def number(self, key: str, least: float = -1e300, most: float = 1e300) -> float | None:
         """Give a finite number between two bounds, both included; None if there is none."""
-        return _finite(self._values.get(key), least, most)
+        return finite_number(self._values.get(key), least, most)
 
     def moment(self, key: str) -> float | None:
         """Give a time in seconds since 1970; None if there is none that a clock could show."""
@@ -172,7 +172,7 @@ class Untrusted:
 
     def integers(self, key: str, most: int, least: int = 0, largest: int = LARGEST) -> tuple[int, ...]:
         """Give the whole numbers of a list, at most so many; empty if one of them is none."""
-        numbers = [_bounded(entry, least, largest) for entry in self._list(key)[:most]]
+        numbers = [bounded_integer(entry, least, largest) for entry in self._list(key)[:most]]
         return () if None in numbers else tuple(entry for entry in numbers if entry is not None)
 
     def rows(self, key: str, most: int) -> tuple[Row, ...]:
@@ -195,7 +195,9 @@ class Untrusted:
 
     def named_integers(self, key: str, most: int, least: int = 0, largest: int = LARGEST) -> dict[str, int]:
         """Give the whole numbers of an object by their names, at most so many; other values are left out."""
-        pairs = ((name, _bounded(number, least, largest)) for name, number in self._pairs(key, most, int))
+        pairs = (
+            (name, bounded_integer(number, least, largest)) for name, number in self._pairs(key, most, int)
+        )
         return {_text(name, LONGEST_TEXT): number for name, number in pairs if number is not None}
 
     def names(self, key: str, most: int) -> tuple[str, ...]:
@@ -249,15 +251,15 @@ class Row:
 
     def integer(self, index: int, least: int = -LARGEST, most: int = LARGEST) -> int | None:
         """Give a whole number between two bounds; None if there is none."""
-        return _bounded(self._at(index), least, most)
+        return bounded_integer(self._at(index), least, most)
 
     def number(self, index: int, least: float = -1e300, most: float = 1e300) -> float | None:
         """Give a finite number between two bounds; None if there is none."""
-        return _finite(self._at(index), least, most)
+        return finite_number(self._at(index), least, most)
 
     def integers(self, most: int, least: int = -LARGEST, largest: int = LARGEST) -> tuple[int, ...]:
         """Give whole numbers, at most so many; empty if one of them is none."""
-        numbers = [_bounded(entry, least, largest) for entry in self._values[:most]]
+        numbers = [bounded_integer(entry, least, largest) for entry in self._values[:most]]
         return () if None in numbers else tuple(entry for entry in numbers if entry is not None)
 
     def _at(self, index: int) -> Any:
@@ -273,11 +275,13 @@ def _is_index(name: str) -> bool:
     return name.isascii() and name.isdecimal() and len(name) < 10
 
 
-def _bounded(value: Any, least: int, most: int) -> int | None:
+def bounded_integer(value: Any, least: int, most: int) -> int | None:
+    """Give a whole number between two bounds, both included; None for anything else, true and false included."""
     valid = isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
     return value if valid else None
 
 
-def _finite(value: Any, least: float, most: float) -> float | None:
+def finite_number(value: Any, least: float, most: float) -> float | None:
+    """Give a number between two bounds, both included; None for anything else, true and false included."""
     valid = isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= most
     return float(value) if valid else None

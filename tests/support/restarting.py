@@ -10,7 +10,8 @@ from gangs import ELSEWHERE, FINAL, GangRun, Make, wait_for_all
 from noderun import NodeRun
 from waiting import wait_until
 
-from clusterctl.node.runtime.processes import parse_identity, send_signal
+from clusterctl.node.runtime.processes import send_signal
+from clusterctl.node.state.run_record import parse_identity
 
 # Each rank of each attempt waits for a file of its own, which holds what it is to do.
 SCRIPT = """

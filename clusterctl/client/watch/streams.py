@@ -157,7 +157,7 @@ class Streams(Generic[T]):
         except ClusterctlError as error:
             yield self._drop(name, error)
         except MalformedError as error:
-            yield self._drop(name, NodeError("CC-RUN-035", node=name, reason=error))
+            yield self._drop(name, NodeError("CC-RUN-035", node=name, reason=str(error)))
         else:
             if session.ended:
                 yield self._drop(name, None)

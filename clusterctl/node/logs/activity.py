@@ -10,7 +10,8 @@ import time
 from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional
 
 from ...protocol.states import FINAL
-from ..runtime.processes import Identity, boot_id, find_process, parse_identity
+from ..runtime.processes import Identity, boot_id, find_process
+from ..state.run_record import parse_identity
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import Pulse, RankRecord, State

@@ -1,4 +1,5 @@
-"""Below everything else on a node: event loop, frames, processes, sockets, exit codes.
+"""Below everything else on a node: event loop, frames, processes, connections, ports, exit codes.
 
-Imports nothing of the other folders. `stream` has the frames, `event_loop` the agent's loop.
+Imports nothing of the other folders. `stream` has the frames, `event_loop` the agent's loop, `connections` what nodes
+prove to each other.
 """

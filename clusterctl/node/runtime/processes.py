@@ -9,7 +9,6 @@ from collections import namedtuple
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set
 
 ENDED_STATES = "ZX"
-HIGHEST_PID = 1 << 22
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -85,16 +84,6 @@ def is_alive(identity: Optional[Identity]) -> bool:
     """Whether exactly this process still runs."""
     stat = find_process(identity) if identity is not None else None
     return stat is not None and stat.running
-
-
-def parse_identity(entry: Any) -> Optional[Identity]:
-    """Read what `as_dict` wrote; None for anything else."""
-    if not isinstance(entry, dict):
-        return None
-    pid, starttime = entry.get("pid"), entry.get("starttime")
-    if not isinstance(pid, int) or not isinstance(starttime, int) or not 0 < pid <= HIGHEST_PID:
-        return None
-    return Identity(pid, starttime)
 
 
 def boot_id() -> str:

@@ -29,9 +29,10 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 from ...protocol.manifest import tree_hash
 from ...protocol.run_paths import RunPaths, WorkdirPaths
 from ...protocol.untrusted import MalformedError, Untrusted, parse_object
-from ..runtime.processes import boot_id, identify, is_alive, parse_identity
+from ..runtime.processes import boot_id, identify, is_alive
 from ..runtime.stream import DISK_ERRORS, VerbError
 from ..state.environments import MARK, Environment, activate_environment, environment_folder, find_environment
+from ..state.run_record import parse_identity
 from ..state.workdir import make_below, make_private, read_bytes, read_json, temporary_path, write_new
 from ..supervise.spawn import write_report
 from ..sync.layout import Layout, parse_rows, read_tree

@@ -16,9 +16,10 @@ import time
 import zlib
 from collections import namedtuple
 from contextlib import suppress
-from typing import Any, Dict, Optional
+from typing import Dict, Optional
 
 from ...protocol.run_paths import WorkdirPaths
+from ...protocol.untrusted import Untrusted
 from .workdir import read_json
 
 MARK = "made.json"
@@ -66,9 +67,9 @@ def environment_folder(workdir: str, content: str) -> str:
 
 def find_environment(folder: str) -> Optional[Environment]:
     """Return the environment if it is complete; one whose interpreter has gone is not."""
-    mark: Dict[str, Any] = read_json(os.path.join(folder, MARK)) or {}
-    token, kind = mark.get("token"), mark.get("kind")
-    if not isinstance(token, str) or not token or os.path.basename(token) != token:
+    mark = Untrusted(read_json(os.path.join(folder, MARK)))
+    token, kind = mark.text("token"), mark.text("kind")
+    if not token or os.path.basename(token) != token:
         return None
     prefix = os.path.join(folder, token) if kind else ""
     environment = Environment(folder, prefix)

@@ -11,12 +11,12 @@ from ...protocol.run_paths import RunPaths, WorkdirPaths
 from ...protocol.states import FINAL, LOST, PROTOCOL, STATES, SUBMITTED, UNKNOWN
 from ...protocol.untrusted import Untrusted
 from ..runtime.processes import (
+    Identity,
     boot_id,
     describe_leftovers,
     find_process,
     find_tagged_below,
     is_alive,
-    parse_identity,
 )
 from ..runtime.stream import VerbError
 from .workdir import component, read_json, write_atomically
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ...protocol.messages.files import CopiedFromSpec, Membership, RankRecord, State
 
 MOST_ATTEMPTS = 100_000
+HIGHEST_PID = 1 << 22
 MOST_LISTED = 100_000  # ranks, attempts and processes in one record
 SUBMISSION_LIMIT = 60.0  # seconds in which an agent must have taken over
 COPIED_KEYS = (
@@ -294,7 +295,7 @@ def sanitize(state: Mapping[str, Any]) -> State:
         "attempt": untrusted.integer("attempt", 1, MOST_ATTEMPTS) or 1,
         "node_rank": untrusted.count("node_rank"),
         "ranks": _sanitize_ranks(state.get("ranks")),
-        "left": [entry for entry in _dicts(state.get("left")) if isinstance(entry.get("pid"), int)],
+        "left": [entry for entry in _dicts(state.get("left")) if Untrusted(entry).integer("pid") is not None],
         **({"seat": untrusted.integer("seat", 0)} if "seat" in state else {}),
         **({"attempts": _sanitize_attempts(state)} if "attempts" in state else {}),
     }
@@ -318,6 +319,13 @@ def _sanitize_rank(raw: Any) -> Optional[Dict[str, Any]]:
     entry, untrusted = _sanitize_process(raw), Untrusted(raw)
     files = {name: untrusted.text(name) or None for name in ("stdout", "stderr")}
     return None if entry is None else {**entry, **files}
+
+
+def parse_identity(entry: object) -> Optional[Identity]:
+    """Read what `Identity.as_dict` wrote; None for anything else."""
+    fields = Untrusted(entry)
+    pid, starttime = fields.integer("pid", 1, HIGHEST_PID), fields.integer("starttime")
+    return None if pid is None or starttime is None else Identity(pid, starttime)
 
 
 def _sanitize_process(raw: Any) -> Optional[Dict[str, Any]]:

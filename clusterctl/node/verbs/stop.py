@@ -24,7 +24,6 @@ from ..runtime.processes import (
     find_tagged_below,
     is_alive,
     own_processes,
-    parse_identity,
     send_signal,
 )
 from ..runtime.stream import Stream, VerbError
@@ -34,6 +33,7 @@ from ..state.run_record import (
     find_run_or_none,
     is_elsewhere,
     is_lingering,
+    parse_identity,
     read_spec,
     read_state,
     resolve_state,

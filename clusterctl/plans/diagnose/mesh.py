@@ -27,7 +27,7 @@ MAIN_RAIL = ""  # the rail of the training addresses; others are called by their
 class MeshListener:
     """Where a node listens for the proof: ports by rail, and node 0's second one."""
 
-    addresses: Mapping[str, str]
+    addresses: Mapping[str, str] = field(default_factory=dict)
     ports: Mapping[str, int] = field(default_factory=dict)
     master_port: int | None = None
 
@@ -176,11 +176,9 @@ def _connection(name: str, listener: MeshListener, rail: str) -> dict[str, Any]:
 
 def parse_listener(raw: object, problem: str, addresses: Mapping[str, str]) -> MeshListener | str:
     """Read where a node listens, or in words why it does not."""
-    listener: MeshListener | None = read_value(
-        MeshListener, {**_as_mapping(raw), "addresses": addresses}, "listening", []
-    )
+    listener: MeshListener | None = read_value(MeshListener, raw, "listening", [])
     if listener is not None and MAIN_RAIL in listener.ports and listener.ports.keys() <= addresses.keys():
-        return listener
+        return replace(listener, addresses=addresses)
     return f"it cannot listen on {addresses[MAIN_RAIL]}: {problem or 'it did not say why'}"
 
 
@@ -190,7 +188,3 @@ def parse_paths(raw: object, caller: str, targets: Sequence[Mapping[str, Any]]) 
     by_target = {(path.peer, path.door, path.rail): replace(path, caller=caller) for path in paths}
     target_keys = ((peer["name"], peer["door"], peer["rail"]) for peer in targets)
     return tuple(by_target[key] for key in target_keys if key in by_target)
-
-
-def _as_mapping(raw: object) -> Mapping[str, Any]:
-    return raw if isinstance(raw, Mapping) else {}

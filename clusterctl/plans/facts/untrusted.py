@@ -15,13 +15,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass
 from typing import Any
 
-from clusterctl.protocol.untrusted import Untrusted
+from clusterctl.protocol.untrusted import Untrusted, bounded_integer, finite_number
 
 MAX_TEXT = 1000
 MAX_ITEMS = 2000
-MAX_NUMBER = 1 << 63
+MAX_NUMBER = (1 << 63) - 1
+LARGEST_FLOAT = 1e300
 INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]")
-NUMBERS = (int, float)
 
 Reader = Callable[[Any, str, list[str]], Any]
 
@@ -101,8 +101,8 @@ def _read_text(raw: Any, path: str, notes: list[str]) -> str | None:
 
 
 def _read_float(raw: Any, path: str, notes: list[str]) -> float | None:
-    is_valid = isinstance(raw, NUMBERS) and not isinstance(raw, bool) and abs(raw) < 1e300
-    return float(raw) if is_valid else _drop(raw, path, notes)
+    value = finite_number(raw, -LARGEST_FLOAT, LARGEST_FLOAT)
+    return value if value is not None else _drop(raw, path, notes)
 
 
 def _read_bool(raw: Any, path: str, notes: list[str]) -> bool | None:
@@ -110,8 +110,8 @@ def _read_bool(raw: Any, path: str, notes: list[str]) -> bool | None:
 
 
 def _read_int(raw: Any, path: str, notes: list[str]) -> int | None:
-    is_valid = isinstance(raw, int) and not isinstance(raw, bool) and abs(raw) < MAX_NUMBER
-    return int(raw) if is_valid else _drop(raw, path, notes)
+    value = bounded_integer(raw, -MAX_NUMBER, MAX_NUMBER)
+    return value if value is not None else _drop(raw, path, notes)
 
 
 SCALARS: Mapping[Any, Reader] = {str: _read_text, float: _read_float, bool: _read_bool, int: _read_int}

@@ -17,7 +17,7 @@ from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
 
 NODE = Node(name="gpu01", index=0, host="127.0.0.1")
-LOST = ConnectionLost("cut", code="CC-SSH-015", node="gpu01")
+LOST = ConnectionLost("CC-SSH-015", node="gpu01")
 
 
 class Session:
