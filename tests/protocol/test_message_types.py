@@ -19,6 +19,7 @@ READERS = {name for name in vars(Untrusted) if not name.startswith("_")}
 # code passed on from node to node, and what the facts of a probe are.
 ELSEWHERE = (
     "node/gang/",
+    "node/runtime/connections.py",  # the handshake of two nodes, which stands there
     "node/diagnose/",
     "node/probe/",
     "node/sync/transfer.py",
