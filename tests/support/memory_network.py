@@ -158,7 +158,7 @@ class Network:
     @contextmanager
     def replace_sockets(self) -> Iterator[None]:
         """Let all code use this network and its clock."""
-        saved = socket.socket, time.time, time.monotonic, os.urandom
+        saved: tuple[Any, ...] = (socket.socket, time.time, time.monotonic, os.urandom)
         names = (socket, "socket"), (time, "time"), (time, "monotonic"), (os, "urandom")
         ours: tuple[Callable[..., Any], ...] = (
             lambda *_, **__: MemorySocket(self),
