@@ -24,6 +24,7 @@ from typing import Any
 from memory_network import MemorySocket, Network, SteppedLoop
 
 from clusterctl.node.gang import channel
+from clusterctl.node.gang.failover import GangMember
 from clusterctl.node.gang.membership import Gang, GangContext, StopOrder, beat_interval
 from clusterctl.node.gang.roster import Roster, read_policy
 from clusterctl.protocol.ranks import Slot
@@ -44,13 +45,7 @@ STOP_TIME, CLEAR_TIME, READY_TIME, LISTEN_TIME, EXIT_TIME = (
 
 def make_gang(context: GangContext, restarts: Any) -> Gang:
     """Make a node's member of the gang as the agent does."""
-    from clusterctl.node.gang.failover import FailoverGang
-    from clusterctl.node.gang.hub import Hub
-    from clusterctl.node.gang.peer import Peer
-
-    if restarts is not None:
-        return FailoverGang(context, restarts)
-    return Hub(context) if context.spec["node_rank"] == 0 else Peer(context)
+    return GangMember(context, restarts)
 
 
 def failures(kind: str, rank: int, moment: float) -> list[dict[str, Any]]:
@@ -141,9 +136,10 @@ class Agent:
         self.loop.cancel("agent end")
         self.loop.cancel("agent ready")
         now = self.world.network.read_clock()
-        identity = {"node": self.spec["node"], "node_rank": self.node_rank, "address": self.spec["address"]}
+        rank = self.slot if self.node_rank is None else self.node_rank
+        identity = {"node": self.spec["node"], "node_rank": rank, "address": self.spec["address"]}
         end = {"state": state, "reason": reason, "time": now, "stopped_at": self.stopped_at}
-        rows = failures(kind, self.node_rank or 0, now)
+        rows = failures(kind, rank, now)
         self.world.write(f"{self.name} ends", f"{state} {reason}".strip())
         self.gang.on_end({**identity, **end, "failures": rows})
         if self.restarts is not None and (self.started or self.attempt > 1) and not self.concluded:

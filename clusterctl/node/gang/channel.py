@@ -8,26 +8,24 @@ line counts once, in its place, from one side: nothing can be replayed or reflec
 
 Lines over a socket that never wait for the other side, and sealed messages over those.
 
-A channel hands over nothing but messages that `messages.py` has read: this is the one place where an agent takes in
-what another agent has written.
+A channel hands over nothing but messages that `protocol/messages/gang.py` has read: this is the one place where an
+agent takes in what another agent has written.
 """
 
 from __future__ import annotations
 
 import hmac
-import json
 import os
 import socket
 import time
 from hashlib import sha256
-from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional
 
+from ...protocol.messages.gang import TO_HUB, TO_PEER, Bounds, Form, Message, read_message, render_message
 from ...protocol.ranks import Slot
 from ...protocol.untrusted import MalformedError, Untrusted, parse_object
 from ..runtime.event_loop import Loop
 from ..runtime.sockets import is_same_proof, prove
-from .membership import Bounds
-from .messages import TO_HUB, TO_PEER, Message, Reader, read_message
 
 LONGEST_LINE = 64 << 10
 SIGNED_PIECE = 48 << 10  # characters of a message in one line
@@ -196,11 +194,6 @@ class LineSocket:
             yield line
 
 
-def render_message(kind: str, facts: Mapping[str, object]) -> str:
-    """Write a message as JSON."""
-    return json.dumps({"kind": kind, **facts})
-
-
 class SecureChannel:
     """Authenticated messages to and from one agent; `unanswered_beats` counts our beats since its last message."""
 
@@ -213,7 +206,7 @@ class SecureChannel:
         self._out, self._in = (to_peer, to_hub) if hub else (to_hub, to_peer)
         self._line_socket = line_socket
         self._bounds = bounds
-        self._readers: Dict[str, Reader] = TO_HUB if hub else TO_PEER
+        self._readers: Dict[str, Form] = TO_HUB if hub else TO_PEER
         self._on_message: Optional[OnMessage] = None
         self.slot = handshake.slot
         self.node = handshake.node
@@ -224,9 +217,9 @@ class SecureChannel:
         self._on_message = on_message
         self._line_socket.trust(self._on_line, on_close)
 
-    def send(self, kind: str, **facts: object) -> None:
+    def send(self, message: Message, attempt: Optional[int] = None) -> None:
         """Send a message."""
-        self.send_text(render_message(kind, facts))
+        self.send_text(render_message(message, attempt))
 
     def send_text(self, text: str) -> None:
         """Send a message that is written already, for whoever else it was."""

@@ -17,9 +17,9 @@ from ..gang.membership import (
     JsonObject,
     StopOrder,
     beat_interval,
+    make_record,
     overdue_after,
 )
-from ..gang.messages import make_record
 from ..logs.recorder import LogRecorder
 from ..runtime.event_loop import Loop, reraise
 from ..runtime.exit_status import describe_limit
@@ -33,20 +33,12 @@ from .restarts import Restarts
 
 
 def make_gang(context: GangContext, restarts: Optional[Restarts]) -> Gang:
-    """Choose what this node is; what it is not is not loaded."""
-    if restarts is not None:
-        from ..gang.failover import FailoverGang
-
-        return FailoverGang(context, restarts)
-    if not context.spec.get("gang"):
+    """Make this node's member of the gang; where there is none its code is not loaded."""
+    if restarts is None and not context.spec.get("gang"):
         return Gang(context)
-    if context.spec["node_rank"] == 0:
-        from ..gang.hub import Hub
+    from ..gang.failover import GangMember
 
-        return Hub(context)
-    from ..gang.peer import Peer
-
-    return Peer(context)
+    return GangMember(context, restarts)
 
 
 GO_LIMIT = 3600.0  # seconds that a ready gate waits
