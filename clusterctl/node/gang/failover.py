@@ -10,7 +10,17 @@ from __future__ import annotations
 import time
 from typing import Any, List, Optional, Set, Union
 
-from ...protocol.messages.gang import NODES, Cleared, JsonObject, NodePart, StopOrder
+from ...protocol.messages.gang import (
+    NODES,
+    Cleared,
+    Ended,
+    Failed,
+    JsonObject,
+    Listening,
+    NodePart,
+    Ready,
+    StopOrder,
+)
 from ...protocol.ranks import NodeRank, Slot
 from .hub import Hub
 from .listener import Listener
@@ -34,12 +44,13 @@ class GangMember(Gang):
 
     def open(self) -> None:
         """Listen, where others could come; VerbError if that is not possible."""
-        may_lead = not self.state.policy.never or isinstance(self.role, Hub)
-        if may_lead and self.roster.slot_count > 1 and self.state.listener is None:
-            self.state.listener = Listener(self.context.loop, self.context.spec, self.context.token)
-            if not self.state.policy.never:
-                self.context.report("door", port=self.state.listener.port)
-            self.role.open()
+        never, role, state = self.state.policy.never, self.role, self.state
+        if (isinstance(role, Hub) or not never) and self.roster.slot_count > 1 and state.listener is None:
+            state.listener = Listener(self.context.loop, self.context.spec, self.context.token)
+            if not never:
+                self.context.report("door", port=state.listener.port)
+            if isinstance(role, Hub):
+                role.open()
 
     def set_listen_addresses(self, addresses: List[Any]) -> None:
         """Remember where the others could be found."""
@@ -49,7 +60,8 @@ class GangMember(Gang):
 
     def join(self, port: int) -> None:
         """Go to the hub."""
-        self.role.join(port)
+        if isinstance(self.role, Peer):
+            self.role.join(port)
 
     def on_go(self) -> None:
         """GO was given here."""
@@ -57,26 +69,32 @@ class GangMember(Gang):
 
     def on_startup_event(self, event: str, facts: JsonObject) -> None:
         """A later attempt has come so far here."""
-        self.role.on_startup_event(event, facts)
+        attempt, state = self.roster.attempt, self.state
+        if event == "port":
+            state.master_port = int(facts["port"])
+        elif event == "ready":
+            self.role.report(Ready(attempt, state.master_port, state.address))
+        elif event == "listening":
+            self.role.report(Listening(attempt, int(facts["port"])))
 
     def on_failure(self, reason: str) -> None:
         """Something failed here."""
-        self.role.on_failure(reason)
+        self.role.report(Failed(self.roster.attempt, reason))
 
     def on_stop(self, order: StopOrder) -> None:
         """Somebody stopped the run here, or its time was up."""
         self.state.record_stop(order)
-        self.role.on_stop(order)
+        self.role.report(order)
 
     def on_end(self, part: NodePart) -> None:
         """This node's part of the attempt has ended."""
         self.state.part, self.state.cleared = part, None
-        self.role.on_end(part)
+        self.role.report(Ended(self.roster.attempt, part))
 
     def on_cleared(self, unfit: str, progress: Optional[bool]) -> None:
         """Nothing is left here of it."""
         self.state.cleared = Cleared(unfit, progress)
-        self.role.on_cleared(unfit, progress)
+        self.role.report(self.state.cleared)
 
     def beat(self) -> None:
         """Say that we are here, and count silence."""

@@ -42,11 +42,11 @@ from ...protocol.messages.gang import (
 from ...protocol.ranks import Slot
 from ...protocol.reasons import CODE, NODE_LOST
 from ..state.run_record import time_to_prepare
-from ..supervise.restarts import READY_LIMIT
 from .channel import ChannelError, SecureChannel
 from .membership import (
     FAILURE_WAIT,
     FINAL_GRACE,
+    READY_LIMIT,
     Closed,
     Member,
     Role,
@@ -141,7 +141,7 @@ class Hub(Role[Phase]):
     table = TABLE
 
     def __init__(self, state: GangState) -> None:
-        super().__init__(state.context)
+        self.context = state.context
         self.state, self.roster, self.policy = state, state.roster, state.policy
         self.slot = self.roster.own_slot
         self.phase = Phase.JOINING
@@ -161,45 +161,17 @@ class Hub(Role[Phase]):
     def _handle(self, slot: Slot, message: Message) -> None:
         self._on_event(type(message).__name__, slot, message)
 
-    # what the agent reports: the same as a peer does
+    def report(self, message: Message) -> None:
+        """Take it as a peer's."""
+        self._handle(self.slot, message)
+
+    # who is here
 
     def open(self) -> None:
         """Let the others in, and tell the client where."""
         if self.state.listener is not None:
             self.state.listener.open(self.accept)
             self.context.report("hub", port=self.state.listener.port)
-
-    def on_go(self) -> None:
-        """With the first GO nobody comes any more."""
-        self._on_event("GO")
-
-    def on_startup_event(self, event: str, facts: JsonObject) -> None:
-        """Our own part of a later attempt has come so far."""
-        attempt = self.roster.attempt
-        if event == "port":
-            self.round.master_port = int(facts["port"])
-        elif event == "ready":
-            self._handle(self.slot, Ready(attempt, self.round.master_port, self.state.address))
-        elif event == "listening":
-            self._handle(self.slot, Listening(attempt, int(facts["port"])))
-
-    def on_failure(self, reason: str) -> None:
-        """End all because of this node."""
-        self._handle(self.slot, Failed(self.roster.attempt, reason))
-
-    def on_stop(self, order: StopOrder) -> None:
-        """End all at somebody's wish."""
-        self._handle(self.slot, order)
-
-    def on_end(self, part: NodePart) -> None:
-        """Take our own part."""
-        self._handle(self.slot, Ended(self.roster.attempt, part))
-
-    def on_cleared(self, unfit: str, progress: Optional[bool]) -> None:
-        """We could begin another attempt ourselves."""
-        self._handle(self.slot, Cleared(unfit, progress))
-
-    # who is here
 
     def accept(self, channel: SecureChannel) -> bool:
         """Take a peer in, unless it is here or was given up."""
@@ -230,6 +202,8 @@ class Hub(Role[Phase]):
 
     def _on_closed(self, member: Member, why: str) -> None:
         slot = member.channel.slot
+        if self.members.get(slot) is not member:
+            return
         del self.members[slot]
         self._last_seen[slot] = member.channel.last_seen
         if member.channel.unanswered_beats >= self._beat_limit and self.phase is not Phase.JOINING:
@@ -294,6 +268,7 @@ class Hub(Role[Phase]):
 
     def _begin(self) -> None:
         """Nobody comes any more; who is not here has been lost since it joined."""
+        early_parts = sorted(self.round.parts.items())
         self._enter(Phase.RUNNING)
         self.state.close()
         for slot in sorted(self.roster.all_slots - {self.slot} - set(self.members) - set(self.round.parts)):
@@ -301,6 +276,9 @@ class Hub(Role[Phase]):
             self._lost(
                 slot, Closed("it did not come" if left is None else f"it went away before the start: {left}")
             )
+
+        for slot, part in early_parts:  # a gate that broke while GO was on its way
+            self._add_part(slot, part)
 
     def _record_stop(self, _: Slot, order: StopOrder) -> None:
         self.state.record_stop(order)
@@ -611,9 +589,6 @@ class Hub(Role[Phase]):
 
     def leave(self) -> None:
         """Close every connection."""
-        self._leave()
-
-    def _leave(self) -> None:
         self._enter(Phase.OVER)
         self.context.loop.cancel("final_grace")
         self.state.close()
@@ -621,3 +596,5 @@ class Hub(Role[Phase]):
             member.channel.close()
         self.members.clear()
         self.context.leave()
+
+    _leave = leave

@@ -30,6 +30,7 @@ from ...protocol.messages.gang import (
     Bounds,
     HubBeat,
     JsonObject,
+    Message,
     NodePart,
     StopOrder,
     limit_size,
@@ -42,6 +43,7 @@ from .channel import ChannelError, SecureChannel
 __all__ = [
     "FAILURE",
     "LONGEST_REASON",
+    "READY_LIMIT",
     "STOP",
     "TIME",
     "Gang",
@@ -54,6 +56,7 @@ __all__ = [
 FAILURE_WAIT = 1.0  # seconds that the other workers have after one has failed
 SILENCE_LIMIT = 20.0
 BEATS_PER_LIMIT = 10  # beats within the limit
+READY_LIMIT = 300.0  # seconds for a new attempt's gates
 FINAL_GRACE = 2.0  # seconds that the rest of the gang has to take the record
 OVERDUE = 120.0  # seconds beyond its grace in which a node kills what is left, looks at its GPUs, and reports
 LONGEST_GRACE = 3600.0  # seconds that a node may ask the others for, where the job itself does not allow more
@@ -167,11 +170,28 @@ def read_table(text: str, phases: Type[PhaseType]) -> Dict[Tuple[PhaseType, str]
     }
 
 
-class Role(Gang, Generic[PhaseType]):
+class Role(Generic[PhaseType]):
     """A hub or a peer: what it does about an event depends on its phase, by its table."""
 
     table: Dict[Tuple[PhaseType, str], str]
     phase: PhaseType
+    context: GangContext
+
+    def report(self, message: Message) -> None:
+        """Take what this node's own agent has to say: the same values that peers send."""
+        raise NotImplementedError
+
+    def beat(self) -> None:
+        """Say that we are here, and count silence."""
+        raise NotImplementedError
+
+    def leave(self) -> None:
+        """Close every connection."""
+        raise NotImplementedError
+
+    def on_go(self) -> None:
+        """GO was given here."""
+        self._on_event("GO")
 
     def _on_event(self, event: str, *arguments: Any) -> None:
         method = self.table[self.phase, event]

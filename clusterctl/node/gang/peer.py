@@ -14,19 +14,13 @@ from ...protocol.messages.gang import (
     FAILURE,
     Ack,
     BeatReply,
-    Cleared,
     Ended,
-    Failed,
     Go,
     Hello,
     HubBeat,
-    JsonObject,
-    Listening,
     Message,
     NextAttempt,
-    NodePart,
     Pause,
-    Ready,
     SlotLost,
     StopOrder,
     Verdict,
@@ -99,8 +93,7 @@ class Peer(Role[Phase]):
     table = TABLE
 
     def __init__(self, state: GangState, hub_slot: Slot) -> None:
-        super().__init__(state.context)
-        spec = self.context.spec
+        self.context, spec = state.context, state.context.spec
         self.state, self.roster = state, state.roster
         self.phase = Phase.CONNECTING
         self._hub_slot = hub_slot
@@ -111,14 +104,11 @@ class Peer(Role[Phase]):
         self._channel: Optional[SecureChannel] = None
         self._lost_reason = ""  # of the hub, before GO
         self._grace = float(spec.get("grace") or 0.0)  # the longest that a node of this run may take to end
-        self._master_port: Optional[int] = None
         self._beat_limit = silent_beats(spec, beat_interval(spec))
 
     def _handle(self, message: Message) -> None:
         if not (self.state.policy.never and isinstance(message, OF_RESTARTS)):
             self._on_event(type(message).__name__, message)
-
-    # what the agent reports
 
     def join(self, port: int) -> None:
         """Go to node 0."""
@@ -129,35 +119,15 @@ class Peer(Role[Phase]):
         self._enter(Phase.REJOINING)
         self._connector.connect(address, port)
 
-    def on_go(self) -> None:
-        """From now on the others are to hear of our end, and we of theirs."""
-        self._on_event("GO")
-
-    def on_startup_event(self, event: str, facts: JsonObject) -> None:
-        """Tell the hub how far a later attempt has come."""
-        if event == "port":
-            self._master_port = int(facts["port"])
-        elif event == "ready":
-            self._send(Ready(self.roster.attempt, self._master_port, self.state.address))
-        elif event == "listening":
-            self._send(Listening(self.roster.attempt, int(facts["port"])))
-
-    def on_failure(self, reason: str) -> None:
-        """Tell the hub of a failure."""
-        self._send(Failed(self.roster.attempt, reason))
-
-    def on_stop(self, order: StopOrder) -> None:
-        """Tell the hub of somebody's wish."""
-        self._send(limit_grace(order, self._bounds))
-        self._record_grace(order)
-
-    def on_end(self, part: NodePart) -> None:
-        """Our part has ended."""
-        self._handle(Ended(self.roster.attempt, part))
-
-    def on_cleared(self, unfit: str, progress: Optional[bool]) -> None:
-        """Tell the hub that we could begin another attempt."""
-        self._send(Cleared(unfit, progress))
+    def report(self, message: Message) -> None:
+        """Tell the hub; what the end of our own part means is in the table."""
+        if isinstance(message, Ended):
+            self._handle(message)
+        elif isinstance(message, StopOrder):
+            self._send(limit_grace(message, self._bounds))
+            self._record_grace(message)
+        else:
+            self._send(message)
 
     def beat(self) -> None:
         """Count the hub's silence."""
@@ -165,10 +135,6 @@ class Peer(Role[Phase]):
             self._channel.unanswered_beats += 1
             if self._channel.unanswered_beats > self._beat_limit:
                 self._close_channel(f"it was silent for {silence_limit(self.context.spec):g} s")
-
-    def leave(self) -> None:
-        """Close the connection."""
-        self._leave()
 
     def _send(self, message: Message) -> None:
         if self._channel is not None:
@@ -322,7 +288,6 @@ class Peer(Role[Phase]):
         if message.roster.attempt <= self.roster.attempt:
             self._refuse_next(message)
         self.roster.apply(message.roster)
-        self._master_port = None
         self._enter(Phase.RUNNING if self.roster.own_slot in self.roster.node_ranks else Phase.IDLE)
         self.context.loop.cancel("hub")
         self.state.attempts.time_left_given = message.time_left
@@ -368,7 +333,8 @@ class Peer(Role[Phase]):
         """The hub has gone, and its record is here."""
         self._leave()
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """Close the connection."""
         self._enter(Phase.OVER)
         self.context.loop.cancel("final_grace")
         self._connector.stop()
@@ -377,3 +343,5 @@ class Peer(Role[Phase]):
             self._channel = None
         self.state.close()
         self.context.leave()
+
+    _leave = leave

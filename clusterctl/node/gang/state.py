@@ -83,6 +83,7 @@ class GangState:
         self.stop_order: Optional[StopOrder] = None  # somebody's, or the time limit's: nothing is tried again
         self.part: Optional[NodePart] = None  # once it has ended
         self.cleared: Optional[Cleared] = None
+        self.master_port: Optional[int] = None  # that this node holds for a later attempt, as its rank 0
         self.idle = bool(context.spec.get("spare"))
         self.last_seen: Dict[Slot, float] = {}  # the last sign of life of each hub before
         self.election_deadline = 0.0  # when the search for the next hub is given up; 0 where there is one
@@ -99,7 +100,7 @@ class GangState:
 
     def begin(self) -> None:
         """Another attempt begins here; nothing of the one before counts any more."""
-        self.part, self.cleared = None, None
+        self.part, self.cleared, self.master_port = None, None, None
         self.idle = self.roster.own_slot not in self.roster.node_ranks
         self.attempts.start_next_attempt()
 

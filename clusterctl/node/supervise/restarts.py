@@ -8,14 +8,13 @@ from __future__ import annotations
 import time
 from typing import Any, Callable, Dict, List, Optional, Protocol, Tuple
 
-from ..gang.membership import JsonObject
+from ..gang.membership import READY_LIMIT, JsonObject
 from ..gang.roster import Policy, Roster, read_policy
 from ..state.run_record import time_to_prepare
 from .agent_api import AgentApi
 from .attempt import Attempt
 from .progress import Progress
 
-READY_LIMIT = 300.0  # seconds for a new attempt's gates
 NOT_NEEDED = "this spare was not needed"
 
 
