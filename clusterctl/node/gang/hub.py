@@ -10,41 +10,13 @@ import time
 from enum import Enum
 from typing import Dict, List, Optional, Set
 
-from ...protocol.messages.gang import (
-    FAILURE,
-    LONGEST_REASON,
-    LOST,
-    MAJORITY,
-    NO_PROGRESS,
-    NODES,
-    TIME,
-    Ack,
-    BeatReply,
-    Cleared,
-    Ended,
-    Failed,
-    Go,
-    Hello,
-    JsonObject,
-    Listening,
-    Message,
-    NextAttempt,
-    NodePart,
-    Pause,
-    Ready,
-    RosterView,
-    SlotLost,
-    StopOrder,
-    Verdict,
-    Welcome,
-    render_message,
-)
+from ...protocol.messages import gang as messages
+from ...protocol.messages.gang import JsonObject, Message, NodePart
 from ...protocol.ranks import Slot
 from ...protocol.reasons import CODE, NODE_LOST
 from ..state.run_record import time_to_prepare
 from .channel import ChannelError, SecureChannel
 from .membership import (
-    FAILURE_WAIT,
     FINAL_GRACE,
     READY_LIMIT,
     Closed,
@@ -52,6 +24,7 @@ from .membership import (
     Role,
     beat_interval,
     correct_clock,
+    failure_order,
     limit_grace,
     lost_part,
     overdue_after,
@@ -115,8 +88,8 @@ class Round:
         self.attempt = roster.attempt
         self.expected = set(roster.node_ranks)  # whose parts make it up
         self.parts: Dict[Slot, NodePart] = {}
-        self.cleared: Dict[Slot, Cleared] = {}
-        self.ready: Dict[Slot, Ready] = {}
+        self.cleared: Dict[Slot, messages.Cleared] = {}
+        self.ready: Dict[Slot, messages.Ready] = {}
         self.stop: Optional[JsonObject] = None  # what began its end
         self.shortest_grace = float("inf")  # that the others were given
         self.master_port: Optional[int] = None
@@ -155,7 +128,7 @@ class Hub(Role[Phase]):
         self._reason = RestartReason("", "", "")  # why the attempt ended
         self._given_reason: Optional[RestartReason] = None  # what no part tells
         self._go_time = 0.0
-        self._views: Dict[Slot, RosterView] = {}  # of those who came to us as the next hub
+        self._views: Dict[Slot, messages.RosterView] = {}  # of those who came to us as the next hub
         self._previous_hub: Optional[Slot] = None
 
     def _handle(self, slot: Slot, message: Message) -> None:
@@ -193,12 +166,12 @@ class Hub(Role[Phase]):
             else:
                 member.send_beat()
 
-    def _answered(self, slot: Slot, reply: BeatReply) -> None:
+    def _answered(self, slot: Slot, reply: messages.BeatReply) -> None:
         member = self.members[slot]
         member.on_reply(reply)
         if not member.joined:
             member.joined = True
-            member.channel.send(Welcome())
+            member.channel.send(messages.Welcome())
 
     def _on_closed(self, member: Member, why: str) -> None:
         slot = member.channel.slot
@@ -222,7 +195,8 @@ class Hub(Role[Phase]):
             self._add_part(slot, self._part_of_lost(slot, closed.why))
         elif self.roster.in_minority and not self.policy.never:
             self._stop_all(
-                None, StopOrder(f"only {count - lost} of {count} nodes are left", FAILURE_WAIT, FAILURE)
+                None,
+                failure_order(f"only {count - lost} of {count} nodes are left"),
             )
 
     def _lost_clearing(self, slot: Slot, closed: Closed) -> None:
@@ -248,14 +222,14 @@ class Hub(Role[Phase]):
         self.roster.mark_lost(slot, why)
         self.state.attempts.show_roster()
         if not self.policy.never:
-            self._send_all(SlotLost(slot, why))
+            self._send_all(messages.SlotLost(slot, why))
 
     def _part_of_lost(self, slot: Slot, why: str) -> NodePart:
         node, node_rank = self.roster.node(slot), self.roster.node_rank(slot)
         return lost_part(node, node_rank, why, time.time(), self._last_seen.get(slot))
 
     def _send_all(self, message: Message, besides: Optional[Slot] = None) -> None:
-        text = render_message(message)
+        text = messages.render_message(message)
         for slot, member in list(self.members.items()):
             if slot != besides:
                 member.channel.send_text(text)
@@ -280,10 +254,10 @@ class Hub(Role[Phase]):
         for slot, part in early_parts:  # a gate that broke while GO was on its way
             self._add_part(slot, part)
 
-    def _record_stop(self, _: Slot, order: StopOrder) -> None:
+    def _record_stop(self, _: Slot, order: messages.StopOrder) -> None:
         self.state.record_stop(order)
 
-    def _ended_early(self, slot: Slot, message: Ended) -> None:
+    def _ended_early(self, slot: Slot, message: messages.Ended) -> None:
         """Before GO there is nobody to wait for."""
         if slot == self.slot:
             self._leave()
@@ -292,22 +266,22 @@ class Hub(Role[Phase]):
 
     # an attempt ends
 
-    def _fail(self, slot: Slot, message: Failed) -> None:
+    def _fail(self, slot: Slot, message: messages.Failed) -> None:
         if message.attempt == self.roster.attempt:
-            reason = f"{self.roster.node(slot)}: {message.reason}"[:LONGEST_REASON]
-            self._stop_all(slot, StopOrder(reason, FAILURE_WAIT, FAILURE))
+            reason = f"{self.roster.node(slot)}: {message.reason}"
+            self._stop_all(slot, failure_order(reason))
 
-    def _stop(self, slot: Slot, order: StopOrder) -> None:
+    def _stop(self, slot: Slot, order: messages.StopOrder) -> None:
         self.state.record_stop(order)
         self._stop_all(slot, order)
 
-    def _stop_between(self, _: Slot, order: StopOrder) -> None:
+    def _stop_between(self, _: Slot, order: messages.StopOrder) -> None:
         """No part is running: a person's stop, or the time limit, ends the run at once."""
-        if order.kind != FAILURE:
+        if order.kind != messages.FAILURE:
             self.state.record_stop(order)
-            self._finish(None, "TIMEOUT" if order.kind == TIME else "CANCELLED", order.reason)
+            self._finish(None, "TIMEOUT" if order.kind == messages.TIME else "CANCELLED", order.reason)
 
-    def _stop_all(self, origin: Optional[Slot], order: StopOrder) -> None:
+    def _stop_all(self, origin: Optional[Slot], order: messages.StopOrder) -> None:
         """End the attempt but on the node that it began with, which does so itself; later orders only hurry."""
         current = self.round
         if order.grace >= current.shortest_grace:
@@ -331,7 +305,7 @@ class Hub(Role[Phase]):
                 channel.close()
             self._lost(slot, Closed("it did not end after the stop"))
 
-    def _ended(self, slot: Slot, message: Ended) -> None:
+    def _ended(self, slot: Slot, message: messages.Ended) -> None:
         if message.attempt == self.roster.attempt and slot not in self.round.parts:
             own = slot == self.slot
             self._add_part(slot, message.part if own else self._normalize_part(slot, message.part))
@@ -353,10 +327,10 @@ class Hub(Role[Phase]):
         if part["state"] != "SUCCEEDED" and self.round.stop is None:
             reason = (
                 f"{node} is lost: {part['reason']}"
-                if part["state"] == LOST
+                if part["state"] == messages.LOST
                 else f"{node}: {part['reason'] or part['state']}"
             )
-            self._stop_all(slot, StopOrder(reason[:LONGEST_REASON], FAILURE_WAIT, FAILURE))
+            self._stop_all(slot, failure_order(reason))
         is_running = self.phase in (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
         if is_running and self.round.expected <= set(self.round.parts):
             self._judge()
@@ -373,7 +347,7 @@ class Hub(Role[Phase]):
             return
         if self.roster.in_minority:
             here = len(self._present_slots)
-            self._finish(self.roster.find_shortage(here, here) or MAJORITY)
+            self._finish(self.roster.find_shortage(here, here) or messages.MAJORITY)
             return
         self._reason = self._find_reason(parts)
         gave_up = self.policy.refuse(self._reason.reason, self.roster.attempt - 1)
@@ -400,10 +374,10 @@ class Hub(Role[Phase]):
                 return RestartReason(NODE_LOST, found.node, found.text)
         return found
 
-    def _record_clear(self, slot: Slot, message: Cleared) -> None:
+    def _record_clear(self, slot: Slot, message: messages.Cleared) -> None:
         self.round.cleared[slot] = message
 
-    def _clear(self, slot: Slot, message: Cleared) -> None:
+    def _clear(self, slot: Slot, message: messages.Cleared) -> None:
         self._record_clear(slot, message)
         self._decide_if_cleared()
 
@@ -425,7 +399,7 @@ class Hub(Role[Phase]):
         entry.update(**times, progress=self.round.progress)
         too_few = self.roster.find_shortage(len(self._present_slots), len(self._fit_slots()))
         if self.roster.lacks_progress(entry):
-            self._finish(NO_PROGRESS)
+            self._finish(messages.NO_PROGRESS)
         elif too_few is not None:
             self._finish(too_few)
         else:
@@ -446,7 +420,7 @@ class Hub(Role[Phase]):
         if self._lost_by_silence:  # who was cut off needs as long as we did to notice, and to end its part
             seconds = max(seconds, silence_limit(self.context.spec) / 4)
         self._lost_by_silence = False
-        self._send_all(Pause(entry, seconds, self.roster.view()))
+        self._send_all(messages.Pause(entry, seconds, self.roster.view()))
         self.state.attempts.on_pause(entry, seconds)
         self._go_time = time.monotonic() + seconds
         self._wait(max(0.0, seconds - self.policy.warm), "pause_over")
@@ -457,11 +431,11 @@ class Hub(Role[Phase]):
         fit_slots = self._fit_slots()
         too_few = self.roster.find_shortage(len(self._present_slots), len(fit_slots))
         if too_few is not None or not self.roster.assign(fit_slots):
-            self._finish(too_few or NODES)
+            self._finish(too_few or messages.NODES)
             return
         self.round = Round(self.roster)
         self._enter(Phase.STARTING)
-        self._send_all(NextAttempt(self.state.attempts.time_left, self.roster.view()))
+        self._send_all(messages.NextAttempt(self.state.attempts.time_left, self.roster.view()))
         self._wait(self._ready_limit, "ready_limit")
         self.state.begin()
 
@@ -482,9 +456,9 @@ class Hub(Role[Phase]):
         for slot in late_slots:
             self.roster.mark_unfit(slot, why)
         self._given_reason = RestartReason(NODE_LOST, self.roster.node(late_slots[0]), reason)
-        self._stop_all(None, StopOrder(reason, FAILURE_WAIT, FAILURE))
+        self._stop_all(None, failure_order(reason))
 
-    def _ready(self, slot: Slot, message: Ready) -> None:
+    def _ready(self, slot: Slot, message: messages.Ready) -> None:
         if message.attempt == self.roster.attempt and slot in self.round.expected:
             if slot == self._first_slot and message.port is None:
                 raise ChannelError("it is ready for the master's place, and holds no port")
@@ -506,7 +480,7 @@ class Hub(Role[Phase]):
         if not self.context.spec["module"] and current.master_port is not None:
             self._send_go_to_others(current.master_port)
 
-    def _listening(self, slot: Slot, message: Listening) -> None:
+    def _listening(self, slot: Slot, message: messages.Listening) -> None:
         """Believe nobody but rank 0, and only once it was let go, that it listens."""
         current = message.attempt == self.roster.attempt
         if current and self.round.go_sent and slot == self._first_slot:
@@ -524,7 +498,7 @@ class Hub(Role[Phase]):
         if slot == self.slot:
             self.state.attempts.on_go(address, port)
         elif slot in self.members:
-            self.members[slot].channel.send(Go(address, port))
+            self.members[slot].channel.send(messages.Go(address, port))
 
     # after a hub that is lost
 
@@ -542,7 +516,7 @@ class Hub(Role[Phase]):
         self._wait(GATHER_SILENCES * silence_limit(self.context.spec), "gather")
         self._judge_if_gathered()
 
-    def _hello(self, slot: Slot, hello: Hello) -> None:
+    def _hello(self, slot: Slot, hello: messages.Hello) -> None:
         if hello.part is not None:
             self.round.parts[slot] = self._normalize_part(slot, hello.part)
         self._views[slot] = hello.roster
@@ -576,13 +550,13 @@ class Hub(Role[Phase]):
         end = {"gave_up": gave_up, "state": state, "reason": reason}
         self.context.save_record(record)
         self.state.attempts.conclude(end)
-        self._send_all(Verdict(record, None if self.policy.never else end))
+        self._send_all(messages.Verdict(record, None if self.policy.never else end))
         if self.members:
             self._wait(FINAL_GRACE, "final_grace")
         else:
             self._leave()
 
-    def _record_ack(self, slot: Slot, _: Ack) -> None:
+    def _record_ack(self, slot: Slot, _: messages.Ack) -> None:
         self.members.pop(slot).channel.close()
         if not self.members:
             self._leave()

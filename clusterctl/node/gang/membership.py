@@ -30,7 +30,6 @@ from ...protocol.messages.gang import (
     Bounds,
     HubBeat,
     JsonObject,
-    Message,
     NodePart,
     StopOrder,
     limit_size,
@@ -177,18 +176,6 @@ class Role(Generic[PhaseType]):
     phase: PhaseType
     context: GangContext
 
-    def report(self, message: Message) -> None:
-        """Take what this node's own agent has to say: the same values that peers send."""
-        raise NotImplementedError
-
-    def beat(self) -> None:
-        """Say that we are here, and count silence."""
-        raise NotImplementedError
-
-    def leave(self) -> None:
-        """Close every connection."""
-        raise NotImplementedError
-
     def on_go(self) -> None:
         """GO was given here."""
         self._on_event("GO")
@@ -247,6 +234,11 @@ def read_bounds(spec: Dict[str, Any]) -> Bounds:
         grace=max(float(spec.get("grace") or 0.0), LONGEST_GRACE),
         pause=max(LONGEST_PAUSE, silence_limit(spec)),
     )
+
+
+def failure_order(reason: str) -> StopOrder:
+    """End what is left of an attempt that has failed."""
+    return StopOrder(reason[:LONGEST_REASON], FAILURE_WAIT, FAILURE)
 
 
 def limit_grace(order: StopOrder, bounds: Bounds) -> StopOrder:

@@ -10,22 +10,8 @@ import time
 from enum import Enum
 from typing import Optional
 
-from ...protocol.messages.gang import (
-    FAILURE,
-    Ack,
-    BeatReply,
-    Ended,
-    Go,
-    Hello,
-    HubBeat,
-    Message,
-    NextAttempt,
-    Pause,
-    SlotLost,
-    StopOrder,
-    Verdict,
-    Welcome,
-)
+from ...protocol.messages import gang as messages
+from ...protocol.messages.gang import Message
 from ...protocol.ranks import NodeRank, Slot
 from .channel import ChannelError, SecureChannel
 from .connector import Connector
@@ -34,6 +20,7 @@ from .membership import (
     Closed,
     Role,
     beat_interval,
+    failure_order,
     limit_grace,
     lost_part,
     make_record,
@@ -80,7 +67,12 @@ final_grace  -            -            -             -           -           -  
 """,
     Phase,
 )
-OF_RESTARTS = (SlotLost, Pause, NextAttempt, Go)  # no message of a run that is never started again
+OF_RESTARTS = (
+    messages.SlotLost,
+    messages.Pause,
+    messages.NextAttempt,
+    messages.Go,
+)  # no message of a run that is never started again
 
 HUB_LIMIT = 150.0  # seconds beyond what a hub gives the others to end, in which it has told us what follows
 FINAL_SEND_TIME = 0.2  # seconds for the last messages to arrive before the connection is closed
@@ -121,9 +113,9 @@ class Peer(Role[Phase]):
 
     def report(self, message: Message) -> None:
         """Tell the hub; what the end of our own part means is in the table."""
-        if isinstance(message, Ended):
+        if isinstance(message, messages.Ended):
             self._handle(message)
-        elif isinstance(message, StopOrder):
+        elif isinstance(message, messages.StopOrder):
             self._send(limit_grace(message, self._bounds))
             self._record_grace(message)
         else:
@@ -146,26 +138,26 @@ class Peer(Role[Phase]):
         self._channel = channel
         channel.open(self._handle, self._on_closed)
 
-    def _joined(self, _: Welcome) -> None:
+    def _joined(self, _: messages.Welcome) -> None:
         self._connector.stop()
         self._enter(Phase.JOINED)
         self.context.report("joined")
 
-    def _rejoined(self, _: Welcome) -> None:
+    def _rejoined(self, _: messages.Welcome) -> None:
         """Tell the next hub what we know, and what became of our part."""
         self._connector.stop()
         self._enter(Phase.IDLE if self.state.idle else Phase.ENDED)
         self.context.report("joined")
         self.state.election_deadline = 0.0
-        self._send(Hello(self.state.part, self.roster.view()))
+        self._send(messages.Hello(self.state.part, self.roster.view()))
         self._wait_for_hub()
         if self.state.cleared is not None:
             self._send(self.state.cleared)
         if self.state.stop_order is not None:
             self._send(limit_grace(self.state.stop_order, self._bounds))
 
-    def _answer(self, message: HubBeat) -> None:
-        self._send(BeatReply(message.at, time.time()))
+    def _answer(self, message: messages.HubBeat) -> None:
+        self._send(messages.BeatReply(message.at, time.time()))
 
     def _wait_for_hub(self) -> None:
         """The run ends and our part has: a hub that never says what follows is as good as lost."""
@@ -207,13 +199,13 @@ class Peer(Role[Phase]):
     def _stop_without_hub(self, why: str, reason: str, grace: float) -> None:
         self._enter(Phase.LEAVING)
         self.context.report("join_failed", error=why, port=self._connector.port)
-        self.context.stop(StopOrder(f"{self._hub} {reason}", grace, FAILURE))
+        self.context.stop(messages.StopOrder(f"{self._hub} {reason}", grace, messages.FAILURE))
 
     @property
     def _hub(self) -> str:
         return f"node {self._hub_slot} ({self.roster.node(self._hub_slot)})"
 
-    def _ended_early(self, message: Ended) -> None:
+    def _ended_early(self, message: messages.Ended) -> None:
         """Tell the hub if there is one; nobody waits for what it makes of it."""
         self._enter(Phase.LEAVING)
         if self._channel is None:
@@ -222,7 +214,7 @@ class Peer(Role[Phase]):
             self._send(message)
             self._wait(FINAL_SEND_TIME, "final_grace")
 
-    def _ended_leaving(self, _: Ended) -> None:
+    def _ended_leaving(self, _: messages.Ended) -> None:
         self._save_early_record()
         self._leave()
 
@@ -242,49 +234,49 @@ class Peer(Role[Phase]):
 
     # an attempt and its end
 
-    def _pass_go(self, message: Go) -> None:
+    def _pass_go(self, message: messages.Go) -> None:
         self.state.attempts.on_go(message.address, message.port)
 
-    def _mark_lost(self, message: SlotLost) -> None:
+    def _mark_lost(self, message: messages.SlotLost) -> None:
         if message.slot == self.roster.own_slot:
             raise ChannelError("it told us that we are lost")
         self.roster.mark_lost(message.slot, message.why)
 
-    def _stop(self, order: StopOrder) -> None:
+    def _stop(self, order: messages.StopOrder) -> None:
         """End our part; a spare has none, but for a stop that ends the run."""
         self.state.record_stop(order)
         self._record_grace(order)
-        if not (self.state.idle and order.kind == FAILURE):
+        if not (self.state.idle and order.kind == messages.FAILURE):
             self.context.stop(order)
 
-    def _stop_ended(self, order: StopOrder) -> None:
+    def _stop_ended(self, order: messages.StopOrder) -> None:
         """Only the others are waited for."""
         self.state.record_stop(order)
         self._record_grace(order)
 
-    def _record_grace(self, order: StopOrder) -> None:
+    def _record_grace(self, order: messages.StopOrder) -> None:
         self._grace = max(self._grace, min(order.grace, self._bounds.grace))
         if self.phase is Phase.ENDED:
             self._wait_for_hub()
 
-    def _ended(self, message: Ended) -> None:
+    def _ended(self, message: messages.Ended) -> None:
         self._enter(Phase.ENDED)
         self._send(message)
         if message.part["state"] != "SUCCEEDED":
             self._wait_for_hub()
 
-    def _pause(self, message: Pause) -> None:
+    def _pause(self, message: messages.Pause) -> None:
         if self.phase is Phase.JOINED:  # GO was given, also where the client's has not come yet
             self._begin()
         self.roster.apply(message.roster)
         self.state.attempts.on_pause(message.entry, message.seconds)
         self._wait_for_hub()
 
-    def _refuse_next(self, message: NextAttempt) -> None:
+    def _refuse_next(self, message: messages.NextAttempt) -> None:
         """No hub begins an attempt before it has our part of the one before."""
         raise ChannelError(f"it began attempt {message.roster.attempt} after {self.roster.attempt}")
 
-    def _start_next(self, message: NextAttempt) -> None:
+    def _start_next(self, message: messages.NextAttempt) -> None:
         if message.roster.attempt <= self.roster.attempt:
             self._refuse_next(message)
         self.roster.apply(message.roster)
@@ -293,7 +285,7 @@ class Peer(Role[Phase]):
         self.state.attempts.time_left_given = message.time_left
         self.state.begin()
 
-    def _verdict(self, verdict: Verdict) -> None:
+    def _verdict(self, verdict: messages.Verdict) -> None:
         """Keep the hub's record, unless it tells of our own end what is not true."""
         part = self.state.part
         if part is None and not self.state.idle:
@@ -303,7 +295,7 @@ class Peer(Role[Phase]):
             raise ChannelError("it sent a record without this node's own part")
         self._enter(Phase.OVER)
         self.context.save_record(verdict.record)
-        self._send(Ack())
+        self._send(messages.Ack())
         self._wait(FAILURE_WAIT, "final_grace")
         self.state.attempts.conclude(verdict.end or {})
 
@@ -313,14 +305,14 @@ class Peer(Role[Phase]):
         """End our part first."""
         self._enter(Phase.ORPHANED)
         self.roster.mark_lost(self._hub_slot, closed.why)
-        self.context.stop(StopOrder(f"{self._hub} is lost: {closed.why}", FAILURE_WAIT, FAILURE))
+        self.context.stop(failure_order(f"{self._hub} is lost: {closed.why}"))
 
     def _lost(self, closed: Closed) -> None:
         """Nothing of ours is running: look who follows."""
         self.roster.mark_lost(self._hub_slot, closed.why)
         self._elect()
 
-    def _follow(self, _: Ended) -> None:
+    def _follow(self, _: messages.Ended) -> None:
         self._elect()
 
     def _elect(self) -> None:

@@ -64,9 +64,7 @@ def test_every_message_that_is_read_is_sent(senders: list[Any], forms: dict[str,
         )
     )
     calls = {
-        node.func.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        ast.unparse(node.func).rpartition(".")[2] for node in ast.walk(tree) if isinstance(node, ast.Call)
     }
     assert names(forms) <= calls
 
