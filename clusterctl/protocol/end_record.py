@@ -1,6 +1,6 @@
 """The gang's record of a run's end, read for the judge: by the client, and by the hub that has put it together.
 
-A part is one node's account; see `node/gang/messages.py` for what is written, and `root_cause` for what is made of it.
+A part is one node's account; see `messages/gang.py` for what is written, and `root_cause` for what is made of it.
 """
 
 from __future__ import annotations

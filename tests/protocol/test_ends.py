@@ -10,11 +10,10 @@ import pytest
 
 from clusterctl.client.watch.follower import LogLines
 from clusterctl.client.watch.node_report import NodeReport
-from clusterctl.node.gang.membership import Bounds
-from clusterctl.node.gang.messages import read_part
 from clusterctl.node.gang.restart_reason import judge_record
 from clusterctl.node.supervise.evidence import TAIL_LINES, Line, shorten_traceback, tracebacks
 from clusterctl.protocol.end_record import parse_record
+from clusterctl.protocol.messages.gang import Bounds, read_part
 from clusterctl.protocol.root_cause import Cause, find_cause, restart_reason
 from clusterctl.protocol.tracebacks import starts_traceback
 from clusterctl.protocol.untrusted import Untrusted

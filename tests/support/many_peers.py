@@ -22,9 +22,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from counting import count_calls
 
+from clusterctl.node.gang.failover import GangMember
 from clusterctl.node.gang.hub import Hub
-from clusterctl.node.gang.membership import Gang, GangContext, NodePart
-from clusterctl.node.gang.peer import Peer
+from clusterctl.node.gang.membership import GangContext, NodePart
 from clusterctl.node.runtime.event_loop import Loop
 
 LIMIT = 180.0  # seconds for each stage
@@ -56,12 +56,12 @@ class Members:
         self.loop, self.heard = Loop(), Counter[str]()
         self._count, self._token = count, token
 
-    def make(self, kind: Callable[[GangContext], Gang], rank: int) -> Any:
+    def make(self, rank: int) -> GangMember:
         """Make one node's member of the gang."""
         node = f"gpu{rank:05}"
         spec = {"run": "j-1", "node": node, "node_rank": rank, "nnodes": self._count, "hub": "gpu00000"}
         spec.update(master_addr="127.0.0.1", address="127.0.0.1", join_limit=LIMIT)
-        return kind(
+        return GangMember(
             GangContext(
                 OwnMoments(self.loop, node),
                 spec,
@@ -70,7 +70,8 @@ class Members:
                 lambda _: self.heard.update(["stop"]),
                 lambda _: self.heard.update(["record"]),
                 lambda: self.heard.update(["left"]),
-            )
+            ),
+            None,
         )
 
 
@@ -85,7 +86,7 @@ def play_peers(pipe: Any, count: int, token: bytes) -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     members = Members(count, token)
-    peers = [members.make(Peer, rank) for rank in range(1, count)]
+    peers = [members.make(rank) for rank in range(1, count)]
 
     def obey() -> None:
         word, *rest = pipe.recv()
@@ -114,20 +115,20 @@ class Play:
         self._child = multiprocessing.Process(target=play_peers, args=(other, count, token), daemon=True)
         self._child.start()
         self.members = Members(count, token)
-        self.hub: Hub = self.members.make(Hub, 0)
+        self.hub = self.members.make(0)
 
     def run(self) -> dict[str, Any]:
         """Go through a run's stages; gives what each took."""
         hub, others = self.hub, self.count - 1
         hub.open()
-        assert hub.listener is not None
-        port = hub.listener.port
+        assert hub.state.listener is not None and isinstance(hub.role, Hub)
+        port, at_hub = hub.state.listener.port, hub.role.members
         told = {"nodes": self.count}
         told.update(self._stage("join", lambda: self.pipe.send(("join", port)), "joined", others))
         open_files = len(list(Path("/proc/self/fd").iterdir()))
         hub.on_go()
         self.pipe.send(("on_go",))
-        answered = lambda: all(not one.channel.unanswered_beats for one in hub.members.values())  # noqa: E731 - one line
+        answered = lambda: all(not one.channel.unanswered_beats for one in at_hub.values())  # noqa: E731 - one line
         told.update(
             self._stage("beat", lambda: told.update(beat_calls=count_calls(hub.beat)), "", 0, answered)
         )

@@ -6,17 +6,17 @@ A line is `NUMBER PROOF MORE TEXT`: its number in this direction, HMAC-SHA256 ov
 goes on in the next line or `.`, and a piece of the message's JSON. The keys differ by direction and connection, so a
 line counts once, in its place, from one side: nothing can be replayed or reflected.
 
-A channel hands over nothing but messages that `messages.py` has read: this is the one place where an agent takes in
-what another agent has written.
+A channel hands over nothing but messages that `protocol/messages/gang.py` has read: this is the one place where an
+agent takes in what another agent has written.
 """
 
 from __future__ import annotations
 
 import hmac
-import json
 from hashlib import sha256
-from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional
 
+from ...protocol.messages.gang import TO_HUB, TO_PEER, Bounds, Form, Message, read_message, render_message
 from ...protocol.ranks import Slot
 from ...protocol.untrusted import MalformedError, Untrusted, parse_object
 from ..runtime.connections import (
@@ -29,8 +29,6 @@ from ..runtime.connections import (
     is_same_proof,
     prove,
 )
-from .membership import Bounds
-from .messages import TO_HUB, TO_PEER, Message, Reader, read_message
 
 __all__ = (
     "NONCE_LENGTH",
@@ -104,11 +102,6 @@ class SignedLines:
 OnMessage = Callable[[Message], None]
 
 
-def render_message(kind: str, facts: Mapping[str, object]) -> str:
-    """Write a message as JSON."""
-    return json.dumps({"kind": kind, **facts})
-
-
 class SecureChannel:
     """Authenticated messages to and from one agent; `unanswered_beats` counts our beats since its last message."""
 
@@ -121,7 +114,7 @@ class SecureChannel:
         self._out, self._in = (to_peer, to_hub) if hub else (to_hub, to_peer)
         self._line_socket = line_socket
         self._bounds = bounds
-        self._readers: Dict[str, Reader] = TO_HUB if hub else TO_PEER
+        self._readers: Dict[str, Form] = TO_HUB if hub else TO_PEER
         self._on_message: Optional[OnMessage] = None
         self.slot = handshake.slot
         self.node = handshake.node
@@ -132,9 +125,9 @@ class SecureChannel:
         self._on_message = on_message
         self._line_socket.trust(self._on_line, on_close, LONGEST_LINE)
 
-    def send(self, kind: str, **facts: object) -> None:
+    def send(self, message: Message, attempt: Optional[int] = None) -> None:
         """Send a message."""
-        self.send_text(render_message(kind, facts))
+        self.send_text(render_message(message, attempt))
 
     def send_text(self, text: str) -> None:
         """Send a message that is written already, for whoever else it was."""

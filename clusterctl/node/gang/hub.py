@@ -1,540 +1,443 @@
-"""The hub: members, stop, verdict, further attempts."""
+"""The hub: who is here, the stop, the record, further attempts; TABLE says what it does about each event in each phase.
+
+An event is a message of a peer, the same from this node's own agent, the end of a connection, or a moment that the hub
+has waited for. A phase ends the waits that the next one does not have in the table.
+"""
 
 from __future__ import annotations
 
 import time
-from collections import deque
-from typing import Any, Deque, Dict, List, Optional, Set, Tuple
+from enum import Enum
+from typing import Dict, List, Optional, Set
 
-from ...protocol.ranks import NodeRank, Slot
+from ...protocol.messages import gang as messages
+from ...protocol.messages.gang import JsonObject, Message, NodePart
+from ...protocol.ranks import Slot
 from ...protocol.reasons import CODE, NODE_LOST
 from ..state.run_record import time_to_prepare
-from .channel import ChannelError, SecureChannel, render_message
-from .listener import Listener
+from .channel import ChannelError, SecureChannel
 from .membership import (
-    FAILURE,
-    FAILURE_WAIT,
     FINAL_GRACE,
-    LONGEST_REASON,
-    STOP,
-    TIME,
-    Gang,
-    GangContext,
-    JsonObject,
-    NodePart,
-    StopOrder,
+    READY_LIMIT,
+    Closed,
+    Member,
+    Role,
     beat_interval,
+    correct_clock,
+    failure_order,
+    limit_grace,
+    lost_part,
     overdue_after,
     read_bounds,
+    read_table,
     silence_limit,
     silent_beats,
 )
-from .messages import (
-    LOST,
-    Ack,
-    BeatReply,
-    Cleared,
-    Ended,
-    Failed,
-    Listening,
-    Message,
-    Ready,
-    correct_clock,
-    lost_part,
-    make_record,
-    order_fields,
-)
 from .restart_reason import RestartReason, judge_record
-from .restarts import READY_LIMIT, GangState
-from .roster import MAJORITY, NO_PROGRESS, NODES
+from .roster import Roster
+from .state import GangState
 
-CLOCK_SAMPLES = 8  # answers among which the quickest tells a peer's clock best
+
+class Phase(Enum):
+    """How far the run is."""
+
+    JOINING = "before the first GO: the client leads"
+    STARTING = "a further attempt: its gates get ready, then rank 0 has GO and does not listen yet"
+    RUNNING = "all have GO"
+    STOPPING = "the attempt ends: some parts are still to come"
+    CLEARING = "all parts have come: what is left of the attempt goes, then the next one is decided on"
+    PAUSING = "between two attempts"
+    GATHERING = "the hub before was lost: those who are left come here"
+    OVER = "the record is sent"
+
+
+TABLE = read_table(
+    """
+event       JOINING      STARTING  RUNNING      STOPPING     CLEARING      PAUSING      GATHERING      OVER
+GO          begin        -         -            -            -             -            -              -
+BeatReply   answered     answered  answered     answered     answered      answered     answered       answered
+Failed      -            fail      fail         fail         -             -            -              -
+StopOrder   record_stop  stop      stop         stop         stop_between  stop_between stop_between   -
+Ended       ended_early  ended     ended        ended        -             -            -              -
+Cleared     -            -         record_clear record_clear clear         record_clear record_clear   -
+Ready       -            ready     -            -            -             -            -              -
+Listening   -            listening -            -            -             -            -              -
+Hello       -            -         -            -            -             -            hello          -
+Ack         -            -         -            -            -             -            -              record_ack
+Closed      closed_early lost      lost         lost         lost_clearing lost_pausing lost_gathering gone
+overdue     -            -         -            drop_overdue -             -            -              -
+clear       -            -         -            -            decide        -            -              -
+pause_over  -            -         -            -            -             start_next   -              -
+hold        -            send_go   -            -            -             -            -              -
+ready_limit -            drop_late -            -            -             -            -              -
+gather      -            -         -            -            -             -            judge_gathered -
+final_grace -            -         -            -            -             -            -              leave
+""",
+    Phase,
+)
+
 CLOCK_SLACK = 0.2  # seconds by which a node's clock may be misjudged
-OPEN_BEATS = 64  # questions that an answer can still be to
+CLEAR_LIMIT = 60.0  # seconds for GPU memory to become free
+GATHER_SILENCES = 1.25  # silences in which the others must have come to the next hub
 
 
-class Member:
-    """A peer that is here, and how far its clock is from ours."""
+class Round:
+    """One attempt, as far as the hub has heard of it."""
 
-    def __init__(self, channel: SecureChannel) -> None:
-        self.channel = channel
-        self.joined = False
-        self._sent_beats: Deque[float] = deque(maxlen=OPEN_BEATS)
-        self._clock_samples: Deque[Tuple[float, float]] = deque(maxlen=CLOCK_SAMPLES)
-
-    def send_beat(self) -> None:
-        """Ask for the peer's time."""
-        self.channel.unanswered_beats += 1
-        self._sent_beats.append(time.time())
-        self.channel.send("beat", at=self._sent_beats[-1])
-
-    def on_reply(self, reply: BeatReply) -> None:
-        """Take the answer; ChannelError if it is to nothing that was asked."""
-        if reply.at not in self._sent_beats:
-            raise ChannelError("it answered a beat that was not sent")
-        now = time.time()
-        if now >= reply.at:
-            self._clock_samples.append((now - reply.at, reply.time - (reply.at + now) / 2))
+    def __init__(self, roster: Roster) -> None:
+        self.attempt = roster.attempt
+        self.expected = set(roster.node_ranks)  # whose parts make it up
+        self.parts: Dict[Slot, NodePart] = {}
+        self.cleared: Dict[Slot, messages.Cleared] = {}
+        self.ready: Dict[Slot, messages.Ready] = {}
+        self.stop: Optional[JsonObject] = None  # what began its end
+        self.shortest_grace = float("inf")  # that the others were given
+        self.master_port: Optional[int] = None
+        self.go_sent = False  # to rank 0
 
     @property
-    def offset(self) -> float:
-        """Return the peer's clock minus ours."""
-        return min(self._clock_samples)[1] if self._clock_samples else 0.0
+    def ordered_parts(self) -> List[NodePart]:
+        """Return the parts by node rank."""
+        return sorted(self.parts.values(), key=lambda part: int(part["node_rank"]))
+
+    @property
+    def progress(self) -> Optional[bool]:
+        """Whether the attempt got on: what a lost node has done is not known, without a GO there is nothing."""
+        reports = [self.cleared[slot].progress if slot in self.cleared else None for slot in self.expected]
+        began = self.go_sent or self.attempt == 1
+        return True if True in reports else False if began and None not in reports else None
 
 
-class Hub(Gang):
-    """The gang as node 0 sees it."""
+class Hub(Role[Phase]):
+    """The gang as the node that leads it sees it."""
 
-    def __init__(self, context: GangContext) -> None:
-        super().__init__(context)
-        self.bounds = read_bounds(context.spec)
-        self.slot = Slot(0)
-        self.expected = set(map(Slot, range(context.spec["nnodes"])))  # whose parts make up the run
-        self.listener: Optional[Listener] = None
+    table = TABLE
+
+    def __init__(self, state: GangState) -> None:
+        self.context = state.context
+        self.state, self.roster, self.policy = state, state.roster, state.policy
+        self.slot = self.roster.own_slot
+        self.phase = Phase.JOINING
         self.members: Dict[Slot, Member] = {}
-        self.parts: Dict[Slot, NodePart] = {}
-        self.stop: Optional[JsonObject] = None
-        self._known_names: Dict[Slot, str] = {}  # the names of those who were ever here
+        self.round = Round(self.roster)
+        self._bounds = read_bounds(self.context.spec)
+        self._beat_limit = silent_beats(self.context.spec, beat_interval(self.context.spec))
         self._left_early: Dict[Slot, str] = {}  # why they left before GO
-        self._last_seen: Dict[Slot, float] = {}  # the last sign of life of those that left
-        self._started = False
-        self._verdict_sent = False
-        self._shortest_grace = float("inf")  # the shortest that the others were told
-        self._beat_limit = silent_beats(context.spec, beat_interval(context.spec))
+        self._last_seen = dict(state.last_seen)  # the last sign of life of those that left
+        self._lost_by_silence = False
+        self._reason = RestartReason("", "", "")  # why the attempt ended
+        self._given_reason: Optional[RestartReason] = None  # what no part tells
+        self._go_time = 0.0
+        self._views: Dict[Slot, messages.RosterView] = {}  # of those who came to us as the next hub
+        self._previous_hub: Optional[Slot] = None
+
+    def _handle(self, slot: Slot, message: Message) -> None:
+        self._on_event(type(message).__name__, slot, message)
+
+    def report(self, message: Message) -> None:
+        """Take it as a peer's."""
+        self._handle(self.slot, message)
+
+    # who is here
 
     def open(self) -> None:
-        """Listen, and tell the client where; VerbError if that is not possible."""
-        self.listener = Listener(self.context.loop, self.context.spec, self.context.token)
-        self.listener.open(self.accept)
-        self.context.report("hub", port=self.listener.port)
+        """Let the others in, and tell the client where."""
+        if self.state.listener is not None:
+            self.state.listener.open(self.accept)
+            self.context.report("hub", port=self.state.listener.port)
 
     def accept(self, channel: SecureChannel) -> bool:
-        """Take a peer in, unless its rank is here."""
-        if channel.slot in self.members:
+        """Take a peer in, unless it is here or was given up."""
+        slot = channel.slot
+        if slot in self.members or slot in self.roster.lost:
             return False
-        member = Member(channel)
-        self.members[channel.slot] = member
-        self._known_names[channel.slot] = channel.node
-        channel.open(
-            lambda message: self._on_message(member, message), lambda why: self._on_disconnect(member, why)
-        )
+        member = self.members[slot] = Member(channel)
+        self.roster.set_node(slot, channel.node)
+        channel.open(lambda message: self._handle(slot, message), lambda why: self._on_closed(member, why))
         member.send_beat()
         return True
-
-    def on_go(self) -> None:
-        """Nobody comes any more; who is not here has been lost since it joined."""
-        self._started = True
-        if self.listener is not None:
-            self.listener.close()
-        for slot in self.expected - {self.slot} - set(self.members) - set(self.parts):
-            self._mark_lost(slot, self.node_name(slot), self._absence_reason(slot))
-
-    def node_name(self, slot: Slot) -> str:
-        """Give the name of the node in a slot; one that never came may be known to nobody here."""
-        known = self.bounds.nodes[slot] if self.bounds.nodes else self._known_names.get(slot)
-        return known or f"node-{slot}"
-
-    def _absence_reason(self, slot: Slot) -> str:
-        left = self._left_early.get(slot)
-        return f"it went away before the start: {left}" if left is not None else "it did not come"
-
-    def on_failure(self, reason: str) -> None:
-        """End all because of this node."""
-        self._stop_all(self.own_node, StopOrder(f"{self.own_node}: {reason}", FAILURE_WAIT, FAILURE))
-
-    def on_stop(self, order: StopOrder) -> None:
-        """End all at somebody's wish."""
-        self._stop_all(self.own_node, order)
-
-    def on_end(self, part: NodePart) -> None:
-        """Take our own part; before GO there is nobody to wait for."""
-        self.parts[self.slot] = part
-        if not self._started:
-            self._shut_down()
-            return
-        self._check_end(self.own_node, part)
 
     def beat(self) -> None:
         """Ask every peer for a sign, and give up those that have been silent for too long."""
         for member in list(self.members.values()):
             if member.channel.unanswered_beats >= self._beat_limit:
                 member.channel.close()
-                self._on_disconnect(member, f"it was silent for {silence_limit(self.context.spec):g} s")
+                self._on_closed(member, f"it was silent for {silence_limit(self.context.spec):g} s")
             else:
                 member.send_beat()
 
-    # what the peers say
+    def _answered(self, slot: Slot, reply: messages.BeatReply) -> None:
+        member = self.members[slot]
+        member.on_reply(reply)
+        if not member.joined:
+            member.joined = True
+            member.channel.send(messages.Welcome())
 
-    def _on_message(self, member: Member, message: Message) -> None:
-        if isinstance(message, BeatReply):
-            member.on_reply(message)
-            if not member.joined:
-                member.joined = True
-                member.channel.send("welcome")
-        elif isinstance(message, Failed):
-            reason = f"{member.channel.node}: {message.reason}"[:LONGEST_REASON]
-            self._stop_all(member.channel.node, StopOrder(reason, FAILURE_WAIT, FAILURE))
-        elif isinstance(message, StopOrder):
-            self._stop_all(member.channel.node, message)
-        elif isinstance(message, Ended) and member.channel.slot not in self.parts:
-            self._on_part(member, message.part)
-        elif isinstance(message, Ack):
-            member.channel.close()
-            self._remove(member)
-
-    def _on_part(self, member: Member, reported: NodePart) -> None:
-        part = self._normalize_part(member, reported)
-        self.parts[member.channel.slot] = part
-        self._check_end(member.channel.node, part)
-
-    def _normalize_part(self, member: Member, reported: NodePart) -> NodePart:
-        """Say whose part it is, by our clock, and let it tell of no stop before the one that it can know of."""
-        node = member.channel.node
-        part = {
-            **correct_clock(reported, member.offset),
-            "node": node,
-            "node_rank": self.node_rank_of(member.channel.slot),
-        }
-        if part["stopped_at"] is not None:
-            stop_time = self.stop["time"] if self.stop is not None else time.time()
-            is_own_stop = self.stop is None or self.stop["node"] == node
-            earliest = stop_time - (silence_limit(self.context.spec) if is_own_stop else CLOCK_SLACK)
-            part["stopped_at"] = max(part["stopped_at"], earliest)
-        return part
-
-    def _on_disconnect(self, member: Member, why: str) -> None:
+    def _on_closed(self, member: Member, why: str) -> None:
         slot = member.channel.slot
+        if self.members.get(slot) is not member:
+            return
+        del self.members[slot]
         self._last_seen[slot] = member.channel.last_seen
-        if self._started and slot not in self.parts:
-            self.members.pop(slot, None)
-            self._mark_lost(slot, member.channel.node, why)
-        else:
-            self._left_early[slot] = why
-            self._remove(member)
+        if member.channel.unanswered_beats >= self._beat_limit and self.phase is not Phase.JOINING:
+            self._lost_by_silence = True
+        self._handle(slot, Closed(why))
 
-    def _mark_lost(self, slot: Slot, node: str, why: str) -> None:
-        part = lost_part(node, self.node_rank_of(slot), why, time.time(), self._last_seen.get(slot))
-        self.parts[slot] = part
-        self._check_end(node, part)
+    def _closed_early(self, slot: Slot, closed: Closed) -> None:
+        """It may come back before GO."""
+        self._left_early[slot] = closed.why
 
-    def node_rank_of(self, slot: Slot) -> NodeRank:
-        """Return the node rank of an agent; without spares and restarts it is the same number."""
-        return NodeRank(slot)
-
-    def _remove(self, member: Member) -> None:
-        if self.members.get(member.channel.slot) is member:
-            del self.members[member.channel.slot]
-        if self._verdict_sent and not self.members:
-            self._shut_down()
-
-    # the end of all
-
-    def _stop_all(self, node: str, order: StopOrder) -> None:
-        """End the run everywhere but on the node that it began with, which does so itself; later ones only hurry."""
-        if not self._started or order.grace >= self._shortest_grace:
-            return
-        self._shortest_grace = order.grace
-        self.context.loop.after(
-            overdue_after(self.context.spec, order.grace), "overdue", self._mark_overdue_lost
-        )
-        if self.stop is None:
-            self.stop = {"node": node, "reason": order.reason, "time": time.time()}
-        for member in list(self.members.values()):
-            if member.channel.node != node:
-                member.channel.send("stop", **order_fields(order, self.bounds))
-        if node != self.own_node and self.slot not in self.parts:
-            self.context.stop(order)
-
-    def _mark_overdue_lost(self) -> None:
-        """Whoever has not ended long after the stop is lost: its agent may be there, and never say so."""
-        for slot in self.expected - set(self.parts):
-            if slot in self.members:
-                channel = self.members.pop(slot).channel
-                self._last_seen[slot] = channel.last_seen
-                channel.close()
-            self._mark_lost(slot, self.node_name(slot), "it did not end after the stop")
-
-    def _check_end(self, node: str, part: NodePart) -> None:
-        if part["state"] != "SUCCEEDED" and self.stop is None:
-            lost = part["state"] == LOST
-            reason = (
-                f"{node} is lost: {part['reason']}" if lost else f"{node}: {part['reason'] or part['state']}"
+    def _lost(self, slot: Slot, closed: Closed) -> None:
+        """It is lost, and its part with it: the attempt ends; so it does when too few are left."""
+        self._record_loss(slot, closed.why)
+        count, lost = self.roster.slot_count, len(self.roster.lost)
+        if slot in self.round.expected and slot not in self.round.parts:
+            self._add_part(slot, self._part_of_lost(slot, closed.why))
+        elif self.roster.in_minority and not self.policy.never:
+            self._stop_all(
+                None,
+                failure_order(f"only {count - lost} of {count} nodes are left"),
             )
-            self._stop_all(node, StopOrder(reason[:LONGEST_REASON], FAILURE_WAIT, FAILURE))
-        if self.expected <= set(self.parts) and not self._verdict_sent:
-            self._all_ended()
 
-    def _all_ended(self) -> None:
-        record = make_record(self.context.spec, self._parts_in_order(), self.stop, whole=True)
-        self.context.save_record(record)
-        self._send_verdict(record=record)
+    def _lost_clearing(self, slot: Slot, closed: Closed) -> None:
+        """It is not waited for any more."""
+        self._record_loss(slot, closed.why)
+        self._decide_if_cleared()
 
-    def _parts_in_order(self) -> List[NodePart]:
-        return sorted(self.parts.values(), key=lambda part: int(part["node_rank"]))
+    def _lost_pausing(self, slot: Slot, closed: Closed) -> None:
+        """The next attempt begins without it: `_start_next` counts who is left."""
+        self._record_loss(slot, closed.why)
 
-    def _send_verdict(self, **verdict: Any) -> None:
-        self._verdict_sent = True
-        self.context.loop.cancel("overdue")
-        text = render_message("verdict", verdict)
-        for member in list(self.members.values()):
-            member.channel.send_text(text)
-        if self.members:
-            self.context.loop.after(FINAL_GRACE, "farewell", self._shut_down)
-        else:
-            self._shut_down()
+    def _lost_gathering(self, slot: Slot, closed: Closed) -> None:
+        """It is not waited for any more."""
+        self._record_loss(slot, closed.why)
+        self._judge_if_gathered()
 
-    def _shut_down(self) -> None:
-        self.context.loop.cancel("farewell")
-        self.context.loop.cancel("overdue")
-        if self.listener is not None:
-            self.listener.close()
-        for member in self.members.values():
-            member.channel.close()
-        self.members.clear()
-        self.context.leave()
+    def _gone(self, _: Slot, __: Closed) -> None:
+        """It has gone before it said that it has the record."""
+        if not self.members:
+            self._leave()
 
-
-CLEAR_LIMIT = 60.0  # seconds for GPU memory to become free
-
-RUNNING, CLEARING, PAUSING, GATHERING, OVER = range(5)  # GATHERING: see failover.py
-# the moments that this hub waits for
-ROUND_TIMERS = ("clear", "again", "hold", "departure", "gather", "overdue")
-
-
-class RestartHub(Hub):
-    """The gang as the slot that leads it sees it."""
-
-    def __init__(self, state: GangState) -> None:
-        super().__init__(state.context)
-        self.state = state
-        self.roster, self.policy = state.roster, state.restarts.policy
-        self.slot = self.roster.own_slot
-        self.phase = RUNNING
-        self.clear: Dict[Slot, Cleared] = {}
-        self.restart_reason = RestartReason("", "", "")
-        self._ready: Dict[Slot, Ready] = {}
-        self._master_port: Optional[int] = None
-        self._lost_by_silence = False
-        self._go_time = 0.0
-        self._given_cause: Optional[RestartReason] = None  # what no part tells
-        self._lost_spares: List[NodePart] = []  # of lost nodes without a rank, which are judged too
-        self._reset_round()
-
-    def _reset_round(self) -> None:
-        self.expected = set(self.roster.node_ranks)
-        self.parts, self.clear, self._ready = {}, {}, {}
-        self.stop, self._master_port, self._sent_go = None, None, False
-        self._shortest_grace = float("inf")
-        self.phase = RUNNING
-
-    def node_rank_of(self, slot: Slot) -> NodeRank:
-        """Return the node rank that the attempt gives a slot; its own number if none."""
-        return self.roster.node_ranks.get(slot, NodeRank(slot))
-
-    def open(self) -> None:
-        """Let the others in, and tell the client where."""
-        self.listener = self.state.listener
-        if self.listener is not None:
-            self.listener.open(self.accept)
-            self.context.report("hub", port=self.listener.port)
-
-    def accept(self, channel: SecureChannel) -> bool:
-        """Take a peer in, unless it is here or was given up."""
-        return channel.slot not in self.roster.lost and super().accept(channel)
-
-    def on_go(self) -> None:
-        """GO was given here; with the first one nobody comes any more."""
-        if not self._started:
-            self._started = True
-            self.state.close()
-            for slot in self.roster.all_slots - {self.slot} - set(self.members) - set(self.parts):
-                self._mark_lost(slot, self.roster.node(slot), self._absence_reason(slot))
-
-    # who is here
-
-    def _on_disconnect(self, member: Member, why: str) -> None:
-        if self.phase == OVER or not self._started:
-            super()._on_disconnect(member, why)
-        else:
-            self.members.pop(member.channel.slot, None)
-            self._last_seen[member.channel.slot] = member.channel.last_seen
-            self._lost_by_silence |= member.channel.unanswered_beats >= self._beat_limit
-            self._mark_lost(member.channel.slot, member.channel.node, why)
-
-    def _mark_lost(self, slot: Slot, node: str, why: str) -> None:
+    def _record_loss(self, slot: Slot, why: str) -> None:
         self.roster.mark_lost(slot, why)
-        self.state.restarts.show_roster()
-        self._send_all("lost", seat=slot, why=why)
-        if self.phase == RUNNING and slot in self.expected and slot not in self.parts:
-            super()._mark_lost(slot, node, why)
-        elif self.phase == RUNNING and self.roster.in_minority:
-            slot_count = self.roster.slot_count
-            reason = f"only {slot_count - len(self.roster.lost)} of {slot_count} nodes are left"
-            self._stop_all("", StopOrder(reason, FAILURE_WAIT, FAILURE))
-        self._advance()
+        self.state.attempts.show_roster()
+        if not self.policy.never:
+            self._send_all(messages.SlotLost(slot, why))
 
-    def _send_all(self, kind: str, **facts: Any) -> None:
-        for member in list(self.members.values()):
-            member.channel.send(kind, **facts)
+    def _part_of_lost(self, slot: Slot, why: str) -> NodePart:
+        node, node_rank = self.roster.node(slot), self.roster.node_rank(slot)
+        return lost_part(node, node_rank, why, time.time(), self._last_seen.get(slot))
 
-    # what they say
-
-    def _on_message(self, member: Member, message: Message) -> None:
-        slot = member.channel.slot
-        if isinstance(message, (Failed, Ended, Ready, Listening)) and message.attempt != self.roster.attempt:
-            return
-        if isinstance(message, Cleared):
-            self._on_clear(slot, message)
-        elif isinstance(message, Ready):
-            self._on_ready(slot, message)
-        elif isinstance(message, Listening):
-            self._on_listening(slot, message)
-        else:
-            super()._on_message(member, message)
-
-    def on_startup_event(self, event: str, facts: JsonObject) -> None:
-        """Our own part of a later attempt has come so far."""
-        if event == "port":
-            self._master_port = int(facts["port"])
-        elif event == "ready":
-            self._on_ready(self.slot, Ready(self.roster.attempt, self._master_port, self.state.address))
-        elif event == "listening":
-            self._start_others(int(facts["port"]))
-
-    # an attempt ends
-
-    def _stop_all(self, node: str, order: StopOrder) -> None:
-        self.state.record_stop(order)
-        if self.phase == RUNNING:
-            super()._stop_all(node, order)
-        elif self.phase != OVER and order.kind in (STOP, TIME):
-            state = "TIMEOUT" if order.kind == TIME else "CANCELLED"
-            self._finish(None, state, order.reason)
-
-    def on_end(self, part: NodePart) -> None:
-        """Take our own part; before the first GO there is nobody to wait for."""
-        if not self._started:
-            self.state.close()
-        super().on_end(part)
-
-    def on_cleared(self, unfit: str, progress: Optional[bool]) -> None:
-        """We could begin anew ourselves."""
-        self._on_clear(self.slot, Cleared(unfit, progress))
-
-    def _on_clear(self, slot: Slot, message: Cleared) -> None:
-        self.clear[slot] = message
-        self._advance()
-
-    def _all_ended(self) -> None:
-        """Judge the attempt: it is the last, or all that is left of it must go first."""
-        self.phase = CLEARING
-        for name in ROUND_TIMERS:
-            self.context.loop.cancel(name)
-        parts = self._parts_in_order()
-        if all(part["state"] == "SUCCEEDED" for part in parts) or self.state.stop_order is not None:
-            self._finish(None)
-            return
-        if self.roster.in_minority:
-            here = len(self._present_slots)
-            self._finish(self.roster.find_shortage(here, here) or MAJORITY)
-            return
-        self.restart_reason = self._find_reason(parts)
-        gave_up = self.policy.refuse(self.restart_reason.reason, self.roster.attempt - 1)
-        if gave_up is not None:
-            self._finish(gave_up)
-            return
-        self.context.loop.after(CLEAR_LIMIT, "clear", self._decide)
-        self._advance()
-
-    def _find_reason(self, parts: List[NodePart]) -> RestartReason:
-        """Find the reason; a node that cannot even begin is of no more use than one that is lost."""
-        known, self._given_cause = self._given_cause, None
-        parts, self._lost_spares = [*parts, *self._lost_spares], []
-        found = judge_record(make_record(self.context.spec, parts, self.stop, whole=True))
-        if known is not None and found.reason != NODE_LOST:
-            return known
-        for slot, part in self.parts.items():
-            if part["state"] == "FAILED_SETUP" and found.reason == CODE and part["node"] == found.node:
-                self.roster.mark_unfit(slot, part["reason"])
-                return RestartReason(NODE_LOST, found.node, found.text)
-        return found
+    def _send_all(self, message: Message, besides: Optional[Slot] = None) -> None:
+        text = messages.render_message(message)
+        for slot, member in list(self.members.items()):
+            if slot != besides:
+                member.channel.send_text(text)
 
     @property
     def _present_slots(self) -> Set[Slot]:
         return {self.slot, *self.members} - self.roster.lost
 
-    def _advance(self) -> None:
-        """Go on with what nobody is missing for any more."""
-        if self.phase == CLEARING and self._present_slots & self.expected <= set(self.clear):
+    # the first GO
+
+    def _begin(self) -> None:
+        """Nobody comes any more; who is not here has been lost since it joined."""
+        early_parts = sorted(self.round.parts.items())
+        self._enter(Phase.RUNNING)
+        self.state.close()
+        for slot in sorted(self.roster.all_slots - {self.slot} - set(self.members) - set(self.round.parts)):
+            left = self._left_early.get(slot)
+            self._lost(
+                slot, Closed("it did not come" if left is None else f"it went away before the start: {left}")
+            )
+
+        for slot, part in early_parts:  # a gate that broke while GO was on its way
+            self._add_part(slot, part)
+
+    def _record_stop(self, _: Slot, order: messages.StopOrder) -> None:
+        self.state.record_stop(order)
+
+    def _ended_early(self, slot: Slot, message: messages.Ended) -> None:
+        """Before GO there is nobody to wait for."""
+        if slot == self.slot:
+            self._leave()
+        else:
+            self.round.parts[slot] = self._normalize_part(slot, message.part)
+
+    # an attempt ends
+
+    def _fail(self, slot: Slot, message: messages.Failed) -> None:
+        if message.attempt == self.roster.attempt:
+            reason = f"{self.roster.node(slot)}: {message.reason}"
+            self._stop_all(slot, failure_order(reason))
+
+    def _stop(self, slot: Slot, order: messages.StopOrder) -> None:
+        self.state.record_stop(order)
+        self._stop_all(slot, order)
+
+    def _stop_between(self, _: Slot, order: messages.StopOrder) -> None:
+        """No part is running: a person's stop, or the time limit, ends the run at once."""
+        if order.kind != messages.FAILURE:
+            self.state.record_stop(order)
+            self._finish(None, "TIMEOUT" if order.kind == messages.TIME else "CANCELLED", order.reason)
+
+    def _stop_all(self, origin: Optional[Slot], order: messages.StopOrder) -> None:
+        """End the attempt but on the node that it began with, which does so itself; later orders only hurry."""
+        current = self.round
+        if order.grace >= current.shortest_grace:
+            return
+        current.shortest_grace = order.grace
+        self._enter(Phase.STOPPING)
+        self._wait(overdue_after(self.context.spec, order.grace), "overdue")
+        if current.stop is None:
+            node = "" if origin is None else self.roster.node(origin)
+            current.stop = {"node": node, "reason": order.reason, "time": time.time()}
+        self._send_all(limit_grace(order, self._bounds), besides=origin)
+        if origin != self.slot and self.slot not in current.parts:
+            self.context.stop(order)
+
+    def _drop_overdue(self) -> None:
+        """Whoever has not ended long after the stop is lost: its agent may be there, and never say so."""
+        for slot in sorted(self.round.expected - set(self.round.parts)):
+            if slot in self.members:
+                channel = self.members.pop(slot).channel
+                self._last_seen[slot] = channel.last_seen
+                channel.close()
+            self._lost(slot, Closed("it did not end after the stop"))
+
+    def _ended(self, slot: Slot, message: messages.Ended) -> None:
+        if message.attempt == self.roster.attempt and slot not in self.round.parts:
+            own = slot == self.slot
+            self._add_part(slot, message.part if own else self._normalize_part(slot, message.part))
+
+    def _normalize_part(self, slot: Slot, reported: NodePart) -> NodePart:
+        """Say whose part it is, by our clock, and let it tell of no stop before the one that it can know of."""
+        node, stop = self.roster.node(slot), self.round.stop
+        part = correct_clock(reported, self.members[slot].offset)
+        part = {**part, "node": node, "node_rank": self.roster.node_rank(slot)}
+        if part["stopped_at"] is not None:
+            is_own_stop = stop is None or stop["node"] == node
+            slack = silence_limit(self.context.spec) if is_own_stop else CLOCK_SLACK
+            part["stopped_at"] = max(part["stopped_at"], (stop["time"] if stop else time.time()) - slack)
+        return part
+
+    def _add_part(self, slot: Slot, part: NodePart) -> None:
+        self.round.parts[slot] = part
+        node = self.roster.node(slot)
+        if part["state"] != "SUCCEEDED" and self.round.stop is None:
+            reason = (
+                f"{node} is lost: {part['reason']}"
+                if part["state"] == messages.LOST
+                else f"{node}: {part['reason'] or part['state']}"
+            )
+            self._stop_all(slot, failure_order(reason))
+        is_running = self.phase in (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
+        if is_running and self.round.expected <= set(self.round.parts):
+            self._judge()
+
+    # whether there is another
+
+    def _judge(self) -> None:
+        """All parts have come: this attempt is the last, or all that is left of it must go first."""
+        self._enter(Phase.CLEARING)
+        parts = self.round.ordered_parts
+        succeeded = all(part["state"] == "SUCCEEDED" for part in parts)
+        if self.policy.never or succeeded or self.state.stop_order is not None:
+            self._finish(None)
+            return
+        if self.roster.in_minority:
+            here = len(self._present_slots)
+            self._finish(self.roster.find_shortage(here, here) or messages.MAJORITY)
+            return
+        self._reason = self._find_reason(parts)
+        gave_up = self.policy.refuse(self._reason.reason, self.roster.attempt - 1)
+        if gave_up is not None:
+            self._finish(gave_up)
+            return
+        self._wait(CLEAR_LIMIT, "clear")
+        self._decide_if_cleared()
+
+    def _find_reason(self, parts: List[NodePart]) -> RestartReason:
+        """Find the reason; a node that cannot even begin is of no more use than one that is lost."""
+        known, self._given_reason = self._given_reason, None
+        previous, self._previous_hub = self._previous_hub, None
+        if (
+            previous is not None and previous not in self.round.expected
+        ):  # a lost hub without a rank is judged too
+            parts = [*parts, self._part_of_lost(previous, self.roster.view().lost.get(previous, ""))]
+        found = judge_record(self.state.make_record(parts, self.round.stop, None, whole=True))
+        if known is not None and found.reason != NODE_LOST:
+            return known
+        for slot, part in self.round.parts.items():
+            if part["state"] == "FAILED_SETUP" and found.reason == CODE and part["node"] == found.node:
+                self.roster.mark_unfit(slot, part["reason"])
+                return RestartReason(NODE_LOST, found.node, found.text)
+        return found
+
+    def _record_clear(self, slot: Slot, message: messages.Cleared) -> None:
+        self.round.cleared[slot] = message
+
+    def _clear(self, slot: Slot, message: messages.Cleared) -> None:
+        self._record_clear(slot, message)
+        self._decide_if_cleared()
+
+    def _decide_if_cleared(self) -> None:
+        if self.phase is Phase.CLEARING and self._present_slots & self.round.expected <= set(
+            self.round.cleared
+        ):
             self._decide()
 
-    def _fit_slots(self) -> Set[Slot]:
-        """Name who could take part: spares at once, others when nothing is left there."""
-        for slot in self._present_slots & self.expected:
-            message = self.clear.get(slot)
-            self.roster.mark_unfit(
-                slot, message.unfit if message else "the last attempt has not been cleared away"
-            )
-        return self._present_slots - self.roster.unfit
-
     def _decide(self) -> None:
-        self.context.loop.cancel("clear")
-        entry = self._attempt_entry()
+        reason = self._reason
+        times = {"began": self.state.attempts.began, "ended": time.time()}
+        entry = {
+            "attempt": self.roster.attempt,
+            "reason": reason.reason,
+            "node": reason.node,
+            "text": reason.text,
+        }
+        entry.update(**times, progress=self.round.progress)
         too_few = self.roster.find_shortage(len(self._present_slots), len(self._fit_slots()))
         if self.roster.lacks_progress(entry):
-            self._finish(NO_PROGRESS)
+            self._finish(messages.NO_PROGRESS)
         elif too_few is not None:
             self._finish(too_few)
         else:
-            self._pause_before_next(entry)
+            self._pause(entry)
 
-    def _attempt_entry(self) -> JsonObject:
-        """Write down the attempt; what a lost node has brought about is not known, without a GO there is nothing."""
-        reports = [self.clear[slot].progress if slot in self.clear else None for slot in self.expected]
-        began = self._sent_go or self.roster.attempt == 1
-        progress = True if True in reports else False if began and None not in reports else None
-        why = {
-            "reason": self.restart_reason.reason,
-            "node": self.restart_reason.node,
-            "text": self.restart_reason.text,
-        }
-        times = {"began": self.state.restarts.began, "ended": time.time()}
-        return {"attempt": self.roster.attempt, **why, **times, "progress": progress}
+    def _fit_slots(self) -> Set[Slot]:
+        """Name who could take part: spares at once, others when nothing is left there."""
+        for slot in self._present_slots & self.round.expected:
+            message = self.round.cleared.get(slot)
+            why = message.unfit if message else "the last attempt has not been cleared away"
+            self.roster.mark_unfit(slot, why)
+        return self._present_slots - self.roster.unfit
 
-    def _pause_before_next(self, entry: JsonObject) -> None:
-        self.phase = PAUSING
+    def _pause(self, entry: JsonObject) -> None:
+        self._enter(Phase.PAUSING)
         self.roster.add_attempt(entry)
         seconds = self.policy.pause_before(self.roster.attempt)
         if self._lost_by_silence:  # who was cut off needs as long as we did to notice, and to end its part
             seconds = max(seconds, silence_limit(self.context.spec) / 4)
         self._lost_by_silence = False
-        self._send_all("pause", entry=entry, seconds=seconds, **self.roster.to_fields())
-        self.state.restarts.on_pause(entry, seconds)
+        self._send_all(messages.Pause(entry, seconds, self.roster.view()))
+        self.state.attempts.on_pause(entry, seconds)
         self._go_time = time.monotonic() + seconds
-        self.context.loop.after(max(0.0, seconds - self.policy.warm), "again", self._start_next_attempt)
+        self._wait(max(0.0, seconds - self.policy.warm), "pause_over")
 
     # the next attempt
 
-    def _start_next_attempt(self) -> None:
+    def _start_next(self) -> None:
         fit_slots = self._fit_slots()
         too_few = self.roster.find_shortage(len(self._present_slots), len(fit_slots))
         if too_few is not None or not self.roster.assign(fit_slots):
-            self._finish(too_few or NODES)
+            self._finish(too_few or messages.NODES)
             return
-        self._reset_round()
-        time_left = self.state.restarts.time_left
-        self._send_all("again", time_left=time_left, **self.roster.to_fields())
-        self.context.loop.after(self._ready_limit, "departure", self._on_ready_timeout)
+        self.round = Round(self.roster)
+        self._enter(Phase.STARTING)
+        self._send_all(messages.NextAttempt(self.state.attempts.time_left, self.roster.view()))
+        self._wait(self._ready_limit, "ready_limit")
         self.state.begin()
-
-    def _on_ready_timeout(self) -> None:
-        late_slots = sorted(self.expected - set(self._ready)) or [self._first_slot]
-        names = ", ".join(self.roster.node(slot) for slot in late_slots)
-        reason = f"{names}: not ready within {self._ready_limit:g} s"
-        for slot in late_slots:
-            self.roster.mark_unfit(slot, f"not ready within {self._ready_limit:g} s")
-        self._given_cause = RestartReason(NODE_LOST, self.roster.node(late_slots[0]), reason)
-        self._stop_all("", StopOrder(reason, FAILURE_WAIT, FAILURE))
 
     @property
     def _ready_limit(self) -> float:
@@ -544,75 +447,128 @@ class RestartHub(Hub):
     @property
     def _first_slot(self) -> Slot:
         """The slot of node rank 0."""
-        return next(slot for slot in self.expected if self.node_rank_of(slot) == 0)
+        return next(slot for slot in self.round.expected if self.roster.node_rank(slot) == 0)
 
-    def _on_ready(self, slot: Slot, message: Ready) -> None:
-        if slot in self.expected:
-            if self.node_rank_of(slot) == 0 and message.port is None:
+    def _drop_late(self) -> None:
+        late_slots = sorted(self.round.expected - set(self.round.ready)) or [self._first_slot]
+        why = f"not ready within {self._ready_limit:g} s"
+        reason = f"{', '.join(map(self.roster.node, late_slots))}: {why}"
+        for slot in late_slots:
+            self.roster.mark_unfit(slot, why)
+        self._given_reason = RestartReason(NODE_LOST, self.roster.node(late_slots[0]), reason)
+        self._stop_all(None, failure_order(reason))
+
+    def _ready(self, slot: Slot, message: messages.Ready) -> None:
+        if message.attempt == self.roster.attempt and slot in self.round.expected:
+            if slot == self._first_slot and message.port is None:
                 raise ChannelError("it is ready for the master's place, and holds no port")
-            self._ready[slot] = message
-            self._send_go_if_ready()
+            self.round.ready[slot] = message
+            self._send_go()
 
-    def _on_listening(self, slot: Slot, message: Listening) -> None:
-        """Believe nobody but rank 0, and only once it was let go, that it listens."""
-        if slot in self.expected and self.node_rank_of(slot) == 0 and self._sent_go:
-            self._start_others(message.port)
-
-    def _send_go_if_ready(self) -> None:
+    def _send_go(self) -> None:
         """Let rank 0 go, once, when all gates are ready and the pause is over."""
-        if self.phase != RUNNING or self._sent_go or self.stop or not self.expected <= set(self._ready):
+        current = self.round
+        if current.go_sent or not current.expected <= set(current.ready):
             return
         wait = self._go_time - time.monotonic()
         if wait > 0:
-            self.context.loop.after(wait, "hold", self._send_go_if_ready)
+            self._wait(wait, "hold")
             return
-        self._sent_go = True
-        self._master_port = self._ready[self._first_slot].port
-        self._send_go(self._first_slot)
-        if not self.context.spec["module"] and self._master_port is not None:
-            self._start_others(self._master_port)
+        current.go_sent = True
+        current.master_port = current.ready[self._first_slot].port
+        self._send_go_to(self._first_slot)
+        if not self.context.spec["module"] and current.master_port is not None:
+            self._send_go_to_others(current.master_port)
 
-    def _start_others(self, port: int) -> None:
-        """Rank 0 listens: let the rest go, unless the attempt is ending already."""
-        if self.stop:
-            return
-        self.context.loop.cancel("departure")
-        self._master_port = port
-        for slot in self.expected:
-            if self.node_rank_of(slot) != 0:
-                self._send_go(slot)
+    def _listening(self, slot: Slot, message: messages.Listening) -> None:
+        """Believe nobody but rank 0, and only once it was let go, that it listens."""
+        current = message.attempt == self.roster.attempt
+        if current and self.round.go_sent and slot == self._first_slot:
+            self._send_go_to_others(message.port)
 
-    def _send_go(self, slot: Slot) -> None:
-        first_slot, port = self._first_slot, self._master_port
-        address = self.roster.address(first_slot) or self._ready[first_slot].address
+    def _send_go_to_others(self, port: int) -> None:
+        self._enter(Phase.RUNNING)
+        self.round.master_port = port
+        for slot in sorted(self.round.expected - {self._first_slot}):
+            self._send_go_to(slot)
+
+    def _send_go_to(self, slot: Slot) -> None:
+        first, port = self._first_slot, int(self.round.master_port or 0)
+        address = self.roster.address(first) or self.round.ready[first].address
         if slot == self.slot:
-            self.state.restarts.on_go(address, int(port or 0))
+            self.state.attempts.on_go(address, port)
         elif slot in self.members:
-            self.members[slot].channel.send("go", master_addr=address, master_port=port)
+            self.members[slot].channel.send(messages.Go(address, port))
+
+    # after a hub that is lost
+
+    def lead_after(self, lost_slot: Slot) -> None:
+        """Lead on: wait for the others."""
+        self._previous_hub = lost_slot
+        self._lost_by_silence = True
+        self._enter(Phase.GATHERING)
+        if self.state.part is not None:
+            self.round.parts[self.slot] = self.state.part
+        if self.state.cleared is not None:
+            self.round.cleared[self.slot] = self.state.cleared
+        if self.state.listener is not None:
+            self.state.listener.open(self.accept)
+        self._wait(GATHER_SILENCES * silence_limit(self.context.spec), "gather")
+        self._judge_if_gathered()
+
+    def _hello(self, slot: Slot, hello: messages.Hello) -> None:
+        if hello.part is not None:
+            self.round.parts[slot] = self._normalize_part(slot, hello.part)
+        self._views[slot] = hello.roster
+        self._judge_if_gathered()
+
+    def _judge_if_gathered(self) -> None:
+        if self.roster.all_slots - {self.slot} - self.roster.lost <= set(self._views):
+            self._judge_gathered()
+
+    def _judge_gathered(self) -> None:
+        """Whoever has not come is lost; then judge the attempt as any other."""
+        self.state.election_deadline = 0.0
+        self.state.close()
+        present = {slot: view for slot, view in self._views.items() if slot in self.members}
+        self.roster.reconcile(list(present.values()))
+        for slot in self.roster.all_slots - {self.slot} - self.roster.lost - set(present):
+            self.roster.mark_lost(slot, "it did not come to the next hub")
+        self.round.attempt, self.round.expected = self.roster.attempt, set(self.roster.node_ranks)
+        lost = self.roster.view().lost
+        for slot in self.round.expected - set(self.round.parts):
+            self.round.parts[slot] = self._part_of_lost(slot, lost.get(slot, ""))
+        self._judge()
 
     # the end of all
 
     def _finish(self, gave_up: Optional[str], state: str = "", reason: str = "") -> None:
         """Tell all that there will be no further attempt."""
-        self.phase = OVER
-        for name in ROUND_TIMERS:
-            self.context.loop.cancel(name)
-        record = make_record(self.state.spec, self._parts_in_order(), self.stop, whole=True)
-        record = self.state.with_history(record, gave_up, state=state, reason=reason)
+        self._enter(Phase.OVER)
+        parts, stop = self.round.ordered_parts, self.round.stop
+        record = self.state.make_record(parts, stop, gave_up, whole=True, state=state, reason=reason)
         end = {"gave_up": gave_up, "state": state, "reason": reason}
         self.context.save_record(record)
-        self.state.restarts.conclude(end)
-        self._send_verdict(record=record, end=end)
+        self.state.attempts.conclude(end)
+        self._send_all(messages.Verdict(record, None if self.policy.never else end))
+        if self.members:
+            self._wait(FINAL_GRACE, "final_grace")
+        else:
+            self._leave()
+
+    def _record_ack(self, slot: Slot, _: messages.Ack) -> None:
+        self.members.pop(slot).channel.close()
+        if not self.members:
+            self._leave()
 
     def leave(self) -> None:
         """Close every connection."""
-        self.phase = OVER
-        for name in (*ROUND_TIMERS, "farewell"):
-            self.context.loop.cancel(name)
+        self._enter(Phase.OVER)
+        self.context.loop.cancel("final_grace")
+        self.state.close()
         for member in self.members.values():
             member.channel.close()
         self.members.clear()
+        self.context.leave()
 
-    def _shut_down(self) -> None:
-        self.state.close()
-        super()._shut_down()
+    _leave = leave

@@ -1,33 +1,69 @@
-"""What hub and peers have in common, and the bounds of a run."""
+"""What an agent asks of its gang, what the gang has of its agent, the limits, and the record of a run's end."""
 
 from __future__ import annotations
 
-import re
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, TypeVar
+import time
+from collections import deque
+from enum import Enum
+from typing import (
+    Any,
+    Callable,
+    Deque,
+    Dict,
+    Generic,
+    Iterable,
+    List,
+    NamedTuple,
+    Optional,
+    Tuple,
+    Type,
+    TypeVar,
+)
 
-from ...protocol.ranks import Slot
-from ...protocol.untrusted import MalformedError
+from ...protocol.messages.gang import (
+    FAILURE,
+    LONGEST_REASON,
+    LOST,
+    STOP,
+    TIME,
+    BeatReply,
+    Bounds,
+    HubBeat,
+    JsonObject,
+    NodePart,
+    StopOrder,
+    limit_size,
+)
+from ...protocol.ranks import NodeRank
 from ..runtime.event_loop import Loop
+from .channel import ChannelError, SecureChannel
+
+# with these an agent speaks to its gang
+__all__ = [
+    "FAILURE",
+    "LONGEST_REASON",
+    "READY_LIMIT",
+    "STOP",
+    "TIME",
+    "Gang",
+    "GangContext",
+    "JsonObject",
+    "NodePart",
+    "StopOrder",
+]
 
 FAILURE_WAIT = 1.0  # seconds that the other workers have after one has failed
 SILENCE_LIMIT = 20.0
 BEATS_PER_LIMIT = 10  # beats within the limit
+READY_LIMIT = 300.0  # seconds for a new attempt's gates
 FINAL_GRACE = 2.0  # seconds that the rest of the gang has to take the record
 OVERDUE = 120.0  # seconds beyond its grace in which a node kills what is left, looks at its GPUs, and reports
-LONGEST_REASON = 1000  # characters
-
-FAILURE, STOP, TIME = "failure", "stop", "time"
-
-NodePart = Dict[str, Any]
-JsonObject = Dict[str, Any]
-
-
-class StopOrder(NamedTuple):
-    """That the run shall end: why, seconds between TERM and KILL, and on what occasion."""
-
-    reason: str
-    grace: float
-    kind: str = STOP
+LONGEST_GRACE = 3600.0  # seconds that a node may ask the others for, where the job itself does not allow more
+LONGEST_PAUSE = 30.0  # seconds before a restart
+NON_RANK_FAILURES = 2  # failures of a part that are no rank's: torchrun's, and the guardian's
+CLOCK_SAMPLES = 8  # answers among which the quickest tells a peer's clock best
+OPEN_BEATS = 64  # questions that an answer can still be to
+DEFAULT_RANKS = 256  # of one node, where the size of the world is the program's own affair
 
 
 class GangContext(NamedTuple):
@@ -47,11 +83,6 @@ class Gang:
 
     def __init__(self, context: GangContext) -> None:
         self.context = context
-
-    @property
-    def own_node(self) -> str:
-        """This node's name."""
-        return str(self.context.spec["node"])
 
     def open(self) -> None:
         """Begin, before anything is started."""
@@ -89,6 +120,85 @@ class Gang:
         """Say that we are here, and count silence."""
 
 
+class Member:
+    """A peer that is here, and how far its clock is from ours."""
+
+    def __init__(self, channel: SecureChannel) -> None:
+        self.channel = channel
+        self.joined = False
+        self._sent_beats: Deque[float] = deque(maxlen=OPEN_BEATS)
+        self._clock_samples: Deque[Tuple[float, float]] = deque(maxlen=CLOCK_SAMPLES)
+
+    def send_beat(self) -> None:
+        """Ask for the peer's time."""
+        self.channel.unanswered_beats += 1
+        self._sent_beats.append(time.time())
+        self.channel.send(HubBeat(self._sent_beats[-1]))
+
+    def on_reply(self, reply: BeatReply) -> None:
+        """Take the answer; ChannelError if it is to nothing that was asked."""
+        if reply.at not in self._sent_beats:
+            raise ChannelError("it answered a beat that was not sent")
+        now = time.time()
+        if now >= reply.at:
+            self._clock_samples.append((now - reply.at, reply.time - (reply.at + now) / 2))
+
+    @property
+    def offset(self) -> float:
+        """Return the peer's clock minus ours."""
+        return min(self._clock_samples)[1] if self._clock_samples else 0.0
+
+
+class Closed(NamedTuple):
+    """The connection to another agent has ended, or it was silent for too long."""
+
+    why: str
+
+
+PhaseType = TypeVar("PhaseType", bound=Enum)
+IGNORED = "-"
+
+
+def read_table(text: str, phases: Type[PhaseType]) -> Dict[Tuple[PhaseType, str], str]:
+    """Read a table of events by phases into (phase, event) -> method; a timer's name is in small letters."""
+    header, *rows = (line.split() for line in text.splitlines() if line.strip())
+    return {
+        (phases[phase], event): method
+        for event, *methods in rows
+        for phase, method in zip(header[1:], methods)
+    }
+
+
+class Role(Generic[PhaseType]):
+    """A hub or a peer: what it does about an event depends on its phase, by its table."""
+
+    table: Dict[Tuple[PhaseType, str], str]
+    phase: PhaseType
+    context: GangContext
+
+    def on_go(self) -> None:
+        """GO was given here."""
+        self._on_event("GO")
+
+    def _on_event(self, event: str, *arguments: Any) -> None:
+        method = self.table[self.phase, event]
+        if method != IGNORED:
+            getattr(self, f"_{method}")(*arguments)
+
+    def _wait(self, seconds: float, timer: str) -> None:
+        self.context.loop.after(seconds, timer, lambda: self._on_event(timer))
+
+    def _enter(self, phase: PhaseType) -> None:
+        """Begin a phase; what was waited for in the one before, and has no place here, is not any more."""
+        self.phase = phase
+        for (other, event), method in self.table.items():
+            if other is phase and event.islower() and method == IGNORED:
+                self.context.loop.cancel(event)
+
+
+# times and bounds
+
+
 def silent_beats(spec: Dict[str, Any], interval: float) -> int:
     """Count the beats without a word after which somebody is lost."""
     return max(2, round(silence_limit(spec) / interval))
@@ -110,39 +220,6 @@ def overdue_after(spec: Dict[str, Any], grace: float) -> float:
     return grace + after + float(spec.get("overdue_limit") or OVERDUE)
 
 
-LONGEST_GRACE = 3600.0  # seconds that a node may ask the others for, where the job itself does not allow more
-LONGEST_PAUSE = 30.0  # seconds before a restart
-NON_RANK_FAILURES = 2  # failures of a part that are no rank's: torchrun's, and the guardian's
-DEFAULT_RANKS = 256  # of one node, where the size of the world is the program's own affair
-LONGEST_NODE = 64  # characters
-NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-
-T = TypeVar("T")
-
-
-class Bounds(NamedTuple):
-    """How large a run is, and who takes part in it."""
-
-    run_id: str
-    nodes: Tuple[str, ...]  # by slot; empty where the spec does not name them
-    slots: int
-    node_ranks: int  # of nodes
-    failures: int  # of one node
-    attempts: int
-    grace: float
-    pause: float
-
-    def is_name(self, node: str) -> bool:
-        """Tell whether one of the nodes can have this name."""
-        if self.nodes:
-            return node in self.nodes
-        return len(node) <= LONGEST_NODE and NODE_NAME.fullmatch(node) is not None
-
-    def is_name_of(self, slot: Slot, node: str) -> bool:
-        """Tell whether a slot can have this name."""
-        return self.is_name(node) and (not self.nodes or self.nodes[slot] == node)
-
-
 def read_bounds(spec: Dict[str, Any]) -> Bounds:
     """Read the bounds from our own spec."""
     slots, restart = int(spec.get("seats") or spec["nnodes"]), spec.get("restart")
@@ -159,8 +236,50 @@ def read_bounds(spec: Dict[str, Any]) -> Bounds:
     )
 
 
-def required(value: Optional[T], what: str) -> T:
-    """Give a value that a message must have; MalformedError if it is missing or out of bounds."""
-    if value is None:
-        raise MalformedError(f"no valid {what}")
-    return value
+def failure_order(reason: str) -> StopOrder:
+    """End what is left of an attempt that has failed."""
+    return StopOrder(reason[:LONGEST_REASON], FAILURE_WAIT, FAILURE)
+
+
+def limit_grace(order: StopOrder, bounds: Bounds) -> StopOrder:
+    """Ask the others for no more time than they would grant."""
+    return order._replace(grace=min(order.grace, bounds.grace))
+
+
+# the record, see protocol/messages/gang.py
+
+
+def lost_part(
+    node: str, node_rank: NodeRank, reason: str, moment: float, last_seen: Optional[float]
+) -> NodePart:
+    """Write the part of a node that cannot do it itself any more; `last_seen` is its last sign of life, if known."""
+    identity = {"node": node, "node_rank": node_rank, "address": ""}
+    end = {"state": LOST, "reason": reason, "time": moment, "last_seen": last_seen, "stopped_at": None}
+    return {**identity, **end, "failures": []}
+
+
+def correct_clock(part: NodePart, offset: float) -> NodePart:
+    """Turn a part's times to a clock from which its own differs by `offset` seconds."""
+    failures = [_correct_failure(failure, offset) for failure in part["failures"]]
+    return {**part, **_shift_times(part, ("time", "stopped_at"), offset), "failures": failures}
+
+
+def _correct_failure(failure: JsonObject, offset: float) -> JsonObject:
+    blocks = [{**block, **_shift_times(block, ("at",), offset)} for block in failure.get("said") or ()]
+    return {
+        **failure,
+        **_shift_times(failure, ("time", "last_at"), offset),
+        **({"said": blocks} if blocks else {}),
+    }
+
+
+def _shift_times(entry: JsonObject, keys: Iterable[str], offset: float) -> JsonObject:
+    return {key: entry[key] - offset for key in keys if isinstance(entry.get(key), (int, float))}
+
+
+def make_record(
+    spec: JsonObject, parts: List[NodePart], stop: Optional[JsonObject], *, whole: bool
+) -> JsonObject:
+    """Put parts together; where very many have failed, each keeps fewer of its last words."""
+    record = {"run": spec["run"], "hub": spec.get("hub"), "whole": whole, "stop": stop, "parts": parts}
+    return limit_size(record)

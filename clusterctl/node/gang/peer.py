@@ -1,436 +1,339 @@
-"""The other nodes, with and without restarts."""
+"""A peer: what it does about each message of the hub, and about its own part, in each phase, is in TABLE.
+
+An event is a message of the hub, the end of the connection to it, the end of this node's own part (Ended), GO from the
+client, or a moment that the peer has waited for.
+"""
 
 from __future__ import annotations
 
-import json
-import os
-import socket
 import time
+from enum import Enum
 from typing import Optional
 
+from ...protocol.messages import gang as messages
+from ...protocol.messages.gang import Message
 from ...protocol.ranks import NodeRank, Slot
-from ...protocol.untrusted import parse_object
-from ..runtime.sockets import is_same_proof
-from .channel import (
-    NONCE_LENGTH,
-    UNPROVEN_LINE,
-    ChannelError,
-    Handshake,
-    LineSocket,
-    SecureChannel,
-    describe_os_error,
-)
+from .channel import ChannelError, SecureChannel
+from .connector import Connector
 from .membership import (
-    FAILURE,
     FAILURE_WAIT,
-    Gang,
-    GangContext,
-    JsonObject,
-    NodePart,
-    StopOrder,
+    Closed,
+    Role,
     beat_interval,
+    failure_order,
+    limit_grace,
+    lost_part,
+    make_record,
     overdue_after,
     read_bounds,
+    read_table,
     silence_limit,
     silent_beats,
 )
-from .messages import (
-    Go,
-    HubBeat,
-    Message,
-    NextAttempt,
-    Pause,
-    SlotLost,
-    Verdict,
-    Welcome,
-    lost_part,
-    make_record,
-    order_fields,
+from .state import GangState
+
+
+class Phase(Enum):
+    """How far this node is."""
+
+    CONNECTING = "on the way to node 0"
+    JOINED = "the hub has welcomed us; GO has not come"
+    RUNNING = "our part of an attempt is starting or running"
+    IDLE = "we have no rank in this attempt: a spare"
+    ENDED = "our part has ended: the hub will say what follows"
+    ORPHANED = "the hub is lost, and our part is ending"
+    REJOINING = "on the way to the next hub"
+    LEAVING = "before GO: our part ends or has ended, and nothing follows"
+    OVER = "the record is kept, or this role is given up"
+
+
+TABLE = read_table(
+    """
+event        CONNECTING   JOINED       RUNNING       IDLE        ENDED       ORPHANED  REJOINING  LEAVING        OVER
+GO           -            begin        -             -           -           -         -          -              -
+Ended        ended_early  ended_early  ended         ended       -           follow    -          ended_leaving  -
+HubBeat      answer       answer       answer        answer      answer      -         answer     answer         answer
+Welcome      joined       -            -             -           -           -         rejoined   -              -
+StopOrder    stop         stop         stop          stop        stop_ended  -         -          -              -
+Verdict      -            verdict      -             verdict     verdict     -         -          verdict        -
+SlotLost     -            mark_lost    mark_lost     mark_lost   mark_lost   -         mark_lost  -              -
+Pause        -            pause        -             pause       pause       -         -          -              -
+NextAttempt  -            start_next   refuse_next   start_next  start_next  -         -          -              -
+Go           -            -            pass_go       -           -           -         -          -              -
+Closed       lost_early   lost_early   lost_running  lost        lost        -         lost       lost_leaving   gone
+Unreachable  stop_early   -            -             -           -           -         lost       -              -
+hub          -            -            -             drop_hub    drop_hub    -         -          -              -
+final_grace  -            -            -             -           -           -         -          leave          leave
+""",
+    Phase,
 )
-from .restarts import GangState
+OF_RESTARTS = (
+    messages.SlotLost,
+    messages.Pause,
+    messages.NextAttempt,
+    messages.Go,
+)  # no message of a run that is never started again
 
-JOIN_LIMIT = 10.0  # seconds to reach the hub, which may be busy with others
-TRY_LIMIT = 5.0  # seconds of one try
-RETRY_PAUSE = 0.2
 HUB_LIMIT = 150.0  # seconds beyond what a hub gives the others to end, in which it has told us what follows
-FINAL_SEND_TIME = 0.2  # seconds for them to arrive before the connection is closed
+FINAL_SEND_TIME = 0.2  # seconds for the last messages to arrive before the connection is closed
+NO_REPORT = "it did not report how the run ended"
 
 
-class Peer(Gang):
-    """The gang as any node but the first sees it."""
+class Peer(Role[Phase]):
+    """The gang as any node but the one that leads it sees it."""
 
-    def __init__(self, context: GangContext) -> None:
-        super().__init__(context)
-        spec = context.spec
-        self.bounds = read_bounds(spec)
-        self._slot = Slot(int(spec.get("seat", spec["node_rank"])))
-        self._address, self._hub_name, self._hub_slot = str(spec["master_addr"]), str(spec["hub"]), Slot(0)
-        self._port = 0
-        self._join_deadline = 0.0
-        self._conn: Optional[socket.socket] = None
-        self._line_socket: Optional[LineSocket] = None
-        self._handshake: Optional[Handshake] = None
+    table = TABLE
+
+    def __init__(self, state: GangState, hub_slot: Slot) -> None:
+        self.context, spec = state.context, state.context.spec
+        self.state, self.roster = state, state.roster
+        self.phase = Phase.CONNECTING
+        self._hub_slot = hub_slot
+        self._bounds = read_bounds(spec)
+        self._connector = Connector(
+            self.context, self.roster.own_slot, self._open_channel, self._on_unreachable
+        )
         self._channel: Optional[SecureChannel] = None
-        self._part: Optional[NodePart] = None
-        self._welcomed = False
-        self._lost_reason = ""
-        self._last_seen: Optional[float] = None  # the hub's last sign of life
+        self._lost_reason = ""  # of the hub, before GO
         self._grace = float(spec.get("grace") or 0.0)  # the longest that a node of this run may take to end
-        self._started = self._verdict_received = self._finished = False
-        self._beat_limit = silent_beats(context.spec, beat_interval(context.spec))
+        self._beat_limit = silent_beats(spec, beat_interval(spec))
 
-    # the way to the hub
+    def _handle(self, message: Message) -> None:
+        if not (self.state.policy.never and isinstance(message, OF_RESTARTS)):
+            self._on_event(type(message).__name__, message)
 
     def join(self, port: int) -> None:
-        """Connect from the training IP and prove the token to each other."""
-        self._port = port
-        self._join_deadline = time.monotonic() + float(self.context.spec.get("join_limit") or JOIN_LIMIT)
-        self._connect()
+        """Go to node 0."""
+        self._connector.connect(str(self.context.spec["master_addr"]), port)
 
-    def _connect(self) -> None:
-        spec, loop = self.context.spec, self.context.loop
-        loop.after(TRY_LIMIT, "join", lambda: self._on_connect_failed("no answer"))
-        conn = self._conn = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        conn.setblocking(False)
-        try:
-            if spec.get("address"):
-                conn.bind((spec["address"], 0))
-            conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            conn.connect((self._address, self._port))
-        except BlockingIOError:
-            pass
-        except OSError as error:
-            self._on_connect_failed(describe_os_error(error))
-            return
-        loop.watch_writable(conn.fileno(), self._on_connected)
+    def rejoin(self, address: str, port: int) -> None:
+        """Go to who is to be the next hub; nothing of ours is running."""
+        self._enter(Phase.REJOINING)
+        self._connector.connect(address, port)
 
-    def _on_connected(self) -> None:
-        if self._conn is None:
-            return
-        self.context.loop.unwatch(self._conn.fileno())
-        number = self._conn.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if number:
-            self._on_connect_failed(os.strerror(number))
-            return
-        conn, self._conn = self._conn, None
-        self._line_socket = LineSocket(
-            self.context.loop, conn, self._on_handshake_line, self._on_connect_failed
-        )
-
-    def _on_handshake_line(self, line: bytes) -> None:
-        """Take the hub's question, then its proof."""
-        message = parse_object(line, UNPROVEN_LINE)
-        if self._line_socket is None:
-            raise ChannelError("not the hub of this run")
-        if self._handshake is None:
-            nonce, spec = message.text("nonce"), self.context.spec
-            if len(nonce) != NONCE_LENGTH:
-                raise ChannelError("not the hub of this run")
-            self._handshake = Handshake(spec["run"], self._slot, self.own_node, nonce, os.urandom(16).hex())
-            proof = self._handshake.prove(self.context.token, "the peer is who it says")
-            identity = {
-                "rank": self._handshake.slot,
-                "node": self.own_node,
-                "nonce": self._handshake.peer_nonce,
-            }
-            self._line_socket.send(json.dumps({**identity, "proof": proof}).encode("ascii") + b"\n")
-        elif is_same_proof(
-            message.text("proof"), self._handshake.prove(self.context.token, "the hub is who it says")
-        ):
-            self._channel = SecureChannel(
-                self._line_socket, self._handshake, self.context.token, self.bounds, hub=False
-            )
-            self._channel.open(self._on_message, self._on_hub_lost)
+    def report(self, message: Message) -> None:
+        """Tell the hub; what the end of our own part means is in the table."""
+        if isinstance(message, messages.Ended):
+            self._handle(message)
+        elif isinstance(message, messages.StopOrder):
+            self._send(limit_grace(message, self._bounds))
+            self._record_grace(message)
         else:
-            raise ChannelError("it does not know the token of this run")
-
-    def _on_connect_failed(self, why: str) -> None:
-        """Try again, or say what is in the way."""
-        loop = self.context.loop
-        loop.cancel("join")
-        if self._conn is not None:
-            loop.unwatch(self._conn.fileno())
-            self._conn.close()
-        if self._line_socket is not None:
-            self._line_socket.close()
-        self._conn, self._line_socket, self._handshake = None, None, None
-        if time.monotonic() + RETRY_PAUSE < self._join_deadline:
-            loop.after(RETRY_PAUSE, "join", self._connect)
-        elif not self._finished:
-            self._on_hub_unreachable(why)
-
-    def _on_hub_unreachable(self, why: str) -> None:
-        """End here: the hub cannot be reached."""
-        self.context.report("join_failed", error=why, port=self._port)
-        self.context.stop(StopOrder(f"node 0 ({self._hub_name}) could not be reached: {why}", 0.0, FAILURE))
-
-    # what the hub says
-
-    def _on_message(self, message: Message) -> None:
-        if isinstance(message, HubBeat):
-            self._send("beat", at=message.at, time=time.time())
-        elif isinstance(message, Welcome) and not self._welcomed:
-            self._welcomed = True
-            self.context.loop.cancel("join")
-            self.context.report("joined")
-        elif isinstance(message, StopOrder):
-            self._on_stop_order(message)
-            if self._part is None:
-                self.context.stop(message)
-        elif isinstance(message, Verdict) and self._part is not None:
-            self._save_verdict(message)
-
-    def _save_verdict(self, verdict: Verdict) -> None:
-        """Keep the hub's record, unless it tells of our own end what is not true."""
-        if self._part is not None and not any(map(self._is_own_part, verdict.record["parts"])):
-            raise ChannelError("it sent a record without this node's own part")
-        self._verdict_received = True
-        self.context.loop.cancel("hub")
-        self.context.save_record(verdict.record)
-        self._send("ack")
-        self.context.loop.after(FAILURE_WAIT, "farewell", self._shut_down)
-
-    def _is_own_part(self, part: JsonObject) -> bool:
-        return self._part is not None and (part["node"], part["state"]) == (
-            self.own_node,
-            self._part["state"],
-        )
-
-    def _on_stop_order(self, order: StopOrder) -> None:
-        """The run is to end: if our part has, only the others are waited for."""
-        self._grace = max(self._grace, min(order.grace, self.bounds.grace))
-        if self._part is not None:
-            self._start_hub_timeout()
-
-    def _start_hub_timeout(self) -> None:
-        """The run ends and our part has: a hub that never says how is as good as lost."""
-        limit = overdue_after(self.context.spec, self._grace) + float(
-            self.context.spec.get("hub_limit") or HUB_LIMIT
-        )
-        self.context.loop.after(limit, "hub", lambda: self._drop_hub("it did not report how the run ended"))
-
-    def _drop_hub(self, why: str) -> None:
-        if self._channel is not None:
-            self._channel.close()
-            self._on_hub_lost(why)
-
-    def _on_hub_lost(self, why: str) -> None:
-        """End our part without the hub; if it has ended, all that can be done is done."""
-        self._forget_channel()
-        self.context.loop.cancel("join")
-        self.context.loop.cancel("hub")
-        self._lost_reason = why
-        if self._part is not None:
-            self._finish_without_hub()
-        elif not self._finished:
-            self.context.report("join_failed", error=why, port=self._port)
-            self.context.stop(self._hub_lost_order(why))
-
-    def _forget_channel(self) -> None:
-        """Forget the connection, but for when the hub was last heard."""
-        if self._channel is not None:
-            self._last_seen, self._channel = self._channel.last_seen, None
-
-    def _hub_lost_order(self, why: str) -> StopOrder:
-        return StopOrder(f"node {self._hub_slot} ({self._hub_name}) is lost: {why}", FAILURE_WAIT, FAILURE)
-
-    # what happens here
-
-    def on_go(self) -> None:
-        """From now on the others are to hear of our end, and we of theirs."""
-        self._started = True
-
-    def on_failure(self, reason: str) -> None:
-        """Tell the hub of a failure."""
-        self._send("failed", reason=reason)
-
-    def on_stop(self, order: StopOrder) -> None:
-        """Tell the hub of somebody's wish."""
-        self._send("stop", **order_fields(order, self.bounds))
-        self._on_stop_order(order)
-
-    def on_end(self, part: NodePart) -> None:
-        """Tell the hub, and wait for what it makes of all parts; before GO there is no such thing."""
-        self._part = part
-        if self._channel is None:
-            self._finish_without_hub()
-            return
-        self._send("ended", part=part)
-        if part["state"] != "SUCCEEDED":
-            self._start_hub_timeout()
-        if not self._started:
-            self.context.loop.after(FINAL_SEND_TIME, "farewell", self._shut_down)
+            self._send(message)
 
     def beat(self) -> None:
         """Count the hub's silence."""
-        channel = self._channel
-        if channel is None:
-            return
-        channel.unanswered_beats += 1
-        if channel.unanswered_beats > self._beat_limit:
-            self._drop_hub(f"it was silent for {silence_limit(self.context.spec):g} s")
-
-    def _send(self, kind: str, **facts: object) -> None:
         if self._channel is not None:
-            self._channel.send(kind, **facts)
+            self._channel.unanswered_beats += 1
+            if self._channel.unanswered_beats > self._beat_limit:
+                self._close_channel(f"it was silent for {silence_limit(self.context.spec):g} s")
 
-    def _finish_without_hub(self) -> None:
-        """Keep what is known here: our part, and that the hub is gone."""
-        if self._lost_reason and self._part is not None and not self._verdict_received:
-            hub = lost_part(self._hub_name, NodeRank(0), self._lost_reason, time.time(), self._last_seen)
-            self.context.save_record(make_record(self.context.spec, [hub, self._part], None, whole=False))
-        self._shut_down()
+    def _send(self, message: Message) -> None:
+        if self._channel is not None:
+            self._channel.send(message, None if self.state.policy.never else self.roster.attempt)
 
-    def _shut_down(self) -> None:
-        for name in ("farewell", "join", "hub"):
-            self.context.loop.cancel(name)
+    # the hub
+
+    def _open_channel(self, channel: SecureChannel) -> None:
+        self._channel = channel
+        channel.open(self._handle, self._on_closed)
+
+    def _joined(self, _: messages.Welcome) -> None:
+        self._connector.stop()
+        self._enter(Phase.JOINED)
+        self.context.report("joined")
+
+    def _rejoined(self, _: messages.Welcome) -> None:
+        """Tell the next hub what we know, and what became of our part."""
+        self._connector.stop()
+        self._enter(Phase.IDLE if self.state.idle else Phase.ENDED)
+        self.context.report("joined")
+        self.state.election_deadline = 0.0
+        self._send(messages.Hello(self.state.part, self.roster.view()))
+        self._wait_for_hub()
+        if self.state.cleared is not None:
+            self._send(self.state.cleared)
+        if self.state.stop_order is not None:
+            self._send(limit_grace(self.state.stop_order, self._bounds))
+
+    def _answer(self, message: messages.HubBeat) -> None:
+        self._send(messages.BeatReply(message.at, time.time()))
+
+    def _wait_for_hub(self) -> None:
+        """The run ends and our part has: a hub that never says what follows is as good as lost."""
+        limit = float(self.context.spec.get("hub_limit") or HUB_LIMIT)
+        self._wait(overdue_after(self.context.spec, self._grace) + limit, "hub")
+
+    def _drop_hub(self) -> None:
+        self._close_channel(NO_REPORT)
+
+    def _close_channel(self, why: str) -> None:
         if self._channel is not None:
             self._channel.close()
-        if not self._finished:
-            self._finished = True
-            self.context.leave()
+            self._on_closed(why)
 
+    def _on_closed(self, why: str) -> None:
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            self.state.last_seen[self._hub_slot] = channel.last_seen
+        self._connector.stop()
+        self._handle(Closed(why))
 
-class RestartPeer(Peer):
-    """The gang as any slot but the hub's sees it."""
+    def _on_unreachable(self, why: str) -> None:
+        self._on_event("Unreachable", Closed(why))
 
-    def __init__(self, state: GangState, hub_slot: Slot) -> None:
-        super().__init__(state.context)
-        self.state = state
-        self.roster = state.roster
-        self._hub_slot, self._hub_name = hub_slot, self.roster.node(hub_slot)
-        self._master_port: Optional[int] = None
-        self._rejoining = False
+    # before GO
 
-    def rejoin(self, address: str, port: int) -> None:
-        """Go to who is to be the next hub, our part having ended."""
-        self._rejoining = self._started = True
-        self._part = self.state.part
-        self._address = address
-        self.join(port)
+    def _begin(self) -> None:
+        self._enter(Phase.IDLE if self.state.idle else Phase.RUNNING)
 
-    # what the hub says
+    def _lost_early(self, closed: Closed) -> None:
+        """The hub is lost: end here, and say so to the client."""
+        self._lost_reason = closed.why
+        self._stop_without_hub(closed.why, f"is lost: {closed.why}", FAILURE_WAIT)
 
-    def _on_message(self, message: Message) -> None:
-        if isinstance(message, (Pause, NextAttempt)):
-            self._started = True  # GO was given, also where the client's has not come yet
-        if isinstance(message, Welcome) and self._rejoining and not self._welcomed:
-            super()._on_message(message)
-            self._send_hello()
-        elif isinstance(message, SlotLost):
-            self._on_slot_lost(message)
-        elif isinstance(message, Pause):
-            self.roster.apply(message.roster)
-            self.state.restarts.on_pause(message.entry, message.seconds)
-            self._start_hub_timeout()
-        elif isinstance(message, NextAttempt):
-            self._on_next_attempt(message)
-        elif isinstance(message, Go):
-            self.state.restarts.on_go(message.address, message.port)
-        elif isinstance(message, StopOrder):
-            self._on_hub_stop(message)
-        elif isinstance(message, Verdict):
-            self._on_verdict(message)
+    def _stop_early(self, closed: Closed) -> None:
+        """The hub cannot be reached."""
+        self._stop_without_hub(closed.why, f"could not be reached: {closed.why}", 0.0)
+
+    def _stop_without_hub(self, why: str, reason: str, grace: float) -> None:
+        self._enter(Phase.LEAVING)
+        self.context.report("join_failed", error=why, port=self._connector.port)
+        self.context.stop(messages.StopOrder(f"{self._hub} {reason}", grace, messages.FAILURE))
+
+    @property
+    def _hub(self) -> str:
+        return f"node {self._hub_slot} ({self.roster.node(self._hub_slot)})"
+
+    def _ended_early(self, message: messages.Ended) -> None:
+        """Tell the hub if there is one; nobody waits for what it makes of it."""
+        self._enter(Phase.LEAVING)
+        if self._channel is None:
+            self._leave()
         else:
-            super()._on_message(message)
+            self._send(message)
+            self._wait(FINAL_SEND_TIME, "final_grace")
 
-    def _send_hello(self) -> None:
-        """Tell the next hub what we know, and what became of our part."""
-        self.state.on_hub_found()
-        self._send("hello", part=self._part, **self.roster.to_fields())
-        self._start_hub_timeout()
-        if self.state.clear is not None:
-            self._send("clear", **self.state.clear)
-        if self.state.stop_order is not None:
-            self._send("stop", **order_fields(self.state.stop_order, self.bounds))
+    def _ended_leaving(self, _: messages.Ended) -> None:
+        self._save_early_record()
+        self._leave()
 
-    def _on_slot_lost(self, message: SlotLost) -> None:
+    def _lost_leaving(self, closed: Closed) -> None:
+        self._lost_reason = closed.why
+        self._save_early_record()
+        self._leave()
+
+    def _save_early_record(self) -> None:
+        """Keep what is known here: our part, and that the hub is gone."""
+        if self._lost_reason and self.state.part is not None:
+            last_seen, name = self.state.last_seen.get(self._hub_slot), self.roster.node(self._hub_slot)
+            hub = lost_part(name, NodeRank(0), self._lost_reason, time.time(), last_seen)
+            self.context.save_record(
+                make_record(self.context.spec, [hub, self.state.part], None, whole=False)
+            )
+
+    # an attempt and its end
+
+    def _pass_go(self, message: messages.Go) -> None:
+        self.state.attempts.on_go(message.address, message.port)
+
+    def _mark_lost(self, message: messages.SlotLost) -> None:
         if message.slot == self.roster.own_slot:
             raise ChannelError("it told us that we are lost")
         self.roster.mark_lost(message.slot, message.why)
 
-    def _on_next_attempt(self, message: NextAttempt) -> None:
-        if message.roster.attempt <= self.roster.attempt:
-            raise ChannelError(f"it began attempt {message.roster.attempt} after {self.roster.attempt}")
-        self.roster.apply(message.roster)
-        self._part, self._master_port = None, None
-        self.context.loop.cancel("hub")
-        self.state.restarts.time_left_given = message.time_left
-        self.state.begin()
-
-    def _on_hub_stop(self, order: StopOrder) -> None:
+    def _stop(self, order: messages.StopOrder) -> None:
+        """End our part; a spare has none, but for a stop that ends the run."""
         self.state.record_stop(order)
-        self._on_stop_order(order)
-        if self._part is None and not (self.state.idle and order.kind == FAILURE):
+        self._record_grace(order)
+        if not (self.state.idle and order.kind == messages.FAILURE):
             self.context.stop(order)
 
-    def _on_verdict(self, verdict: Verdict) -> None:
-        self._save_verdict(verdict)
-        self.state.restarts.conclude(verdict.end)
+    def _stop_ended(self, order: messages.StopOrder) -> None:
+        """Only the others are waited for."""
+        self.state.record_stop(order)
+        self._record_grace(order)
 
-    # the hub is gone
+    def _record_grace(self, order: messages.StopOrder) -> None:
+        self._grace = max(self._grace, min(order.grace, self._bounds.grace))
+        if self.phase is Phase.ENDED:
+            self._wait_for_hub()
 
-    def _on_hub_unreachable(self, why: str) -> None:
-        """Try the next one, unless nothing has begun yet."""
-        if self._rejoining:
-            self._finished = True
-            self.roster.mark_lost(self._hub_slot, why)
-            self.state.elect_hub(self._hub_slot)
-        else:
-            super()._on_hub_unreachable(why)
+    def _ended(self, message: messages.Ended) -> None:
+        self._enter(Phase.ENDED)
+        self._send(message)
+        if message.part["state"] != "SUCCEEDED":
+            self._wait_for_hub()
 
-    def _on_hub_lost(self, why: str) -> None:
-        """End our part, if it has not ended, and then look who follows."""
-        if self._verdict_received or self._finished or not self._started:
-            super()._on_hub_lost(why)
-            return
-        self._forget_channel()
-        if self._last_seen is not None:
-            self.state.last_seen[self._hub_slot] = self._last_seen
-        self.context.loop.cancel("join")
+    def _pause(self, message: messages.Pause) -> None:
+        if self.phase is Phase.JOINED:  # GO was given, also where the client's has not come yet
+            self._begin()
+        self.roster.apply(message.roster)
+        self.state.attempts.on_pause(message.entry, message.seconds)
+        self._wait_for_hub()
+
+    def _refuse_next(self, message: messages.NextAttempt) -> None:
+        """No hub begins an attempt before it has our part of the one before."""
+        raise ChannelError(f"it began attempt {message.roster.attempt} after {self.roster.attempt}")
+
+    def _start_next(self, message: messages.NextAttempt) -> None:
+        if message.roster.attempt <= self.roster.attempt:
+            self._refuse_next(message)
+        self.roster.apply(message.roster)
+        self._enter(Phase.RUNNING if self.roster.own_slot in self.roster.node_ranks else Phase.IDLE)
         self.context.loop.cancel("hub")
-        self._finished = True
-        self.roster.mark_lost(self._hub_slot, why)
-        if self._part is not None or self.state.idle:
-            self.state.elect_hub(self._hub_slot)
-        else:
-            self.context.stop(self._hub_lost_order(why))
+        self.state.attempts.time_left_given = message.time_left
+        self.state.begin()
 
-    # what happens here
+    def _verdict(self, verdict: messages.Verdict) -> None:
+        """Keep the hub's record, unless it tells of our own end what is not true."""
+        part = self.state.part
+        if part is None and not self.state.idle:
+            return
+        ends = [(one["node"], one["state"]) for one in verdict.record["parts"]]
+        if part is not None and (self.context.spec["node"], part["state"]) not in ends:
+            raise ChannelError("it sent a record without this node's own part")
+        self._enter(Phase.OVER)
+        self.context.save_record(verdict.record)
+        self._send(messages.Ack())
+        self._wait(FAILURE_WAIT, "final_grace")
+        self.state.attempts.conclude(verdict.end or {})
 
-    def on_startup_event(self, event: str, facts: JsonObject) -> None:
-        """Tell the hub how far the attempt has come."""
-        if event == "port":
-            self._master_port = int(facts["port"])
-        elif event == "ready":
-            self._send("ready", port=self._master_port, address=self.state.address)
-        elif event == "listening":
-            self._send("listening", port=int(facts["port"]))
+    # the hub is lost after GO
 
-    def on_end(self, part: NodePart) -> None:
-        """Tell the hub; if there is none any more, look for the next."""
-        if self._finished and not self._verdict_received:
-            self._part = part
-            self.state.elect_hub(self._hub_slot)
-        else:
-            super().on_end(part)
+    def _lost_running(self, closed: Closed) -> None:
+        """End our part first."""
+        self._enter(Phase.ORPHANED)
+        self.roster.mark_lost(self._hub_slot, closed.why)
+        self.context.stop(failure_order(f"{self._hub} is lost: {closed.why}"))
 
-    def on_cleared(self, unfit: str, progress: Optional[bool]) -> None:
-        """Tell the hub that we could begin anew."""
-        self._send("clear", unfit=unfit, progress=progress)
+    def _lost(self, closed: Closed) -> None:
+        """Nothing of ours is running: look who follows."""
+        self.roster.mark_lost(self._hub_slot, closed.why)
+        self._elect()
+
+    def _follow(self, _: messages.Ended) -> None:
+        self._elect()
+
+    def _elect(self) -> None:
+        """See failover.py: the lowest slot that is left leads, or the run ends."""
+        self._enter(Phase.OVER)
+        self.context.loop.cancel("final_grace")
+        self.state.elect(self._hub_slot)
+
+    def _gone(self, _: Closed) -> None:
+        """The hub has gone, and its record is here."""
+        self._leave()
 
     def leave(self) -> None:
         """Close the connection."""
-        self._finished = True
-        for name in ("join", "farewell", "hub"):
-            self.context.loop.cancel(name)
+        self._enter(Phase.OVER)
+        self.context.loop.cancel("final_grace")
+        self._connector.stop()
         if self._channel is not None:
             self._channel.close()
             self._channel = None
-
-    def _send(self, kind: str, **facts: object) -> None:
-        super()._send(kind, attempt=self.roster.attempt, **facts)
-
-    def _shut_down(self) -> None:
         self.state.close()
-        super()._shut_down()
+        self.context.leave()
+
+    _leave = leave

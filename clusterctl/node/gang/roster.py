@@ -8,22 +8,16 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
+from ...protocol.messages.gang import MAJORITY, MAX_RESTARTS, NODES, REASON, RosterView
 from ...protocol.ranks import NodeRank, Slot
 from ...protocol.reasons import CODE
-from ...protocol.untrusted import MalformedError, Untrusted
-from .membership import LONGEST_NODE, LONGEST_PAUSE, Bounds, required
+from .membership import LONGEST_PAUSE
 
 JsonObject = Dict[str, Any]
 
-NO_PROGRESS = "no_progress"  # why the gang gives a run up: CODE, nothing new in three attempts,
-MAX_RESTARTS = "max"  # as many restarts as the job allows,
-REASON = "reason"  # a reason that the job does not name,
-NODES = "nodes"  # fewer nodes than the job needs,
-MAJORITY = "majority"  # or not more than half of all: the others might go on as well
 MOST_WITHOUT_PROGRESS = 3  # attempts in a row without progress
 WARM_SECONDS = 5.0
 FIRST_PAUSE = 1.0  # seconds; each is twice the one before
-LONGEST_WHY = 1000  # characters
 
 
 class Policy(NamedTuple):
@@ -34,6 +28,7 @@ class Policy(NamedTuple):
     progress: str
     pause: float  # seconds before the first restart
     warm: float  # of these the last, in which gates may import torch already
+    never: bool = False  # of a run whose job does not mention restarts
 
     def pause_before(self, restart: int) -> float:
         """Return the seconds before the first, second ... restart."""
@@ -46,6 +41,9 @@ class Policy(NamedTuple):
         return MAX_RESTARTS if restarts >= self.max_restarts else None
 
 
+NEVER = Policy(0, (), "", 0.0, 0.0, never=True)
+
+
 def read_policy(spec: JsonObject) -> Policy:
     """Read the spec's `restart`."""
     progress, pause = str(spec.get("progress") or "**"), float(spec.get("pause") or FIRST_PAUSE)
@@ -53,88 +51,26 @@ def read_policy(spec: JsonObject) -> Policy:
     return Policy(int(spec["max"]), tuple(spec["on"]), progress, pause, warm)
 
 
-class RosterView(NamedTuple):
-    """What another agent knows of the whole run: who has which rank, who is lost or unfit, and why."""
-
-    attempt: int
-    node_ranks: Dict[Slot, NodeRank]
-    lost: Dict[Slot, str]
-    unfit: Dict[Slot, str]
-    history: List[JsonObject]
-
-    def is_like(self, other: RosterView) -> bool:
-        """Tell whether two agree on everything but who is lost, which each sees for itself."""
-        return self._replace(lost={}) == other._replace(lost={})
-
-
-def read_view(message: Untrusted, bounds: Bounds) -> RosterView:
-    """Read what `Roster.to_fields` wrote."""
-    roster = message.record("course")
-    attempt = required(roster.integer("attempt", 1, bounds.attempts), "attempt")
-    entries = read_roster(roster, bounds)
-    node_ranks = {entry["seat"]: entry["node_rank"] for entry in entries if entry["node_rank"] is not None}
-    lost = {entry["seat"]: entry["reason"] for entry in entries if "lost" in entry}
-    unfit = {entry["seat"]: entry["unfit"] for entry in entries if "unfit" in entry}
-    return RosterView(attempt, node_ranks, lost, unfit, read_history(roster, "history", bounds))
-
-
-def read_roster(message: Untrusted, bounds: Bounds) -> List[JsonObject]:
-    """Read which slot has which node and rank: all slots of this run with their own nodes, and no rank twice."""
-    roster = [_read_slot(entry, bounds) for entry in message.records("roster", bounds.slots + 1)]
-    if [entry["seat"] for entry in roster] != list(range(bounds.slots)):
-        raise MalformedError("no roster of this run")
-    node_ranks = [entry["node_rank"] for entry in roster if entry["node_rank"] is not None]
-    if len(set(node_ranks)) < len(node_ranks):
-        raise MalformedError("a rank that two nodes have")
-    return roster
-
-
-def _read_slot(message: Untrusted, bounds: Bounds) -> JsonObject:
-    slot = Slot(required(message.integer("seat", 0, bounds.slots - 1), "seat"))
-    node_rank = message.integer("node_rank", 0, bounds.node_ranks - 1)
-    if not bounds.is_name_of(slot, message.text("node")) or (
-        node_rank is None and not message.is_null("node_rank")
-    ):
-        raise MalformedError("a seat that is none of this run")
-    entry: JsonObject = {"seat": slot, "node": message.text("node"), "node_rank": node_rank}
-    if message.text("address"):
-        entry["address"] = message.text("address", LONGEST_NODE)
-    if message.text("unfit"):
-        entry["unfit"] = message.text("unfit", LONGEST_WHY)
-    if message.flag("lost"):
-        entry.update(lost=True, reason=message.text("reason", LONGEST_WHY))
-    return entry
-
-
-def read_history(message: Untrusted, key: str, bounds: Bounds) -> List[JsonObject]:
-    """Read what became of the attempts that have ended."""
-    return [read_entry(entry, bounds) for entry in message.records(key, bounds.attempts)]
-
-
-def read_entry(message: Untrusted, bounds: Bounds) -> JsonObject:
-    """Read what became of one attempt."""
-    return {
-        "attempt": required(message.integer("attempt", 1, bounds.attempts), "attempt"),
-        "reason": message.text("reason", LONGEST_NODE),
-        "node": message.text("node", LONGEST_NODE),
-        "text": message.text("text", LONGEST_WHY),
-        "began": message.moment("began"),
-        "ended": message.moment("ended"),
-        "progress": message.choice("progress"),
-    }
-
-
 class Roster:
     """What every agent knows of the whole run, so that any of them could lead it on."""
 
     def __init__(self, spec: JsonObject) -> None:
-        self.own_slot = Slot(int(spec["seat"]))
-        self.slot_count = int(spec["seats"])
+        self.own_slot = Slot(int(spec["seat"] if "seat" in spec else spec["node_rank"]))
         self.nnodes = int(spec["nnodes"])
-        self.attempt = int(spec["attempt"])
+        self.slot_count = int(spec.get("seats") or self.nnodes)
+        self.attempt = int(spec.get("attempt", 1))
         self.history: List[JsonObject] = []
         self.listen_addresses: Dict[Slot, Tuple[str, int]] = {}
-        self.entries: List[JsonObject] = [dict(entry) for entry in spec["roster"]]
+        self.entries = [dict(entry) for entry in spec.get("roster") or self._planned_entries(spec)]
+
+    def _planned_entries(self, spec: JsonObject) -> List[JsonObject]:
+        """Give every node its number as its rank; the names of nodes that the spec does not name come with them."""
+        names = dict(enumerate(spec.get("nodes") or ()))
+        names.update({0: spec["hub"], self.own_slot: spec["node"]})
+        return [
+            {"seat": slot, "node": names.get(slot) or f"node-{slot}", "node_rank": slot}
+            for slot in range(self.nnodes)
+        ]
 
     @property
     def all_slots(self) -> Set[Slot]:
@@ -151,9 +87,19 @@ class Roster:
         """Return the slots that are lost for good."""
         return {entry["seat"] for entry in self.entries if entry.get("lost")}
 
+    def node_rank(self, slot: Slot) -> NodeRank:
+        """Return the node rank that the attempt gives a slot; its own number if none."""
+        return self.node_ranks.get(slot, NodeRank(slot))
+
     def node(self, slot: Slot) -> str:
         """Return a slot's node."""
         return next((str(entry["node"]) for entry in self.entries if entry["seat"] == slot), f"seat {slot}")
+
+    def set_node(self, slot: Slot, node: str) -> None:
+        """Take the name by which a slot's agent has proved the token."""
+        for entry in self.entries:
+            if entry["seat"] == slot:
+                entry["node"] = node
 
     def address(self, slot: Slot) -> str:
         """Return a slot's training IP; empty where the spec does not name it."""
@@ -217,9 +163,9 @@ class Roster:
         ]
         return len(last) == MOST_WITHOUT_PROGRESS and all(other["progress"] is False for other in last)
 
-    def to_fields(self) -> JsonObject:
-        """Render for a message."""
-        return {"course": {"attempt": self.attempt, "roster": self.entries, "history": self.history}}
+    def view(self) -> RosterView:
+        """Return what another agent is told of it."""
+        return RosterView(self.attempt, self.entries, self.history)
 
     def apply(self, view: RosterView) -> None:
         """Take what the hub says, which may be further than we are; who is lost stays so."""

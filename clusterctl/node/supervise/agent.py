@@ -18,10 +18,9 @@ from ..gang.membership import (
     JsonObject,
     StopOrder,
     beat_interval,
+    make_record,
     overdue_after,
 )
-from ..gang.messages import make_record
-from ..gang.restarts import Restarts
 from ..logs.recorder import LogRecorder
 from ..runtime.event_loop import Loop, reraise
 from ..runtime.exit_status import describe_limit
@@ -31,23 +30,16 @@ from ..state.run_record import Record, new_state, time_to_prepare
 from ..state.workdir import read_json, release_disk_reserve, reserve_disk
 from .agent_api import Client
 from .attempt import Attempt
+from .restarts import Restarts
 
 
 def make_gang(context: GangContext, restarts: Optional[Restarts]) -> Gang:
-    """Choose what this node is; what it is not is not loaded."""
-    if restarts is not None:
-        from ..gang.failover import FailoverGang
-
-        return FailoverGang(context, restarts)
-    if not context.spec.get("gang"):
+    """Make this node's member of the gang; where there is none its code is not loaded."""
+    if restarts is None and not context.spec.get("gang"):
         return Gang(context)
-    if context.spec["node_rank"] == 0:
-        from ..gang.hub import Hub
+    from ..gang.failover import GangMember
 
-        return Hub(context)
-    from ..gang.peer import Peer
-
-    return Peer(context)
+    return GangMember(context, restarts)
 
 
 GO_LIMIT = 3600.0  # seconds that a ready gate waits

@@ -11,11 +11,19 @@ from typing import Any
 import pytest
 
 from clusterctl.node.gang.channel import LONGEST_MESSAGE
-from clusterctl.node.gang.membership import read_bounds
-from clusterctl.node.gang.messages import FIRST_FAILURES, limit_size, lost_part, make_record
+from clusterctl.node.gang.membership import lost_part, make_record, read_bounds
 from clusterctl.node.gang.restart_reason import judge_record
-from clusterctl.node.gang.restarts import glob_to_regex
-from clusterctl.node.gang.roster import Roster, RosterView, read_policy, read_view
+from clusterctl.node.gang.roster import Roster, read_policy
+from clusterctl.node.supervise.progress import glob_to_regex
+from clusterctl.protocol.messages.gang import (
+    FIRST_FAILURES,
+    TO_PEER,
+    NextAttempt,
+    RosterView,
+    limit_size,
+    read_message,
+    render_message,
+)
 from clusterctl.protocol.untrusted import Untrusted
 
 LOST_PEER = "RuntimeError: [gloo] Connection closed by peer [10.0.0.2]:4242"
@@ -280,7 +288,9 @@ def told_by(course: Roster) -> RosterView:
         "roster": roster,
         "restart": {"max": 9},
     }
-    return read_view(Untrusted(json.loads(json.dumps(course.to_fields()))), read_bounds(spec))
+    text = render_message(NextAttempt(None, course.view()))
+    view: RosterView = read_message(Untrusted(json.loads(text)), TO_PEER, read_bounds(spec)).roster
+    return view
 
 
 def test_the_hub_is_believed_but_the_lost_stay_lost() -> None:
@@ -305,9 +315,9 @@ def test_one_liar_decides_nothing() -> None:
     liar.assign({4})
     liar.attempt = 6
     liar.add_attempt({"attempt": 1, "reason": "code", "node": "n1", "text": "", "progress": False})
-    before = json.dumps(here.to_fields())
+    before = json.dumps(here.view())
     here.reconcile([told_by(liar), told_by(honest), told_by(honest)])
-    assert json.dumps(here.to_fields()) == before
+    assert json.dumps(here.view()) == before
 
     honest.mark_lost(1, "silent")
     honest.assign({0, 2})

@@ -43,12 +43,6 @@ TO_THE_HUB: dict[str, tuple[What, str]] = {
     "depth": ("[" * 100_000, "nested too deeply"),
     "too many values": ("{" + '"a":[' + "{}," * 300_000 + "{}]}", "values"),
 }
-# Well formed, but not what can be in this phase: nobody is harmed.
-IGNORED: dict[str, What] = {
-    "clear": {"kind": "clear", "unfit": "", "progress": True},
-    "listening": {"kind": "listening", "attempt": 1, "port": 1},
-    "ready": {"kind": "ready", "attempt": 1, "port": 1, "address": "192.0.2.1"},
-}
 
 
 @pytest.fixture
@@ -153,20 +147,6 @@ def test_a_bad_message_as_the_last_one(node: Make, stack: ExitStack, attack: str
     assert TO_THE_HUB[attack][1] in parts["gpu03"]["reason"]
 
 
-@pytest.mark.parametrize("name", first(2, IGNORED))
-def test_what_does_not_belong_here_is_ignored(node: Make, stack: ExitStack, name: str) -> None:
-    """A message of another phase, or of a run that starts again, changes nothing."""
-    run = WithLiar(node, stack).begin()
-    run.liar.say(IGNORED[name])
-    for rank in (0, 1):
-        run.gang.tell(rank, "pass")
-    run.liar.say({"kind": "ended", "part": {**PART, "state": "SUCCEEDED", "reason": "", "failures": []}})
-    states, parts = run.ended()
-
-    assert [state["state"] for state in states] == ["SUCCEEDED"] * 2
-    assert {part["state"] for part in parts.values()} == {"SUCCEEDED"}
-
-
 def test_a_large_lie_is_kept_small(node: Make, stack: ExitStack) -> None:
     """A part with thousands of failures and endless words is cut to what one node can have; the record stays small."""
     run = WithLiar(node, stack).begin()
@@ -185,18 +165,6 @@ def test_a_large_lie_is_kept_small(node: Make, stack: ExitStack) -> None:
     assert len(told["reason"]) == 4096
     assert all(len(line) == 400 for failure in told["failures"] for line in failure["tail"])
     assert all(len(failure["tail"]) == 20 and len(failure["said"]) == 4 for failure in told["failures"])
-
-
-def test_a_stop_that_it_claims_does_not_excuse_anybody(node: Make, stack: ExitStack) -> None:
-    """A node that says it was stopped long ago, with times of the year 1970, moves nobody else's end after the stop."""
-    run = WithLiar(node, stack).begin()
-    run.gang.tell(1, "raise ValueError('bad loss')")
-    wait_until(lambda: run.liar.has_heard("stop"), "the stop")
-    run.liar.say({"kind": "ended", "part": {**PART, "state": "CANCELLED", "stopped_at": 5.0, "failures": []}})
-    _, parts = run.ended()
-    (failure,) = parts["gpu02"]["failures"]
-
-    assert failure["time"] < parts["gpu03"]["stopped_at"] + 1.0
 
 
 def test_who_never_ends_is_given_up_after_a_stop(node: Make, stack: ExitStack) -> None:

@@ -10,13 +10,9 @@ from typing import Any
 
 import pytest
 
-from clusterctl.node.gang import restarts as progress
-from clusterctl.node.gang.hub import RestartHub
-from clusterctl.node.gang.membership import StopOrder
-from clusterctl.node.gang.messages import Welcome
-from clusterctl.node.gang.peer import RestartPeer
-from clusterctl.node.gang.restarts import GangState, Restarts
 from clusterctl.node.runtime.event_loop import Loop
+from clusterctl.node.supervise import progress
+from clusterctl.node.supervise.restarts import Restarts
 
 SPEC: dict[str, Any] = {
     "run": "job-1",
@@ -97,38 +93,6 @@ def test_who_waits_for_the_memory_at_the_very_end_is_not_forgotten(agent: Any) -
     assert left == ["gone"]
 
 
-def test_no_go_is_given_to_an_attempt_that_is_ending(agent: Any) -> None:
-    """A gate becomes ready while the stop of the others is on its way to it."""
-    went: list[str] = []
-    agent.gang = SimpleNamespace(on_end=lambda _: None)
-    hub = RestartHub(standing_of(agent))
-    restarts = hub.state.restarts
-    restarts.on_go = lambda address, port: went.append(f"{address}:{port}")  # type: ignore[method-assign]  # listens in
-    hub.on_go()
-    hub.on_startup_event("port", {"port": 20000})
-    hub.on_startup_event("ready", {})
-    hub._stop_all("gpu02", StopOrder("gpu02: the gate died", 1.0, "failure"))
-    hub._on_ready(1, {"port": None, "address": "127.0.0.2"})
-    hub.on_startup_event("listening", {"port": 20000})
-
-    assert went == []
-
-
-def test_a_wish_that_came_while_nobody_led_is_told_to_who_leads_next(agent: Any) -> None:
-    """Otherwise the run would be started again although somebody has stopped it here."""
-    said: list[dict[str, Any]] = []
-    standing = standing_of(agent)
-    standing.record_stop(StopOrder("stopped by ann@laptop", 5.0, "stop"))
-    peer = RestartPeer(standing, 1)
-    peer._rejoining = peer._started = True
-    peer._channel = SimpleNamespace(send=lambda kind, **facts: said.append({"kind": kind, **facts}))  # type: ignore[assignment]  # what is sent is all that counts
-
-    peer._on_message(Welcome())
-
-    assert [message["kind"] for message in said] == ["hello", "stop"]
-    assert (said[1]["reason"], said[1]["occasion"]) == ("stopped by ann@laptop", "stop")
-
-
 def test_a_file_system_that_hangs_holds_nobody_up(agent: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even the way to the output directory is looked at but in a thread: the agent has to beat."""
     hangs = threading.Event()
@@ -143,12 +107,3 @@ def test_a_file_system_that_hangs_holds_nobody_up(agent: Any, monkeypatch: pytes
 
     hangs.set()
     assert told == [None]
-
-
-def standing_of(agent: Any) -> GangState:
-    """Make what a seat keeps whoever leads."""
-    names = ("report", "stop", "save_record", "leave")
-    side = SimpleNamespace(
-        loop=agent.loop, spec=agent.spec, token=b"", **dict.fromkeys(names, lambda *_, **__: None)
-    )
-    return GangState(side, Restarts(agent), lambda _: None)  # type: ignore[arg-type]  # a side by shape

@@ -57,17 +57,6 @@ def test_a_lost_node_is_replaced_by_a_spare(node: Make) -> None:
     assert [part["node"] for part in gang.record(2)["parts"]] == ["gpu01", "gpu03"]
 
 
-def test_after_a_silence_the_pause_is_as_long_as_the_silent_node_needs(node: Make) -> None:
-    """It has to notice that it was cut off, and to end its part: a quarter of gang_limit, not `pause`."""
-    gang = RestartGang(node, spares=1, agent_limit=3600.0).begin()
-    os.kill(gang.nodes[1].pid("agent"), signal.SIGSTOP)
-    gang.settled(2, [0, 2])
-    os.kill(gang.nodes[1].pid("agent"), signal.SIGCONT)
-    gang.finish(2)
-
-    assert gang.nodes[0].event("pausing")["seconds"] == 5.0 / 4
-
-
 def test_a_spare_that_is_not_needed_spoils_nothing(node: Make) -> None:
     """It has waited, and ends well; one that is lost before it is called stops nobody."""
     gang = RestartGang(node, spares=2).begin()

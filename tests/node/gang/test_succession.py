@@ -35,23 +35,6 @@ def test_node_0_is_lost_and_the_run_goes_on(node: Make) -> None:
     assert (gang.record(1)["hub"], gang.record(1)["whole"]) == ("gpu02", True)
 
 
-def test_one_hub_after_another(node: Make) -> None:
-    """Node 0 and who should have followed are lost at once, then who did: the next one leads each time."""
-    gang = RestartGang(node, spares=5).begin()
-    for lost in gang.nodes[:2]:
-        vanish(lost)
-    gang.settled(2, [2, 3])
-    vanish(gang.nodes[2])
-    gang.settled(3, [3, 4])
-    gang.finish(3)
-
-    assert [text for _, text in gang.causes(3)] == ["gpu01 is lost", "gpu03 is lost"]
-    assert [one.state()["state"] for one in gang.nodes[3:]] == ["SUCCEEDED"] * 4
-    gone = [entry["node"] for entry in gang.nodes[3].state()["roster"] if entry.get("lost")]
-    assert gone == ["gpu01", "gpu02", "gpu03"]
-    assert gang.record(6)["hub"] == "gpu04"
-
-
 def test_the_hub_is_lost_in_the_pause(node: Make) -> None:
     """An attempt that has ended already is not counted twice."""
     gang = RestartGang(node, spares=1, restart={"pause": 6.0, "warm": 0.0}).begin()
@@ -76,28 +59,6 @@ def test_the_hub_is_lost_while_gates_start(node: Make) -> None:
 
     assert [one.state()["state"] for one in gang.nodes[1:]] == ["SUCCEEDED"] * 2
     assert [cause for cause, _ in gang.causes(1)] == ["worker_killed", "node_lost"]
-
-
-def test_half_is_not_enough(node: Make) -> None:
-    """The other half might go on as well: two spares of four agents end, and say why."""
-    gang = RestartGang(node, spares=2).begin()
-    for lost in gang.nodes[:2]:
-        vanish(lost)
-    states = gang.ended()
-
-    assert [state["gave_up"] for state in states[2:]] == ["majority"] * 2
-    assert [state["attempt"] for state in states] == [1] * 4
-
-
-def test_too_few_are_left(node: Make) -> None:
-    """A majority of three that cannot make up the three nodes of the job ends, as it would without restarts."""
-    gang = RestartGang(node, 3).begin()
-    vanish(gang.nodes[0])
-    states = gang.ended()
-
-    assert [state["state"] for state in states[1:]] == ["CANCELLED"] * 2
-    assert [state["gave_up"] for state in states[1:]] == ["nodes"] * 2
-    assert "gpu01" in states[1]["reason"]
 
 
 def test_an_old_hub_that_comes_back_does_no_harm(node: Make) -> None:

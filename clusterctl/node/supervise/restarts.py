@@ -1,102 +1,20 @@
-"""Agent side of further attempts, progress.
-
-Whether an attempt got on: whether files below the output directory that matter were made or changed by it.
-
-The walk runs in a thread of its own, is bounded, and may hang in a file system without harm: then nothing is known.
-
-Further attempts on this node: what follows one that has ended, until the gang says that there will be no more.
+"""Further attempts on this node: what follows one that has ended, until the gang says that there will be no more.
 
 Between attempts the run's state is WAITING; its end is recorded when the gang has decided that it is one.
 """
 
 from __future__ import annotations
 
-import os
-import re
 import time
-from contextlib import suppress
-from typing import Any, Callable, Dict, FrozenSet, Iterator, List, Optional, Pattern, Protocol, Tuple
+from typing import Any, Callable, Dict, List, Optional, Protocol, Tuple
 
-from ...protocol.ranks import Slot
-from ..runtime.event_loop import Loop, call_in_thread, run_in_thread
+from ..gang.membership import READY_LIMIT, JsonObject
+from ..gang.roster import Policy, Roster, read_policy
 from ..state.run_record import time_to_prepare
-from ..supervise.agent_api import AgentApi
-from ..supervise.attempt import Attempt
-from .listener import Listener
-from .membership import STOP, TIME, GangContext, JsonObject, NodePart, StopOrder
-from .roster import Policy, Roster, read_policy
+from .agent_api import AgentApi
+from .attempt import Attempt
+from .progress import Progress
 
-MOST_FILES = 20000  # entries that are looked at
-SCAN_LIMIT = 5.0  # seconds for the look at the end
-
-FileMarks = Optional[
-    FrozenSet[int]
-]  # of every file its path, size and time of change; None if there are too many
-
-
-class Progress:
-    """Compares what is there before the start with what is there after the end."""
-
-    def __init__(self, loop: Loop, root: str, pattern: str) -> None:
-        self._loop = loop
-        self._root = root
-        self._pattern = glob_to_regex(pattern)
-        self._before: List[FileMarks] = []
-
-    def begin(self) -> None:
-        """Look at what is there."""
-        run_in_thread(lambda: self._before.append(self._scan()))
-
-    def finish(self, on_result: Callable[[Optional[bool]], None]) -> None:
-        """Call `on_result` with whether anything is new; with None if that cannot be told in time."""
-        call_in_thread(
-            self._loop, "progress", SCAN_LIMIT, self._scan, lambda after: on_result(self._compare(after))
-        )
-
-    def _scan(self) -> FileMarks:
-        """Look at the directory; only here, for its path alone may lead through a file system that hangs."""
-        return scan_files(os.path.realpath(os.path.expanduser(self._root)), self._pattern)
-
-    def _compare(self, after: FileMarks) -> Optional[bool]:
-        before = self._before[0] if self._before else None
-        return None if before is None or after is None else bool(after - before)
-
-
-def scan_files(root: str, pattern: Pattern[str]) -> FileMarks:
-    """Mark every file below a directory whose path from there is wanted."""
-    file_marks = set()
-    for count, entry in enumerate(_walk(root)):
-        if count >= MOST_FILES:
-            return None
-        path = os.path.relpath(entry.path, root)
-        with suppress(OSError):
-            if pattern.fullmatch(path):
-                status = entry.stat(follow_symlinks=False)
-                file_marks.add(hash((path, status.st_size, status.st_mtime_ns)))
-    return frozenset(file_marks)
-
-
-def _walk(root: str) -> Iterator[os.DirEntry[str]]:
-    directories = [root]
-    while directories:
-        with suppress(OSError), os.scandir(directories.pop()) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    directories.append(entry.path)
-                yield entry
-
-
-def glob_to_regex(pattern: str) -> Pattern[str]:
-    """Turn a glob into a regular expression for paths: `*` stays within a name, `**` does not."""
-    text, position = "", 0
-    for match in re.finditer(r"\*\*/|\*\*|\*|\?", pattern):
-        text += re.escape(pattern[position : match.start()])
-        text += {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}[match[0]]
-        position = match.end()
-    return re.compile(text + re.escape(pattern[position:]), re.DOTALL)
-
-
-READY_LIMIT = 300.0  # seconds for a new attempt's gates
 NOT_NEEDED = "this spare was not needed"
 
 
@@ -270,56 +188,3 @@ class Restarts:
     def began(self) -> Optional[float]:
         """Return when the attempt got its GO here."""
         return self._agent.attempt.began
-
-
-class GangState:
-    """The run's roster, this node's part of the attempt, and a listener for the time when this agent leads."""
-
-    def __init__(self, context: GangContext, restarts: Restarts, elect_hub: Callable[[Slot], None]) -> None:
-        self.context = context
-        self.restarts = restarts
-        self.roster: Roster = restarts.roster
-        self.elect_hub = elect_hub  # the hub, given by its slot, is lost, and our part has ended
-        self.listener: Optional[Listener] = None
-        self.stop_order: Optional[StopOrder] = None  # somebody's, or the time limit's: nothing is tried again
-        self.part: Optional[NodePart] = None
-        self.clear: Optional[JsonObject] = None
-        self.idle = bool(context.spec.get("spare"))
-        self.last_seen: Dict[Slot, float] = {}  # the last sign of life of each hub before
-        self.election_deadline = 0.0  # when the search for the next hub is given up; 0 where there is one
-
-    @property
-    def address(self) -> str:
-        """Return where the others reach this node; a run of one node may not know its own."""
-        return str(self.context.spec.get("address") or self.context.spec["master_addr"])
-
-    @property
-    def spec(self) -> JsonObject:
-        """Return the spec of a record that we write."""
-        return {**self.context.spec, "hub": self.context.spec["node"]}
-
-    def record_stop(self, order: StopOrder) -> None:
-        """Remember that somebody, or the time limit, wants the end."""
-        if self.stop_order is None and order.kind in (STOP, TIME):
-            self.stop_order = order
-
-    def begin(self) -> None:
-        """Another attempt begins here; nothing of the one before counts any more."""
-        self.part, self.clear = None, None
-        self.idle = self.roster.own_slot not in self.roster.node_ranks
-        self.restarts.start_next_attempt()
-
-    def on_hub_found(self) -> None:
-        """Somebody leads again."""
-        self.election_deadline = 0.0
-
-    def close(self) -> None:
-        """Let nobody in any more."""
-        if self.listener is not None:
-            self.listener.close()
-            self.listener = None
-
-    def with_history(self, record: JsonObject, gave_up: Optional[str], **end: str) -> JsonObject:
-        """Add to a record what went before the last attempt, and why no other followed."""
-        history: List[Dict[str, object]] = self.roster.history
-        return {**record, "attempts": history, "roster": self.roster.entries, "gave_up": gave_up, **end}

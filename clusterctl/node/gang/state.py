@@ -1,0 +1,128 @@
+"""What an agent of a gang keeps, whoever leads: roster, policy, its own part, its listener."""
+
+from __future__ import annotations
+
+from typing import Callable, Dict, List, Optional, Protocol
+
+from ...protocol.messages.gang import STOP, TIME, Cleared, JsonObject, NodePart, StopOrder
+from ...protocol.ranks import Slot
+from .listener import Listener
+from .membership import GangContext, make_record
+from .roster import NEVER, Policy, Roster
+
+
+class Attempts(Protocol):
+    """What the gang has of its agent for further attempts."""
+
+    policy: Policy
+    roster: Roster
+    time_left_given: Optional[float]
+
+    @property
+    def began(self) -> Optional[float]:
+        """When the attempt got its GO here."""
+
+    @property
+    def time_left(self) -> Optional[float]:
+        """What is left of the job's time, in seconds."""
+
+    def show_roster(self) -> None:
+        """Record who is lost."""
+
+    def on_pause(self, entry: JsonObject, seconds: float) -> None:
+        """There will be another attempt, soon."""
+
+    def start_next_attempt(self) -> None:
+        """Begin the current attempt of the roster, with the rank that it gives us, or none."""
+
+    def on_go(self, address: str, port: int) -> None:
+        """The gang says GO."""
+
+    def conclude(self, end: JsonObject) -> None:
+        """There will be no further attempt."""
+
+
+class OneAttempt:
+    """The attempts of a run that is never started again."""
+
+    policy = NEVER
+    began: Optional[float] = None
+    time_left: Optional[float] = None
+
+    def __init__(self, spec: JsonObject) -> None:
+        self.roster = Roster(spec)
+        self.time_left_given: Optional[float] = None
+
+    def show_roster(self) -> None:
+        """The client has it from the record."""
+
+    def conclude(self, end: JsonObject) -> None:
+        """The agent has recorded its end by itself."""
+
+    def on_pause(self, entry: JsonObject, seconds: float) -> None:
+        """It never pauses."""
+
+    def start_next_attempt(self) -> None:
+        """There is none."""
+
+    def on_go(self, address: str, port: int) -> None:
+        """GO comes from the client."""
+
+
+class GangState:
+    """What hub and peer of one node share, and hand on when the role changes."""
+
+    def __init__(
+        self, context: GangContext, attempts: Optional[Attempts], elect: Callable[[Slot], None]
+    ) -> None:
+        self.context = context
+        self.attempts: Attempts = attempts or OneAttempt(context.spec)
+        self.roster, self.policy = self.attempts.roster, self.attempts.policy
+        self.elect = elect  # the hub, given by its slot, is lost, and our part has ended
+        self.listener: Optional[Listener] = None
+        self.stop_order: Optional[StopOrder] = None  # somebody's, or the time limit's: nothing is tried again
+        self.part: Optional[NodePart] = None  # once it has ended
+        self.cleared: Optional[Cleared] = None
+        self.master_port: Optional[int] = None  # that this node holds for a later attempt, as its rank 0
+        self.idle = bool(context.spec.get("spare"))
+        self.last_seen: Dict[Slot, float] = {}  # the last sign of life of each hub before
+        self.election_deadline = 0.0  # when the search for the next hub is given up; 0 where there is one
+
+    @property
+    def address(self) -> str:
+        """Return where the others reach this node; a run of one node may not know its own."""
+        return str(self.context.spec.get("address") or self.context.spec["master_addr"])
+
+    def record_stop(self, order: StopOrder) -> None:
+        """Remember that somebody, or the time limit, wants the end."""
+        if self.stop_order is None and order.kind in (STOP, TIME):
+            self.stop_order = order
+
+    def begin(self) -> None:
+        """Another attempt begins here; nothing of the one before counts any more."""
+        self.part, self.cleared, self.master_port = None, None, None
+        self.idle = self.roster.own_slot not in self.roster.node_ranks
+        self.attempts.start_next_attempt()
+
+    def close(self) -> None:
+        """Let nobody in any more."""
+        if self.listener is not None:
+            self.listener.close()
+            self.listener = None
+
+    def make_record(
+        self,
+        parts: List[NodePart],
+        stop: Optional[JsonObject],
+        gave_up: Optional[str],
+        *,
+        whole: bool,
+        **end: str,
+    ) -> JsonObject:
+        """Put the record together; with what went before the last attempt, and why no other followed."""
+        spec = self.context.spec
+        if self.policy.never:
+            return make_record(spec, parts, stop, whole=whole)
+        record = make_record({**spec, "hub": spec["node"]}, parts, stop, whole=whole)
+        history, entries = self.roster.history, self.roster.entries
+        return {**record, "attempts": history, "roster": entries, "gave_up": gave_up, **end}

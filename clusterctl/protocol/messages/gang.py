@@ -1,0 +1,581 @@
+"""Messages between the agents of a gang: the tables TO_HUB and TO_PEER, the values, and how each key is read.
+
+A row of a table is a message: its name, its class, and for each field of the class, in order, the key and its reader.
+`render_message` and `read_message` both go by the row, so a name and a key stand here once. MalformedError means that
+no agent of this version would have sent it, so its sender is given up. What a message means in which phase is up to
+the receiver: see the tables of `node/gang/hub.py` and `node/gang/peer.py`.
+
+A part is one node's account of its end: {node, node_rank, address, state, reason, time, stopped_at, failures}. The
+record puts the parts together, their times turned to the hub's clock: {run, hub, whole, stop, parts}; the part of a
+lost node has its last sign of life as `last_seen`; `whole` is false in what a node writes before all parts have come,
+or without the hub. A run that may be started again adds {attempts, roster, gave_up, state, reason}.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Callable, Dict, NamedTuple, TypeVar
+
+from ..ranks import NodeRank, Slot
+from ..reasons import CODE
+from ..untrusted import LATEST, MalformedError, Untrusted
+
+JsonObject = Dict[str, Any]
+NodePart = Dict[str, Any]
+T = TypeVar("T")
+
+# Limits. A part holds no more than `node/supervise/evidence.py` puts into it.
+LONGEST_KIND = 16  # characters
+LONGEST_REASON = 1000  # characters
+LONGEST_NODE = 64  # characters
+LONGEST_ADDRESS = 64  # characters
+LONGEST_TIME = 1e9  # seconds that a run may have left
+LARGEST_EXIT = 1 << 31
+HIGHEST_SIGNAL = 64
+TAIL_LINES = 20
+TRACEBACKS = 4
+BLOCK_LINES = 16  # of a traceback
+LONGEST_LINE = 400  # characters
+LARGEST_RECORD = 512 << 10
+FIRST_FAILURES = 32  # failures that keep their words when there are far too many
+FEWEST_LINES = 3  # lines of each failure's last words when there are very many
+NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+ADDRESS = re.compile(r"[0-9A-Fa-f:.]{2,45}")
+# before the next traceback
+CHAINED = ("another exception occurred:", "direct cause of the following exception:")
+
+LOST = "LOST"
+# that a node can report of itself
+END_STATES = ("SUCCEEDED", "FAILED", "FAILED_SETUP", "CANCELLED", "TIMEOUT")
+BETWEEN_STATES = ("CANCELLED", "TIMEOUT")  # how a run ends between two attempts, on all nodes alike
+
+# Why the gang gives a run up: an error of the script (CODE),
+NO_PROGRESS = "no_progress"  # nothing new in three attempts,
+MAX_RESTARTS = "max"  # as many restarts as the job allows,
+REASON = "reason"  # a reason that the job does not name,
+NODES = "nodes"  # fewer nodes than the job needs,
+MAJORITY = "majority"  # or not more than half of all: the others might go on as well
+GAVE_UP = (NO_PROGRESS, MAX_RESTARTS, CODE, REASON, NODES, MAJORITY)
+
+FAILURE, STOP, TIME = "failure", "stop", "time"  # on what occasion a run is to end
+
+
+class Bounds(NamedTuple):
+    """How large a run is, and who takes part in it."""
+
+    run_id: str
+    nodes: tuple[str, ...]  # by slot; empty where the spec does not name them
+    slots: int
+    node_ranks: int  # of nodes
+    failures: int  # of one node
+    attempts: int
+    grace: float
+    pause: float
+
+    def is_name(self, node: str) -> bool:
+        """Tell whether one of the nodes can have this name."""
+        if self.nodes:
+            return node in self.nodes
+        return len(node) <= LONGEST_NODE and NODE_NAME.fullmatch(node) is not None
+
+    def is_name_of(self, slot: Slot, node: str) -> bool:
+        """Tell whether a slot can have this name."""
+        return self.is_name(node) and (not self.nodes or self.nodes[slot] == node)
+
+
+# the values
+
+
+class BeatReply(NamedTuple):
+    """A peer's answer to a beat: when it was asked, by the hub's clock, and its own time."""
+
+    at: float
+    time: float
+
+
+class HubBeat(NamedTuple):
+    """The hub's beat."""
+
+    at: float
+
+
+class Welcome(NamedTuple):
+    """The hub has accepted this peer."""
+
+
+class Ack(NamedTuple):
+    """A peer has kept the record."""
+
+
+class StopOrder(NamedTuple):
+    """That the run shall end: why, seconds between TERM and KILL, and on what occasion."""
+
+    reason: str
+    grace: float
+    kind: str = STOP
+
+
+class Failed(NamedTuple):
+    """Something failed on a peer."""
+
+    attempt: int
+    reason: str
+
+
+class Ended(NamedTuple):
+    """A peer's part of an attempt."""
+
+    attempt: int
+    part: NodePart
+
+
+class RosterView(NamedTuple):
+    """What another agent knows of the whole run: who has which rank, who is lost or unfit and why, what went before."""
+
+    attempt: int
+    entries: list[JsonObject]
+    history: list[JsonObject]
+
+    @property
+    def node_ranks(self) -> dict[Slot, NodeRank]:
+        """Return the node rank of every slot that has one."""
+        return {entry["seat"]: entry["node_rank"] for entry in self.entries if entry["node_rank"] is not None}
+
+    @property
+    def lost(self) -> dict[Slot, str]:
+        """Return who is lost, and why."""
+        return {entry["seat"]: entry["reason"] for entry in self.entries if entry.get("lost")}
+
+    @property
+    def unfit(self) -> dict[Slot, str]:
+        """Return who can take part no more, and why."""
+        return {entry["seat"]: entry["unfit"] for entry in self.entries if entry.get("unfit")}
+
+    def is_like(self, other: RosterView) -> bool:
+        """Tell whether two agree on everything but who is lost, which each sees for itself."""
+        return (self.attempt, self.node_ranks, self.unfit, self.history) == (
+            other.attempt,
+            other.node_ranks,
+            other.unfit,
+            other.history,
+        )
+
+
+class Hello(NamedTuple):
+    """What a peer tells the next hub."""
+
+    part: NodePart | None
+    roster: RosterView
+
+
+class Cleared(NamedTuple):
+    """Nothing is left on a node of the attempt that ended; `unfit`: why it cannot take part in another."""
+
+    unfit: str
+    progress: bool | None
+
+
+class Ready(NamedTuple):
+    """A gate waits for GO; of rank 0 with the master's port."""
+
+    attempt: int
+    port: int | None
+    address: str
+
+
+class Listening(NamedTuple):
+    """Rank 0 listens."""
+
+    attempt: int
+    port: int
+
+
+class Verdict(NamedTuple):
+    """The hub's record; of a run that may be started again also how it ended between two attempts."""
+
+    record: JsonObject
+    end: JsonObject | None
+
+
+class SlotLost(NamedTuple):
+    """A slot is lost."""
+
+    slot: Slot
+    why: str
+
+
+class Pause(NamedTuple):
+    """An attempt has ended, and there will be another."""
+
+    entry: JsonObject
+    seconds: float
+    roster: RosterView
+
+
+class NextAttempt(NamedTuple):
+    """The next attempt begins."""
+
+    time_left: float | None
+    roster: RosterView
+
+
+class Go(NamedTuple):
+    """GO of a later attempt."""
+
+    address: str
+    port: int
+
+
+Message = Any  # one of the above
+
+# how a key is read
+
+
+def required(value: T | None, what: str) -> T:
+    """Give a value that a message must have; MalformedError if it is missing or out of bounds."""
+    if value is None:
+        raise MalformedError(f"no valid {what}")
+    return value
+
+
+def _moment(message: Untrusted, key: str, _: Bounds) -> float:
+    return required(message.moment(key), "time")
+
+
+def _reason(message: Untrusted, key: str, _: Bounds) -> str:
+    return message.text(key, LONGEST_REASON)
+
+
+def _attempt(message: Untrusted, key: str, bounds: Bounds) -> int:
+    """Give the attempt that a message is about; a run that is not started again has one, which nobody names."""
+    return required(message.integer(key, 1, bounds.attempts), "attempt") if key in message else 1
+
+
+def _grace(message: Untrusted, key: str, bounds: Bounds) -> float:
+    return required(message.number(key, 0.0, bounds.grace), "grace")
+
+
+def _occasion(message: Untrusted, key: str, _: Bounds) -> str:
+    return required(message.one_of(key, (FAILURE, STOP, TIME)) or None, "occasion")
+
+
+def _port(message: Untrusted, key: str, _: Bounds) -> int:
+    return required(message.integer(key, 1, 65535), "port")
+
+
+def _port_or_none(message: Untrusted, key: str, bounds: Bounds) -> int | None:
+    return None if message.is_null(key) else _port(message, key, bounds)
+
+
+def _address(message: Untrusted, key: str, _: Bounds) -> str:
+    address = message.text(key)
+    if not ADDRESS.fullmatch(address):
+        raise MalformedError("no IP address")
+    return address
+
+
+def _choice(message: Untrusted, key: str, _: Bounds) -> bool | None:
+    return message.choice(key)
+
+
+def _slot(message: Untrusted, key: str, bounds: Bounds) -> Slot:
+    return Slot(required(message.integer(key, 0, bounds.slots - 1), "seat"))
+
+
+def _seconds(message: Untrusted, key: str, bounds: Bounds) -> float:
+    return required(message.number(key, 0.0, bounds.pause), "pause")
+
+
+def _time_left(message: Untrusted, key: str, _: Bounds) -> float | None:
+    return None if message.is_null(key) else required(message.number(key, 0.0, LONGEST_TIME), "time")
+
+
+def _part(message: Untrusted, key: str, bounds: Bounds) -> NodePart:
+    return read_part(message.record(key), bounds)
+
+
+def _part_or_none(message: Untrusted, key: str, bounds: Bounds) -> NodePart | None:
+    return None if message.is_null(key) else _part(message, key, bounds)
+
+
+def _entry(message: Untrusted, key: str, bounds: Bounds) -> JsonObject:
+    return read_entry(message.record(key), bounds)
+
+
+def _roster(message: Untrusted, key: str, bounds: Bounds) -> RosterView:
+    view = message.record(key)
+    attempt = required(view.integer("attempt", 1, bounds.attempts), "attempt")
+    return RosterView(attempt, _read_slots(view, bounds), _read_history(view, "history", bounds))
+
+
+def _record(message: Untrusted, key: str, bounds: Bounds) -> JsonObject:
+    return read_record(message.record(key), bounds)
+
+
+def _ending(message: Untrusted, key: str, _: Bounds) -> JsonObject:
+    return _read_end(message.record(key))
+
+
+# the messages
+
+Reader = Callable[[Untrusted, str, Bounds], Any]
+
+
+class Form(NamedTuple):
+    """How a message is written and read: its class, and key and reader of each of its fields."""
+
+    type: type[Any]
+    readers: tuple[tuple[str, Reader], ...]
+
+
+def _form(type_: type[Any], **readers: Reader) -> Form:
+    return Form(type_, tuple(readers.items()))
+
+
+_BOTH_WAYS = {"stop": _form(StopOrder, reason=_reason, grace=_grace, occasion=_occasion)}
+TO_HUB: dict[str, Form] = {
+    **_BOTH_WAYS,
+    "beat": _form(BeatReply, at=_moment, time=_moment),
+    "failed": _form(Failed, attempt=_attempt, reason=_reason),
+    "ended": _form(Ended, attempt=_attempt, part=_part),
+    "ack": _form(Ack),
+    # of a run that may be started again
+    "hello": _form(Hello, part=_part_or_none, course=_roster),
+    "clear": _form(Cleared, unfit=_reason, progress=_choice),
+    "ready": _form(Ready, attempt=_attempt, port=_port_or_none, address=_address),
+    "listening": _form(Listening, attempt=_attempt, port=_port),
+}
+TO_PEER: dict[str, Form] = {
+    **_BOTH_WAYS,
+    "beat": _form(HubBeat, at=_moment),
+    "welcome": _form(Welcome),
+    "verdict": _form(Verdict, record=_record, end=_ending),
+    # of a run that may be started again
+    "lost": _form(SlotLost, seat=_slot, why=_reason),
+    "pause": _form(Pause, entry=_entry, seconds=_seconds, course=_roster),
+    "again": _form(NextAttempt, time_left=_time_left, course=_roster),
+    "go": _form(Go, master_addr=_address, master_port=_port),
+}
+_KINDS = {form.type: (kind, form) for forms in (TO_HUB, TO_PEER) for kind, form in forms.items()}
+
+
+def render_message(message: Message, attempt: int | None = None) -> str:
+    """Write a message as JSON; a peer of a run that may be started again names its attempt in each."""
+    kind, form = _KINDS[type(message)]
+    fields = {key: value for (key, _), value in zip(form.readers, message)}
+    fields.pop("attempt", None)
+    if isinstance(message, Verdict) and message.end is None:
+        del fields["end"]
+    for key, value in fields.items():
+        if isinstance(value, RosterView):
+            fields[key] = {"attempt": value.attempt, "roster": value.entries, "history": value.history}
+    return json.dumps({"kind": kind, **({} if attempt is None else {"attempt": attempt}), **fields})
+
+
+def read_message(message: Untrusted, forms: dict[str, Form], bounds: Bounds) -> Message:
+    """Read one message; MalformedError names its kind."""
+    kind = message.text("kind", LONGEST_KIND)
+    if kind not in forms:
+        raise MalformedError("it sent a malformed message (of no known kind)")
+    form = forms[kind]
+    try:
+        return form.type(*(read(message, key, bounds) for key, read in form.readers))
+    except MalformedError as error:
+        raise MalformedError(f"it sent a malformed message ({kind}: {error})") from None
+
+
+# parts, records and rosters
+
+
+def read_part(message: Untrusted, bounds: Bounds) -> NodePart:
+    """Read a node's account of its own end; the node and its rank are added by who knows them."""
+    end = {
+        "address": message.text("address", LONGEST_ADDRESS),
+        "state": required(message.one_of("state", END_STATES) or None, "state"),
+        "reason": message.text("reason"),
+        "time": required(message.moment("time"), "time"),
+        "stopped_at": message.moment("stopped_at"),
+    }
+    if not message.is_list("failures"):
+        raise MalformedError("no list of failures")
+    failures = [_read_failure(failure) for failure in message.records("failures", bounds.failures)]
+    (part,) = limit_size({"parts": [{**end, "failures": failures}]})["parts"]
+    return dict(part)
+
+
+def read_record(message: Untrusted, bounds: Bounds) -> JsonObject:
+    """Read the record of a run's end that a hub has put together."""
+    if message.text("run") != bounds.run_id or not message.is_list("parts"):
+        raise MalformedError("no record of this run")
+    parts = [_read_recorded(part, bounds) for part in message.records("parts", bounds.slots)]
+    stop = message.record("stop")
+    record = limit_size(
+        {
+            "run": bounds.run_id,
+            "hub": message.text("hub", LONGEST_NODE),
+            "whole": message.flag("whole"),
+            "stop": _read_stop(stop) if stop else None,
+            "parts": parts,
+        }
+    )
+    if "roster" in message:  # a run that may be started again
+        history, roster = _read_history(message, "attempts", bounds), _read_slots(message, bounds)
+        record.update(attempts=history, roster=roster, **_read_end(message))
+    return record
+
+
+def _read_recorded(message: Untrusted, bounds: Bounds) -> NodePart:
+    state = required(message.one_of("state", (*END_STATES, LOST)) or None, "state")
+    node_rank = NodeRank(required(message.integer("node_rank", 0, bounds.slots - 1), "node rank"))
+    end = {
+        "state": state,
+        "reason": message.text("reason"),
+        "time": required(_read_shifted_time(message, "time"), "time"),
+    }
+    failures = [_read_failure(failure) for failure in message.records("failures", bounds.failures)]
+    node = message.text("node", LONGEST_NODE)
+    if not bounds.is_name(node):
+        raise MalformedError("a part of no node of this run")
+    identity = {"node": node, "node_rank": node_rank, "address": message.text("address", LONGEST_ADDRESS)}
+    if state == LOST:
+        end["last_seen"] = _read_shifted_time(message, "last_seen")
+    return {**identity, **end, "stopped_at": _read_shifted_time(message, "stopped_at"), "failures": failures}
+
+
+def _read_stop(message: Untrusted) -> JsonObject:
+    stop = {"node": message.text("node", LONGEST_NODE), "reason": message.text("reason", LONGEST_REASON)}
+    return {**stop, "time": required(message.moment("time"), "time")}
+
+
+def _read_end(message: Untrusted) -> JsonObject:
+    gave_up, state = message.one_of("gave_up", GAVE_UP) or None, message.one_of("state", BETWEEN_STATES)
+    return {"gave_up": gave_up, "state": state, "reason": message.text("reason", LONGEST_REASON)}
+
+
+def _read_shifted_time(message: Untrusted, key: str) -> float | None:
+    """Give a time that a hub has turned from one clock to another, which may both be wrong."""
+    return message.number(key, -2 * LATEST, 2 * LATEST)
+
+
+def _read_failure(message: Untrusted) -> JsonObject:
+    """Read how one process ended, and what it wrote last."""
+    failure: JsonObject = {
+        "rank": message.integer("rank", 0, LARGEST_EXIT),
+        "exit": message.integer("exit", -LARGEST_EXIT, LARGEST_EXIT),
+        "signal": message.integer("signal", 1, HIGHEST_SIGNAL),
+        "time": _read_shifted_time(message, "time") or 0.0,
+    }
+    if "reason" in message:
+        failure["reason"] = message.text("reason")
+    if message.flag("starved"):
+        failure["starved"] = True
+    if not message.is_list("tail"):
+        return failure
+    blocks = [
+        {
+            "at": _read_shifted_time(block, "at") or 0.0,
+            "lines": list(block.texts("lines", BLOCK_LINES, LONGEST_LINE)),
+        }
+        for block in message.records("said", TRACEBACKS)
+    ]
+    tail = list(message.texts("tail", TAIL_LINES, LONGEST_LINE))
+    activity = {"last_at": _read_shifted_time(message, "last_at") or 0.0, "frozen": message.flag("frozen")}
+    return {**failure, **activity, "said": blocks, "tail": tail}
+
+
+def _read_slots(message: Untrusted, bounds: Bounds) -> list[JsonObject]:
+    """Read which slot has which node and rank: all slots of this run with their own nodes, and no rank twice."""
+    roster = [_read_slot(entry, bounds) for entry in message.records("roster", bounds.slots + 1)]
+    if [entry["seat"] for entry in roster] != list(range(bounds.slots)):
+        raise MalformedError("no roster of this run")
+    node_ranks = [entry["node_rank"] for entry in roster if entry["node_rank"] is not None]
+    if len(set(node_ranks)) < len(node_ranks):
+        raise MalformedError("a rank that two nodes have")
+    return roster
+
+
+def _read_slot(message: Untrusted, bounds: Bounds) -> JsonObject:
+    slot = _slot(message, "seat", bounds)
+    node_rank = message.integer("node_rank", 0, bounds.node_ranks - 1)
+    if not bounds.is_name_of(slot, message.text("node")) or (
+        node_rank is None and not message.is_null("node_rank")
+    ):
+        raise MalformedError("a seat that is none of this run")
+    entry: JsonObject = {"seat": slot, "node": message.text("node"), "node_rank": node_rank}
+    if message.text("address"):
+        entry["address"] = message.text("address", LONGEST_NODE)
+    if message.text("unfit"):
+        entry["unfit"] = message.text("unfit", LONGEST_REASON)
+    if message.flag("lost"):
+        entry.update(lost=True, reason=message.text("reason", LONGEST_REASON))
+    return entry
+
+
+def _read_history(message: Untrusted, key: str, bounds: Bounds) -> list[JsonObject]:
+    """Read what became of the attempts that have ended."""
+    return [read_entry(entry, bounds) for entry in message.records(key, bounds.attempts)]
+
+
+def read_entry(message: Untrusted, bounds: Bounds) -> JsonObject:
+    """Read what became of one attempt."""
+    return {
+        "attempt": required(message.integer("attempt", 1, bounds.attempts), "attempt"),
+        "reason": message.text("reason", LONGEST_NODE),
+        "node": message.text("node", LONGEST_NODE),
+        "text": message.text("text", LONGEST_REASON),
+        "began": message.moment("began"),
+        "ended": message.moment("ended"),
+        "progress": message.choice("progress"),
+    }
+
+
+def limit_size(record: JsonObject) -> JsonObject:
+    """Leave out so much of the last words that a record, or what else has `parts`, is not too large."""
+    parts = record["parts"]
+    for lines in (12, 6, FEWEST_LINES):
+        if len(json.dumps(record)) <= LARGEST_RECORD:
+            return record
+        record = {**record, "parts": [_shorten_output(part, lines) for part in parts]}
+    if len(json.dumps(record)) > LARGEST_RECORD:
+        record = {**record, "parts": _keep_first_output(record["parts"])}
+    return record
+
+
+def _keep_first_output(parts: list[NodePart]) -> list[NodePart]:
+    """Keep what the first to fail have said, and how all others ended."""
+    failures = [failure for part in parts for failure in part["failures"]]
+    first = {
+        id(failure)
+        for failure in sorted(failures, key=lambda failure: failure.get("time") or 0.0)[:FIRST_FAILURES]
+    }
+    return [
+        {
+            **part,
+            "failures": [
+                failure
+                if id(failure) in first or "said" not in failure
+                else {**failure, "said": [], "tail": []}
+                for failure in part["failures"]
+            ],
+        }
+        for part in parts
+    ]
+
+
+def _shorten_output(part: NodePart, lines: int) -> NodePart:
+    failures = [
+        {**failure, "said": _last_chain(failure["said"]), "tail": failure["tail"][-lines:]}
+        if "said" in failure
+        else failure
+        for failure in part["failures"]
+    ]
+    return {**part, "failures": failures}
+
+
+def _last_chain(blocks: list[JsonObject]) -> list[JsonObject]:
+    """Keep the last traceback, and the first of its chain: that one may be the cause."""
+    first = len(blocks) - 1
+    while first > 0 and any(line.endswith(CHAINED) for line in blocks[first]["lines"]):
+        first -= 1
+    return [*blocks[first : len(blocks) - 1][:1], *blocks[-1:]]

@@ -1,0 +1,125 @@
+"""The tables of hub and peer: every event has its place in every phase, and what is sent is read."""
+
+from __future__ import annotations
+
+import ast
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterctl.node.gang import failover, hub, membership, peer
+from clusterctl.node.gang.membership import IGNORED
+from clusterctl.protocol.messages.gang import TO_HUB, TO_PEER, Form
+
+pytestmark = pytest.mark.unit
+
+Table = dict[tuple[Any, str], str]
+
+
+def timers(table: Table) -> set[str]:
+    """Name what is waited for: in small letters."""
+    return {event for _, event in table if event.islower()}
+
+
+HUB, PEER = hub.Phase, peer.Phase
+SIDES: list[tuple[Table, type[Enum], type, dict[str, Form], set[str]]] = [
+    (hub.TABLE, hub.Phase, hub.Hub, TO_HUB, {"GO", "Closed", *timers(hub.TABLE)}),
+    # its own part's end is an event of a peer too
+    (
+        peer.TABLE,
+        peer.Phase,
+        peer.Peer,
+        TO_PEER,
+        {"GO", "Closed", "Ended", "Unreachable", *timers(peer.TABLE)},
+    ),
+]
+
+
+def names(forms: dict[str, Form]) -> set[str]:
+    """Name the classes of messages."""
+    return {form.type.__name__ for form in forms.values()}
+
+
+@pytest.mark.parametrize(("table", "phases", "role", "forms", "others"), SIDES)
+def test_every_event_has_its_place_in_every_phase(
+    table: Table, phases: type[Enum], role: type, forms: dict[str, Form], others: set[str]
+) -> None:
+    """A method of the class, or `-` for an event that changes nothing there; no event changes nothing everywhere."""
+    events = names(forms) | others
+    assert set(table) == {(phase, event) for phase in phases for event in events}
+    methods = set(table.values()) - {IGNORED}
+    assert all(callable(getattr(role, f"_{method}")) for method in methods)
+    for event in events:
+        assert {table[phase, event] for phase in phases} != {IGNORED}, event
+
+
+@pytest.mark.parametrize(("senders", "forms"), [([hub, membership], TO_PEER), ([peer, failover], TO_HUB)])
+def test_every_message_that_is_read_is_sent(senders: list[Any], forms: dict[str, Form]) -> None:
+    """The other side makes a value of each class; what it makes and sends has a row, or `render_message` fails."""
+    tree = ast.parse(
+        "\n".join(Path(sender.__file__).read_text() for sender in senders).replace(
+            "from __future__ import annotations", ""
+        )
+    )
+    calls = {
+        ast.unparse(node.func).rpartition(".")[2] for node in ast.walk(tree) if isinstance(node, ast.Call)
+    }
+    assert names(forms) <= calls
+
+
+# What happens, read off the tables: phase, event, method.
+HUB_DOES = [
+    (HUB.JOINING, "Closed", "closed_early"),
+    (HUB.RUNNING, "Closed", "lost"),
+    (HUB.CLEARING, "Closed", "lost_clearing"),
+    (HUB.PAUSING, "Closed", "lost_pausing"),
+    (HUB.PAUSING, "pause_over", "start_next"),
+    (HUB.PAUSING, "StopOrder", "stop_between"),
+    (HUB.STARTING, "Ready", "ready"),
+    (HUB.RUNNING, "Ready", IGNORED),
+    (HUB.STOPPING, "Ready", IGNORED),
+    (HUB.STOPPING, "Listening", IGNORED),
+    (HUB.CLEARING, "Ended", IGNORED),
+    (HUB.RUNNING, "Hello", IGNORED),
+    (HUB.RUNNING, "Ack", IGNORED),
+    (HUB.OVER, "StopOrder", IGNORED),
+]
+PEER_DOES = [
+    (PEER.JOINED, "Closed", "lost_early"),
+    (PEER.RUNNING, "Closed", "lost_running"),  # our part ends first,
+    (PEER.ORPHANED, "Ended", "follow"),  # then whoever follows is looked for
+    (PEER.ENDED, "Closed", "lost"),  # node 0 is lost in the pause: look who follows at once,
+    (PEER.IDLE, "Closed", "lost"),  # so does a spare;
+    (PEER.REJOINING, "Welcome", "rejoined"),  # the next hub is told what is known,
+    (PEER.REJOINING, "Unreachable", "lost"),  # or is lost as well
+    (PEER.RUNNING, "NextAttempt", "refuse_next"),
+    (PEER.RUNNING, "Verdict", IGNORED),
+    (PEER.OVER, "Closed", "gone"),
+]
+
+
+@pytest.mark.parametrize(("phase", "event", "method"), HUB_DOES)
+def test_what_a_hub_does(phase: Any, event: str, method: str) -> None:
+    """The hub's side."""
+    assert hub.TABLE[phase, event] == method
+
+
+@pytest.mark.parametrize(("phase", "event", "method"), PEER_DOES)
+def test_what_a_peer_does(phase: Any, event: str, method: str) -> None:
+    """A peer's side."""
+    assert peer.TABLE[phase, event] == method
+
+
+def test_a_phase_ends_the_waits_that_the_next_one_does_not_have() -> None:
+    """Each moment that is waited for belongs to one phase of the hub."""
+    for timer in timers(hub.TABLE):
+        assert len([phase for phase in HUB if hub.TABLE[phase, timer] != IGNORED]) == 1, timer
+
+
+def test_no_role_overrides_another() -> None:
+    """Hub and peer have what both share above them and nothing below."""
+    for role in (hub.Hub, peer.Peer):
+        assert not role.__subclasses__()
+        assert [base.__name__ for base in role.__mro__[1:]] == ["Role", "Generic", "object"]
