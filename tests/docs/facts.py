@@ -14,7 +14,9 @@ _HEADING = re.compile(r"^(#+ (?:\d+\. )?)", re.MULTILINE)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _INLINE = re.compile(r"`([^`\n]+)`")
 _COMMENT = re.compile(r"(?m)(?:^|\s+)#\s.*$")
-_NOT_A_NUMBER = re.compile(r"`[^`\n]+`|\]\([^)\s]*\)|\b(?:node|rank)s? \d+(?! m?s\b)|\d+ 号")  # "node 0", "0 号节点"
+_NOT_A_NUMBER = re.compile(
+    r"`[^`\n]+`|\]\([^)\s]*\)|\b(?:node|rank)s? \d+(?! m?s\b)|\d+ 号"
+)  # "node 0", "0 号节点"
 _PATTERNS = {
     "code": re.compile(r"\bCC-[A-Z]+(?:-[0-9]{3})?\b"),
     "test": re.compile(r"\btests/[\w/]+\.py(?:::\w+)?"),
