@@ -32,6 +32,7 @@ NOT_KEYS = {("node/setup/build.py", "who")}  # of the lock file of an environmen
 UNREAD_BY_NODE = {
     "brings_torch": "the client's own, beside the query that it is part of",
     "nic": "of spec.json, for people: the environment holds it too",
+    "part": "of a piece of contents: they come in order, over one connection",
     "protocol": "of spec.json, for a version that finds an older one",
 }
 UNSENT_BY_CLIENT = dict.fromkeys(
