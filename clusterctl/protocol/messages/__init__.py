@@ -1,4 +1,4 @@
-"""Messages between processes on different machines: one class for each, with its name and keys written once.
+"""Messages between machines: one class for each, its name and keys written once.
 
 `gang` has those of the agents of one run among each other.
 """
