@@ -28,6 +28,10 @@ MOST_UNSENT = 8 << 20  # bytes that the other side may leave unread before it co
 LONGEST_WHY = 200  # characters
 BACKLOG = 1024  # as many as the kernel allows; they come all at once
 NO_FREE_FILE = (errno.EMFILE, errno.ENFILE)
+CLOSED_BY_PEER = (
+    errno.ECONNRESET,
+    errno.EPIPE,
+)  # its kernel answers so: the node lives, a process there is gone
 RETRY_DELAY = 0.5  # seconds until somebody is let in again where no file is free
 ACCEPTS_PER_TURN = 16  # connections taken in one turn, so that a flood leaves time for the rest
 
@@ -191,9 +195,15 @@ class LineSocket:
             self._loop.watch_writable(self.conn.fileno(), self._write)
             return
         except OSError as error:
-            self.fail(describe_os_error(error))
+            self._fail_with(error)
             return
         self._loop.unwatch_writable(self.conn.fileno())
+
+    def _fail_with(self, error: OSError) -> None:
+        """End it; a closed end with something unread in it is reported by an error, and is a sign of life too."""
+        if error.errno in CLOSED_BY_PEER:
+            self.last_seen = time.time()
+        self.fail(describe_os_error(error))
 
     def _read(self) -> None:
         try:
@@ -201,7 +211,7 @@ class LineSocket:
         except BlockingIOError:
             return
         except OSError as error:
-            self.fail(describe_os_error(error))
+            self._fail_with(error)
             return
         self.last_seen = time.time()  # also if it has closed the connection: a node without power does not
         if not chunk:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import select
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -262,3 +264,32 @@ def test_an_idle_limit_begins_anew_with_each_byte(idle: bool) -> None:
     line_socket.close()
     assert (before != after) == idle
     assert loop._timers == {}
+
+
+@pytest.mark.parametrize("writes", [False, True], ids=["reads", "writes"])
+def test_a_process_that_is_gone_was_there_until_its_connection_broke(writes: bool) -> None:
+    """With something unread at its end the kernel resets the connection: that tells when it ended, as a close does."""
+    with closing(listen("127.0.0.1", port_range(None))) as server:
+        conn = socket.create_connection(server.getsockname())
+        wait_until(lambda: select.select([server], [], [], 0)[0], "the connection")
+        other, _ = server.accept()
+        reasons: list[str] = []
+        loop = Loop()
+
+        def on_close(why: str) -> None:
+            reasons.append(why)
+            loop.stop()
+
+        line_socket = LineSocket(loop, conn, lambda _: None, on_close)
+        line_socket.last_seen = 0.0
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        other.close()
+        wait_until(lambda: select.select([conn], [], [], 0)[0], "the reset")
+        if writes:
+            loop.unwatch(conn.fileno())
+            line_socket.send(b"ended\n")
+        else:
+            loop.run()
+
+        assert reasons in (["Connection reset by peer"], ["Broken pipe"])
+        assert line_socket.last_seen > 0.0
