@@ -29,8 +29,8 @@ ENTRIES: Mapping[str, Entry] = {
             ),
             "locale": Case(
                 Text(
-                    "the byte 0x{limit:02x} cannot be read: the terminal's locale is not UTF-8",
-                    "无法读取字节 0x{limit:02x}：终端的 locale 不是 UTF-8",
+                    "the byte 0x{byte:02x} cannot be read: the terminal's locale is not UTF-8",
+                    "无法读取字节 0x{byte:02x}：终端的 locale 不是 UTF-8",
                 ),
                 Text(
                     "put LC_ALL=C.UTF-8 before clusterctl, and type UTF-8",
@@ -445,7 +445,7 @@ ENTRIES: Mapping[str, Entry] = {
         cases={
             "reads-as-ranks": Case(
                 Text("the name {text} reads as node ranks", "名字 {text} 会被当作节点编号"),
-                Text("such as node{text_b}", "例如 node{text_b}"),
+                Text("such as node{plain}", "例如 node{plain}"),
             ),
             "all": Case(
                 Text("the name 'all' stands for all nodes", "名字 'all' 表示所有节点"),
@@ -470,9 +470,7 @@ ENTRIES: Mapping[str, Entry] = {
         do=Text("Drop one, or give it its own port", "去掉一个，或者写不同的端口"),
         cases={
             "one-machine": Case(
-                Text(
-                    "{name} and {name_b} are one machine: {host}", "{name} 和 {name_b} 是同一台机器：{host}"
-                ),
+                Text("{name} and {other} are one machine: {host}", "{name} 和 {other} 是同一台机器：{host}"),
                 Text("choose one of them, or a --group", "选其中一个，或者用 --group"),
             ),
             "again": Case(
@@ -668,8 +666,8 @@ ENTRIES: Mapping[str, Entry] = {
             ),
             "several": Case(
                 Text(
-                    "a job has one of script, module and command, not both; {other_program}",
-                    "作业只能有 script、module、command 中的一个；{other_program}",
+                    "a job has one of script, module and command, not both; the {other} is at {place}",
+                    "作业只能有 script、module、command 中的一个；{other} 在 {place}",
                 ),
                 Text("drop one of them", "删掉其中一个"),
             ),

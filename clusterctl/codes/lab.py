@@ -178,7 +178,7 @@ ENTRIES: Mapping[str, Entry] = {
         do=Text("`lab status` lists the nodes", "`lab status` 会列出节点"),
         cases={
             "": Case(
-                Text("the lab {name} has no node {name_b}", "lab {name} 没有节点 {name_b}"),
+                Text("the lab {name} has no node {machine}", "lab {name} 没有节点 {machine}"),
                 Text("its nodes: {names}", "它的节点：{names}"),
             ),
         },

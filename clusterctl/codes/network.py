@@ -361,7 +361,7 @@ ENTRIES: Mapping[str, Entry] = {
             "A wider `ports:` in the inventory, or see who holds them: `ss -ltnp` on node 0",
             "把 inventory 的 `ports:` 放宽，或者在 0 号节点上用 `ss -ltnp` 看谁占着",
         ),
-        when=Text("when a run starts"),
+        when=Text("when a run starts", "run 启动时"),
         cases={
             "reported": Case(
                 Text("{message}"),
@@ -382,7 +382,7 @@ ENTRIES: Mapping[str, Entry] = {
             "Is `ip:` or `nic:` of node 0 really its own? With `ports:`, is a second one free?",
             "0 号节点的 `ip:`、`nic:` 真是它自己的吗？写了 `ports:` 的话，除了 rendezvous 还有空闲端口吗？",
         ),
-        when=Text("when a run starts"),
+        when=Text("when a run starts", "run 启动时"),
         cases={
             "reported": Case(
                 Text("{message}"),
@@ -403,7 +403,7 @@ ENTRIES: Mapping[str, Entry] = {
             "`clusterctl check` tries every way; open the ports between the nodes, or name the open ones as `ports:`",
             "`clusterctl check` 会把每条路试一遍；放通节点之间的端口，或者用 `ports:` 写明放通了哪些",
         ),
-        when=Text("when a run starts"),
+        when=Text("when a run starts", "run 启动时"),
         cases={
             "": Case(
                 Text(

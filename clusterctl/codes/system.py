@@ -17,7 +17,7 @@ ENTRIES: Mapping[str, Entry] = {
             "Free some room, or another `workdir:`; the message names the place",
             "腾出空间，或者换 `workdir:`；报错里写了是哪里",
         ),
-        when=Text("when a run starts or code is sent"),
+        when=Text("when a run starts or code is sent", "run 启动或发送代码时"),
         cases={
             "reported": Case(
                 Text("{message}"),
