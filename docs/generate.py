@@ -28,7 +28,8 @@ from examples import FILE, written
 from troubles import plain
 
 from clusterctl.cli.main import VERBS, root
-from clusterctl.codes.table import TABLE, family_of
+from clusterctl.codes.lookup import family_of
+from clusterctl.codes.table import TABLE
 from clusterctl.plans.checks.registry import all_checks
 from clusterctl.plans.known_errors import render_command
 from clusterctl.plans.launch.launchers import VENDOR_NIC_RULES, network_env

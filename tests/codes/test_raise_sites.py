@@ -13,7 +13,8 @@ import pytest
 
 from clusterctl import errors
 from clusterctl.codes.entry import PLACEHOLDER
-from clusterctl.codes.table import REPORTED, TABLE
+from clusterctl.codes.lookup import REPORTED
+from clusterctl.codes.table import TABLE
 
 PACKAGE = Path(errors.__file__).parent
 KINDS = {

@@ -7,7 +7,8 @@ import re
 import pytest
 
 from clusterctl.codes.entry import Text, fill, placeholders
-from clusterctl.codes.table import FAMILIES, TABLE, family_of
+from clusterctl.codes.lookup import family_of
+from clusterctl.codes.table import FAMILIES, TABLE
 
 CHINESE = re.compile(r"[\u4e00-\u9fff]|^lab$")
 
