@@ -26,6 +26,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from clusterctl.codes.lookup import REPORTED, word
+
 
 class ClusterctlError(Exception):
     """The base of all errors shown to a user: a code, and the case of it in the table `clusterctl/codes`.
@@ -38,8 +40,6 @@ class ClusterctlError(Exception):
     def __init__(
         self, code: str, case: str = "", /, *, node: str = "", evidence: str = "", **facts: object
     ) -> None:
-        from clusterctl.codes.table import word  # the table is read only where something fails
-
         self.message, self.fix = word(code, case, facts)
         super().__init__(self.message)
         self.code = code
@@ -80,8 +80,6 @@ class Issue:
     @classmethod
     def of(cls, code: str, case: str, location: Location | None, /, **facts: object) -> Issue:
         """Make an issue of a case in the table of codes; `facts` fill its placeholders."""
-        from clusterctl.codes.table import word
-
         message, fix = word(code, case, facts)
         return cls(code, message, location, fix)
 
@@ -90,8 +88,6 @@ class SpecError(UsageError):
     """An inventory or job file is wrong; holds every issue found, in the order of the file."""
 
     def __init__(self, issues: Iterable[Issue]) -> None:
-        from clusterctl.codes.table import REPORTED
-
         self.issues = tuple(issues)
         first_issue = self.issues[0]
         super().__init__(first_issue.code, REPORTED, message=first_issue.message)

@@ -30,7 +30,8 @@ from troubles import plain
 
 from clusterctl.cli.help import VERBS, VerbCommand
 from clusterctl.cli.main import root
-from clusterctl.codes.table import TABLE, family_of
+from clusterctl.codes.lookup import family_of
+from clusterctl.codes.table import TABLE
 from clusterctl.plans.checks.registry import all_checks
 from clusterctl.plans.known_errors import render_command
 from clusterctl.plans.launch.launchers import VENDOR_NIC_RULES, network_env

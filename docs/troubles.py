@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from clusterctl.codes.entry import Entry
-from clusterctl.codes.table import FAMILIES, TABLE, family_of
+from clusterctl.codes.lookup import family_of
+from clusterctl.codes.table import FAMILIES, TABLE
 from clusterctl.plans.known_errors import render_command
 
 FINDINGS = Path(__file__).parent / "en" / "findings.md"

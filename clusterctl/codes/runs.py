@@ -18,27 +18,40 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         cases={
             "": Case(
-                Text("the source directory {source} cannot be used: {reason}"),
                 Text(
-                    "set sync: {source: ...} to the directory that holds the code, relative to the job file"
+                    "the source directory {source} cannot be used: {reason}",
+                    "源目录 {source} 不能用：{reason}",
+                ),
+                Text(
+                    "set sync: {source: ...} to the directory that holds the code, relative to the job file",
+                    "把 sync: {source: ...} 设为代码所在目录，相对于作业文件",
                 ),
             ),
             "no-directory": Case(
-                Text("the source {source} is not a directory"),
+                Text("the source {source} is not a directory", "{source} 不是目录"),
                 Text(
-                    "set sync: {source: ...} to the directory that holds the code, relative to the job file"
+                    "set sync: {source: ...} to the directory that holds the code, relative to the job file",
+                    "把 sync: {source: ...} 设为代码所在目录，相对于作业文件",
                 ),
             ),
             "root": Case(
-                Text("the source is the root of the file system; it would be sent to every node"),
                 Text(
-                    "set sync: {source: ...} to the directory that holds the code, relative to the job file"
+                    "the source is the root of the file system; it would be sent to every node",
+                    "源目录是文件系统的根目录；它会被发送到所有节点",
+                ),
+                Text(
+                    "set sync: {source: ...} to the directory that holds the code, relative to the job file",
+                    "把 sync: {source: ...} 设为代码所在目录，相对于作业文件",
                 ),
             ),
             "home": Case(
-                Text("the source {source} is a whole home directory; it would be sent to every node"),
                 Text(
-                    "set sync: {source: ...} to the directory that holds the code, relative to the job file"
+                    "the source {source} is a whole home directory; it would be sent to every node",
+                    "源目录 {source} 是整个家目录；它会被发送到所有节点",
+                ),
+                Text(
+                    "set sync: {source: ...} to the directory that holds the code, relative to the job file",
+                    "把 sync: {source: ...} 设为代码所在目录，相对于作业文件",
                 ),
             ),
         },
@@ -55,19 +68,33 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         cases={
             "files": Case(
-                Text("the source tree has {count} files, the most that can be sent is {most}"),
-                Text("pack them into archives, or bring them to the nodes by other means"),
+                Text(
+                    "the source tree has {count} files, the most that can be sent is {most}",
+                    "源目录有 {count} 个文件，最多能发送 {most} 个",
+                ),
+                Text(
+                    "pack them into archives, or bring them to the nodes by other means",
+                    "打包成归档文件，或者用其他方式传到节点",
+                ),
             ),
             "": Case(
-                Text("the source tree has {amount}, the limit is {limit}; largest: {largest}"),
                 Text(
-                    "keep what is not code out, here or in .gitignore: sync: {exclude: [{first}]}; `--big` sends it all the same"
+                    "the source tree has {amount}, the limit is {limit}; largest: {largest}",
+                    "源目录有 {amount}，上限是 {limit}；最大的是：{largest}",
+                ),
+                Text(
+                    "keep what is not code out, here or in .gitignore: sync: {exclude: [{first}]}; `--big` sends it all the same",
+                    "把不是代码的内容排除，写在这里或 .gitignore 里：sync: {exclude: [{first}]}；`--big` 则照样发送",
                 ),
             ),
             "incomplete": Case(
-                Text("the source tree has at least {amount}, the limit is {limit}; largest: {largest}"),
                 Text(
-                    "keep what is not code out, here or in .gitignore: sync: {exclude: [{first}]}; `--big` sends it all the same"
+                    "the source tree has at least {amount}, the limit is {limit}; largest: {largest}",
+                    "源目录至少有 {amount}，上限是 {limit}；最大的是：{largest}",
+                ),
+                Text(
+                    "keep what is not code out, here or in .gitignore: sync: {exclude: [{first}]}; `--big` sends it all the same",
+                    "把不是代码的内容排除，写在这里或 .gitignore 里：sync: {exclude: [{first}]}；`--big` 则照样发送",
                 ),
             ),
         },
@@ -81,15 +108,20 @@ ENTRIES: Mapping[str, Entry] = {
         do=Text("Launch again; if it comes back, report it", "再启动一次；反复出现请报告"),
         cases={
             "": Case(
-                Text("the code on the node is not the code that is here; it differs in: {paths}"),
                 Text(
-                    "look at the file system of the node's work directory: it does not keep what is written"
+                    "the code on the node is not the code that is here; it differs in: {paths}",
+                    "节点上的代码与本机不一致；不同的文件：{paths}",
+                ),
+                Text(
+                    "look at the file system of the node's work directory: it does not keep what is written",
+                    "检查节点工作目录的文件系统：写入的内容没有保存",
                 ),
             ),
             "unknown": Case(
-                Text("the code on the node is not the code that is here"),
+                Text("the code on the node is not the code that is here", "节点上的代码与本机不一致"),
                 Text(
-                    "look at the file system of the node's work directory: it does not keep what is written"
+                    "look at the file system of the node's work directory: it does not keep what is written",
+                    "检查节点工作目录的文件系统：写入的内容没有保存",
                 ),
             ),
         },
@@ -100,8 +132,11 @@ ENTRIES: Mapping[str, Entry] = {
         do=Text("Rename the file", "给文件改名"),
         cases={
             "": Case(
-                Text("a name in the source tree is not UTF-8: {shown}"),
-                Text("rename it, or name it in .gitignore or sync.exclude if the job does not need it"),
+                Text("a name in the source tree is not UTF-8: {shown}", "源目录里有名字不是 UTF-8：{shown}"),
+                Text(
+                    "rename it, or name it in .gitignore or sync.exclude if the job does not need it",
+                    "改名；如果作业不需要它，写进 .gitignore 或 sync.exclude",
+                ),
             ),
         },
     ),
@@ -111,9 +146,13 @@ ENTRIES: Mapping[str, Entry] = {
         do=Text("Permissions of the file, or exclude it", "改权限，或者排除它"),
         cases={
             "": Case(
-                Text("{path} in the source tree cannot be read: {reason}"),
                 Text(
-                    "make it readable, or name it in .gitignore or sync.exclude if the job does not need it"
+                    "{path} in the source tree cannot be read: {reason}",
+                    "无法读取源目录里的 {path}：{reason}",
+                ),
+                Text(
+                    "make it readable, or name it in .gitignore or sync.exclude if the job does not need it",
+                    "给它读权限；如果作业不需要它，写进 .gitignore 或 sync.exclude",
                 ),
             ),
         },
@@ -124,9 +163,10 @@ ENTRIES: Mapping[str, Entry] = {
         do=Text("Launch again when nothing writes into the source", "等没有东西再写代码目录时重新启动"),
         cases={
             "": Case(
-                Text("{path} changed while it was being read"),
+                Text("{path} changed while it was being read", "{path} 在读取时发生了变化"),
                 Text(
-                    "let whatever writes it finish, then launch again; exclude it if it is a log or an output"
+                    "let whatever writes it finish, then launch again; exclude it if it is a log or an output",
+                    "等写入它的程序结束后再启动；如果是日志或输出文件，把它排除",
                 ),
             ),
         },
@@ -147,10 +187,10 @@ ENTRIES: Mapping[str, Entry] = {
             "Launch again: it goes on from the last whole file", "再启动一次，会从上一个完整的文件接着传"
         ),
         cases={
-            "closed": Case(Text("the node hung up during the sync")),
+            "closed": Case(Text("the node hung up during the sync", "同步过程中节点断开了连接")),
             "answer": Case(
-                Text("the node's answer makes no sense"),
-                Text("launch again; if it stays so, please report it"),
+                Text("the node's answer makes no sense", "节点的返回内容没有意义"),
+                Text("launch again; if it stays so, please report it", "重新启动；如果仍然出现，请报告"),
             ),
         },
     ),
@@ -171,14 +211,24 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         cases={
             "program": Case(
-                Text("{file}: {program} is not in the code that is sent from {root}"),
                 Text(
-                    "the command runs in the copy of sync.source; is it excluded by .gitignore or sync.exclude?"
+                    "{file}: {program} is not in the code that is sent from {root}",
+                    "{file}：从 {root} 发送的代码里没有 {program}",
+                ),
+                Text(
+                    "the command runs in the copy of sync.source; is it excluded by .gitignore or sync.exclude?",
+                    "命令在 sync.source 的副本里执行；是不是被 .gitignore 或 sync.exclude 排除了？",
                 ),
             ),
             "script": Case(
-                Text("{file}: script {script} is not in the code that is sent from {root}"),
-                Text("script is relative to sync.source; is it excluded by .gitignore or sync.exclude?"),
+                Text(
+                    "{file}: script {script} is not in the code that is sent from {root}",
+                    "{file}：从 {root} 发送的代码里没有脚本 {script}",
+                ),
+                Text(
+                    "script is relative to sync.source; is it excluded by .gitignore or sync.exclude?",
+                    "script 相对于 sync.source；是不是被 .gitignore 或 sync.exclude 排除了？",
+                ),
             ),
         },
     ),
@@ -201,15 +251,17 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         cases={
             "": Case(
-                Text("nothing moved on the node for {limit:.0f} s"),
+                Text("nothing moved on the node for {limit:.0f} s", "节点上 {limit:.0f} 秒没有进展"),
                 Text(
-                    "the file system of the node's work directory hangs; look at it, or set another `workdir`"
+                    "the file system of the node's work directory hangs; look at it, or set another `workdir`",
+                    "节点工作目录所在文件系统卡住了；检查它，或者换一个 `workdir`",
                 ),
             ),
             "unanswered": Case(
-                Text("no answer came for {limit:.0f} h"),
+                Text("no answer came for {limit:.0f} h", "{limit:.0f} 小时内没有返回结果"),
                 Text(
-                    "the file system of the node's work directory hangs; look at it, or set another `workdir`"
+                    "the file system of the node's work directory hangs; look at it, or set another `workdir`",
+                    "节点工作目录所在文件系统卡住了；检查它，或者换一个 `workdir`",
                 ),
             ),
         },
@@ -226,16 +278,31 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         cases={
             "file": Case(
-                Text("{file} is larger than {mib} MiB"),
-                Text("cut it down: ignore a directory by one rule instead of its files by many"),
+                Text("{file} is larger than {mib} MiB", "{file} 超过 {mib} MiB"),
+                Text(
+                    "cut it down: ignore a directory by one rule instead of its files by many",
+                    "精简规则：用一条规则忽略整个目录，不要逐个文件写",
+                ),
             ),
             "rules": Case(
-                Text("{count} ignore rules hold at {file}, more than {most}"),
-                Text("cut it down: ignore a directory by one rule instead of its files by many"),
+                Text(
+                    "{count} ignore rules hold at {file}, more than {most}",
+                    "{file} 处有 {count} 条忽略规则，超过 {most}",
+                ),
+                Text(
+                    "cut it down: ignore a directory by one rule instead of its files by many",
+                    "精简规则：用一条规则忽略整个目录，不要逐个文件写",
+                ),
             ),
             "rule": Case(
-                Text("the ignore rule at {location} is longer than {most} bytes"),
-                Text("cut it down: ignore a directory by one rule instead of its files by many"),
+                Text(
+                    "the ignore rule at {location} is longer than {most} bytes",
+                    "{location} 处的忽略规则超过 {most} 字节",
+                ),
+                Text(
+                    "cut it down: ignore a directory by one rule instead of its files by many",
+                    "精简规则：用一条规则忽略整个目录，不要逐个文件写",
+                ),
             ),
         },
     ),
@@ -247,7 +314,10 @@ ENTRIES: Mapping[str, Entry] = {
         cases={
             "": Case(
                 Text("{kind}: {failure}"),
-                Text("this is a bug in clusterctl: please report it together with the text above"),
+                Text(
+                    "this is a bug in clusterctl: please report it together with the text above",
+                    "这是 clusterctl 的 bug：请连同上面的内容一起报告",
+                ),
             ),
         },
     ),
@@ -265,10 +335,16 @@ ENTRIES: Mapping[str, Entry] = {
         do=Text("Memory of the node: `free -h`, `dmesg`", "看节点的内存：`free -h`、`dmesg`"),
         cases={
             "": Case(
-                Text("`{verb}` {status} on the node, without an answer"),
-                Text("it was killed, perhaps for want of memory: look at `dmesg` on the node"),
+                Text(
+                    "`{verb}` {status} on the node, without an answer",
+                    "`{verb}` 在节点上 {status}，没有返回结果",
+                ),
+                Text(
+                    "it was killed, perhaps for want of memory: look at `dmesg` on the node",
+                    "进程被杀死，可能是内存不足：查看节点上的 `dmesg`",
+                ),
             ),
-            "ended": Case(Text("the node ended the conversation")),
+            "ended": Case(Text("the node ended the conversation", "节点结束了会话")),
         },
     ),
     "CC-RUN-004": Entry(
@@ -278,9 +354,16 @@ ENTRIES: Mapping[str, Entry] = {
             "Does a start-up file print into everything? Else report it", "是不是启动文件乱打印？不是就请报告"
         ),
         cases={
-            "": Case(Text("what the node sent cannot be understood"), Text("please report this")),
+            "": Case(
+                Text("what the node sent cannot be understood", "无法解析节点发来的内容"),
+                Text("please report this", "请报告这个问题"),
+            ),
             "unsolicited": Case(
-                Text("`{verb}` sends without being asked and does not read"), Text("please report this")
+                Text(
+                    "`{verb}` sends without being asked and does not read",
+                    "`{verb}` 未经请求就发送数据，而且不读取",
+                ),
+                Text("please report this", "请报告这个问题"),
             ),
         },
     ),
@@ -340,9 +423,13 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         cases={
             "": Case(
-                Text("the run lives under the account {account}, and nothing of it was touched"),
                 Text(
-                    "stop it as {account}: with `user: {account}` in an inventory, or let its owner do that"
+                    "the run lives under the account {account}, and nothing of it was touched",
+                    "run 属于账号 {account}，没有改动任何内容",
+                ),
+                Text(
+                    "stop it as {account}: with `user: {account}` in an inventory, or let its owner do that",
+                    "以 {account} 的身份停止它：在 inventory 里写 `user: {account}`，或者由它的所有者停止",
                 ),
             ),
         },
@@ -359,15 +446,17 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         cases={
             "environment": Case(
-                Text("torchrun cannot be loaded there"),
+                Text("torchrun cannot be loaded there", "节点上无法加载 torchrun"),
                 Text(
-                    "add torch to what `setup` installs, or `system_site_packages: true` for the torch of the node"
+                    "add torch to what `setup` installs, or `system_site_packages: true` for the torch of the node",
+                    "让 `setup` 安装 torch，或者用 `system_site_packages: true` 使用节点上的 torch",
                 ),
             ),
             "": Case(
-                Text("torchrun cannot be loaded there"),
+                Text("torchrun cannot be loaded there", "节点上无法加载 torchrun"),
                 Text(
-                    "make `import torch.distributed.run` work in that Python; `clusterctl check` shows which one it is"
+                    "make `import torch.distributed.run` work in that Python; `clusterctl check` shows which one it is",
+                    "让该 Python 能执行 `import torch.distributed.run`；`clusterctl check` 会显示是哪个 Python",
                 ),
             ),
         },
@@ -377,7 +466,7 @@ ENTRIES: Mapping[str, Entry] = {
         Text("the run did not start; the agent's reason is shown", "运行没能启动"),
         do=Text("The agent's reason is shown: mend that", "显示了 agent 给出的原因：先解决它"),
         cases={
-            "": Case(Text("the run did not start")),
+            "": Case(Text("the run did not start", "run 没有启动")),
         },
     ),
     "CC-RUN-032": Entry(
@@ -388,7 +477,7 @@ ENTRIES: Mapping[str, Entry] = {
             "看 `clusterctl status`；agent 被杀了，还是节点内存不够？",
         ),
         cases={
-            "": Case(Text("the node ended the conversation")),
+            "": Case(Text("the node ended the conversation", "节点结束了会话")),
         },
     ),
     "CC-RUN-033": Entry(
@@ -396,7 +485,7 @@ ENTRIES: Mapping[str, Entry] = {
         Text("node 0 named no port for the rendezvous", "0 号节点没有报出 rendezvous 端口"),
         do=Text("`ports:` of node 0; launch again", "看 0 号节点的 `ports:`；再启动一次"),
         cases={
-            "": Case(Text("the master named no port")),
+            "": Case(Text("the master named no port", "主节点没有返回端口")),
         },
     ),
     "CC-RUN-034": Entry(
@@ -408,12 +497,21 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         cases={
             "": Case(
-                Text("the node did not say {event!r} within {limit:.0f} s"),
-                Text("is its disk or file system slow, or its memory full? Try `import torch` there by hand"),
+                Text(
+                    "the node did not say {event!r} within {limit:.0f} s",
+                    "节点在 {limit:.0f} 秒内没有返回 {event!r}",
+                ),
+                Text(
+                    "is its disk or file system slow, or its memory full? Try `import torch` there by hand",
+                    "节点的磁盘或文件系统慢吗，内存满了吗？在节点上手工执行 `import torch` 试试",
+                ),
             ),
             "import": Case(
-                Text("torchrun was not imported within {limit:.0f} s"),
-                Text("is its disk or file system slow, or its memory full? Try `import torch` there by hand"),
+                Text("torchrun was not imported within {limit:.0f} s", "{limit:.0f} 秒内没有导入 torchrun"),
+                Text(
+                    "is its disk or file system slow, or its memory full? Try `import torch` there by hand",
+                    "节点的磁盘或文件系统慢吗，内存满了吗？在节点上手工执行 `import torch` 试试",
+                ),
             ),
         },
     ),
@@ -422,8 +520,10 @@ ENTRIES: Mapping[str, Entry] = {
         Text("what a node sent while it was followed cannot be understood", "跟随时节点发来的东西看不懂"),
         do=Text("`clusterctl attach` again; else report it", "再 `clusterctl attach`；反复出现请报告"),
         cases={
-            "port": Case(Text("the node named no port")),
-            "": Case(Text("the node sent what cannot be understood: {reason}")),
+            "port": Case(Text("the node named no port", "节点没有返回端口")),
+            "": Case(
+                Text("the node sent what cannot be understood: {reason}", "无法解析节点发来的内容：{reason}")
+            ),
         },
     ),
     "CC-RUN-040": Entry(
@@ -438,9 +538,10 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         cases={
             "": Case(
-                Text("another run has what this one needs"),
+                Text("another run has what this one needs", "这个 run 需要的资源被另一个 run 占用"),
                 Text(
-                    "`clusterctl launch --wait` waits until it is free; or take other GPUs (`gpus:`) or nodes (--exclude)"
+                    "`clusterctl launch --wait` waits until it is free; or take other GPUs (`gpus:`) or nodes (--exclude)",
+                    "`clusterctl launch --wait` 会等到空闲；或者换 GPU（`gpus:`）、换节点（--exclude）",
                 ),
             ),
         },
@@ -458,10 +559,12 @@ ENTRIES: Mapping[str, Entry] = {
         cases={
             "": Case(
                 Text(
-                    "{nodes} nodes would each start the same process, and neither the job nor {scripts} uses ${node_rank}, NODE_RANK, MASTER_ADDR or the like: each may train by itself"
+                    "{nodes} nodes would each start the same process, and neither the job nor {scripts} uses ${node_rank}, NODE_RANK, MASTER_ADDR or the like: each may train by itself",
+                    "{nodes} 个节点会启动相同的进程，作业和 {scripts} 都没有使用 ${node_rank}、NODE_RANK、MASTER_ADDR 等：各节点可能各自训练",
                 ),
                 Text(
-                    "pass ${node_rank}, ${nnodes} and ${master_addr} on to it, or let `launcher: torchrun` start the workers"
+                    "pass ${node_rank}, ${nnodes} and ${master_addr} on to it, or let `launcher: torchrun` start the workers",
+                    "把 ${node_rank}、${nnodes} 和 ${master_addr} 传给它，或者让 `launcher: torchrun` 启动 worker",
                 ),
             ),
         },
@@ -479,10 +582,12 @@ ENTRIES: Mapping[str, Entry] = {
         cases={
             "": Case(
                 Text(
-                    "workers run with WORLD_SIZE {observed}, planned are {planned}: they do not train together as the job says"
+                    "workers run with WORLD_SIZE {observed}, planned are {planned}: they do not train together as the job says",
+                    "worker 的 WORLD_SIZE 是 {observed}，计划是 {planned}：它们没有按作业要求一起训练",
                 ),
                 Text(
-                    "pass ${node_rank}, ${nnodes} and ${master_addr} on to it, or let `launcher: torchrun` start the workers"
+                    "pass ${node_rank}, ${nnodes} and ${master_addr} on to it, or let `launcher: torchrun` start the workers",
+                    "把 ${node_rank}、${nnodes} 和 ${master_addr} 传给它，或者让 `launcher: torchrun` 启动 worker",
                 ),
             ),
         },
@@ -498,7 +603,10 @@ ENTRIES: Mapping[str, Entry] = {
             "手工执行一遍；有可执行权限吗（`chmod +x`）？",
         ),
         cases={
-            "": Case(Text("on_end: {program} {problem}"), Text("run it by hand; the verdict stays")),
+            "": Case(
+                Text("on_end: {program} {problem}"),
+                Text("run it by hand; the verdict stays", "手工执行一遍；最终结果不变"),
+            ),
         },
     ),
     "CC-END-002": Entry(
@@ -513,7 +621,8 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         cases={
             "": Case(
-                Text("not sent: {notification}: {problem}"), Text("{command} tries again; the verdict stays")
+                Text("not sent: {notification}: {problem}", "没有发送：{notification}：{problem}"),
+                Text("{command} tries again; the verdict stays", "{command} 会重试；最终结果不变"),
             ),
         },
     ),
@@ -526,9 +635,16 @@ ENTRIES: Mapping[str, Entry] = {
         what=Text("Exit code 2 where it stops a launch"),
         do=Text("Export the variable with an `https://` URL", "export 这个变量，值是 `https://` 的 URL"),
         cases={
-            "": Case(Text("notify: {fault}"), Text("export it before `launch`, or drop the entry")),
+            "": Case(
+                Text("notify: {fault}"),
+                Text(
+                    "export it before `launch`, or drop the entry",
+                    "在 `launch` 之前 export 它，或者删掉这一项",
+                ),
+            ),
             "not-sent": Case(
-                Text("not sent: {notification}: {problem}"), Text("{command} tries again; the verdict stays")
+                Text("not sent: {notification}: {problem}", "没有发送：{notification}：{problem}"),
+                Text("{command} tries again; the verdict stays", "{command} 会重试；最终结果不变"),
             ),
         },
     ),
@@ -543,10 +659,13 @@ ENTRIES: Mapping[str, Entry] = {
             "加 `--no-limit`，或者让 `${output_dir}` 里少些文件",
         ),
         cases={
-            "": Case(Text("there are {excess} to bring"), Text("--no-limit brings them all the same")),
+            "": Case(
+                Text("there are {excess} to bring", "需要下载 {excess}"),
+                Text("--no-limit brings them all the same", "加 --no-limit 就全部下载"),
+            ),
             "total": Case(
-                Text("there are {gib} GiB to bring, more than {most}"),
-                Text("--no-limit brings them all the same"),
+                Text("there are {gib} GiB to bring, more than {most}", "需要下载 {gib} GiB，超过 {most}"),
+                Text("--no-limit brings them all the same", "加 --no-limit 就全部下载"),
             ),
         },
     ),
@@ -560,16 +679,20 @@ ENTRIES: Mapping[str, Entry] = {
         do=Text("Free room here, then `pull` again: it goes on", "在本机腾出空间再 `pull`，会接着传"),
         cases={
             "write": Case(
-                Text("cannot write below {path}: {reason}"),
+                Text("cannot write below {path}: {reason}", "无法写入 {path}：{reason}"),
                 Text(
-                    "make room and pull again: what has arrived stays, and the rest is taken up where it stopped"
+                    "make room and pull again: what has arrived stays, and the rest is taken up where it stopped",
+                    "腾出空间后再 pull：已下载的会保留，从中断处继续",
                 ),
             ),
             "room": Case(
-                Text("{size} to bring, {missing} more than are free at {folder}"),
-                Text("make room, or give a DIR on another disk"),
+                Text(
+                    "{size} to bring, {missing} more than are free at {folder}",
+                    "需要下载 {size}，比 {folder} 的剩余空间多 {missing}",
+                ),
+                Text("make room, or give a DIR on another disk", "腾出空间，或者把 DIR 放在别的磁盘上"),
             ),
-            "interrupted": Case(Text("interrupted")),
+            "interrupted": Case(Text("interrupted", "已中断")),
         },
     ),
     "CC-PULL-003": Entry(
@@ -580,8 +703,8 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         do=Text("`pull` again", "再 `pull` 一次"),
         cases={
-            "": Case(Text("what the node sends is not what it announced")),
-            "closed": Case(Text("the node hung up")),
+            "": Case(Text("what the node sends is not what it announced", "节点发来的内容与它声明的不一致")),
+            "closed": Case(Text("the node hung up", "节点断开了连接")),
         },
     ),
     "CC-PULL-004": Entry(
@@ -590,7 +713,10 @@ ENTRIES: Mapping[str, Entry] = {
         what=Text("Exit code 1"),
         do=Text("Path and permissions of the directory here", "看路径和权限"),
         cases={
-            "": Case(Text("{name}: {reason}"), Text("give a directory that you may write")),
+            "": Case(
+                Text("{name}: {reason}", "{name}：{reason}"),
+                Text("give a directory that you may write", "换一个有写权限的目录"),
+            ),
         },
     ),
     "CC-PULL-005": Entry(
@@ -601,7 +727,10 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         do=Text("`pull --job NAME`", "用 `pull --job NAME`"),
         cases={
-            "": Case(Text("{job!r} is not the name of a job"), Text("it stands in the job file: `name:`")),
+            "": Case(
+                Text("{job!r} is not the name of a job", "{job!r} 不是作业名"),
+                Text("it stands in the job file: `name:`", "作业名是作业文件里的 `name:`"),
+            ),
         },
     ),
     "CC-PULL-006": Entry(
@@ -613,12 +742,18 @@ ENTRIES: Mapping[str, Entry] = {
         do=Text("`findmnt` and `dmesg` there", "在节点上看 `findmnt`、`dmesg`"),
         cases={
             "": Case(
-                Text("nothing moved on the node for {limit:.0f} s"),
-                Text("the file system of its work directory hangs; look at it there"),
+                Text("nothing moved on the node for {limit:.0f} s", "节点上 {limit:.0f} 秒没有进展"),
+                Text(
+                    "the file system of its work directory hangs; look at it there",
+                    "它的工作目录所在文件系统卡住了；在节点上检查",
+                ),
             ),
             "unanswered": Case(
-                Text("no answer came for {limit:.0f} h"),
-                Text("the file system of its work directory hangs; look at it there"),
+                Text("no answer came for {limit:.0f} h", "{limit:.0f} 小时内没有返回结果"),
+                Text(
+                    "the file system of its work directory hangs; look at it there",
+                    "它的工作目录所在文件系统卡住了；在节点上检查",
+                ),
             ),
         },
     ),
@@ -629,8 +764,8 @@ ENTRIES: Mapping[str, Entry] = {
         do=Text("Wait for it, or another directory", "等它结束，或者换个目录"),
         cases={
             "": Case(
-                Text("another pull is writing below {target}"),
-                Text("let it end, and pull again; or give another DIR"),
+                Text("another pull is writing below {target}", "另一个 pull 正在写入 {target}"),
+                Text("let it end, and pull again; or give another DIR", "等它结束再 pull，或者换一个 DIR"),
             ),
         },
     ),
@@ -642,8 +777,11 @@ ENTRIES: Mapping[str, Entry] = {
         do=Text("`clusterctl ps` shows the names of jobs", "用 `clusterctl ps` 看任务名"),
         cases={
             "": Case(
-                Text("no node has outputs of a job {job!r}"),
-                Text("see `clusterctl ps`: a run is called JOB-TIME-NUMBER"),
+                Text("no node has outputs of a job {job!r}", "没有节点有作业 {job!r} 的输出"),
+                Text(
+                    "see `clusterctl ps`: a run is called JOB-TIME-NUMBER",
+                    "见 `clusterctl ps`：run 的名字为“作业-时间-编号”",
+                ),
             ),
         },
     ),
@@ -677,12 +815,18 @@ ENTRIES: Mapping[str, Entry] = {
         do=Text("`findmnt` and `dmesg` there", "在节点上看 `findmnt`、`dmesg`"),
         cases={
             "": Case(
-                Text("nothing moved on the node for {limit:.0f} s"),
-                Text("the file system of its work directory hangs; look at it there, then clean again"),
+                Text("nothing moved on the node for {limit:.0f} s", "节点上 {limit:.0f} 秒没有进展"),
+                Text(
+                    "the file system of its work directory hangs; look at it there, then clean again",
+                    "它的工作目录所在文件系统卡住了；在节点上检查，然后重新清理",
+                ),
             ),
             "unanswered": Case(
-                Text("no answer came for {limit:.0f} h"),
-                Text("the file system of its work directory hangs; look at it there, then clean again"),
+                Text("no answer came for {limit:.0f} h", "{limit:.0f} 小时内没有返回结果"),
+                Text(
+                    "the file system of its work directory hangs; look at it there, then clean again",
+                    "它的工作目录所在文件系统卡住了；在节点上检查，然后重新清理",
+                ),
             ),
         },
     ),

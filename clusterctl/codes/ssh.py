@@ -30,16 +30,28 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         cases={
             "": Case(
-                Text("the name {host} does not resolve"),
-                Text("correct `host` in the inventory, or write the node's IP address there"),
+                Text("the name {host} does not resolve", "无法解析名字 {host}"),
+                Text(
+                    "correct `host` in the inventory, or write the node's IP address there",
+                    "改正 inventory 里的 `host`，或者直接写节点的 IP 地址",
+                ),
             ),
             "openssh": Case(
-                Text("ssh cannot resolve {host}"),
-                Text("correct `host` in the inventory, or give it a HostName in ~/.ssh/config"),
+                Text("ssh cannot resolve {host}", "ssh 无法解析 {host}"),
+                Text(
+                    "correct `host` in the inventory, or give it a HostName in ~/.ssh/config",
+                    "改正 inventory 里的 `host`，或者在 ~/.ssh/config 里给它写 HostName",
+                ),
             ),
             "tunnel": Case(
-                Text("the bastion {bastion} cannot connect to {address}: {reason}"),
-                Text("see from the bastion whether the node is up: {command}"),
+                Text(
+                    "the bastion {bastion} cannot connect to {address}: {reason}",
+                    "bastion {bastion} 无法连接 {address}：{reason}",
+                ),
+                Text(
+                    "see from the bastion whether the node is up: {command}",
+                    "在 bastion 上检查节点是否在线：{command}",
+                ),
             ),
         },
         texts=("Could not resolve hostname",),
@@ -57,16 +69,28 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         cases={
             "": Case(
-                Text("{target} refused the connection"),
-                Text("start sshd on the node, or correct `host` and `ssh.port` in the inventory"),
+                Text("{target} refused the connection", "{target} 拒绝了连接"),
+                Text(
+                    "start sshd on the node, or correct `host` and `ssh.port` in the inventory",
+                    "在节点上启动 sshd，或者改正 inventory 里的 `host` 和 `ssh.port`",
+                ),
             ),
             "openssh": Case(
-                Text("{place} refused the connection"),
-                Text("start sshd on the node, or correct `host` and `ssh.port` in the inventory"),
+                Text("{place} refused the connection", "{place} 拒绝了连接"),
+                Text(
+                    "start sshd on the node, or correct `host` and `ssh.port` in the inventory",
+                    "在节点上启动 sshd，或者改正 inventory 里的 `host` 和 `ssh.port`",
+                ),
             ),
             "tunnel": Case(
-                Text("the bastion {bastion} cannot connect to {address}: {reason}"),
-                Text("see from the bastion whether the node is up: {command}"),
+                Text(
+                    "the bastion {bastion} cannot connect to {address}: {reason}",
+                    "bastion {bastion} 无法连接 {address}：{reason}",
+                ),
+                Text(
+                    "see from the bastion whether the node is up: {command}",
+                    "在 bastion 上检查节点是否在线：{command}",
+                ),
             ),
         },
         texts=("Connection refused",),
@@ -84,16 +108,28 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         cases={
             "": Case(
-                Text("there is no way to {target}"),
-                Text("see what `ip route get` says about {address}, and whether that network is up"),
+                Text("there is no way to {target}", "无法到达 {target}"),
+                Text(
+                    "see what `ip route get` says about {address}, and whether that network is up",
+                    "查看 `ip route get` 对 {address} 的输出，以及该网络是否连通",
+                ),
             ),
             "openssh": Case(
-                Text("there is no way to {place}"),
-                Text("see what `ip route get` says about {host}, and whether that network is up"),
+                Text("there is no way to {place}", "无法到达 {place}"),
+                Text(
+                    "see what `ip route get` says about {host}, and whether that network is up",
+                    "查看 `ip route get` 对 {host} 的输出，以及该网络是否连通",
+                ),
             ),
             "tunnel": Case(
-                Text("the bastion {bastion} cannot connect to {address}: {reason}"),
-                Text("see from the bastion whether the node is up: {command}"),
+                Text(
+                    "the bastion {bastion} cannot connect to {address}: {reason}",
+                    "bastion {bastion} 无法连接 {address}：{reason}",
+                ),
+                Text(
+                    "see from the bastion whether the node is up: {command}",
+                    "在 bastion 上检查节点是否在线：{command}",
+                ),
             ),
         },
         texts=(
@@ -114,51 +150,80 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         cases={
             "tunnel": Case(
-                Text("the bastion {bastion} got no connection to {address} within {limit:g} s"),
-                Text("the node is off, or a firewall between the bastion and the node drops the packets"),
+                Text(
+                    "the bastion {bastion} got no connection to {address} within {limit:g} s",
+                    "bastion {bastion} 在 {limit:g} 秒内没有连接上 {address}",
+                ),
+                Text(
+                    "the node is off, or a firewall between the bastion and the node drops the packets",
+                    "节点没开机，或者 bastion 与节点之间的防火墙丢弃了数据包",
+                ),
             ),
             "name": Case(
-                Text("the name {host} was not resolved within {limit:g} s"),
-                Text("see why `{command}` is slow, or write the node's IP address as its host"),
+                Text(
+                    "the name {host} was not resolved within {limit:g} s",
+                    "{limit:g} 秒内没有解析出名字 {host}",
+                ),
+                Text(
+                    "see why `{command}` is slow, or write the node's IP address as its host",
+                    "检查 `{command}` 为什么慢，或者把节点的 IP 地址写成 host",
+                ),
             ),
             "connect": Case(
-                Text("no connection to {target} within {limit:g} s"),
+                Text("no connection to {target} within {limit:g} s", "{limit:g} 秒内没有连接上 {target}"),
                 Text(
-                    "the node is off, or a firewall drops the packets; see whether it answers from its own network"
+                    "the node is off, or a firewall drops the packets; see whether it answers from its own network",
+                    "节点没开机，或者防火墙丢弃了数据包；检查它在自己的网络里是否有响应",
                 ),
             ),
             "handshake": Case(
-                Text("no {waited_for} from the server at {address} within {limit:g} s"),
                 Text(
-                    "something accepts connections there but does not go on: the node may be overloaded or stopped"
+                    "no {waited_for} from the server at {address} within {limit:g} s",
+                    "{limit:g} 秒内没有收到 {address} 上服务端的 {waited_for}",
+                ),
+                Text(
+                    "something accepts connections there but does not go on: the node may be overloaded or stopped",
+                    "那里能建立连接，但没有后续响应：节点可能负载过高或已停止",
                 ),
             ),
             "proxy": Case(
                 Text(
-                    "no greeting from the node through the proxy command within {limit:g} s: the node is off, or its sshd does not answer"
+                    "no greeting from the node through the proxy command within {limit:g} s: the node is off, or its sshd does not answer",
+                    "通过代理命令在 {limit:g} 秒内没有收到节点的问候：节点没开机，或者它的 sshd 没有响应",
                 ),
-                Text("see whether the node is up; then run the proxy command by hand: {command}"),
+                Text(
+                    "see whether the node is up; then run the proxy command by hand: {command}",
+                    "检查节点是否在线；然后手工执行代理命令：{command}",
+                ),
             ),
             "step": Case(
-                Text("no {step} within {limit:g} s"),
+                Text("no {step} within {limit:g} s", "{limit:g} 秒内没有完成 {step}"),
                 Text(
-                    "the node may be overloaded or stopped; look whether an ordinary `ssh` to it still answers"
+                    "the node may be overloaded or stopped; look whether an ordinary `ssh` to it still answers",
+                    "节点可能负载过高或已停止；检查普通的 `ssh` 是否有响应",
                 ),
             ),
             "interpreter": Case(
-                Text("{python} did not answer within {limit:g} s"),
+                Text("{python} did not answer within {limit:g} s", "{python} 在 {limit:g} 秒内没有返回"),
                 Text(
-                    "look for what reads from stdin, waits, or replaces the shell (`exec fish`) in the login shell's start-up files (.bashrc, .profile, .zshenv, config.fish); or the file system is slow"
+                    "look for what reads from stdin, waits, or replaces the shell (`exec fish`) in the login shell's start-up files (.bashrc, .profile, .zshenv, config.fish); or the file system is slow",
+                    "在登录 shell 的启动文件（.bashrc、.profile、.zshenv、config.fish）里找读取 stdin、等待或替换 shell 的命令（`exec fish`）；也可能是文件系统慢",
                 ),
             ),
-            "verb": Case(Text("no answer from {verb} in time")),
+            "verb": Case(Text("no answer from {verb} in time", "{verb} 没有按时返回结果")),
             "openssh-silent": Case(
-                Text("ssh had no answer from {place} in time"),
-                Text("the node is off, overloaded or stopped, or a firewall drops the packets"),
+                Text("ssh had no answer from {place} in time", "ssh 没有按时收到 {place} 的响应"),
+                Text(
+                    "the node is off, overloaded or stopped, or a firewall drops the packets",
+                    "节点没开机、负载过高或已停止，或者防火墙丢弃了数据包",
+                ),
             ),
             "openssh-login": Case(
-                Text("ssh was not let in at {address} within {limit:g} s"),
-                Text("see what `{command}` waits for"),
+                Text(
+                    "ssh was not let in at {address} within {limit:g} s",
+                    "ssh 在 {limit:g} 秒内没有登录 {address}",
+                ),
+                Text("see what `{command}` waits for", "查看 `{command}` 在等待什么"),
             ),
         },
         texts=("Connection timed out",),
@@ -174,12 +239,18 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         cases={
             "": Case(
-                Text("what answers at {address} is not an SSH server"),
-                Text("correct `host` and `ssh.port` in the inventory"),
+                Text("what answers at {address} is not an SSH server", "{address} 上应答的不是 SSH 服务端"),
+                Text(
+                    "correct `host` and `ssh.port` in the inventory",
+                    "改正 inventory 里的 `host` 和 `ssh.port`",
+                ),
             ),
             "openssh": Case(
-                Text("what answers at {place} is not an SSH server"),
-                Text("correct `host` and `ssh.port` in the inventory"),
+                Text("what answers at {place} is not an SSH server", "{place} 上应答的不是 SSH 服务端"),
+                Text(
+                    "correct `host` and `ssh.port` in the inventory",
+                    "改正 inventory 里的 `host` 和 `ssh.port`",
+                ),
             ),
         },
     ),
@@ -196,19 +267,27 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         cases={
             "algorithms": Case(
-                Text("the server at {address} shares no algorithm with us"),
-                Text("update the SSH server on {server}"),
+                Text(
+                    "the server at {address} shares no algorithm with us",
+                    "{address} 上的服务端与本机没有共同的算法",
+                ),
+                Text("update the SSH server on {server}", "升级 {server} 上的 SSH 服务端"),
             ),
             "": Case(
-                Text("the server at {address} ended the connection {when}"),
                 Text(
-                    "it may limit logins under way: raise MaxStartups in its sshd_config (100:30:200), see what its log says, and wait if PerSourcePenalties holds something against this machine"
+                    "the server at {address} ended the connection {when}",
+                    "{address} 上的服务端断开了连接 {when}",
+                ),
+                Text(
+                    "it may limit logins under way: raise MaxStartups in its sshd_config (100:30:200), see what its log says, and wait if PerSourcePenalties holds something against this machine",
+                    "它可能限制了正在登录的连接数：在 sshd_config 里调高 MaxStartups（100:30:200），查看它的日志；如果 PerSourcePenalties 在惩罚本机，等待一段时间",
                 ),
             ),
             "openssh": Case(
-                Text("the server at {place} ended the connection"),
+                Text("the server at {place} ended the connection", "{place} 上的服务端断开了连接"),
                 Text(
-                    "it may limit connections (MaxStartups, PerSourcePenalties): wait a little, and read its log"
+                    "it may limit connections (MaxStartups, PerSourcePenalties): wait a little, and read its log",
+                    "它可能限制了连接（MaxStartups、PerSourcePenalties）：稍等一会儿，并查看它的日志",
                 ),
             ),
         },
@@ -230,19 +309,24 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         cases={
             "": Case(
-                Text("{server} does not let {user} in: {reason}"),
+                Text("{server} does not let {user} in: {reason}", "{server} 拒绝 {user} 登录：{reason}"),
                 Text(
-                    "try `{command}`; `{copy_command}` installs a key, and `user` and `key` under `ssh:` in the inventory say which are used"
+                    "try `{command}`; `{copy_command}` installs a key, and `user` and `key` under `ssh:` in the inventory say which are used",
+                    "试一下 `{command}`；用 `{copy_command}` 安装密钥；inventory 里 `ssh:` 下的 `user` 和 `key` 决定使用的账号和密钥",
                 ),
             ),
             "openssh": Case(
-                Text("the node does not let us in by ssh"),
-                Text("see what `{command}` says; Kerberos may want a `kinit`"),
+                Text("the node does not let us in by ssh", "节点拒绝 ssh 登录"),
+                Text(
+                    "see what `{command}` says; Kerberos may want a `kinit`",
+                    "查看 `{command}` 的输出；用 Kerberos 时可能需要 `kinit`",
+                ),
             ),
             "no-terminal": Case(
-                Text("the node does not let us in by ssh"),
+                Text("the node does not let us in by ssh", "节点拒绝 ssh 登录"),
                 Text(
-                    "without a terminal ssh may not ask for a password or code. Give the host `ControlMaster auto`, `ControlPath ~/.ssh/cm-%C` and `ControlPersist 8h` in ~/.ssh/config, run `{command}` once and then this again; or run this in a terminal. Kerberos wants a `kinit`"
+                    "without a terminal ssh may not ask for a password or code. Give the host `ControlMaster auto`, `ControlPath ~/.ssh/cm-%C` and `ControlPersist 8h` in ~/.ssh/config, run `{command}` once and then this again; or run this in a terminal. Kerberos wants a `kinit`",
+                    "没有终端时 ssh 不能询问密码或验证码。在 ~/.ssh/config 里给该主机写 `ControlMaster auto`、`ControlPath ~/.ssh/cm-%C` 和 `ControlPersist 8h`，先执行一次 `{command}`，再执行本命令；或者在终端里执行本命令。Kerberos 需要 `kinit`",
                 ),
             ),
         },
@@ -264,22 +348,32 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         cases={
             "": Case(
-                Text("the key {path} cannot be used: {problem}"),
-                Text("correct `key` under `ssh:` in the inventory"),
+                Text("the key {path} cannot be used: {problem}", "密钥 {path} 不能用：{problem}"),
+                Text("correct `key` under `ssh:` in the inventory", "改正 inventory 里 `ssh:` 下的 `key`"),
             ),
             "passphrase": Case(
-                Text("the key {path} cannot be used: it has a passphrase, and ssh-agent does not hold it"),
                 Text(
-                    "run `{command}`, so that ssh-agent holds it; on a terminal you are asked for the passphrase"
+                    "the key {path} cannot be used: it has a passphrase, and ssh-agent does not hold it",
+                    "密钥 {path} 不能用：它有口令，而 ssh-agent 没有持有它",
+                ),
+                Text(
+                    "run `{command}`, so that ssh-agent holds it; on a terminal you are asked for the passphrase",
+                    "执行 `{command}`，让 ssh-agent 持有它；在终端上会询问口令",
                 ),
             ),
             "public": Case(
-                Text("the key {path} cannot be used: that is the public half; give the private key"),
-                Text("write `key: {private}` under `ssh:` in the inventory"),
+                Text(
+                    "the key {path} cannot be used: that is the public half; give the private key",
+                    "密钥 {path} 不能用：这是公钥；请指定私钥",
+                ),
+                Text(
+                    "write `key: {private}` under `ssh:` in the inventory",
+                    "在 inventory 的 `ssh:` 下写 `key: {private}`",
+                ),
             ),
             "mode": Case(
-                Text("the key {path} cannot be used: {problem}"),
-                Text("make it readable for you alone: {command}"),
+                Text("the key {path} cannot be used: {problem}", "密钥 {path} 不能用：{problem}"),
+                Text("make it readable for you alone: {command}", "设为只有自己可读：{command}"),
             ),
         },
     ),
@@ -296,15 +390,17 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         cases={
             "": Case(
-                Text("{server}'s host key is not known here"),
+                Text("{server}'s host key is not known here", "本机没有 {server} 的主机密钥记录"),
                 Text(
-                    "compare it with `{command}` asked from a network that you trust; then connect once with ssh, or set `host_keys: accept-new` under `ssh:` in the inventory to have new keys recorded"
+                    "compare it with `{command}` asked from a network that you trust; then connect once with ssh, or set `host_keys: accept-new` under `ssh:` in the inventory to have new keys recorded",
+                    "在可信的网络里执行 `{command}` 并比对；然后用 ssh 连接一次，或者在 inventory 的 `ssh:` 下设置 `host_keys: accept-new`，自动记录新密钥",
                 ),
             ),
             "openssh": Case(
-                Text("the host key of {place} is not known"),
+                Text("the host key of {place} is not known", "{place} 的主机密钥未知"),
                 Text(
-                    "run `{command}` once and compare the fingerprint, or write `ssh: {host_keys: accept-new}`"
+                    "run `{command}` once and compare the fingerprint, or write `ssh: {host_keys: accept-new}`",
+                    "执行一次 `{command}` 并比对指纹，或者写 `ssh: {host_keys: accept-new}`",
                 ),
             ),
         },
@@ -323,15 +419,20 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         cases={
             "": Case(
-                Text("{server}'s host key is not the one in {location}"),
                 Text(
-                    "if the node was installed anew, and only then: {command}; otherwise something else answers in its place"
+                    "{server}'s host key is not the one in {location}",
+                    "{server} 的主机密钥与 {location} 处的不同",
+                ),
+                Text(
+                    "if the node was installed anew, and only then: {command}; otherwise something else answers in its place",
+                    "仅当节点确实重装过时执行：{command}；否则是别的机器在应答",
                 ),
             ),
             "openssh": Case(
-                Text("the host key of {place} is not the known one"),
+                Text("the host key of {place} is not the known one", "{place} 的主机密钥与记录的不同"),
                 Text(
-                    "find out why: was the node reinstalled? Then `ssh-keygen -R {known}`, and connect once by `{command}`"
+                    "find out why: was the node reinstalled? Then `ssh-keygen -R {known}`, and connect once by `{command}`",
+                    "查明原因：节点重装过吗？重装过就执行 `ssh-keygen -R {known}`，再用 `{command}` 连接一次",
                 ),
             ),
         },
@@ -349,15 +450,27 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         cases={
             "": Case(
-                Text("{server}'s host key is revoked by {location}"),
-                Text("give the node a new host key; do not remove the line"),
+                Text(
+                    "{server}'s host key is revoked by {location}", "{server} 的主机密钥已被 {location} 吊销"
+                ),
+                Text(
+                    "give the node a new host key; do not remove the line",
+                    "给节点换新的主机密钥；不要删掉那一行",
+                ),
             ),
             "refused": Case(
-                Text("{server}'s host key is refused by RevokedHostKeys of the SSH configuration: {reason}"),
-                Text("give it a new host key; where the file is missing, ask who keeps it"),
+                Text(
+                    "{server}'s host key is refused by RevokedHostKeys of the SSH configuration: {reason}",
+                    "{server} 的主机密钥被 SSH 配置里的 RevokedHostKeys 拒绝：{reason}",
+                ),
+                Text(
+                    "give it a new host key; where the file is missing, ask who keeps it",
+                    "给它换新的主机密钥；如果文件不存在，联系维护该文件的人",
+                ),
             ),
             "openssh": Case(
-                Text("the host key of {place} is revoked"), Text("do not connect; ask who runs the node")
+                Text("the host key of {place} is revoked", "{place} 的主机密钥已吊销"),
+                Text("do not connect; ask who runs the node", "不要连接；联系节点的管理员"),
             ),
         },
     ),
@@ -374,9 +487,13 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         cases={
             "": Case(
-                Text("{server}'s new host key cannot be recorded in {path}"),
                 Text(
-                    "make the file writable, or name another one as `known_hosts` under `ssh:` in the inventory"
+                    "{server}'s new host key cannot be recorded in {path}",
+                    "{server} 的新主机密钥无法写入 {path}",
+                ),
+                Text(
+                    "make the file writable, or name another one as `known_hosts` under `ssh:` in the inventory",
+                    "给该文件写权限，或者在 inventory 的 `ssh:` 下用 `known_hosts` 指定另一个文件",
                 ),
             ),
         },
@@ -394,20 +511,33 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         cases={
             "placeholder": Case(
-                Text("`ssh.proxy_command` contains %{letter}, which means nothing here"),
-                Text("use %h (host), %p (port), %r (user), and %% for a percent sign"),
-            ),
-            "not-started": Case(Text("`ssh.proxy_command` cannot be started")),
-            "": Case(
-                Text("the proxy command ended with status {status} during the {step}"),
                 Text(
-                    "the node may be off: see whether it is up; then run the proxy command by hand, %h and %p filled in: it must connect its stdin and stdout to the node's sshd"
+                    "`ssh.proxy_command` contains %{letter}, which means nothing here",
+                    "`ssh.proxy_command` 里的 %{letter} 在这里没有意义",
+                ),
+                Text(
+                    "use %h (host), %p (port), %r (user), and %% for a percent sign",
+                    "可用 %h（主机）、%p（端口）、%r（用户），百分号写 %%",
+                ),
+            ),
+            "not-started": Case(
+                Text("`ssh.proxy_command` cannot be started", "`ssh.proxy_command` 无法启动")
+            ),
+            "": Case(
+                Text(
+                    "the proxy command ended with status {status} during the {step}",
+                    "代理命令在 {step} 阶段以状态 {status} 结束",
+                ),
+                Text(
+                    "the node may be off: see whether it is up; then run the proxy command by hand, %h and %p filled in: it must connect its stdin and stdout to the node's sshd",
+                    "节点可能没开机：检查它是否在线；然后填入 %h 和 %p 手工执行代理命令：它必须把 stdin 和 stdout 连接到节点的 sshd",
                 ),
             ),
             "openssh": Case(
-                Text("the way to {place} through {via} ended"),
+                Text("the way to {place} through {via} ended", "经 {via} 到 {place} 的连接断开"),
                 Text(
-                    "see what `{command}` says: what stands between may be down, unknown here or not let you in; or the node is down"
+                    "see what `{command}` says: what stands between may be down, unknown here or not let you in; or the node is down",
+                    "查看 `{command}` 的输出：中间的机器可能没开机、本机不认识或拒绝登录；也可能是节点没开机",
                 ),
             ),
         },
@@ -425,8 +555,11 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         cases={
             "": Case(
-                Text("the SSH server refuses to run a command"),
-                Text("look at MaxSessions, ForceCommand and the user's login shell on the node"),
+                Text("the SSH server refuses to run a command", "SSH 服务端拒绝执行命令"),
+                Text(
+                    "look at MaxSessions, ForceCommand and the user's login shell on the node",
+                    "检查节点上的 MaxSessions、ForceCommand 和该用户的登录 shell",
+                ),
             ),
         },
     ),
@@ -441,9 +574,10 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         cases={
             "": Case(
-                Text("the connection ended"),
+                Text("the connection ended", "连接断开"),
                 Text(
-                    "the node, its sshd or the network between went away; what runs there may still be running"
+                    "the node, its sshd or the network between went away; what runs there may still be running",
+                    "节点、它的 sshd 或中间的网络断开了；节点上的程序可能仍在运行",
                 ),
             ),
         },
@@ -461,9 +595,10 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         cases={
             "": Case(
-                Text("nothing was heard for {limit:g} s"),
+                Text("nothing was heard for {limit:g} s", "{limit:g} 秒没有收到任何数据"),
                 Text(
-                    "the node or the network between stopped answering; what runs there may still be running"
+                    "the node or the network between stopped answering; what runs there may still be running",
+                    "节点或中间的网络没有响应；节点上的程序可能仍在运行",
                 ),
             ),
         },
@@ -481,13 +616,23 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         cases={
             "flood": Case(
-                Text("the login shell floods its output before the interpreter starts"),
-                Text("let the start-up files of the login shell print nothing unless it is interactive"),
+                Text(
+                    "the login shell floods its output before the interpreter starts",
+                    "登录 shell 在解释器启动前不断输出",
+                ),
+                Text(
+                    "let the start-up files of the login shell print nothing unless it is interactive",
+                    "登录 shell 的启动文件在非交互时不要输出任何内容",
+                ),
             ),
             "stdin": Case(
-                Text("the login shell's start-up files read what was meant for the interpreter"),
                 Text(
-                    "let the login shell's start-up files (.bashrc, config.fish, .cshrc) read nothing from stdin"
+                    "the login shell's start-up files read what was meant for the interpreter",
+                    "登录 shell 的启动文件读走了发给解释器的内容",
+                ),
+                Text(
+                    "let the login shell's start-up files (.bashrc, config.fish, .cshrc) read nothing from stdin",
+                    "登录 shell 的启动文件（.bashrc、config.fish、.cshrc）不能读取 stdin",
                 ),
             ),
         },
@@ -505,16 +650,25 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         cases={
             "ended": Case(
-                Text("the connection to the bastion {bastion} ended"),
-                Text("the bastion, its sshd or the network to it went away: try again"),
-            ),
-            "openssh": Case(
-                Text("the bastion {bastion} does not answer"),
+                Text("the connection to the bastion {bastion} ended", "到 bastion {bastion} 的连接断开"),
                 Text(
-                    "see what `{command}` says; if it is another one, correct `jump` or the ProxyJump of ~/.ssh/config"
+                    "the bastion, its sshd or the network to it went away: try again",
+                    "bastion、它的 sshd 或中间的网络断开了：再试一次",
                 ),
             ),
-            "": Case(Text("the bastion {bastion} cannot be used: {problem}"), Text("{way_out}")),
+            "openssh": Case(
+                Text("the bastion {bastion} does not answer", "bastion {bastion} 没有响应"),
+                Text(
+                    "see what `{command}` says; if it is another one, correct `jump` or the ProxyJump of ~/.ssh/config",
+                    "查看 `{command}` 的输出；如果不是这台机器，改正 `jump` 或 ~/.ssh/config 里的 ProxyJump",
+                ),
+            ),
+            "": Case(
+                Text(
+                    "the bastion {bastion} cannot be used: {problem}", "bastion {bastion} 不能用：{problem}"
+                ),
+                Text("{way_out}"),
+            ),
             "inner": Case(Text("{problem}"), Text("{way_out}")),
         },
     ),
@@ -531,19 +685,30 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         cases={
             "": Case(
-                Text("ssh cannot read its configuration"),
+                Text("ssh cannot read its configuration", "ssh 无法读取它的配置"),
                 Text(
-                    "make `{command}` work; or write `config: none` under `ssh:` in the inventory to do without"
+                    "make `{command}` work; or write `config: none` under `ssh:` in the inventory to do without",
+                    "让 `{command}` 能正常执行；或者在 inventory 的 `ssh:` 下写 `config: none`，不读取 SSH 配置",
                 ),
             ),
             "names": Case(
-                Text("the SSH configuration names what cannot be a host or user"),
-                Text("correct it in ~/.ssh/config; hosts and users hold letters, digits and . _ - only"),
+                Text(
+                    "the SSH configuration names what cannot be a host or user",
+                    "SSH 配置里的主机名或用户名无效",
+                ),
+                Text(
+                    "correct it in ~/.ssh/config; hosts and users hold letters, digits and . _ - only",
+                    "在 ~/.ssh/config 里改正；主机名和用户名只能含字母、数字和 . _ -",
+                ),
             ),
             "circle": Case(
-                Text("the bastions on the way to the node form a circle, or are too many"),
                 Text(
-                    "exclude the bastion itself from its rule, such as `Host *.cluster !bastion`; `ssh -G NAME` shows its ProxyJump"
+                    "the bastions on the way to the node form a circle, or are too many",
+                    "到节点的 bastion 形成循环，或者级数太多",
+                ),
+                Text(
+                    "exclude the bastion itself from its rule, such as `Host *.cluster !bastion`; `ssh -G NAME` shows its ProxyJump",
+                    "把 bastion 自己从规则里排除，例如 `Host *.cluster !bastion`；`ssh -G NAME` 会显示它的 ProxyJump",
                 ),
             ),
         },
@@ -561,9 +726,13 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         cases={
             "": Case(
-                Text("the bastion {bastion} does not forward to {address}"),
                 Text(
-                    "AllowTcpForwarding and PermitOpen in the bastion's sshd_config must permit it; a bastion that forbids it for good may do with `proxy_command`"
+                    "the bastion {bastion} does not forward to {address}",
+                    "bastion {bastion} 不转发到 {address}",
+                ),
+                Text(
+                    "AllowTcpForwarding and PermitOpen in the bastion's sshd_config must permit it; a bastion that forbids it for good may do with `proxy_command`",
+                    "bastion 的 sshd_config 里 AllowTcpForwarding 和 PermitOpen 必须允许转发；如果 bastion 一直禁止，可以用 `proxy_command`",
                 ),
             ),
         },
@@ -581,9 +750,10 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         cases={
             "": Case(
-                Text("{server}'s host certificate does not hold"),
+                Text("{server}'s host certificate does not hold", "{server} 的主机证书无效"),
                 Text(
-                    "have the certificate authority sign its host key anew, for the name that is in the inventory or behind HostName (`ssh-keygen -s CA -h -n NAME -I ID`); or set HostKeyAlias in ~/.ssh/config"
+                    "have the certificate authority sign its host key anew, for the name that is in the inventory or behind HostName (`ssh-keygen -s CA -h -n NAME -I ID`); or set HostKeyAlias in ~/.ssh/config",
+                    "让证书颁发机构重新签发主机密钥，名字要与 inventory 里的或 HostName 一致（`ssh-keygen -s CA -h -n NAME -I ID`）；或者在 ~/.ssh/config 里设置 HostKeyAlias",
                 ),
             ),
         },
@@ -591,7 +761,10 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-SSH-022": Entry(
         "warning",
         Text("others may read the private key", "别人也能读你的私钥"),
-        why=Text("Whoever reads it can log in as you; ssh itself refuses such a key."),
+        why=Text(
+            "Whoever reads it can log in as you; ssh itself refuses such a key.",
+            "能读取它的人可以用你的身份登录；ssh 也会拒绝这样的密钥。",
+        ),
         what=Text(
             "A private key file on this machine may be read by its group or by everybody.\n`ssh` ignores it (`WARNING: UNPROTECTED PRIVATE KEY FILE!`), so that what works here fails there."
         ),
@@ -604,7 +777,10 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-SSH-023": Entry(
         "info",
         Text("the login shell prints", "登录 shell 会打印东西"),
-        why=Text("clusterctl skips it, but rsync, scp and sftp break: `is your shell clean?`."),
+        why=Text(
+            "clusterctl skips it, but rsync, scp and sftp break: `is your shell clean?`.",
+            "clusterctl 会跳过它，但 rsync、scp 和 sftp 会出错：`is your shell clean?`。",
+        ),
         what=Text(
             "A start file of the login shell (.bashrc, .cshrc, config.fish) writes to standard output without a terminal.\nrsync says `protocol version mismatch -- is your shell clean?`, sftp `Received message too long`. Print only where somebody looks: `case $- in *i*) echo hello;; esac`."
         ),
@@ -630,12 +806,18 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         cases={
             "program": Case(
-                Text("the program ssh cannot be run on this machine"),
-                Text("install the OpenSSH client, or leave out `transport: openssh`"),
+                Text("the program ssh cannot be run on this machine", "本机无法运行 ssh 程序"),
+                Text(
+                    "install the OpenSSH client, or leave out `transport: openssh`",
+                    "安装 OpenSSH 客户端，或者去掉 `transport: openssh`",
+                ),
             ),
             "settings": Case(
-                Text("ssh refuses its settings"),
-                Text("correct ~/.ssh/config, or what the inventory says under `ssh:`"),
+                Text("ssh refuses its settings", "ssh 拒绝它的设置"),
+                Text(
+                    "correct ~/.ssh/config, or what the inventory says under `ssh:`",
+                    "改正 ~/.ssh/config，或者 inventory 里 `ssh:` 下的内容",
+                ),
             ),
         },
     ),
@@ -651,8 +833,14 @@ ENTRIES: Mapping[str, Entry] = {
             "手工执行 `ssh NODE true`，它打印的就是原因",
         ),
         cases={
-            "": Case(Text("ssh to {place} ended with status {status}"), Text("see what `{command}` says")),
-            "signal": Case(Text("ssh to {place} got signal {signal}"), Text("see what `{command}` says")),
+            "": Case(
+                Text("ssh to {place} ended with status {status}", "连接 {place} 的 ssh 以状态 {status} 结束"),
+                Text("see what `{command}` says", "查看 `{command}` 的输出"),
+            ),
+            "signal": Case(
+                Text("ssh to {place} got signal {signal}", "连接 {place} 的 ssh 收到信号 {signal}"),
+                Text("see what `{command}` says", "查看 `{command}` 的输出"),
+            ),
         },
     ),
     "CC-KEYS-001": Entry(
@@ -667,9 +855,10 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         cases={
             "": Case(
-                Text("{server} does not take this password for {user}"),
+                Text("{server} does not take this password for {user}", "{server} 不接受 {user} 的这个密码"),
                 Text(
-                    "mind that `user` under `ssh:` in the inventory says whose password it is; some servers take none for root (PermitRootLogin)"
+                    "mind that `user` under `ssh:` in the inventory says whose password it is; some servers take none for root (PermitRootLogin)",
+                    "注意 inventory 里 `ssh:` 下的 `user` 决定用哪个账号的密码；有些服务端不接受 root 的密码（PermitRootLogin）",
                 ),
             ),
         },
@@ -683,9 +872,10 @@ ENTRIES: Mapping[str, Entry] = {
         do=Text("Give your public key to whoever keeps the node", "把公钥交给管理员安装"),
         cases={
             "": Case(
-                Text("{server} takes no passwords"),
+                Text("{server} takes no passwords", "{server} 不接受密码"),
                 Text(
-                    "give the public key to whoever keeps the node: it belongs into ~/.ssh/authorized_keys there"
+                    "give the public key to whoever keeps the node: it belongs into ~/.ssh/authorized_keys there",
+                    "把公钥交给节点的管理员，写进节点的 ~/.ssh/authorized_keys",
                 ),
             ),
         },
@@ -701,12 +891,20 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         cases={
             "shell": Case(
-                Text("the node's shell did not take the key: {reason}"),
-                Text("log in to the node by ssh with the password, and look at what its shell does"),
+                Text(
+                    "the node's shell did not take the key: {reason}", "节点的 shell 没有接受密钥：{reason}"
+                ),
+                Text(
+                    "log in to the node by ssh with the password, and look at what its shell does",
+                    "用 ssh 和密码登录节点，检查它的 shell",
+                ),
             ),
             "": Case(
-                Text("the key could not be installed: {detail}"),
-                Text("the account's home must be writable for it, and ~/.ssh its own"),
+                Text("the key could not be installed: {detail}", "无法安装密钥：{detail}"),
+                Text(
+                    "the account's home must be writable for it, and ~/.ssh its own",
+                    "该账号必须对家目录有写权限，~/.ssh 必须属于它自己",
+                ),
             ),
         },
     ),
@@ -719,15 +917,23 @@ ENTRIES: Mapping[str, Entry] = {
         do=Text("On the node `chmod go-w ~; chmod 700 ~/.ssh`", "在节点上 `chmod go-w ~; chmod 700 ~/.ssh`"),
         cases={
             "": Case(
-                Text("the key is in {file}, and yet the node does not accept it"),
                 Text(
-                    "its sshd may read another file (AuthorizedKeysFile), or refuse this kind of key (PubkeyAcceptedAlgorithms)"
+                    "the key is in {file}, and yet the node does not accept it",
+                    "密钥已写入 {file}，但节点不接受",
+                ),
+                Text(
+                    "its sshd may read another file (AuthorizedKeysFile), or refuse this kind of key (PubkeyAcceptedAlgorithms)",
+                    "它的 sshd 可能读取别的文件（AuthorizedKeysFile），或者不接受这种密钥（PubkeyAcceptedAlgorithms）",
                 ),
             ),
             "modes": Case(
-                Text("the key is in {file}, and yet the node does not accept it"),
                 Text(
-                    "sshd ignores the file as long as others may write to the home; log in and: chmod go-w ~"
+                    "the key is in {file}, and yet the node does not accept it",
+                    "密钥已写入 {file}，但节点不接受",
+                ),
+                Text(
+                    "sshd ignores the file as long as others may write to the home; log in and: chmod go-w ~",
+                    "只要别人对家目录有写权限，sshd 就忽略该文件；登录后执行：chmod go-w ~",
                 ),
             ),
         },
@@ -741,7 +947,10 @@ ENTRIES: Mapping[str, Entry] = {
         do=Text("`ssh-copy-id NODE`", "用 `ssh-copy-id NODE`"),
         cases={
             "": Case(
-                Text("your own ssh enters this node (transport: openssh); keys push does not"),
+                Text(
+                    "your own ssh enters this node (transport: openssh); keys push does not",
+                    "该节点用你自己的 ssh 登录（transport: openssh）；keys push 不支持",
+                ),
                 Text("{command}"),
             ),
         },
@@ -752,8 +961,11 @@ ENTRIES: Mapping[str, Entry] = {
         do=Text("Push them one after the other by `--nodes`", "用 `--nodes` 一把一把地推"),
         cases={
             "": Case(
-                Text("the inventory names several keys: {names}"),
-                Text("push them one after the other, with --key FILE and --nodes"),
+                Text("the inventory names several keys: {names}", "inventory 里有多把密钥：{names}"),
+                Text(
+                    "push them one after the other, with --key FILE and --nodes",
+                    "用 --key FILE 和 --nodes 逐个推送",
+                ),
             ),
         },
     ),
@@ -762,7 +974,10 @@ ENTRIES: Mapping[str, Entry] = {
         Text("there is no key, and none was to be made", "没有密钥，也不许生成"),
         do=Text("`ssh-keygen -t ed25519`", "`ssh-keygen -t ed25519`"),
         cases={
-            "": Case(Text("there is no key {path}"), Text("add -y to have one made, or run {command}")),
+            "": Case(
+                Text("there is no key {path}", "没有密钥 {path}"),
+                Text("add -y to have one made, or run {command}", "加 -y 自动生成，或者执行 {command}"),
+            ),
         },
     ),
     "CC-KEYS-008": Entry(
@@ -771,7 +986,8 @@ ENTRIES: Mapping[str, Entry] = {
         do=Text("Export the variable first", "先 export 这个变量"),
         cases={
             "": Case(
-                Text("--password-from: {variable} is not set"), Text("read -rs {variable}; export {variable}")
+                Text("--password-from: {variable} is not set", "--password-from：变量 {variable} 没有设置"),
+                Text("read -rs {variable}; export {variable}"),
             ),
         },
     ),
@@ -780,7 +996,10 @@ ENTRIES: Mapping[str, Entry] = {
         Text("the key cannot be made or read", "密钥生成不了或读不了"),
         do=Text("Path and modes of the key file", "看密钥文件的路径和权限"),
         cases={
-            "": Case(Text("the key {path} cannot be used"), Text("make it by hand: {command}")),
+            "": Case(
+                Text("the key {path} cannot be used", "密钥 {path} 不能用"),
+                Text("make it by hand: {command}", "手工生成：{command}"),
+            ),
         },
     ),
     "CC-KEYS-010": Entry(
@@ -789,9 +1008,13 @@ ENTRIES: Mapping[str, Entry] = {
         do=Text("At a terminal, or `--password-from NAME`", "在终端里执行，或者用 `--password-from NAME`"),
         cases={
             "": Case(
-                Text("the node wants a password, and there is no terminal to ask for it"),
                 Text(
-                    "run it in a terminal, or put the password into a variable and name that: --password-from VARIABLE"
+                    "the node wants a password, and there is no terminal to ask for it",
+                    "节点要求密码，但没有终端可以输入",
+                ),
+                Text(
+                    "run it in a terminal, or put the password into a variable and name that: --password-from VARIABLE",
+                    "在终端里执行，或者把密码放进变量并指定：--password-from VARIABLE",
                 ),
             ),
         },
@@ -801,7 +1024,10 @@ ENTRIES: Mapping[str, Entry] = {
         Text("no password was given for this node, so it was left out", "没给这个节点的密码，跳过了"),
         do=Text("Run it again for this node", "对这个节点再执行一次"),
         cases={
-            "": Case(Text("left out: no password was given"), Text("run it again")),
+            "": Case(
+                Text("left out: no password was given", "已跳过：没有输入密码"),
+                Text("run it again", "再执行一次"),
+            ),
         },
     ),
 }

@@ -1,11 +1,11 @@
-"""The table of codes: look up an entry, word a case of it."""
+"""The table of codes, put together of its families; read it by `lookup.py`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from clusterctl.codes import files, gpu, lab, network, python, ranks, runs, ssh, system, usage
-from clusterctl.codes.entry import Case, Entry, Text, fill
+from clusterctl.codes.entry import Entry, Text
 
 # in the order in which they are listed
 FAMILIES: Mapping[str, Text] = {
@@ -37,23 +37,3 @@ TABLE: Mapping[str, Entry] = {
     for module in (ssh, python, gpu, network, system, files, usage, runs, ranks, lab)
     for code, entry in module.ENTRIES.items()
 }
-
-
-REPORTED = "reported"  # the case of an error whose message comes from a node, which may send any code
-_AS_REPORTED = Case(Text("{message}", "{message}"))
-
-
-def word(code: str, case: str, facts: Mapping[str, object]) -> tuple[str, str]:
-    """Give message and fix of one case of a code."""
-    message, fix = TABLE[code].cases[case] if case != REPORTED or has_case(code, case) else _AS_REPORTED
-    return fill(message.en, facts), fill(fix.en, facts)
-
-
-def has_case(code: str, case: str) -> bool:
-    """Tell whether the table knows a case of a code; a node may send a code that it does not know."""
-    return code in TABLE and case in TABLE[code].cases
-
-
-def family_of(code: str) -> str:
-    """Give the middle of a code."""
-    return code.split("-")[1]

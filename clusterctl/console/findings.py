@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from clusterctl.codes.table import FAMILIES, family_of
+from clusterctl.codes.lookup import families, family_of
 from clusterctl.console.terminal import print_table
 from clusterctl.console.text import sanitize
 from clusterctl.plans.checks.framework import SEVERITIES, Finding
@@ -346,7 +346,7 @@ def _print_text(console: Console, label: str, text: str, *, wrap: bool = True) -
 
 def render_codes(console: Console, titles: Mapping[str, str], family: str) -> None:
     """List the codes of a family, or of all."""
-    for name, heading in FAMILIES.items():
+    for name, heading in families().items():
         codes = [code for code in titles if family_of(code) == name]
         if codes and family in ("", name):
             console.print(Text(heading.en, style="bold"))

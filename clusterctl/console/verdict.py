@@ -7,10 +7,11 @@ import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
+from clusterctl.codes.lookup import find_entry
 from clusterctl.console.progress import render_size
 from clusterctl.console.terminal import stderr, uses_color
 from clusterctl.console.text import sanitize
-from clusterctl.plans.known_errors import advised_command, guidance_of
+from clusterctl.plans.known_errors import advised_command
 from clusterctl.plans.launch.world_size import render_unplanned
 from clusterctl.plans.runs.gang_record import GIVEN_UP, Attempt
 from clusterctl.plans.runs.verdict import Verdict
@@ -144,8 +145,8 @@ def _render_known(cause: Cause, run_id: str, command: str, width: int) -> list[s
     if cause.symptom_match is None:
         return []
     code = cause.symptom_match.symptom.code
-    guidance = guidance_of(code)
-    text = f"{code}: {guidance.title.en}. {guidance.do.en}"
+    entry = find_entry(code)
+    text = f"{code}: {entry.title.en}. {entry.do.en}"
     columns = max(NARROWEST, min(WIDTH, width))
     lines = textwrap.wrap(
         text,

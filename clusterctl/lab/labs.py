@@ -97,7 +97,7 @@ class Lab:
         plan = self.plan.find_node(name)
         if plan is None:
             names = ", ".join(node.name for node in self.plan.nodes)
-            raise LabError("CC-LAB-006", name=self.name, name_b=name, names=names)
+            raise LabError("CC-LAB-006", name=self.name, machine=name, names=names)
         return LabNode(self, plan)
 
     def ssh_command(self, node: str, command: Sequence[str] = ()) -> list[str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clusterctl.codes.entry import Entry
-from clusterctl.codes.table import FAMILIES, TABLE, family_of
+from clusterctl.codes.lookup import entries, families, family_of, find_entry
 from clusterctl.errors import UsageError
 from clusterctl.plans.checks.registry import all_checks
 from clusterctl.plans.known_errors import render_command
@@ -73,14 +73,14 @@ def parse_manual(raw: Mapping[str, Any]) -> Manual:
 
 def list_titles() -> dict[str, str]:
     """Give every code and what it means in a few words, family by family."""
-    order = {family: position for position, family in enumerate(FAMILIES)}
-    codes = sorted(TABLE, key=lambda code: (order[family_of(code)], code))
+    order = {family: position for position, family in enumerate(families())}
+    codes = sorted(entries(), key=lambda code: (order[family_of(code)], code))
     return {code: short_title(code) for code in codes}
 
 
 def short_title(code: str) -> str:
     """Give the first clause of a title, without links; all of it where it is what a rank ended with."""
-    title = _without_markup(TABLE[code].title.en)
+    title = _without_markup(find_entry(code).title.en)
     return title if family_of(code) == "JOB" else FIRST_CLAUSE.split(title)[0]
 
 
@@ -94,7 +94,7 @@ def find_code(word: str) -> str:
     known = list_titles()
     match = CODE_PATTERN.fullmatch(word.strip())
     family = match[1].upper() if match else ""
-    if match and family in FAMILIES:
+    if match and family in families():
         if match[2] is None:
             return family
         code = f"CC-{family}-{int(match[2]):03}"
@@ -112,14 +112,14 @@ def _unknown_code_error(
         nearest_code = min(same_family, key=lambda code: abs(int(code[-3:]) - number))
         title = known[nearest_code]
         return UsageError("CC-USE-050", "number", word=word, nearest=nearest_code, title=title, family=family)
-    guess = find_nearest(family, FAMILIES) if family else find_nearest(word.upper(), known)
+    guess = find_nearest(family, families()) if family else find_nearest(word.upper(), known)
     case = "near" if guess else ""
-    return UsageError("CC-USE-050", case, word=word, guess=guess, families=", ".join(FAMILIES))
+    return UsageError("CC-USE-050", case, word=word, guess=guess, families=", ".join(families()))
 
 
 def explain(code: str, manual: Manual) -> Explanation:
     """Explain a code that `find_code` gave."""
-    entry, happens = TABLE[code], tuple(manual.incidents.get(code, ()))
+    entry, happens = find_entry(code), tuple(manual.incidents.get(code, ()))
     symptom = next((known for known in all_symptoms() if known.code == code), None)
     if symptom is not None:
         return _explain_symptom(symptom, entry, happens)

@@ -7,17 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from clusterctl.codes.entry import NOTHING, Entry
-from clusterctl.codes.table import TABLE
+from clusterctl.codes.lookup import find_entry
 from clusterctl.protocol.root_cause import Cause
 from clusterctl.specs.text import quote_word
-
-_UNKNOWN = Entry("error", NOTHING)
-
-
-def guidance_of(code: str) -> Entry:
-    """Return what is shown of a code; nothing for one that this version does not know."""
-    return TABLE.get(code, _UNKNOWN)
 
 
 def render_command(code: str, values: Mapping[str, str]) -> str:
@@ -28,7 +20,7 @@ def render_command(code: str, values: Mapping[str, str]) -> str:
     """
     quoted = {name: quote_word(value) for name, value in values.items()}
     try:
-        return guidance_of(code).command.format_map(quoted)
+        return find_entry(code).command.format_map(quoted)
     except KeyError:
         return ""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from clusterctl.codes.lookup import word
+
 SYNTAX = "CC-SPEC-001"
 NOT_TEXT = "CC-SPEC-002"
 TOO_LARGE = "CC-SPEC-003"
@@ -20,8 +22,6 @@ class InvalidValueError(ValueError):
     """A text that is not what its key wants; the message of the case follows the key's name and a colon."""
 
     def __init__(self, code: str, case: str = "", /, **facts: object) -> None:
-        from clusterctl.codes.table import word  # noqa: PLC0415 - the table is read only where something is wrong
-
         self.message, self.fix = word(code, case, facts)
         super().__init__(self.message)
         self.code = code

@@ -45,7 +45,7 @@ def parse_name(text: str, max_length: int = LONGEST_NAME) -> str:
 def parse_node_name(text: str) -> str:
     """Read a node's name, which must not read as ranks or as all nodes."""
     if re.fullmatch(r"[0-9]+(-[0-9]+)?", text):
-        raise InvalidValueError("CC-SPEC-020", "reads-as-ranks", text=quoted(text), text_b=text)
+        raise InvalidValueError("CC-SPEC-020", "reads-as-ranks", text=quoted(text), plain=text)
     if text == "all":
         raise InvalidValueError("CC-SPEC-020", "all")
     return parse_name(text, LONGEST_NODE_NAME)

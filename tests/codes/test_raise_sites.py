@@ -13,7 +13,8 @@ import pytest
 
 from clusterctl import errors
 from clusterctl.codes.entry import PLACEHOLDER
-from clusterctl.codes.table import REPORTED, TABLE
+from clusterctl.codes.lookup import REPORTED
+from clusterctl.codes.table import TABLE
 
 PACKAGE = Path(errors.__file__).parent
 KINDS = {
@@ -101,8 +102,10 @@ def test_a_site_has_its_case(site: Site) -> None:
 
 
 def own_words(call: ast.Call) -> bool:
-    """Tell whether a call words a fix: by its keyword, or as the fourth value of an Issue."""
-    is_issue = getattr(call.func, "id", "") == "Issue"
+    """Tell whether a call words a fix, by its keyword or as the fourth value of an Issue, or gives text and code=."""
+    is_issue, name = getattr(call.func, "id", "") == "Issue", getattr(call.func, "id", "")
+    if name in KINDS and any(keyword.arg == "code" for keyword in call.keywords):
+        return True
     fixes = [keyword.value for keyword in call.keywords if keyword.arg == "fix"]
     words = (node for fix in (*fixes, *(call.args[3:] if is_issue else ())) for node in ast.walk(fix))
     return any(isinstance(node, ast.Constant) and " " in str(node.value) for node in words)

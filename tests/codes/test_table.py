@@ -7,7 +7,8 @@ import re
 import pytest
 
 from clusterctl.codes.entry import Text, fill, placeholders
-from clusterctl.codes.table import FAMILIES, TABLE, family_of
+from clusterctl.codes.lookup import family_of
+from clusterctl.codes.table import FAMILIES, TABLE
 
 CHINESE = re.compile(r"[\u4e00-\u9fff]|^lab$")
 
@@ -45,3 +46,14 @@ def test_braces_of_yaml_stand_for_themselves() -> None:
     assert fill(template, {"host": "gpu1", "limit": 20.0}) == (
         "gpu1: `ssh: {port: 22}`, ${node_rank}, {NCCL_IB_DISABLE: 1}, 20 s"
     )
+
+
+# commands, lines of a file, and what is only put together of facts
+SAME_IN_BOTH = re.compile(r"[$#{\[]|--|(chmod|clusterctl|files:|job:|notify:|on_end:|read|sudo) ")
+
+
+@pytest.mark.parametrize("code", TABLE)
+def test_what_a_screen_shows_has_chinese(code: str) -> None:
+    """Title, reason, advice, messages and fixes; only the long explanation may lack it."""
+    for text in texts(code):
+        assert text.zh or not text.en or text is TABLE[code].what or SAME_IN_BOTH.match(text.en), text

@@ -31,7 +31,7 @@ from clusterctl.cli.context.nodes import notice, report_failures
 from clusterctl.client.rpc.tasks import CommandEnd, StopReport
 from clusterctl.client.sync.upload import SyncResult
 from clusterctl.client.watch.follower import LogLines
-from clusterctl.codes.table import REPORTED
+from clusterctl.codes.lookup import REPORTED
 from clusterctl.console.exec import LinePrinter
 from clusterctl.console.logs import JsonLogPrinter, LogPrinter
 from clusterctl.console.terminal import stdout

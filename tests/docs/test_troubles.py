@@ -6,7 +6,8 @@ import signal
 
 import pytest
 
-from clusterctl.codes.table import TABLE, family_of
+from clusterctl.codes.lookup import family_of
+from clusterctl.codes.table import TABLE
 from clusterctl.protocol.known_errors import BY_SIGNAL, ENDED_EARLY, STARVED, recognise
 
 SPOKEN = [(code, text) for code, entry in TABLE.items() if family_of(code) == "JOB" for text in entry.texts]

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from clusterctl.codes.table import REPORTED
+from clusterctl.codes.lookup import REPORTED
 from clusterctl.errors import LabError
 from clusterctl.lab import labs
 from clusterctl.lab.build import LabOptions, up

@@ -6,9 +6,10 @@ import signal
 
 import pytest
 
-from clusterctl.codes.table import TABLE, family_of
+from clusterctl.codes.lookup import family_of
+from clusterctl.codes.table import TABLE
 from clusterctl.plans.checks.registry import all_checks
-from clusterctl.plans.known_errors import guidance_of, render_command
+from clusterctl.plans.known_errors import render_command
 from clusterctl.protocol.known_errors import all_symptoms, recognise
 
 # What torch, NCCL, Gloo, CUDA, Python and the kernel really print, cut to the telling part.
@@ -95,7 +96,7 @@ def test_an_abort_after_the_last_line_has_its_way_out() -> None:
     known = recognise("", tail, signal.SIGABRT)
     assert known is not None
     assert known.symptom.code == "CC-JOB-044"
-    advice = guidance_of(known.symptom.code).do.en
+    advice = TABLE[known.symptom.code].do.en
     assert f"`{tail[-1]}`" in advice
     assert "destroy_process_group()" in advice
 

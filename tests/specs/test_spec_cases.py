@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from clusterctl.codes.table import TABLE, family_of
+from clusterctl.codes.lookup import family_of
+from clusterctl.codes.table import TABLE
 from clusterctl.errors import Issue, SpecError
 from clusterctl.specs.importers.detect import parse_imported
 from clusterctl.specs.inventory.parse import parse_inventory

@@ -13,7 +13,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from clusterctl import errors
-from clusterctl.codes.table import REPORTED
+from clusterctl.codes.lookup import REPORTED
 from clusterctl.plans.checks.framework import LocalFacts, Observations
 from clusterctl.plans.checks.registry import (
     CheckSelection,

@@ -17,7 +17,7 @@ from waiting import HANG
 
 from clusterctl.client.rpc import bundle
 from clusterctl.client.rpc.frames import Frame, FrameReader, sync_limits
-from clusterctl.codes.table import REPORTED
+from clusterctl.codes.lookup import REPORTED
 from clusterctl.errors import ConnectionLost, NodeError
 from clusterctl.plans.ssh import BOOT
 from clusterctl.protocol.frames import encode_frame

@@ -23,7 +23,7 @@ from clusterctl.client.rpc.tasks import RunHandle, stop_everywhere
 from clusterctl.client.sync.scan import ScanResult, scan_source
 from clusterctl.client.watch.follower import LogLines
 from clusterctl.client.watch.monitor import MonitorOptions, RunMonitor
-from clusterctl.codes.table import word
+from clusterctl.codes.lookup import word
 from clusterctl.console.progress import Phases
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.checks.framework import LocalFacts, Observations

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from clusterctl.client.rpc.frames import FrameReader
-from clusterctl.codes.table import REPORTED, has_case
+from clusterctl.codes.lookup import REPORTED, has_case
 from clusterctl.errors import (
     ClusterctlError,
     ConnectionLost,

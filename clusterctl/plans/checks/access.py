@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator
 from functools import partial
 
-from clusterctl.codes.ssh import UNREACHED
+from clusterctl.codes.lookup import find_entry
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.checks.framework import (
     CheckContext,
@@ -40,7 +40,9 @@ def _unlisted_finding(context: CheckContext, code: str) -> Finding:
     evidence = "\n".join(f"{name}: {_render_error(error)}" for name, error in failed)
     fixes = dict.fromkeys(error.fix for _, error in failed if error.fix)
     fix = "\n".join(fixes) or _explain(code)
-    return Finding(code, "error", names, evidence, UNREACHED.en, fix, "the node gave no answer")
+    return Finding(
+        code, "error", names, evidence, find_entry("CC-SSH-003").why.en, fix, "the node gave no answer"
+    )
 
 
 def _explain(code: str) -> str:

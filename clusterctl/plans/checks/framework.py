@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from clusterctl.codes.entry import Entry, Severity, fill
-from clusterctl.codes.table import TABLE
+from clusterctl.codes.lookup import find_entry
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.diagnose.collective import DeepCheckResult
 from clusterctl.plans.diagnose.mesh import MeshResult
@@ -66,7 +66,7 @@ class Hit:
         if self.fix or self.case is None:
             return self
         node = next(node for node in context.nodes if node.name in self.nodes)
-        text = fill(TABLE[code].cases[self.case].fix.en, {"node": node.name, **self.facts})
+        text = fill(find_entry(code).cases[self.case].fix.en, {"node": node.name, **self.facts})
         prompt, command, comment = text[:2], *text[2:].partition("  # ")[::2]
         if prompt not in ("$ ", "# "):
             return replace(self, fix=text)
@@ -142,9 +142,13 @@ class Check:
     """A check as the registry knows it; `needs` is what a node must have answered."""
 
     code: str
-    entry: Entry
     needs: tuple[str, ...]
     find: Callable[[CheckContext], Iterable[Hit]]
+
+    @property
+    def entry(self) -> Entry:
+        """What the table says about its code."""
+        return find_entry(self.code)
 
 
 REGISTERED: dict[str, Check] = {}
@@ -159,7 +163,7 @@ def check(code: str, *, needs: tuple[str, ...] = ()) -> Callable[[Finder], Finde
     def register(find: Finder) -> Finder:
         if code in REGISTERED:
             raise ValueError(f"{code} is taken twice")
-        REGISTERED[code] = Check(code, TABLE[code], needs, find)
+        REGISTERED[code] = Check(code, needs, find)
         return find
 
     return register

@@ -6,7 +6,7 @@ import posixpath
 import re
 from collections.abc import Collection, Mapping
 
-from clusterctl.codes.table import word
+from clusterctl.codes.lookup import word
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.nodeset import fold_names

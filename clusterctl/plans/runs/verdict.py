@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from clusterctl.plans.known_errors import advised_command, guidance_of
+from clusterctl.codes.lookup import find_entry
+from clusterctl.plans.known_errors import advised_command
 from clusterctl.plans.runs.gang_record import (
     NO_PROGRESS,
     Attempt,
@@ -371,13 +372,13 @@ def attempt_to_json(attempt: Attempt) -> dict[str, object]:
 def cause_to_json(cause: Cause, run_id: str) -> dict[str, object]:
     """Give a cause as JSON: what failed first, what it said, what is known of it, and what followed."""
     code = cause.symptom_match.symptom.code if cause.symptom_match else None
-    guidance = guidance_of(code or "")
+    entry = find_entry(code or "")
     return {
         **_failure_to_json(cause.failure),
         "exception": strip_rank(cause.failure.exception),
         "code": code,
-        "meaning": guidance.title.en,
-        "advice": guidance.do.en,
+        "meaning": entry.title.en,
+        "advice": entry.do.en,
         "command": advised_command(cause, run_id),
         "stderr": list(cause.failure.tail),
         "consequences": [_failure_to_json(failure) for failure in cause.consequences],

@@ -203,7 +203,7 @@ def _report_duplicates(hosts: list[ImportedHost], report: ImportReport) -> None:
                 "one-machine",
                 host.location,
                 name=quoted(host.name),
-                name_b=quoted(earlier.name),
+                other=quoted(earlier.name),
                 host=quoted(host.host),
             )
 

@@ -52,7 +52,7 @@ def _find_undecoded(key: str, text: str) -> Issue | None:
     if not match:
         return None
     location = Location(SET_OPTION, 1, match.start() + 1)
-    return Issue.of("CC-SPEC-002", "locale", location, limit=ord(match.group()) - 56320)
+    return Issue.of("CC-SPEC-002", "locale", location, byte=ord(match.group()) - 0xDC00)
 
 
 def _read_value(text: str, location: Location) -> YamlTree:
@@ -115,8 +115,8 @@ def _program_issues(tree: YamlMapping) -> Iterator[Issue]:
     if not program_keys:
         yield Issue.of("CC-SPEC-030", "none", tree.location)
     for key in program_keys[1:]:
-        other_program = f"the {program_keys[0].text} is at {program_keys[0].location}"
-        yield Issue.of("CC-SPEC-030", "several", key.location, other_program=other_program)
+        other = program_keys[0]
+        yield Issue.of("CC-SPEC-030", "several", key.location, other=other.text, place=other.location)
 
 
 def _launcher_issues(tree: YamlMapping) -> Iterator[Issue]:

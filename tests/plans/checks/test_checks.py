@@ -9,7 +9,7 @@ import pytest
 from cases import ASKED, HEARD, answers, every_case, judge, nodes
 from rich.console import Console
 
-from clusterctl.codes.table import REPORTED
+from clusterctl.codes.lookup import REPORTED
 from clusterctl.console.findings import check_to_json, render_check
 from clusterctl.errors import Unreachable
 from clusterctl.plans.checks.framework import (

@@ -1,0 +1,48 @@
+"""Look up a code; the table is loaded when the first code is looked up, since most commands need none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from clusterctl.codes.entry import NOTHING, Case, Entry, Text, fill
+
+REPORTED = "reported"  # the case of an error whose message comes from a node, which may send any code
+_AS_REPORTED = Case(Text("{message}", "{message}"))
+_UNKNOWN = Entry("error", NOTHING)
+
+
+def entries() -> Mapping[str, Entry]:
+    """Give every entry by its code."""
+    from clusterctl.codes.table import TABLE
+
+    return TABLE
+
+
+def families() -> Mapping[str, Text]:
+    """Give the heading of every family, in the order in which they are listed."""
+    from clusterctl.codes.table import FAMILIES
+
+    return FAMILIES
+
+
+def find_entry(code: str) -> Entry:
+    """Give the entry of a code; one without texts for a code that this version does not know."""
+    return entries().get(code, _UNKNOWN)
+
+
+def word(code: str, case: str, facts: Mapping[str, object]) -> tuple[str, str]:
+    """Give message and fix of one case of a code."""
+    message, fix = (
+        _AS_REPORTED if case == REPORTED and not has_case(code, case) else entries()[code].cases[case]
+    )
+    return fill(message.en, facts), fill(fix.en, facts)
+
+
+def has_case(code: str, case: str) -> bool:
+    """Tell whether a code has a case; a node may send a code that the table does not know."""
+    return case in find_entry(code).cases
+
+
+def family_of(code: str) -> str:
+    """Give the middle of a code."""
+    return code.split("-")[1]
