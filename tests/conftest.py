@@ -48,9 +48,9 @@ LONGEST = (
     "test_openssh",
     "test_launchers",
     "test_playbooks",
-    "test_setup",
-    "test_document",
-    "test_command_line",
+    "test_build",
+    "test_reader",
+    "test_main",
 )
 WAITING_UNTIL = 0.8  # of the tests: what comes last is short, so that all workers end together
 
