@@ -28,14 +28,29 @@ LEFT_OUT = ("clusterctl.node", "clusterctl.lab", "clusterctl.__main__")  # sent 
 IN_FUNCTIONS = ("fabric", "paramiko", "rich.console", "rich.live", "ruamel.yaml")
 
 
+def _read_at_start(env: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in env.items() if key.startswith(OF_INTERPRETER)}
+
+
+AT_START = _read_at_start(os.environ)
+
+
 def run_command(
     args: Sequence[str], *, cwd: Path | None, env: Mapping[str, str], timeout: float
 ) -> subprocess.CompletedProcess[str]:
     """Run `python -m clusterctl ARGS` to its end, without standard input; its output is captured."""
-    if _read_at_start(env) != _read_at_start(os.environ):
+    if _read_at_start(env) != AT_START:
         words = [sys.executable, "-m", "clusterctl", *args]
-        given = {"cwd": cwd, "env": dict(env), "timeout": timeout, "stdin": subprocess.DEVNULL}
-        return subprocess.run(words, capture_output=True, text=True, check=False, **given)  # type: ignore[call-overload]  # by name
+        return subprocess.run(
+            words,
+            cwd=cwd,
+            env=dict(env),
+            timeout=timeout,
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
     order = json.dumps([list(args), str(cwd or Path.cwd()), dict(env)])
     ours, theirs = socket.socketpair()
     out, out_end = os.pipe()
@@ -51,10 +66,6 @@ def run_command(
         texts = _read_all(out, err, timeout)
         code = int.from_bytes(ours.recv(4), "big", signed=True)
     return subprocess.CompletedProcess(list(args), code, *texts)
-
-
-def _read_at_start(env: Mapping[str, str]) -> dict[str, str]:
-    return {key: value for key, value in env.items() if key.startswith(OF_INTERPRETER)}
 
 
 def _read_all(out: int, err: int, timeout: float) -> list[str]:
@@ -81,7 +92,8 @@ def _server(pid: int) -> socket.socket:  # noqa: ARG001 - a fork of a test has n
     ours, theirs = socket.socketpair()
     with theirs:
         # what a command writes to is no file either, so that its streams are made as for a pipe
-        subprocess.Popen([sys.executable, __file__], stdin=theirs, stdout=theirs, stderr=theirs)
+        words, env, end = [sys.executable, __file__], {**os.environ, **AT_START}, theirs.fileno()
+        subprocess.Popen(words, env=env, stdin=end, stdout=end, stderr=end)
     return ours
 
 
