@@ -20,25 +20,39 @@ from surroundings import remove, shut_out
 
 HOME = pytest.StashKey[Path]()
 
-# What takes longest, begun first; it mostly waits, so that the tests between have the cores.
+# What takes longest, by its processor time and its waiting together, begun first.
 LONGEST = (
     "test_attacks",
-    "test_playbooks_lab",
-    "test_restart_lab",
+    "test_launch",
     "test_faults",
     "test_fault_matrix",
-    "test_quickstart",
-    "test_setup_lab",
-    "test_launch",
+    "test_restart",
     "test_succession",
-    "test_playbooks",
+    "test_restart_lab",
+    "test_kill",
+    "test_run",
     "test_quickstart",
+    "test_gang",
+    "test_session",
+    "test_mesh",
     "test_results",
     "test_causes",
+    "test_anywhere",
+    "test_logs_lab",
     "test_deep",
-    "test_local_account",
+    "test_inproc",
+    "test_setup_lab",
+    "test_lab",
+    "test_hostile_member",
     "test_strangers",
+    "test_openssh",
+    "test_launchers",
+    "test_playbooks",
+    "test_build",
+    "test_reader",
+    "test_main",
 )
+WAITING_UNTIL = 0.8  # of the tests: what comes last is short, so that all workers end together
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -77,7 +91,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     waiting = [path for path in files if path.parent.name == "lab" or path.stem in LONGEST]
     waiting.sort(key=lambda path: LONGEST.index(path.stem) if path.stem in LONGEST else len(LONGEST))
     others = [path for path in files if path not in waiting]
-    places = {path: place / len(waiting) for place, path in enumerate(waiting)}
+    places = {path: WAITING_UNTIL * place / len(waiting) for place, path in enumerate(waiting)}
     places.update({path: (place + 1) / len(others) for place, path in enumerate(others)})
     items[:] = chain.from_iterable(files[path] for path in sorted(files, key=places.__getitem__))
 

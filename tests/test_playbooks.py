@@ -119,7 +119,6 @@ def test_all_ranks_end_with_the_same_parameters(trained: tuple[Path, str]) -> No
     assert len(set(hashes)) == 1
 
 
-@VARIANT
 def test_a_checkpoint_is_resumed(trained: tuple[Path, str]) -> None:
     """Training goes on where it stopped, and no file written aside is left over."""
     output, _ = trained

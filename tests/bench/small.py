@@ -20,8 +20,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "specs" / "yaml"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "specs" / "importers"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
-import test_document
-import test_import_fuzz
+import test_detect_fuzz
+import test_reader
 from measuring import Bar, Table, options_for, report, tell
 from servers import make_client, start_server
 
@@ -67,9 +67,9 @@ def spent(work: Callable[[], object]) -> float:
 
 def refuse_texts() -> float:
     """Parse every huge text of the tests; gives the longest time."""
-    texts = [text for text, _ in test_document.TOO_MUCH.values()]
-    texts += [text(size) for size, text in test_document.HUGE.values()]
-    return max(spent(lambda text=text: test_document.refuse(text)) for text in texts)
+    texts = [text for text, _ in test_reader.TOO_MUCH.values()]
+    texts += [text(size) for size, text in test_reader.HUGE.values()]
+    return max(spent(lambda text=text: test_reader.refuse(text)) for text in texts)
 
 
 def import_files() -> float:
@@ -77,9 +77,9 @@ def import_files() -> float:
 
     def judge(text: str) -> None:
         with suppress(SpecError):
-            test_import_fuzz.judge_import(text, "f", "auto", None)
+            test_detect_fuzz.judge_import(text, "f", "auto", None)
 
-    texts = [text(size) for size, text in test_import_fuzz.HUGE.values()]
+    texts = [text(size) for size, text in test_detect_fuzz.HUGE.values()]
     return max(spent(lambda text=text: judge(text)) for text in texts)
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from commands import run_command
 from waiting import HANG
 
 from clusterctl.lab.labs import Lab, NodeProcess
@@ -65,16 +66,7 @@ def cctl(
 ) -> Result:
     """Run `clusterctl ARGS` to its end."""
     began = time.monotonic()
-    done = subprocess.run(
-        [*COMMAND, *map(str, args)],
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        cwd=cwd,
-        env=environment(lab, **env),
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
+    done = run_command(list(map(str, args)), cwd=cwd, env=environment(lab, **env), timeout=timeout)
     return Result(done.returncode, done.stdout, done.stderr, time.monotonic() - began)
 
 

@@ -300,7 +300,7 @@ def test_a_full_disk_is_a_clear_error_and_starts_nothing(cluster: Lab, tmp_path:
         f"{{name: {node.name},", f"{{name: {node.name}, workdir: /tmp/small/work,"
     )
     inventory.write_text(text, encoding="utf-8")
-    job = make_project(tmp_path / "p", HELLO)
+    job = make_project(tmp_path / "p", HELLO, env=STUBBED)
     (tmp_path / "p" / "weights.bin").write_bytes(bytes(range(256)) * 4096)
     try:
         result = cctl(None, "-i", inventory, "launch", job, "--no-check")
@@ -336,7 +336,7 @@ def test_a_gate_that_cannot_import_torch_stops_the_launch(cluster: Lab, tmp_path
             "mkdir -p /tmp/bad/torch && echo 'raise OSError(\"libcudart.so.12: gone\")' > /tmp/bad/torch/__init__.py",
         ]
     )
-    job = make_project(tmp_path, HELLO, env={"PYTHONPATH": "/tmp/bad"})
+    job = make_project(tmp_path, HELLO, env={"PYTHONPATH": f"/tmp/bad:{STUBBED['PYTHONPATH']}"})
 
     result = cctl(cluster, "launch", job)
 

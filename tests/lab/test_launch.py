@@ -25,6 +25,7 @@ from driving import (
     start_cctl,
     tagged,
 )
+from variants import VARIANT
 from waiting import HANG, wait_until
 
 from clusterctl.lab.labs import Lab
@@ -213,6 +214,7 @@ def test_the_first_failure_stops_all_and_is_named_first(cluster: Lab, tmp_path: 
     assert leftovers(cluster) == {}
 
 
+@VARIANT  # of worker-killed in test_fault_matrix.py: here the others are in a collective
 def test_a_sigkilled_rank_is_the_cause(cluster: Lab, tmp_path: Path) -> None:
     """A worker killed from outside says nothing itself; it is named with its signal."""
     script = """

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-from driving import HELLO, cctl, leftovers, make_project, said
+from driving import STUBBED, cctl, leftovers, make_project, said
 
 from clusterctl.lab.labs import Lab
 
@@ -15,11 +14,9 @@ def test_check_and_launch_over_openssh(cluster: Lab, tmp_path: Path, place: Path
     inventory = tmp_path / "inventory.yaml"
     text = cluster.inventory.read_text(encoding="utf-8")
     inventory.write_text(text.replace("\nssh:\n", "\nssh:\n  transport: openssh\n"), encoding="utf-8")
-    job = make_project(tmp_path / "job", HELLO)
+    job = make_project(tmp_path / "job", "import os; print(os.environ['RANK'])", env=STUBBED)
     done = cctl(cluster, "-i", inventory, "launch", job, "--json", XDG_RUNTIME_DIR=str(place))
     assert done.code == 0, done.err
-    answers = [json.loads(line) for line in said(done.json_lines()) if line.startswith("{")]
-    assert sorted(int(answer["RANK"]) for answer in answers) == [0, 1, 2]
-    assert {answer["sum"] for answer in answers} == {6.0}
+    assert sorted(said(done.json_lines())) == ["0", "1", "2"]
     assert leftovers(cluster) == {}
     assert list(place.iterdir()) == []

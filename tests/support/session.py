@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import zlib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ def part(content: bytes) -> bytes:
     return b"%d\n" % len(content) + content
 
 
+@cache
 def bundle() -> bytes:
     """Compress every module of the payload, as the client ships a subset of them."""
     package = PAYLOAD.parent

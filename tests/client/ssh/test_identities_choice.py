@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from servers import ME, Server, make_client, make_key, run_keygen
-from test_keyring import accept, add_to_agent, agent
+from test_identities import accept, add_to_agent, agent
 from waiting import HANG, wait_until
 
 from clusterctl.client.ssh.connect import connect

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from servers import Server, make_key, run_keygen
-from test_gateways import configure, failure, opened, probe
+from test_bastion import configure, failure, opened, probe
 
 from clusterctl.client.ssh.known_hosts import find_revocation
 from clusterctl.specs.inventory.model import Node

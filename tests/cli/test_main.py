@@ -13,6 +13,7 @@ from pathlib import Path
 
 import click
 import pytest
+from commands import run_command
 from waiting import HANG
 
 from clusterctl.cli.context.crash import as_bug, write_bug_report
@@ -39,16 +40,7 @@ def run(folder: Path, *args: str, **env: str) -> subprocess.CompletedProcess[str
     """Run `clusterctl ARGS` in a directory, with a state directory of its own."""
     clean = {key: value for key, value in os.environ.items() if not key.startswith("CLUSTERCTL_")}
     home = {"XDG_STATE_HOME": str(folder / "state")}
-    return subprocess.run(
-        [*COMMAND, *args],
-        cwd=folder,
-        env={**clean, **home, **env},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=HANG,
-        stdin=subprocess.DEVNULL,
-    )
+    return run_command(args, cwd=folder, env={**clean, **home, **env}, timeout=HANG)
 
 
 @pytest.mark.parametrize("verb", [["ps"], ["launch", "job.yaml", "--dry-run"], ["lab", "status"], ["attach"]])

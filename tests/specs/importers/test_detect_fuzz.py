@@ -9,7 +9,7 @@ from counting import check_growth
 from damage import damaged, few, judge, noise
 from hypothesis import given
 from hypothesis import strategies as st
-from test_import_inventory import INI, YAML
+from test_detect import INI, YAML
 
 from clusterctl.errors import SpecError
 from clusterctl.specs.importers.detect import FORMATS, parse_imported

@@ -1,0 +1,177 @@
+"""Commands of clusterctl, each in a process of its own, forked from one that has imported what they need.
+
+A command is what a user starts, from `python -m clusterctl` on; only the imports are saved, 0.3 s of a processor
+each time. What tests the imports, or talks to a live process, starts an interpreter of its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import runpy
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+OF_INTERPRETER = ("PYTHON", "LC_", "LANG")  # an interpreter reads these when it starts
+LEFT_OUT = ("clusterctl.node", "clusterctl.lab", "clusterctl.__main__")  # sent to nodes; or never imported
+IN_FUNCTIONS = ("fabric", "paramiko", "rich.console", "rich.live", "ruamel.yaml")
+
+
+def _read_at_start(env: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in env.items() if key.startswith(OF_INTERPRETER)}
+
+
+AT_START = _read_at_start(os.environ)
+
+
+def run_command(
+    args: Sequence[str], *, cwd: Path | None, env: Mapping[str, str], timeout: float
+) -> subprocess.CompletedProcess[str]:
+    """Run `python -m clusterctl ARGS` to its end, without standard input; its output is captured."""
+    if _read_at_start(env) != AT_START:
+        words = [sys.executable, "-m", "clusterctl", *args]
+        return subprocess.run(
+            words,
+            cwd=cwd,
+            env=dict(env),
+            timeout=timeout,
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    order = json.dumps([list(args), str(cwd or Path.cwd()), dict(env)])
+    ours, theirs = socket.socketpair()
+    out, out_end = os.pipe()
+    err, err_end = os.pipe()
+    with ours:
+        with theirs:
+            socket.send_fds(_server(os.getpid()), [b"!"], [theirs.fileno(), out_end, err_end])
+        os.close(out_end)
+        os.close(err_end)
+        ours.settimeout(timeout)
+        ours.sendall(order.encode())
+        ours.shutdown(socket.SHUT_WR)
+        texts = _read_all(out, err, timeout)
+        code = int.from_bytes(ours.recv(4), "big", signed=True)
+    return subprocess.CompletedProcess(list(args), code, *texts)
+
+
+def _read_all(out: int, err: int, timeout: float) -> list[str]:
+    """Read both to their ends, which come when no process holds them any more."""
+    read = {out: bytearray(), err: bytearray()}
+    with selectors.DefaultSelector() as selector:
+        for descriptor in read:
+            selector.register(descriptor, selectors.EVENT_READ)
+        while selector.get_map():
+            ready = selector.select(timeout)
+            assert ready, f"nothing for {timeout} s after {bytes(read[err])!r}"
+            for key, _ in ready:
+                piece = os.read(key.fd, 1 << 16)
+                read[key.fd] += piece
+                if not piece:
+                    selector.unregister(key.fd)
+                    os.close(key.fd)
+    return [bytes(content).decode().replace("\r\n", "\n") for content in read.values()]
+
+
+@cache
+def _server(pid: int) -> socket.socket:  # noqa: ARG001 - a fork of a test has no server
+    """Start the process that has imported everything; it ends with us."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        # what a command writes to is no file either, so that its streams are made as for a pipe
+        words, env, end = [sys.executable, __file__], {**os.environ, **AT_START}, theirs.fileno()
+        subprocess.Popen(words, env=env, stdin=end, stdout=end, stderr=end)
+    return ours
+
+
+# ---- in the process that is forked ----
+
+
+def import_all() -> None:
+    """Import what commands import, some of it not before they need it."""
+    for name in IN_FUNCTIONS:
+        importlib.import_module(name)
+    package = importlib.import_module("clusterctl")
+    for module in pkgutil.walk_packages(package.__path__, "clusterctl."):
+        if not module.name.startswith(LEFT_OUT):
+            importlib.import_module(module.name)
+
+
+def serve(orders: socket.socket) -> tuple[list[str], str, dict[str, str]] | None:
+    """Fork for each order; returns in the process of a command what it is, and None at the end of all."""
+    while True:
+        request, descriptors, _, _ = socket.recv_fds(orders, 1, 3)
+        if not request:
+            return None
+        if os.fork() == 0:
+            orders.close()
+            return follow(socket.socket(fileno=descriptors[0]), descriptors[1:])
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def follow(client: socket.socket, outputs: Sequence[int]) -> tuple[list[str], str, dict[str, str]]:
+    """Start the command, and tell its exit code when it has ended; returns in its process only."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    args, cwd, env = json.load(client.makefile())
+    command = os.fork()
+    if command:
+        for descriptor in outputs:
+            os.close(descriptor)
+        code = os.waitstatus_to_exitcode(os.waitpid(command, 0)[1])
+        client.sendall(code.to_bytes(4, "big", signed=True))
+        os._exit(0)
+    client.close()
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for descriptor, place in zip((nothing, *outputs), range(3), strict=True):
+        os.dup2(descriptor, place)
+        os.close(descriptor)
+    return args, cwd, env
+
+
+def main() -> None:
+    """Wait for orders, and become the command of each in a process of its own."""
+    import_all()
+    gc.freeze()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    told = serve(socket.socket(fileno=os.dup(0)))
+    if told is None:
+        return
+    args, cwd, env = told
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(env)
+    sys.argv[1:] = args
+    sys.path[0] = cwd
+    try:
+        runpy.run_module("clusterctl", run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        if not isinstance(end.code, int):
+            raise
+        leave(end.code)
+
+
+def leave(code: int) -> None:
+    """End as an interpreter does, but for taking apart what was imported, which would copy it all."""
+    threading._shutdown()  # type: ignore[attr-defined]  # what an interpreter calls: waits for threads
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main()
