@@ -1,4 +1,4 @@
-"""What client and nodes, and the nodes among each other, send, and what a node keeps; one module per conversation.
+"""What client and nodes send each other, and what a node keeps; one module per conversation.
 
 Start with `verbs`, the requests and answers of each verb; `agent` is what goes on over the session of `start`, `files`
 are the files of a run: these three are types alone, and not sent to nodes. `gang` reads and writes what the agents of a
