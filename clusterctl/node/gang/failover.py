@@ -6,12 +6,13 @@ import time
 from typing import Any, Dict, List, Optional, Set
 
 from ...protocol.ranks import Slot
+from ..supervise.restarts import Restarts
 from .hub import GATHERING, Member, RestartHub
 from .listener import Listener
 from .membership import Gang, GangContext, JsonObject, NodePart, StopOrder, silence_limit
 from .messages import Cleared, Hello, Message, lost_part, make_record
 from .peer import RestartPeer
-from .restarts import GangState, Restarts
+from .restarts import GangState
 from .roster import NODES, RosterView
 
 GATHER_SILENCES = 1.25  # silences in which the others must have come

@@ -9,6 +9,7 @@ from typing import Any, Deque, Dict, List, Optional, Set, Tuple
 from ...protocol.ranks import NodeRank, Slot
 from ...protocol.reasons import CODE, NODE_LOST
 from ..state.run_record import time_to_prepare
+from ..supervise.restarts import READY_LIMIT
 from .channel import ChannelError, SecureChannel, render_message
 from .listener import Listener
 from .membership import (
@@ -45,7 +46,7 @@ from .messages import (
     order_fields,
 )
 from .restart_reason import RestartReason, judge_record
-from .restarts import READY_LIMIT, GangState
+from .restarts import GangState
 from .roster import MAJORITY, NO_PROGRESS, NODES
 
 CLOCK_SAMPLES = 8  # answers among which the quickest tells a peer's clock best

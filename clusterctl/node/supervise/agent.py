@@ -20,7 +20,6 @@ from ..gang.membership import (
     overdue_after,
 )
 from ..gang.messages import make_record
-from ..gang.restarts import Restarts
 from ..logs.recorder import LogRecorder
 from ..runtime.event_loop import Loop, reraise
 from ..runtime.exit_status import describe_limit
@@ -30,6 +29,7 @@ from ..state.run_record import FINAL, Record, new_state, time_to_prepare
 from ..state.workdir import read_json, release_disk_reserve, reserve_disk
 from .agent_api import Client
 from .attempt import Attempt
+from .restarts import Restarts
 
 
 def make_gang(context: GangContext, restarts: Optional[Restarts]) -> Gang:

@@ -14,8 +14,8 @@ from clusterctl.node.gang.channel import LONGEST_MESSAGE
 from clusterctl.node.gang.membership import read_bounds
 from clusterctl.node.gang.messages import FIRST_FAILURES, limit_size, lost_part, make_record
 from clusterctl.node.gang.restart_reason import judge_record
-from clusterctl.node.gang.restarts import glob_to_regex
 from clusterctl.node.gang.roster import Roster, RosterView, read_policy, read_view
+from clusterctl.node.supervise.progress import glob_to_regex
 from clusterctl.protocol.untrusted import Untrusted
 
 LOST_PEER = "RuntimeError: [gloo] Connection closed by peer [10.0.0.2]:4242"

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from clusterctl.node.gang import restarts as progress
 from clusterctl.node.gang.hub import RestartHub
 from clusterctl.node.gang.membership import StopOrder
 from clusterctl.node.gang.messages import Welcome
 from clusterctl.node.gang.peer import RestartPeer
-from clusterctl.node.gang.restarts import GangState, Restarts
+from clusterctl.node.gang.restarts import GangState
 from clusterctl.node.runtime.event_loop import Loop
+from clusterctl.node.supervise import progress
+from clusterctl.node.supervise.restarts import Restarts
 
 SPEC: dict[str, Any] = {
     "run": "job-1",
