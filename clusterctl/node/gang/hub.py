@@ -8,8 +8,8 @@ from typing import Any, Deque, Dict, List, Optional, Set, Tuple
 
 from ...protocol.ranks import NodeRank, Slot
 from ...protocol.reasons import CODE, NODE_LOST
+from ..lifecycle.starting import READY_LIMIT
 from ..state.run_record import time_to_prepare
-from ..supervise.restarts import READY_LIMIT
 from .channel import ChannelError, SecureChannel, render_message
 from .listener import Listener
 from .membership import (
