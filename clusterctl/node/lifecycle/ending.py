@@ -7,6 +7,7 @@ from typing import Optional, Tuple
 from ..gang.membership import FAILURE, FAILURE_WAIT, TIME, JsonObject, StopOrder
 from ..runtime.exit_status import describe_limit, judge
 from ..runtime.processes import UNKILLABLE_AFTER
+from . import events
 from .actions import (
     Act,
     Action,
@@ -28,28 +29,7 @@ from .actions import (
     StartAfter,
     StartTimer,
 )
-from .events import (
-    AfterEnded,
-    AgentFailed,
-    AllEnded,
-    Cancelled,
-    Cleared,
-    ClientLeft,
-    Concluded,
-    GangReported,
-    GuardianLost,
-    OutsideRead,
-    PartBuilt,
-    Paused,
-    RankExited,
-    Remaining,
-    StopOrdered,
-    StopRequested,
-    Tick,
-    TimeIsUp,
-    WorkersStarted,
-    WorldSeen,
-)
+from .events import Notice
 from .state import FOREVER, Phase, RunState
 
 Step = Tuple[RunState, Tuple[Action, ...]]
@@ -81,7 +61,7 @@ def schedule_tick(state: RunState) -> Tuple[Action, ...]:
     if not kill.outlived and kill.workers_at == FOREVER:
         return ()
     wait = 0.0 if kill.outlived else kill.workers_at - state.now
-    return (StartTimer("end", max(TICK_INTERVAL, wait), Tick()),)
+    return (StartTimer("end", max(TICK_INTERVAL, wait), Notice.TICK),)
 
 
 def is_overdue(state: RunState) -> bool:
@@ -102,12 +82,12 @@ def tick(state: RunState) -> Step:
     return state, (*actions, *schedule_tick(state))
 
 
-def on_tick(state: RunState, _: Tick) -> Step:
+def on_tick(state: RunState, _: Notice) -> Step:
     """A moment of the schedule has come."""
     return tick(state)
 
 
-def on_remaining(state: RunState, event: Remaining) -> Step:
+def on_remaining(state: RunState, event: events.Remaining) -> Step:
     """Done when nothing is left that can be ended; else it has a moment for its own end."""
     if not event.processes or is_overdue(state):
         state = state.change(phase=Phase.AFTER, held_port=None, awaits_listener=False)
@@ -122,14 +102,14 @@ def on_remaining(state: RunState, event: Remaining) -> Step:
 # workers
 
 
-def on_workers_started(state: RunState, event: WorkersStarted) -> Step:
+def on_workers_started(state: RunState, event: events.WorkersStarted) -> Step:
     """Record them; the logs are followed before anybody learns of them."""
     started = Act.START_LOGS, RecordWorkers(), Journal("workers", {"ranks": event.ranks})
     sizes = not state.attempt.spec["module"] and state.attempt.torchrun_runs
     return state, (*started, Act.WATCH_WORLD_SIZES) if sizes else started
 
 
-def on_world_seen(state: RunState, event: WorldSeen) -> Step:
+def on_world_seen(state: RunState, event: events.WorldSeen) -> Step:
     """Record what a program's own workers were started with, at once if it was not planned."""
     planned = state.attempt.spec["world_size"]
     if planned in (None, event.size):
@@ -137,7 +117,7 @@ def on_world_seen(state: RunState, event: WorldSeen) -> Step:
     return state, (Journal("world_size", {"seen": event.size, "planned": planned}), RecordWorkers())
 
 
-def on_rank_exited(state: RunState, event: RankExited) -> Step:
+def on_rank_exited(state: RunState, event: events.RankExited) -> Step:
     """Record a worker's end; the others do not wait long for torchrun after a failure."""
     end = {"rank": event.rank, "pid": event.pid, "exit": event.exit, "signal": event.signal}
     actions = Journal("rank_exited", end), RecordWorkers(event.rank)
@@ -169,7 +149,7 @@ def abort_start(state: RunState, event: str, reason: str, facts: JsonObject) -> 
     return state, (Journal(event, facts), Report(event, facts), *actions)
 
 
-def on_cancelled(state: RunState, event: Cancelled) -> Step:
+def on_cancelled(state: RunState, event: events.Cancelled) -> Step:
     """End everything at once."""
     stop: Tuple[Action, ...] = ()
     if state.attempt.observed.cancelled is None:
@@ -178,10 +158,10 @@ def on_cancelled(state: RunState, event: Cancelled) -> Step:
     return state, (*stop, *actions)
 
 
-def on_client_left(state: RunState, _: ClientLeft) -> Step:
+def on_client_left(state: RunState, _: Notice) -> Step:
     """Cancel unless GO was given."""
     if state.attempt.is_first and not state.attempt.observed.started:
-        return on_cancelled(state, Cancelled("the client left before GO"))
+        return on_cancelled(state, events.Cancelled("the client left before GO"))
     return state, ()
 
 
@@ -191,14 +171,14 @@ def record_stop(state: RunState, reason: str, grace: float) -> Step:
     return state, (Act.SCAN_OUTPUT, Journal("stopping", {"reason": reason, "grace": grace}))
 
 
-def on_stop_ordered(state: RunState, event: StopOrdered) -> Step:
+def on_stop_ordered(state: RunState, event: events.StopOrdered) -> Step:
     """End this node's part: SIGTERM to torchrun once, and a time for the end, which can only come closer."""
     order, attempt = event.order, state.attempt
     if attempt.phase in (*OVER, Phase.SPARE):
         unconcerned = attempt.idle and order.kind == FAILURE  # the rest of the gang goes on
         return (state, ()) if unconcerned else record_stop(state, order.reason, order.grace)
     if not attempt.observed.started:
-        return on_cancelled(state, Cancelled(order.reason))
+        return on_cancelled(state, events.Cancelled(order.reason))
     return terminate(state, order) if attempt.torchrun_runs else (state, ())
 
 
@@ -213,16 +193,16 @@ def terminate(state: RunState, order: StopOrder) -> Step:
     return begin_end(state), (*actions, *schedule)
 
 
-def on_stop_requested(state: RunState, event: StopRequested) -> Step:
+def on_stop_requested(state: RunState, event: events.StopRequested) -> Step:
     """End the run on all nodes; who asks again does not wait for `after`."""
     cut: Tuple[Action, ...] = ()
     if state.stops and state.attempt.after_runs:
-        state, cut = on_after_ended(state, AfterEnded("after: was ended by a second stop"))
+        state, cut = on_after_ended(state, events.AfterEnded("after: was ended by a second stop"))
     state, actions = stop_everywhere(state._replace(stops=state.stops + 1), event.order)
     return state, (*cut, *actions)
 
 
-def on_time_is_up(state: RunState, _: TimeIsUp) -> Step:
+def on_time_is_up(state: RunState, _: Notice) -> Step:
     """End the run because its time is up, unless it is ending already."""
     spec, observed = state.attempt.spec, state.attempt.observed
     is_ending = observed.cancelled is not None or observed.first_failure is not None
@@ -234,17 +214,17 @@ def on_time_is_up(state: RunState, _: TimeIsUp) -> Step:
 
 def stop_everywhere(state: RunState, order: StopOrder) -> Step:
     """End the part of this node, and the others'."""
-    state, actions = on_stop_ordered(state, StopOrdered(order))
+    state, actions = on_stop_ordered(state, events.StopOrdered(order))
     return state, (*actions, GangStop(order))
 
 
-def on_guardian_lost(state: RunState, _: GuardianLost) -> Step:
+def on_guardian_lost(state: RunState, _: Notice) -> Step:
     """Nobody would end the processes of this run if the agent died, too."""
     state, actions = stop_unsupervised(state, "the guardian was killed")
     return state, (Journal("guardian_lost", {}), *actions)
 
 
-def on_agent_failed(state: RunState, event: AgentFailed) -> Step:
+def on_agent_failed(state: RunState, event: events.AgentFailed) -> Step:
     """End in order after an error of our own."""
     state = state._replace(failing=True)
     state, actions = (state, (Act.GANG_LEAVE,)) if state.final else stop_unsupervised(state, event.reason)
@@ -256,7 +236,7 @@ def stop_unsupervised(state: RunState, reason: str) -> Step:
     if state.restartable:
         state = state._replace(agent_lost_reason=reason)
         if state.attempt.idle or state.phase in OVER:
-            state, actions = on_concluded(state, Concluded({"state": "FAILED", "reason": reason}))
+            state, actions = on_concluded(state, events.Concluded({"state": "FAILED", "reason": reason}))
             return state, (*actions, Act.GANG_LEAVE)
     state = state.observe(lost=reason).change(lost_at=state.time)
     state, actions = kill_now(begin_end(state))
@@ -266,13 +246,13 @@ def stop_unsupervised(state: RunState, reason: str) -> Step:
 # after the last process
 
 
-def on_all_ended(state: RunState, event: AllEnded) -> Step:
+def on_all_ended(state: RunState, event: events.AllEnded) -> Step:
     """Decide how it ended."""
     state = state._replace(leftovers=tuple(event.leftovers)).change(signalled=tuple(event.signalled))
     return state, (BuildPart(*judge(state.attempt.observed._replace(worlds=event.worlds))),)
 
 
-def on_part_built(state: RunState, event: PartBuilt) -> Step:
+def on_part_built(state: RunState, event: events.PartBuilt) -> Step:
     """Run the commands of `after` if anything of the job itself was started."""
     attempt, part = state.attempt, event.part
     state = state._replace(part=part)
@@ -284,7 +264,7 @@ def on_part_built(state: RunState, event: PartBuilt) -> Step:
     return state.change(after_runs=True), (*begun, StartAfter(part["state"], part["reason"]))
 
 
-def on_after_ended(state: RunState, event: AfterEnded) -> Step:
+def on_after_ended(state: RunState, event: events.AfterEnded) -> Step:
     """Kill what the commands have left; that they failed is recorded, and changes nothing."""
     if not state.attempt.after_runs:
         return state, ()
@@ -295,7 +275,7 @@ def on_after_ended(state: RunState, event: AfterEnded) -> Step:
     return state.change(after_runs=False), (Act.KILL_AFTER_HOOK, *failed, Act.SCAN_OUTSIDE)
 
 
-def on_outside_read(state: RunState, event: OutsideRead) -> Step:
+def on_outside_read(state: RunState, event: events.OutsideRead) -> Step:
     """Record it; also if that took too long the end follows."""
     state, actions = hand_over(state)
     found = (SetState({"outside": event.summary}),) if event.summary is not None else ()
@@ -321,12 +301,12 @@ def hand_over(state: RunState) -> Step:
 # further attempts
 
 
-def on_gang_reported(state: RunState, _: GangReported) -> Step:
+def on_gang_reported(state: RunState, _: Notice) -> Step:
     """See whether this node could go on, unless the gang has decided at once that none does."""
     return state, () if state.final else (Act.AWAIT_CLEARED,)
 
 
-def on_cleared(state: RunState, event: Cleared) -> Step:
+def on_cleared(state: RunState, event: events.Cleared) -> Step:
     """Report that nothing of the attempt is left, or why this node can take part in no other."""
     if state.final:
         return state, ()
@@ -338,7 +318,7 @@ def on_cleared(state: RunState, event: Cleared) -> Step:
     return state, (GangCleared(unfit, event.progress),)
 
 
-def on_paused(state: RunState, event: Paused) -> Step:
+def on_paused(state: RunState, event: events.Paused) -> Step:
     """Record the attempt that ended, and that another one follows."""
     entry, unknown = event.entry, {"state": None, "reason": "", "node_rank": None}
     part = unknown if state.attempt.idle else state.part or unknown
@@ -352,7 +332,7 @@ def on_paused(state: RunState, event: Paused) -> Step:
     return state, (Journal("pausing", facts), SetState(values, roster=True))
 
 
-def on_concluded(state: RunState, event: Concluded) -> Step:
+def on_concluded(state: RunState, event: events.Concluded) -> Step:
     """Record the end: the last attempt's as this node saw it, unless it has come about in between."""
     if state.final:
         return state, ()

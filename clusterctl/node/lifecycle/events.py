@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any, Dict, List, NamedTuple, Optional
 
 from ...protocol.ranks import Rank
 from ..gang.membership import JsonObject, StopOrder
 from ..runtime.processes import Stat
 
+
+class Notice(Enum):
+    """Events without facts of their own."""
+
+    PREPARED = "the client has sent its secrets"
+    SETUP_ORDERED = "what the environment is made of is in the store"
+    BEFORE_ORDERED = "the code is there"
+    CLIENT_LEFT = "the client closed the connection"
+    TIME_IS_UP = "the job's time limit has passed"
+    GUARDIAN_LOST = "the guardian was killed"
+    GANG_REPORTED = "the gang has taken the end of this node's part"
+    GANG_DONE = "nothing of the gang is left to wait for"
+    SETUP_MADE = "the environment is there"
+    BEFORE_DONE = "the commands of `before` have ended"
+    TICK = "a moment of the kill schedule has come"
+
+
 # Events: what the client, the guardian and the gang order
-
-
-class Prepared(NamedTuple):
-    """The client has sent its secrets."""
-
-
-class SetupOrdered(NamedTuple):
-    """What the environment is made of is in the store."""
-
-
-class BeforeOrdered(NamedTuple):
-    """The code is there."""
 
 
 class ClientGo(NamedTuple):
@@ -35,22 +41,10 @@ class Cancelled(NamedTuple):
     reason: str
 
 
-class ClientLeft(NamedTuple):
-    """The client closed the connection."""
-
-
 class StopRequested(NamedTuple):
     """A person asked for the end of the run."""
 
     order: StopOrder
-
-
-class TimeIsUp(NamedTuple):
-    """The job's time limit has passed."""
-
-
-class GuardianLost(NamedTuple):
-    """The guardian was killed."""
 
 
 class AgentFailed(NamedTuple):
@@ -96,14 +90,6 @@ class Concluded(NamedTuple):
     end: JsonObject
 
 
-class GangDone(NamedTuple):
-    """Nothing of the gang is left to wait for."""
-
-
-class GangReported(NamedTuple):
-    """The gang has taken the end of this node's part."""
-
-
 # Events: what executors saw
 
 
@@ -135,14 +121,6 @@ class Doing(NamedTuple):
     """A command of `setup` or `before` has begun."""
 
     text: str
-
-
-class SetupMade(NamedTuple):
-    """The environment is there."""
-
-
-class BeforeDone(NamedTuple):
-    """The commands of `before` have ended."""
 
 
 class HelperFailed(NamedTuple):
@@ -198,10 +176,6 @@ class TorchrunExited(NamedTuple):
     has_workers: bool
     unseen_failure: str  # of a worker whose end only torchrun saw
     in_environment: bool
-
-
-class Tick(NamedTuple):
-    """A moment of the kill schedule has come."""
 
 
 class Remaining(NamedTuple):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Callable, Tuple
+from typing import Any, Callable, Mapping, Optional, Tuple
 
 from ..state.run_record import time_to_prepare
+from . import events
 from .actions import (
     Act,
     Action,
@@ -21,30 +22,10 @@ from .actions import (
     StartHelper,
     StartTimer,
 )
-from .ending import abort_start, fail, tick
-from .events import (
-    AttemptCalled,
-    BeforeDone,
-    BeforeOrdered,
-    Cancelled,
-    ClientGo,
-    Doing,
-    GangGo,
-    GateReady,
-    GateStarted,
-    HelperFailed,
-    Listened,
-    PortsOpened,
-    Prepared,
-    SetupMade,
-    SetupOrdered,
-    StepFailed,
-    TimeIsUp,
-    TorchrunExited,
-)
+from .ending import Step, abort_start, fail, tick
+from .events import Notice
 from .state import Phase, RunState, new_attempt
 
-Step = Tuple[RunState, Tuple[Action, ...]]
 PORT_TRIES = 3  # ports that torchrun may find taken by somebody else before the run fails
 
 
@@ -59,12 +40,12 @@ def join_steps(step: Step, *transitions: Callable[[RunState], Step]) -> Step:
 # environment, gate, `before`
 
 
-def on_doing(state: RunState, event: Doing) -> Step:
+def on_doing(state: RunState, event: events.Doing) -> Step:
     """Report which command of `setup` or `before` runs."""
     return state, (Report("doing", {"text": event.text}),)
 
 
-def on_prepared(state: RunState, _: Prepared) -> Step:
+def on_prepared(state: RunState, _: Notice) -> Step:
     """Begin to start up; a spare only listens."""
     attempt = state.attempt
     hold = attempt.spec["node_rank"] == 0 and not attempt.idle
@@ -72,20 +53,20 @@ def on_prepared(state: RunState, _: Prepared) -> Step:
     return state, (*progress, OpenPorts(hold, attempt.is_first))
 
 
-def on_ports_opened(state: RunState, event: PortsOpened) -> Step:
+def on_ports_opened(state: RunState, event: events.PortsOpened) -> Step:
     """Start the gate, unless its environment has to be made first."""
     state = state.change(has_environment=event.has_environment, held_port=event.port)
     return (state, (StartGate(),)) if event.has_environment else announce_start(state, None)
 
 
-def on_spare_listens(state: RunState, event: PortsOpened) -> Step:
+def on_spare_listens(state: RunState, event: events.PortsOpened) -> Step:
     """A spare is ready to be called in, with nothing started."""
     state = state.change(has_environment=event.has_environment, announced=True)
     waiting = (SetState({"state": "WAITING", "reason": "spare"}),) if event.locked else ()
     return state, (*waiting, *report_setup(state), Report("started", {}))
 
 
-def on_gate_started(state: RunState, event: GateStarted) -> Step:
+def on_gate_started(state: RunState, event: events.GateStarted) -> Step:
     """Go on with what comes after the gate."""
     port = state.attempt.held_port if event.port is None else event.port
     state = state.change(torchrun_runs=True, held_port=port)
@@ -97,6 +78,12 @@ def on_gate_started(state: RunState, event: GateStarted) -> Step:
     return step if state.attempt.is_first else join_steps(step, start_before)
 
 
+def on_gate_too_late(state: RunState, event: events.GateStarted) -> Step:
+    """The end came while the gate was started."""
+    started = SetState({"torchrun": event.entry})
+    return join_steps((state.change(torchrun_runs=True), (started,)), tick)
+
+
 def report_setup(state: RunState) -> Tuple[Action, ...]:
     """Report whether the environment is there, where the job has one."""
     return (
@@ -104,10 +91,10 @@ def report_setup(state: RunState) -> Tuple[Action, ...]:
     )
 
 
-def announce_start(state: RunState, torchrun: object) -> Step:
+def announce_start(state: RunState, torchrun: Optional[Mapping[str, Any]]) -> Step:
     """Report the start; after the first attempt no client has to bring anything."""
     attempt = state.attempt
-    started = Report("started", dict(torchrun) if isinstance(torchrun, dict) else {})
+    started = Report("started", dict(torchrun or {}))
     port = (Report("port", {"port": attempt.held_port}),) if attempt.held_port is not None else ()
     step: Step = state.change(announced=True), (*report_setup(state), started, *port)
     if attempt.is_first:
@@ -115,7 +102,7 @@ def announce_start(state: RunState, torchrun: object) -> Step:
     return join_steps(step, start_before if attempt.has_environment else start_setup)
 
 
-def on_setup_ordered(state: RunState, _: SetupOrdered) -> Step:
+def on_setup_ordered(state: RunState, _: Notice) -> Step:
     """The client has sent what the environment is made of."""
     return start_setup(state)
 
@@ -128,14 +115,14 @@ def start_setup(state: RunState) -> Step:
     return state.change(helper="setup"), actions
 
 
-def on_setup_made(state: RunState, _: SetupMade) -> Step:
+def on_setup_made(state: RunState, _: Notice) -> Step:
     """Start the gate in the environment."""
     state = state.change(helper="", has_environment=True)
     done = SetState({"reason": ""}), Journal("setup_done", {}), Report("environment", {})
     return state, done if state.attempt.idle else (*done, StartGate())
 
 
-def on_before_ordered(state: RunState, _: BeforeOrdered) -> Step:
+def on_before_ordered(state: RunState, _: Notice) -> Step:
     """The client has sent the code."""
     return start_before(state)
 
@@ -147,17 +134,17 @@ def start_before(state: RunState) -> Step:
     return state.change(helper="before", before_started=True), (Journal("before", {}), StartHelper("before"))
 
 
-def on_before_done(state: RunState, _: BeforeDone) -> Step:
+def on_before_done(state: RunState, _: Notice) -> Step:
     """Then only the gate may have to be waited for."""
     return report_ready(state.change(helper="", before_pending=False))
 
 
-def on_helper_failed(state: RunState, event: HelperFailed) -> Step:
+def on_helper_failed(state: RunState, event: events.HelperFailed) -> Step:
     """Give up the start."""
     return abort_start(state, "setup_failed", event.reason, event.facts)
 
 
-def on_step_failed(state: RunState, event: StepFailed) -> Step:
+def on_step_failed(state: RunState, event: events.StepFailed) -> Step:
     """Give up the start, and report why there will be no run."""
     environment = {"environment": True} if event.in_environment else {}
     facts = {"text": event.text, "code": event.code, **environment}
@@ -167,7 +154,7 @@ def on_step_failed(state: RunState, event: StepFailed) -> Step:
 # GO
 
 
-def on_gate_ready(state: RunState, event: GateReady) -> Step:
+def on_gate_ready(state: RunState, event: events.GateReady) -> Step:
     """Then only `before` may have to be waited for."""
     return report_ready(state.change(gate=event.facts))
 
@@ -181,20 +168,20 @@ def report_ready(state: RunState) -> Step:
     return step if state.attempt.port is None else join_steps(step, start_torchrun)
 
 
-def on_client_go(state: RunState, event: ClientGo) -> Step:
+def on_client_go(state: RunState, event: events.ClientGo) -> Step:
     """Let the first attempt go; a spare's GO may come after the gang has called it in."""
     if not state.attempt.is_first:
         return state, (SendClient("going", {}), Act.CLOSE_CLIENT)
     return receive_go(state.change(port=event.port))
 
 
-def on_spare_go(state: RunState, _: ClientGo) -> Step:
+def on_spare_go(state: RunState, _: events.ClientGo) -> Step:
     """GO came for the others, and this node is a spare."""
     state = state.change(phase=Phase.SPARE).observe(started=True)
     return state, (CancelTimer("go"), Report("going", {}), Act.GANG_GO, Act.CLOSE_CLIENT)
 
 
-def on_gang_go(state: RunState, event: GangGo) -> Step:
+def on_gang_go(state: RunState, event: events.GangGo) -> Step:
     """Let a later attempt go; the master may not be the first node."""
     return receive_go(state.change(port=event.port, address=event.address or state.attempt.address))
 
@@ -228,17 +215,17 @@ def start_torchrun(state: RunState) -> Step:
 def start_time_limit(state: RunState) -> Step:
     """Begin the job's time limit: node 0 once torchrun listens there, for that is when the others get GO."""
     state = state.change(began=state.time)
-    limit = state.attempt.spec.get("time_limit")
+    limit = state.attempt.spec.get("time_limit") or None
     return (state, ()) if state.began is not None else count_time(state, limit)
 
 
-def count_time(state: RunState, seconds: object) -> Step:
+def count_time(state: RunState, seconds: Optional[float]) -> Step:
     """End the run in so many seconds, whichever attempt it is at then."""
-    limit = (StartTimer("time limit", float(str(seconds)), TimeIsUp()),) if seconds else ()
+    limit = () if seconds is None else (StartTimer("time limit", seconds, Notice.TIME_IS_UP),)
     return state._replace(began=state.time), (SetState({"began": state.time}), *limit)
 
 
-def on_listened(state: RunState, event: Listened) -> Step:
+def on_listened(state: RunState, event: events.Listened) -> Step:
     """Report what became of the master port; the client has no more to wait for."""
     port = {"port": state.attempt.port}
     step = start_time_limit(state.change(awaits_listener=False))
@@ -250,7 +237,7 @@ def on_listened(state: RunState, event: Listened) -> Step:
     return step[0], (*step[1], *outcome, Act.CLOSE_CLIENT)
 
 
-def can_retry(state: RunState, event: TorchrunExited) -> bool:
+def can_retry(state: RunState, event: events.TorchrunExited) -> bool:
     """Whether somebody took the master port between our holding it and torchrun's use of it.
 
     The other nodes have not been let go yet, so nobody has heard of the port.
@@ -279,7 +266,7 @@ def retry_with_another_port(state: RunState) -> Step:
 # torchrun has ended: too early, or after the job
 
 
-def on_torchrun_exited(state: RunState, event: TorchrunExited) -> Step:
+def on_torchrun_exited(state: RunState, event: events.TorchrunExited) -> Step:
     """Go on to what it left behind, unless another port may help."""
     if can_retry(state, event):
         return retry_with_another_port(state)
@@ -295,13 +282,13 @@ def on_torchrun_exited(state: RunState, event: TorchrunExited) -> Step:
         return join_steps(step, lambda state: gate_failed(state, event))
     if state.attempt.awaits_listener:
         # one that has started workers has listened, however short: their end is how the run went
-        listened = Listened(event.exit == 0 or event.has_workers, event.text)
+        listened = events.Listened(event.exit == 0 or event.has_workers, event.text)
         step = step[0], (*step[1], Act.RELEASE_PORT)
         step = join_steps(step, lambda state: on_listened(state, listened))
     return join_steps(step, tick)
 
 
-def torchrun_failed(state: RunState, event: TorchrunExited) -> Step:
+def torchrun_failed(state: RunState, event: events.TorchrunExited) -> Step:
     """Take a worker whose end was not seen as the cause, or torchrun; one that was killed left its workers for us."""
     reason = f"torchrun {event.ending}"
     is_cause = not state.attempt.has_cause and not event.unseen_failure
@@ -311,11 +298,11 @@ def torchrun_failed(state: RunState, event: TorchrunExited) -> Step:
     return fail(state, event.unseen_failure or reason)
 
 
-def gate_failed(state: RunState, event: TorchrunExited) -> Step:
+def gate_failed(state: RunState, event: events.TorchrunExited) -> Step:
     """The gate has ended before GO."""
     ending = f"{state.attempt.spec['python']} {event.ending} before it was ready"
     reason = event.text.strip().rpartition("\n")[2] or ending
-    return on_step_failed(state, StepFailed(reason, event.text or ending, "", event.in_environment))
+    return on_step_failed(state, events.StepFailed(reason, event.text or ending, "", event.in_environment))
 
 
 # further attempts
@@ -323,7 +310,7 @@ def gate_failed(state: RunState, event: TorchrunExited) -> Step:
 READY_LIMIT = 300.0  # seconds for a new attempt's gates
 
 
-def on_attempt_called(state: RunState, event: AttemptCalled) -> Step:
+def on_attempt_called(state: RunState, event: events.AttemptCalled) -> Step:
     """Begin another attempt, with the node rank that the gang gives, or none."""
     spec, first, idle = event.spec, state.attempt, event.node_rank is None
     fields = {"attempt": spec["attempt"], "node_rank": spec["node_rank"]}
@@ -339,6 +326,6 @@ def on_attempt_called(state: RunState, event: AttemptCalled) -> Step:
     if idle:
         return state, (*actions, SetState({"state": "WAITING", "reason": "spare"}))
     limit = 2 * (READY_LIMIT + time_to_prepare(first.spec))
-    timeout = StartTimer("go", limit, Cancelled("no GO came"))
+    timeout = StartTimer("go", limit, events.Cancelled("no GO came"))
     state = state._replace(part=None, leftovers=())
-    return join_steps((state, (*actions, timeout)), lambda state: on_prepared(state, Prepared()))
+    return join_steps((state, (*actions, timeout)), lambda state: on_prepared(state, Notice.PREPARED))

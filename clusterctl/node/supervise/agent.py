@@ -78,7 +78,7 @@ class Agent:
             self._loop,
             descriptors.control,
             self._on_order,
-            lambda: self.post(events.ClientLeft()),
+            lambda: self.post(events.Notice.CLIENT_LEFT),
         )
         self._record = Record(rundir, new_state(spec))
         locks = Locks(self._loop, spec, lambda: self.state.attempt.observed.started)
@@ -145,9 +145,9 @@ class Agent:
             self._locks.on_order(order["do"])
             self._start_go_timeout()
         elif name == "setup":
-            self.post(events.SetupOrdered())
+            self.post(events.Notice.SETUP_ORDERED)
         elif name == "before":
-            self.post(events.BeforeOrdered())
+            self.post(events.Notice.BEFORE_ORDERED)
         elif name == "go":
             self.post(events.ClientGo(int(order["master_port"])))
         elif name == "cancel":
@@ -159,7 +159,7 @@ class Agent:
         self._locks.on_order("lock")
         gang = make_gang(self._gang_context(token.encode("utf-8")), self._restarts)
         self._executor.prepare(secrets, token, gang)
-        self.post(events.Prepared())
+        self.post(events.Notice.PREPARED)
 
     def _gang_context(self, token: bytes) -> GangContext:
         """Give what the gang may do here."""
@@ -170,7 +170,7 @@ class Agent:
             self._client.send_event,
             lambda order: self.post(events.StopOrdered(order)),
             self._record.save_gang_record,
-            lambda: self.post(events.GangDone()),
+            lambda: self.post(events.Notice.GANG_DONE),
         )
 
     def _on_guardian(self) -> None:
@@ -179,7 +179,7 @@ class Agent:
             self._stop()
             return
         self._loop.unwatch(self._descriptors.orders)
-        self.post(events.GuardianLost())
+        self.post(events.Notice.GUARDIAN_LOST)
 
     def _on_signals(self, signal_numbers: bytes) -> None:
         """Serve signals."""

@@ -8,23 +8,9 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from ...protocol.ranks import Rank
 from ..gang.membership import JsonObject
+from ..lifecycle import events
 from ..lifecycle.actions import AwaitListener, BuildPart, RecordWorkers, SendGo, SignalAll, StartAfter
-from ..lifecycle.events import (
-    AllEnded,
-    Event,
-    GateReady,
-    GateStarted,
-    Listened,
-    OutsideRead,
-    PartBuilt,
-    PortsOpened,
-    RankExited,
-    Remaining,
-    StepFailed,
-    TorchrunExited,
-    WorkersStarted,
-    WorldSeen,
-)
+from ..lifecycle.events import Event
 from ..lifecycle.state import AttemptState
 from ..runtime.event_loop import Loop, call_in_thread
 from ..runtime.exit_status import describe_end
@@ -62,7 +48,7 @@ class Attempt:
         self._spec = spec
         self._record = site.record
         self._master_port: Optional[MasterPort] = None
-        self._world_sizes = WorldSizes(site.loop, lambda size: self.post(WorldSeen(size)))
+        self._world_sizes = WorldSizes(site.loop, lambda size: self.post(events.WorldSeen(size)))
         self._process_tree = ProcessTree(run_tag_prefix(spec))
         self._replaced = False
         self.torchrun: Optional[Torchrun] = None
@@ -89,13 +75,15 @@ class Attempt:
         except Exception as error:  # noqa: BLE001, RUF100 - the client is to hear of whatever it is
             failure = describe_failure(error)
             message = failure["message"]
-            event = StepFailed(
+            event = events.StepFailed(
                 message, failure["traceback"] or message, failure["code"], self.stages.has_prefix
             )
         if event is not None:
             self.post(event)
 
-    def open_ports(self, hold: bool, open_gang: Optional[Callable[[], None]], *, locked: bool) -> PortsOpened:
+    def open_ports(
+        self, hold: bool, open_gang: Optional[Callable[[], None]], *, locked: bool
+    ) -> events.PortsOpened:
         """Hold the master port, and let the gang listen."""
         has_environment = self.stages.is_made()
         if hold:
@@ -103,9 +91,9 @@ class Attempt:
         if open_gang is not None:
             open_gang()
         port = self._master_port.port if self._master_port is not None else None
-        return PortsOpened(has_environment, port, locked)
+        return events.PortsOpened(has_environment, port, locked)
 
-    def start_gate(self, *, other_port: bool) -> GateStarted:
+    def start_gate(self, *, other_port: bool) -> events.GateStarted:
         """Start a gate, with the Python of the environment if there is one."""
         if self.torchrun is not None:
             self.torchrun.close()
@@ -117,7 +105,7 @@ class Attempt:
         )
         self.torchrun.start(os.environ, self._site.secrets)
         port = self._master_port.port if other_port and self._master_port is not None else None
-        return GateStarted(self.torchrun.as_dict(), port)
+        return events.GateStarted(self.torchrun.as_dict(), port)
 
     def release_port(self) -> None:
         """Let go of the master port."""
@@ -133,7 +121,9 @@ class Attempt:
         """Wait until torchrun listens, and post it."""
         if self._master_port is not None and self.torchrun is not None and self.torchrun.pid is not None:
             self._master_port.wait_for(
-                self.torchrun.pid, action.port, lambda listens: self.post(Listened(listens, self._tail()))
+                self.torchrun.pid,
+                action.port,
+                lambda listens: self.post(events.Listened(listens, self._tail())),
             )
 
     def _tail(self) -> str:
@@ -145,20 +135,22 @@ class Attempt:
         if event == "rank_exited":
             worker: Worker = facts["worker"]
             failure = worker.describe() if worker.failed else ""
-            self.post(RankExited(worker.rank, worker.identity.pid, worker.exit, worker.signal, failure))
+            self.post(
+                events.RankExited(worker.rank, worker.identity.pid, worker.exit, worker.signal, failure)
+            )
         elif event == "torchrun_exited":
             self._post_torchrun_exit()
         elif event == "workers":
-            self.post(WorkersStarted(sorted(self.workers())))
+            self.post(events.WorkersStarted(sorted(self.workers())))
         elif event == "ready":
-            self.post(GateReady(facts))
+            self.post(events.GateReady(facts))
 
     def _post_torchrun_exit(self) -> None:
         torchrun = self.torchrun
         assert torchrun is not None
         failed = torchrun.fill_unseen_ends() if torchrun.exit != 0 else []
         self.post(
-            TorchrunExited(
+            events.TorchrunExited(
                 torchrun.as_dict(),
                 torchrun.exit,
                 torchrun.signal,
@@ -221,7 +213,7 @@ class Attempt:
 
     def find_remaining(self) -> None:
         """Post what still runs."""
-        self.post(Remaining(self._process_tree.remaining()))
+        self.post(events.Remaining(self._process_tree.remaining()))
 
     def close(self, remaining: List[Stat], *, started: bool) -> None:
         """Read the GPUs' memory once, let go of ports and pipes, and post the end of all processes."""
@@ -239,7 +231,7 @@ class Attempt:
             self.torchrun.close()
             self.record_workers(RecordWorkers())
         worlds = {rank: worker.world_size for rank, worker in self.workers().items()}
-        self.post(AllEnded(describe_leftovers(remaining), self._process_tree.signalled(), worlds))
+        self.post(events.AllEnded(describe_leftovers(remaining), self._process_tree.signalled(), worlds))
 
     def build_part(self, action: BuildPart, attempt: AttemptState) -> None:
         """Post what this node reports of its end."""
@@ -256,7 +248,7 @@ class Attempt:
         identity = {name: self._spec.get(name) for name in ("node", "node_rank", "address")}
         end = {"state": action.state, "reason": action.reason, "time": time.time()}
         part = {**identity, **end, "stopped_at": attempt.stopped_at, "failures": failures}
-        self.post(PartBuilt(part, self.stages.has_after))
+        self.post(events.PartBuilt(part, self.stages.has_after))
 
     def start_after(self, action: StartAfter) -> None:
         """Run the commands of `after`, which learn how the attempt ended."""
@@ -270,5 +262,5 @@ class Attempt:
             "outside",
             OUTSIDE_LIMIT,
             lambda: summarise(self._site.rundir),
-            lambda summary: self.post(OutsideRead(summary)),
+            lambda summary: self.post(events.OutsideRead(summary)),
         )

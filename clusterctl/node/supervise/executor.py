@@ -8,7 +8,7 @@ from ..gang.membership import Gang
 from ..gang.messages import make_record
 from ..lifecycle import actions
 from ..lifecycle.actions import Act, Action
-from ..lifecycle.events import Cleared, GangReported
+from ..lifecycle.events import Cleared, Notice
 from ..lifecycle.state import RunState
 from ..logs.recorder import LogRecorder
 from ..runtime.event_loop import Loop
@@ -158,7 +158,7 @@ class Executor:
 
     def _report_end(self, action: actions.GangEnd) -> None:
         self.gang.on_end(action.part)
-        self.attempt.post(GangReported())
+        self.attempt.post(Notice.GANG_REPORTED)
 
     def _start_progress(self) -> None:
         pattern = self._restarts.policy.progress if self._restarts is not None else ""
@@ -178,6 +178,8 @@ class Executor:
         attempt.gpu_memory_wait.when_free(lambda: collect("memory", None))
         if self._progress is not None:
             self._progress.finish(lambda found: collect("progress", found))
+        else:  # a spare that was never called in
+            collect("progress", None)
 
     def _begin_attempt(self, action: actions.BeginAttempt) -> None:
         self.attempt = self.attempt.replace_by(action.spec)

@@ -6,7 +6,7 @@ import os
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from ..lifecycle.actions import StartHelper
-from ..lifecycle.events import AfterEnded, BeforeDone, Doing, Event, HelperFailed, SetupMade
+from ..lifecycle.events import AfterEnded, Doing, Event, HelperFailed, Notice
 from ..runtime.event_loop import Loop
 from ..runtime.processes import ProcessTree
 from ..state.environments import Environment, append_programs_to_path, environment_folder, find_environment
@@ -93,7 +93,7 @@ class Stages:
 
     def _on_setup_report(self, report: Report) -> None:
         if "done" in report and self.is_made():
-            self._post(SetupMade())
+            self._post(Notice.SETUP_MADE)
         elif "doing" in report:
             self._post(Doing(self._evidence.shorten(report["doing"])))
         else:
@@ -102,7 +102,7 @@ class Stages:
 
     def _on_before_report(self, report: Report) -> None:
         if "done" in report:
-            self._post(BeforeDone())
+            self._post(Notice.BEFORE_DONE)
         elif "doing" in report:
             self._post(Doing(self._evidence.shorten(report["doing"])))
         else:

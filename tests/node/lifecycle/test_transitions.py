@@ -38,7 +38,7 @@ from clusterctl.node.lifecycle.actions import (
     StartHelper,
     StartTimer,
 )
-from clusterctl.node.lifecycle.state import AttemptState, Phase, RunState, new_attempt
+from clusterctl.node.lifecycle.state import AttemptState, KillTimes, Phase, RunState, new_attempt
 from clusterctl.node.lifecycle.transitions import TABLE, transition
 from clusterctl.node.runtime.processes import UNKILLABLE_AFTER, Stat
 from clusterctl.node.supervise.agent import can_end_in_order
@@ -96,7 +96,7 @@ def failed_rank(rank: int = 0) -> events.RankExited:
 
 def tick_after(seconds: float) -> StartTimer:
     """The next moment of the kill schedule."""
-    return StartTimer("end", seconds, events.Tick())
+    return StartTimer("end", seconds, events.Notice.TICK)
 
 
 def stopping(reason: str, grace: float) -> tuple[Action, ...]:
@@ -111,9 +111,16 @@ GATE_FAILED = {"text": "no torch", "code": ""}
 # name: state, event, the phase that follows, the actions
 CASES: dict[str, tuple[RunState, Any, Phase, tuple[Action, ...]]] = {
     "the start holds a port and opens the gang": (
-        run_of(Phase.PREPARING), events.Prepared(), Phase.PREPARING, (OpenPorts(True, True),),
+        run_of(Phase.PREPARING), events.Notice.PREPARED, Phase.PREPARING, (OpenPorts(True, True),),
     ),
-    "a spare holds no port": (run_of(Phase.IDLE), events.Prepared(), Phase.IDLE, (OpenPorts(False, True),)),
+    "a spare holds no port": (run_of(Phase.IDLE), events.Notice.PREPARED, Phase.IDLE, (OpenPorts(False, True),)),
+    "a spare is ready to be called in": (
+        run_of(Phase.IDLE), events.PortsOpened(True, None, True), Phase.IDLE,
+        (SetState({"state": "WAITING", "reason": "spare"}), Report("started", {})),
+    ),
+    "a spare that waits for a lock is not": (
+        run_of(Phase.IDLE), events.PortsOpened(True, None, False), Phase.IDLE, (Report("started", {}),),
+    ),
     "with its environment there the gate is started": (
         run_of(Phase.PREPARING), events.PortsOpened(True, PORT, True), Phase.PREPARING, (StartGate(),),
     ),
@@ -126,19 +133,23 @@ CASES: dict[str, tuple[RunState, Any, Phase, tuple[Action, ...]]] = {
         run_of(Phase.PREPARING, held_port=PORT), events.GateStarted(TORCHRUN), Phase.PREPARING,
         (SetState({"torchrun": TORCHRUN}), Report("started", TORCHRUN), Report("port", {"port": PORT})),
     ),
+    "a gate that starts while a stop waits its turn is ended": (
+        run_of(Phase.ENDING, torchrun_runs=False, kill=KillTimes(NOW, NOW)), events.GateStarted(TORCHRUN),
+        Phase.ENDING, (SetState({"torchrun": TORCHRUN}), KILL_ALL, tick_after(0.02)),
+    ),
     "setup runs once": (
-        run_of(Phase.PREPARING, helper="setup", spec={"setup": {"kind": ""}}), events.SetupOrdered(),
+        run_of(Phase.PREPARING, helper="setup", spec={"setup": {"kind": ""}}), events.Notice.SETUP_ORDERED,
         Phase.PREPARING, (),
     ),
     "the environment is made, and the gate starts in it": (
-        run_of(Phase.PREPARING, helper="setup"), events.SetupMade(), Phase.PREPARING,
+        run_of(Phase.PREPARING, helper="setup"), events.Notice.SETUP_MADE, Phase.PREPARING,
         (SetState({"reason": ""}), Journal("setup_done", {}), Report("environment", {}), StartGate()),
     ),
     "a gate that is ready waits for `before`": (
         run_of(Phase.PREPARING, before_pending=True), events.GateReady(READY), Phase.PREPARING, (),
     ),
     "`before` was what the gate waited for": (
-        run_of(Phase.PREPARING, before_pending=True, gate=READY), events.BeforeDone(), Phase.READY,
+        run_of(Phase.PREPARING, before_pending=True, gate=READY), events.Notice.BEFORE_DONE, Phase.READY,
         (Journal("ready", READY), Report("ready", READY)),
     ),
     "GO before the gate is ready waits for it": (
@@ -165,7 +176,7 @@ CASES: dict[str, tuple[RunState, Any, Phase, tuple[Action, ...]]] = {
     "the time limit counts from then": (
         run_of(Phase.RUNNING, port=PORT, spec={"time_limit": 60.0}), events.Listened(True, ""), Phase.RUNNING,
         (
-            SetState({"began": TIME_NOW}), StartTimer("time limit", 60.0, events.TimeIsUp()),
+            SetState({"began": TIME_NOW}), StartTimer("time limit", 60.0, events.Notice.TIME_IS_UP),
             Journal("listening", {"port": PORT}), Report("listening", {"port": PORT}), Act.CLOSE_CLIENT,
         ),
     ),
@@ -268,28 +279,29 @@ CASES: dict[str, tuple[RunState, Any, Phase, tuple[Action, ...]]] = {
         ),
     ),
     "the client leaves before GO": (
-        run_of(Phase.READY), events.ClientLeft(), Phase.ENDING,
+        run_of(Phase.READY), events.Notice.CLIENT_LEFT, Phase.ENDING,
         (*stopping("the client left before GO", 0), KILL_ALL, tick_after(0.02)),
     ),
-    "the client leaves after GO": (run_of(Phase.RUNNING), events.ClientLeft(), Phase.RUNNING, ()),
+    "the client leaves after GO": (run_of(Phase.RUNNING), events.Notice.CLIENT_LEFT, Phase.RUNNING, ()),
     "time is up": (
-        run_of(Phase.RUNNING, spec={"time_limit": 60.0}), events.TimeIsUp(), Phase.ENDING,
+        run_of(Phase.RUNNING, spec={"time_limit": 60.0}), events.Notice.TIME_IS_UP, Phase.ENDING,
         (
             *stopping("time limit of 1 min", 5.0), Act.TERMINATE_TORCHRUN, tick_after(5.0),
             GangStop(StopOrder("time limit of 1 min", 5.0, TIME)),
         ),
     ),
     "time is up after a failure": (
-        observed(run_of(Phase.ENDING), first_failure="rank 0 exited with 3"), events.TimeIsUp(), Phase.ENDING, (),
+        observed(run_of(Phase.ENDING), first_failure="rank 0 exited with 3"), events.Notice.TIME_IS_UP,
+        Phase.ENDING, (),
     ),
     "without its guardian a run ends at once": (
-        run_of(Phase.RUNNING), events.GuardianLost(), Phase.ENDING,
+        run_of(Phase.RUNNING), events.Notice.GUARDIAN_LOST, Phase.ENDING,
         (
             Journal("guardian_lost", {}), GangFailure("the guardian was killed"), KILL_ALL, tick_after(0.02),
         ),
     ),
     "without its guardian a spare leaves": (
-        run_of(Phase.SPARE, restartable=True), events.GuardianLost(), Phase.SPARE,
+        run_of(Phase.SPARE, restartable=True), events.Notice.GUARDIAN_LOST, Phase.SPARE,
         (
             Journal("guardian_lost", {}),
             Journal("ended", {"state": "FAILED", "reason": "the guardian was killed", "ended": [], "left": []}),
@@ -340,10 +352,10 @@ CASES: dict[str, tuple[RunState, Any, Phase, tuple[Action, ...]]] = {
         ),
     ),
     "the gang is told when the node is clear": (
-        run_of(Phase.ENDED, restartable=True), events.GangReported(), Phase.ENDED, (Act.AWAIT_CLEARED,),
+        run_of(Phase.ENDED, restartable=True), events.Notice.GANG_REPORTED, Phase.ENDED, (Act.AWAIT_CLEARED,),
     ),
     "a gang that has decided already is not": (
-        run_of(Phase.ENDED, restartable=True)._replace(final=True), events.GangReported(), Phase.ENDED, (),
+        run_of(Phase.ENDED, restartable=True)._replace(final=True), events.Notice.GANG_REPORTED, Phase.ENDED, (),
     ),
     "memory in use makes a node unfit": (
         run_of(Phase.ENDED, restartable=True), events.Cleared(True, None), Phase.ENDED,
@@ -355,7 +367,7 @@ CASES: dict[str, tuple[RunState, Any, Phase, tuple[Action, ...]]] = {
         (
             Journal("attempt", {"attempt": 2, "node_rank": 1}), CancelTimer("go"),
             SetState({"attempt": 2, "node_rank": 1, "ranks": {}, "torchrun": None, "master": None}, roster=True),
-            SetState({"began": TIME_NOW}), StartTimer("time limit", 40.0, events.TimeIsUp()),
+            SetState({"began": TIME_NOW}), StartTimer("time limit", 40.0, events.Notice.TIME_IS_UP),
             BeginAttempt({**SPEC, "attempt": 2, "node_rank": 1}),
             StartTimer("go", 600.0, events.Cancelled("no GO came")), Act.START_PROGRESS, OpenPorts(False, False),
         ),
@@ -384,7 +396,7 @@ CASES: dict[str, tuple[RunState, Any, Phase, tuple[Action, ...]]] = {
         run_of(Phase.ENDED, restartable=True)._replace(final=True), events.Concluded({"state": "FAILED"}),
         Phase.ENDED, (),
     ),
-    "nothing of the gang is left": (run_of(Phase.ENDED), events.GangDone(), Phase.ENDED, (Act.LEAVE,)),
+    "nothing of the gang is left": (run_of(Phase.ENDED), events.Notice.GANG_DONE, Phase.ENDED, (Act.LEAVE,)),
 }  # fmt: skip
 
 
@@ -407,7 +419,7 @@ def test_every_event_has_a_row_and_every_action_somebody_who_performs_it() -> No
     """What is defined is used."""
     executor = object.__new__(Executor)
 
-    assert {event for _, event in TABLE} == classes_in(events)
+    assert {event for _, event in TABLE} == classes_in(events) - {events.Notice} | set(events.Notice)
     assert set(executor._performers()) == classes_in(action_values) - {Act}
     assert set(executor._act_performers()) == set(Act)
 
@@ -423,11 +435,19 @@ def test_a_later_stop_does_not_prolong_an_earlier_one() -> None:
     assert waits == [30.0, 30.0, 5.0, 5.0]
 
 
+def test_no_time_left_is_a_time_limit() -> None:
+    """An attempt that is called in at the very end of the job's time ends at once."""
+    called = events.AttemptCalled({**SPEC, "attempt": 2}, 0, 0.0)
+    _, actions = transition(run_of(Phase.SPARE, restartable=True), called)
+
+    assert StartTimer("time limit", 0.0, events.Notice.TIME_IS_UP) in actions
+
+
 def test_workers_are_killed_before_torchrun_which_may_still_report() -> None:
     """It has 0.7 s for its table of failures."""
     state, _ = transition(run_of(Phase.RUNNING), failed_rank())
     at = [NOW + wait for wait in (0.5, 1.0, 1.7)]
-    kills = [transition(state._replace(now=now), events.Tick())[1] for now in at]
+    kills = [transition(state._replace(now=now), events.Notice.TICK)[1] for now in at]
 
     assert [tick[0] for tick in kills] == [
         tick_after(0.5),
@@ -466,25 +486,25 @@ def test_an_error_that_the_agent_can_still_record(phase: Phase, changes: Any, ex
 
 OUTSIDE: list[Any] = [
     events.ClientGo(PORT),
-    events.ClientLeft(),
+    events.Notice.CLIENT_LEFT,
     events.Cancelled("no GO came"),
     events.StopRequested(STOPPED),
     events.StopOrdered(STOPPED._replace(kind=FAILURE)),
-    events.TimeIsUp(),
-    events.GuardianLost(),
+    events.Notice.TIME_IS_UP,
+    events.Notice.GUARDIAN_LOST,
     events.AgentFailed("the agent failed: E"),
     failed_rank(),
     exited(0),
     exited(1, text="EADDRINUSE", has_workers=False),
-    events.SetupOrdered(),
-    events.BeforeOrdered(),
+    events.Notice.SETUP_ORDERED,
+    events.Notice.BEFORE_ORDERED,
 ]
 
 
 def answers_to(action: Action, chance: random.Random) -> list[Any]:
     """Return what executors would post."""
     if isinstance(action, StartHelper):
-        done = events.SetupMade() if action.stage == "setup" else events.BeforeDone()
+        done = events.Notice.SETUP_MADE if action.stage == "setup" else events.Notice.BEFORE_DONE
         return [chance.choice([done, done, events.HelperFailed("before: x", {})])]
     if isinstance(action, StartTimer):
         return [action.event] if action.name == "end" else []
@@ -508,7 +528,7 @@ def test_a_run_ends_once_whatever_comes(seed: int) -> None:
     chance = random.Random(seed)
     spec = {**SPEC, "setup": {"kind": "venv"}, "before": {"steps": []}, "time_limit": 60.0}
     state = RunState(new_attempt(spec, idle=False), False, now=NOW, time=TIME_NOW)
-    pending: list[Any] = [events.Prepared(), events.SetupOrdered(), events.BeforeOrdered()]
+    pending: list[Any] = [events.Notice.PREPARED, events.Notice.SETUP_ORDERED, events.Notice.BEFORE_ORDERED]
     done: list[Action] = []
     for count in range(400):
         if state.phase is Phase.ENDED:
