@@ -478,7 +478,7 @@ def test_a_run_records_what_it_did(node: Make, name: str) -> None:
     seen = {who: list(split(trace, any_time)) for who, trace in SCENARIOS[name](node).items()}
     if name in KILLED_AT_ONCE:
         seen = json.loads(re.sub(r'\\"failures\\": \[.*?\}\]\}\]\}"', '"', json.dumps(seen)))
-    file = RECORDED / f"{name.replace(', ', ' ').replace(' ', '_')}.json"
+    file = file_of(name)
     if not file.exists():  # recorded anew after `rm`
         RECORDED.mkdir(exist_ok=True)
         file.write_text(json.dumps(seen, indent=1, ensure_ascii=False) + "\n")
@@ -488,3 +488,13 @@ def test_a_run_records_what_it_did(node: Make, name: str) -> None:
     for who, parts in seen.items():
         for lines, expected in zip(parts, recorded[who], strict=True):
             assert "\n".join(lines) == "\n".join(expected), f"{name}: {who}"
+
+
+def file_of(name: str) -> Path:
+    """Return where a run is recorded."""
+    return RECORDED / f"{name.replace(', ', ' ').replace(' ', '_')}.json"
+
+
+def test_every_run_is_recorded() -> None:
+    """A run that is not compares nothing."""
+    assert {file_of(name) for name in SCENARIOS} == set(RECORDED.glob("*.json"))
