@@ -40,9 +40,9 @@ def payload_zip() -> bytes:
 
 
 @cache
-def byte_code() -> tuple[str, bytes]:
-    """Compile the zip once for all tests: the name under which a node keeps the result, and the result."""
-    content = build(payload_zip())
+def byte_code(archive: bytes) -> tuple[str, bytes]:
+    """Compile a zip once for all tests: the name under which a node keeps the result, and the result."""
+    content = build(archive)
     assert content is not None
     return f"payload-{sys.implementation.cache_tag}-{hashlib.sha256(content).hexdigest()}.zip", content
 
@@ -121,8 +121,8 @@ class NodeRun:
         """Leave what an earlier run leaves on a node: the payload and its byte code, which takes long to make."""
         folder = self.workdir / "bin" / hashlib.sha256(self.zip).hexdigest()
         for made in (folder.parent, folder):
-            made.mkdir(mode=0o700)
-        for name, content in (("payload.zip", self.zip), byte_code()):
+            made.mkdir(mode=0o700, exist_ok=True)
+        for name, content in (("payload.zip", self.zip), byte_code(self.zip)):
             (folder / name).write_bytes(content)
             (folder / name).chmod(0o600)
 

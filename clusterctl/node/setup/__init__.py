@@ -1,4 +1,4 @@
 """The job's `setup`, `before` and `after`, in child processes of the agent.
 
-`build` makes the environment, `commands` runs lists of commands. Not here: when they run (`node/supervise/stages`).
+`build` makes the environment, `commands` runs lists of commands. Not here: when they run (`node/lifecycle`).
 """

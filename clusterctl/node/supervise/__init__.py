@@ -1,6 +1,6 @@
 """A run on one node: guardian, agent, one attempt, its end.
 
-`guardian` ends everything if the agent dies; `agent` runs `attempt`, which goes through `startup` and `gate` to
-`torchrun`; `shutdown` ends processes; `evidence` reads what failed ranks wrote. Not here: agreement with other
-nodes (`node/gang`). Start with `agent`.
+`guardian` ends everything if the agent dies; `agent` turns what arrives into events, `node/lifecycle` has the table of
+what follows, `executor` and `attempt` perform it; `gate` becomes `torchrun`; `evidence` reads what failed ranks wrote;
+`restarts` is what the gang has of the agent. Not here: agreement with other nodes (`node/gang`). Start with `agent`.
 """

@@ -1,35 +1,35 @@
-"""The run on this node; which gang role it has."""
+"""The run on this node: what arrives from client, guardian and kernel becomes events, what follows is performed."""
 
 from __future__ import annotations
 
 import os
 import signal
 import time
+from collections import deque
 from contextlib import suppress
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Deque, Dict, NamedTuple, Optional
 
-from ...protocol.states import FINAL
 from ...protocol.untrusted import Untrusted
 from ..gang.membership import (
     LONGEST_REASON,
-    TIME,
     Gang,
     GangContext,
-    JsonObject,
     StopOrder,
     beat_interval,
-    make_record,
     overdue_after,
 )
-from ..logs.recorder import LogRecorder
+from ..lifecycle import events
+from ..lifecycle.events import Event
+from ..lifecycle.state import Phase, RunState, new_attempt
+from ..lifecycle.transitions import transition
 from ..runtime.event_loop import Loop, reraise
-from ..runtime.exit_status import describe_limit
 from ..runtime.processes import Identity, identify, reap, send_signal, set_subreaper, wake_on
 from ..state.locks import ORDERS, Locks, NodeLocks
 from ..state.run_record import Record, new_state, time_to_prepare
-from ..state.workdir import read_json, release_disk_reserve, reserve_disk
-from .agent_api import Client
-from .attempt import Attempt
+from ..state.workdir import read_json, reserve_disk
+from .attempt import Site
+from .client import Client
+from .executor import Executor
 from .restarts import Restarts
 
 
@@ -43,7 +43,6 @@ def make_gang(context: GangContext, restarts: Optional[Restarts]) -> Gang:
 
 
 GO_LIMIT = 3600.0  # seconds that a ready gate waits
-WRITE_LIMIT = 300.0  # seconds in which a full disk may become usable again for the last words
 
 
 class Descriptors(NamedTuple):
@@ -58,241 +57,158 @@ class Agent:
     """The life of one run on this node, from the client's first frame to the final state."""
 
     def __init__(self, rundir: str, spec: Dict[str, Any], descriptors: Descriptors, interval: float) -> None:
-        self.rundir = rundir
-        self.spec = spec
-        self.descriptors = descriptors
-        self.interval = min(interval, beat_interval(spec)) if spec.get("gang") else interval
-        self.loop = Loop()
-        self.loop.on_error = self.on_error
-        self.client = Client(self.loop, descriptors.control, self.on_order, self.on_client_left)
-        self.record = Record(rundir, new_state(spec))
-        locks = Locks(self.loop, spec, lambda: self.attempt.observed.started)
-        self.locks = NodeLocks(locks, self.record, spec, self.client.send_event)
-        self.attempt: Attempt = Attempt(self, spec, idle=bool(spec.get("spare")))
-        limit = int(spec.get("log_limit") or 0)
-        self.log_recorder = LogRecorder(self.loop, self.record, limit, self.logs)
-        self.restarts = Restarts(self) if spec.get("restart") else None
-        self.gang = Gang(self.gang_context(b""))
-        self.secrets: Optional[Dict[str, str]] = None
-        self.stops = 0
-        self.failing = False
-        self.token = ""
+        self._rundir = rundir
+        self._spec = spec
+        self._descriptors = descriptors
+        self._interval = min(interval, beat_interval(spec)) if spec.get("gang") else interval
+        self._events: Deque[Event] = deque()
+        self._busy = False
+        self._prepared = False
+        self._loop = Loop()
+        self._loop.on_error = self._on_error
+        self._client = Client(
+            self._loop,
+            descriptors.control,
+            self._on_order,
+            lambda: self.post(events.Notice.CLIENT_LEFT),
+        )
+        self._record = Record(rundir, new_state(spec))
+        locks = Locks(self._loop, spec, lambda: self.state.attempt.observed.started)
+        self._locks = NodeLocks(locks, self._record, spec, self._client.send_event)
+        self.state = RunState(new_attempt(spec, idle=bool(spec.get("spare"))), bool(spec.get("restart")))
+        self._restarts = (
+            Restarts(spec, self._record, self.post, lambda: self.state) if spec.get("restart") else None
+        )
+        site = Site(self._loop, self._record, rundir, {}, "", self.post)
+        gang = Gang(self._gang_context(b""))
+        self._executor = Executor(site, spec, self._client, self._locks, self._restarts, gang)
+
+    def post(self, event: Event) -> None:
+        """Let the state follow an event, and perform what comes of it; events that come of that wait their turn."""
+        self._events.append(event)
+        if not self._busy:
+            self._follow_events()
+
+    def _follow_events(self) -> None:
+        self._busy = True
+        try:
+            while self._events:
+                now = self.state._replace(now=time.monotonic(), time=time.time())
+                self.state, actions = transition(now, self._events.popleft())
+                for action in actions:
+                    self._executor.perform(action, self.state)
+        finally:
+            self._busy = False
 
     def run(self, guardian: Identity) -> None:
         """Serve until everything of the run has ended and is recorded."""
         set_subreaper()
-        reserve_disk(self.rundir)
-        os.set_blocking(self.descriptors.beats, False)
+        reserve_disk(self._rundir)
+        os.set_blocking(self._descriptors.beats, False)
         wakeup = wake_on(signal.SIGTERM, signal.SIGCHLD)
-        self.loop.watch(wakeup, lambda: self.on_signals(os.read(wakeup, 512)))
-        self.loop.watch(self.descriptors.orders, self.on_guardian)
+        self._loop.watch(wakeup, lambda: self._on_signals(os.read(wakeup, 512)))
+        self._loop.watch(self._descriptors.orders, self._on_guardian)
         own_identity = identify(os.getpid())
-        self.record.set(state="PREPARING", guardian=guardian.as_dict(), agent=own_identity.as_dict())
-        self.record.add_event("preparing")
-        self.start_go_timeout()
-        self.log_recorder.start()
-        self.beat()
-        self.loop.run()
+        self._record.set(state="PREPARING", guardian=guardian.as_dict(), agent=own_identity.as_dict())
+        self._record.add_event("preparing")
+        self._start_go_timeout()
+        self._executor.start_logs()
+        self._beat()
+        self._loop.run()
         send_signal(guardian, signal.SIGCONT)  # one that somebody halted could not see us off
 
-    def start_go_timeout(self) -> None:
+    def _start_go_timeout(self) -> None:
         """Give the client time for GO, from now on."""
-        limit = GO_LIMIT + time_to_prepare(self.spec)
-        self.loop.after(limit, "go", lambda: self.attempt.cancel("no GO came"))
+        limit = GO_LIMIT + time_to_prepare(self._spec)
+        self._loop.after(limit, "go", lambda: self.post(events.Cancelled("no GO came")))
 
     # what arrives
 
-    def on_order(self, order: Dict[str, Any]) -> None:
+    def _on_order(self, order: Dict[str, Any]) -> None:
         """Take one frame of the client."""
-        if "secrets" in order and self.secrets is None:
-            self.locks.on_order("lock")
-            self.secrets, self.token = order["secrets"], str(order.get("token") or "")
-            self.prepare()
-        elif order.get("do") in ("join", "doors"):
-            self.gang.set_listen_addresses(order.get("doors") or [])
-            if order["do"] == "join":
-                self.gang.join(int(order["port"]))
-        elif order.get("do") == "setup":
-            self.attempt.startup.make_environment()
-        elif order.get("do") == "before":
-            self.attempt.startup.run_before()
-        elif order.get("do") in ORDERS:
-            self.locks.on_order(order["do"])
-            self.start_go_timeout()
-        elif order.get("do") == "go":
-            self.on_go(order)
-        elif order.get("do") == "cancel":
-            self.attempt.cancel(order.get("reason") or "cancelled before the start")
+        name = order.get("do")
+        if "secrets" in order and not self._prepared:
+            self._prepare(order["secrets"], str(order.get("token") or ""))
+        elif name in ("join", "doors"):
+            self._executor.gang.set_listen_addresses(order.get("doors") or [])
+            if name == "join":
+                self._executor.gang.join(int(order["port"]))
+        elif name in ORDERS:
+            self._locks.on_order(order["do"])
+            self._start_go_timeout()
+        elif name == "setup":
+            self.post(events.Notice.SETUP_ORDERED)
+        elif name == "before":
+            self.post(events.Notice.BEFORE_ORDERED)
+        elif name == "go":
+            self.post(events.ClientGo(int(order["master_port"])))
+        elif name == "cancel":
+            self.post(events.Cancelled(order.get("reason") or "cancelled before the start"))
 
-    def on_go(self, order: Dict[str, Any]) -> None:
-        """Let the first attempt go; the client's GO for a spare may come after the gang has called it in."""
-        if not self.attempt.is_first:
-            self.client.send_event("going")
-            self.client.close()
-        elif self.attempt.idle:
-            self.attempt.mark_idle()
-        else:
-            self.attempt.startup.on_go(int(order["master_port"]))
+    def _prepare(self, secrets: Dict[str, str], token: str) -> None:
+        """Take the locks, make the gang, and start up."""
+        self._prepared = True
+        self._locks.on_order("lock")
+        gang = make_gang(self._gang_context(token.encode("utf-8")), self._restarts)
+        self._executor.prepare(secrets, token, gang)
+        self.post(events.Notice.PREPARED)
 
-    def prepare(self) -> None:
-        """Make the gang and start up; a spare only listens."""
-        self.gang = make_gang(self.gang_context(self.token.encode("utf-8")), self.restarts)
-        if self.attempt.idle:
-            self.attempt.startup.start_idle()
-        else:
-            self.start_up()
-
-    def begin_attempt(self, spec: Dict[str, Any], *, idle: bool) -> None:
-        """Put a new attempt in the place of one that has ended."""
-        self.attempt = Attempt(self, spec, idle=idle)
-        self.attempt.observed = self.attempt.observed._replace(started=idle)
-
-    def start_up(self) -> None:
-        """Set out for GO."""
-        secrets = self.secrets or {}
-        if self.restarts is not None:
-            self.restarts.begin()
-        self.attempt.prepare({**secrets, "": self.token}, secrets)
-
-    def gang_context(self, token: bytes) -> GangContext:
+    def _gang_context(self, token: bytes) -> GangContext:
         """Give what the gang may do here."""
         return GangContext(
-            self.loop,
-            self.spec,
+            self._loop,
+            self._spec,
             token,
-            self.client.send_event,
-            self.stop_own_part,
-            self.save_record,
-            self.leave,
+            self._client.send_event,
+            lambda order: self.post(events.StopOrdered(order)),
+            self._record.save_gang_record,
+            lambda: self.post(events.Notice.GANG_DONE),
         )
 
-    def on_client_left(self) -> None:
-        """Cancel unless GO was given."""
-        if self.attempt.is_first and not self.attempt.observed.started:
-            self.attempt.cancel("the client left before GO")
-
-    def on_guardian(self) -> None:
+    def _on_guardian(self) -> None:
         """Pass on a stop; end everything at once if the guardian is gone."""
-        if os.read(self.descriptors.orders, 64):
-            self.stop()
+        if os.read(self._descriptors.orders, 64):
+            self._stop()
             return
-        self.loop.unwatch(self.descriptors.orders)
-        self.record.add_event("guardian_lost")
-        self.stop_unsupervised("the guardian was killed")
+        self._loop.unwatch(self._descriptors.orders)
+        self.post(events.Notice.GUARDIAN_LOST)
 
-    def stop_unsupervised(self, reason: str) -> None:
-        """End everything here at once, because it can be looked after no more."""
-        if self.restarts is not None:
-            self.restarts.on_agent_lost(reason)
-        else:
-            self.attempt.stop_unsupervised(reason)
-
-    def on_error(self, error: Exception) -> None:
-        """End in order after an error of our own, which the log holds; where that cannot be, the guardian does it."""
-        self.loop.report(error)
-        ended = self.record.state["state"] in FINAL
-        between_attempts = self.restarts is not None and self.attempt.ended
-        if self.failing or (self.attempt.kill_schedule.finished and not ended and not between_attempts):
-            raise error
-        self.failing = True
-        self.loop.after(overdue_after(self.spec, 0.0), "collapse", lambda: reraise(error))
-        reason = f"the agent failed: {type(error).__name__}: {error}"[:LONGEST_REASON]
-        self.record.add_event("agent_failed", reason=reason)
-        if ended:
-            self.gang.leave()
-        else:
-            self.stop_unsupervised(reason)
-
-    def on_signals(self, signal_numbers: bytes) -> None:
+    def _on_signals(self, signal_numbers: bytes) -> None:
         """Serve signals."""
         if signal.SIGTERM in signal_numbers:
-            self.stop()
+            self._stop()
         for pid, status in reap():
-            self.attempt.on_child_exit(pid, status)
+            self._executor.attempt.on_child_exit(pid, status)
 
-    def beat(self) -> None:
-        """Tell the guardian that we are alive, and write what a full disk refused."""
-        self.loop.after(self.interval, "beat", self.beat)
-        with suppress(OSError):
-            os.write(self.descriptors.beats, b".")
-        self.gang.beat()
-        self.attempt.check_output()
-        self.record.flush()
-
-    def logs(self) -> List[str]:
-        """Name the logs that may grow now."""
-        return self.attempt.logs()
-
-    def start_time_limit(self) -> None:
-        """Begin the job's time limit: node 0 once torchrun listens there, for that is when the others get GO."""
-        limit = self.spec.get("time_limit")
-        self.attempt.began = time.time()
-        if self.record.state["began"] is None:
-            self.record.set(began=self.attempt.began)
-            if limit:
-                self.set_time_limit(limit)
-
-    def set_time_limit(self, seconds: float) -> None:
-        """End the run in so many seconds, whichever attempt it is at then."""
-        self.loop.after(seconds, "time limit", self.on_time_limit)
-
-    # the end
-
-    def stop(self) -> None:
-        """End the run on all nodes, as a person asked for; who asks again does not wait for `after`."""
-        if self.stops:
-            self.attempt.after_hook.cancel()
-        self.stops += 1
-        request = Untrusted(read_json(os.path.join(self.rundir, "stop.json")))
+    def _stop(self) -> None:
+        """End the run as a person asked for."""
+        request = Untrusted(read_json(os.path.join(self._rundir, "stop.json")))
         requested_grace = request.number("grace", 0.0)
-        grace = float(self.spec["grace"]) if requested_grace is None else requested_grace
-        self.stop_everywhere(StopOrder(request.text("reason", LONGEST_REASON) or "stopped", grace))
+        grace = float(self._spec["grace"]) if requested_grace is None else requested_grace
+        order = StopOrder(request.text("reason", LONGEST_REASON) or "stopped", grace)
+        self.post(events.StopRequested(order))
 
-    def on_time_limit(self) -> None:
-        """End the run because its time is up, unless it is ending already."""
-        observed = self.attempt.observed
-        between_attempts = self.restarts is not None and self.attempt.ended
-        if between_attempts or (observed.cancelled is None and observed.first_failure is None):
-            self.stop_everywhere(
-                StopOrder(describe_limit(self.spec["time_limit"]), float(self.spec["grace"]), TIME)
-            )
+    def _on_error(self, error: Exception) -> None:
+        """End in order after an error of our own, which the log holds; where that cannot be, the guardian does it."""
+        self._loop.report(error)
+        if not can_end_in_order(self.state):
+            raise error
+        reason = f"the agent failed: {type(error).__name__}: {error}"[:LONGEST_REASON]
+        self._loop.after(overdue_after(self._spec, 0.0), "collapse", lambda: reraise(error))
+        self._events.appendleft(events.AgentFailed(reason))
+        self._follow_events()
 
-    def stop_everywhere(self, order: StopOrder) -> None:
-        """End the part of this node, and the others'."""
-        self.stop_own_part(order)
-        self.gang.on_stop(order)
+    def _beat(self) -> None:
+        """Tell the guardian that we are alive, and write what a full disk refused."""
+        self._loop.after(self._interval, "beat", self._beat)
+        with suppress(OSError):
+            os.write(self._descriptors.beats, b".")
+        self._executor.gang.beat()
+        self._executor.attempt.scan_output()
+        self._record.flush()
 
-    def stop_own_part(self, order: StopOrder) -> None:
-        """End this node's part."""
-        self.attempt.stop_own_part(order)
 
-    def on_attempt_ended(self, part: JsonObject, leftovers: List[JsonObject]) -> None:
-        """Record, tell, and go as soon as the gang knows and the disk has taken it."""
-        self.log_recorder.conclude()
-        if self.restarts is not None and (self.attempt.observed.started or not self.attempt.is_first):
-            self.restarts.on_attempt_ended(part, leftovers)
-            return
-        self.save_record(make_record(self.spec, [part], None, whole=not self.spec.get("gang")))
-        state, reason, ended = part["state"], part["reason"], self.attempt.process_tree.signalled()
-        self.record.add_event("ended", state=state, reason=reason, ended=ended, left=leftovers)
-        self.record.set(state=state, reason=reason, left=leftovers)
-        self.client.send_event("ended", state=state, reason=reason)
-        self.client.close()
-        # whoever waits for the rest holds no GPU
-        self.attempt.gpu_memory_wait.when_free(lambda: self.locks.on_order("unlock"))
-        self.gang.on_end(part)
-
-    def save_record(self, record: JsonObject) -> None:
-        """Write down what is known of the whole run's end."""
-        self.record.save_gang_record(record)
-
-    def leave(self) -> None:
-        """Nothing of the gang is left to wait for: end the loop once the last words are written."""
-        if not self.record.state["parted"]:
-            self.record.set(parted=True)
-            self.loop.after(WRITE_LIMIT, "give up", self.loop.stop)
-        release_disk_reserve(self.rundir)
-        if self.record.flush():
-            self.attempt.gpu_memory_wait.when_free(self.loop.stop)
-        else:
-            self.loop.after(1.0, "leave", self.leave)
+def can_end_in_order(state: RunState) -> bool:
+    """Return whether an error of the agent's own can still be recorded as this node's end."""
+    over = state.phase in (Phase.AFTER, Phase.ENDED)
+    return not state.failing and (not over or state.final or state.restartable)

@@ -1,114 +1,172 @@
-"""One attempt of a run on this node: from the gate to the end of the last process, and what was seen of it."""
+"""The processes, ports and files of one attempt: performs what actions name, and posts what it saw; decides nothing."""
 
 from __future__ import annotations
 
+import os
 import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from ...protocol.exit_status import describe_end
 from ...protocol.ranks import Rank
-from ..gang.membership import FAILURE, FAILURE_WAIT, TIME, JsonObject, StopOrder
-from ..runtime.event_loop import call_in_thread
-from ..runtime.exit_status import Observed, judge
-from ..runtime.processes import ProcessTree, Stat, describe_leftovers
-from ..state.run_record import run_tag_prefix
+from ..gang.membership import JsonObject
+from ..lifecycle import events
+from ..lifecycle.actions import AwaitListener, BuildPart, RecordWorkers, SendGo, SignalAll, StartAfter
+from ..lifecycle.events import Event
+from ..lifecycle.state import AttemptState
+from ..runtime.event_loop import Loop, call_in_thread
+from ..runtime.processes import ProcessTree, Stat, describe_leftovers, running_descendants
+from ..runtime.stream import describe_failure
+from ..state.run_record import Record, run_tag_prefix
 from ..state.workdir import read_tail
 from ..sync.outside_files import summarise
-from .agent_api import AgentApi
 from .evidence import Evidence
-from .shutdown import GpuMemoryWait, KillSchedule
-from .stages import AfterHook
-from .startup import Startup
+from .gpu_memory import GpuMemoryWait
+from .master_port import MasterPort
+from .spawn import make_paths
+from .stages import Stages
 from .torchrun import Torchrun, Worker, WorldSizes
 
-OUTSIDE_LIMIT = 2.0  # seconds for the look at what the job has left outside its output directory
+OUTSIDE_LIMIT = 2.0  # seconds for the scan of what the job has left outside its output directory
+
+
+class Site(NamedTuple):
+    """Where an attempt runs, and the values that nobody may read in what it reports."""
+
+    loop: Loop
+    record: Record
+    rundir: str
+    secrets: Dict[str, str]
+    token: str
+    post: Callable[[Event], None]
 
 
 class Attempt:
-    """Watches torchrun and its workers, and ends what they leave; `spec` is the run's, as this attempt has it."""
+    """One attempt of a run on this node, as far as the system knows it; `spec` is the run's, as this attempt has it."""
 
-    def __init__(self, agent: AgentApi, spec: Dict[str, Any], *, idle: bool = False) -> None:
-        self.agent = agent
-        self.idle = idle  # nothing runs here: this node is a spare
-        self.is_first = agent.spec["attempt"] == spec["attempt"]
-        self.began: Optional[float] = None
-        self.spec = spec
-        self.loop = agent.loop
-        self.record = agent.record
-        self.process_tree = ProcessTree(run_tag_prefix(spec))
-        self.gpu_memory_wait = GpuMemoryWait(self.loop, spec, self.record, lambda: self.observed.started)
-        self.kill_schedule = KillSchedule(
-            self.loop, self.process_tree, self.torchrun_pid, self.gpu_memory_wait.query_before(self.finish)
-        )
-        world_size = spec["world_size"] if spec["module"] else None
-        self.observed = Observed(started=False, processes=spec["processes"], world_size=world_size)
+    def __init__(self, site: Site, spec: JsonObject) -> None:
+        self._site = site
+        self._spec = spec
+        self._record = site.record
+        self._master_port: Optional[MasterPort] = None
+        self._world_sizes = WorldSizes(site.loop, lambda size: self.post(events.WorldSeen(size)))
+        self._process_tree = ProcessTree(run_tag_prefix(spec))
+        self._replaced = False
         self.torchrun: Optional[Torchrun] = None
-        self.startup = Startup(self)
-        self.after_hook = AfterHook(agent, spec)
-        self.evidence = Evidence(agent.rundir, {})
-        self.stopped_at: Optional[float] = None
-        self.lost_at = 0.0  # when its agent or guardian was
-        self.torchrun_killed: Optional[JsonObject] = None
-        self.ended = False
-        self._secrets: Dict[str, str] = {}
-        self.world_sizes = WorldSizes(self.loop, self.on_world_size)
+        self.evidence = Evidence(site.rundir, {**site.secrets, "": site.token})
+        self.stages = Stages(site.loop, site.rundir, spec, site.secrets, self.evidence, self.post)
+        self.gpu_memory_wait = GpuMemoryWait(site.loop, spec, site.record)
 
-    def prepare(self, hidden: Dict[str, str], secrets: Dict[str, str]) -> None:
-        """Set out; `hidden` is what nobody must read in the evidence, `secrets` what the workers are given."""
-        self.evidence = Evidence(self.agent.rundir, hidden)
-        self._secrets = secrets
-        self.startup.prepare(secrets)
+    def post(self, event: Event) -> None:
+        """Report what was seen, unless another attempt has begun."""
+        if not self._replaced:
+            self._site.post(event)
 
-    def report(self, event: str, **facts: Any) -> None:
-        """Tell who leads the start what happens: of the first attempt the client, then the gang."""
-        if self.is_first:
-            self.agent.client.send_event(event, **facts)
-        else:
-            self.agent.gang.on_startup_event(event, facts)
+    def replace_by(self, spec: JsonObject) -> Attempt:
+        """Begin another attempt in the place of this one."""
+        self._replaced = True
+        return Attempt(self._site, spec)
 
-    def close_client(self) -> None:
-        """The client has no more to wait for."""
-        self.agent.client.close()
+    # the start
 
-    def mark_idle(self) -> None:
-        """GO came for the others, and this node is a spare."""
-        self.observed = self.observed._replace(started=True)
-        self.loop.cancel("go")
-        self.report("going")
-        self.agent.gang.on_go()
-        self.close_client()
+    def run_step(self, step: Callable[[], Optional[Event]]) -> None:
+        """Take a step of the start and post what it returns; an error is posted, too."""
+        try:
+            event = step()
+        except Exception as error:  # noqa: BLE001, RUF100 - the client is to hear of whatever it is
+            failure = describe_failure(error)
+            message = failure["message"]
+            event = events.StepFailed(
+                message, failure["traceback"] or message, failure["code"], self.stages.has_prefix
+            )
+        if event is not None:
+            self.post(event)
 
-    def torchrun_pid(self) -> Optional[int]:
-        """Return the gate's or torchrun's pid while it has not ended."""
-        return self.torchrun.pid if self.torchrun is not None else None
+    def open_ports(
+        self, hold: bool, open_gang: Optional[Callable[[], None]], *, locked: bool
+    ) -> events.PortsOpened:
+        """Hold the master port, and let the gang listen."""
+        has_environment = self.stages.is_made()
+        if hold:
+            self._master_port = MasterPort(self._site.loop, self._spec["ports"])
+        if open_gang is not None:
+            open_gang()
+        port = self._master_port.port if self._master_port is not None else None
+        return events.PortsOpened(has_environment, port, locked)
 
-    def on_child_exit(self, pid: int, status: int) -> None:
-        """Take the end of a child."""
-        self.startup.on_child_exit(pid, status)
-        self.after_hook.on_child_exit(pid, status)
+    def start_gate(self, *, other_port: bool) -> events.GateStarted:
+        """Start a gate, with the Python of the environment if there is one."""
         if self.torchrun is not None:
-            self.torchrun.on_child_exit(pid, status)
+            self.torchrun.close()
+        if other_port:
+            self._master_port = MasterPort(self._site.loop, self._spec["ports"])
+        spec = self.stages.spec
+        self.torchrun = Torchrun(
+            self._site.loop, spec, make_paths(self._site.rundir, spec), self._on_torchrun
+        )
+        self.torchrun.start(os.environ, self._site.secrets)
+        port = self._master_port.port if other_port and self._master_port is not None else None
+        return events.GateStarted(self.torchrun.as_dict(), port)
 
-    def check_output(self) -> None:
-        """Note how long the ranks' stderr is by now."""
-        self.evidence.scan(self.workers().values())
+    def release_port(self) -> None:
+        """Let go of the master port."""
+        if self._master_port is not None:
+            self._master_port.release()
+
+    def send_go(self, action: SendGo) -> None:
+        """Let the gate become torchrun."""
+        assert self.torchrun is not None
+        self.torchrun.send_go(action.address, action.port)
+
+    def await_listener(self, action: AwaitListener) -> None:
+        """Wait until torchrun listens, and post it."""
+        if self._master_port is not None and self.torchrun is not None and self.torchrun.pid is not None:
+            self._master_port.wait_for(
+                self.torchrun.pid,
+                action.port,
+                lambda listens: self.post(events.Listened(listens, self._tail())),
+            )
+
+    def _tail(self) -> str:
+        return read_tail(self.torchrun.log) if self.torchrun is not None else ""
 
     # what torchrun and its workers do
 
-    def on_event(self, event: str, **facts: Any) -> None:
-        """Take what torchrun and its workers do."""
+    def _on_torchrun(self, event: str, **facts: Any) -> None:
         if event == "rank_exited":
-            self.on_rank_exited(facts["worker"])
+            worker: Worker = facts["worker"]
+            failure = worker.describe() if worker.failed else ""
+            self.post(
+                events.RankExited(worker.rank, worker.identity.pid, worker.exit, worker.signal, failure)
+            )
         elif event == "torchrun_exited":
-            self.on_torchrun_exited()
+            self._post_torchrun_exit()
         elif event == "workers":
-            self.agent.log_recorder.start()  # before anybody learns of the logs
-            self.record_workers()
-            self.record.add_event("workers", ranks=sorted(self.workers()))
-            if not self.spec["module"] and self.torchrun is not None and self.torchrun.pid is not None:
-                self.world_sizes.start(self.torchrun.pid)
+            self.post(events.WorkersStarted(sorted(self.workers())))
         elif event == "ready":
-            self.startup.on_gate_ready(facts)
+            self.post(events.GateReady(facts))
+
+    def _post_torchrun_exit(self) -> None:
+        torchrun = self.torchrun
+        assert torchrun is not None
+        failed = torchrun.fill_unseen_ends() if torchrun.exit != 0 else []
+        self.post(
+            events.TorchrunExited(
+                torchrun.as_dict(),
+                torchrun.exit,
+                torchrun.signal,
+                describe_end(torchrun.exit, torchrun.signal),
+                torchrun.failure or self._tail(),
+                bool(self.workers()),
+                failed[0].describe() if failed else "",
+                self.stages.has_prefix,
+            )
+        )
+
+    def on_child_exit(self, pid: int, status: int) -> None:
+        """Take the end of a child."""
+        self.stages.on_child_exit(pid, status)
+        if self.torchrun is not None:
+            self.torchrun.on_child_exit(pid, status)
 
     def workers(self) -> Dict[Rank, Worker]:
         """Return the workers announced so far."""
@@ -118,161 +176,91 @@ class Attempt:
         """Name the files that torchrun and its workers write to."""
         return self.torchrun.logs() if self.torchrun is not None else []
 
-    def on_world_size(self, size: int) -> None:
-        """Record what a program's own workers were started with, and say so at once if it was not planned."""
-        if self.spec["world_size"] not in (None, size):
-            self.record.add_event("world_size", seen=size, planned=self.spec["world_size"])
-        self.record_workers()
+    def scan_output(self) -> None:
+        """Note how long the ranks' stderr is by now."""
+        self.evidence.scan(self.workers().values())
 
-    def record_workers(self) -> None:
+    def watch_world_sizes(self) -> None:
+        """Read now and then which WORLD_SIZE a program's own workers have."""
+        if self.torchrun is not None and self.torchrun.pid is not None:
+            self._world_sizes.start(self.torchrun.pid)
+
+    def record_workers(self, action: RecordWorkers) -> None:
         """Write ranks, pids and ends down."""
-        sizes = {worker.world_size for worker in self.workers().values()} - {None} | self.world_sizes.sizes
-        unplanned = sizes - {self.spec["world_size"]}
+        sizes = {worker.world_size for worker in self.workers().values()} - {None} | self._world_sizes.sizes
+        unplanned = sizes - {self._spec["world_size"]}
         world_size = next(iter(unplanned or sizes), None)
         ranks = {str(rank): worker.as_dict() for rank, worker in sorted(self.workers().items())}
-        self.record.set(ranks=ranks, world_size_seen=world_size)
-
-    def on_rank_exited(self, worker: Worker) -> None:
-        """Record a worker's end; the others do not wait long for torchrun after a failure."""
-        end = {"exit": worker.exit, "signal": worker.signal}
-        self.record.add_event("rank_exited", rank=worker.rank, pid=worker.identity.pid, **end)
-        self.record_workers()
-        self.evidence.on_worker_end(worker)
-        if worker.failed:
-            self.fail(worker.describe())
-
-    def fail(self, reason: str) -> None:
-        """Take the first failure as the cause, unless we were stopping anyway, and hurry the rest."""
-        if (
-            self.observed.first_failure is None
-            and self.observed.cancelled is None
-            and self.observed.lost is None
-        ):
-            self.observed = self.observed._replace(first_failure=reason)
-            self.agent.gang.on_failure(reason)
-            self.kill_schedule.kill_after(FAILURE_WAIT)
-
-    def stop_unsupervised(self, reason: str) -> None:
-        """End everything at once, because whoever should protect it is gone."""
-        self.observed = self.observed._replace(lost=reason)
-        self.lost_at = time.time()
-        self.agent.gang.on_failure(reason)
-        self.kill_schedule.kill_now()
-
-    def on_torchrun_exited(self) -> None:
-        """Go on to what it left behind."""
-        assert self.torchrun is not None
-        if self.startup.retry_with_another_port():
-            return
-        exit_code, signal_number = self.torchrun.exit, self.torchrun.signal
-        self.observed = self.observed._replace(exit=exit_code, signal=signal_number)
-        self.record.set(torchrun=self.torchrun.as_dict())
-        if self.observed.started:
-            self.record.add_event("torchrun_exited", exit=exit_code, signal=signal_number)
-            if exit_code != 0:
-                self.torchrun_failed(describe_end(exit_code, signal_number), killed=signal_number is not None)
-        elif (
-            self.observed.cancelled is None
-            and self.observed.lost is None
-            and self.observed.gate_failed is None
-        ):
-            text = self.torchrun.failure or read_tail(self.torchrun.log)
-            ending = f"{self.spec['python']} {describe_end(exit_code, signal_number)} before it was ready"
-            self.startup.fail(text.strip().rpartition("\n")[2] or ending, text or ending)
-        self.startup.on_torchrun_exit(exit_code)
-        self.kill_schedule.tick()
-
-    def torchrun_failed(self, ending: str, *, killed: bool) -> None:
-        """Blame a worker whose end nobody saw, or torchrun; one that was killed left its workers for us to end."""
-        assert self.torchrun is not None
-        unseen = self.torchrun.fill_unseen_ends()
-        earlier_failure = self.observed.first_failure
-        self.fail(unseen[0].describe() if unseen else f"torchrun {ending}")
-        if killed and earlier_failure is None and self.observed.first_failure == f"torchrun {ending}":
-            self.torchrun_killed = {"rank": None, "reason": f"torchrun {ending}", "time": time.time()}
+        self._record.set(ranks=ranks, world_size_seen=world_size)
+        if action.ended is not None:
+            self.evidence.on_worker_end(self.workers()[action.ended])
 
     # the end
 
-    def cancel(self, reason: str) -> None:
-        """End everything at once."""
-        if self.observed.cancelled is None:
-            self.observed = self.observed._replace(cancelled=reason)
-            self.record_stop(reason, 0)
-        self.kill_schedule.kill_now()
+    def kill_below(self, *, spare_torchrun: bool) -> None:
+        """Kill what runs below the agent."""
+        pid = self.torchrun.pid if self.torchrun is not None and spare_torchrun else None
+        self._process_tree.kill(running_descendants(() if pid is None else (pid,)))
 
-    def record_stop(self, reason: str, grace: float) -> None:
-        """Record that the run is to end, and since when."""
-        self.check_output()
-        event = self.record.add_event("stopping", reason=reason, grace=grace)
-        self.stopped_at = self.stopped_at or event["time"]
+    def signal_all(self, action: SignalAll) -> None:
+        """Send SIGKILL, or SIGTERM once to each."""
+        (self._process_tree.kill if action.kill else self._process_tree.terminate)(action.processes)
 
-    def stop_own_part(self, order: StopOrder) -> None:
-        """End this node's part: SIGTERM to torchrun once, and a time for the end, which can only come closer."""
-        if self.ended or (self.idle and self.observed.started):
-            if not self.idle or order.kind != FAILURE:
-                self.record_stop(order.reason, order.grace)  # the rest of the gang goes on
-        elif not self.observed.started:
-            self.cancel(order.reason)
+    def terminate_torchrun(self) -> None:
+        """SIGTERM to torchrun, which ends its workers."""
+        stat = self.torchrun.stat() if self.torchrun is not None else None
+        self._process_tree.terminate([stat] if stat is not None else [])
+
+    def find_remaining(self) -> None:
+        """Post what still runs."""
+        self.post(events.Remaining(self._process_tree.remaining()))
+
+    def close(self, remaining: List[Stat], *, started: bool) -> None:
+        """Read the GPUs' memory once, let go of ports and pipes, and post the end of all processes."""
+        if started:
+            self.gpu_memory_wait.query_once(lambda: self._finish(remaining))
         else:
-            self.terminate(order)
+            self._finish(remaining)
 
-    def terminate(self, order: StopOrder) -> None:
-        """Let torchrun end its workers."""
-        torchrun = self.torchrun.stat() if self.torchrun is not None else None
-        if torchrun is not None:
-            if self.observed.cancelled is None:
-                self.observed = self.observed._replace(cancelled=order.reason, timed_out=order.kind == TIME)
-            self.record_stop(order.reason, order.grace)
-            if self.observed.first_failure is None:
-                self.process_tree.terminate([torchrun])
-            self.kill_schedule.kill_after(order.grace)
-
-    def finish(self, remaining: List[Stat]) -> None:
-        """Decide how it ended, and hand that over."""
-        self.startup.close()
-        self.world_sizes.stop()
+    def _finish(self, remaining: List[Stat]) -> None:
+        self.stages.is_made()  # the environment was used until now
+        self.release_port()
+        self._world_sizes.stop()
         if self.torchrun is not None:
             self.torchrun.fill_unseen_ends()
             self.torchrun.close()
-            self.record_workers()
+            self.record_workers(RecordWorkers())
         worlds = {rank: worker.world_size for rank, worker in self.workers().items()}
-        state, reason = judge(self.observed._replace(worlds=worlds))
-        self.ended = True
-        end = {"CLUSTERCTL_STATE": state, "CLUSTERCTL_REASON": self.evidence.redact(reason)}
-        part, leftovers = self.build_part(state, reason), describe_leftovers(remaining)
-        if self.startup.begun:
-            self.after_hook.run(
-                end,
-                self._secrets,
-                self.evidence,
-                lambda: self.check_outside_files(lambda: self.agent.on_attempt_ended(part, leftovers)),
-            )
-        else:
-            self.agent.on_attempt_ended(part, leftovers)
+        self.post(events.AllEnded(describe_leftovers(remaining), self._process_tree.signalled(), worlds))
 
-    def check_outside_files(self, on_done: Callable[[], None]) -> None:
-        """Record what the job has left outside its output directory, and go on; also if that takes too long."""
-
-        def record_summary(summary: Optional[JsonObject]) -> None:
-            if summary is not None:
-                self.record.set(outside=summary)
-            on_done()
-
-        call_in_thread(
-            self.loop, "outside", OUTSIDE_LIMIT, lambda: summarise(self.agent.rundir), record_summary
-        )
-
-    def build_part(self, state: str, reason: str) -> JsonObject:
-        """Put together what this node has to say about its end."""
+    def build_part(self, action: BuildPart, attempt: AttemptState) -> None:
+        """Post what this node reports of its end."""
+        observed = attempt.observed
         failures = self.evidence.failures(self.workers().values())
         failed = [failure for failure in failures if failure["exit"] != 0]
-        if self.torchrun_killed is not None:
-            failures.append(self.torchrun_killed)
-        elif not failed and self.torchrun is not None and self.observed.started and self.observed.exit != 0:
-            log, code, signal_number = self.torchrun.log, self.observed.exit, self.observed.signal
+        if attempt.torchrun_killed is not None:
+            failures.append(attempt.torchrun_killed)
+        elif not failed and self.torchrun is not None and observed.started and observed.exit != 0:
+            log, code, signal_number = self.torchrun.log, observed.exit, observed.signal
             failures.append(self.evidence.failure_of_torchrun(log, code, signal_number))
-        if self.observed.lost is not None:
-            failures.append({"rank": None, "reason": self.observed.lost, "time": self.lost_at})
-        identity = {name: self.spec.get(name) for name in ("node", "node_rank", "address")}
-        end = {"state": state, "reason": reason, "time": time.time(), "stopped_at": self.stopped_at}
-        return {**identity, **end, "failures": failures}
+        if observed.lost is not None:
+            failures.append({"rank": None, "reason": observed.lost, "time": attempt.lost_at})
+        identity = {name: self._spec.get(name) for name in ("node", "node_rank", "address")}
+        end = {"state": action.state, "reason": action.reason, "time": time.time()}
+        part = {**identity, **end, "stopped_at": attempt.stopped_at, "failures": failures}
+        self.post(events.PartBuilt(part, self.stages.has_after))
+
+    def start_after(self, action: StartAfter) -> None:
+        """Run the commands of `after`, which learn how the attempt ended."""
+        reason = self.evidence.redact(action.reason)
+        self.stages.start_after({"CLUSTERCTL_STATE": action.state, "CLUSTERCTL_REASON": reason})
+
+    def scan_outside(self) -> None:
+        """Post what the job has left outside its output directory, or that it took too long to read."""
+        call_in_thread(
+            self._site.loop,
+            "outside",
+            OUTSIDE_LIMIT,
+            lambda: summarise(self._site.rundir),
+            lambda summary: self.post(events.OutsideRead(summary)),
+        )

@@ -1,167 +1,30 @@
-"""Setup, before and after, driven by the agent."""
+"""The children that run a job's `setup`, `before` and `after`; what they report becomes events."""
 
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, Dict, Mapping, Optional, Protocol
+from typing import Any, Callable, Dict, List, Mapping, Optional
 
+from ..lifecycle.actions import StartHelper
+from ..lifecycle.events import AfterEnded, Doing, Event, HelperFailed, Notice
+from ..runtime.event_loop import Loop
 from ..runtime.processes import ProcessTree
 from ..state.environments import Environment, append_programs_to_path, environment_folder, find_environment
 from ..state.run_record import run_tag_prefix
-from .agent_api import AgentApi
 from .evidence import Evidence
 from .spawn import HelperProcess, Report, make_paths, plan_environment
 
 JsonObject = Dict[str, Any]
-OnFailed = Callable[[str, JsonObject], None]
-
-
-class StagedAttempt(Protocol):
-    """The attempt, as far as it is provided for."""
-
-    agent: AgentApi
-    spec: JsonObject
-    evidence: Evidence
-
-    def report(self, event: str, **facts: Any) -> None:
-        """Tell who leads the start what happens."""
-
-
-def with_environment(rundir: str, spec: JsonObject) -> JsonObject:
-    """Return a spec with the Python of the job's own environment in it, if one has been made."""
-    environment = find_run_environment(rundir, spec)
-    if environment is None or not environment.prefix:
-        return spec
-    return {**spec, "python": environment.python, "environment": environment.prefix}
+SETUP_LOG = "setup.log"
+NO_ENVIRONMENT = {"reason": "it left no environment", "text": "", "code": "", "again": ""}
 
 
 def find_run_environment(rundir: str, spec: JsonObject) -> Optional[Environment]:
-    """Look for the environment that a run wants."""
+    """Find the environment that a run needs."""
     workdir = os.path.dirname(os.path.dirname(os.path.dirname(rundir)))
     return (
         find_environment(environment_folder(workdir, spec["setup"]["content"])) if spec.get("setup") else None
     )
-
-
-class SetupStage:
-    """Makes, and runs, before the gate and GO; `on_failed` hears of what did not work."""
-
-    def __init__(self, attempt: StagedAttempt, on_failed: OnFailed) -> None:
-        self._attempt = attempt
-        self._on_failed = on_failed
-        self._setup: Optional[JsonObject] = attempt.spec.get("setup")
-        self._environment: Optional[Environment] = None
-        self._process: Optional[HelperProcess] = None
-        self._before_pending = bool(attempt.spec.get("before"))
-        self.begun = False  # whether the commands of `before` have been started
-        self._secrets: Mapping[str, str] = {}
-
-    # the environment
-
-    @property
-    def has_setup(self) -> bool:
-        """Whether the job has a setup."""
-        return self._setup is not None
-
-    def is_made(self) -> bool:
-        """Look whether nothing has to be made."""
-        if self._setup is None:
-            return True
-        self._environment = find_run_environment(self._attempt.agent.rundir, self._attempt.spec)
-        if self._environment is not None:
-            self._environment.mark_used()
-        return self._environment is not None
-
-    @property
-    def spec(self) -> JsonObject:
-        """The attempt's spec with the environment's own Python in it."""
-        return with_environment(self._attempt.agent.rundir, self._attempt.spec)
-
-    def make(self, secrets: Mapping[str, str], on_done: Callable[[], None]) -> None:
-        """Make the environment, once."""
-        assert self._setup is not None
-        if self._process is not None:
-            return
-        self._secrets = secrets
-        agent = self._attempt.agent
-        agent.record.add_event("setup")
-        agent.record.set(reason="setup")
-        log = os.path.join(agent.rundir, "setup.log")
-
-        def on_report(report: Report) -> None:
-            if "done" in report and self.is_made():
-                agent.record.set(reason="")
-                agent.record.add_event("setup_done")
-                self._process = None
-                on_done()
-            elif "doing" in report:
-                self._attempt.report("doing", text=self._attempt.evidence.shorten(report["doing"]))
-            else:
-                self._fail("setup", "setup.log", report, "CC-SETUP-001", "CC-SETUP-002")
-
-        self._start("setup", [agent.rundir], log, self._setup["time_limit"], on_report)
-
-    # before
-
-    @property
-    def awaits_before(self) -> bool:
-        """Whether the commands of `before` have not come to their end."""
-        return self._before_pending
-
-    def run_before(self, secrets: Mapping[str, str], on_done: Callable[[], None]) -> None:
-        """Run the commands of `before`, once."""
-        if not self._before_pending or self._process is not None:
-            return
-        self._secrets = secrets
-        agent, spec = self._attempt.agent, self._attempt.spec
-        agent.record.add_event("before")
-        self.begun = True
-        name = os.path.join("attempt-%s" % spec["attempt"], "before.log")
-
-        def on_report(report: Report) -> None:
-            if "done" in report:
-                self._before_pending, self._process = False, None
-                on_done()
-            elif "doing" in report:
-                self._attempt.report("doing", text=self._attempt.evidence.shorten(report["doing"]))
-            else:
-                self._fail("before", name, report, "CC-SETUP-005", "CC-SETUP-005")
-
-        log = os.path.join(agent.rundir, name)
-        self._start("hook", [agent.rundir, "before", log], log, spec["before"]["time_limit"], on_report)
-
-    # both
-
-    def _start(
-        self, role: str, arguments: list[str], log: str, limit: float, on_report: Callable[[Report], None]
-    ) -> None:
-        agent, spec = self._attempt.agent, self.spec
-        paths = make_paths(agent.rundir, spec)
-        env, _ = plan_environment(os.environ, spec, self._secrets, paths)
-        env.update(node_variables(spec))
-        makes_environment = role == "setup" and spec["setup"]["kind"]
-        if not makes_environment:  # in there no other pip may stand in for one that is missing
-            append_programs_to_path(env, spec["python"])
-        self._process = HelperProcess(agent.loop, role, on_report)
-        self._process.start(arguments, log, env, float(limit))
-
-    def _fail(self, stage: str, log: str, report: Report, code: str, overdue_code: str) -> None:
-        failure = report.get("failed") or {
-            "reason": "it left no environment",
-            "text": "",
-            "code": "",
-            "again": "",
-        }
-        hide, text = self._attempt.evidence.redact, self._attempt.evidence.shorten(str(failure["text"]))
-        details = {"text": text, "again": hide(str(failure["again"]))}
-        code = str(failure["code"]) or (overdue_code if failure.get("overdue") else code)
-        why = hide("%s: %s" % (stage, failure["reason"]))
-        self._on_failed(why, {**details, "why": why, "code": code, "log": log})
-
-    def on_child_exit(self, pid: int, status: int) -> None:
-        """Take the end of a child."""
-        if self._process is not None:
-            self._process.on_child_exit(pid, status)
 
 
 def node_variables(spec: JsonObject) -> Dict[str, str]:
@@ -170,70 +33,139 @@ def node_variables(spec: JsonObject) -> Dict[str, str]:
     return {name: str(spec[key]) for name, key in names.items()}
 
 
-LOG = "after.log"
+class Stages:
+    """Starts them one after another, for one attempt."""
 
-
-class AfterHook:
-    """What is done between the end of an attempt's last rank and the word of it."""
-
-    def __init__(self, agent: AgentApi, spec: JsonObject) -> None:
-        self._agent = agent
-        self._spec = spec
-        self._process = HelperProcess(agent.loop, "hook", self._on_report)
-        self._evidence = Evidence(agent.rundir, {})
-        self._on_done: Callable[[], None] = lambda: None
-        self._running = False
-
-    @property
-    def is_needed(self) -> bool:
-        """Whether the job has such commands, and a place to run them in."""
-        return bool(self._spec.get("after")) and os.path.isdir(os.path.join(self._agent.rundir, "code"))
-
-    def run(
+    def __init__(
         self,
-        end: Mapping[str, str],
+        loop: Loop,
+        rundir: str,
+        spec: JsonObject,
         secrets: Mapping[str, str],
         evidence: Evidence,
-        on_done: Callable[[], None],
+        post: Callable[[Event], None],
     ) -> None:
-        """Run them, told how it ended; `on_done` is called in any case."""
-        if not self.is_needed:
-            on_done()
-            return
-        self._evidence, self._on_done, self._running = evidence, on_done, True
-        self._agent.record.set(after="")
-        self._agent.record.add_event("after")
+        self._loop = loop
+        self._rundir = rundir
+        self._spec = spec
+        self._secrets = secrets
+        self._evidence = evidence
+        self._post = post
+        self._processes: List[HelperProcess] = []
+
+    # the environment
+
+    def is_made(self) -> bool:
+        """Return whether nothing has to be made; what there is counts as used today."""
+        environment = find_run_environment(self._rundir, self._spec)
+        if environment is not None:
+            environment.mark_used()
+        return environment is not None or not self._spec.get("setup")
+
+    @property
+    def spec(self) -> JsonObject:
+        """The attempt's spec, with the Python of the job's own environment in it, if one has been made."""
+        environment = find_run_environment(self._rundir, self._spec)
+        if environment is None or not environment.prefix:
+            return self._spec
+        return {**self._spec, "python": environment.python, "environment": environment.prefix}
+
+    @property
+    def has_prefix(self) -> bool:
+        """Whether the job runs in an environment of its own."""
+        return bool(self.spec.get("environment"))
+
+    # before GO
+
+    def start(self, action: StartHelper) -> None:
+        """Run `setup` or `before`."""
+        if action.stage == "setup":
+            arguments, log, limit = [self._rundir], SETUP_LOG, self._spec["setup"]["time_limit"]
+            self._start("setup", arguments, log, limit, self._on_setup_report)
+        else:
+            log = self._attempt_log("before")
+            arguments = [self._rundir, "before", os.path.join(self._rundir, log)]
+            limit = self._spec["before"]["time_limit"]
+            self._start("hook", arguments, log, limit, self._on_before_report)
+
+    def _attempt_log(self, stage: str) -> str:
+        return os.path.join("attempt-%s" % self._spec["attempt"], "%s.log" % stage)
+
+    def _on_setup_report(self, report: Report) -> None:
+        if "done" in report and self.is_made():
+            self._post(Notice.SETUP_MADE)
+        elif "doing" in report:
+            self._post(Doing(self._evidence.shorten(report["doing"])))
+        else:
+            code = "CC-SETUP-002" if (report.get("failed") or {}).get("overdue") else "CC-SETUP-001"
+            self._post_failure("setup", SETUP_LOG, report.get("failed") or NO_ENVIRONMENT, code)
+
+    def _on_before_report(self, report: Report) -> None:
+        if "done" in report:
+            self._post(Notice.BEFORE_DONE)
+        elif "doing" in report:
+            self._post(Doing(self._evidence.shorten(report["doing"])))
+        else:
+            failure = report.get("failed") or NO_ENVIRONMENT
+            self._post_failure("before", self._attempt_log("before"), failure, "CC-SETUP-005")
+
+    def _post_failure(self, stage: str, log: str, failure: JsonObject, code: str) -> None:
+        hide, text = self._evidence.redact, self._evidence.shorten(str(failure["text"]))
+        details = {"text": text, "again": hide(str(failure["again"]))}
+        why = hide("%s: %s" % (stage, failure["reason"]))
+        facts = {**details, "why": why, "code": str(failure["code"]) or code, "log": log}
+        self._post(HelperFailed(why, facts))
+
+    # after
+
+    @property
+    def has_after(self) -> bool:
+        """Whether the job has such commands, and a place to run them in."""
+        return bool(self._spec.get("after")) and os.path.isdir(os.path.join(self._rundir, "code"))
+
+    def start_after(self, end: Mapping[str, str]) -> None:
+        """Run them, told how the attempt ended; AfterEnded is posted in any case."""
+        log = self._attempt_log("after")
+        arguments = [self._rundir, "after", os.path.join(self._rundir, log)]
+        limit = self._spec["after"]["time_limit"]
         try:
-            self._start(end, secrets)
+            self._start("hook", arguments, log, limit, self._on_after_report, end)
         except Exception as error:  # noqa: BLE001, RUF100 - it must not keep the run from its end
-            self._on_report({"failed": {"reason": str(error)}})
+            self._on_after_report({"failed": {"reason": str(error)}})
 
-    def _start(self, end: Mapping[str, str], secrets: Mapping[str, str]) -> None:
-        spec = with_environment(self._agent.rundir, self._spec)
-        paths = make_paths(self._agent.rundir, spec)
-        env, _ = plan_environment(os.environ, spec, secrets, paths)
-        env.update(node_variables(spec), **end)
-        append_programs_to_path(env, spec["python"])
-        log = os.path.join(paths.attempt, LOG)
-        self._process.start([self._agent.rundir, "after", log], log, env, float(spec["after"]["time_limit"]))
-
-    def cancel(self) -> None:
-        """End them before their time, if they run."""
-        self._on_report({"failed": {"reason": "was ended by a second stop"}})
-
-    def _on_report(self, report: Report) -> None:
-        if "doing" in report or not self._running:
-            return
-        self._running = False
-        ProcessTree(run_tag_prefix(self._spec)).kill_all()  # what it has left behind
+    def _on_after_report(self, report: Report) -> None:
         if "failed" in report:
-            text = self._evidence.redact(f"after: {report['failed']['reason']}")
-            self._agent.record.add_event(
-                "after_failed", reason=text, text=self._evidence.shorten(report["failed"].get("text", ""))
-            )
-            self._agent.record.set(after=text)
-        self._on_done()
+            reason = self._evidence.redact(f"after: {report['failed']['reason']}")
+            self._post(AfterEnded(reason, self._evidence.shorten(report["failed"].get("text", ""))))
+        elif "doing" not in report:
+            self._post(AfterEnded())
+
+    def kill_rest(self) -> None:
+        """Kill what they have left behind."""
+        ProcessTree(run_tag_prefix(self._spec)).kill_all()
+
+    # all
+
+    def _start(
+        self,
+        role: str,
+        arguments: List[str],
+        log: str,
+        limit: float,
+        on_report: Callable[[Report], None],
+        end: Optional[Mapping[str, str]] = None,
+    ) -> None:
+        spec = self.spec
+        env, _ = plan_environment(os.environ, spec, self._secrets, make_paths(self._rundir, spec))
+        env.update({**node_variables(spec), **(end or {})})
+        makes_environment = role == "setup" and spec["setup"]["kind"]
+        if not makes_environment:  # in there no other pip may stand in for one that is missing
+            append_programs_to_path(env, spec["python"])
+        process = HelperProcess(self._loop, role, on_report)
+        self._processes.append(process)
+        process.start(arguments, os.path.join(self._rundir, log), env, float(limit))
 
     def on_child_exit(self, pid: int, status: int) -> None:
         """Take the end of a child."""
-        self._process.on_child_exit(pid, status)
+        for process in self._processes:
+            process.on_child_exit(pid, status)

@@ -6,10 +6,11 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
-from waiting import wait_until
+from waiting import HANG, wait_until
 
 from clusterctl.node.runtime import processes, sockets
 from clusterctl.node.runtime.exit_status import Observed, judge
@@ -202,3 +203,33 @@ def test_a_held_port_is_held_once_and_can_be_listened_on() -> None:
             assert not sockets.owns_listener(os.getppid(), port)
     finally:
         holder.close()
+
+
+# Says how often it was asked to end, when it may.
+COUNTS = """
+import signal, sys
+asked = []
+signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
+print("ready", flush=True)
+sys.stdin.read()
+print(len(asked), flush=True)
+"""
+
+
+def test_a_process_is_asked_to_end_once() -> None:
+    """torchrun takes a second SIGTERM for impatience, and a script's clean-up may, too."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", COUNTS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "ready\n"
+    stat = processes.find_process(processes.identify(child.pid))
+    assert stat is not None
+    sweep = processes.ProcessTree("none/")
+    for _ in range(3):
+        sweep.terminate([stat])
+        time.sleep(0.1)  # signals that wait to be taken are one
+    out, _ = child.communicate("", timeout=HANG)
+
+    assert out == "1\n"
+    assert sweep.signalled() == [{"pid": child.pid, "name": stat.name}]

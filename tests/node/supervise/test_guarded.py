@@ -29,18 +29,6 @@ def test_an_error_while_it_runs_ends_the_run_in_order(node: Make) -> None:
     assert "Traceback" in one.agent_log()
 
 
-def test_an_error_before_go_reaches_the_client(node: Make) -> None:
-    """An order that cannot be understood is no crash: the client is told, and nothing stays."""
-    one = node(DEAF).use_stub()
-    one.start()
-    one.hear("ready")
-    assert one.session is not None
-    one.session.send({"do": "go", "master_port": {}})
-
-    assert "the agent failed: TypeError" in one.hear("ended")["reason"]
-    assert one.ended()["state"] == "FAILED_SETUP"
-
-
 def test_the_others_hear_of_it(node: Make) -> None:
     """An error on one node is a failure of that node: the gang ends, and the record names it."""
     gang = GangRun(node, 2).prepare().join()

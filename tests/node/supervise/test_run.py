@@ -266,24 +266,6 @@ def test_another_port_is_taken_when_somebody_has_ours(node: Make) -> None:
     assert run.event("port_taken")["port"] == taken
 
 
-def test_torchrun_that_never_can_listen_is_told(node: Make) -> None:
-    """After a few ports the client hears that it did not come to it, with torchrun's own words."""
-    stub = "import sys\ndef main(argv): sys.exit('DistNetworkError: port: 1, name: EADDRINUSE')\n"
-    run = node(BARE).use_stub(stub)
-    run.start()
-    run.hear("ready")
-    assert run.session is not None
-    run.session.send({"do": "go", "master_port": run.port})
-    failed = run.hear("failed")
-    state = run.ended()
-
-    assert failed["port_taken"] is True
-    assert "EADDRINUSE" in failed["text"]
-    assert (state["state"], state["reason"]) == ("FAILED", "torchrun exited with 1")
-    ports = [event["port"] for event in run.events() if event["event"] == "port_taken"]
-    assert len(ports) == 3
-
-
 def test_a_script_that_fails_before_torchrun_was_seen_listening_has_run(node: Make) -> None:
     """An agent that gets no processor meanwhile tells of a run that failed by its script, not of a failed start."""
     run = node("def f(:\n")

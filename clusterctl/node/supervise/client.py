@@ -1,16 +1,12 @@
-"""What attempt, startup and hooks see of the agent; client link."""
+"""The connection to the client that started the run: orders come in, events go out, until GO."""
 
 from __future__ import annotations
 
 import socket
-from typing import Any, Callable, Dict, List, Protocol
+from typing import Any, Callable, Dict
 
-from ..gang.membership import Gang, JsonObject
-from ..logs.recorder import LogRecorder
 from ..runtime.event_loop import Loop
 from ..runtime.stream import Stream
-from ..state.locks import NodeLocks
-from ..state.run_record import Record
 
 SEND_TIMEOUT = 5.0  # seconds for a relay that does not read
 OnOrder = Callable[[Dict[str, Any]], None]
@@ -53,22 +49,3 @@ class Client:
         if self._stream.ended:
             self.close()
             self._on_left()
-
-
-class AgentApi(Protocol):
-    """The agent, as an attempt sees it."""
-
-    rundir: str
-    spec: Dict[str, Any]  # the run's, as it was given
-    loop: Loop
-    record: Record
-    client: Client
-    locks: NodeLocks
-    log_recorder: LogRecorder
-    gang: Gang
-
-    def start_time_limit(self) -> None:
-        """Begin the job's time limit, if it has not begun yet."""
-
-    def on_attempt_ended(self, part: JsonObject, leftovers: List[JsonObject]) -> None:
-        """Nothing of the attempt runs any more but what could not be ended."""

@@ -1,9 +1,7 @@
-"""TERM/KILL schedule; wait until GPU memory is free.
+"""The memory of a run's GPUs after its end, which the driver may free late, or somebody else may hold.
 
-After the end of a run: its GPUs' memory, which the driver may free late, or somebody else may hold.
-
-The agent looks once before it tells the end, so that the end can name who holds memory. Then it stays, with the run's
-locks, until the memory is free or there is no more to hope for; the next run then finds what it was promised.
+The agent reads it once before it reports the end, so that the end can name who holds memory. Then it stays, with the
+run's locks, until the memory is free or there is no more to hope for; the next run then finds what it was promised.
 Memory that was in use before the run began does not count.
 """
 
@@ -14,88 +12,11 @@ import signal
 import subprocess
 import time
 from contextlib import suppress
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List
 
 from ..probe.nvidia_smi import APPS, BUSY_MEMORY, USED, find, read_apps, read_used
 from ..runtime.event_loop import Loop
-from ..runtime.processes import UNKILLABLE_AFTER, ProcessTree, Stat, running_descendants
 from ..state.run_record import Record
-
-SUMMARY_TIME = 0.7  # seconds that torchrun has, once its workers are killed, to say what happened
-OUTLIVED_WAIT = 1.0  # seconds that processes have which outlive torchrun
-TICK_INTERVAL = 0.02
-FOREVER = float("inf")
-
-
-class KillSchedule:
-    """The moments from which workers and then torchrun are killed; they only ever come closer."""
-
-    def __init__(
-        self,
-        loop: Loop,
-        process_tree: ProcessTree,
-        torchrun: Callable[[], Optional[int]],
-        on_done: Callable[[List[Stat]], None],
-    ) -> None:
-        self._loop = loop
-        self._process_tree = process_tree
-        self._torchrun = torchrun
-        self._on_done = on_done
-        self._workers_at = FOREVER
-        self._all_at = FOREVER
-        self._outlived = False
-        self.finished = False
-
-    def kill_after(self, seconds: float) -> None:
-        """Kill the workers after so many seconds, and torchrun a moment later."""
-        moment = time.monotonic() + seconds
-        self._shorten(moment, moment + SUMMARY_TIME)
-        self._schedule()
-
-    def kill_now(self) -> None:
-        """Kill everything."""
-        moment = time.monotonic()
-        self._shorten(moment, moment)
-        self.tick()
-
-    def tick(self) -> None:
-        """Kill what is due; done when torchrun has ended and nothing is left that can be ended."""
-        if self.finished:
-            return
-        now = time.monotonic()
-        torchrun = self._torchrun()
-        if now >= self._workers_at:
-            excluded = (torchrun,) if torchrun is not None and now < self._all_at else ()
-            self._process_tree.kill(running_descendants(excluded))
-        overdue = now >= self._all_at + UNKILLABLE_AFTER
-        if torchrun is None or overdue:
-            remaining = self._process_tree.remaining()
-            if not remaining or overdue:
-                self.finished = True
-                self._loop.cancel("end")
-                self._on_done(remaining)
-                return
-            self._stop_outliving(remaining, now)
-        self._schedule()
-
-    def _stop_outliving(self, remaining: List[Stat], now: float) -> None:
-        if not self._outlived:
-            self._outlived = True
-            self._shorten(now + OUTLIVED_WAIT, now + OUTLIVED_WAIT)
-        if now < self._all_at:
-            self._process_tree.terminate(remaining)
-        else:
-            self._process_tree.kill(remaining)
-
-    def _shorten(self, workers_at: float, all_at: float) -> None:
-        self._workers_at = min(self._workers_at, workers_at)
-        self._all_at = min(self._all_at, all_at)
-
-    def _schedule(self) -> None:
-        if self._outlived or self._workers_at < FOREVER:
-            wait = 0.0 if self._outlived else self._workers_at - time.monotonic()
-            self._loop.after(max(TICK_INTERVAL, wait), "end", self.tick)
-
 
 RELEASE_LIMIT = 50.0  # seconds for the driver, as in NVIDIA's own resiliency extension
 POLL_INTERVAL = 2.0
@@ -149,12 +70,9 @@ class SmiQuery:
 class GpuMemoryWait:
     """Looks at the memory of the run's GPUs when all its processes have ended."""
 
-    def __init__(
-        self, loop: Loop, spec: Dict[str, Any], record: Record, has_started: Callable[[], bool]
-    ) -> None:
+    def __init__(self, loop: Loop, spec: Dict[str, Any], record: Record) -> None:
         self._loop = loop
         self._record = record
-        self._has_started = has_started
         gpus = [gpu for gpu in spec.get("gpus") or () if str(gpu["id"]).startswith("GPU-")]
         self._gpus = {str(gpu["id"]): gpu for gpu in gpus}
         self._smi = ""
@@ -167,18 +85,14 @@ class GpuMemoryWait:
         """Whether memory was in use when we last looked."""
         return bool(self._held)
 
-    def query_before(self, finish: Callable[[List[Stat]], None]) -> Callable[[List[Stat]], None]:
-        """Look once, and then let the run finish."""
-
-        def query_first(remaining: List[Stat]) -> None:
-            self._smi = (find("nvidia-smi") or "") if self._gpus and self._has_started() else ""
-            self._waiting_since = time.monotonic()
-            if self._smi:
-                self._query(FIRST_QUERY_LIMIT, lambda: self._finish(finish, remaining))
-            else:
-                finish(remaining)
-
-        return query_first
+    def query_once(self, on_done: Callable[[], None]) -> None:
+        """Read it, and record what is held, before the run's end is recorded."""
+        self._smi = (find("nvidia-smi") or "") if self._gpus else ""
+        self._waiting_since = time.monotonic()
+        if self._smi:
+            self._query(FIRST_QUERY_LIMIT, lambda: self._record_held(on_done))
+        else:
+            on_done()
 
     def when_free(self, on_free: Callable[[], None]) -> None:
         """Call `on_free` when the memory is free, or will not become so."""
@@ -188,11 +102,11 @@ class GpuMemoryWait:
         else:
             self._loop.after(POLL_INTERVAL, "memory", self._query_again)
 
-    def _finish(self, finish: Callable[[List[Stat]], None], remaining: List[Stat]) -> None:
+    def _record_held(self, on_done: Callable[[], None]) -> None:
         if self._held:
             self._record.add_event("gpu_memory", held=self._held)
             self._record.set(gpu_memory=self._held, releasing=True)
-        finish(remaining)
+        on_done()
 
     def _query_again(self) -> None:
         self._query(SMI_LIMIT, self._check)

@@ -1,0 +1,357 @@
+"""Transitions from the first cause of an end to the recorded end: failures, stops, kills, `after`; pure."""
+
+from __future__ import annotations
+
+from typing import Optional, Tuple
+
+from ..gang.membership import FAILURE, FAILURE_WAIT, TIME, JsonObject, StopOrder
+from ..runtime.exit_status import describe_limit, judge
+from ..runtime.processes import UNKILLABLE_AFTER
+from . import events
+from .actions import (
+    Act,
+    Action,
+    BuildPart,
+    CancelTimer,
+    CloseAttempt,
+    GangCleared,
+    GangEnd,
+    GangFailure,
+    GangStop,
+    Journal,
+    KillBelow,
+    RecordWorkers,
+    Report,
+    SaveRecord,
+    SendClient,
+    SetState,
+    SignalAll,
+    StartAfter,
+    StartTimer,
+)
+from .events import Notice
+from .state import FOREVER, Phase, RunState
+
+Step = Tuple[RunState, Tuple[Action, ...]]
+SUMMARY_TIME = 0.7  # seconds that torchrun has, once its workers are killed, to say what happened
+OUTLIVED_WAIT = 1.0  # seconds that processes have which outlive torchrun
+TICK_INTERVAL = 0.02
+NOT_NEEDED = "this spare was not needed"
+OVER = (Phase.AFTER, Phase.ENDED)
+
+
+# what kills, and when
+
+
+def kill_after(state: RunState, seconds: float) -> Step:
+    """Kill the workers after so many seconds, and torchrun a moment later."""
+    moment = state.now + seconds
+    state = state.change(kill=state.attempt.kill.shorten(moment, moment + SUMMARY_TIME))
+    return state, schedule_tick(state)
+
+
+def kill_now(state: RunState) -> Step:
+    """Kill everything."""
+    return tick(state.change(kill=state.attempt.kill.shorten(state.now, state.now)))
+
+
+def schedule_tick(state: RunState) -> Tuple[Action, ...]:
+    """Come back when something is due."""
+    kill = state.attempt.kill
+    if not kill.outlived and kill.workers_at == FOREVER:
+        return ()
+    wait = 0.0 if kill.outlived else kill.workers_at - state.now
+    return (StartTimer("end", max(TICK_INTERVAL, wait), Notice.TICK),)
+
+
+def is_overdue(state: RunState) -> bool:
+    """Whether killed processes that are still there count as left."""
+    return state.now >= state.attempt.kill.all_at + UNKILLABLE_AFTER
+
+
+def tick(state: RunState) -> Step:
+    """Kill what is due; once torchrun has ended, find what it has left."""
+    attempt = state.attempt
+    actions: Tuple[Action, ...] = ()
+    if attempt.phase in OVER:
+        return state, ()
+    if state.now >= attempt.kill.workers_at:
+        actions = (KillBelow(spare_torchrun=attempt.torchrun_runs and state.now < attempt.kill.all_at),)
+    if not attempt.torchrun_runs or is_overdue(state):
+        return state, (*actions, Act.FIND_REMAINING)
+    return state, (*actions, *schedule_tick(state))
+
+
+def on_tick(state: RunState, _: Notice) -> Step:
+    """A moment of the schedule has come."""
+    return tick(state)
+
+
+def on_remaining(state: RunState, event: events.Remaining) -> Step:
+    """Done when nothing is left that can be ended; else it has a moment for its own end."""
+    if not event.processes or is_overdue(state):
+        state = state.change(phase=Phase.AFTER, held_port=None, awaits_listener=False)
+        return state, (CancelTimer("end"), CloseAttempt(event.processes))
+    kill = state.attempt.kill
+    if not kill.outlived:
+        kill = kill.shorten(state.now + OUTLIVED_WAIT, state.now + OUTLIVED_WAIT)._replace(outlived=True)
+    state = state.change(kill=kill)
+    return state, (SignalAll(event.processes, kill=state.now >= kill.all_at), *schedule_tick(state))
+
+
+# workers
+
+
+def on_workers_started(state: RunState, event: events.WorkersStarted) -> Step:
+    """Record them; the logs are followed before anybody learns of them."""
+    started = Act.START_LOGS, RecordWorkers(), Journal("workers", {"ranks": event.ranks})
+    sizes = not state.attempt.spec["module"] and state.attempt.torchrun_runs
+    return state, (*started, Act.WATCH_WORLD_SIZES) if sizes else started
+
+
+def on_world_seen(state: RunState, event: events.WorldSeen) -> Step:
+    """Record what a program's own workers were started with, at once if it was not planned."""
+    planned = state.attempt.spec["world_size"]
+    if planned in (None, event.size):
+        return state, (RecordWorkers(),)
+    return state, (Journal("world_size", {"seen": event.size, "planned": planned}), RecordWorkers())
+
+
+def on_rank_exited(state: RunState, event: events.RankExited) -> Step:
+    """Record a worker's end; the others do not wait long for torchrun after a failure."""
+    end = {"rank": event.rank, "pid": event.pid, "exit": event.exit, "signal": event.signal}
+    actions = Journal("rank_exited", end), RecordWorkers(event.rank)
+    if not event.failure:
+        return state, actions
+    state, more = fail(state, event.failure)
+    return state, (*actions, *more)
+
+
+# causes of an end
+
+
+def fail(state: RunState, reason: str) -> Step:
+    """Take the first failure as the cause, unless we were stopping anyway, and hurry the rest."""
+    if state.attempt.has_cause:
+        return state, ()
+    state, actions = kill_after(state.observe(first_failure=reason), FAILURE_WAIT)
+    return begin_end(state), (GangFailure(reason), *actions)
+
+
+def begin_end(state: RunState) -> RunState:
+    """Its processes are being ended, unless none is left."""
+    return state if state.phase in OVER else state.change(phase=Phase.ENDING)
+
+
+def abort_start(state: RunState, event: str, reason: str, facts: JsonObject) -> Step:
+    """Report why there will be no run, and end what was started for it."""
+    state, actions = kill_now(begin_end(state.observe(gate_failed=reason)))
+    return state, (Journal(event, facts), Report(event, facts), *actions)
+
+
+def on_cancelled(state: RunState, event: events.Cancelled) -> Step:
+    """End everything at once."""
+    stop: Tuple[Action, ...] = ()
+    if state.attempt.observed.cancelled is None:
+        state, stop = record_stop(state.observe(cancelled=event.reason), event.reason, 0)
+    state, actions = kill_now(begin_end(state))
+    return state, (*stop, *actions)
+
+
+def on_client_left(state: RunState, _: Notice) -> Step:
+    """Cancel unless GO was given."""
+    if state.attempt.is_first and not state.attempt.observed.started:
+        return on_cancelled(state, events.Cancelled("the client left before GO"))
+    return state, ()
+
+
+def record_stop(state: RunState, reason: str, grace: float) -> Step:
+    """Record that the run is to end, and since when."""
+    state = state.change(stopped_at=state.attempt.stopped_at or state.time)
+    return state, (Act.SCAN_OUTPUT, Journal("stopping", {"reason": reason, "grace": grace}))
+
+
+def on_stop_ordered(state: RunState, event: events.StopOrdered) -> Step:
+    """End this node's part: SIGTERM to torchrun once, and a time for the end, which can only come closer."""
+    order, attempt = event.order, state.attempt
+    if attempt.phase in (*OVER, Phase.SPARE):
+        unconcerned = attempt.idle and order.kind == FAILURE  # the rest of the gang goes on
+        return (state, ()) if unconcerned else record_stop(state, order.reason, order.grace)
+    if not attempt.observed.started:
+        return on_cancelled(state, events.Cancelled(order.reason))
+    return terminate(state, order) if attempt.torchrun_runs else (state, ())
+
+
+def terminate(state: RunState, order: StopOrder) -> Step:
+    """Let torchrun end its workers."""
+    if state.attempt.observed.cancelled is None:
+        state = state.observe(cancelled=order.reason, timed_out=order.kind == TIME)
+    state, actions = record_stop(state, order.reason, order.grace)
+    if state.attempt.observed.first_failure is None:
+        actions = (*actions, Act.TERMINATE_TORCHRUN)
+    state, schedule = kill_after(state, order.grace)
+    return begin_end(state), (*actions, *schedule)
+
+
+def on_stop_requested(state: RunState, event: events.StopRequested) -> Step:
+    """End the run on all nodes; who asks again does not wait for `after`."""
+    cut: Tuple[Action, ...] = ()
+    if state.stops and state.attempt.after_runs:
+        state, cut = on_after_ended(state, events.AfterEnded("after: was ended by a second stop"))
+    state, actions = stop_everywhere(state._replace(stops=state.stops + 1), event.order)
+    return state, (*cut, *actions)
+
+
+def on_time_is_up(state: RunState, _: Notice) -> Step:
+    """End the run because its time is up, unless it is ending already."""
+    spec, observed = state.attempt.spec, state.attempt.observed
+    is_ending = observed.cancelled is not None or observed.first_failure is not None
+    if is_ending and not (state.restartable and state.phase in OVER):
+        return state, ()
+    reason = describe_limit(spec["time_limit"])
+    return stop_everywhere(state, StopOrder(reason, float(spec["grace"]), TIME))
+
+
+def stop_everywhere(state: RunState, order: StopOrder) -> Step:
+    """End the part of this node, and the others'."""
+    state, actions = on_stop_ordered(state, events.StopOrdered(order))
+    return state, (*actions, GangStop(order))
+
+
+def on_guardian_lost(state: RunState, _: Notice) -> Step:
+    """Nobody would end the processes of this run if the agent died, too."""
+    state, actions = stop_unsupervised(state, "the guardian was killed")
+    return state, (Journal("guardian_lost", {}), *actions)
+
+
+def on_agent_failed(state: RunState, event: events.AgentFailed) -> Step:
+    """End in order after an error of our own."""
+    state = state._replace(failing=True)
+    state, actions = (state, (Act.GANG_LEAVE,)) if state.final else stop_unsupervised(state, event.reason)
+    return state, (Journal("agent_failed", {"reason": event.reason}), *actions)
+
+
+def stop_unsupervised(state: RunState, reason: str) -> Step:
+    """End everything here at once, because it can be looked after no more, and take part in no other attempt."""
+    if state.restartable:
+        state = state._replace(agent_lost_reason=reason)
+        if state.attempt.idle or state.phase in OVER:
+            state, actions = on_concluded(state, events.Concluded({"state": "FAILED", "reason": reason}))
+            return state, (*actions, Act.GANG_LEAVE)
+    state = state.observe(lost=reason).change(lost_at=state.time)
+    state, actions = kill_now(begin_end(state))
+    return state, (GangFailure(reason), *actions)
+
+
+# after the last process
+
+
+def on_all_ended(state: RunState, event: events.AllEnded) -> Step:
+    """Decide how it ended."""
+    state = state._replace(leftovers=tuple(event.leftovers)).change(signalled=tuple(event.signalled))
+    return state, (BuildPart(*judge(state.attempt.observed._replace(worlds=event.worlds))),)
+
+
+def on_part_built(state: RunState, event: events.PartBuilt) -> Step:
+    """Run the commands of `after` if anything of the job itself was started."""
+    attempt, part = state.attempt, event.part
+    state = state._replace(part=part)
+    if not attempt.observed.started and not attempt.before_started:
+        return hand_over(state)
+    if not event.has_after:
+        return state, (Act.SCAN_OUTSIDE,)
+    begun = SetState({"after": ""}), Journal("after", {})
+    return state.change(after_runs=True), (*begun, StartAfter(part["state"], part["reason"]))
+
+
+def on_after_ended(state: RunState, event: events.AfterEnded) -> Step:
+    """Kill what the commands have left; that they failed is recorded, and changes nothing."""
+    if not state.attempt.after_runs:
+        return state, ()
+    failed: Tuple[Action, ...] = ()
+    if event.reason:
+        facts = {"reason": event.reason, "text": event.text}
+        failed = Journal("after_failed", facts), SetState({"after": event.reason})
+    return state.change(after_runs=False), (Act.KILL_AFTER_HOOK, *failed, Act.SCAN_OUTSIDE)
+
+
+def on_outside_read(state: RunState, event: events.OutsideRead) -> Step:
+    """Record it; also if that took too long the end follows."""
+    state, actions = hand_over(state)
+    found = (SetState({"outside": event.summary}),) if event.summary is not None else ()
+    return state, (*found, *actions)
+
+
+def hand_over(state: RunState) -> Step:
+    """Record the end of this node's part and report it; with restarts the gang decides what follows."""
+    part, attempt = state.part or {}, state.attempt
+    account = {"ended": list(attempt.signalled), "left": list(state.leftovers)}
+    end = {"state": part["state"], "reason": part["reason"]}
+    state = state.change(phase=Phase.ENDED)
+    if state.restartable and (attempt.observed.started or not attempt.is_first):
+        waits = {"state": "WAITING", "reason": "waits for the other nodes", "left": account["left"]}
+        recorded = Journal("attempt_ended", {"attempt": attempt.number, **end, **account}), SetState(waits)
+        return state, (Act.CONCLUDE_LOGS, *recorded, GangEnd(part))
+    recorded = Journal("ended", {**end, **account}), SetState({**end, "left": account["left"]})
+    reported = SendClient("ended", end), Act.CLOSE_CLIENT, Act.UNLOCK
+    saved = Act.CONCLUDE_LOGS, SaveRecord(part)
+    return state._replace(final=True), (*saved, *recorded, *reported, GangEnd(part))
+
+
+# further attempts
+
+
+def on_gang_reported(state: RunState, _: Notice) -> Step:
+    """See whether this node could go on, unless the gang has decided at once that none does."""
+    return state, () if state.final else (Act.AWAIT_CLEARED,)
+
+
+def on_cleared(state: RunState, event: events.Cleared) -> Step:
+    """Report that nothing of the attempt is left, or why this node can take part in no other."""
+    if state.final:
+        return state, ()
+    unfit = state.agent_lost_reason
+    if not unfit and state.leftovers:
+        unfit = "%d processes could not be ended" % len(state.leftovers)
+    if not unfit and event.memory_held:
+        unfit = "the memory of its GPUs is still in use"
+    return state, (GangCleared(unfit, event.progress),)
+
+
+def on_paused(state: RunState, event: events.Paused) -> Step:
+    """Record the attempt that ended, and that another one follows."""
+    entry, unknown = event.entry, {"state": None, "reason": "", "node_rank": None}
+    part = unknown if state.attempt.idle else state.part or unknown
+    facts = {"attempt": entry["attempt"], "reason": entry["text"], "seconds": event.seconds}
+    own_end = {"node_rank": part["node_rank"], "state": part["state"], "reason": part["reason"]}
+    cause = {"cause_reason": entry["reason"], "node": entry["node"], "text": entry["text"]}
+    about = {"attempt": entry["attempt"], "began": entry["began"], "ended": entry["ended"]}
+    earlier = [other for other in event.attempts if other["attempt"] != entry["attempt"]]
+    last = {**about, **own_end, **cause, "progress": entry["progress"], "ranks": event.ranks}
+    values = {"state": "WAITING", "reason": event.text, "attempts": [*earlier, last]}
+    return state, (Journal("pausing", facts), SetState(values, roster=True))
+
+
+def on_concluded(state: RunState, event: events.Concluded) -> Step:
+    """Record the end: the last attempt's as this node saw it, unless it has come about in between."""
+    if state.final:
+        return state, ()
+    name, reason = own_end(state, event.end.get("state"), str(event.end.get("reason") or ""))
+    end = {"state": name, "reason": reason}
+    account = {"ended": list(state.attempt.signalled), "left": list(state.leftovers)}
+    recorded = (
+        Journal("ended", {**end, **account}),
+        SetState({**end, "gave_up": event.end.get("gave_up")}, True),
+    )
+    reported = SendClient("ended", end), Act.CLOSE_CLIENT, Act.UNLOCK
+    return state._replace(final=True), (*recorded, *reported)
+
+
+def own_end(state: RunState, given: Optional[str], reason: str) -> Tuple[str, str]:
+    """Say how the run ended for this node."""
+    idle = state.attempt.idle
+    if given and (state.agent_lost_reason or not idle):
+        return given, reason
+    if state.part is not None:  # of an earlier attempt, where this node was fit for no other
+        return str(state.part["state"]), str(state.part["reason"])
+    return ("SUCCEEDED", NOT_NEEDED) if idle else ("FAILED", "the run ended before this node's part did")
