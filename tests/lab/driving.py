@@ -116,6 +116,17 @@ def tagged(lab: Lab, run: str = "") -> dict[str, list[NodeProcess]]:
 
 
 def leftovers(lab: Lab) -> dict[str, list[str]]:
+    """List what a run has left on the nodes; guardians and agents, who report an end before they go, have time to."""
+    deadline = time.monotonic() + HANG
+    while True:
+        found = running_processes(lab)
+        only_ours = all("/payload" in command for commands in found.values() for command in commands)
+        if not found or not only_ours or time.monotonic() > deadline:
+            return found
+        time.sleep(0.05)
+
+
+def running_processes(lab: Lab) -> dict[str, list[str]]:
     """List everything on the nodes that a session does not explain: workers, agents, stray children."""
     found = {
         node.name: [

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from driving import cctl, leftovers, start_cctl, tagged
+from driving import cctl, leftovers, running_processes, start_cctl, tagged
 from waiting import HANG, wait_until
 
 from clusterctl.lab.labs import Lab
@@ -59,7 +59,7 @@ def test_ctrl_c_leaves_nothing(cluster: Lab) -> None:
     _, err = checking.communicate(timeout=HANG)
 
     assert checking.returncode == 130 and "Traceback" not in err
-    wait_until(lambda: leftovers(cluster) == {}, "nothing is left")
+    wait_until(lambda: running_processes(cluster) == {}, "nothing is left")
     assert "deep-check" not in remembered(cluster)
 
 

@@ -11,8 +11,8 @@ from driving import (
     STUBBED,
     cctl,
     kill_leftovers,
-    leftovers,
     make_project,
+    running_processes,
     start_cctl,
 )
 from waiting import HANG, wait_until
@@ -41,7 +41,7 @@ def test_a_time_limit_that_nobody_watches(cluster: Lab, tmp_path: Path, webhook:
     plan = cctl(cluster, "launch", job, "--dry-run")
     started = cctl(cluster, "launch", job, "-d", "--set", "time_limit=2s", XDG_STATE_HOME=str(tmp_path))
     run = started.out.strip()
-    wait_until(lambda: not leftovers(cluster), "the end of all")
+    wait_until(lambda: not running_processes(cluster), "the end of all")
     state = json.loads(cctl(cluster, "status", run, "--json", XDG_STATE_HOME=str(tmp_path)).out)
     ends = [cctl(cluster, "attach", run, XDG_STATE_HOME=str(tmp_path), HOOK_URL=url) for _ in range(2)]
 

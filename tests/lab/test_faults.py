@@ -17,6 +17,7 @@ from driving import (
     make_project,
     read_until,
     run_id,
+    running_processes,
     said,
     start_cctl,
     tagged,
@@ -84,7 +85,7 @@ def test_a_detached_node_cleans_up_by_itself(cluster: Lab, tmp_path: Path, victi
 
     node.run(["kill", "-9", str(VICTIMS[victim](node).pid)])
 
-    wait_until(lambda: node.name not in leftovers(cluster), f"{node.name} empty")
+    wait_until(lambda: node.name not in running_processes(cluster), f"{node.name} empty")
     stopped = cctl(cluster, "stop", launched.out.strip(), "--grace", "0")
     assert stopped.code == 0, stopped.err
     assert leftovers(cluster) == {}
@@ -202,7 +203,7 @@ def test_a_launch_that_fails_half_way_ends_what_had_started(cluster: Lab, tmp_pa
     assert launching.wait(HANG) != 0, err
     assert silent.name in err
     assert "the run was ended everywhere" in err
-    wait_until(lambda: leftovers(cluster) == {}, "nothing left anywhere")
+    wait_until(lambda: running_processes(cluster) == {}, "nothing left anywhere")
 
 
 def test_a_run_that_disappears_under_the_watcher_is_lost_not_retried_for_ever(
@@ -311,7 +312,7 @@ def test_a_full_disk_is_a_clear_error_and_starts_nothing(cluster: Lab, tmp_path:
     assert "CC-DISK-001" in result.err
     assert node.name in result.err
     assert "/tmp/small/work" in result.err
-    wait_until(lambda: leftovers(cluster) == {}, "nothing left")
+    wait_until(lambda: running_processes(cluster) == {}, "nothing left")
 
 
 def test_a_missing_interpreter_is_named(cluster: Lab, tmp_path: Path) -> None:
@@ -344,7 +345,7 @@ def test_a_gate_that_cannot_import_torch_stops_the_launch(cluster: Lab, tmp_path
     assert "libcudart.so.12: gone" in result.err
     assert f"{node.name}: torchrun cannot be loaded" in result.err
     assert "nothing was started" in result.err
-    wait_until(lambda: leftovers(cluster) == {}, "nothing left")
+    wait_until(lambda: running_processes(cluster) == {}, "nothing left")
 
 
 def test_noise_in_bashrc_does_no_harm(cluster: Lab, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from driving import STUBBED, cctl, kill_leftovers, leftovers, make_project, tagged
+from driving import STUBBED, cctl, kill_leftovers, make_project, running_processes, tagged
 from waiting import wait_until
 
 from clusterctl.lab.labs import Lab
@@ -48,7 +48,7 @@ def test_a_detached_run_fails_as_one(cluster: Lab, tmp_path: Path) -> None:
     victim = cluster.nodes[1]
 
     victim.run(["touch", "/tmp/fail"])
-    wait_until(lambda: leftovers(cluster) == {}, "all ended")
+    wait_until(lambda: running_processes(cluster) == {}, "all ended")
 
     fresh = {"XDG_STATE_HOME": str(tmp_path / "fresh"), "LOGNAME": "bob"}
     shown = cctl(cluster, "status", run, **fresh)

@@ -21,6 +21,7 @@ from driving import (
     make_project,
     read_until,
     run_id,
+    running_processes,
     said,
     start_cctl,
     tagged,
@@ -347,7 +348,7 @@ def test_ctrl_c_before_go_cancels_cleanly(cluster: Lab, tmp_path: Path) -> None:
 
     assert launching.returncode == 130, err
     assert "never" not in out
-    wait_until(lambda: leftovers(cluster) == {}, "nothing left")
+    wait_until(lambda: running_processes(cluster) == {}, "nothing left")
 
 
 def test_a_detached_run_goes_on_without_us(cluster: Lab, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from driving import cctl, leftovers, make_project, read_until, start_cctl
+from driving import cctl, leftovers, make_project, read_until, running_processes, start_cctl
 from waiting import wait_until
 
 from clusterctl.lab.labs import Lab, break_node, heal_node
@@ -49,7 +49,7 @@ def test_a_worker_is_killed_and_then_node_0_has_no_power(
     notices = launcher.communicate()[1]
     wait_until(lambda: int(count_on(lab, second)) > 10, "the count goes on")
     break_node(lab, first, "power")
-    wait_until(lambda: leftovers(lab) == {}, "the run ends")
+    wait_until(lambda: running_processes(lab) == {}, "the run ends")
     heal_node(lab, first)
 
     stranger = {"XDG_STATE_HOME": str(tmp_path / "fresh"), "LOGNAME": "bob"}

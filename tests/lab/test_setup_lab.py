@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from driving import STUBBED, cctl, leftovers, make_project, start_cctl, tagged
+from driving import STUBBED, cctl, leftovers, make_project, running_processes, start_cctl, tagged
 from variants import first
 from waiting import HANG, wait_until
 from wheels import make_wheel
@@ -84,7 +84,7 @@ def test_a_setup_that_fails_on_one_node(cluster: Lab, tmp_path: Path) -> None:
         lambda: [node.run(["sh", "-c", half], check=False).stdout for node in cluster.nodes[:2]] == ["", ""],
         "nothing half made",
     )
-    wait_until(lambda: not leftovers(cluster), "nothing left")
+    wait_until(lambda: not running_processes(cluster), "nothing left")
 
 
 @pytest.mark.parametrize("how", first(1, ["interrupt", "kill"]))
@@ -98,7 +98,7 @@ def test_a_launch_that_is_left_during_its_setup(cluster: Lab, tmp_path: Path, ho
     else:
         process.send_signal(2)
     process.wait(HANG)
-    wait_until(lambda: not leftovers(cluster), "nothing left")
+    wait_until(lambda: not running_processes(cluster), "nothing left")
     assert process.returncode == (130 if how == "interrupt" else -9)
 
 

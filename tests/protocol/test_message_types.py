@@ -32,7 +32,6 @@ NOT_KEYS = {("node/setup/build.py", "who")}  # of the lock file of an environmen
 UNREAD_BY_NODE = {
     "brings_torch": "the client's own, beside the query that it is part of",
     "nic": "of spec.json, for people: the environment holds it too",
-    "part": "of a piece of contents: they come in order, over one connection",
     "protocol": "of spec.json, for a version that finds an older one",
 }
 UNSENT_BY_CLIENT = dict.fromkeys(
@@ -186,12 +185,18 @@ def test_names_of_events_are_sent_and_read() -> None:
     """Each event of an agent and of the journal is sent; the client, or another event's reader, names it."""
     journal, events = set(get_args(files.JournalEvent)), set(get_args(agent.EventName))
     node = sources("node").values()
-    first = {
-        name: {text for tree in node for call in calls(tree, name) for text in texts(call.args[:1])}
-        for name in ("add_event", "send_event", "report", "_abort", "_send_event")
-    }
-    assert first["add_event"] | first["_abort"] == journal
-    sent = first["send_event"] | first["report"] | first["_abort"] | first["_send_event"]
+
+    def named(*names: str) -> set[str]:
+        found = [
+            (call.args, name == "abort_start")
+            for name in names
+            for tree in node
+            for call in calls(tree, name)
+        ]
+        return {text for args, second in found for text in texts(args[1:3] if second else args[:1])}
+
+    assert named("add_event", "Journal", "abort_start") == journal
+    sent = named("send_event", "report", "_send_event", "Report", "SendClient", "abort_start")
     assert sent | {"workdir"} == events  # which the verb `start` itself sends
     assert events <= named_keys("client", "plans", "cli")
 

@@ -21,8 +21,6 @@ JOINS = {"join", "make_below", "make_private"}
 EXCEPTIONS = {
     ("node/supervise/agent.py", "stop.json"),  # converted together with the agent's states
     ("node/supervise/stages.py", "setup.log"),
-    ("node/supervise/stages.py", "before.log"),
-    ("node/supervise/stages.py", "after.log"),
     ("node/supervise/stages.py", "code"),
     ("node/state/environments.py", "bin"),  # of an environment
 }

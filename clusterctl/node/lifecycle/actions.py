@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any, List, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, List, NamedTuple, Optional
 
 from ...protocol.ranks import Rank
 from ..gang.membership import JsonObject, StopOrder
 from ..runtime.processes import Stat
 
+if TYPE_CHECKING:
+    from ...protocol.messages.agent import EventName
+    from ...protocol.messages.files import JournalEvent
+
 
 class Journal(NamedTuple):
     """Append to events.jsonl."""
 
-    event: str
+    event: JournalEvent
     facts: JsonObject
 
 
@@ -27,14 +31,14 @@ class SetState(NamedTuple):
 class Report(NamedTuple):
     """Report to who leads the start: of the first attempt the client, then the gang."""
 
-    event: str
+    event: EventName
     facts: JsonObject
 
 
 class SendClient(NamedTuple):
     """Send an event to the client."""
 
-    event: str
+    event: EventName
     facts: JsonObject
 
 

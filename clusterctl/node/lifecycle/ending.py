@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Optional, Tuple
+from typing import TYPE_CHECKING, Optional, Tuple
 
 from ..gang.membership import FAILURE, FAILURE_WAIT, TIME, JsonObject, StopOrder
 from ..runtime.exit_status import describe_limit, judge
@@ -31,6 +31,9 @@ from .actions import (
 )
 from .events import Notice
 from .state import FOREVER, Phase, RunState
+
+if TYPE_CHECKING:
+    from typing import Literal
 
 Step = Tuple[RunState, Tuple[Action, ...]]
 SUMMARY_TIME = 0.7  # seconds that torchrun has, once its workers are killed, to say what happened
@@ -143,7 +146,9 @@ def begin_end(state: RunState) -> RunState:
     return state if state.phase in OVER else state.change(phase=Phase.ENDING)
 
 
-def abort_start(state: RunState, event: str, reason: str, facts: JsonObject) -> Step:
+def abort_start(
+    state: RunState, event: Literal["setup_failed", "gate_failed"], reason: str, facts: JsonObject
+) -> Step:
     """Report why there will be no run, and end what was started for it."""
     state, actions = kill_now(begin_end(state.observe(gate_failed=reason)))
     return state, (Journal(event, facts), Report(event, facts), *actions)
