@@ -73,9 +73,16 @@ def stop_run(
     """
     phases = Phases([node.name for node in run.nodes])
     info(_describe_start(run, grace))
+    reports: list[str] = []  # for stdout, once no progress moves on the screen any more
     try:
-        with phases.display_phase(PHASE, run.cluster.steps):
-            return _stop_nodes(run, unanswered, grace, phases, was_live=was_live, ended_before=ended_before)
+        try:
+            with phases.display_phase(PHASE, run.cluster.steps):
+                return _stop_nodes(
+                    run, unanswered, grace, phases, reports, was_live=was_live, ended_before=ended_before
+                )
+        finally:
+            for report in reports:
+                click.echo(report)
     except KeyboardInterrupt:
         info(_describe_interrupt(run, command))
         return 130
@@ -103,6 +110,7 @@ def _stop_nodes(
     unanswered: Sequence[str],
     grace: float | None,
     phases: Phases,
+    reports: list[str],
     *,
     was_live: bool,
     ended_before: Collection[str],
@@ -141,7 +149,7 @@ def _stop_nodes(
             # between two attempts there is no process to end
             any_stopped = any_stopped or (was_live and stopped_by_this)
             if outcome.value.run_known:
-                click.echo(render_stopped(outcome.node.name, outcome.value))
+                reports.append(render_stopped(outcome.node.name, outcome.value))
         elif outcome.error is not None:
             report_failures([outcome.error])
             missed.append(outcome.node.name)
@@ -149,7 +157,7 @@ def _stop_nodes(
     report_failures(wrong_account)
     name = sanitize(run.run_id)
     stopped = "stopped" if any_stopped else "nothing of it was left to stop"
-    click.echo(f"{name}: not stopped on {fold_names(missed)}" if missed else f"{name}: {stopped}")
+    reports.append(f"{name}: not stopped on {fold_names(missed)}" if missed else f"{name}: {stopped}")
     return min(codes, default=0)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -41,6 +42,28 @@ def test_a_run_of_another_account_is_not_called_ended(capsys: pytest.CaptureFixt
     assert "CC-RUN-018" in said.err
     assert "account nobody" in said.err
     assert said.out == f"{RUN}: not stopped on gpu01\n"
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_results_are_printed_once_the_progress_is_gone(
+    capsys: pytest.CaptureFixture[str], interrupted: bool
+) -> None:
+    """A line of stdout between two of the progress would be cut by the next; on Ctrl-C what is known is not lost."""
+    printed: list[str] = []
+
+    def each(*_: Any, **__: Any) -> Iterator[Outcome[StopReport]]:
+        yield Outcome(NODES[0], StopReport(("rank 0 (pid 7)",), (), None), None, 0.0)
+        printed.append(capsys.readouterr().out)
+        if interrupted:
+            raise KeyboardInterrupt
+
+    cluster: Any = SimpleNamespace(each=each, steps=Steps())
+    code = stop.stop_run(RunHandle(cluster, RUN, NODES, {}), [], None)
+
+    out = capsys.readouterr().out.splitlines()
+    assert (code, printed) == (130 if interrupted else 0, [""])
+    assert out[0].startswith("gpu01: ended rank 0 (pid 7)")
+    assert interrupted or out[1:] == [f"{RUN}: stopped"]
 
 
 def test_the_same_name_from_another_machine_is_told_apart() -> None:
