@@ -15,7 +15,7 @@ FILE = Path(__file__).parent / "catalogue.yaml"
 FINDINGS = Path(__file__).parent / "en" / "findings.md"
 HOW = {
     "check": "seen before a launch",
-    "run": "told when it happens",
+    "run": "reported when it happens",
     "design": "cannot happen, or does no harm",
     "unseen": "not seen cheaply",
 }
@@ -37,7 +37,7 @@ class Row:
 def rows() -> list[Row]:
     """Read the catalogue."""
     parts = YAML(typ="safe").load(FILE.read_text(encoding="utf-8"))
-    told = [(part["part"], row) for part in parts for row in part["rows"]]
+    listed = [(part["part"], row) for part in parts for row in part["rows"]]
     return [
         Row(
             number,
@@ -48,7 +48,7 @@ def rows() -> list[Row]:
             tuple(row["tests"]),
             row.get("answer", ""),
         )
-        for number, (part, row) in enumerate(told, 1)
+        for number, (part, row) in enumerate(listed, 1)
     ]
 
 
@@ -65,8 +65,8 @@ def share() -> str:
     """Say how much of the catalogue is covered."""
     count = Counter(row.how for row in rows())
     total = sum(count.values())
-    told = "; ".join(f"{count[how]} {meaning}" for how, meaning in HOW.items())
-    return f"Of {total} ways to fail: {told}."
+    counts = "; ".join(f"{count[how]} {meaning}" for how, meaning in HOW.items())
+    return f"Of {total} ways to fail: {counts}."
 
 
 def cells(part: str) -> Iterator[tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""What `clusterctl explain` shows beside the table of codes: real cases of each check, and what goes wrong in life.
+"""What `clusterctl explain` shows in addition to the table of codes: real cases of each check, and known failures.
 
 `generate.py` writes it as `clusterctl/cli/examples.json`.
 """
@@ -20,13 +20,13 @@ def written(happens: dict[str, list[str]]) -> str:
 
 
 def examples() -> dict[str, dict[str, str]]:
-    """Take of every check the first case in which it speaks, and what it says there."""
+    """Take of every check the first case with a finding of it, and that finding."""
     sys.path.insert(0, str(ROOT / "tests" / "support"))
     from cases import every_case, judge  # noqa: PLC0415 - the cases are where the tests keep them
 
     found: dict[str, dict[str, str]] = {}
     for _, case in every_case():
-        wanted = {told["code"] for told in case.get("findings", [])} - found.keys()
-        spoken: Any = judge(case) if wanted else ()
-        found |= {one.code: {"seen": one.evidence, "fix": one.fix} for one in spoken if one.code in wanted}
+        wanted = {finding["code"] for finding in case.get("findings", [])} - found.keys()
+        findings: Any = judge(case) if wanted else ()
+        found |= {one.code: {"seen": one.evidence, "fix": one.fix} for one in findings if one.code in wanted}
     return dict(sorted(found.items()))

@@ -21,7 +21,7 @@ Rows = Iterator[tuple[str, ...]]
 def struck() -> Rows:
     """Give each fault: how it is made, by when it is noticed, what is shown, the exit code, and the tests."""
     for fault in FAULTS:
-        within = f"{fault.within:g} s" if fault.within is not None else "is borne"
+        within = f"{fault.within:g} s" if fault.within is not None else "no effect"
         shown = "<br>".join(f"`{text}`" for text in fault.says).replace("{node}", "NODE")
         yield fault.breaks, fault.how, within, shown, str(fault.exit), fault.note
 
