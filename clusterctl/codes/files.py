@@ -819,7 +819,7 @@ ENTRIES: Mapping[str, Entry] = {
         Text("`--set` names a place that cannot be set", "`--set` 指的地方不能设"),
         do=Text(
             "A key of the job; a dot leads into `env`, `sync` and `restart`",
-            "写任务的键；用点进入 `env`、`sync`、`restart`",
+            "写作业的键；用点选择 `env`、`sync`、`restart`",
         ),
         cases={
             "no-key": Case(

@@ -86,7 +86,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-GPU-005": Entry(
         "error",
-        Text("the driver is too old for torch", "驱动对这个 torch 来说太旧"),
+        Text("the driver is too old for torch", "驱动版本太旧，不支持这个 torch"),
         why=Text(
             "This torch's CUDA needs a newer driver: the first use of a GPU fails with error 35.",
             "这个 torch 的 CUDA 需要更新的驱动：第一次使用 GPU 就会报错 35。",
@@ -233,7 +233,7 @@ ENTRIES: Mapping[str, Entry] = {
         what=Text(
             "The compute mode is exclusive: one process per GPU works, one more fails with CUDA error 46."
         ),
-        do=Text("`sudo nvidia-smi -c 0`, and see who holds it", "`sudo nvidia-smi -c 0`，并看看谁占着"),
+        do=Text("`sudo nvidia-smi -c 0`, and see who holds it", "`sudo nvidia-smi -c 0`，并查看哪个进程占用"),
         cases={
             "": Case(fix=Text("# nvidia-smi -c 0")),
         },
@@ -286,7 +286,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         do=Text(
             "See whose it is: `clusterctl exec -- nvidia-smi`; `clusterctl ps --orphans`",
-            "看是谁的：`clusterctl exec -- nvidia-smi`、`clusterctl ps --orphans`",
+            "查看属于哪个用户：`clusterctl exec -- nvidia-smi`、`clusterctl ps --orphans`",
         ),
         cases={
             "": Case(
@@ -341,7 +341,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         do=Text(
             "Correct `gpus:` of the job, or leave the node out: `--exclude`",
-            "改任务的 `gpus:`，或者用 `--exclude` 跳过该节点",
+            "修改作业的 `gpus:`，或者用 `--exclude` 跳过该节点",
         ),
         cases={
             "": Case(fix=Text("add --exclude {node}", "加 --exclude {node}")),

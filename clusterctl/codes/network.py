@@ -359,7 +359,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         do=Text(
             "A wider `ports:` in the inventory, or see who holds them: `ss -ltnp` on node 0",
-            "把 inventory 的 `ports:` 放宽，或者在 0 号节点上用 `ss -ltnp` 看谁占着",
+            "把 inventory 的 `ports:` 放宽，或者在 0 号节点上用 `ss -ltnp` 查看哪个进程占用",
         ),
         when=Text("when a run starts", "run 启动时"),
         cases={
@@ -397,11 +397,11 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text("a node cannot reach the agent of node 0", "有节点连不到 0 号节点的 agent"),
         what=Text(
-            "Nothing was started. The node connects from its own training address to node 0's; the evidence is what its system said. *Connection refused*: a firewall on node 0, or a wrong address. *No answer*: a firewall or a wrong route between them; `clusterctl check` shows NICs and routes. Training needs open ports between the nodes anyway; where only some are open, name them as `ports:` in the inventory. *It does not know the token of this run*: something else listens there."
+            'Nothing was started. The node connects from its own training address to node 0\'s; the evidence is the error of its system. "Connection refused": a firewall on node 0, or a wrong address. "No answer": a firewall or a wrong route between them; `clusterctl check` shows NICs and routes. Training needs open ports between the nodes anyway; where only some are open, name them as `ports:` in the inventory. "It does not know the token of this run": something else listens there.'
         ),
         do=Text(
             "`clusterctl check` tries every way; open the ports between the nodes, or name the open ones as `ports:`",
-            "`clusterctl check` 会把每条路试一遍；放通节点之间的端口，或者用 `ports:` 写明放通了哪些",
+            "`clusterctl check` 会测试每个连接；放通节点之间的端口，或者用 `ports:` 写明放通了哪些",
         ),
         when=Text("when a run starts", "run 启动时"),
         cases={
@@ -527,7 +527,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-NET-029": Entry(
         "error",
-        Text("the job names NICs that a node does not have", "任务里写的网卡名有节点没有"),
+        Text("the job names NICs that a node does not have", "作业里写的网卡名在某个节点上不存在"),
         why=Text(
             "A variable in the job's env beats the launch's own, and is the same on every node.",
             "作业 env 里的变量优先于启动时设置的值，而且在每个节点上都相同。",
@@ -594,7 +594,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         do=Text(
             "Cable, port and load of the node that is named; another `nic:`",
-            "查被点名节点的网线、端口和负载；或者换 `nic:`",
+            "检查报错中节点的网线、端口和负载；或者换 `nic:`",
         ),
         cases={
             "": Case(
@@ -821,9 +821,7 @@ ENTRIES: Mapping[str, Entry] = {
         what=Text(
             "The job of the deep check could not be started, or ended before it had told what it found.\nIt is started as every run is, so what stands in its way stands in the way of a launch: the evidence is what a launch would say."
         ),
-        do=Text(
-            "The evidence is what a launch would say: mend that", "报错里的内容和启动时会说的一样：先解决它"
-        ),
+        do=Text("The evidence is what a launch would say: mend that", "报错内容与启动时的报错相同：先解决它"),
         cases={
             "setup": Case(fix=Text("launch the job once, then check again", "先启动一次作业，再检查")),
             "": Case(fix=Text("{way_out}")),

@@ -139,7 +139,7 @@ ENTRIES: Mapping[str, Entry] = {
                 ),
                 Text(
                     "let `activate` prepare the shell only: nothing in it may wait, ask, or run on; try it there by hand",
-                    "`activate` 只准备 shell 环境：其中的命令不能等待、提问或一直运行；在节点上手工执行试试",
+                    "`activate` 只准备 shell 环境：其中的命令不能等待、要求输入或一直运行；在节点上手工执行试试",
                 ),
             ),
         },
@@ -156,7 +156,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         do=Text(
             "The same Python everywhere: `python:` or `activate:` of the node that is named",
-            "统一版本：改被点名节点的 `python:` 或 `activate:`",
+            "统一版本：修改报错中节点的 `python:` 或 `activate:`",
         ),
         cases={
             "": Case(
@@ -299,7 +299,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-PY-017": Entry(
         "warning",
-        Text("the C library is old for this torch", "C 库对这个 torch 来说太旧"),
+        Text("the C library is old for this torch", "C 库版本太旧，可能不支持这个 torch"),
         why=Text(
             "Wheels of torch since 2.6 need glibc 2.28: importing one fails, or the torch there is a build of its own.",
             "torch 2.6 以后的 wheel 需要 glibc 2.28：导入会失败，除非该 torch 是自行编译的。",
@@ -329,7 +329,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         do=Text(
             "Rename the file that is named, such as `random.py` or `torch/`",
-            "给被点名的文件改名，例如 `random.py`、`torch/`",
+            "给报错中的文件改名，例如 `random.py`、`torch/`",
         ),
         cases={
             "": Case(fix=Text("rename {files}: {names}", "重命名 {files}：{names}")),
@@ -366,7 +366,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         do=Text(
             "On the node that is named install the version of the others, as shown",
-            "在被点名的节点上照提示装成一样的版本",
+            "在报错中的节点上按提示安装相同的版本",
         ),
         cases={
             "": Case(fix=Text("{commands}")),
@@ -589,11 +589,11 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "a file or folder that `setup` names is not beside the job, or its wheelhouse holds no wheels",
-            "`setup` 里写的文件不在任务文件旁边，或者 wheel 目录是空的",
+            "`setup` 里写的文件不在作业文件所在的目录，或者 wheel 目录是空的",
         ),
         do=Text(
             "Paths in `setup` are relative to the job file; `pip download -r requirements.txt -d wheels` fills a wheelhouse",
-            "`setup` 里的路径相对任务文件；`pip download -r requirements.txt -d wheels` 准备 wheel",
+            "`setup` 里的路径相对于作业文件；`pip download -r requirements.txt -d wheels` 准备 wheel",
         ),
         cases={
             "wheels": Case(

@@ -12,7 +12,7 @@ ENTRIES: Mapping[str, Entry] = {
         Text("the GPU's memory is full", "显存不够了"),
         do=Text(
             "Either the batch or the model is too large for this GPU, or somebody else's process holds a part of it. If only one rank runs out, look for another process on its node first.",
-            "batch 或模型对这块卡太大，或者别人的进程占了一部分。只有一个 rank 不够时，先看那个节点上还有谁在用",
+            "batch 或模型对这块卡太大，或者别人的进程占了一部分。只有一个 rank 不够时，先查看那个节点上还有哪些进程在用",
         ),
         texts=(
             "CUDA out of memory. Tried to allocate 2.00 GiB",
@@ -96,7 +96,7 @@ ENTRIES: Mapping[str, Entry] = {
         Text("the rank asked for a GPU that it does not see", "rank 要用的 GPU，它看不见"),
         do=Text(
             "More workers than GPUs, a script that counts GPUs by the global rank instead of LOCAL_RANK, or gpus: in the job or CUDA_VISIBLE_DEVICES hiding some.",
-            "worker 比 GPU 多；脚本用全局 rank 而不是 LOCAL_RANK 选卡；或者任务的 `gpus:`、CUDA_VISIBLE_DEVICES 藏起了一些",
+            "worker 比 GPU 多；脚本用全局 rank 而不是 LOCAL_RANK 选卡；或者作业的 `gpus:`、CUDA_VISIBLE_DEVICES 隐藏了一部分",
         ),
         texts=("invalid device ordinal",),
         command="clusterctl exec --nodes {node} -- nvidia-smi -L",
@@ -134,7 +134,7 @@ ENTRIES: Mapping[str, Entry] = {
         Text("a module cannot be imported on this node", "这个节点上有模块 import 不了"),
         do=Text(
             "If it is missing everywhere: install it, or let `setup:` do that on every node. Else the environments differ, or the module lies outside of what is sent as code; a package below src/ needs `env: {PYTHONPATH: src}`. The command shows where it is missing; take the job's own Python.",
-            "所有节点都缺：安装它，或者用 `setup:` 在每个节点上安装。否则就是各节点环境不同，或者模块不在发送的代码里；包在 src/ 下面时要写 `env: {PYTHONPATH: src}`。用命令看哪些节点缺；记得换成任务用的那个 Python",
+            "所有节点都缺：安装它，或者用 `setup:` 在每个节点上安装。否则就是各节点环境不同，或者模块不在发送的代码里；包在 src/ 下面时要写 `env: {PYTHONPATH: src}`。用命令看哪些节点缺；请换成作业使用的 Python",
         ),
         texts=("ModuleNotFoundError: No module named 'timm'",),
         command="clusterctl exec -- python3 -c 'import {module}'",
@@ -189,7 +189,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         do=Text(
             "A collective that only some ranks reach, uneven batches, or models that were built differently. With TORCH_DISTRIBUTED_DEBUG torch says which ranks differ.",
-            "有的 rank 才会走到的集合操作、大小不齐的 batch、构造不同的模型。打开 TORCH_DISTRIBUTED_DEBUG，torch 会说出哪些 rank 不同",
+            "有的 rank 才会走到的集合操作、大小不齐的 batch、构造不同的模型。打开 TORCH_DISTRIBUTED_DEBUG，torch 会指出哪些 rank 不同",
         ),
         texts=(
             "Detected mismatch between collectives on ranks",
@@ -286,7 +286,7 @@ ENTRIES: Mapping[str, Entry] = {
         Text("a disk of this node is full", "这个节点有一个盘满了"),
         do=Text(
             "Not always the one you think: /tmp, the cache below ~/.cache and the place of the checkpoints are often others. torch.save says it in words of its own. A disk can also run out of inodes.",
-            "不一定是你以为的那个：/tmp、~/.cache、放检查点的地方往往不在一个盘上。torch.save 的说法不一样。inode 也会用完",
+            "不一定是你以为的那个：/tmp、~/.cache、放检查点的地方往往不在一个盘上。torch.save 的报错文字不同。inode 也会用完",
         ),
         texts=(
             "No space left on device",
@@ -426,7 +426,7 @@ ENTRIES: Mapping[str, Entry] = {
         Text("not all ranks came to the store in time", "有 rank 没有按时到达 store"),
         do=Text(
             "Look at the ranks that do not complain: they had not started, or hang before their process group.",
-            "看那些没有抱怨的 rank：它们还没启动，或者卡在建进程组之前",
+            "查看没有报错的 rank：它们尚未启动，或者卡在建进程组之前",
         ),
         texts=(
             "Timed out after 61 seconds waiting for clients. 1/2 clients joined",
@@ -475,7 +475,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         do=Text(
             "If another rank has its own error, that is the cause. Otherwise NCCL's own lines name what failed.",
-            "如果别的 rank 有自己的报错，那才是原因。否则 NCCL 自己的日志会说哪里失败",
+            "如果别的 rank 有自己的报错，那才是原因。否则 NCCL 的日志会指出哪里失败",
         ),
         texts=(
             "ncclSystemError",
@@ -489,7 +489,7 @@ ENTRIES: Mapping[str, Entry] = {
         Text("NCCL cannot use the GPU, or is used wrongly", "NCCL 用不了 GPU，或者用法不对"),
         do=Text(
             "NCCL's own lines name what failed; they come with NCCL_DEBUG.",
-            "NCCL 自己的日志会说哪里失败；要打开 NCCL_DEBUG 才有",
+            "NCCL 的日志会指出哪里失败；需要设置 NCCL_DEBUG",
         ),
         texts=(
             "ncclUnhandledCudaError",
@@ -521,7 +521,7 @@ ENTRIES: Mapping[str, Entry] = {
         Text("the kernel killed it because memory ran out", "内存不够，被内核杀了"),
         do=Text(
             "The node's count of such kills rose while the rank lived. The node's own memory, or what a cgroup or container grants: fewer data loader workers, smaller batches on the CPU, a higher limit.",
-            "这个 rank 活着的时候，节点的 OOM 计数涨了。节点的内存，或者 cgroup、容器给的份额：减少 DataLoader 的 worker，减小 CPU 上的 batch，调高上限",
+            "这个 rank 运行期间，节点的 OOM 计数增加了。节点的内存，或者 cgroup、容器给的份额：减少 DataLoader 的 worker，减小 CPU 上的 batch，调高上限",
         ),
         texts=("killed by SIGKILL",),
         command="clusterctl exec --nodes {node} -- sh -c 'free -h; dmesg -T | grep -iE \"out of memory|oom\" | tail -3'",
@@ -531,7 +531,7 @@ ENTRIES: Mapping[str, Entry] = {
         Text("killed from outside", "被别人杀了"),
         do=Text(
             "Who is killed so cannot say anything. It was a person, a batch system, a watchdog, or the kernel for want of memory: then its log says so.",
-            "这样被杀的进程来不及说话。可能是人、批处理系统、看门狗，也可能是内核因为内存不够：那样内核日志里有记录",
+            "这样被杀的进程来不及输出原因。可能是用户、批处理系统、看门狗，也可能是内核因为内存不够：那样内核日志里有记录",
         ),
         texts=("killed by SIGKILL",),
         command="clusterctl exec --nodes {node} -- sh -c 'dmesg -T | grep -iE \"out of memory|oom\" | tail -3; free -h'",
@@ -599,7 +599,7 @@ ENTRIES: Mapping[str, Entry] = {
         Text("the others waited for a rank that did not come", "大家在等一个没来的 rank"),
         do=Text(
             "A rank that never called the collective, hangs before it, or was stopped. The one to look at is the rank that does not complain. TORCH_NCCL_DUMP_ON_TIMEOUT and TORCH_FR_BUFFER_SIZE let NCCL write who waited for what.",
-            "有 rank 根本没调用这个集合操作、卡在它前面，或者被暂停了。该看的是那个没有抱怨的 rank。设 TORCH_NCCL_DUMP_ON_TIMEOUT 和 TORCH_FR_BUFFER_SIZE，NCCL 会写下谁在等什么",
+            "有 rank 根本没调用这个集合操作、卡在它前面，或者被暂停了。应查看没有报超时的那个 rank。设置 TORCH_NCCL_DUMP_ON_TIMEOUT 和 TORCH_FR_BUFFER_SIZE，NCCL 会记录哪个 rank 在等待什么",
         ),
         texts=(
             "Watchdog caught collective operation timeout",
@@ -612,7 +612,7 @@ ENTRIES: Mapping[str, Entry] = {
         Text("another rank went away", "别的 rank 走了"),
         do=Text(
             "No rank said why. Look for one that ended without a word, and at the network between the nodes.",
-            "没有 rank 说出原因。找那个一声不吭就结束的，再看节点之间的网络",
+            "没有 rank 报告原因。查找没有任何报错就结束的 rank，再检查节点之间的网络",
         ),
         texts=(
             "Connection closed by peer",
@@ -640,7 +640,7 @@ ENTRIES: Mapping[str, Entry] = {
         Text("a program cannot be started on this node", "这个节点上无法启动某个程序"),
         do=Text(
             "It is looked for on the PATH of a shell that is no login shell, then beside the job's Python. Install it on every node, write its whole path, or let `activate:` lead to it. A script of yours needs `#!` and chmod +x.",
-            "先在非登录 shell 的 PATH 里找，再在任务所用 Python 的目录里找。在每个节点上安装它、写完整路径，或者用 `activate:` 把它加进 PATH。自己的脚本要有 `#!` 和 chmod +x",
+            "先在非登录 shell 的 PATH 里找，再在作业所用 Python 的目录里查找。在每个节点上安装它、写完整路径，或者用 `activate:` 把它加进 PATH。自己的脚本要有 `#!` 和 chmod +x",
         ),
         texts=(
             "cannot start accelerate: [Errno 2] No such file or directory",

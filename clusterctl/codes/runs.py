@@ -324,7 +324,7 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-RUN-002": Entry(
         "error",
         Text("a step failed on a node in a way that nobody foresaw", "某一步在节点上意外失败"),
-        do=Text("The evidence is the node's own words; try again", "看报错里节点自己说了什么；再试一次"),
+        do=Text("The evidence is the node's own words; try again", "查看报错里该节点的错误信息；再试一次"),
     ),
     "CC-RUN-003": Entry(
         "error",
@@ -370,7 +370,7 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-RUN-010": Entry(
         "error",
         Text("a name that cannot be used on a node", "名字在节点上不能用"),
-        do=Text("Another name for the job or node", "给任务或节点换个名字"),
+        do=Text("Another name for the job or node", "给作业或节点换个名字"),
     ),
     "CC-RUN-011": Entry(
         "error",
@@ -399,7 +399,7 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-RUN-014": Entry(
         "error",
         Text("the agent on the node ended before its time", "节点上的 agent 提前退出"),
-        do=Text("Its last words are shown; memory of the node", "看它最后说了什么；看节点的内存"),
+        do=Text("Its last words are shown; memory of the node", "查看它最后的输出和节点的内存"),
     ),
     "CC-RUN-015": Entry(
         "error",
@@ -438,7 +438,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "torchrun cannot be imported by the job's Python on the node",
-            "任务的 Python import 不了 torchrun",
+            "作业的 Python 无法 import torchrun",
         ),
         do=Text(
             "`clusterctl check job.yaml`; the right `python:`",
@@ -550,7 +550,7 @@ ENTRIES: Mapping[str, Entry] = {
         "warning",
         Text(
             "all nodes would start the same process, and nothing in the job or its script tells them apart; a warning before the start, for `launcher: python` and `command`",
-            "启动前的警告：几个节点会启动同样的进程，任务和脚本都看不出它们如何找到彼此",
+            "启动前的警告：几个节点会启动同样的进程，作业和脚本里没有区分它们的内容",
         ),
         do=Text(
             "`${node_rank}`, `${nnodes}`, `${master_addr}` in `args` or `command`; or `launcher: torchrun`",
@@ -617,7 +617,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         do=Text(
             "The service's answer is shown; `clusterctl attach RUN` tries again",
-            "看显示的服务端答复；`clusterctl attach RUN` 会再试",
+            "查看显示的服务端返回内容；`clusterctl attach RUN` 会再试",
         ),
         cases={
             "": Case(
@@ -699,7 +699,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "a node does not send what it announced, or hung up; no file of doubtful content got its name",
-            "节点没有把说好的内容发完",
+            "节点没有发完它声明的内容",
         ),
         do=Text("`pull` again", "再 `pull` 一次"),
         cases={
@@ -723,7 +723,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "that is not the name of a job, or of a run from which the job can be told: use `--job`",
-            "这不是任务名",
+            "这不是作业名，也不是能推出作业的任务名：请用 `--job`",
         ),
         do=Text("`pull --job NAME`", "用 `pull --job NAME`"),
         cases={
@@ -772,9 +772,9 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-PULL-008": Entry(
         "error",
         Text(
-            "no node has outputs of the job that `--job` names: is it misspelled?", "没有节点有这个任务的输出"
+            "no node has outputs of the job that `--job` names: is it misspelled?", "没有节点有这个作业的输出"
         ),
-        do=Text("`clusterctl ps` shows the names of jobs", "用 `clusterctl ps` 看任务名"),
+        do=Text("`clusterctl ps` shows the names of jobs", "用 `clusterctl ps` 查看作业名"),
         cases={
             "": Case(
                 Text("no node has outputs of a job {job!r}", "没有节点有作业 {job!r} 的输出"),

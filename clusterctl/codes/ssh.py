@@ -189,7 +189,7 @@ ENTRIES: Mapping[str, Entry] = {
             "proxy": Case(
                 Text(
                     "no greeting from the node through the proxy command within {limit:g} s: the node is off, or its sshd does not answer",
-                    "通过代理命令在 {limit:g} 秒内没有收到节点的问候：节点没开机，或者它的 sshd 没有响应",
+                    "通过代理命令在 {limit:g} 秒内没有收到节点的 SSH 版本信息：节点没开机，或者它的 sshd 没有响应",
                 ),
                 Text(
                     "see whether the node is up; then run the proxy command by hand: {command}",
@@ -446,7 +446,8 @@ ENTRIES: Mapping[str, Entry] = {
             "known_hosts marks this key as `@revoked`: it must not be trusted any more, on whatever host it appears."
         ),
         do=Text(
-            "Ask whoever keeps the list of revoked keys; never go around it", "问维护吊销列表的人，不要绕过去"
+            "Ask whoever keeps the list of revoked keys; never go around it",
+            "联系维护吊销列表的管理员，不要绕过",
         ),
         cases={
             "": Case(
@@ -584,7 +585,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-SSH-016": Entry(
         "error",
-        Text("the connection fell silent", "连接没有声音了"),
+        Text("the connection fell silent", "连接失去响应"),
         why=UNREACHED,
         what=Text(
             "Nothing came back for longer than a healthy node ever takes: the network is gone, or the node is frozen."
@@ -1004,7 +1005,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-KEYS-010": Entry(
         "error",
-        Text("a password is wanted, and there is no terminal to ask for it", "需要密码，但没有终端可问"),
+        Text("a password is wanted, and there is no terminal to ask for it", "需要密码，但没有终端可以输入"),
         do=Text("At a terminal, or `--password-from NAME`", "在终端里执行，或者用 `--password-from NAME`"),
         cases={
             "": Case(

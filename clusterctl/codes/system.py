@@ -252,7 +252,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-SYS-005": Entry(
         "info",
-        Text("leftover variables of another job", "留有别的任务的环境变量"),
+        Text("leftover variables of another job", "残留其他作业的环境变量"),
         why=Text(
             "A launch by clusterctl clears them; a torchrun started by hand would obey them.",
             "clusterctl 启动时会清除它们；手工启动的 torchrun 会使用它们。",
@@ -370,7 +370,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-SYS-011": Entry(
         "warning",
-        Text("a question was not answered", "有一项没问到"),
+        Text("a question was not answered", "有一项没有查到"),
         why=Text("What could not be asked was not checked.", "无法查询的内容没有检查。"),
         what=Text(
             "The node answered, but one of the questions failed or took longer than its own limit (2 s, 7.5 s for GPUs).\nA file system hangs, a name server is silent, a file may not be read, a tool is broken."
@@ -482,7 +482,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         do=Text(
             "Know the limit; `systemctl show -p MemoryMax user-UID.slice`",
-            "心里有数就行；`systemctl show -p MemoryMax user-UID.slice` 能看到上限",
+            "仅供参考；`systemctl show -p MemoryMax user-UID.slice` 能看到上限",
         ),
         cases={
             "": Case(fix=Text("$ cat /proc/self/cgroup; systemctl show -p MemoryMax user-$(id -u).slice")),
@@ -500,7 +500,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         do=Text(
             "See who uses it: `ps -eo user,rss,args --sort -rss`",
-            "看谁在用：`ps -eo user,rss,args --sort -rss`",
+            "查看哪些进程在用：`ps -eo user,rss,args --sort -rss`",
         ),
         cases={
             "": Case(fix=Text("$ free -h; ps -eo user,rss,args --sort -rss | head")),

@@ -85,7 +85,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-USE-005": Entry(
         "error",
-        Text("the job wants more nodes than there are", "任务要的节点比现有的多"),
+        Text("the job wants more nodes than there are", "作业需要的节点数多于现有的"),
         do=Text(
             "A smaller `nodes:`, or more in the inventory", "把 `nodes:` 改小，或者在 inventory 里加节点"
         ),
@@ -106,7 +106,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "something that the launch needs is not known, such as the number of GPUs",
-            "启动需要的信息不知道，例如 GPU 数",
+            "缺少启动所需的信息，例如 GPU 数",
         ),
         do=Text(
             "Write `gpus:` into the inventory, or a number as `nproc_per_node`",
@@ -124,7 +124,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-USE-007": Entry(
         "error",
-        Text("a secret of the job is not set in your environment", "任务的 secret 在你的环境里没有设置"),
+        Text("a secret of the job is not set in your environment", "作业的 secret 没有在你的环境变量里设置"),
         do=Text("`export NAME=...` where you launch", "启动前在本机 `export NAME=...`"),
         cases={
             "": Case(
@@ -377,7 +377,7 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-USE-025": Entry(
         "error",
         Text("the run is somebody else's: `-y` stops it all the same", "这是别人的任务"),
-        do=Text("Ask them; `-y` stops it all the same", "先问问对方；`-y` 可以照样停"),
+        do=Text("Ask them; `-y` stops it all the same", "先与对方确认；加 `-y` 仍可停止"),
         cases={
             "": Case(Text("{reason}"), Text("{command}  (stops it all the same)", "{command}  （强制停止）")),
         },
@@ -692,7 +692,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "`init` was told no machines, and there is no terminal to ask at",
-            "没告诉 `init` 有哪些机器，也没有终端可问",
+            "没有给 `init` 指定机器，也没有终端可以输入",
         ),
         do=Text(
             "Name the machines: `clusterctl init gpu01 gpu02`", "直接写出来：`clusterctl init gpu01 gpu02`"
