@@ -150,7 +150,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-SPEC-010": Entry(
         "error",
-        Text("unknown key; the nearest known one is named", "不认识的键"),
+        Text("unknown key; the nearest known one is named", "未知的键"),
         do=Text("The nearest known key is named; mostly a misspelling", "报错里有最接近的键名，多半是拼错了"),
     ),
     "CC-SPEC-011": Entry(
@@ -614,7 +614,7 @@ ENTRIES: Mapping[str, Entry] = {
         Text("not the name of a NIC", "不是网卡名"),
         do=Text(
             "The name as `ip link` shows it; several as a list: `nic: [a, b]`",
-            "照 `ip link` 显示的写；多张写成列表：`nic: [a, b]`",
+            "照 `ip link` 显示的写；多块写成列表：`nic: [a, b]`",
         ),
         cases={
             "too-long": Case(
@@ -714,7 +714,10 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-SPEC-033": Entry(
         "error",
-        Text("an unknown placeholder, or one that this launcher does not fill in", "不认识的占位符"),
+        Text(
+            "an unknown placeholder, or one that this launcher does not fill in",
+            "未知的占位符，或者该启动方式不支持的占位符",
+        ),
         do=Text(
             "The known ones are listed; `$${x}` is a literal", "报错里列出了可用的；`$${x}` 表示原样的 `${x}`"
         ),

@@ -298,7 +298,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-GPU-016": Entry(
         "warning",
-        Text("a GPU does not answer", "有一块 GPU 没有反应"),
+        Text("a GPU does not answer", "有一块 GPU 无响应"),
         why=Text(
             "The kernel has a device file for a GPU that nvidia-smi does not list: it may have fallen off the bus.",
             "内核里有该 GPU 的设备文件，nvidia-smi 却没有列出：它可能掉卡了。",

@@ -83,7 +83,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "a number, a name or a way to break that the lab does not know",
-            "lab 不认识这个数字、名字或弄坏的方式",
+            "这个数字、名字或故障类型不能用于 lab",
         ),
         do=Text("The ways that there are stand in the message", "报错里列出了可用的"),
         cases={
@@ -200,7 +200,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-LAB-008": Entry(
         "error",
-        Text("the lab does not answer or does not end", "lab 没有反应，或者结束不了"),
+        Text("the lab does not answer or does not end", "lab 无响应，或者无法结束"),
         do=Text("`lab down --all`", "`lab down --all`"),
         cases={
             "end": Case(

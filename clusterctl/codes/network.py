@@ -9,7 +9,7 @@ from clusterctl.codes.entry import Case, Entry, Text
 ENTRIES: Mapping[str, Entry] = {
     "CC-NET-001": Entry(
         "error",
-        Text("a NIC does not exist", "没有这张网卡"),
+        Text("a NIC does not exist", "网卡不存在"),
         why=Text(
             "Gloo and NCCL are told this name and fail when no NIC bears it.",
             "Gloo 和 NCCL 使用这个名字，没有这块网卡就会失败。",
@@ -43,7 +43,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-NET-003": Entry(
         "error",
-        Text("the training address is on another NIC", "训练地址在另一张网卡上"),
+        Text("the training address is on another NIC", "训练地址在另一块网卡上"),
         why=Text(
             "The other nodes connect to the address, but NCCL and Gloo would listen on the NIC.",
             "其他节点连接这个地址，而 NCCL 和 Gloo 会监听那块网卡。",
@@ -53,7 +53,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         do=Text(
             "Correct `nic:` or `ip:` so that the NIC has the address",
-            "改 `nic:` 或 `ip:`，让这张网卡就是带这个地址的那张",
+            "改 `nic:` 或 `ip:`，让这块网卡就是拥有该地址的那块",
         ),
         cases={
             "": Case(
@@ -242,7 +242,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-NET-014": Entry(
         "warning",
-        Text("a settings file steers NCCL", "有配置文件在左右 NCCL"),
+        Text("a settings file steers NCCL", "有配置文件影响 NCCL"),
         why=Text("NCCL reads it unseen, on this node only.", "NCCL 会直接读取它，而且只在这个节点上。"),
         what=Text(
             "/etc/nccl.conf, ~/.nccl.conf or the file in NCCL_CONF_FILE sets NCCL variables.\nEnvironment variables beat these files. What a file sets beyond the launch's variables makes this node differ."
@@ -652,7 +652,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-NET-035": Entry(
         "warning",
-        Text("a node took no part in the proof on the wire", "有节点没参加实连测试"),
+        Text("a node took no part in the proof on the wire", "有节点没有参加连通性实测"),
         why=Text("Whether the others reach it is not known.", "不知道其他节点能否连接它。"),
         what=Text(
             "The node answered the other questions, and then did not listen on its training address or did not tell what came of its calls in time. It may be overloaded, or a program there keeps it from listening. Where all `ports:` of the inventory are in use on node 0 it is an error: a launch ends with CC-NET-020."

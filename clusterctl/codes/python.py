@@ -557,7 +557,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         do=Text(
             "Its last lines say why; `setup.log` in the run's directory has all of it",
-            "最后几行写了原因；全部输出在这次运行目录的 `setup.log` 里",
+            "最后几行写了原因；全部输出在任务目录的 `setup.log` 里",
         ),
         cases={
             "again": Case(

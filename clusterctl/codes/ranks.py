@@ -69,7 +69,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-JOB-005": Entry(
         "error",
-        Text("the GPU does not answer any more", "GPU 没有反应了（掉卡）"),
+        Text("the GPU does not answer any more", "GPU 无响应（掉卡）"),
         do=Text(
             "A hardware fault, or heat, or power. Take the node out with --exclude and reboot it.",
             "硬件故障、过热或供电。用 `--exclude` 跳过这个节点，然后重启它",
@@ -170,7 +170,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-JOB-013": Entry(
         "error",
-        Text("a process of the data loader died", "DataLoader 的一个进程死了"),
+        Text("a process of the data loader died", "DataLoader 的一个进程异常退出"),
         do=Text(
             "Killed: mostly memory. Segmentation fault: a library in the dataset. With num_workers=0 its own error is seen.",
             "被杀：多半是内存。段错误：数据集里用的某个库。设 num_workers=0 就能看到它自己的报错",
@@ -378,7 +378,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "this node does not have the NIC that Gloo or NCCL was told to use",
-            "这个节点上没有让 Gloo 或 NCCL 用的那张网卡",
+            "这个节点上没有给 Gloo 或 NCCL 指定的那块网卡",
         ),
         do=Text(
             "nic: in the inventory is wrong for this node, or a variable in env: overrides it. Names may differ per node.",
@@ -554,7 +554,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "a bus error: a file that was mapped into memory lost its ground",
-            "总线错误：映射到内存的文件没了着落",
+            "总线错误：映射到内存的文件不再可用",
         ),
         do=Text(
             "A full /dev/shm, a file that was truncated while it was read, or a network file system that failed.",
@@ -566,7 +566,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-JOB-044": Entry(
         "error",
-        Text("compiled code gave up", "编译好的代码主动放弃了"),
+        Text("compiled code gave up", "编译好的代码异常中止"),
         do=Text(
             "Its reason stands in the last lines before, often after `what():`. With PYTHONFAULTHANDLER the line of Python is shown. `terminate called without an active exception` after the script's last line: call torch.distributed.destroy_process_group() before the script ends.",
             "原因在它前面几行，常在 `what():` 后面。打开 PYTHONFAULTHANDLER 能看到是哪一行 Python。如果脚本已经执行完最后一行才出现 `terminate called without an active exception`：在脚本结束前调用 torch.distributed.destroy_process_group()",
@@ -587,7 +587,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-JOB-046": Entry(
         "error",
-        Text("this processor does not know an instruction", "处理器不认识这条指令"),
+        Text("this processor does not know an instruction", "处理器不支持某条指令"),
         do=Text(
             "A library was built for a newer processor than this node has.", "某个库是为更新的处理器编译的"
         ),
@@ -596,7 +596,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-JOB-050": Entry(
         "error",
-        Text("the others waited for a rank that did not come", "大家在等一个没来的 rank"),
+        Text("the others waited for a rank that did not come", "其他 rank 在等待一个没有到达的 rank"),
         do=Text(
             "A rank that never called the collective, hangs before it, or was stopped. The one to look at is the rank that does not complain. TORCH_NCCL_DUMP_ON_TIMEOUT and TORCH_FR_BUFFER_SIZE let NCCL write who waited for what.",
             "有 rank 根本没调用这个集合操作、卡在它前面，或者被暂停了。应查看没有报超时的那个 rank。设置 TORCH_NCCL_DUMP_ON_TIMEOUT 和 TORCH_FR_BUFFER_SIZE，NCCL 会记录哪个 rank 在等待什么",
@@ -609,7 +609,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-JOB-052": Entry(
         "error",
-        Text("another rank went away", "别的 rank 走了"),
+        Text("another rank went away", "另一个 rank 已退出"),
         do=Text(
             "No rank said why. Look for one that ended without a word, and at the network between the nodes.",
             "没有 rank 报告原因。查找没有任何报错就结束的 rank，再检查节点之间的网络",
@@ -651,7 +651,7 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-JOB-061": Entry(
         "error",
         Text(
-            "the script does not read the rank as its launcher gives it", "脚本不认识启动方式传入的 rank 参数"
+            "the script does not read the rank as its launcher gives it", "脚本不支持启动方式传入的 rank 参数"
         ),
         do=Text(
             "`launcher: launch` passes --local-rank as torch 2 does, and the script knows --local_rank only, or the other way round. Let it take both: add_argument('--local-rank', '--local_rank', type=int). Or leave it as it is: `use_env: true` and `args: [\"--local_rank=${local_rank}\"]`.",

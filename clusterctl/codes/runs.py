@@ -234,16 +234,14 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-SYNC-011": Entry(
         "error",
-        Text(
-            "the run's `code/` exists already and holds something else", "这次运行的 `code/` 已经有别的内容"
-        ),
-        do=Text("Launch again: each run has a directory of its own", "再启动一次，每次运行都有自己的目录"),
+        Text("the run's `code/` exists already and holds something else", "任务的 `code/` 里已有其他内容"),
+        do=Text("Launch again: each run has a directory of its own", "再启动一次，每个任务都有自己的目录"),
     ),
     "CC-SYNC-012": Entry(
         "error",
         Text(
             "nothing moved on the node for a long time: its file system hangs",
-            "节点上很久没有动静：文件系统卡住了",
+            "节点上的操作长时间没有进展：文件系统卡住了",
         ),
         do=Text(
             "`findmnt` and `dmesg` there; another `workdir:`",
@@ -330,7 +328,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "a step's process on a node died while the connection lives, perhaps for want of memory",
-            "节点上的步骤进程死了",
+            "节点上的步骤进程异常退出",
         ),
         do=Text("Memory of the node: `free -h`, `dmesg`", "看节点的内存：`free -h`、`dmesg`"),
         cases={
@@ -349,7 +347,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-RUN-004": Entry(
         "error",
-        Text("what a node sent cannot be understood", "节点发来的东西看不懂"),
+        Text("what a node sent cannot be understood", "无法解析节点发来的内容"),
         do=Text(
             "Does a start-up file print into everything? Else report it", "是不是启动文件乱打印？不是就请报告"
         ),
@@ -374,7 +372,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-RUN-011": Entry(
         "error",
-        Text("the node does not have this run, or not any more", "节点上没有这次运行（或已被清理）"),
+        Text("the node does not have this run, or not any more", "节点上没有这个任务（或已被清理）"),
         do=Text(
             "`clusterctl ps` shows what there is; `clean` may have removed it",
             "`clusterctl ps` 看有哪些；可能被 `clean` 删了",
@@ -393,7 +391,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-RUN-013": Entry(
         "error",
-        Text("this run was started on this node before", "这次运行在该节点上已经启动过"),
+        Text("this run was started on this node before", "这个任务在该节点上已经启动过"),
         do=Text("Launch again: it gets a new name", "再启动一次，会有新的名字"),
     ),
     "CC-RUN-014": Entry(
@@ -463,7 +461,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-RUN-031": Entry(
         "error",
-        Text("the run did not start; the agent's reason is shown", "运行没能启动"),
+        Text("the run did not start; the agent's reason is shown", "任务没能启动"),
         do=Text("The agent's reason is shown: mend that", "显示了 agent 给出的原因：先解决它"),
         cases={
             "": Case(Text("the run did not start", "run 没有启动")),
@@ -471,7 +469,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-RUN-032": Entry(
         "error",
-        Text("the node ended the conversation", "节点结束了对话"),
+        Text("the node ended the conversation", "节点关闭了连接"),
         do=Text(
             "`clusterctl status`; was the agent killed, or the node short of memory?",
             "看 `clusterctl status`；agent 被杀了，还是节点内存不够？",
@@ -517,7 +515,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-RUN-035": Entry(
         "error",
-        Text("what a node sent while it was followed cannot be understood", "跟随时节点发来的东西看不懂"),
+        Text("what a node sent while it was followed cannot be understood", "接入期间无法解析节点发来的内容"),
         do=Text("`clusterctl attach` again; else report it", "再 `clusterctl attach`；反复出现请报告"),
         cases={
             "port": Case(Text("the node named no port", "节点没有返回端口")),
@@ -737,7 +735,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "nothing moved on the node for a long time: its file system hangs",
-            "节点上很久没有动静：文件系统卡住了",
+            "节点上的操作长时间没有进展：文件系统卡住了",
         ),
         do=Text("`findmnt` and `dmesg` there", "在节点上看 `findmnt`、`dmesg`"),
         cases={
@@ -800,7 +798,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "a run must stay for now: it lives, may live elsewhere, or holds what is another account's",
-            "这次运行现在不能删",
+            "这个任务现在不能删除",
         ),
         do=Text(
             "`clusterctl stop` it first, or let its owner clean", "先 `clusterctl stop`，或者让主人自己清"
@@ -810,7 +808,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "nothing moved on the node for a long time: its file system hangs",
-            "节点上很久没有动静：文件系统卡住了",
+            "节点上的操作长时间没有进展：文件系统卡住了",
         ),
         do=Text("`findmnt` and `dmesg` there", "在节点上看 `findmnt`、`dmesg`"),
         cases={

@@ -379,7 +379,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-SSH-009": Entry(
         "error",
-        Text("the host key is not known", "不认识这台机器的主机密钥"),
+        Text("the host key is not known", "主机密钥未知"),
         why=UNTRUSTED,
         what=Text(
             "Compare the fingerprint with what the node itself shows (`ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub`), then connect once with ssh, or write `ssh: {host_keys: accept-new}`."
@@ -477,7 +477,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-SSH-012": Entry(
         "error",
-        Text("the new host key cannot be recorded", "新的主机密钥记不下来"),
+        Text("the new host key cannot be recorded", "无法记录新的主机密钥"),
         why=UNTRUSTED,
         what=Text(
             "`accept-new` trusts a key on first sight and must remember it; the known_hosts file cannot be written."
@@ -538,14 +538,14 @@ ENTRIES: Mapping[str, Entry] = {
                 Text("the way to {place} through {via} ended", "经 {via} 到 {place} 的连接断开"),
                 Text(
                     "see what `{command}` says: what stands between may be down, unknown here or not let you in; or the node is down",
-                    "查看 `{command}` 的输出：中间的机器可能没开机、本机不认识或拒绝登录；也可能是节点没开机",
+                    "查看 `{command}` 的输出：中间的机器可能没开机、在本机未知或拒绝登录；也可能是节点没开机",
                 ),
             ),
         },
     ),
     "CC-SSH-014": Entry(
         "error",
-        Text("the server refuses sessions", "服务端不肯开会话"),
+        Text("the server refuses sessions", "服务端拒绝建立会话"),
         why=NO_LOGIN,
         what=Text(
             "Login works, running a command does not: too many sessions on the connection (MaxSessions), a forced command, or an account without a shell."
@@ -913,7 +913,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "the key is in authorized_keys, and the server does not accept it: others may write to the home, or sshd reads another file",
-            "密钥写进了 authorized_keys，服务端却不认",
+            "密钥写进了 authorized_keys，服务端却不接受",
         ),
         do=Text("On the node `chmod go-w ~; chmod 700 ~/.ssh`", "在节点上 `chmod go-w ~; chmod 700 ~/.ssh`"),
         cases={

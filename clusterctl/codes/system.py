@@ -145,7 +145,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-DISK-009": Entry(
         "error",
-        Text("the working directory does not answer", "工作目录没有反应"),
+        Text("the working directory does not answer", "工作目录无响应"),
         why=Text(
             "Whatever touches it hangs, and cannot even be killed while the server is gone.",
             "访问它的程序都会卡住，服务端恢复之前甚至无法杀死。",
@@ -423,7 +423,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-SYS-014": Entry(
         "warning",
-        Text("dead processes left shared memory", "/dev/shm 里有死进程留下的东西"),
+        Text("dead processes left shared memory", "/dev/shm 里有已退出的进程残留的内容"),
         why=Text(
             "What they left in /dev/shm takes memory until it is removed or the node restarts.",
             "残留在 /dev/shm 里的内容会占用内存，直到删除或节点重启。",

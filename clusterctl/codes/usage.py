@@ -11,7 +11,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "an unknown verb or option, or an argument that is missing or wrong",
-            "不认识的命令或选项，或者参数不对",
+            "未知的命令或选项，或者参数不对",
         ),
         do=Text("The nearest one is named; `clusterctl --help`", "报错里有最接近的；看 `clusterctl --help`"),
         cases={
@@ -181,7 +181,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-USE-011": Entry(
         "error",
-        Text("the choice of nodes cannot be read", "节点的选择看不懂"),
+        Text("the choice of nodes cannot be read", "无法解析节点选择"),
         do=Text(
             "Write `0-3`, `gpu01,gpu02`, `gpu[01-04]` or `gpu*`",
             "写成 `0-3`、`gpu01,gpu02`、`gpu[01-04]` 或 `gpu*`",
