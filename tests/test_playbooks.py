@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -63,6 +64,7 @@ TORCHRUN = (
 )
 # What torchrun tells a process that is alone, for the tests in which a second one would only cost time.
 ALONE = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+OF_HERE = {"GLOO_SOCKET_IFNAME": "lo", "CUDA_VISIBLE_DEVICES": ""}
 
 
 def train(output: Path, *options: str, alone: bool = False) -> str:
@@ -73,7 +75,7 @@ def train(output: Path, *options: str, alone: bool = False) -> str:
     launcher, told = ((), ALONE) if alone else (TORCHRUN, {})
     done = subprocess.run(
         [sys.executable, *launcher, DIGITS / "train.py", *args, "--samples", str(SAMPLES), *options],
-        env={**os.environ, **job.env, **told, "GLOO_SOCKET_IFNAME": "lo", "CUDA_VISIBLE_DEVICES": ""},
+        env={**os.environ, **job.env, **told, **OF_HERE},
         capture_output=True,
         text=True,
         check=False,
@@ -139,3 +141,37 @@ def test_a_run_that_is_started_again_goes_on_where_it_was(trained: tuple[Path, s
 
     assert "resumed after epoch " in own
     assert "resumed" not in other
+
+
+# Runs a script once for each list of arguments, importing torch once.
+TIMES = """
+import json, runpy, sys
+for sys.argv in json.loads(sys.argv[1]):
+    runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def test_a_resumed_training_goes_on_as_if_it_had_run_through(tmp_path: Path) -> None:
+    """torchrun-ddp prints the same loss after its checkpoint, and what no_sync adds up is the gradient of all."""
+    few, through, cut = (
+        ("--points", "300"),
+        ("--output", str(tmp_path / "a")),
+        ("--output", str(tmp_path / "b")),
+    )
+    script = str(ROOT / "playbooks" / "torchrun-ddp" / "train.py")
+    runs = [(*through, "--epochs", "3"), (*cut, "--epochs", "2"), (*cut, "--epochs", "3", "--resume")]
+    done = subprocess.run(
+        [sys.executable, "-c", TIMES, json.dumps([[script, *few, *options] for options in runs])],
+        env={**os.environ, **ALONE, **OF_HERE, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    epochs = re.findall(r"^epoch (\d/\d)  (loss .*)$", done.stdout, re.MULTILINE)
+    assert [epoch for epoch, _ in epochs] == ["1/3", "2/3", "3/3", "1/2", "2/2", "3/3"]
+    assert [values for _, values in epochs[:3]] == [values for _, values in epochs[3:]]
+    assert done.stdout.count("resumed after epoch 2\n") == 1
+    differences = re.findall(r"no_sync .* difference (\S+)$", done.stdout, re.MULTILINE)
+    assert len(differences) == 3
+    assert max(map(float, differences)) < 1e-6

@@ -1,8 +1,9 @@
-"""What a page states in either language: commands, keys, numbers, codes, tests, targets of links, tables."""
+"""What a page states in either language: commands, keys, numbers, codes, tests, targets of links, tables, lists."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 from pages import ROOT
@@ -36,13 +37,14 @@ def sections(text: str) -> list[tuple[str, str]]:
     return [("", parts[0]), *zip(parts[1::2], parts[2::2], strict=True)]
 
 
-def facts(section: str, page: Path) -> set[Fact]:
-    """Give what a section states; the sentences around it do not count."""
-    found = {(kind, one) for kind, pattern in _PATTERNS.items() for one in pattern.findall(section)}
-    found |= {("words", one) for one in map(placeholder, _INLINE.findall(section)) if not HAN.search(one)}
-    found |= {("number", one) for one in _NUMBER.findall(_NOT_A_NUMBER.sub("", section)) if one != "0"}
-    found |= {("link", target(one, page)) for one in _LINK.findall(section)}
-    return found | {("rows of tables", str(len(re.findall(r"(?m)^\| ", section))))}
+def facts(section: str, page: Path) -> Counter[Fact]:
+    """Count what a section states; the sentences around it do not count."""
+    found = [(kind, one) for kind, pattern in _PATTERNS.items() for one in pattern.findall(section)]
+    found += [("words", one) for one in map(placeholder, _INLINE.findall(section)) if not HAN.search(one)]
+    found += [("number", one) for one in _NUMBER.findall(_NOT_A_NUMBER.sub("", section)) if one != "0"]
+    found += [("link", target(one, page)) for one in _LINK.findall(section)]
+    found += [("row or point", mark) for mark in re.findall(r"(?m)^(\||-|\d+\.) ", section)]
+    return Counter(found)
 
 
 def placeholder(words: str) -> str:
@@ -56,18 +58,20 @@ def blocks_of(text: str) -> list[tuple[str, str]]:
 
 
 def differences(english: tuple[str, str], chinese: tuple[str, str]) -> set[Fact]:
-    """Compare two blocks: one without Chinese must be the same, one with Chinese must keep commands and values."""
+    """Compare two blocks: one without Chinese must be the same, one with Chinese has its commands, values and lines."""
     if english == chinese or english[0] != chinese[0]:
         return set() if english == chinese else {("language", english[0])}
     if not HAN.search(chinese[1]):
         return {("block", english[1])}
-    return block_facts(english[1]) ^ block_facts(chinese[1])
+    ours, theirs = block_facts(chinese[1]), block_facts(english[1])
+    return set((theirs - ours) + (ours - theirs))
 
 
-def block_facts(text: str) -> set[Fact]:
-    """Give the commands of a block, and the words in it that are no prose."""
-    found = {("command", one) for one in _COMMAND.findall(text)}
-    return found | {("value", one.strip()) for one in _WORD.findall(text)}
+def block_facts(text: str) -> Counter[Fact]:
+    """Count the lines of a block, the commands in it, and the words that are no prose."""
+    found = [("command", one) for one in _COMMAND.findall(text)]
+    found += [("value", one.strip()) for one in _WORD.findall(text)]
+    return Counter([*found, ("lines", str(len(text.splitlines())))])
 
 
 def target(link: str, page: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -22,6 +23,9 @@ COMMAND = (sys.executable, "-m", "clusterctl")
 
 # The environment of a job for which torch is not the point: its nodes start it in no time.
 STUBBED = {"PYTHONPATH": str(Path(__file__).parents[1] / "stub")}
+
+# A guardian, or its agent, which is a fork of it; what else runs from the payload, as torchrun does, is a leftover.
+GUARDIAN = re.compile(r"/payload\S*\.zip guardian ")
 
 # Every rank says who and where it is, and proves that it reaches the others.
 HELLO = """
@@ -116,12 +120,12 @@ def tagged(lab: Lab, run: str = "") -> dict[str, list[NodeProcess]]:
 
 
 def leftovers(lab: Lab) -> dict[str, list[str]]:
-    """List what a run has left on the nodes; guardians and agents, who report an end before they go, have time to."""
+    """List what a run has left on the nodes; a guardian and its agent, which exit after they reported, have time to."""
     deadline = time.monotonic() + HANG
     while True:
         found = running_processes(lab)
-        only_ours = all("/payload" in command for commands in found.values() for command in commands)
-        if not found or not only_ours or time.monotonic() > deadline:
+        exiting = all(GUARDIAN.search(command) for commands in found.values() for command in commands)
+        if not found or not exiting or time.monotonic() > deadline:
             return found
         time.sleep(0.05)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from driving import cctl, leftovers, read_until, said, start_cctl
-from variants import VARIANT
+from variants import VARIANT, first
 from waiting import HANG
 
 from clusterctl.lab.labs import Lab
@@ -52,8 +52,7 @@ def test_hello_ranks(rented: Lab) -> None:
     ]
 
 
-@VARIANT
-@pytest.mark.parametrize("job", ["job.yaml", "job-use-env.yaml"])
+@pytest.mark.parametrize("job", first(1, ["job.yaml", "job-use-env.yaml"]))
 def test_launch_legacy(rented: Lab, job: str) -> None:
     """Both scripts find the line, whether the local rank is an argument or a variable."""
     lines = launch(rented, f"launch-legacy/{job}", "--", "--steps", "60")
@@ -120,7 +119,7 @@ def test_allreduce_bench(rented: Lab, tmp_path: Path) -> None:
     assert next(tmp_path.rglob("allreduce.svg")).read_text().count("<rect") == 1 + len(numbers["sizes"])
 
 
-@VARIANT  # of test_a_checkpoint_is_resumed in tests/test_playbooks.py
+@VARIANT  # of test_a_resumed_training_goes_on_as_if_it_had_run_through in tests/test_playbooks.py
 def test_torchrun_ddp_goes_on_after_an_interruption_as_if_there_had_been_none(
     rented: Lab, tmp_path: Path
 ) -> None:

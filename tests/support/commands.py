@@ -13,13 +13,16 @@ import json
 import os
 import pkgutil
 import runpy
+import select
 import selectors
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -51,32 +54,38 @@ def run_command(
             check=False,
             stdin=subprocess.DEVNULL,
         )
+    deadline = time.monotonic() + timeout
     order = json.dumps([list(args), str(cwd or Path.cwd()), dict(env)])
+    server = _server(os.getpid())
     ours, theirs = socket.socketpair()
     out, out_end = os.pipe()
     err, err_end = os.pipe()
-    with ours:
-        with theirs:
-            socket.send_fds(_server(os.getpid()), [b"!"], [theirs.fileno(), out_end, err_end])
-        os.close(out_end)
-        os.close(err_end)
-        ours.settimeout(timeout)
-        ours.sendall(order.encode())
-        ours.shutdown(socket.SHUT_WR)
-        texts = _read_all(out, err, timeout)
-        code = int.from_bytes(ours.recv(4), "big", signed=True)
-    return subprocess.CompletedProcess(list(args), code, *texts)
+    with ours:  # the command ends with this connection
+        try:
+            with theirs:
+                socket.send_fds(server, [b"!"], [theirs.fileno(), out_end, err_end])
+            os.close(out_end)
+            os.close(err_end)
+            ours.settimeout(timeout)
+            ours.sendall(f"{order}\n".encode())
+            texts = _read_all(out, err, deadline)
+            ours.settimeout(max(0.001, deadline - time.monotonic()))
+            code = ours.recv(4)
+        except ConnectionError:
+            code = b""
+    assert len(code) == 4, f"the process that commands are forked from has ended: {_last_words(server)}"
+    return subprocess.CompletedProcess(list(args), int.from_bytes(code, "big", signed=True), *texts)
 
 
-def _read_all(out: int, err: int, timeout: float) -> list[str]:
+def _read_all(out: int, err: int, deadline: float) -> list[str]:
     """Read both to their ends, which come when no process holds them any more."""
     read = {out: bytearray(), err: bytearray()}
     with selectors.DefaultSelector() as selector:
         for descriptor in read:
             selector.register(descriptor, selectors.EVENT_READ)
         while selector.get_map():
-            ready = selector.select(timeout)
-            assert ready, f"nothing for {timeout} s after {bytes(read[err])!r}"
+            ready = selector.select(max(0.0, deadline - time.monotonic()))
+            assert ready, f"not ended in time; its last errors: {bytes(read[err][-2000:])!r}"
             for key, _ in ready:
                 piece = os.read(key.fd, 1 << 16)
                 read[key.fd] += piece
@@ -84,6 +93,13 @@ def _read_all(out: int, err: int, timeout: float) -> list[str]:
                     selector.unregister(key.fd)
                     os.close(key.fd)
     return [bytes(content).decode().replace("\r\n", "\n") for content in read.values()]
+
+
+def _last_words(server: socket.socket) -> str:
+    """Read the traceback of the server: its stderr is the connection."""
+    with suppress(OSError):
+        return server.recv(1 << 16, socket.MSG_DONTWAIT).decode(errors="replace")
+    return ""
 
 
 @cache
@@ -124,15 +140,21 @@ def serve(orders: socket.socket) -> tuple[list[str], str, dict[str, str]] | None
 
 
 def follow(client: socket.socket, outputs: Sequence[int]) -> tuple[list[str], str, dict[str, str]]:
-    """Start the command, and tell its exit code when it has ended; returns in its process only."""
+    """Start the command, and send its exit code when it has ended; returns in its process only.
+
+    A command that the test waits for no longer is killed.
+    """
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    args, cwd, env = json.load(client.makefile())
+    args, cwd, env = json.loads(client.makefile().readline())
     command = os.fork()
     if command:
         for descriptor in outputs:
             os.close(descriptor)
+        if client.fileno() in select.select([os.pidfd_open(command), client.fileno()], [], [])[0]:
+            os.kill(command, signal.SIGKILL)
         code = os.waitstatus_to_exitcode(os.waitpid(command, 0)[1])
-        client.sendall(code.to_bytes(4, "big", signed=True))
+        with suppress(OSError):
+            client.sendall(code.to_bytes(4, "big", signed=True))
         os._exit(0)
     client.close()
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -147,10 +169,10 @@ def main() -> None:
     import_all()
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    told = serve(socket.socket(fileno=os.dup(0)))
-    if told is None:
+    order = serve(socket.socket(fileno=os.dup(0)))
+    if order is None:
         return
-    args, cwd, env = told
+    args, cwd, env = order
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)

@@ -195,7 +195,8 @@ def test_a_program_that_names_no_files_is_asked_each_time(desk: Desk) -> None:
 
 def test_a_match_that_writes_without_end_is_ended(desk: Desk) -> None:
     """Before it fills the memory of this machine."""
-    desk.write('Match exec "exec yes >&2"\n  User nobody\n')
+    much = "exec >&2; yes | head -c 16777216; while echo y; do sleep 0.1; done"  # not more, were it not ended
+    desk.write(f'Match exec "{much}"\n  User nobody\n')
     assert "more than 4 MiB" in refusal(desk).evidence
 
 

@@ -401,7 +401,7 @@ def second_gate_fails(make: Make) -> Trace:
     return {name: lines for name, lines in traces_of(gang).items() if name != "gpu02"}
 
 
-SCENARIOS: dict[str, Callable[[Make], Trace]] = {
+COMMON: dict[str, Callable[[Make], Trace]] = {
     "ends well": lambda make: rank_ends_with(make, "pass"),
     "started again": started_again,
     "rank fails": lambda make: rank_ends_with(make, "sys.stderr.write('bad loss\\n'); sys.exit(3)"),
@@ -417,14 +417,18 @@ SCENARIOS: dict[str, Callable[[Make], Trace]] = {
     "own error while running": lambda make: own_error(make, "running"),
     "rank of a gang fails": lambda make: gang_ends(make, "sys.exit(3)"),
     "spare called": spare_is_called,
-    # variants
+    "gate killed": gate_is_killed,
+    "client left": lambda make: ended_before_go(make, "hang up"),
+    "port never free": port_is_never_free,
+    "own error before go": lambda make: own_error(make, "before go"),
+}
+VARIANTS: dict[str, Callable[[Make], Trace]] = {
     "rank killed": lambda make: rank_ends_with(make, KILL),
     "another world": lambda make: rank_ends_with(make, "pass", world_size=3),
     "grandchild outlives": lambda make: rank_ends_with(
         make, "subprocess.Popen(['sleep', '600'], start_new_session=True)"
     ),
     "agent killed": lambda make: victim_is_killed(make, "agent"),
-    "gate killed": gate_is_killed,
     "no port": no_port,
     "setup made": lambda make: setup_ends(make, "true", "ready"),
     "setup fails": lambda make: setup_ends(make, "echo no network; false", "setup_failed"),
@@ -434,12 +438,9 @@ SCENARIOS: dict[str, Callable[[Make], Trace]] = {
     "stopped, and ignored": lambda make: stopped(make, stubborn=True, grace=0.3),
     "stopped twice": lambda make: stopped(make, 2, stubborn=True, grace=600.0),
     "stopped before go": lambda make: ended_before_go(make, "stop"),
-    "client left": lambda make: ended_before_go(make, "hang up"),
     "guardian killed before go": lambda make: ended_before_go(make, "guardian"),
-    "port never free": port_is_never_free,
     "program": program,
     "time is up, and ignored": lambda make: time_is_up(make, STUBBORN),
-    "own error before go": lambda make: own_error(make, "before go"),
     "cannot be ended": cannot_be_ended,
     "memory held": memory_is_held,
     "gang ends well": lambda make: gang_ends(make, "pass"),
@@ -451,7 +452,7 @@ SCENARIOS: dict[str, Callable[[Make], Trace]] = {
     "code fails": code_fails,
     "second gate fails": second_gate_fails,
 }
-COMMON = 12
+SCENARIOS = {**COMMON, **VARIANTS}
 
 # What comes at a time of its own: torchrun listens, its workers start, the nodes of a gang meet.
 ANY_TIME = re.compile(
@@ -471,7 +472,7 @@ KILLED_AT_ONCE = {
 }
 
 
-@pytest.mark.parametrize("name", first(COMMON, SCENARIOS))
+@pytest.mark.parametrize("name", first(len(COMMON), SCENARIOS))
 def test_a_run_records_what_it_did(node: Make, name: str) -> None:
     """Journal, state file and events to the client, in their order; what is concurrent, as a set."""
     any_time = AT_ONCE if name in KILLED_AT_ONCE else ANY_TIME

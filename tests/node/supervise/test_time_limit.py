@@ -43,6 +43,15 @@ def test_what_ignores_the_limit_is_killed_at_the_grace(node: Make) -> None:
     assert (state["state"], state["ranks"]["0"]["signal"]) == ("TIMEOUT", 9)
 
 
+def test_a_failure_before_the_limit_is_a_failure(node: Make) -> None:
+    """And a run that ends in time is not touched."""
+    failed = node("import time; time.sleep(0.2); raise SystemExit(4)", time_limit=3600.0).use_stub().go()
+    fine = node("", time_limit=3600.0).use_stub().go()
+
+    assert failed.ended()["reason"] == "rank 0 exited with 4"
+    assert fine.ended()["state"] == "SUCCEEDED"
+
+
 @pytest.mark.parametrize(
     ("seconds", "words"),
     [
