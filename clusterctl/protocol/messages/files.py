@@ -247,7 +247,7 @@ class CopiedFromSpec(TypedDict):
 
     run: str
     job: str
-    cluster: str
+    cluster: str | None  # null for the test run of `check --deep`
     node: str
     node_rank: NodeRank
     nnodes: int
@@ -281,7 +281,7 @@ class _State(CopiedFromSpec):
     world_size: int | None
     world_size_seen: int | None
     nproc: int | None
-    gang: Any  # a flag; in answers the GangRecord
+    gang: bool | GangRecord  # a flag; in answers the record, if there is one
     parted: bool  # nothing of the gang is left to wait for
     guardian: ProcessRecord | None
     agent: ProcessRecord | None
@@ -360,7 +360,11 @@ class GangRecord(TypedDict, total=False):
     whole: bool
     stop: dict[str, Any] | None  # {"time", ...}: see node/gang/membership.py
     parts: list[PartRecord]
-    attempts: list[AttemptRecord]
+    attempts: list[AttemptRecord]  # this and the following of a run with `restart`
+    roster: list[RosterEntry]
+    gave_up: str | None
+    state: str
+    reason: str
 
 
 JournalEvent = Literal[

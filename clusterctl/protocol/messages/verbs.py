@@ -210,7 +210,7 @@ class Source(TypedDict):
 
 
 class TakeFrom(TypedDict):
-    """TakeFrom the contents from another node."""
+    """Take the contents from another node."""
 
     take: Source
 
