@@ -202,7 +202,7 @@ def test_names_of_events_are_sent_and_read() -> None:
 
 
 def test_facts_of_events_are_defined() -> None:
-    """What is told beside the name of an event, and what is set in a state, is a key of it."""
+    """The facts of an event, and what is set in a state, are keys of it."""
     undefined = [
         (path, name, word.arg)
         for path, tree in sources("node").items()

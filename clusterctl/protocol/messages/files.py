@@ -61,12 +61,17 @@ class GpuSpec(TypedDict):
     used: int | None
 
 
-class SlotSpec(TypedDict):
+class _Slot(TypedDict):
     """One agent of a run that may start again."""
 
     seat: Slot
     node: str
     node_rank: NodeRank | None
+
+
+class SlotSpec(_Slot):
+    """One agent of a run that may start again."""
+
     address: str | None
 
 
@@ -99,7 +104,7 @@ class RestartPart(TypedDict, total=False):
 
 
 class HubPart(TypedDict, total=False):
-    """What node 0's agent alone is told: who will come."""
+    """What only node 0's agent gets: the nodes that are going to join."""
 
     nodes: list[str]
 
@@ -191,25 +196,31 @@ class LeftProcess(EndedProcess):
     state: str
 
 
-class AttemptRecord(TypedDict):
-    """An attempt that another followed."""
+class AttemptEnd(TypedDict):
+    """An attempt that another followed, as gang.json and the agents' messages have it."""
 
     attempt: int
     began: float | None
     ended: float | None
-    node_rank: NodeRank | None
-    state: str | None
     reason: str
-    cause_reason: str
     node: str
     text: str
     progress: bool | None
+
+
+class AttemptRecord(AttemptEnd):
+    """The same as state.json has it: `reason` and `state` are this node's own, `cause_reason` is the gang's."""
+
+    node_rank: NodeRank | None
+    state: str | None
+    cause_reason: str
     ranks: dict[str, RankRecord]
 
 
-class RosterEntry(SlotSpec, total=False):
+class RosterEntry(_Slot, total=False):
     """One agent as the others see it."""
 
+    address: str | None
     lost: bool
     reason: str
     unfit: str
@@ -360,7 +371,7 @@ class GangRecord(TypedDict, total=False):
     whole: bool
     stop: dict[str, Any] | None  # {"time", ...}: see node/gang/membership.py
     parts: list[PartRecord]
-    attempts: list[AttemptRecord]  # this and the following of a run with `restart`
+    attempts: list[AttemptEnd]  # this and the following of a run with `restart`
     roster: list[RosterEntry]
     gave_up: str | None
     state: str
