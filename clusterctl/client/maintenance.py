@@ -121,9 +121,13 @@ class EndedOrphans:
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
 def find_orphans(c: Connection, node: Node, interpreter: Interpreter) -> Orphans:
-    """List the processes on a node whose runs nobody watches over."""
+    """List the processes that runs without guardian and agent left on a node."""
     answer = _request_orphans(c, node, interpreter, None, "orphans")
-    return parse_orphans(answer.unread("orphans"), answer.unread("others"))
+    orphans = parse_orphans(answer.unread("orphans"), answer.unread("others"))
+    if orphans.impossible:
+        evidence = f"{orphans.impossible} entries of its list of processes cannot be processes"
+        raise NodeError("CC-RUN-004", node=node.name, evidence=evidence)
+    return orphans
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types

@@ -402,7 +402,7 @@ class Masters:
                     status = process.wait()
             with self._lock:
                 self._starting.discard(process)
-                # whoever was asked wants no more
+                # Ctrl-C at a prompt: no further one is to come
                 self._closed = self._closed or (interactive and status == -signal.SIGINT)
             message = _text(stderr)
             if guard.exceeded:

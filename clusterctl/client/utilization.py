@@ -43,7 +43,7 @@ class UtilizationStreams:
         self._streams.close()
 
     def updates(self, wait: float) -> Iterator[Outcome[Sample]]:
-        """Give what arrives within `wait` seconds: a sample, or why a node is not heard."""
+        """Give what arrives within `wait` seconds: a sample, or why a node sends none."""
         for update in self._streams.updates(wait):
             if isinstance(update, StreamEnd):
                 yield self._on_end(update)

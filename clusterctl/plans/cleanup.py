@@ -8,10 +8,10 @@ answer, or was restarted, or the run was on another machine that shares the home
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sized
 from dataclasses import dataclass, field
 
-from clusterctl.plans.facts.untrusted import clean_text, read_value
+from clusterctl.plans.facts.untrusted import LARGEST_PID, clean_text, read_value
 from clusterctl.plans.runs.selection import Owner
 from clusterctl.plans.runs.state import NodeState, parse_state
 from clusterctl.plans.sync.results import OutsideFiles, parse_outside, with_outside_files
@@ -185,6 +185,11 @@ class Orphan:
     launched_id: str | None = None
 
     @property
+    def is_possible(self) -> bool:
+        """Tell whether a process can have this id and this start time."""
+        return 0 < (self.pid or 0) <= LARGEST_PID and self.starttime is not None and self.starttime >= 0
+
+    @property
     def owner(self) -> Owner:
         """Whose run it was."""
         return Owner(self.launched_by or "", self.launched_id or "")
@@ -192,22 +197,29 @@ class Orphan:
 
 @dataclass(frozen=True)
 class Orphans:
-    """What one node has: this account's, and how many other accounts have, as far as can be seen."""
+    """What one node has: this account's, and how many other accounts have, as far as can be seen.
+
+    `impossible` counts entries that cannot be either; the verb `orphans` never sends one.
+    """
 
     own: tuple[Orphan, ...] = ()
     others: Mapping[str, int] = field(default_factory=dict)
+    impossible: int = 0
 
 
 def parse_orphans(raw_own: object, raw_others: object) -> Orphans:
-    """Read a node's answer; never raises. What bears no run's name is left out."""
-    orphans: tuple[Orphan, ...] | None = read_value(tuple[Orphan, ...], raw_own, "orphans", [])
-    counts: Mapping[str, int] | None = read_value(Mapping[str, int], raw_others, "others", [])
-    identified = tuple(
-        orphan
-        for orphan in orphans or ()
-        if orphan.pid and orphan.starttime is not None and parse_run_id(orphan.run)
-    )
-    return Orphans(identified, {clean_text(user): count for user, count in (counts or {}).items()})
+    """Read a node's answer; never raises. Processes whose tag is not the name of a run are left out."""
+    listed: tuple[Orphan, ...] = read_value(tuple[Orphan, ...], raw_own, "orphans", []) or ()
+    counts: Mapping[str, int] = read_value(Mapping[str, int], raw_others, "others", []) or {}
+    own = tuple(orphan for orphan in listed if orphan.is_possible)
+    others = {clean_text(user): count for user, count in counts.items() if count > 0}
+    impossible = _size(raw_own, list) - len(own) + _size(raw_others, dict) - len(others)
+    return Orphans(tuple(orphan for orphan in own if parse_run_id(orphan.run)), others, impossible)
+
+
+def _size(raw: object, kind: type) -> int:
+    """Count the entries of a list or an object; anything else in its place is one entry that cannot be read."""
+    return len(raw) if isinstance(raw, Sized) and isinstance(raw, kind) else 1
 
 
 def select_orphans(orphans: Iterable[Orphan], user: Owner | None) -> tuple[Orphan, ...]:

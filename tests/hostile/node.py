@@ -12,9 +12,11 @@ only, and one file: it is copied into the home of a node.
 from __future__ import annotations
 
 import copy
+import getpass
 import json
 import os
 import select
+import socket
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -43,6 +45,22 @@ KEPT = (
 FUTURE = 3600.0  # seconds by which an invented run is newer
 SHELL = "x; touch PASTED #"
 WRONG = (-1, [7], 1.5, "7", {"x": 7}, 2**63, True, None, "", 7, [[]], 2**53 + 0.5)
+
+
+# A process that a crashed run left. Test nodes have none, and about an empty list there is nothing to lie.
+ORPHAN: Header = {
+    "run": "left-20261122T111104-a1b2",
+    "attempt": "0",
+    "pid": 1 << 22,
+    "starttime": 123456,
+    "age": 61.5,
+    "command": "/usr/bin/python3 train.py",
+    "known": True,
+    "job": "left",
+    "state": "UNKNOWN",
+    "launched_by": f"{getpass.getuser()}@{socket.gethostname()}",  # the user's own: `clean` asks to end it
+    "launched_id": None,
+}
 
 
 class Talk:
@@ -396,6 +414,11 @@ CASES: dict[str, Case] = {
     "stolen-well-formed": steal(lambda *_: "/proc/self/cwd/../home/planted-20991122T071140-03b1"),
     # clean
     "crowd": crowd,
+    # orphans
+    "no-processes": header_of(
+        "orphans",
+        orphans=[7, *({**ORPHAN, **lie} for lie in ({"pid": -1}, {"pid": 1 << 40}, {"starttime": None}))],
+    ),
     # pull
     "claim": claim,
     "rows-long": rows_of(lambda number: f"{number}" + "\U0001f4a3" * 4000, 200),
@@ -453,6 +476,8 @@ def _begin_to_lie(case: Case, talk: Talk, sink: int) -> None:
         if self.sink != sink or "beat" in header or header.get("end"):
             honest(self, header, body)
             return
+        if header.get("orphans") == []:
+            header = {**header, "orphans": [ORPHAN]}
         for data in case(header, body, talk):
             _write(sink, data)
             talk.sent += 1

@@ -88,6 +88,7 @@ VERBS = {
     "ps --json": Verb(
         ("ps", "--json"), lambda seen: {node for run in seen.documents[0]["runs"] for node in run["nodes"]}
     ),
+    "ps --orphans": Verb(("ps", "--orphans"), everywhere(".")),
     "status": Verb(("status", "{run}", "--json"), listed("nodes", "node")),
     "status as text": Verb(("status", "{run}"), lines(r"(?m)^\d +gpu0(\d) +SUCCEEDED")),
     # that the run had ended well its nodes may have said before one of them was refused
@@ -171,6 +172,7 @@ NEVER_BELIEVED = (
     "no-object",
     "error-flood",
     "error-trace",
+    "no-processes",
 )
 
 
@@ -226,7 +228,8 @@ SOME: dict[tuple[str, str], tuple[str, ...]] = {
     ("pull", "pull"): ("claim", "rows-up", "rows-long", "empty-pieces"),
     ("pull as text", "pull"): ("texts-escapes",),
     ("clean as text", "clean"): ("crowd",),
-    ("clean", "orphans"): ("crowded",),
+    ("clean", "orphans"): ("crowded", "numbers-huge", "no-processes"),
+    ("ps --orphans", "orphans"): ("no-processes",),
     ("sync", "sync"): ("missing-again", "endless-unknown"),
     ("top as text", "top"): ("texts-escapes",),
     ("check", "probe"): ("endless", "error-escapes"),
@@ -301,10 +304,11 @@ MORE: dict[tuple[str, str], tuple[str, ...]] = {
     ),
     ("clean", "orphans"): (
         "texts-escapes",
-        "numbers-huge",
+        "wrong-types",
         "wrong-all",
         "endless-unknown",
     ),
+    ("ps --orphans", "orphans"): ("numbers-huge", "texts-escapes", "wrong-all"),
     ("discover", "probe"): (
         "wrong-types",
         "texts-astral",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from clusterctl.plans.cleanup import (
     CleanupPlan,
     RetentionPolicy,
@@ -118,6 +120,29 @@ def test_what_names_no_run_is_no_orphan() -> None:
     """A process whose run id is a path is left out of what may be ended."""
     rows = [{"run": run, "pid": 5, "starttime": 1} for run in ("../r" + TIME, "r" + TIME)]
     assert [orphan.run for orphan in parse_orphans(rows, {}).own] == ["r" + TIME]
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "impossible"),
+    [
+        ([], {}, 0),
+        ([{"run": "no name of a run", "pid": 5, "starttime": 1}], {"bob": 2}, 0),
+        ([{"run": "r" + TIME, "pid": 1 << 22, "starttime": 0}], {}, 0),
+        ([{"run": "r" + TIME, "pid": pid, "starttime": 1} for pid in (0, -1, 2**22 + 1, 2**63, "7")], {}, 5),
+        ([{"run": "r" + TIME, "pid": 5, "starttime": time} for time in (-1, None, 0.5, 2**64)], {}, 4),
+        ([7, None, [], {}, "x"], {}, 5),
+        ([], {"bob": 0, "eve": -1, "ann": "many", "eva": 3}, 3),
+        (None, {}, 1),
+        ([], None, 1),
+        ("left", 7, 2),
+    ],
+)
+def test_what_cannot_be_a_process_is_counted(own: object, others: object, impossible: int) -> None:
+    """A node that lists such entries is not taken for one without orphans."""
+    orphans = parse_orphans(own, others)
+
+    assert orphans.impossible == impossible
+    assert all(orphan.pid == 1 << 22 for orphan in orphans.own)
 
 
 def test_runs_that_one_node_makes_up_crowd_out_its_own_alone() -> None:

@@ -30,7 +30,10 @@ ELSEWHERE = (
 NOT_KEYS = {("node/setup/build.py", "who")}  # of the lock file of an environment
 # Keys that one side writes and the other does not read, or the reverse, and why they stay.
 UNREAD_BY_NODE = {
+    "beat": "any frame is a sign of life",
     "brings_torch": "the client's own, beside the query that it is part of",
+    "look": "the node waits for this frame and for no other",
+    "network": "of `probe`: what is checked with it is checked by the client",
     "nic": "of spec.json, for people: the environment holds it too",
     "protocol": "of spec.json, for a version that finds an older one",
 }
@@ -41,6 +44,7 @@ UNSENT_BY_CLIENT = dict.fromkeys(
 UNREAD_BY_CLIENT = {
     "grace": "of the journal, for people",
     "held": "of the journal and of `locks`: who reads looks at the holders",
+    "port_taken": "of `failed`: the text says it too",
     **dict.fromkeys(("guardian", "parted", "releasing"), "the node reads its own state"),
 }
 
@@ -107,21 +111,64 @@ def sent_keys(*layers: str) -> set[str]:
 
 
 def named_keys(*layers: str) -> set[str]:
-    """Collect the keys that are read: subscripts, arguments, comparisons, and names that a loop goes through."""
+    """Collect the keys that are read: subscripts, keys given to a reader, `in`, and names that a loop goes through.
+
+    A text in another place, as an argument of any function, reads nothing.
+    """
     found: set[str] = set()
     for tree in sources(*layers).values():
         for node in ast.walk(tree):
             if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
                 found |= set(texts([node.slice]))
             elif isinstance(node, ast.Call):
+                found |= set(
+                    texts([*node.args, *(word.value for word in node.keywords)] if takes_key(node) else [])
+                )
+            elif isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.In, ast.NotIn)):
+                found |= set(texts([node.left]))
+            elif isinstance(node, (ast.For, ast.comprehension)):
+                found |= set(texts(looped(tree, node.iter)))
+            elif isinstance(node, ast.ClassDef):  # values whose fields `read_value` fills
+                fields = [one.target for one in node.body if isinstance(one, ast.AnnAssign)]
+                found |= {field.id for field in fields if isinstance(field, ast.Name)}
+    return found
+
+
+def takes_key(call: ast.Call) -> bool:
+    """Tell whether a function reads the key that is its argument."""
+    name = str(getattr(call.func, "attr", getattr(call.func, "id", "")))
+    return name in READERS | KEY_TAKERS
+
+
+KEY_TAKERS = {
+    "get",
+    "pop",
+    *("_receive_record", "_request_orphans", "render_processes"),
+    *("_required_integer", "required"),
+}
+
+
+def looped(tree: ast.Module, values: ast.expr) -> list[ast.expr]:
+    """Give what a loop goes through, where that is written down in the module."""
+    if isinstance(values, ast.Name):
+        assigned = [one for one in tree.body if isinstance(one, ast.Assign)]
+        named = {getattr(one.targets[0], "id", ""): one.value for one in assigned}
+        values = named.get(values.id, values)
+    entries = values.elts if isinstance(values, (ast.Tuple, ast.List)) else []
+    return [part for one in entries for part in (one.elts if isinstance(one, ast.Tuple) else [one])]
+
+
+def mentioned(*layers: str) -> set[str]:
+    """Collect the names of events and orders that a layer knows: compared, given to a function, or in a tuple."""
+    found: set[str] = set()
+    for tree in sources(*layers).values():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
                 found |= set(texts(node.args))
             elif isinstance(node, ast.Compare):
                 found |= set(texts([node.left, *node.comparators]))
             elif isinstance(node, ast.Tuple):
                 found |= set(texts(node.elts))
-            elif isinstance(node, ast.ClassDef):  # values whose fields `read_value` fills
-                fields = [one.target for one in node.body if isinstance(one, ast.AnnAssign)]
-                found |= {field.id for field in fields if isinstance(field, ast.Name)}
     return found
 
 
@@ -198,11 +245,11 @@ def test_names_of_events_are_sent_and_read() -> None:
     assert named("add_event", "Journal", "abort_start") == journal
     sent = named("send_event", "report", "_send_event", "Report", "SendClient", "abort_start")
     assert sent | {"workdir"} == events  # which the verb `start` itself sends
-    assert events <= named_keys("client", "plans", "cli")
+    assert events <= mentioned("client", "plans", "cli")
 
 
 def test_facts_of_events_are_defined() -> None:
-    """What is told beside the name of an event, and what is set in a state, is a key of it."""
+    """The facts of an event, and what is set in a state, are keys of it."""
     undefined = [
         (path, name, word.arg)
         for path, tree in sources("node").items()
@@ -227,8 +274,8 @@ FACTS = {
 def test_orders_are_sent_and_read() -> None:
     """Each order to an agent is sent by the client, and the agent knows it."""
     orders = {"join", "doors", "go", "cancel", "setup", "before", *get_args(agent.LockOrder)}
-    assert orders <= sent_values("client") | named_keys("client")
-    assert orders <= named_keys("node") | set(locks.ORDERS)
+    assert orders <= sent_values("client") | mentioned("client")
+    assert orders <= mentioned("node") | set(locks.ORDERS)
 
 
 def sent_values(layer: str) -> set[str]:

@@ -7,8 +7,11 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from conformity import problems
 from noderun import NodeRun
 from waiting import wait_until
+
+from clusterctl.protocol.messages.files import GangRecord
 
 Make = Callable[..., NodeRun]
 ELSEWHERE = 29999  # the master's port, where node 0 is not ours
@@ -109,6 +112,8 @@ class GangRun:
     def record(self, rank: int) -> dict[str, Any]:
         """Read a node's gang.json."""
         content: dict[str, Any] = json.loads((self.nodes[rank].rundir / "gang.json").read_text())
+        wrong = list(problems(GangRecord, content, "gang.json"))
+        assert not wrong, f"not as protocol/messages says: {wrong}"
         return content
 
     def states(self) -> list[str]:

@@ -1,4 +1,7 @@
-"""The client side of one verb, written from the protocol's description: no code of the payload is used."""
+"""The client side of one verb, written from the protocol's description: no code of the payload is used.
+
+Every frame that a node sends in a test is compared with its definition.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from conformity import frame_problems
 from waiting import HANG
 
 PAYLOAD = Path(__file__).resolve().parents[2] / "clusterctl" / "node"
@@ -55,6 +59,7 @@ class Session:
         cwd: Path | None = None,
     ) -> None:
         self.sentinel = secrets.token_hex(8)
+        self._verb = verb
         self.process = subprocess.Popen(
             command or (sys.executable, "-c", BOOT),
             stdin=subprocess.PIPE,
@@ -96,7 +101,10 @@ class Session:
         whole = len(line) + 1 + header_size + body_size
         assert self._fill(lambda: len(self._buffer) >= whole, deadline), "the stream ended inside a frame"
         rest, self._buffer = self._buffer[len(line) + 1 : whole], self._buffer[whole:]
-        return json.loads(rest[:header_size]), rest[header_size:]
+        header, body = json.loads(rest[:header_size]), rest[header_size:]
+        wrong = frame_problems(self._verb, header, body)
+        assert not wrong, f"not as protocol/messages says: {wrong}"
+        return header, body
 
     def _fill(self, enough: Any, deadline: float) -> bool:
         assert self.process.stdout is not None

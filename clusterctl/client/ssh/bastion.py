@@ -81,7 +81,7 @@ AnySocket = SshSocket | TunnelSocket
 
 
 PROHIBITED, CONNECT_FAILED = 1, 2  # RFC 4254, 5.1
-# seconds for which a bastion's failure is told to further nodes without another try
+# seconds for which a bastion's failure counts for further nodes without another try
 FAILURE_CACHE_SECONDS = 10.0
 PING = "keepalive@openssh.com"
 PING_LIMIT = 3.0

@@ -235,7 +235,7 @@ class ConfigDependencies:
 
 
 def _usual_files(program: str) -> list[str]:
-    """List what ssh reads unasked: the user's file, then the system's; conda and Homebrew have theirs beside ssh."""
+    """List what ssh reads without -F: the user's file, then the system's; conda and Homebrew have theirs beside ssh."""
     beside = Path(program).resolve().parent.parent / "etc/ssh/ssh_config"
     return [str(passwd_home() / ".ssh" / "config"), "/etc/ssh/ssh_config", str(beside)]
 

@@ -76,9 +76,9 @@ class Hop:
 
 DEFAULT_PORT = 22
 DEFAULT_KNOWN_HOSTS = ("~/.ssh/known_hosts", "/etc/ssh/ssh_known_hosts")
-# files id_... that ssh tries unasked
+# files id_... that ssh tries where no IdentityFile is set
 DEFAULT_KEY_KINDS = frozenset({"rsa", "ecdsa", "ecdsa_sk", "ed25519", "ed25519_sk", "xmss", "dsa"})
-# of them, in every version: fewer were named by somebody
+# of them, in every version: fewer were set by a user
 COMMON_KEY_KINDS = frozenset({"rsa", "ecdsa", "ed25519"})
 
 
@@ -254,7 +254,7 @@ def _with_proxy_command(hop: Hop, template: str, tokens: Mapping[str, str]) -> H
 
 
 def _identities(options: HostOptions, tokens: Mapping[str, str]) -> tuple[str, ...] | None:
-    """Give the files that a configuration names; None if they are only those that ssh tries unasked."""
+    """Give the files that a configuration names; None if they are only ssh's default ones."""
     paths = options.get("identityfile", [])
     kinds = {path.removeprefix("~/.ssh/id_") for path in paths}
     if not kinds or COMMON_KEY_KINDS <= kinds <= DEFAULT_KEY_KINDS:

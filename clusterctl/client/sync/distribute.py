@@ -80,7 +80,7 @@ class Distribution:
         return {"address": address.address, "ports": address.ports, "token": self.token}
 
     def wait_for_provider(self, node: str, size: int) -> Provider | None:
-        """Wait for a provider of `size` bytes; None if they shall come from us."""
+        """Wait for a provider of `size` bytes; None if they are to come from us."""
         if node not in self.addresses or not self._is_worthwhile(size):
             return None
         deadline = time.monotonic() + BASE_WAIT_LIMIT + size / MIN_TRANSFER_RATE

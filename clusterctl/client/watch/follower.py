@@ -225,7 +225,7 @@ class NodeStreams:
             run.nodes, self._open_session, self._parser.parse, pauses=(FIRST_PAUSE, longest_pause)
         )
         self._measured: set[str] = set()  # whose clock is known as well as it can be
-        self.broke_at: dict[str, float] = {}  # when each node that is not heard now fell away
+        self.broke_at: dict[str, float] = {}  # since when each node's stream is broken
 
     @property
     def offsets(self) -> Mapping[str, Mapping[str, int]]:
@@ -239,7 +239,7 @@ class NodeStreams:
 
     @property
     def tries(self) -> Mapping[str, int]:
-        """How often in a row each node could not be heard."""
+        """How often in a row each node's stream failed."""
         return self._streams.tries
 
     def open_all(self) -> None:

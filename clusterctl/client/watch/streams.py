@@ -63,7 +63,7 @@ class Streams(Generic[T]):
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._wakeup_reader, selectors.EVENT_READ, None)
         self.last_received: dict[str, float] = {}  # when each node last said anything, beats included
-        self.tries: dict[str, int] = {}  # how often in a row each node could not be heard
+        self.tries: dict[str, int] = {}  # how often in a row each node's stream failed
 
     def open_all(self) -> None:
         """Open every node's stream."""
@@ -108,7 +108,7 @@ class Streams(Generic[T]):
         yield from self._keep_alive(only)
 
     def close(self) -> None:
-        """Leave all streams; what they tell of goes on."""
+        """Close all streams; the runs go on."""
         self._closed = True
         for name in list(self._sessions):
             self._close_session(name)
@@ -125,7 +125,7 @@ class Streams(Generic[T]):
         if self._closed:
             return
         self._opened.append(run_on(node, lambda node: self._open_session(node, stale)))
-        if self._closed:  # meanwhile: nobody will read it
+        if self._closed:  # meanwhile: it is not going to be read
             self._close_opened()
         with suppress(OSError):
             self._wakeup_writer.send(b".")
@@ -163,7 +163,7 @@ class Streams(Generic[T]):
                 yield self._drop(name, None)
 
     def _keep_alive(self, only: str | None) -> Iterator[StreamEnd]:
-        """Take notice of nodes that have been silent for too long; tell every node that we are here."""
+        """Take notice of nodes that have been silent for too long; send every node a beat when one is due."""
         now = time.monotonic()
         beat_due = now - self._last_beat >= HEARTBEAT_INTERVAL
         check_due = now - self._last_check >= CHECK_INTERVAL

@@ -1,7 +1,7 @@
 """The log files of a run, read in chunks, and the chunks of many logs in the order of time.
 
-None begins before the one sent last. Of each log one chunk at most reaches beyond what is to come, so that whoever
-sorts the single lines needs to keep no more than that.
+None begins before the one sent last. Of each log one chunk at most reaches beyond what is to come, so that
+the reader who sorts the single lines keeps no more than that.
 """
 
 from __future__ import annotations

@@ -349,7 +349,7 @@ class Setup:
         env = dict(os.environ, CONDA_ALWAYS_YES="true", MAMBA_ALWAYS_YES="true")
         if self._setup_spec["kind"]:
             activate_environment(env, prefix, self._setup_spec["kind"])
-            # what pip.conf says elsewhere would lead it astray
+            # a pip.conf may set other targets
             env.update(PIP_USER="0", PYTHONNOUSERSITE="1")
             for key in ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT"):
                 env.pop(key, None)

@@ -244,7 +244,7 @@ def with_stop(rundir: str, state: State) -> State:
 
 def with_record(rundir: str, state: State) -> State:
     """Put what is known of the whole run's end into a state, as `gang`."""
-    record = read_json(RunPaths(rundir).gang_record)
+    record: Any = read_json(RunPaths(rundir).gang_record)
     return {**state, "gang": record} if record is not None else state
 
 

@@ -75,7 +75,7 @@ class FileSource:
         self._position = 0
 
     def read(self, most: int) -> bytes:
-        """TakeFrom what comes next."""
+        """Take what comes next."""
         data = self._read(most)
         self._position += len(data)
         return data

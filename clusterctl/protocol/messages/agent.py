@@ -129,7 +129,7 @@ class Event(_Event, total=False):
     log: str
     again: str  # a command that does the failed step once more
     environment: bool  # gate_failed: in the job's own environment
-    port_taken: bool  # failed: of a later attempt, for the hub
+    port_taken: bool  # failed: another process has the master port; `text` says it too
     state: str  # ended
     exit: int | None
     signal: int | None

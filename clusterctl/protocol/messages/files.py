@@ -61,12 +61,17 @@ class GpuSpec(TypedDict):
     used: int | None
 
 
-class SlotSpec(TypedDict):
+class _Slot(TypedDict):
     """One agent of a run that may start again."""
 
     seat: Slot
     node: str
     node_rank: NodeRank | None
+
+
+class SlotSpec(_Slot):
+    """One agent of a run that may start again."""
+
     address: str | None
 
 
@@ -99,7 +104,7 @@ class RestartPart(TypedDict, total=False):
 
 
 class HubPart(TypedDict, total=False):
-    """What node 0's agent alone is told: who will come."""
+    """What only node 0's agent gets: the nodes that are going to join."""
 
     nodes: list[str]
 
@@ -191,25 +196,31 @@ class LeftProcess(EndedProcess):
     state: str
 
 
-class AttemptRecord(TypedDict):
-    """An attempt that another followed."""
+class AttemptEnd(TypedDict):
+    """An attempt that another followed, as gang.json and the agents' messages have it."""
 
     attempt: int
     began: float | None
     ended: float | None
-    node_rank: NodeRank | None
-    state: str | None
     reason: str
-    cause_reason: str
     node: str
     text: str
     progress: bool | None
+
+
+class AttemptRecord(AttemptEnd):
+    """The same as state.json has it: `reason` and `state` are this node's own, `cause_reason` is the gang's."""
+
+    node_rank: NodeRank | None
+    state: str | None
+    cause_reason: str
     ranks: dict[str, RankRecord]
 
 
-class RosterEntry(SlotSpec, total=False):
+class RosterEntry(_Slot, total=False):
     """One agent as the others see it."""
 
+    address: str | None
     lost: bool
     reason: str
     unfit: str
@@ -247,7 +258,7 @@ class CopiedFromSpec(TypedDict):
 
     run: str
     job: str
-    cluster: str
+    cluster: str | None  # null for the test run of `check --deep`
     node: str
     node_rank: NodeRank
     nnodes: int
@@ -281,7 +292,7 @@ class _State(CopiedFromSpec):
     world_size: int | None
     world_size_seen: int | None
     nproc: int | None
-    gang: Any  # a flag; in answers the GangRecord
+    gang: bool | GangRecord  # a flag; in answers the record, if there is one
     parted: bool  # nothing of the gang is left to wait for
     guardian: ProcessRecord | None
     agent: ProcessRecord | None
@@ -360,7 +371,11 @@ class GangRecord(TypedDict, total=False):
     whole: bool
     stop: dict[str, Any] | None  # {"time", ...}: see node/gang/membership.py
     parts: list[PartRecord]
-    attempts: list[AttemptRecord]
+    attempts: list[AttemptEnd]  # this and the following of a run with `restart`
+    roster: list[RosterEntry]
+    gave_up: str | None
+    state: str
+    reason: str
 
 
 JournalEvent = Literal[

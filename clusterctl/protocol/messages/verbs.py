@@ -210,7 +210,7 @@ class Source(TypedDict):
 
 
 class TakeFrom(TypedDict):
-    """TakeFrom the contents from another node."""
+    """Take the contents from another node."""
 
     take: Source
 
@@ -485,7 +485,7 @@ class CleanRequest(OfNode):
 
 
 class Unused(TypedDict):
-    """What nobody uses."""
+    """What is not in use."""
 
     contents: int
     bytes: int
@@ -560,7 +560,7 @@ class OrphansRequest(OfNode):
 
 
 class Orphan(TypedDict):
-    """A process of a run that nobody watches over; `known`: its run is one of this work directory."""
+    """A process of a run that has no guardian and no agent; `known`: its run is one of this work directory."""
 
     run: str
     attempt: str

@@ -18,8 +18,8 @@ from waiting import HANG, wait_until
 Make = Callable[..., NodeRun]
 Frames = list[tuple[dict[str, Any], bytes]]
 
-FIRST = b'{"event": "preparing"}\n'
-EVENTS = FIRST + b'{"event": "ended"}\n'
+FIRST = b'{"time": 1.0, "event": "preparing"}\n'
+EVENTS = FIRST + b'{"time": 2.0, "event": "ended"}\n'
 
 
 class Recorded:
@@ -89,7 +89,7 @@ def test_everything_of_a_dead_run(tmp_path: Path) -> None:
     frames = run.follow({}, events=0)
 
     assert frames[0][0]["state"]["state"] == "FAILED"
-    assert frames[1] == ({"events": 42}, EVENTS)
+    assert frames[1] == ({"events": len(EVENTS)}, EVENTS)
     assert [text_of(frames), text_of(frames, 0, "stderr"), text_of(frames, 1)] == [b"a\nb", b"oops\n", b"c\n"]
     assert text_of(frames, None, "stderr") == b"W: note\n"
     assert frames[-1] == ({"end": True}, b"")
@@ -162,7 +162,7 @@ def test_resuming_at_an_offset(tmp_path: Path) -> None:
     frames = run.follow({"offsets": {file: 4}}, events=len(FIRST))
 
     assert [(header["offset"], body) for header, body in frames if "log" in header] == [(4, b"two\n")]
-    assert ({"events": 42}, EVENTS[len(FIRST) :]) in frames
+    assert ({"events": len(EVENTS)}, EVENTS[len(FIRST) :]) in frames
 
 
 def test_tail_and_grep_happen_on_the_node(tmp_path: Path) -> None:
@@ -290,7 +290,7 @@ def test_a_list_holds_the_records_of_runs_that_ended_badly(tmp_path: Path) -> No
         [("CANCELLED", 10), ("CANCELLED", 300_000), ("SUCCEEDED", 10), ("FAILED", 10)]
     ):
         run = Recorded(tmp_path, f"job-{number}", submitted=float(number), state=state)
-        (run.path / "gang.json").write_text(json.dumps({"parts": [], "words": "x" * size}))
+        (run.path / "gang.json").write_text(json.dumps({"parts": [], "reason": "x" * size}))
 
     assert [(state["run"], "gang" in state) for state in list_runs(tmp_path)] == [
         ("job-3", True),

@@ -1,0 +1,110 @@
+"""Whether what a node really sends and keeps is what protocol/messages says of it: keys, and types of values."""
+
+from __future__ import annotations
+
+import json
+import types
+import typing
+from collections.abc import Iterator
+from functools import cache
+from itertools import repeat
+from typing import Any, ForwardRef, Literal, Union, get_args, get_origin
+
+from clusterctl.protocol.messages import agent, files, gang, verbs
+
+NAMES = {name: kind for module in (gang, agent, files, verbs) for name, kind in vars(module).items()}
+HAND_MADE = ("State",)  # tests write some of these by hand, with fewer keys
+COPIED = files.CopiedFromSpec.__annotations__.keys()  # null where the spec of a test lacks the key
+MESH = ("listening", "ways")  # the test of the network, see node/diagnose/mesh.py
+
+
+def problems(kind: Any, value: Any, place: str = "") -> Iterator[str]:
+    """Say where a value is not of a type of protocol/messages."""
+    kind = resolve(kind)
+    origin, parts = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return
+    if origin in (Union, types.UnionType):
+        found = [list(problems(part, value, place)) for part in parts]
+        if all(found):
+            yield from min(found, key=len)
+    elif origin is Literal:
+        if value not in parts:
+            yield f"{place}: {value!r} is none of {parts}"
+    elif isinstance(kind, type) and hasattr(kind, "__required_keys__"):
+        yield from record_problems(kind, value, place)
+    elif isinstance(value, CONTAINERS.get(origin, ())):
+        for part, item in members(origin, parts, value):
+            yield from problems(part, item, f"{place}[]")
+    elif not is_scalar(kind, value):
+        yield f"{place}: {str(value)[:60]!r} is no {kind}"
+
+
+CONTAINERS: dict[Any, Any] = {list: list, tuple: list, dict: dict}  # of a type, as JSON has them
+
+
+def members(origin: Any, parts: tuple[Any, ...], value: Any) -> Iterator[tuple[Any, Any]]:
+    """Give what a list or an object holds, each with the type that it must be of."""
+    if origin is tuple:
+        return zip(parts, value, strict=True)
+    return zip(repeat(parts[-1]), value.values() if origin is dict else value, strict=False)
+
+
+def record_problems(kind: Any, value: Any, place: str) -> Iterator[str]:
+    """Say which keys of an object are missing, unknown or of another type."""
+    if not isinstance(value, dict):
+        yield f"{place}: {str(value)[:60]!r} is no {kind.__name__}"
+        return
+    known = hints(kind)
+    required = () if kind.__name__ in HAND_MADE else kind.__required_keys__ - value.keys()
+    yield from (f"{place}: {kind.__name__} without {key}" for key in required)
+    yield from (f"{place}: {kind.__name__} with {key}" for key in value.keys() - known.keys())
+    for key in known.keys() & value.keys():
+        if value[key] is not None or key not in COPIED:
+            yield from problems(known[key], value[key], f"{place}.{key}")
+
+
+def is_scalar(kind: Any, value: Any) -> bool:
+    """Tell whether a text, a number or null is of a type; a whole number is a float too."""
+    while hasattr(kind, "__supertype__"):
+        kind = kind.__supertype__
+    if kind in (None, type(None)):
+        return value is None
+    if kind is float:
+        return type(value) in (int, float)
+    return type(value) is kind
+
+
+@cache
+def hints(kind: Any) -> dict[str, Any]:
+    """Give the types of a message's keys."""
+    return typing.get_type_hints(kind, globalns=NAMES)
+
+
+def resolve(kind: Any) -> Any:
+    """Give the type behind a name."""
+    if isinstance(kind, ForwardRef):
+        kind = kind.__forward_arg__
+    return eval(kind, NAMES) if isinstance(kind, str) else kind
+
+
+def frame_problems(verb: str, header: dict[str, Any], body: bytes = b"") -> list[str]:
+    """Say what of a frame of a node is in no message of protocol/messages."""
+    if verb == "probe" and header.keys() & set(MESH):
+        return []
+    found = list(problems(verbs.NodeFrame, header, verb))
+    if verb == "follow" and "events" in header:
+        for line in body.splitlines():
+            found += problems(files.JournalEntry, json.loads(line), "journal")
+    for state in states(header):
+        for attempt in state.get("attempts") or ():
+            found += problems(files.AttemptRecord, attempt, "attempt")
+    return found
+
+
+def states(header: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Give the states of runs that a frame holds."""
+    stopped = header.get("stopped") or {}
+    for state in (header.get("state"), stopped.get("state"), *(header.get("runs") or ())):
+        if isinstance(state, dict):
+            yield state
