@@ -663,14 +663,6 @@ ENTRIES: Mapping[str, Entry] = {
             "Its last lines say why; `before.log` of the attempt has all of it",
             "最后几行写了原因；全部输出在这次尝试的 `before.log` 里",
         ),
-        cases={
-            "again": Case(
-                Text("{message}"), Text("to see it there again: {command}", "在节点上重现：{command}")
-            ),
-            "log": Case(
-                Text("{message}"), Text("all it said is in {log} of the run", "完整输出在该 run 的 {log}")
-            ),
-        },
     ),
     "CC-SETUP-006": Entry(
         "error",
