@@ -620,7 +620,7 @@ ENTRIES: Mapping[str, Entry] = {
             "看显示的服务端答复；`clusterctl attach RUN` 会再试",
         ),
         cases={
-            "": Case(
+            "not-sent": Case(
                 Text("not sent: {notification}: {problem}", "没有发送：{notification}：{problem}"),
                 Text("{command} tries again; the verdict stays", "{command} 会重试；最终结果不变"),
             ),
