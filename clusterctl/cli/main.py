@@ -58,8 +58,8 @@ class Verbs(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Name the nearest verb when one is misspelled."""
-        if args and args[0] not in VERBS:
+        """Name the nearest verb when one is misspelled; completion has nothing to complete then."""
+        if args and args[0] not in VERBS and not ctx.resilient_parsing:
             raise click.UsageError(f"no verb {args[0]!r}{suggest_verb(args[0], VERBS, OTHER_WORDS)}", ctx=ctx)
         return super().resolve_command(ctx, args)
 

@@ -63,10 +63,12 @@ def complete(folder: Path, *words: str) -> list[str]:
         (["-i", "inventory.yaml", "top", "--exclude", "b"], ["beta"]),
         (["explain", "CC-NET-01"], [f"CC-NET-01{number}" for number in range(10)]),
         (["completion", "z"], ["zsh"]),
+        (["lunch", "jo"], []),
+        (["lab", "upp", "x"], []),
     ],
 )
 def test_values(folder: Path, words: list[str], values: list[str]) -> None:
-    """Verbs, options, runs, files, nodes, codes."""
+    """Verbs, options, runs, files, nodes, codes; of a misspelled verb nothing, and no error beside the user's line."""
     assert sorted(complete(folder, *words)) == sorted(values)
 
 

@@ -20,6 +20,7 @@ from clusterctl.cli.options import WholeNumber, shared_options, with_node_option
 )
 @click.option(
     "--keep",
+    metavar="N",
     type=WholeNumber("a number of runs"),
     default=10,
     show_default=True,
