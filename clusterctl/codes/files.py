@@ -150,7 +150,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-SPEC-010": Entry(
         "error",
-        Text("unknown key; the nearest known one is named", "不认识的键"),
+        Text("unknown key; the nearest known one is named", "未知的键"),
         do=Text("The nearest known key is named; mostly a misspelling", "报错里有最接近的键名，多半是拼错了"),
     ),
     "CC-SPEC-011": Entry(
@@ -714,7 +714,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-SPEC-033": Entry(
         "error",
-        Text("an unknown placeholder, or one that this launcher does not fill in", "不认识的占位符"),
+        Text("an unknown placeholder, or one that this launcher does not fill in", "未知的占位符"),
         do=Text(
             "The known ones are listed; `$${x}` is a literal", "报错里列出了可用的；`$${x}` 表示原样的 `${x}`"
         ),

@@ -83,7 +83,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "a number, a name or a way to break that the lab does not know",
-            "lab 不认识这个数字、名字或弄坏的方式",
+            "lab 不支持的数字、名字或故障类型",
         ),
         do=Text("The ways that there are stand in the message", "报错里列出了可用的"),
         cases={

@@ -51,7 +51,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-PY-003": Entry(
         "error",
-        Text("the Python ended before it answered", "Python 没来得及回答就退出了"),
+        Text("the Python ended before it answered", "Python 还没有返回结果就退出了"),
         why=NO_PYTHON,
         what=Text(
             "With status 0 it is nearly always an `exit` or `exec` in a start file of the login shell, such as .bashrc. Otherwise the interpreter starts and ends at once: a broken installation, a missing library, or a wrapper script that does not pass its standard input on."
@@ -156,7 +156,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         do=Text(
             "The same Python everywhere: `python:` or `activate:` of the node that is named",
-            "统一版本：改被点名节点的 `python:` 或 `activate:`",
+            "统一版本：改报错指出的节点的 `python:` 或 `activate:`",
         ),
         cases={
             "": Case(
@@ -329,7 +329,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         do=Text(
             "Rename the file that is named, such as `random.py` or `torch/`",
-            "给被点名的文件改名，例如 `random.py`、`torch/`",
+            "给报错指出的文件改名，例如 `random.py`、`torch/`",
         ),
         cases={
             "": Case(fix=Text("rename {files}: {names}", "重命名 {files}：{names}")),
@@ -366,7 +366,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         do=Text(
             "On the node that is named install the version of the others, as shown",
-            "在被点名的节点上照提示装成一样的版本",
+            "在报错指出的节点上，按提示安装与其他节点相同的版本",
         ),
         cases={
             "": Case(fix=Text("{commands}")),

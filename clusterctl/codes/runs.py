@@ -324,13 +324,13 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-RUN-002": Entry(
         "error",
         Text("a step failed on a node in a way that nobody foresaw", "某一步在节点上意外失败"),
-        do=Text("The evidence is the node's own words; try again", "看报错里节点自己说了什么；再试一次"),
+        do=Text("The evidence is the node's own words; try again", "查看报错里节点返回的内容；再试一次"),
     ),
     "CC-RUN-003": Entry(
         "error",
         Text(
             "a step's process on a node died while the connection lives, perhaps for want of memory",
-            "节点上的步骤进程死了",
+            "节点上执行该步骤的进程意外退出，可能是内存不足",
         ),
         do=Text("Memory of the node: `free -h`, `dmesg`", "看节点的内存：`free -h`、`dmesg`"),
         cases={
@@ -399,7 +399,7 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-RUN-014": Entry(
         "error",
         Text("the agent on the node ended before its time", "节点上的 agent 提前退出"),
-        do=Text("Its last words are shown; memory of the node", "看它最后说了什么；看节点的内存"),
+        do=Text("Its last words are shown; memory of the node", "查看它最后的输出；检查节点的内存"),
     ),
     "CC-RUN-015": Entry(
         "error",
@@ -419,7 +419,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         do=Text(
             "Log in as that account and stop it there, or ask its owner",
-            "用那个账户登录后再停，或者请它的主人来停",
+            "用那个账户登录后再停，或者请启动它的用户停止",
         ),
         cases={
             "": Case(
@@ -530,7 +530,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "another run has the GPUs, or the node, that this one needs; it is named, and nothing was started (exit code 3); [`launch --wait`](sharing-gpus.md) waits",
-            "需要的 GPU 或节点被别的任务占着",
+            "需要的 GPU 或节点被别的任务占用",
         ),
         do=Text(
             "`clusterctl launch --wait`, other `gpus:` or nodes",
@@ -617,7 +617,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         do=Text(
             "The service's answer is shown; `clusterctl attach RUN` tries again",
-            "看显示的服务端答复；`clusterctl attach RUN` 会再试",
+            "查看显示的服务端响应；`clusterctl attach RUN` 会再试",
         ),
         cases={
             "not-sent": Case(
@@ -699,7 +699,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "a node does not send what it announced, or hung up; no file of doubtful content got its name",
-            "节点没有把说好的内容发完",
+            "节点没有发完应发的内容",
         ),
         do=Text("`pull` again", "再 `pull` 一次"),
         cases={
@@ -803,7 +803,8 @@ ENTRIES: Mapping[str, Entry] = {
             "这次运行现在不能删",
         ),
         do=Text(
-            "`clusterctl stop` it first, or let its owner clean", "先 `clusterctl stop`，或者让主人自己清"
+            "`clusterctl stop` it first, or let its owner clean",
+            "先 `clusterctl stop`，或者由启动它的用户清理",
         ),
     ),
     "CC-CLEAN-003": Entry(

@@ -379,7 +379,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-SSH-009": Entry(
         "error",
-        Text("the host key is not known", "不认识这台机器的主机密钥"),
+        Text("the host key is not known", "未知的主机密钥"),
         why=UNTRUSTED,
         what=Text(
             "Compare the fingerprint with what the node itself shows (`ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub`), then connect once with ssh, or write `ssh: {host_keys: accept-new}`."
@@ -537,7 +537,7 @@ ENTRIES: Mapping[str, Entry] = {
                 Text("the way to {place} through {via} ended", "经 {via} 到 {place} 的连接断开"),
                 Text(
                     "see what `{command}` says: what stands between may be down, unknown here or not let you in; or the node is down",
-                    "查看 `{command}` 的输出：中间的机器可能没开机、本机不认识或拒绝登录；也可能是节点没开机",
+                    "查看 `{command}` 的输出：中间的机器可能没开机、在本机无法解析或拒绝登录；也可能是节点没开机",
                 ),
             ),
         },
@@ -584,7 +584,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-SSH-016": Entry(
         "error",
-        Text("the connection fell silent", "连接没有声音了"),
+        Text("the connection fell silent", "连接无响应"),
         why=UNREACHED,
         what=Text(
             "Nothing came back for longer than a healthy node ever takes: the network is gone, or the node is frozen."

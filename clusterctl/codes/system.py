@@ -482,7 +482,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         do=Text(
             "Know the limit; `systemctl show -p MemoryMax user-UID.slice`",
-            "心里有数就行；`systemctl show -p MemoryMax user-UID.slice` 能看到上限",
+            "仅供参考；`systemctl show -p MemoryMax user-UID.slice` 能看到上限",
         ),
         cases={
             "": Case(fix=Text("$ cat /proc/self/cgroup; systemctl show -p MemoryMax user-$(id -u).slice")),
@@ -500,7 +500,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         do=Text(
             "See who uses it: `ps -eo user,rss,args --sort -rss`",
-            "看谁在用：`ps -eo user,rss,args --sort -rss`",
+            "查看占用内存的进程：`ps -eo user,rss,args --sort -rss`",
         ),
         cases={
             "": Case(fix=Text("$ free -h; ps -eo user,rss,args --sort -rss | head")),

@@ -11,7 +11,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "an unknown verb or option, or an argument that is missing or wrong",
-            "不认识的命令或选项，或者参数不对",
+            "未知的命令或选项，或者参数错误",
         ),
         do=Text("The nearest one is named; `clusterctl --help`", "报错里有最接近的；看 `clusterctl --help`"),
         cases={
@@ -377,7 +377,7 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-USE-025": Entry(
         "error",
         Text("the run is somebody else's: `-y` stops it all the same", "这是别人的任务"),
-        do=Text("Ask them; `-y` stops it all the same", "先问问对方；`-y` 可以照样停"),
+        do=Text("Ask them; `-y` stops it all the same", "先与启动它的用户确认；`-y` 可以照样停"),
         cases={
             "": Case(Text("{reason}"), Text("{command}  (stops it all the same)", "{command}  （强制停止）")),
         },
@@ -409,7 +409,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text("the run had no part on the chosen nodes", "任务没有用到选的节点"),
         do=Text(
-            "`clusterctl status` shows on which nodes it ran", "用 `clusterctl status` 看它跑在哪些节点上"
+            "`clusterctl status` shows on which nodes it ran", "用 `clusterctl status` 查看它在哪些节点上运行"
         ),
         cases={
             "": Case(
@@ -449,7 +449,7 @@ ENTRIES: Mapping[str, Entry] = {
             "`clean` was not told to remove what it has shown: nothing was removed",
             "没有确认，`clean` 什么也没删",
         ),
-        do=Text("`clusterctl clean -y`, or answer at a terminal", "`clusterctl clean -y`，或者在终端里回答"),
+        do=Text("`clusterctl clean -y`, or answer at a terminal", "`clusterctl clean -y`，或者在终端里确认"),
         cases={
             "": Case(
                 Text("nothing was removed", "没有删除任何内容"),
@@ -692,7 +692,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "`init` was told no machines, and there is no terminal to ask at",
-            "没告诉 `init` 有哪些机器，也没有终端可问",
+            "没有给 `init` 机器，也没有终端可以询问",
         ),
         do=Text(
             "Name the machines: `clusterctl init gpu01 gpu02`", "直接写出来：`clusterctl init gpu01 gpu02`"
