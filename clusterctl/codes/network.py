@@ -652,7 +652,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-NET-035": Entry(
         "warning",
-        Text("a node took no part in the proof on the wire", "有节点没参加实连测试"),
+        Text("a node took no part in the proof on the wire", "有节点没有参加连通性实测"),
         why=Text("Whether the others reach it is not known.", "不知道其他节点能否连接它。"),
         what=Text(
             "The node answered the other questions, and then did not listen on its training address or did not tell what came of its calls in time. It may be overloaded, or a program there keeps it from listening. Where all `ports:` of the inventory are in use on node 0 it is an error: a launch ends with CC-NET-020."

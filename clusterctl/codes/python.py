@@ -553,7 +553,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "a step of `setup` failed on a node; its last lines are shown, and what to type there to see it again",
-            "某个节点上 `setup` 的一步失败",
+            "某个节点上 `setup` 的一步失败；会列出最后几行输出和在节点上重现的命令",
         ),
         do=Text(
             "Its last lines say why; `setup.log` in the run's directory has all of it",
@@ -637,7 +637,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "a node lacks a program that `setup` needs: uv, or one of micromamba, mamba and conda",
-            "节点上没有 `setup` 要用的程序",
+            "节点上缺少 `setup` 需要的程序：uv，或者 micromamba、mamba、conda 之一",
         ),
         do=Text(
             "Install it on the node, or put its directory on PATH by `activate`",
@@ -657,7 +657,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "a command of `before` failed on a node, or took longer than its `time_limit`",
-            "`before` 的命令失败或者超时",
+            "节点上 `before` 的命令失败，或者超过了它的 `time_limit`",
         ),
         do=Text(
             "Its last lines say why; `before.log` of the attempt has all of it",

@@ -554,7 +554,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "a bus error: a file that was mapped into memory lost its ground",
-            "总线错误：映射到内存的文件没了着落",
+            "总线错误：映射到内存的文件已经不在",
         ),
         do=Text(
             "A full /dev/shm, a file that was truncated while it was read, or a network file system that failed.",

@@ -847,7 +847,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "the password is wrong, or the server takes none for this account, as many do for root",
-            "密码不对，或者服务端不许这个账号用密码",
+            "密码错误，或者服务端不允许该账户用密码登录（root 往往如此）",
         ),
         do=Text(
             "Try it by `ssh`; for root many servers take keys only: use another user",
@@ -867,7 +867,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "the server takes no passwords at all; whoever keeps the node must install the key",
-            "服务端完全不接受密码",
+            "服务端完全不接受密码；须由节点的管理员安装密钥",
         ),
         do=Text("Give your public key to whoever keeps the node", "把公钥交给管理员安装"),
         cases={
@@ -884,7 +884,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "the password was right, and the key could not be written into the account: a read-only or full home",
-            "密码对了，但密钥写不进账号",
+            "密码正确，但密钥无法写入该账户：家目录只读或已满",
         ),
         do=Text(
             "Free room in the home there, or have it mounted writable", "在那边的家目录腾出空间，或者挂成可写"
@@ -912,7 +912,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "the key is in authorized_keys, and the server does not accept it: others may write to the home, or sshd reads another file",
-            "密钥写进了 authorized_keys，服务端却不认",
+            "密钥已写入 authorized_keys，但服务端不接受：家目录可被别人写入，或者 sshd 读取另一个文件",
         ),
         do=Text("On the node `chmod go-w ~; chmod 700 ~/.ssh`", "在节点上 `chmod go-w ~; chmod 700 ~/.ssh`"),
         cases={
@@ -942,7 +942,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "your own ssh enters this node (`transport: openssh`): use ssh-copy-id",
-            "这个节点是用你自己的 ssh 登录的",
+            "该节点由你自己的 ssh 登录（`transport: openssh`）：用 ssh-copy-id",
         ),
         do=Text("`ssh-copy-id NODE`", "用 `ssh-copy-id NODE`"),
         cases={
@@ -957,7 +957,10 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-KEYS-006": Entry(
         "error",
-        Text("the inventory names several keys; push them one after the other", "inventory 里有好几把密钥"),
+        Text(
+            "the inventory names several keys; push them one after the other",
+            "inventory 里有多把密钥；请逐个推送",
+        ),
         do=Text("Push them one after the other by `--nodes`", "用 `--nodes` 一把一把地推"),
         cases={
             "": Case(
@@ -1004,7 +1007,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-KEYS-010": Entry(
         "error",
-        Text("a password is wanted, and there is no terminal to ask for it", "需要密码，但没有终端可问"),
+        Text("a password is wanted, and there is no terminal to ask for it", "需要密码，但没有终端可以输入"),
         do=Text("At a terminal, or `--password-from NAME`", "在终端里执行，或者用 `--password-from NAME`"),
         cases={
             "": Case(
@@ -1021,7 +1024,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-KEYS-011": Entry(
         "error",
-        Text("no password was given for this node, so it was left out", "没给这个节点的密码，跳过了"),
+        Text("no password was given for this node, so it was left out", "没有输入该节点的密码，已跳过"),
         do=Text("Run it again for this node", "对这个节点再执行一次"),
         cases={
             "": Case(
