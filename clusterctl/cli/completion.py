@@ -70,7 +70,7 @@ def _codes(_: click.Context) -> Iterable[str]:
 
 
 def complete_job_file(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's
-    """Complete folders and YAML files; an inventory is one too, and only its content tells."""
+    """Complete folders and YAML files, inventories among them: only the content shows which is a job file."""
     folder, _, start = incomplete.rpartition("/")
     prefix = f"{folder}/" if "/" in incomplete else ""
     found: list[str] = []

@@ -183,7 +183,7 @@ def test_every_code_is_raised() -> None:
 
 
 def test_every_case_is_raised() -> None:
-    """A case that nothing raises is a text that nobody reads."""
+    """A case that nothing raises is a text that is never shown."""
     known = {(site.code, case) for site in SITES for case in site.cases or ()}
     quoted = set(re.findall(r'"([a-z][a-z0-9-]*)"', "\n".join(sources().values())))
     dead = [

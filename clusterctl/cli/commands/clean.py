@@ -1,4 +1,4 @@
-"""The verb `clean`: remove what nobody needs from the nodes."""
+"""The verb `clean`: remove old runs and unused files from the nodes."""
 
 from __future__ import annotations
 
