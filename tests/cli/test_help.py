@@ -122,6 +122,15 @@ def test_words_of_other_tools_lead_to_the_verb(
     assert meant.startswith("--") or target in paths
 
 
+@pytest.mark.parametrize(
+    ("words", "meant"), [("help launch", "launch --help"), ("man ps", "ps --help"), ("help frob", "--help")]
+)
+def test_help_as_a_verb_leads_to_the_help(words: str, meant: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """As in git, the verb follows it."""
+    assert main(words.split()) == 2
+    assert f"did you mean {meant!r}?" in capsys.readouterr().err
+
+
 def test_ssh_leads_to_both_ways(capsys: pytest.CaptureFixture[str]) -> None:
     """A node of the lab has a shell, any node runs a command."""
     assert main(["ssh", "gpu01"]) == 2
