@@ -12,6 +12,8 @@ from contextlib import suppress
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
+from clusterctl.specs.text import quote_word
+
 SHELLS = ("bash", "zsh", "fish")
 COMPLETE_VARIABLE = "_CLUSTERCTL_COMPLETE"  # with a value the command completes: click's way
 _FUNCTION = "_clusterctl_completion"  # click's name for it, from the program's
@@ -70,7 +72,7 @@ def _codes(_: click.Context) -> Iterable[str]:
 
 
 def complete_job_file(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's
-    """Complete folders and YAML files; an inventory is one too, and only its content tells."""
+    """Complete folders and YAML files, inventories among them: only the content shows which is a job file."""
     folder, _, start = incomplete.rpartition("/")
     prefix = f"{folder}/" if "/" in incomplete else ""
     found: list[str] = []
@@ -81,6 +83,9 @@ def complete_job_file(ctx: click.Context, param: click.Parameter, incomplete: st
                     found.append(f"{prefix}{entry.name}/")
                 elif entry.name.endswith((".yaml", ".yml")):
                     found.append(f"{prefix}{entry.name}")
+    # what we print becomes part of the line as it is; the shell completes and quotes its own names
+    if incomplete.startswith("~") or any(quote_word(value) != value for value in found):
+        return [CompletionItem(incomplete, type="file")]
     return [CompletionItem(value) for value in found]
 
 

@@ -126,8 +126,8 @@ class VerbGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Name the verbs that there are when one is unknown."""
-        if args and args[0] not in self.commands:
+        """Name the verbs that there are when one is unknown; completion has nothing to complete then."""
+        if args and args[0] not in self.commands and not ctx.resilient_parsing:
             other_words = LAB_WORDS if ctx.info_name == "lab" else {}
             message = f"{ctx.info_name} has no verb {args[0]!r}"
             raise click.UsageError(message + suggest_verb(args[0], self.commands, other_words), ctx=ctx)

@@ -58,9 +58,15 @@ class Verbs(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Name the nearest verb when one is misspelled."""
-        if args and args[0] not in VERBS:
-            raise click.UsageError(f"no verb {args[0]!r}{suggest_verb(args[0], VERBS, OTHER_WORDS)}", ctx=ctx)
+        """Name the nearest verb when one is misspelled; completion has nothing to complete then."""
+        if args and args[0] not in VERBS and not ctx.resilient_parsing:
+            is_help_of_verb = args[0] in OTHER_WORDS["--help"] and len(args) > 1 and args[1] in VERBS
+            meant = (
+                f"; did you mean '{args[1]} --help'?"
+                if is_help_of_verb
+                else suggest_verb(args[0], VERBS, OTHER_WORDS)
+            )
+            raise click.UsageError(f"no verb {args[0]!r}{meant}", ctx=ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - the same

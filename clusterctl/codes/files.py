@@ -19,7 +19,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "the file is not UTF-8, or holds characters that must not stand in YAML or cannot be passed on",
-            "文件不是 UTF-8，或者含有不允许的字符",
+            "文件不是 UTF-8，或者含有 YAML 不允许、或无法传递的字符",
         ),
         do=Text("Save it as UTF-8 without control characters", "另存为 UTF-8，去掉控制字符"),
         cases={
@@ -47,7 +47,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "too large: the file, its depth, the number of its values, or of its problems",
-            "文件太大、层数太深、值太多",
+            "太大：文件、嵌套层数、值的个数，或者问题的个数",
         ),
         do=Text(
             "Is it the right file? Lists belong into `args`, data into files of their own",
@@ -84,7 +84,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "the file is empty, holds several documents, or no keys and values",
-            "文件是空的，或者含有多个文档",
+            "文件是空的，含有多个文档，或者不是键和值",
         ),
         do=Text(
             "Start from an example of `inventories/`, or `clusterctl init`",
@@ -150,7 +150,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-SPEC-010": Entry(
         "error",
-        Text("unknown key; the nearest known one is named", "未知的键"),
+        Text("unknown key; the nearest known one is named", "未知的键；会给出最接近的键"),
         do=Text("The nearest known key is named; mostly a misspelling", "报错里有最接近的键名，多半是拼错了"),
     ),
     "CC-SPEC-011": Entry(
@@ -172,7 +172,8 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-SPEC-012": Entry(
         "error",
         Text(
-            "the wrong kind of value: a text where a list is wanted, a word where a number is", "值的类型不对"
+            "the wrong kind of value: a text where a list is wanted, a word where a number is",
+            "值的类型不对：应为列表却写了文本，应为数字却写了单词",
         ),
         do=Text(
             "What is wanted is named: a list `[a, b]`, a number, a text",
@@ -716,7 +717,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "an unknown placeholder, or one that this launcher does not fill in",
-            "未知的占位符，或者该启动方式不支持的占位符",
+            "未知的占位符，或者该启动方式不填写它",
         ),
         do=Text(
             "The known ones are listed; `$${x}` is a literal", "报错里列出了可用的；`$${x}` 表示原样的 `${x}`"
@@ -748,7 +749,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "a key that belongs to another launcher, or one that this launcher needs",
-            "这个键属于别的 launcher",
+            "这个键属于另一种启动方式，或者该启动方式缺少必需的键",
         ),
         do=Text("Drop the key, or change `launcher:`", "去掉这个键，或者改 `launcher:`"),
         cases={

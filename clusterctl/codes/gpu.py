@@ -233,7 +233,9 @@ ENTRIES: Mapping[str, Entry] = {
         what=Text(
             "The compute mode is exclusive: one process per GPU works, one more fails with CUDA error 46."
         ),
-        do=Text("`sudo nvidia-smi -c 0`, and see who holds it", "`sudo nvidia-smi -c 0`，并查看哪个进程占用"),
+        do=Text(
+            "`sudo nvidia-smi -c 0`, and see who holds it", "`sudo nvidia-smi -c 0`，并查看哪个进程占用它"
+        ),
         cases={
             "": Case(fix=Text("# nvidia-smi -c 0")),
         },
@@ -276,7 +278,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-GPU-015": Entry(
         "warning",
-        Text("GPU memory is in use", "显存被占着"),
+        Text("GPU memory is in use", "显存被占用"),
         why=Text(
             "Another process has these GPUs: the job may run out of memory, or both run slowly.",
             "另一个进程在用这些 GPU：作业可能显存不足，或者双方都变慢。",
@@ -286,7 +288,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         do=Text(
             "See whose it is: `clusterctl exec -- nvidia-smi`; `clusterctl ps --orphans`",
-            "查看属于哪个用户：`clusterctl exec -- nvidia-smi`、`clusterctl ps --orphans`",
+            "查看是哪个进程：`clusterctl exec -- nvidia-smi`、`clusterctl ps --orphans`",
         ),
         cases={
             "": Case(
@@ -352,7 +354,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-GPU-019": Entry(
         "warning",
-        Text("another run has the GPUs", "GPU 被别的任务占着"),
+        Text("another run has the GPUs", "GPU 被别的任务占用"),
         why=Text(
             "A launch on these GPUs is refused until that run has ended, or waits for it with `launch --wait`.",
             "在那个 run 结束之前，使用这些 GPU 的启动会被拒绝；加 `launch --wait` 则会等待。",
@@ -393,7 +395,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-GPU-021": Entry(
         "warning",
-        Text("GPU memory waits to be mended", "显存等着修复"),
+        Text("GPU memory waits to be mended", "有显存等待修复（重置后生效）"),
         why=Text(
             "Bad rows of memory are taken out at the next reset; until then an error there ends the job.",
             "坏的显存行要到下次重置才会替换；在此之前，那里出错就会终止作业。",

@@ -9,7 +9,10 @@ from clusterctl.codes.entry import Case, Entry, Text
 ENTRIES: Mapping[str, Entry] = {
     "CC-LAB-001": Entry(
         "error",
-        Text("a program that the lab needs is missing; the package is named", "lab 缺一个程序"),
+        Text(
+            "a program that the lab needs is missing; the package is named",
+            "缺少 lab 需要的程序；会给出要安装的软件包",
+        ),
         do=Text("Install the package that is named", "装上指出的包"),
         cases={
             "system": Case(
@@ -29,7 +32,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "this machine does not allow the lab's namespaces; the reason and the remedy are named",
-            "本机不许建 lab 要的命名空间",
+            "本机不允许 lab 使用命名空间；会给出原因和解决办法",
         ),
         do=Text("`lab up --backend inproc`, or what is shown", "`lab up --backend inproc`，或者照提示做"),
         cases={
@@ -83,7 +86,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "a number, a name or a way to break that the lab does not know",
-            "这个数字、名字或故障类型不能用于 lab",
+            "lab 不支持的数字、名字或故障类型",
         ),
         do=Text("The ways that there are stand in the message", "报错里列出了可用的"),
         cases={
@@ -185,7 +188,10 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-LAB-007": Entry(
         "error",
-        Text("the lab could not do what it was asked, or did not come up", "lab 起不来，或者做不到"),
+        Text(
+            "the lab could not do what it was asked, or did not come up",
+            "lab 无法完成该操作，或者没有启动成功",
+        ),
         do=Text("The reason is shown; `lab down --all`, then again", "看原因；`lab down --all` 之后再来"),
         cases={
             "loopback": Case(
@@ -225,7 +231,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "a lab without namespaces cannot do that: its nodes have no NICs of their own",
-            "没有命名空间的 lab 做不到",
+            "没有命名空间的 lab 做不到：它的节点没有自己的网卡",
         ),
         do=Text(
             "A lab with namespaces, see [the quickstart](quickstart.md#if-the-lab-does-not-come-up)",

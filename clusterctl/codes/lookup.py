@@ -32,15 +32,9 @@ def find_entry(code: str) -> Entry:
 
 def word(code: str, case: str, facts: Mapping[str, object]) -> tuple[str, str]:
     """Give message and fix of one case of a code."""
-    message, fix = (
-        _AS_REPORTED if case == REPORTED and not has_case(code, case) else entries()[code].cases[case]
-    )
+    cases = find_entry(code).cases
+    message, fix = cases.get(case, _AS_REPORTED) if case == REPORTED else cases[case]
     return fill(message.en, facts), fill(fix.en, facts)
-
-
-def has_case(code: str, case: str) -> bool:
-    """Tell whether a code has a case; a node may send a code that the table does not know."""
-    return case in find_entry(code).cases
 
 
 def family_of(code: str) -> str:

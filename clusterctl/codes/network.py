@@ -265,7 +265,7 @@ ENTRIES: Mapping[str, Entry] = {
         Text("the training address is not the NIC's first", "训练地址不是网卡的第一个地址"),
         why=Text(
             "Gloo and NCCL are told the NIC and take its first address, not the one that the others were given.",
-            "Gloo 和 NCCL 按网卡取它的第一个地址，与告诉其他节点的地址不同。",
+            "Gloo 和 NCCL 按网卡取它的第一个地址，与发给其他节点的地址不同。",
         ),
         what=Text(
             "The NIC has several IPv4 addresses and the training address is not the first of them.\nIt works as long as all nodes can reach each other by the first addresses too."
@@ -359,7 +359,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         do=Text(
             "A wider `ports:` in the inventory, or see who holds them: `ss -ltnp` on node 0",
-            "把 inventory 的 `ports:` 放宽，或者在 0 号节点上用 `ss -ltnp` 查看哪个进程占用",
+            "把 inventory 的 `ports:` 放宽，或者在 0 号节点上用 `ss -ltnp` 查看占用端口的进程",
         ),
         when=Text("when a run starts", "run 启动时"),
         cases={
@@ -594,7 +594,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         do=Text(
             "Cable, port and load of the node that is named; another `nic:`",
-            "检查报错中节点的网线、端口和负载；或者换 `nic:`",
+            "查报错指出的节点的网线、端口和负载；或者换 `nic:`",
         ),
         cases={
             "": Case(
@@ -672,7 +672,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-NET-036": Entry(
         "error",
-        Text("somebody else answers at a training address", "有别的机器占着训练地址"),
+        Text("somebody else answers at a training address", "训练地址上有别的机器应答"),
         why=Text(
             "Packets for this node go to another machine: ranks would wait for one that never comes.",
             "发给该节点的数据包会到另一台机器：rank 会一直等待。",
@@ -821,7 +821,9 @@ ENTRIES: Mapping[str, Entry] = {
         what=Text(
             "The job of the deep check could not be started, or ended before it had told what it found.\nIt is started as every run is, so what stands in its way stands in the way of a launch: the evidence is what a launch would say."
         ),
-        do=Text("The evidence is what a launch would say: mend that", "报错内容与启动时的报错相同：先解决它"),
+        do=Text(
+            "The evidence is what a launch would say: mend that", "这里的内容与启动时的报错相同：先解决它"
+        ),
         cases={
             "setup": Case(fix=Text("launch the job once, then check again", "先启动一次作业，再检查")),
             "": Case(fix=Text("{way_out}")),

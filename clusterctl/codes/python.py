@@ -51,7 +51,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-PY-003": Entry(
         "error",
-        Text("the Python ended before it answered", "Python 没来得及回答就退出了"),
+        Text("the Python ended before it answered", "Python 还没有返回结果就退出了"),
         why=NO_PYTHON,
         what=Text(
             "With status 0 it is nearly always an `exit` or `exec` in a start file of the login shell, such as .bashrc. Otherwise the interpreter starts and ends at once: a broken installation, a missing library, or a wrapper script that does not pass its standard input on."
@@ -156,7 +156,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         do=Text(
             "The same Python everywhere: `python:` or `activate:` of the node that is named",
-            "统一版本：修改报错中节点的 `python:` 或 `activate:`",
+            "统一版本：改报错指出的节点的 `python:` 或 `activate:`",
         ),
         cases={
             "": Case(
@@ -329,7 +329,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         do=Text(
             "Rename the file that is named, such as `random.py` or `torch/`",
-            "给报错中的文件改名，例如 `random.py`、`torch/`",
+            "给报错指出的文件改名，例如 `random.py`、`torch/`",
         ),
         cases={
             "": Case(fix=Text("rename {files}: {names}", "重命名 {files}：{names}")),
@@ -366,7 +366,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         do=Text(
             "On the node that is named install the version of the others, as shown",
-            "在报错中的节点上按提示安装相同的版本",
+            "在报错指出的节点上，按提示安装与其他节点相同的版本",
         ),
         cases={
             "": Case(fix=Text("{commands}")),
@@ -553,7 +553,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "a step of `setup` failed on a node; its last lines are shown, and what to type there to see it again",
-            "某个节点上 `setup` 的一步失败",
+            "某个节点上 `setup` 的一步失败；会列出最后几行输出和在节点上重现的命令",
         ),
         do=Text(
             "Its last lines say why; `setup.log` in the run's directory has all of it",
@@ -637,7 +637,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "a node lacks a program that `setup` needs: uv, or one of micromamba, mamba and conda",
-            "节点上没有 `setup` 要用的程序",
+            "节点上缺少 `setup` 需要的程序：uv，或者 micromamba、mamba、conda 之一",
         ),
         do=Text(
             "Install it on the node, or put its directory on PATH by `activate`",
@@ -657,20 +657,12 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "a command of `before` failed on a node, or took longer than its `time_limit`",
-            "`before` 的命令失败或者超时",
+            "节点上 `before` 的命令失败，或者超过了它的 `time_limit`",
         ),
         do=Text(
             "Its last lines say why; `before.log` of the attempt has all of it",
             "最后几行写了原因；全部输出在这次尝试的 `before.log` 里",
         ),
-        cases={
-            "again": Case(
-                Text("{message}"), Text("to see it there again: {command}", "在节点上重现：{command}")
-            ),
-            "log": Case(
-                Text("{message}"), Text("all it said is in {log} of the run", "完整输出在该 run 的 {log}")
-            ),
-        },
     ),
     "CC-SETUP-006": Entry(
         "error",

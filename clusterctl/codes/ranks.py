@@ -12,7 +12,7 @@ ENTRIES: Mapping[str, Entry] = {
         Text("the GPU's memory is full", "显存不够了"),
         do=Text(
             "Either the batch or the model is too large for this GPU, or somebody else's process holds a part of it. If only one rank runs out, look for another process on its node first.",
-            "batch 或模型对这块卡太大，或者别人的进程占了一部分。只有一个 rank 不够时，先查看那个节点上还有哪些进程在用",
+            "batch 或模型对这块卡太大，或者别人的进程占了一部分。只有一个 rank 不够时，先检查那个节点上还有没有其他进程在用",
         ),
         texts=(
             "CUDA out of memory. Tried to allocate 2.00 GiB",
@@ -107,7 +107,7 @@ ENTRIES: Mapping[str, Entry] = {
         Text("the GPU takes no further process", "GPU 不再接受新进程"),
         do=Text(
             "It is in exclusive mode, or a process that should be gone still holds it.",
-            "处于独占模式，或者本该退出的进程还占着",
+            "处于独占模式，或者本该退出的进程仍在占用",
         ),
         texts=("CUDA-capable device(s) is/are busy or unavailable",),
         command="clusterctl exec --nodes {node} -- nvidia-smi --query-compute-apps=pid,used_memory --format=csv",
@@ -170,7 +170,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-JOB-013": Entry(
         "error",
-        Text("a process of the data loader died", "DataLoader 的一个进程异常退出"),
+        Text("a process of the data loader died", "DataLoader 的一个进程意外退出"),
         do=Text(
             "Killed: mostly memory. Segmentation fault: a library in the dataset. With num_workers=0 its own error is seen.",
             "被杀：多半是内存。段错误：数据集里用的某个库。设 num_workers=0 就能看到它自己的报错",
@@ -189,7 +189,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         do=Text(
             "A collective that only some ranks reach, uneven batches, or models that were built differently. With TORCH_DISTRIBUTED_DEBUG torch says which ranks differ.",
-            "有的 rank 才会走到的集合操作、大小不齐的 batch、构造不同的模型。打开 TORCH_DISTRIBUTED_DEBUG，torch 会指出哪些 rank 不同",
+            "有的 rank 才会走到的集合操作、大小不齐的 batch、构造不同的模型。打开 TORCH_DISTRIBUTED_DEBUG，torch 会列出哪些 rank 不同",
         ),
         texts=(
             "Detected mismatch between collectives on ranks",
@@ -426,7 +426,7 @@ ENTRIES: Mapping[str, Entry] = {
         Text("not all ranks came to the store in time", "有 rank 没有按时到达 store"),
         do=Text(
             "Look at the ranks that do not complain: they had not started, or hang before their process group.",
-            "查看没有报错的 rank：它们尚未启动，或者卡在建进程组之前",
+            "看那些没有报错的 rank：它们还没启动，或者卡在建进程组之前",
         ),
         texts=(
             "Timed out after 61 seconds waiting for clients. 1/2 clients joined",
@@ -475,7 +475,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         do=Text(
             "If another rank has its own error, that is the cause. Otherwise NCCL's own lines name what failed.",
-            "如果别的 rank 有自己的报错，那才是原因。否则 NCCL 的日志会指出哪里失败",
+            "如果别的 rank 有自己的报错，那才是原因。否则看 NCCL 自己的日志里是哪里失败",
         ),
         texts=(
             "ncclSystemError",
@@ -489,7 +489,7 @@ ENTRIES: Mapping[str, Entry] = {
         Text("NCCL cannot use the GPU, or is used wrongly", "NCCL 用不了 GPU，或者用法不对"),
         do=Text(
             "NCCL's own lines name what failed; they come with NCCL_DEBUG.",
-            "NCCL 的日志会指出哪里失败；需要设置 NCCL_DEBUG",
+            "NCCL 自己的日志会指出哪里失败；要打开 NCCL_DEBUG 才有",
         ),
         texts=(
             "ncclUnhandledCudaError",
@@ -521,7 +521,7 @@ ENTRIES: Mapping[str, Entry] = {
         Text("the kernel killed it because memory ran out", "内存不够，被内核杀了"),
         do=Text(
             "The node's count of such kills rose while the rank lived. The node's own memory, or what a cgroup or container grants: fewer data loader workers, smaller batches on the CPU, a higher limit.",
-            "这个 rank 运行期间，节点的 OOM 计数增加了。节点的内存，或者 cgroup、容器给的份额：减少 DataLoader 的 worker，减小 CPU 上的 batch，调高上限",
+            "这个 rank 运行期间，节点的 OOM 计数涨了。节点的内存，或者 cgroup、容器给的份额：减少 DataLoader 的 worker，减小 CPU 上的 batch，调高上限",
         ),
         texts=("killed by SIGKILL",),
         command="clusterctl exec --nodes {node} -- sh -c 'free -h; dmesg -T | grep -iE \"out of memory|oom\" | tail -3'",
@@ -531,7 +531,7 @@ ENTRIES: Mapping[str, Entry] = {
         Text("killed from outside", "被别人杀了"),
         do=Text(
             "Who is killed so cannot say anything. It was a person, a batch system, a watchdog, or the kernel for want of memory: then its log says so.",
-            "这样被杀的进程来不及输出原因。可能是用户、批处理系统、看门狗，也可能是内核因为内存不够：那样内核日志里有记录",
+            "这样被终止的进程来不及输出报错。可能是人、批处理系统、看门狗，也可能是内核因为内存不够：那样内核日志里有记录",
         ),
         texts=("killed by SIGKILL",),
         command="clusterctl exec --nodes {node} -- sh -c 'dmesg -T | grep -iE \"out of memory|oom\" | tail -3; free -h'",
@@ -554,7 +554,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "a bus error: a file that was mapped into memory lost its ground",
-            "总线错误：映射到内存的文件不再可用",
+            "总线错误：映射到内存的文件已经不在",
         ),
         do=Text(
             "A full /dev/shm, a file that was truncated while it was read, or a network file system that failed.",
@@ -587,7 +587,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-JOB-046": Entry(
         "error",
-        Text("this processor does not know an instruction", "处理器不支持某条指令"),
+        Text("this processor does not know an instruction", "处理器不支持这条指令"),
         do=Text(
             "A library was built for a newer processor than this node has.", "某个库是为更新的处理器编译的"
         ),
@@ -596,10 +596,10 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-JOB-050": Entry(
         "error",
-        Text("the others waited for a rank that did not come", "其他 rank 在等待一个没有到达的 rank"),
+        Text("the others waited for a rank that did not come", "其他 rank 都在等一个没有到达的 rank"),
         do=Text(
             "A rank that never called the collective, hangs before it, or was stopped. The one to look at is the rank that does not complain. TORCH_NCCL_DUMP_ON_TIMEOUT and TORCH_FR_BUFFER_SIZE let NCCL write who waited for what.",
-            "有 rank 根本没调用这个集合操作、卡在它前面，或者被暂停了。应查看没有报超时的那个 rank。设置 TORCH_NCCL_DUMP_ON_TIMEOUT 和 TORCH_FR_BUFFER_SIZE，NCCL 会记录哪个 rank 在等待什么",
+            "有 rank 根本没调用这个集合操作、卡在它前面，或者被暂停了。该看的是那个没有报超时的 rank。设 TORCH_NCCL_DUMP_ON_TIMEOUT 和 TORCH_FR_BUFFER_SIZE，NCCL 会写下谁在等什么",
         ),
         texts=(
             "Watchdog caught collective operation timeout",
@@ -612,7 +612,7 @@ ENTRIES: Mapping[str, Entry] = {
         Text("another rank went away", "另一个 rank 已退出"),
         do=Text(
             "No rank said why. Look for one that ended without a word, and at the network between the nodes.",
-            "没有 rank 报告原因。查找没有任何报错就结束的 rank，再检查节点之间的网络",
+            "没有 rank 报出原因。找那个没有任何报错就结束的，再看节点之间的网络",
         ),
         texts=(
             "Connection closed by peer",
@@ -651,7 +651,7 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-JOB-061": Entry(
         "error",
         Text(
-            "the script does not read the rank as its launcher gives it", "脚本不支持启动方式传入的 rank 参数"
+            "the script does not read the rank as its launcher gives it", "脚本不接受启动方式传入的 rank 参数"
         ),
         do=Text(
             "`launcher: launch` passes --local-rank as torch 2 does, and the script knows --local_rank only, or the other way round. Let it take both: add_argument('--local-rank', '--local_rank', type=int). Or leave it as it is: `use_env: true` and `args: [\"--local_rank=${local_rank}\"]`.",

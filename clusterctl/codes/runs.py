@@ -60,7 +60,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "the source is larger than 500 MB or 50 000 files; the largest parts are named, and `--big` sends it all the same",
-            "代码目录太大",
+            "代码目录超过 500 MB 或 50 000 个文件；会列出最大的部分，`--big` 仍然发送",
         ),
         do=Text(
             "`.gitignore` or `sync: {exclude: [data/]}`; `--big` sends it all the same",
@@ -103,7 +103,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "the code on a node is not the code that is here; nothing was started",
-            "节点上的代码和本机的不一样",
+            "节点上的代码与本机不一致；没有启动任何东西",
         ),
         do=Text("Launch again; if it comes back, report it", "再启动一次；反复出现请报告"),
         cases={
@@ -159,7 +159,9 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-SYNC-006": Entry(
         "error",
-        Text("a file changed while it was read or sent: launch again", "发送过程中文件变了"),
+        Text(
+            "a file changed while it was read or sent: launch again", "读取或发送期间有文件被修改：请重新启动"
+        ),
         do=Text("Launch again when nothing writes into the source", "等没有东西再写代码目录时重新启动"),
         cases={
             "": Case(
@@ -174,7 +176,8 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-SYNC-007": Entry(
         "error",
         Text(
-            "the node was asked for something malformed: different versions, or a bug", "发给节点的请求不合规"
+            "the node was asked for something malformed: different versions, or a bug",
+            "发给节点的请求格式错误：两边版本不同，或者是 bug",
         ),
         do=Text(
             "The same version here and there: launch again; else report it", "再启动一次；反复出现请报告"
@@ -322,13 +325,13 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-RUN-002": Entry(
         "error",
         Text("a step failed on a node in a way that nobody foresaw", "某一步在节点上意外失败"),
-        do=Text("The evidence is the node's own words; try again", "查看报错里该节点的错误信息；再试一次"),
+        do=Text("The evidence is the node's own words; try again", "查看报错里节点返回的内容；再试一次"),
     ),
     "CC-RUN-003": Entry(
         "error",
         Text(
             "a step's process on a node died while the connection lives, perhaps for want of memory",
-            "节点上的步骤进程异常退出",
+            "节点上执行该步骤的进程意外退出，可能是内存不足",
         ),
         do=Text("Memory of the node: `free -h`, `dmesg`", "看节点的内存：`free -h`、`dmesg`"),
         cases={
@@ -397,13 +400,13 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-RUN-014": Entry(
         "error",
         Text("the agent on the node ended before its time", "节点上的 agent 提前退出"),
-        do=Text("Its last words are shown; memory of the node", "查看它最后的输出和节点的内存"),
+        do=Text("Its last words are shown; memory of the node", "查看它最后的输出；检查节点的内存"),
     ),
     "CC-RUN-015": Entry(
         "error",
         Text(
             "this part of the run is on another machine: with a home that nodes share, the inventory gives the machines other names than at the launch",
-            "这部分运行在另一台机器上",
+            "run 的这一部分在另一台机器上：节点共用家目录时，inventory 里的节点名与启动时不同",
         ),
         do=Text(
             "Give the machines the names that they had at the launch", "inventory 里的节点名要和启动时一样"
@@ -413,11 +416,11 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "the run lives under another account of the node, which alone can stop it; nothing was touched (exit code 5)",
-            "任务属于节点上的另一个账户",
+            "任务属于节点上的另一个账户，只有该账户能停止它；没有改动任何东西（退出码 5）",
         ),
         do=Text(
             "Log in as that account and stop it there, or ask its owner",
-            "用那个账户登录后再停，或者请它的主人来停",
+            "用那个账户登录后再停，或者请启动它的用户停止",
         ),
         cases={
             "": Case(
@@ -461,7 +464,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-RUN-031": Entry(
         "error",
-        Text("the run did not start; the agent's reason is shown", "任务没能启动"),
+        Text("the run did not start; the agent's reason is shown", "run 没有启动；会列出 agent 给出的原因"),
         do=Text("The agent's reason is shown: mend that", "显示了 agent 给出的原因：先解决它"),
         cases={
             "": Case(Text("the run did not start", "run 没有启动")),
@@ -488,7 +491,10 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-RUN-034": Entry(
         "error",
-        Text("a node took too long to get ready: a slow disk, a full memory", "节点准备得太久"),
+        Text(
+            "a node took too long to get ready: a slow disk, a full memory",
+            "节点准备的时间过长：磁盘慢，或者内存已满",
+        ),
         do=Text(
             "A slow disk or a full memory there: `import torch` by hand",
             "那里磁盘慢或者内存满：手工 `import torch` 试试",
@@ -515,7 +521,9 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-RUN-035": Entry(
         "error",
-        Text("what a node sent while it was followed cannot be understood", "接入期间无法解析节点发来的内容"),
+        Text(
+            "what a node sent while it was followed cannot be understood", "跟踪期间，节点发来的内容无法解析"
+        ),
         do=Text("`clusterctl attach` again; else report it", "再 `clusterctl attach`；反复出现请报告"),
         cases={
             "port": Case(Text("the node named no port", "节点没有返回端口")),
@@ -528,7 +536,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "another run has the GPUs, or the node, that this one needs; it is named, and nothing was started (exit code 3); [`launch --wait`](sharing-gpus.md) waits",
-            "需要的 GPU 或节点被别的任务占着",
+            "需要的 GPU 或节点被另一个任务占用；会给出它的名字，没有启动任何东西（退出码 3）；`launch --wait` 会等待",
         ),
         do=Text(
             "`clusterctl launch --wait`, other `gpus:` or nodes",
@@ -611,14 +619,14 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "a message could not be sent; the service's answer is shown, and the next `attach` tries again",
-            "消息没有发出去",
+            "有通知没有发出去；会列出服务端的响应，下次 `attach` 会重试",
         ),
         do=Text(
             "The service's answer is shown; `clusterctl attach RUN` tries again",
-            "查看显示的服务端返回内容；`clusterctl attach RUN` 会再试",
+            "查看显示的服务端响应；`clusterctl attach RUN` 会再试",
         ),
         cases={
-            "": Case(
+            "not-sent": Case(
                 Text("not sent: {notification}: {problem}", "没有发送：{notification}：{problem}"),
                 Text("{command} tries again; the verdict stays", "{command} 会重试；最终结果不变"),
             ),
@@ -628,7 +636,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "the variable for a URL or a signing secret is not set here, or holds no URL that can be used",
-            "保存 URL 或签名密钥的变量没有设置",
+            "本机没有设置保存 URL 或签名密钥的变量，或者其中的 URL 不能用",
         ),
         what=Text("Exit code 2 where it stops a launch"),
         do=Text("Export the variable with an `https://` URL", "export 这个变量，值是 `https://` 的 URL"),
@@ -650,7 +658,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "a node has more than 100 000 files or 100 GiB to bring; `--no-limit` brings them",
-            "要取的文件太多或太大",
+            "某个节点要下载的内容超过 100 000 个文件或 100 GiB；`--no-limit` 仍然下载",
         ),
         do=Text(
             "`--no-limit`, or fewer files in `${output_dir}`",
@@ -671,7 +679,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "the disk here is full, or has too little room; what arrived stays, the next `pull` goes on there",
-            "本机磁盘满了",
+            "本机磁盘已满或空间不足；已下载的保留，下次 `pull` 从那里继续",
         ),
         what=Text("Exit code 1"),
         do=Text("Free room here, then `pull` again: it goes on", "在本机腾出空间再 `pull`，会接着传"),
@@ -697,7 +705,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "a node does not send what it announced, or hung up; no file of doubtful content got its name",
-            "节点没有发完它声明的内容",
+            "节点没有发完应发的内容，或者断开了连接；内容不完整的文件不会使用最终文件名",
         ),
         do=Text("`pull` again", "再 `pull` 一次"),
         cases={
@@ -721,7 +729,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "that is not the name of a job, or of a run from which the job can be told: use `--job`",
-            "这不是作业名，也不是能推出作业的任务名：请用 `--job`",
+            "这不是作业名，也不是能看出作业名的 run：请用 `--job`",
         ),
         do=Text("`pull --job NAME`", "用 `pull --job NAME`"),
         cases={
@@ -770,7 +778,8 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-PULL-008": Entry(
         "error",
         Text(
-            "no node has outputs of the job that `--job` names: is it misspelled?", "没有节点有这个作业的输出"
+            "no node has outputs of the job that `--job` names: is it misspelled?",
+            "没有节点有 `--job` 指定的作业的输出：名字写错了吗？",
         ),
         do=Text("`clusterctl ps` shows the names of jobs", "用 `clusterctl ps` 查看作业名"),
         cases={
@@ -787,7 +796,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "the directory lacks the file `id` that marks a work directory of clusterctl; nothing is removed there",
-            "这个目录没有 clusterctl 的标记文件 `id`",
+            "该目录没有标识 clusterctl 工作目录的文件 `id`；没有删除任何东西",
         ),
         do=Text(
             "Is `workdir:` right? Nothing is removed without the mark",
@@ -798,10 +807,11 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "a run must stay for now: it lives, may live elsewhere, or holds what is another account's",
-            "这个任务现在不能删除",
+            "这个 run 现在不能删除：它在运行，可能在别处运行，或者含有另一个账户的文件",
         ),
         do=Text(
-            "`clusterctl stop` it first, or let its owner clean", "先 `clusterctl stop`，或者让主人自己清"
+            "`clusterctl stop` it first, or let its owner clean",
+            "先 `clusterctl stop`，或者由启动它的用户清理",
         ),
     ),
     "CC-CLEAN-003": Entry(

@@ -379,7 +379,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-SSH-009": Entry(
         "error",
-        Text("the host key is not known", "主机密钥未知"),
+        Text("the host key is not known", "未知的主机密钥"),
         why=UNTRUSTED,
         what=Text(
             "Compare the fingerprint with what the node itself shows (`ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub`), then connect once with ssh, or write `ssh: {host_keys: accept-new}`."
@@ -538,7 +538,7 @@ ENTRIES: Mapping[str, Entry] = {
                 Text("the way to {place} through {via} ended", "经 {via} 到 {place} 的连接断开"),
                 Text(
                     "see what `{command}` says: what stands between may be down, unknown here or not let you in; or the node is down",
-                    "查看 `{command}` 的输出：中间的机器可能没开机、在本机未知或拒绝登录；也可能是节点没开机",
+                    "查看 `{command}` 的输出：中间的机器可能没开机、在本机无法解析或拒绝登录；也可能是节点没开机",
                 ),
             ),
         },
@@ -585,7 +585,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-SSH-016": Entry(
         "error",
-        Text("the connection fell silent", "连接失去响应"),
+        Text("the connection fell silent", "连接无响应"),
         why=UNREACHED,
         what=Text(
             "Nothing came back for longer than a healthy node ever takes: the network is gone, or the node is frozen."
@@ -848,7 +848,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "the password is wrong, or the server takes none for this account, as many do for root",
-            "密码不对，或者服务端不许这个账号用密码",
+            "密码错误，或者服务端不允许该账户用密码登录（root 往往如此）",
         ),
         do=Text(
             "Try it by `ssh`; for root many servers take keys only: use another user",
@@ -868,7 +868,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "the server takes no passwords at all; whoever keeps the node must install the key",
-            "服务端完全不接受密码",
+            "服务端完全不接受密码；须由节点的管理员安装密钥",
         ),
         do=Text("Give your public key to whoever keeps the node", "把公钥交给管理员安装"),
         cases={
@@ -885,7 +885,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "the password was right, and the key could not be written into the account: a read-only or full home",
-            "密码对了，但密钥写不进账号",
+            "密码正确，但密钥无法写入该账户：家目录只读或已满",
         ),
         do=Text(
             "Free room in the home there, or have it mounted writable", "在那边的家目录腾出空间，或者挂成可写"
@@ -913,7 +913,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "the key is in authorized_keys, and the server does not accept it: others may write to the home, or sshd reads another file",
-            "密钥写进了 authorized_keys，服务端却不接受",
+            "密钥已写入 authorized_keys，但服务端不接受：家目录可被别人写入，或者 sshd 读取另一个文件",
         ),
         do=Text("On the node `chmod go-w ~; chmod 700 ~/.ssh`", "在节点上 `chmod go-w ~; chmod 700 ~/.ssh`"),
         cases={
@@ -943,7 +943,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "your own ssh enters this node (`transport: openssh`): use ssh-copy-id",
-            "这个节点是用你自己的 ssh 登录的",
+            "该节点由你自己的 ssh 登录（`transport: openssh`）：用 ssh-copy-id",
         ),
         do=Text("`ssh-copy-id NODE`", "用 `ssh-copy-id NODE`"),
         cases={
@@ -958,7 +958,10 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-KEYS-006": Entry(
         "error",
-        Text("the inventory names several keys; push them one after the other", "inventory 里有好几把密钥"),
+        Text(
+            "the inventory names several keys; push them one after the other",
+            "inventory 里有多把密钥；请逐个推送",
+        ),
         do=Text("Push them one after the other by `--nodes`", "用 `--nodes` 一把一把地推"),
         cases={
             "": Case(
@@ -1022,7 +1025,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-KEYS-011": Entry(
         "error",
-        Text("no password was given for this node, so it was left out", "没给这个节点的密码，跳过了"),
+        Text("no password was given for this node, so it was left out", "没有输入该节点的密码，已跳过"),
         do=Text("Run it again for this node", "对这个节点再执行一次"),
         cases={
             "": Case(

@@ -500,7 +500,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         do=Text(
             "See who uses it: `ps -eo user,rss,args --sort -rss`",
-            "查看哪些进程在用：`ps -eo user,rss,args --sort -rss`",
+            "查看占用内存的进程：`ps -eo user,rss,args --sort -rss`",
         ),
         cases={
             "": Case(fix=Text("$ free -h; ps -eo user,rss,args --sort -rss | head")),

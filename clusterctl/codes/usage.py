@@ -11,7 +11,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "an unknown verb or option, or an argument that is missing or wrong",
-            "未知的命令或选项，或者参数不对",
+            "未知的命令或选项，或者参数缺失、错误",
         ),
         do=Text("The nearest one is named; `clusterctl --help`", "报错里有最接近的；看 `clusterctl --help`"),
         cases={
@@ -106,7 +106,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "something that the launch needs is not known, such as the number of GPUs",
-            "缺少启动所需的信息，例如 GPU 数",
+            "缺少启动需要的信息，例如 GPU 数",
         ),
         do=Text(
             "Write `gpus:` into the inventory, or a number as `nproc_per_node`",
@@ -140,7 +140,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "this machine refused a file or the output of clusterctl: disk full, no permission",
-            "本机写不了文件或输出",
+            "本机拒绝写文件或 clusterctl 的输出：磁盘已满，或者没有权限",
         ),
         what=Text("Exit code 1"),
         do=Text("Disk and permissions of this machine", "看本机的磁盘和权限"),
@@ -251,7 +251,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-USE-012": Entry(
         "error",
-        Text("there is no such node; the nearest name is shown", "没有这个节点"),
+        Text("there is no such node; the nearest name is shown", "没有这个节点；会给出最接近的名字"),
         do=Text(
             "`clusterctl inventory show` lists the names",
             "报错里有最接近的名字；`clusterctl inventory show` 列出所有名字",
@@ -329,7 +329,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-USE-022": Entry(
         "error",
-        Text("several of your runs are live: name one", "你有好几个任务在跑"),
+        Text("several of your runs are live: name one", "你有多个任务正在运行：请指定一个"),
         do=Text("Name one of those that are listed", "从列出的里面写一个"),
         cases={
             "": Case(
@@ -365,7 +365,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-USE-024": Entry(
         "error",
-        Text("several runs begin like that: write more of the name", "有好几个任务以此开头"),
+        Text("several runs begin like that: write more of the name", "有多个任务以此开头：请多写几个字符"),
         do=Text("Write more of the name", "名字多写几个字"),
         cases={
             "": Case(
@@ -376,8 +376,8 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-USE-025": Entry(
         "error",
-        Text("the run is somebody else's: `-y` stops it all the same", "这是别人的任务"),
-        do=Text("Ask them; `-y` stops it all the same", "先与对方确认；加 `-y` 仍可停止"),
+        Text("the run is somebody else's: `-y` stops it all the same", "这是其他用户的任务：`-y` 仍然停止它"),
+        do=Text("Ask them; `-y` stops it all the same", "先与启动它的用户确认；`-y` 可以照样停"),
         cases={
             "": Case(Text("{reason}"), Text("{command}  (stops it all the same)", "{command}  （强制停止）")),
         },
@@ -409,7 +409,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text("the run had no part on the chosen nodes", "任务没有用到选的节点"),
         do=Text(
-            "`clusterctl status` shows on which nodes it ran", "用 `clusterctl status` 看它跑在哪些节点上"
+            "`clusterctl status` shows on which nodes it ran", "用 `clusterctl status` 查看它在哪些节点上运行"
         ),
         cases={
             "": Case(
@@ -447,9 +447,9 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "`clean` was not told to remove what it has shown: nothing was removed",
-            "没有确认，`clean` 什么也没删",
+            "没有确认删除列出的内容：`clean` 什么也没有删除",
         ),
-        do=Text("`clusterctl clean -y`, or answer at a terminal", "`clusterctl clean -y`，或者在终端里回答"),
+        do=Text("`clusterctl clean -y`, or answer at a terminal", "`clusterctl clean -y`，或者在终端里确认"),
         cases={
             "": Case(
                 Text("nothing was removed", "没有删除任何内容"),
@@ -464,7 +464,8 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-USE-032": Entry(
         "error",
         Text(
-            "the job wants more [spares](job.md#restarts) than there are nodes left", "备用节点要得比剩下的多"
+            "the job wants more [spares](job.md#restarts) than there are nodes left",
+            "作业要的备用节点多于剩余的节点",
         ),
         do=Text("A smaller `spares:`, or more nodes", "把 `spares:` 改小，或者加节点"),
         cases={
@@ -484,7 +485,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "spares, or the nodes whose place they would take, would not start the same number of workers",
-            "备用节点与被替换节点的 worker 数不同",
+            "备用节点与它们可能替换的节点启动的 worker 数不同",
         ),
         do=Text(
             "The same number of GPUs on all of them, or a number as `nproc_per_node`",
@@ -540,7 +541,10 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-USE-040": Entry(
         "error",
-        Text("the file to be written is there already; `--force` replaces it", "要写的文件已经存在"),
+        Text(
+            "the file to be written is there already; `--force` replaces it",
+            "要写的文件已经存在；`--force` 替换它",
+        ),
         do=Text("Another name, or `--force`", "换个名字，或者加 `--force`"),
         cases={
             "": Case(
@@ -556,7 +560,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "the state directory belongs to another account, or others can write to it: they could have put commands there that clusterctl runs at the end of a run",
-            "状态目录属于别的用户，或者别人可以写",
+            "状态目录属于另一个账户，或者其他用户可以写入：他们可能在里面放了 clusterctl 会在 run 结束时执行的命令",
         ),
         do=Text(
             "Another `XDG_STATE_HOME`, or `chmod go-w`; with sudo, `sudo -H`",
@@ -577,7 +581,10 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-USE-050": Entry(
         "error",
-        Text("there is no such code, family or check; the nearest is named", "没有这个错误码、类别或检查项"),
+        Text(
+            "there is no such code, family or check; the nearest is named",
+            "没有这个错误码、类别或检查项；会给出最接近的一个",
+        ),
         do=Text(
             "The nearest is named; `clusterctl explain NET` lists a family",
             "报错里有最接近的；`clusterctl explain NET` 列出一类",
@@ -632,7 +639,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "a waiver for a finding with which no launch could work, such as a node that is not reached or a missing torch",
-            "这条检查结果不能豁免",
+            "不能豁免的检查结果：有它就无法启动，例如节点无法连接或缺少 torch",
         ),
         do=Text("Mend it: no launch could work with it", "只能修好：带着它不可能跑起来"),
         cases={
@@ -692,7 +699,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "`init` was told no machines, and there is no terminal to ask at",
-            "没有给 `init` 指定机器，也没有终端可以输入",
+            "没有给 `init` 机器，也没有终端可以询问",
         ),
         do=Text(
             "Name the machines: `clusterctl init gpu01 gpu02`", "直接写出来：`clusterctl init gpu01 gpu02`"

@@ -47,7 +47,7 @@ def _render_issue(issue: Issue) -> list[str]:
 
 
 def show_usage_error(problem: str, command: str, program: str = "") -> None:
-    """Write a mistake on the command line to stderr; `program` gets options of its own behind `--`."""
+    """Write a mistake on the command line to stderr; `program` is what receives its own options after `--`."""
     case = "forwarded" if program else ""
     show_error(UsageError("CC-USE-001", case, problem=problem, command=command, program=program))
 

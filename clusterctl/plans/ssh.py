@@ -81,7 +81,7 @@ def _assign(name: str, value: str, *, expand_home: bool = True) -> list[str]:
     return [f"{name}=$(printf %b '{octal}x')", f"{name}=${{{name}%x}}"]
 
 
-# seconds that a master of ours outlives its last session, should nobody be left to end it
+# seconds that a master of ours outlives its last session, if no process is left to end it
 MASTER_PERSIST = 120
 STRICTNESS = {"strict": "yes", "accept-new": "accept-new"}
 NO_CONFIG = ("-F", "/dev/null")

@@ -8,10 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from waiting import HANG
 
-from clusterctl.cli.completion import COMPLETE_VARIABLE, SHELLS, completion_script
+from clusterctl.cli.completion import COMPLETE_VARIABLE, SHELLS, complete_job_file, completion_script
 from clusterctl.cli.context.known_runs import FILE_NAME, MAX_RUNS, known_runs, remember_runs
 from clusterctl.cli.main import root
 from clusterctl.protocol.run_id import RunId
@@ -63,10 +64,12 @@ def complete(folder: Path, *words: str) -> list[str]:
         (["-i", "inventory.yaml", "top", "--exclude", "b"], ["beta"]),
         (["explain", "CC-NET-01"], [f"CC-NET-01{number}" for number in range(10)]),
         (["completion", "z"], ["zsh"]),
+        (["lunch", "jo"], []),
+        (["lab", "upp", "x"], []),
     ],
 )
 def test_values(folder: Path, words: list[str], values: list[str]) -> None:
-    """Verbs, options, runs, files, nodes, codes."""
+    """Verbs, options, runs, files, nodes, codes; of a misspelled verb nothing, and no error beside the user's line."""
     assert sorted(complete(folder, *words)) == sorted(values)
 
 
@@ -115,6 +118,20 @@ def test_each_shell_has_a_script_for_both_names(shell: str) -> None:
     script = completion_script(root, shell)
     assert f"{COMPLETE_VARIABLE}={shell}_complete" in script
     assert "cctl" in script
+
+
+@pytest.mark.parametrize("name", ["$(reboot).yaml", "two words.yaml", "*.yaml", "a\nb.yaml", "\x1b[2Jc.yaml"])
+def test_a_name_that_must_be_quoted_is_left_to_the_shell(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A completed value stands in the user's line as it is printed: this one would run, or be several words."""
+    monkeypatch.chdir(folder)
+    (folder / name).touch()
+    context, parameter = click.Context(root), click.Argument(["job_file"])
+
+    assert [(item.value, item.type) for item in complete_job_file(context, parameter, "")] == [("", "file")]
+    assert [item.value for item in complete_job_file(context, parameter, "jo")] == ["job.yaml", "jobs/"]
+    assert [item.type for item in complete_job_file(context, parameter, "~/jo")] == ["file"]
 
 
 def test_known_runs_are_bounded_newest_first_and_only_run_ids(folder: Path) -> None:

@@ -50,6 +50,21 @@ def test_help_fits_the_terminal(width: int) -> None:
         assert [line for line in shown.output.splitlines() if len(line) > width] == [], path
 
 
+@pytest.mark.parametrize(
+    "path", [path for path, command in commands(root) if isinstance(command, click.Group)]
+)
+def test_lines_of_verbs_are_whole(path: tuple[str, ...]) -> None:
+    """click cuts the line of a verb that is too long, and ends it with dots."""
+    shown = CliRunner().invoke(root, [*path, "--help"], terminal_width=80).output
+    assert [line for line in shown.splitlines()[1:] if line.endswith("...")] == []
+
+
+def test_numbers_of_options_have_short_names() -> None:
+    """click's own name of a bounded number is INTEGER RANGE."""
+    for path, _ in commands(root):
+        assert "RANGE" not in CliRunner().invoke(root, [*path, "--help"]).output, path
+
+
 def test_examples_are_commands_that_the_parser_takes() -> None:
     """Every example is parsed by the verb that it calls; a renamed option would be seen here."""
     leaves = dict(LEAVES)
@@ -105,6 +120,15 @@ def test_words_of_other_tools_lead_to_the_verb(
     paths = {path for path, _ in commands(root)}
     target = tuple(meant.split()) if not words.startswith("lab ") else ("lab", meant)
     assert meant.startswith("--") or target in paths
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"), [("help launch", "launch --help"), ("man ps", "ps --help"), ("help frob", "--help")]
+)
+def test_help_as_a_verb_leads_to_the_help(words: str, meant: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """As in git, the verb follows it."""
+    assert main(words.split()) == 2
+    assert f"did you mean {meant!r}?" in capsys.readouterr().err
 
 
 def test_ssh_leads_to_both_ways(capsys: pytest.CaptureFixture[str]) -> None:

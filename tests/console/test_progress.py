@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import itertools
 import re
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 from waiting import wait_until
@@ -130,14 +132,19 @@ def test_the_slowest_is_who_took_no_step_for_longest(monkeypatch: pytest.MonkeyP
     )
 
 
+def set_clock(monkeypatch: pytest.MonkeyPatch, times: Iterator[float]) -> None:
+    """Give these times in place of the machine's, which may stand still between two lines of a test."""
+    monkeypatch.setattr(display, "time", SimpleNamespace(monotonic=lambda: next(times)))
+
+
 @pytest.mark.usefixtures("quiet")
-def test_lines_of_nodes_that_get_on_do_not_jump() -> None:
-    """Within a second nodes stand in the order of the inventory, whoever's bytes came last."""
+def test_lines_of_nodes_that_get_on_do_not_jump(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within a second nodes stand in the order of the inventory, whichever node's bytes came last."""
+    set_clock(monkeypatch, itertools.count(100.0, 0.002))
     phases = Phases(["a", "b", "c"])
     phases.start("pull")
     for name in "bac":
         phases.add_bytes(name, 1)
-        time.sleep(0.002)
     assert [node.name for node in phases.snapshot().pending] == ["a", "b", "c"]
 
 
@@ -176,12 +183,17 @@ def test_without_a_terminal_a_sentence_comes_now_and_then(
     monkeypatch.setattr(display, "PLAIN_EVERY", 0.02)
     steps, phases = Steps(), Phases(["a", "b"])
     steps.set("b", "logging in")
+    set_clock(monkeypatch, itertools.repeat(time.monotonic()))
+    written: list[str] = []
+
+    def has_sentence() -> bool:
+        written.append(capsys.readouterr().err)
+        return "  check 1/2 nodes after 0 s; waiting for b (logging in, 0 s)\n" in "".join(written)
+
     with phases.display_phase("check", steps):
         phases.mark_done("check", "a")
-        time.sleep(0.1)
-    said = capsys.readouterr().err
-    assert "  check 1/2 nodes after 0 s; waiting for b (logging in, 0 s)\n" in said
-    assert "\x1b" not in said
+        wait_until(has_sentence, "the sentence")
+    assert "\x1b" not in "".join(written) + capsys.readouterr().err
 
 
 class Screen(io.StringIO):
@@ -203,6 +215,7 @@ def open_screen(monkeypatch: pytest.MonkeyPatch) -> Screen:
 def test_a_short_phase_moves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is over in a moment leaves its line and nothing else."""
     screen = open_screen(monkeypatch)
+    monkeypatch.setattr(display, "SHOW_AFTER", 600.0)  # however slow the machine is, this is short
     phases = Phases(["a"])
     phases.start("check")
     phases.mark_done("check", "a")
@@ -214,16 +227,18 @@ def test_a_long_phase_moves_and_is_replaced_by_its_line(monkeypatch: pytest.Monk
     """Its lines are erased, the cursor is there, and what was said meanwhile stands above."""
     screen = open_screen(monkeypatch)
     monkeypatch.setattr(display, "SHOW_AFTER", 0.01)
+    monkeypatch.setattr(display, "CLOSE_LIMIT", 600.0)
     steps, phases = Steps(), Phases(["a", "b"])
     steps.set("b", "logging in")
     phases.set_steps(steps)
     phases.start("check")
     phases.mark_done("check", "a")
-    wait_until(lambda: "logging in" in screen.getvalue(), "the steps")
+    # what moves is erased with its phase: a state that no frame has shown yet is not drawn any more
+    wait_until(lambda: "check 1/2 nodes" in screen.getvalue(), "a frame with the node that is through")
     terminal.info("note: something")
     phases.finish("check", "1 finding")
     shown = screen.getvalue()
-    assert "check 1/2 nodes" in shown
+    assert "logging in" in shown
     assert "note: something" in shown
     assert shown.endswith("  check   1/2 nodes  " + shown.rsplit("nodes  ", 1)[1])
     assert shown.rfind("\x1b[?25h") > shown.rfind("\x1b[?25l")

@@ -184,7 +184,10 @@ def _way(changes: Mapping[str, Mapping[str, Any]], caller: str, peer: str, door:
 
 def _failure(told: Mapping[str, Any]) -> errors.ClusterctlError:
     kind: type[errors.ClusterctlError] = getattr(errors, told["is"])
-    error = kind(told["code"], REPORTED, evidence=told.get("evidence", ""), message=told["message"])
+    evidence = told.get("evidence", "")
+    if "case" in told:
+        return kind(told["code"], told["case"], evidence=evidence, **told.get("facts", {}))
+    error = kind(told["code"], REPORTED, evidence=evidence, message=told["message"])
     error.fix = told.get("fix", "")
     return error
 

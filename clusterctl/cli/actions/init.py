@@ -197,7 +197,7 @@ class InitCommand:
 
     @property
     def _command(self) -> str:
-        """How commands begin that are to use the new inventory, also while a lab runs."""
+        """The beginning of a command that uses the new inventory, also while a lab is running."""
         return "clusterctl -i inventory.yaml" if choice_before_local_file() else "clusterctl"
 
     @property

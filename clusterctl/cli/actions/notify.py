@@ -138,10 +138,10 @@ class EndNotifier:
             info(f"sent: {describe_notification(entry)}")
             return
         retry_command = command_line("attach", self._ended.verdict.run_id, command=self._ended.command)
-        code, case = ("CC-END-003", "not-sent") if fault else ("CC-END-002", "")
+        code = "CC-END-003" if fault else "CC-END-002"
         notification = describe_notification(entry)
         error = ClusterctlError(
-            code, case, notification=notification, problem=fault or problem, command=retry_command
+            code, "not-sent", notification=notification, problem=fault or problem, command=retry_command
         )
         report_failures([error])
 

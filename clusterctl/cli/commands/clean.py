@@ -1,4 +1,4 @@
-"""The verb `clean`: remove what nobody needs from the nodes."""
+"""The verb `clean`: remove old runs and unused files from the nodes."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from clusterctl.cli.options import WholeNumber, shared_options, with_node_option
 )
 @click.option(
     "--keep",
+    metavar="N",
     type=WholeNumber("a number of runs"),
     default=10,
     show_default=True,

@@ -18,6 +18,7 @@ def keys(settings: Settings) -> None:
 
 @keys.command(
     cls=VerbCommand,
+    short_help="Install your public key on every node.",
     examples=[
         ("clusterctl keys push", "all nodes of the inventory"),
         ("clusterctl keys push --same-password", "one password for all nodes"),

@@ -1,4 +1,4 @@
-"""What the options that all verbs share say; here, since files are found by it and completion needs it too."""
+"""The values of the options that all verbs share; not in `options`, since completion finds the inventory by them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from clusterctl.specs.text import command_line
 
 @dataclass(frozen=True)
 class Settings:
-    """What the shared options say."""
+    """The values of the shared options."""
 
     inventory: str | None = None
     lab: str | None = None

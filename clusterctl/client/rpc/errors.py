@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from clusterctl.client.rpc.frames import FrameReader
-from clusterctl.codes.lookup import REPORTED, has_case
+from clusterctl.codes.lookup import REPORTED, word
 from clusterctl.errors import (
     ClusterctlError,
     ConnectionLost,
@@ -229,10 +229,10 @@ def _gate_error(header: Untrusted, node: str, detail: str) -> StartError:
 
 def _setup_error(header: Untrusted, node: str) -> StartError:
     """Make an error of what a node says of its `setup` or `before`."""
-    code, log = parse_code(header) or "CC-SETUP-001", header.text("log", 1000)
-    retry_command, reason = header.text("again"), header.text("why", 1000) or "setup failed"
-    case = ("again" if retry_command else "log") if has_case(code, "again") else REPORTED
-    evidence = header.text("text")
-    return StartError(
-        code, case, node=node, evidence=evidence, message=reason, command=retry_command, log=log
-    )
+    code, reason = parse_code(header) or "CC-SETUP-001", header.text("why", 1000) or "setup failed"
+    error = StartError(code, REPORTED, node=node, evidence=header.text("text"), message=reason)
+    if not error.fix:
+        retry_command, log = header.text("again"), header.text("log", 1000)
+        case = "again" if retry_command else "log"
+        error.fix = word("CC-SETUP-001", case, {"message": reason, "command": retry_command, "log": log})[1]
+    return error

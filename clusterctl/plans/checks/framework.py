@@ -66,13 +66,15 @@ class Hit:
         if self.fix or self.case is None:
             return self
         node = next(node for node in context.nodes if node.name in self.nodes)
-        text = fill(find_entry(code).cases[self.case].fix.en, {"node": node.name, **self.facts})
-        prompt, command, comment = text[:2], *text[2:].partition("  # ")[::2]
-        if prompt not in ("$ ", "# "):
-            return replace(self, fix=text)
-        shown = as_root(node, context.facts[node.name], command) if prompt == "# " else ssh_to(node, command)
-        lines = f"{shown}  # {comment}" if comment else shown
-        return replace(self, fix=lines)
+        template = find_entry(code).cases[self.case].fix.en
+        facts = {"node": node.name, **self.facts}
+        if not template.startswith(("$ ", "# ")):
+            return replace(self, fix=fill(template, facts))
+        command, *comment = (fill(part, facts) for part in template[2:].split("  # ", 1))
+        as_user = template.startswith("$ ")
+        shown = ssh_to(node, command) if as_user else as_root(node, context.facts[node.name], command)
+        commented = "  # ".join((shown, *comment))
+        return replace(self, fix=commented)
 
 
 def on_node(node: Node, evidence: str, case: str | None = "", /, **facts: object) -> Hit:

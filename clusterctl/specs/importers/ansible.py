@@ -172,11 +172,11 @@ def _to_imported(groups: AnsibleInventory, format_description: str, file: str, g
 def _report_empty(group: str | None, names: Sequence[str], report: ImportReport, file: str) -> None:
     """Say why no host was taken: none is named, or none of those that are is reached by SSH."""
     if not names:
-        case = "empty-group" if group else "no-hosts"
-        report.add_issue("CC-SPEC-022", case, Location(file, 1, 1), group=quoted(group or ""))
+        empty = "empty-group" if group else "no-hosts"
+        report.add_issue("CC-SPEC-022", empty, Location(file, 1, 1), group=quoted(group or ""))
         return
-    remark, case = report.remarks[0], "none-by-ssh" if len(names) > 1 else "no-ssh"
-    more = plural(len(names) - 1, "more host")
+    remark, more = report.remarks[0], plural(len(names) - 1, "more host")
+    case = "none-by-ssh" if len(names) > 1 else "no-ssh"
     report.add_issue("CC-SPEC-022", case, remark.location, reason=remark.message, more=more)
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from clusterctl.client.rpc.errors import start_error
+import pytest
+
+from clusterctl.client.rpc.errors import node_error, start_error
+from clusterctl.codes.table import TABLE
 from clusterctl.protocol.untrusted import Untrusted
 
 
@@ -25,3 +28,33 @@ def test_a_module_that_cannot_be_loaded_is() -> None:
     assert (error.code, error.message) == ("CC-RUN-030", "torchrun cannot be loaded there")
     assert error.fix is not None
     assert "torch.distributed.run" in error.fix
+
+
+@pytest.mark.parametrize("code", ["CC-SETUP-001", "CC-SETUP-005", "CC-DISK-002", "CC-SYNC-003", "CC-NEW-001"])
+@pytest.mark.parametrize(
+    ("again", "fix"),
+    [("cd x && make", "to see it there again: cd x && make"), ("", "all it said is in setup.log of the run")],
+)
+def test_a_failed_setup_leads_to_its_output(code: str, again: str, fix: str) -> None:
+    """Whatever the code, one that this version does not know among them: what failed is in the log."""
+    event = {"event": "setup_failed", "code": code, "why": "it failed", "again": again, "log": "setup.log"}
+    error = start_error(Untrusted(event), "gpu01")
+
+    assert (error.code, error.message, error.fix) == (code, "it failed", fix)
+
+
+def test_a_code_with_a_fix_of_its_own_keeps_it() -> None:
+    """More time is better advice than the log."""
+    event = {"event": "setup_failed", "code": "CC-SETUP-002", "again": "true", "log": "setup.log"}
+
+    assert "`setup.time_limit`" in start_error(Untrusted(event), "gpu01").fix
+
+
+def test_a_node_may_report_any_code() -> None:
+    """One that other errors use with other facts, or that nothing here uses, is no bug of this machine."""
+    for code in (*TABLE, "CC-NEW-001"):
+        for event in ("setup_failed", "gate_failed", "join_failed", "other"):
+            reported = {"event": event, "code": code, "again": "{x}", "why": "{y}"}
+            assert start_error(Untrusted(reported), "gpu01").message, code
+        reported = {"code": code, "message": "{limit:g}"}
+        assert node_error("gpu01", Untrusted(reported)).message == "{limit:g}", code
