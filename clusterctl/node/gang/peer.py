@@ -13,7 +13,8 @@ from typing import Optional
 from ...protocol.messages import gang as messages
 from ...protocol.messages.gang import Message
 from ...protocol.ranks import NodeRank, Slot
-from .channel import ChannelError, SecureChannel
+from ..runtime.connections import ChannelError
+from .channel import SecureChannel
 from .connector import Connector
 from .membership import (
     FAILURE_WAIT,

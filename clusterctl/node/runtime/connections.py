@@ -356,4 +356,4 @@ class AuthenticatingCaller:
             self.line_socket.clear_timeout()
             self._on_proven(self.line_socket, message)
         else:
-            raise ChannelError("it does not know the token")
+            raise ChannelError("it does not know the token of this run")
