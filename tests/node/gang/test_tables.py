@@ -95,6 +95,11 @@ PEER_DOES = [
     (PEER.REJOINING, "Welcome", "rejoined"),  # the next hub is told what is known,
     (PEER.REJOINING, "Unreachable", "lost"),  # or is lost as well
     (PEER.RUNNING, "NextAttempt", "refuse_next"),
+    (
+        PEER.REJOINING,
+        "Verdict",
+        "verdict",
+    ),  # somebody stopped the run there before the next hub could welcome us
     (PEER.RUNNING, "Verdict", IGNORED),
     (PEER.OVER, "Closed", "gone"),
 ]
