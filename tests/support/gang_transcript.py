@@ -457,6 +457,11 @@ class World:
         """Let an agent run again."""
         self.agents[int(slot)].frozen = False
 
+    def do_turns(self, slots: str) -> None:
+        """Let halted agents run for one turn each, in this order."""
+        for slot in slots.split():
+            self.agents[int(slot)].loop.serve()
+
     def do_cut(self, slots: str) -> None:
         """Cut the ways between these nodes and the others."""
         self.network.apart = {self.agents[int(slot)].loop.host for slot in slots.split()}

@@ -45,10 +45,6 @@ class MemorySocket:
     def setsockopt(self, *_: Any) -> None:
         """There is nothing to tune."""
 
-    def getsockopt(self, *_: Any) -> int:
-        """Return how connecting went."""
-        return self.error
-
     def getsockname(self) -> Address:
         """Return address and port."""
         return self.name
@@ -92,7 +88,9 @@ class MemorySocket:
         return len(content)
 
     def recv(self, size: int) -> bytes:
-        """Read what is there."""
+        """Read what is there, or fail as connecting did."""
+        if self.error:
+            raise OSError(self.error, os.strerror(self.error))
         if not self.inbox and not self.at_end:
             raise BlockingIOError
         chunk = bytes(self.inbox[:size])
@@ -110,8 +108,8 @@ class MemorySocket:
 
     @property
     def is_readable(self) -> bool:
-        """Whether there is something to read or to accept, or the end."""
-        return bool(self.inbox or self.at_end or self.queue)
+        """Whether there is something to read or to accept, or the end, or connecting has failed."""
+        return bool(self.inbox or self.at_end or self.queue or self.error)
 
     @property
     def is_writable(self) -> bool:

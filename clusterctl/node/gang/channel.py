@@ -19,24 +19,7 @@ from typing import Callable, Dict, Iterator, List, NamedTuple, Optional
 from ...protocol.messages.gang import TO_HUB, TO_PEER, Bounds, Form, Message, read_message, render_message
 from ...protocol.ranks import Slot
 from ...protocol.untrusted import MalformedError, Untrusted, parse_object
-from ..runtime.connections import (
-    NONCE_LENGTH,
-    UNPROVEN_LINE,
-    ChannelError,
-    LineSocket,
-    OnClose,
-    describe_os_error,
-    is_same_proof,
-    prove,
-)
-
-__all__ = (
-    "NONCE_LENGTH",
-    "UNPROVEN_LINE",
-    "ChannelError",
-    "LineSocket",
-    "describe_os_error",
-)  # for hub and peers
+from ..runtime.connections import ChannelError, LineSocket, OnClose, is_same_proof, prove
 
 LONGEST_LINE = 64 << 10
 SIGNED_PIECE = 48 << 10  # characters of a message in one line

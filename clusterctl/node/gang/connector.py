@@ -1,25 +1,14 @@
-"""A peer's way to the hub: connect from the training IP, prove the token to each other, try again until a deadline."""
+"""A peer's connection to the hub: from the training IP, each proves the token, tried again until a deadline."""
 
 from __future__ import annotations
 
-import json
-import os
-import socket
 import time
-from typing import Callable, Optional
+from typing import Callable, Dict, Optional, Tuple
 
 from ...protocol.ranks import Slot
-from ...protocol.untrusted import parse_object
-from ..runtime.connections import is_same_proof
-from .channel import (
-    NONCE_LENGTH,
-    UNPROVEN_LINE,
-    ChannelError,
-    Handshake,
-    LineSocket,
-    SecureChannel,
-    describe_os_error,
-)
+from ...protocol.untrusted import Untrusted
+from ..runtime.connections import AuthenticatingCaller, LineSocket
+from .channel import Handshake, SecureChannel
 from .membership import GangContext, read_bounds
 
 JOIN_LIMIT = 10.0  # seconds to reach the hub, which may be busy with others
@@ -29,7 +18,7 @@ TIMER = "join"
 
 
 class Connector:
-    """Hands over a channel for each try that came to one, and reports when all tries were in vain."""
+    """Hands over a channel for each try in which the hub proved itself, and reports when the last one has failed."""
 
     def __init__(
         self,
@@ -41,9 +30,9 @@ class Connector:
         self._context, self._slot = context, slot
         self._on_channel, self._on_unreachable = on_channel, on_unreachable
         self._address, self.port, self._deadline = "", 0, 0.0
-        self._conn: Optional[socket.socket] = None
-        self._line_socket: Optional[LineSocket] = None
+        self._caller: Optional[AuthenticatingCaller] = None
         self._handshake: Optional[Handshake] = None
+        self._proven = False
 
     def connect(self, address: str, port: int) -> None:
         """Try until it is stopped, or the deadline has come."""
@@ -52,69 +41,37 @@ class Connector:
         self._try()
 
     def stop(self) -> None:
-        """Try no more: the hub has welcomed us, or nobody waits for it."""
+        """Try no more: the hub has welcomed us, or its welcome is not needed."""
         self._context.loop.cancel(TIMER)
-        if self._conn is not None:
-            self._context.loop.unwatch(self._conn.fileno())
-            self._conn.close()
-        self._conn = None
+        if self._caller is not None and not self._proven:
+            self._caller.line_socket.close()
 
     def _try(self) -> None:
-        spec, loop = self._context.spec, self._context.loop
+        loop, source = self._context.loop, str(self._context.spec.get("address") or "")
         loop.after(TRY_LIMIT, TIMER, lambda: self._on_failed("no answer"))
-        conn = self._conn = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        conn.setblocking(False)
-        try:
-            if spec.get("address"):
-                conn.bind((spec["address"], 0))
-            conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            conn.connect((self._address, self.port))
-        except BlockingIOError:
-            pass
-        except OSError as error:
-            self._on_failed(describe_os_error(error))
-            return
-        loop.watch_writable(conn.fileno(), self._on_connected)
+        self._proven = False
+        self._caller = AuthenticatingCaller(loop, self._answer, self._on_proven, self._on_failed)
+        self._caller.connect((self._address, self.port), source, (TRY_LIMIT, TRY_LIMIT))
 
-    def _on_connected(self) -> None:
-        if self._conn is None:
-            return
-        self._context.loop.unwatch(self._conn.fileno())
-        number = self._conn.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if number:
-            self._on_failed(os.strerror(number))
-            return
-        conn, self._conn = self._conn, None
-        self._line_socket = LineSocket(self._context.loop, conn, self._on_line, self._on_failed)
+    def _answer(self, hub_nonce: str, own_nonce: str) -> Tuple[Dict[str, object], str]:
+        spec, token = self._context.spec, self._context.token
+        handshake = Handshake(spec["run"], self._slot, str(spec["node"]), hub_nonce, own_nonce)
+        self._handshake = handshake
+        proof = handshake.prove(token, "the peer is who it says")
+        fields = {"rank": self._slot, "node": handshake.node, "nonce": own_nonce, "proof": proof}
+        return fields, handshake.prove(token, "the hub is who it says")
 
-    def _on_line(self, line: bytes) -> None:
-        """Take the hub's question, then its proof."""
-        message, context = parse_object(line, UNPROVEN_LINE), self._context
-        if self._line_socket is None:
-            raise ChannelError("not the hub of this run")
-        if self._handshake is None:
-            nonce, node = message.text("nonce"), str(context.spec["node"])
-            if len(nonce) != NONCE_LENGTH:
-                raise ChannelError("not the hub of this run")
-            self._handshake = Handshake(context.spec["run"], self._slot, node, nonce, os.urandom(16).hex())
-            proof = self._handshake.prove(context.token, "the peer is who it says")
-            identity = {"rank": self._slot, "node": node, "nonce": self._handshake.peer_nonce}
-            self._line_socket.send(json.dumps({**identity, "proof": proof}).encode("ascii") + b"\n")
-        elif is_same_proof(
-            message.text("proof"), self._handshake.prove(context.token, "the hub is who it says")
-        ):
-            bounds = read_bounds(context.spec)
-            channel = SecureChannel(self._line_socket, self._handshake, context.token, bounds, hub=False)
-            self._on_channel(channel)
-        else:
-            raise ChannelError("it does not know the token of this run")
+    def _on_proven(self, line_socket: LineSocket, _: Untrusted) -> None:
+        assert self._handshake is not None
+        self._proven = True
+        bounds, token = read_bounds(self._context.spec), self._context.token
+        self._on_channel(SecureChannel(line_socket, self._handshake, token, bounds, hub=False))
 
     def _on_failed(self, why: str) -> None:
-        """Try again, or say what is in the way."""
-        self.stop()
-        if self._line_socket is not None:
-            self._line_socket.close()
-        self._line_socket, self._handshake = None, None
+        """Try again, or report why not."""
+        self._context.loop.cancel(TIMER)
+        if self._caller is not None:
+            self._caller.line_socket.close()
         if time.monotonic() + RETRY_PAUSE < self._deadline:
             self._context.loop.after(RETRY_PAUSE, TIMER, self._try)
         else:

@@ -14,8 +14,9 @@ from ...protocol.messages import gang as messages
 from ...protocol.messages.gang import JsonObject, Message, NodePart
 from ...protocol.ranks import Slot
 from ...protocol.reasons import CODE, NODE_LOST
+from ..runtime.connections import ChannelError
 from ..state.run_record import time_to_prepare
-from .channel import ChannelError, SecureChannel
+from .channel import SecureChannel
 from .membership import (
     FINAL_GRACE,
     READY_LIMIT,

@@ -35,8 +35,9 @@ from ...protocol.messages.gang import (
     limit_size,
 )
 from ...protocol.ranks import NodeRank
+from ..runtime.connections import ChannelError
 from ..runtime.event_loop import Loop
-from .channel import ChannelError, SecureChannel
+from .channel import SecureChannel
 
 # with these an agent speaks to its gang
 __all__ = [

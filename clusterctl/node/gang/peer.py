@@ -13,7 +13,8 @@ from typing import Optional
 from ...protocol.messages import gang as messages
 from ...protocol.messages.gang import Message
 from ...protocol.ranks import NodeRank, Slot
-from .channel import ChannelError, SecureChannel
+from ..runtime.connections import ChannelError
+from .channel import SecureChannel
 from .connector import Connector
 from .membership import (
     FAILURE_WAIT,
@@ -55,7 +56,7 @@ Ended        ended_early  ended_early  ended         ended       -           fol
 HubBeat      answer       answer       answer        answer      answer      -         answer     answer         answer
 Welcome      joined       -            -             -           -           -         rejoined   -              -
 StopOrder    stop         stop         stop          stop        stop_ended  -         -          -              -
-Verdict      -            verdict      -             verdict     verdict     -         -          verdict        -
+Verdict      -            verdict      -             verdict     verdict     -         verdict    verdict        -
 SlotLost     -            mark_lost    mark_lost     mark_lost   mark_lost   -         mark_lost  -              -
 Pause        -            pause        -             pause       pause       -         -          -              -
 NextAttempt  -            start_next   refuse_next   start_next  start_next  -         -          -              -

@@ -59,9 +59,9 @@ def kill_now(state: RunState) -> Step:
 
 
 def schedule_tick(state: RunState) -> Tuple[Action, ...]:
-    """Come back when something is due."""
+    """Come back when something is due; once no process is left a moment to come would be the next attempt's."""
     kill = state.attempt.kill
-    if not kill.outlived and kill.workers_at == FOREVER:
+    if state.phase in OVER or (not kill.outlived and kill.workers_at == FOREVER):
         return ()
     wait = 0.0 if kill.outlived else kill.workers_at - state.now
     return (StartTimer("end", max(TICK_INTERVAL, wait), Notice.TICK),)

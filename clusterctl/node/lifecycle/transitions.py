@@ -30,7 +30,6 @@ START = (Phase.PREPARING,)
 STARTS = (*SPARES, *START)  # of a spare only the environment
 WAITS = (Phase.PREPARING, Phase.READY)
 RUNS = (Phase.RUNNING, Phase.ENDING)
-LIVES = (*STARTS, Phase.READY, *RUNS)
 OVER = (Phase.AFTER, Phase.ENDED)
 
 
@@ -76,8 +75,8 @@ ROWS: Sequence[Tuple[EventKind, Tuple[Phase, ...], Transition]] = [
     (Notice.GUARDIAN_LOST, ANY, ending.on_guardian_lost),
     (events.AgentFailed, ANY, ending.on_agent_failed),
     # its processes are ended
-    (Notice.TICK, LIVES, ending.on_tick),
-    (events.Remaining, LIVES, ending.on_remaining),
+    (Notice.TICK, RUNS, ending.on_tick),
+    (events.Remaining, RUNS, ending.on_remaining),
     (events.AllEnded, (Phase.AFTER,), ending.on_all_ended),
     (events.PartBuilt, (Phase.AFTER,), ending.on_part_built),
     (events.AfterEnded, (Phase.AFTER,), ending.on_after_ended),

@@ -291,8 +291,8 @@ class AuthenticatingListener:
         def on_line(line: bytes) -> None:
             answer = parse_object(line, UNPROVEN_LINE)
             line_socket.clear_timeout()
-            self._on_answer(line_socket, nonce, answer)
             self._pending.pop(line_socket, None)
+            self._on_answer(line_socket, nonce, answer)
 
         line_socket = LineSocket(self._loop, conn, on_line, lambda _: self._reject(line_socket))
         self._pending[line_socket] = None
@@ -356,4 +356,4 @@ class AuthenticatingCaller:
             self.line_socket.clear_timeout()
             self._on_proven(self.line_socket, message)
         else:
-            raise ChannelError("it does not know the token")
+            raise ChannelError("it does not know the token of this run")

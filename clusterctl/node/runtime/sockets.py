@@ -6,11 +6,7 @@ import os
 import socket
 from typing import Iterator, List, Optional, Sequence, Tuple
 
-from .connections import is_same_proof
 from .stream import VerbError
-
-__all__ = ("is_same_proof",)  # the gang's peers take it from here
-
 
 # From 20000 up: Ray's workers take 10002 to 19999. The rest is for kernels that keep nearly everything for themselves.
 LOWEST, FALLBACK, HIGHEST = 20000, 15000, 65535

@@ -9,6 +9,7 @@ from collections import deque
 from contextlib import suppress
 from typing import Any, Deque, Dict, NamedTuple, Optional
 
+from ...protocol.states import FINAL
 from ...protocol.untrusted import Untrusted
 from ..gang.membership import (
     LONGEST_REASON,
@@ -191,7 +192,7 @@ class Agent:
     def _on_error(self, error: Exception) -> None:
         """End in order after an error of our own, which the log holds; where that cannot be, the guardian does it."""
         self._loop.report(error)
-        if not can_end_in_order(self.state):
+        if not can_end_in_order(self.state, recorded=self._record.state["state"] in FINAL):
             raise error
         reason = f"the agent failed: {type(error).__name__}: {error}"[:LONGEST_REASON]
         self._loop.after(overdue_after(self._spec, 0.0), "collapse", lambda: reraise(error))
@@ -208,7 +209,9 @@ class Agent:
         self._record.flush()
 
 
-def can_end_in_order(state: RunState) -> bool:
-    """Return whether an error of the agent's own can still be recorded as this node's end."""
+def can_end_in_order(state: RunState, *, recorded: bool) -> bool:
+    """Return whether an error of the agent's own can still be recorded as this node's end, or its end is recorded."""
     over = state.phase in (Phase.AFTER, Phase.ENDED)
-    return not state.failing and (not over or state.final or state.restartable)
+    if state.failing or (state.final and not recorded):  # the error kept a decided end from being recorded
+        return False
+    return not over or state.final or state.restartable

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from clusterctl.node.gang.channel import LONGEST_MESSAGE, ChannelError, Handshake, SignedLines
+from clusterctl.node.gang.channel import LONGEST_MESSAGE, Handshake, SignedLines
 from clusterctl.node.gang.membership import Member, limit_grace, make_record, read_bounds
+from clusterctl.node.runtime.connections import ChannelError
 from clusterctl.node.supervise import evidence
 from clusterctl.protocol.messages import gang as messages
 from clusterctl.protocol.messages.gang import (

@@ -87,7 +87,15 @@ HUB_DOES = [
     (HUB.OVER, "StopOrder", IGNORED),
 ]
 PEER_DOES = [
+    (PEER.CONNECTING, "StopOrder", "stop"),  # of a hub that has had its GO, and has not welcomed us
+    (PEER.CONNECTING, "Closed", "lost_early"),  # proven and not welcomed: no other try
     (PEER.JOINED, "Closed", "lost_early"),
+    (PEER.JOINED, "Verdict", "verdict"),  # a spare's, to which the client's GO has not come yet,
+    (PEER.JOINED, "SlotLost", "mark_lost"),
+    (PEER.JOINED, "NextAttempt", "start_next"),
+    (PEER.IDLE, "SlotLost", "mark_lost"),  # a spare may have to lead
+    (PEER.REJOINING, "SlotLost", "mark_lost"),
+    (PEER.REJOINING, "Closed", "lost"),  # the next hub has let nobody in, or is lost as well
     (PEER.RUNNING, "Closed", "lost_running"),  # our part ends first,
     (PEER.ORPHANED, "Ended", "follow"),  # then whoever follows is looked for
     (PEER.ENDED, "Closed", "lost"),  # node 0 is lost in the pause: look who follows at once,
@@ -95,6 +103,11 @@ PEER_DOES = [
     (PEER.REJOINING, "Welcome", "rejoined"),  # the next hub is told what is known,
     (PEER.REJOINING, "Unreachable", "lost"),  # or is lost as well
     (PEER.RUNNING, "NextAttempt", "refuse_next"),
+    (
+        PEER.REJOINING,
+        "Verdict",
+        "verdict",
+    ),  # somebody stopped the run there before the next hub could welcome us
     (PEER.RUNNING, "Verdict", IGNORED),
     (PEER.OVER, "Closed", "gone"),
 ]
@@ -112,10 +125,75 @@ def test_what_a_peer_does(phase: Any, event: str, method: str) -> None:
     assert peer.TABLE[phase, event] == method
 
 
+def test_beats_are_answered_in_every_phase() -> None:
+    """But by a node that has no connection: whoever does not answer is lost."""
+    assert {hub.TABLE[phase, "BeatReply"] for phase in HUB} == {"answered"}
+    assert {phase for phase in PEER if peer.TABLE[phase, "HubBeat"] != "answer"} == {PEER.ORPHANED}
+
+
+def test_what_counts_once_the_record_is_kept() -> None:
+    """Nothing that would begin, stop or record anything."""
+    left = {event for (phase, event), method in hub.TABLE.items() if phase is HUB.OVER and method != IGNORED}
+    assert left == {"BeatReply", "Ack", "Closed", "final_grace"}
+    left = {
+        event for (phase, event), method in peer.TABLE.items() if phase is PEER.OVER and method != IGNORED
+    }
+    assert left == {"HubBeat", "Closed", "final_grace"}
+
+
+ATTEMPT = {HUB.STARTING, HUB.RUNNING, HUB.STOPPING}
+WITH_A_CONNECTION = {PEER.JOINED, PEER.IDLE, PEER.ENDED}
+# in which phases a message counts; in any other it is late, or of somebody who should not send it
+HUB_HEARS = {
+    "Failed": ATTEMPT,
+    "Ended": {HUB.JOINING, *ATTEMPT},
+    "Ready": {HUB.STARTING},
+    "Listening": {HUB.STARTING},
+    "Cleared": set(HUB) - {HUB.JOINING, HUB.STARTING, HUB.OVER},
+    "Hello": {HUB.GATHERING},
+    "Ack": {HUB.OVER},
+}
+PEER_HEARS = {
+    "Welcome": {PEER.CONNECTING, PEER.REJOINING},
+    "StopOrder": {PEER.CONNECTING, PEER.RUNNING, *WITH_A_CONNECTION},
+    "Verdict": {PEER.REJOINING, PEER.LEAVING, *WITH_A_CONNECTION},
+    "SlotLost": {PEER.REJOINING, PEER.RUNNING, *WITH_A_CONNECTION},
+    "Pause": WITH_A_CONNECTION,
+    "NextAttempt": {PEER.RUNNING, *WITH_A_CONNECTION},
+    "Go": {PEER.RUNNING},
+    "Unreachable": {PEER.CONNECTING, PEER.REJOINING},
+    "Ended": set(PEER) - {PEER.ENDED, PEER.REJOINING, PEER.OVER},
+}
+
+
+@pytest.mark.parametrize(
+    ("table", "event", "phases"),
+    [
+        *((hub.TABLE, event, phases) for event, phases in HUB_HEARS.items()),
+        *((peer.TABLE, event, phases) for event, phases in PEER_HEARS.items()),
+    ],
+)
+def test_when_a_message_counts(table: Table, event: str, phases: set[Enum]) -> None:
+    """A late one begins, ends and records nothing."""
+    found = {phase for (phase, name), method in table.items() if name == event and method != IGNORED}
+    assert found == phases
+
+
+def test_go_counts_once() -> None:
+    """The client's, in the phase before it."""
+    assert {phase for phase in HUB if hub.TABLE[phase, "GO"] != IGNORED} == {HUB.JOINING}
+    assert {phase for phase in PEER if peer.TABLE[phase, "GO"] != IGNORED} == {PEER.JOINED}
+
+
 def test_a_phase_ends_the_waits_that_the_next_one_does_not_have() -> None:
-    """Each moment that is waited for belongs to one phase of the hub."""
+    """Each moment that is waited for belongs to one phase of the hub, and of a peer to those that wait for the hub."""
     for timer in timers(hub.TABLE):
         assert len([phase for phase in HUB if hub.TABLE[phase, timer] != IGNORED]) == 1, timer
+    waits = {
+        timer: {phase for phase in PEER if peer.TABLE[phase, timer] != IGNORED}
+        for timer in timers(peer.TABLE)
+    }
+    assert waits == {"hub": {PEER.IDLE, PEER.ENDED}, "final_grace": {PEER.LEAVING, PEER.OVER}}
 
 
 def test_no_role_overrides_another() -> None:

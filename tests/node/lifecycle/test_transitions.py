@@ -468,18 +468,32 @@ def test_what_sigkill_does_not_end_is_left_in_the_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("phase", "changes", "expected"),
+    ("phase", "changes", "recorded", "expected"),
     [
-        (Phase.RUNNING, {}, True),
-        (Phase.RUNNING, {"failing": True}, False),
-        (Phase.AFTER, {}, False),
-        (Phase.ENDED, {"final": True}, True),
-        (Phase.ENDED, {"restartable": True}, True),
+        (Phase.RUNNING, {}, False, True),
+        (Phase.RUNNING, {"failing": True}, False, False),
+        (Phase.AFTER, {}, False, False),
+        (Phase.ENDED, {"final": True}, True, True),
+        (Phase.ENDED, {"final": True, "failing": True}, True, False),
+        (Phase.ENDED, {"final": True}, False, False),  # an action before the one that records the end failed
+        (Phase.ENDED, {"final": True, "restartable": True}, False, False),
+        (Phase.SPARE, {"final": True, "restartable": True}, False, False),
+        (Phase.ENDED, {"restartable": True}, False, True),
     ],
 )
-def test_an_error_that_the_agent_can_still_record(phase: Phase, changes: Any, expected: bool) -> None:
+def test_an_error_that_the_agent_can_still_record(
+    phase: Phase, changes: Any, recorded: bool, expected: bool
+) -> None:
     """Any other ends the agent, and the guardian does the rest."""
-    assert can_end_in_order(run_of(phase)._replace(**changes)) is expected
+    assert can_end_in_order(run_of(phase)._replace(**changes), recorded=recorded) is expected
+
+
+@pytest.mark.parametrize("phase", [Phase.AFTER, Phase.ENDED])
+def test_a_failure_that_is_seen_after_the_last_process_sets_no_kill(phase: Phase) -> None:
+    """The next attempt may have begun when it came: that has a torchrun yet to start, and would count as ended."""
+    _, actions = transition(run_of(phase, restartable=True), failed_rank())
+    assert GangFailure("rank 0 exited with 3") in actions
+    assert not [action for action in actions if isinstance(action, StartTimer)]
 
 
 # Whatever arrives when, a run ends once, and nothing is started once a cause of the end is known.

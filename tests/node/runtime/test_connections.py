@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import hmac
 import json
@@ -20,6 +21,9 @@ from waiting import HANG, wait_until
 from clusterctl.node.diagnose.mesh import Credentials, MeshListener
 from clusterctl.node.gang.listener import Listener
 from clusterctl.node.runtime.connections import (
+    ACCEPTS_PER_TURN,
+    LONGEST_WHY,
+    MOST_UNSENT,
     AuthenticatingCaller,
     AuthenticatingListener,
     ChannelError,
@@ -74,10 +78,10 @@ def looping() -> Iterator[Looping]:
 class Door:
     """A listener that lets in who knows the token, and says hello to those."""
 
-    def __init__(self, looping: Looping) -> None:
+    def __init__(self, looping: Looping, limit: float = LIMIT) -> None:
         self.proven: list[LineSocket] = []
         self.listener = AuthenticatingListener(
-            looping.loop, listen("127.0.0.1", port_range(None)), MOST, LIMIT, self._on_answer
+            looping.loop, listen("127.0.0.1", port_range(None)), MOST, limit, self._on_answer
         )
         self.listener.open()
 
@@ -224,8 +228,8 @@ def test_who_proves_the_token_drop_by_drop_is_left(looping: Looping) -> None:
 
 
 def test_the_oldest_stranger_makes_room(looping: Looping) -> None:
-    """No more of them are pending than there is room for."""
-    door = Door(looping)
+    """No more of them are pending than there is room for, long before their time is up."""
+    door = Door(looping, 10 * HANG)
     looping.start()
     with ExitStack() as stack:
         crowd = [stack.enter_context(closing(knock(door.listener.port))) for _ in range(MOST + 2)]
@@ -293,3 +297,125 @@ def test_a_process_that_is_gone_was_there_until_its_connection_broke(writes: boo
 
         assert reasons in (["Connection reset by peer"], ["Broken pipe"])
         assert line_socket.last_seen > 0.0
+
+
+def test_a_listener_that_closes_leaves_nobody_waiting() -> None:
+    """Who has not proved anything by then is sent away, and no timer is left."""
+    loop = Loop()
+    sock = listen("127.0.0.1", port_range(None))
+    listener = AuthenticatingListener(loop, sock, MOST, HANG, lambda *_: None)
+    listener.open()
+    with closing(knock(listener.port)) as conn:
+        loop._run_once()
+        assert len(read_line(conn)["nonce"]) == 32
+        listener.close()
+        assert is_over(conn)
+    assert loop._timers == {}
+
+
+def test_a_flood_of_connections_leaves_time_for_the_rest() -> None:
+    """One turn of the loop takes a few of them, the next turn more."""
+    loop = Loop()
+    listener = AuthenticatingListener(loop, listen("127.0.0.1", port_range(None)), 100, HANG, lambda *_: None)
+    listener.open()
+    with ExitStack() as stack:
+        for _ in range(ACCEPTS_PER_TURN + 4):
+            stack.enter_context(closing(knock(listener.port)))
+        loop._run_once()
+        assert len(listener._pending) == ACCEPTS_PER_TURN
+        loop._run_once()
+        assert len(listener._pending) == ACCEPTS_PER_TURN + 4
+        listener.close()
+
+
+def test_a_listener_without_a_free_file_listens_again() -> None:
+    """Who waits would keep the listener readable: it looks away for a moment."""
+    loop, sock = Loop(), listen("127.0.0.1", port_range(None))
+
+    class Full:
+        """A socket of a process that has all its files open."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(sock, name)
+
+        def accept(self) -> Any:
+            """Fail as the kernel does."""
+            raise OSError(errno.EMFILE, "too many open files")
+
+    listener = AuthenticatingListener(loop, Full(), MOST, HANG, lambda *_: None)  # type: ignore[arg-type]  # as much of one as it needs
+    listener.open()
+    with closing(knock(listener.port)) as conn:
+        loop._run_once()
+        assert loop._readers == {}
+        listener._socket = sock
+        ((_, again),) = loop._timers.values()
+        again()
+        loop._run_once()
+        assert len(read_line(conn)["nonce"]) == 32
+        listener.close()
+
+
+def test_one_that_is_taken_over_and_then_breaks_is_not_pending() -> None:
+    """It needs no place among those who have proved nothing."""
+    loop = Loop()
+
+    def take_over(line_socket: LineSocket, _: str, __: Untrusted) -> None:
+        line_socket.trust(lambda _: None, lambda _: None, 100)
+        raise ChannelError("it has left meanwhile")
+
+    listener = AuthenticatingListener(loop, listen("127.0.0.1", port_range(None)), MOST, HANG, take_over)
+    listener.open()
+    with closing(knock(listener.port)) as conn:
+        loop._run_once()
+        conn.sendall(b"{}\n")
+        loop._run_once()
+        assert listener._pending == {}
+        listener.close()
+
+
+def test_a_nonce_that_is_there_at_once_is_answered_before_the_rest(looping: Looping) -> None:
+    """What is missing then is the proof, not an answer."""
+    ends: list[str] = []
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        caller = AuthenticatingCaller(looping.loop, lambda *_: ({}, "a proof"), lambda *_: None, ends.append)
+        caller.connect(server.getsockname(), "", (HANG, LIMIT))
+        with closing(server.accept()[0]) as conn:
+            conn.sendall(b'{"nonce": "%s"}\n' % NONCE.encode())
+            wait_until(lambda: select.select([caller.line_socket.conn], [], [], 0)[0], "the nonce")
+            looping.start()
+            wait_until(lambda: bool(ends), "the end")
+    assert ends == [f"it connects, but does not prove who it is within {LIMIT:g} s"]
+    assert caller.connected_at is not None
+
+
+def test_the_other_side_must_read() -> None:
+    """What it leaves unread is bounded, and so is what it can make us report."""
+    loop, ends = Loop(), list[str]()
+    ours, other = socket.socketpair()
+    line_socket = LineSocket(loop, ours, lambda _: None, ends.append)
+    with closing(other):
+        line_socket.send(bytes(MOST_UNSENT))
+        assert (ends, line_socket.closed) == ([], False)
+        with pytest.raises(ChannelError):
+            line_socket.detach()  # what is unsent would be lost
+        line_socket.send(bytes(MOST_UNSENT))
+    assert (ends, line_socket.closed) == (["it does not read"], True)
+
+
+def test_a_reason_is_short_and_comes_while_the_connection_is_open() -> None:
+    """The kernel still tells what it knows of it."""
+    ends: list[tuple[int, bool]] = []
+    ours, other = socket.socketpair()
+
+    def refuse(_: bytes) -> None:
+        raise ChannelError("x" * 1000)
+
+    loop = Loop()
+    line_socket = LineSocket(
+        loop, ours, refuse, lambda why: ends.append((len(why), line_socket.conn.fileno() >= 0))
+    )
+    with closing(other):
+        other.sendall(b"{}\n")
+        loop._run_once()
+    assert ends == [(LONGEST_WHY, True)]
+    assert ours.fileno() < 0
