@@ -78,7 +78,7 @@ def looping() -> Iterator[Looping]:
 class Door:
     """A listener that lets in who knows the token, and says hello to those."""
 
-    def __init__(self, looping: Looping, limit: float = LIMIT) -> None:
+    def __init__(self, looping: Looping, limit: float = HANG) -> None:
         self.proven: list[LineSocket] = []
         self.listener = AuthenticatingListener(
             looping.loop, listen("127.0.0.1", port_range(None)), MOST, limit, self._on_answer
@@ -173,7 +173,7 @@ def test_a_caller_says_who_answered(looping: Looping, sent: bytes | None, why: s
     ends: list[str] = []
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         caller = AuthenticatingCaller(looping.loop, lambda *_: ({}, "a proof"), lambda *_: None, ends.append)
-        caller.connect(server.getsockname(), "", (HANG, LIMIT))
+        caller.connect(server.getsockname(), "", (HANG, LIMIT if sent == b"" else HANG))
         looping.start()
         conn = server.accept()[0]
         with closing(conn):
@@ -211,7 +211,7 @@ def test_a_stranger_learns_nothing_but_a_nonce(looping: Looping, sent: bytes) ->
 
 def test_who_proves_the_token_drop_by_drop_is_left(looping: Looping) -> None:
     """There are few places: nobody keeps one by sending a byte now and then, or nothing."""
-    door = Door(looping)
+    door = Door(looping, LIMIT)
     looping.start()
     with closing(knock(door.listener.port)) as dripping, closing(knock(door.listener.port)) as silent:
         read_line(dripping), read_line(silent)
