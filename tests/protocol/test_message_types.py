@@ -35,7 +35,9 @@ UNREAD_BY_NODE = {
     "look": "the node waits for this frame and for no other",
     "network": "of `probe`: what is checked with it is checked by the client",
     "nic": "of spec.json, for people: the environment holds it too",
+    "part": "of a content that comes in pieces: they come in order",
     "protocol": "of spec.json, for a version that finds an older one",
+    "size": "of the payload: its hash is compared",
 }
 UNSENT_BY_CLIENT = dict.fromkeys(
     ("agent_limit", "gang_limit", "guest_limit", "hub_limit", "join_limit", "overdue_limit", "pause", "warm"),
@@ -45,7 +47,8 @@ UNREAD_BY_CLIENT = {
     "grace": "of the journal, for people",
     "held": "of the journal and of `locks`: who reads looks at the holders",
     "port_taken": "of `failed`: the text says it too",
-    **dict.fromkeys(("guardian", "parted", "releasing"), "the node reads its own state"),
+    "used": "of `gpu_memory`: for people who read the record",
+    **dict.fromkeys(("agent", "guardian", "parted", "releasing"), "the node reads its own state"),
 }
 
 
@@ -116,7 +119,7 @@ def named_keys(*layers: str) -> set[str]:
     A text in another place, as an argument of any function, reads nothing.
     """
     found: set[str] = set()
-    for tree in sources(*layers).values():
+    for path, tree in sources(*layers).items():
         for node in ast.walk(tree):
             if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
                 found |= set(texts([node.slice]))
@@ -128,7 +131,7 @@ def named_keys(*layers: str) -> set[str]:
                 found |= set(texts([node.left]))
             elif isinstance(node, (ast.For, ast.comprehension)):
                 found |= set(texts(looped(tree, node.iter)))
-            elif isinstance(node, ast.ClassDef):  # values whose fields `read_value` fills
+            elif isinstance(node, ast.ClassDef) and path.startswith(FILLED):
                 fields = [one.target for one in node.body if isinstance(one, ast.AnnAssign)]
                 found |= {field.id for field in fields if isinstance(field, ast.Name)}
     return found
@@ -140,6 +143,7 @@ def takes_key(call: ast.Call) -> bool:
     return name in READERS | KEY_TAKERS
 
 
+FILLED = ("plans/facts/", "plans/cleanup.py")  # values whose fields `read_value` fills
 KEY_TAKERS = {
     "get",
     "pop",
