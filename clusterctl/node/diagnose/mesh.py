@@ -122,7 +122,7 @@ class MeshListener:
             line_socket.close()
 
     def _on_answer(self, line_socket: LineSocket, nonce: str, answer: Untrusted) -> None:
-        """Take a caller in who proves the token; one at the master's door wants nothing more."""
+        """Accept a caller that proves the token; one at the master's port needs nothing more."""
         identity = (
             answer.text("name", LONGEST_NAME),
             self._credentials.name,

@@ -104,7 +104,7 @@ class SecureChannel:
         self.unanswered_beats = 0
 
     def open(self, on_message: OnMessage, on_close: OnClose) -> None:
-        """Begin to hear."""
+        """Begin to receive."""
         self._on_message = on_message
         self._line_socket.trust(self._on_line, on_close, LONGEST_LINE)
 
@@ -113,12 +113,12 @@ class SecureChannel:
         self.send_text(render_message(message, attempt))
 
     def send_text(self, text: str) -> None:
-        """Send a message that is written already, for whoever else it was."""
+        """Send a message that is rendered already, as for other members."""
         for line in self._out.sign(text):
             self._line_socket.send(line)
 
     def close(self) -> None:
-        """End it without a word."""
+        """Close it without a message."""
         self._line_socket.close()
 
     @property

@@ -1,7 +1,7 @@
 """A node's place in its gang: hub or peer, and after the loss of a hub whichever follows.
 
 Who follows: the lowest slot that is left leads, where those who are left are more than half of all and enough for the
-job; the others go to it. A run that is never started again, that somebody has stopped, or that has found nobody in time
+job; the others go to it. A run that is never started again, that was stopped, or in which no next hub was found in time
 ends on each node by itself.
 """
 
@@ -28,11 +28,11 @@ from .membership import Gang, GangContext, lost_part, silence_limit
 from .peer import Peer
 from .state import Attempts, GangState
 
-ELECTION_LIMIT = 3.0  # silences within which somebody must be found to follow
+ELECTION_LIMIT = 3.0  # silences within which the next hub must be found
 
 
 class GangMember(Gang):
-    """What an agent asks of its gang, whoever leads it; `attempts` are its own, None where there is only one."""
+    """What an agent asks of its gang, as hub or peer; `attempts` are its own, None where there is only one."""
 
     def __init__(self, context: GangContext, attempts: Optional[Attempts]) -> None:
         super().__init__(context)
@@ -82,7 +82,7 @@ class GangMember(Gang):
         self.role.report(Failed(self.roster.attempt, reason))
 
     def on_stop(self, order: StopOrder) -> None:
-        """Somebody stopped the run here, or its time was up."""
+        """The run was stopped here, or its time was up."""
         self.state.record_stop(order)
         self.role.report(order)
 
@@ -101,7 +101,7 @@ class GangMember(Gang):
         self.role.beat()
 
     def leave(self) -> None:
-        """Leave the others without a word: they notice."""
+        """Leave without a message: the others notice."""
         self.role.leave()
 
     # the hub is lost

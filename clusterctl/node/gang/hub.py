@@ -83,7 +83,7 @@ GATHER_SILENCES = 1.25  # silences in which the others must have come to the nex
 
 
 class Round:
-    """One attempt, as far as the hub has heard of it."""
+    """One attempt, as far as it was reported to the hub."""
 
     def __init__(self, roster: Roster) -> None:
         self.attempt = roster.attempt
@@ -127,7 +127,7 @@ class Hub(Role[Phase]):
         self._last_seen = dict(state.last_seen)  # the last sign of life of those that left
         self._lost_by_silence = False
         self._reason = RestartReason("", "", "")  # why the attempt ended
-        self._given_reason: Optional[RestartReason] = None  # what no part tells
+        self._given_reason: Optional[RestartReason] = None  # what is in no part
         self._go_time = 0.0
         self._views: Dict[Slot, messages.RosterView] = {}  # of those who came to us as the next hub
         self._previous_hub: Optional[Slot] = None
@@ -142,7 +142,7 @@ class Hub(Role[Phase]):
     # who is here
 
     def open(self) -> None:
-        """Let the others in, and tell the client where."""
+        """Accept the others, and report the port to the client."""
         if self.state.listener is not None:
             self.state.listener.open(self.accept)
             self.context.report("hub", port=self.state.listener.port)
@@ -215,7 +215,7 @@ class Hub(Role[Phase]):
         self._judge_if_gathered()
 
     def _gone(self, _: Slot, __: Closed) -> None:
-        """It has gone before it said that it has the record."""
+        """It has left before it confirmed the record."""
         if not self.members:
             self._leave()
 
@@ -242,7 +242,7 @@ class Hub(Role[Phase]):
     # the first GO
 
     def _begin(self) -> None:
-        """Nobody comes any more; who is not here has been lost since it joined."""
+        """No other node can join any more; one that is not here has been lost since it joined."""
         early_parts = sorted(self.round.parts.items())
         self._enter(Phase.RUNNING)
         self.state.close()
@@ -259,7 +259,7 @@ class Hub(Role[Phase]):
         self.state.record_stop(order)
 
     def _ended_early(self, slot: Slot, message: messages.Ended) -> None:
-        """Before GO there is nobody to wait for."""
+        """Before GO no other part is waited for."""
         if slot == self.slot:
             self._leave()
         else:
@@ -298,7 +298,7 @@ class Hub(Role[Phase]):
             self.context.stop(order)
 
     def _drop_overdue(self) -> None:
-        """Whoever has not ended long after the stop is lost: its agent may be there, and never say so."""
+        """A node that has not ended long after the stop is lost: its agent may run, and never report."""
         for slot in sorted(self.round.expected - set(self.round.parts)):
             if slot in self.members:
                 channel = self.members.pop(slot).channel
@@ -312,7 +312,7 @@ class Hub(Role[Phase]):
             self._add_part(slot, message.part if own else self._normalize_part(slot, message.part))
 
     def _normalize_part(self, slot: Slot, reported: NodePart) -> NodePart:
-        """Say whose part it is, by our clock, and let it tell of no stop before the one that it can know of."""
+        """Put in whose part it is and our clock, and accept no stop before the one that was sent to it."""
         node, stop = self.roster.node(slot), self.round.stop
         part = correct_clock(reported, self.members[slot].offset)
         part = {**part, "node": node, "node_rank": self.roster.node_rank(slot)}
@@ -482,7 +482,7 @@ class Hub(Role[Phase]):
             self._send_go_to_others(current.master_port)
 
     def _listening(self, slot: Slot, message: messages.Listening) -> None:
-        """Believe nobody but rank 0, and only once it was let go, that it listens."""
+        """Accept this from rank 0 only, and only after its GO."""
         current = message.attempt == self.roster.attempt
         if current and self.round.go_sent and slot == self._first_slot:
             self._send_go_to_others(message.port)
@@ -528,7 +528,7 @@ class Hub(Role[Phase]):
             self._judge_gathered()
 
     def _judge_gathered(self) -> None:
-        """Whoever has not come is lost; then judge the attempt as any other."""
+        """A node that has not come is lost; then judge the attempt as any other."""
         self.state.election_deadline = 0.0
         self.state.close()
         present = {slot: view for slot, view in self._views.items() if slot in self.members}
@@ -544,7 +544,7 @@ class Hub(Role[Phase]):
     # the end of all
 
     def _finish(self, gave_up: Optional[str], state: str = "", reason: str = "") -> None:
-        """Tell all that there will be no further attempt."""
+        """Send the record to all: there will be no further attempt."""
         self._enter(Phase.OVER)
         parts, stop = self.round.ordered_parts, self.round.stop
         record = self.state.make_record(parts, stop, gave_up, whole=True, state=state, reason=reason)

@@ -46,12 +46,12 @@ class Listener:
         self.port = self._listener.port
 
     def open(self, on_channel: Callable[[SecureChannel], bool]) -> None:
-        """Begin to let in; who has knocked before is waiting."""
+        """Begin to accept; earlier connections are waiting."""
         self._on_channel = on_channel
         self._listener.open()
 
     def close(self) -> None:
-        """Let nobody in any more."""
+        """Accept no more connections."""
         self._listener.close()
 
     def _authenticate(self, line_socket: LineSocket, nonce: str, answer: Untrusted) -> None:

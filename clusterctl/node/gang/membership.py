@@ -39,7 +39,7 @@ from ..runtime.connections import ChannelError
 from ..runtime.event_loop import Loop
 from .channel import SecureChannel
 
-# with these an agent speaks to its gang
+# what an agent uses of its gang
 __all__ = [
     "FAILURE",
     "LONGEST_REASON",
@@ -62,7 +62,7 @@ OVERDUE = 120.0  # seconds beyond its grace in which a node kills what is left, 
 LONGEST_GRACE = 3600.0  # seconds that a node may ask the others for, where the job itself does not allow more
 LONGEST_PAUSE = 30.0  # seconds before a restart
 NON_RANK_FAILURES = 2  # failures of a part that are no rank's: torchrun's, and the guardian's
-CLOCK_SAMPLES = 8  # answers among which the quickest tells a peer's clock best
+CLOCK_SAMPLES = 8  # answers; the quickest of them measures a peer's clock best
 OPEN_BEATS = 64  # questions that an answer can still be to
 DEFAULT_RANKS = 256  # of one node, where the size of the world is the program's own affair
 
@@ -111,9 +111,9 @@ class Gang:
         """Something failed here."""
 
     def on_stop(self, order: StopOrder) -> None:
-        """Somebody stopped the run here, or its time was up."""
+        """The run was stopped here, or its time was up."""
 
-    def on_end(self, part: NodePart) -> None:  # noqa: ARG002, RUF100 - there is nobody else to hear it
+    def on_end(self, part: NodePart) -> None:  # noqa: ARG002, RUF100 - there is no other node to send it to
         """This node's part has ended; `leave` is called when the others know."""
         self.context.leave()
 
@@ -201,7 +201,7 @@ class Role(Generic[PhaseType]):
 
 
 def silent_beats(spec: Dict[str, Any], interval: float) -> int:
-    """Count the beats without a word after which somebody is lost."""
+    """Count the unanswered beats after which a node is lost."""
     return max(2, round(silence_limit(spec) / interval))
 
 

@@ -37,13 +37,13 @@ from .state import GangState
 class Phase(Enum):
     """How far this node is."""
 
-    CONNECTING = "on the way to node 0"
+    CONNECTING = "connecting to node 0"
     JOINED = "the hub has welcomed us; GO has not come"
     RUNNING = "our part of an attempt is starting or running"
     IDLE = "we have no rank in this attempt: a spare"
-    ENDED = "our part has ended: the hub will say what follows"
+    ENDED = "our part has ended: the hub decides what follows"
     ORPHANED = "the hub is lost, and our part is ending"
-    REJOINING = "on the way to the next hub"
+    REJOINING = "connecting to the next hub"
     LEAVING = "before GO: our part ends or has ended, and nothing follows"
     OVER = "the record is kept, or this role is given up"
 
@@ -75,7 +75,7 @@ OF_RESTARTS = (
     messages.Go,
 )  # no message of a run that is never started again
 
-HUB_LIMIT = 150.0  # seconds beyond what a hub gives the others to end, in which it has told us what follows
+HUB_LIMIT = 150.0  # seconds beyond what a hub gives the others to end, in which it has sent what follows
 FINAL_SEND_TIME = 0.2  # seconds for the last messages to arrive before the connection is closed
 NO_REPORT = "it did not report how the run ended"
 
@@ -108,12 +108,12 @@ class Peer(Role[Phase]):
         self._connector.connect(str(self.context.spec["master_addr"]), port)
 
     def rejoin(self, address: str, port: int) -> None:
-        """Go to who is to be the next hub; nothing of ours is running."""
+        """Connect to the next hub; nothing of ours is running."""
         self._enter(Phase.REJOINING)
         self._connector.connect(address, port)
 
     def report(self, message: Message) -> None:
-        """Tell the hub; what the end of our own part means is in the table."""
+        """Report it to the hub; what the end of our own part means is in the table."""
         if isinstance(message, messages.Ended):
             self._handle(message)
         elif isinstance(message, messages.StopOrder):
@@ -145,7 +145,7 @@ class Peer(Role[Phase]):
         self.context.report("joined")
 
     def _rejoined(self, _: messages.Welcome) -> None:
-        """Tell the next hub what we know, and what became of our part."""
+        """Send the next hub what is known here, and how our part ended."""
         self._connector.stop()
         self._enter(Phase.IDLE if self.state.idle else Phase.ENDED)
         self.context.report("joined")
@@ -161,7 +161,7 @@ class Peer(Role[Phase]):
         self._send(messages.BeatReply(message.at, time.time()))
 
     def _wait_for_hub(self) -> None:
-        """The run ends and our part has: a hub that never says what follows is as good as lost."""
+        """The run ends and our part has: a hub that never reports what follows counts as lost."""
         limit = float(self.context.spec.get("hub_limit") or HUB_LIMIT)
         self._wait(overdue_after(self.context.spec, self._grace) + limit, "hub")
 
@@ -189,7 +189,7 @@ class Peer(Role[Phase]):
         self._enter(Phase.IDLE if self.state.idle else Phase.RUNNING)
 
     def _lost_early(self, closed: Closed) -> None:
-        """The hub is lost: end here, and say so to the client."""
+        """The hub is lost: end here, and report it to the client."""
         self._lost_reason = closed.why
         self._stop_without_hub(closed.why, f"is lost: {closed.why}", FAILURE_WAIT)
 
@@ -207,7 +207,7 @@ class Peer(Role[Phase]):
         return f"node {self._hub_slot} ({self.roster.node(self._hub_slot)})"
 
     def _ended_early(self, message: messages.Ended) -> None:
-        """Tell the hub if there is one; nobody waits for what it makes of it."""
+        """Report it to the hub if there is one; its answer is not waited for."""
         self._enter(Phase.LEAVING)
         if self._channel is None:
             self._leave()
@@ -287,7 +287,7 @@ class Peer(Role[Phase]):
         self.state.begin()
 
     def _verdict(self, verdict: messages.Verdict) -> None:
-        """Keep the hub's record, unless it tells of our own end what is not true."""
+        """Keep the hub's record, unless it is wrong about our own end."""
         part = self.state.part
         if part is None and not self.state.idle:
             return
@@ -309,7 +309,7 @@ class Peer(Role[Phase]):
         self.context.stop(failure_order(f"{self._hub} is lost: {closed.why}"))
 
     def _lost(self, closed: Closed) -> None:
-        """Nothing of ours is running: look who follows."""
+        """Nothing of ours is running: find the next hub."""
         self.roster.mark_lost(self._hub_slot, closed.why)
         self._elect()
 

@@ -164,7 +164,7 @@ class Roster:
         return len(last) == MOST_WITHOUT_PROGRESS and all(other["progress"] is False for other in last)
 
     def view(self) -> RosterView:
-        """Return what another agent is told of it."""
+        """Return what is sent to other agents."""
         return RosterView(self.attempt, self.entries, self.history)
 
     def apply(self, view: RosterView) -> None:

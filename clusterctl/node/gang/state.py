@@ -1,4 +1,4 @@
-"""What an agent of a gang keeps, whoever leads: roster, policy, its own part, its listener."""
+"""What an agent of a gang keeps, as hub or peer: roster, policy, its own part, its listener."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Attempts(Protocol):
         """Begin the current attempt of the roster, with the rank that it gives us, or none."""
 
     def on_go(self, address: str, port: int) -> None:
-        """The gang says GO."""
+        """The gang gives GO."""
 
     def conclude(self, end: JsonObject) -> None:
         """There will be no further attempt."""
@@ -80,7 +80,9 @@ class GangState:
         self.roster, self.policy = self.attempts.roster, self.attempts.policy
         self.elect = elect  # the hub, given by its slot, is lost, and our part has ended
         self.listener: Optional[Listener] = None
-        self.stop_order: Optional[StopOrder] = None  # somebody's, or the time limit's: nothing is tried again
+        self.stop_order: Optional[StopOrder] = (
+            None  # a person's, or the time limit's: no other attempt follows
+        )
         self.part: Optional[NodePart] = None  # once it has ended
         self.cleared: Optional[Cleared] = None
         self.master_port: Optional[int] = None  # that this node holds for a later attempt, as its rank 0
@@ -94,7 +96,7 @@ class GangState:
         return str(self.context.spec.get("address") or self.context.spec["master_addr"])
 
     def record_stop(self, order: StopOrder) -> None:
-        """Remember that somebody, or the time limit, wants the end."""
+        """Remember that a person, or the time limit, has ended the run."""
         if self.stop_order is None and order.kind in (STOP, TIME):
             self.stop_order = order
 
@@ -105,7 +107,7 @@ class GangState:
         self.attempts.start_next_attempt()
 
     def close(self) -> None:
-        """Let nobody in any more."""
+        """Accept no more connections."""
         if self.listener is not None:
             self.listener.close()
             self.listener = None

@@ -106,7 +106,7 @@ def on_remaining(state: RunState, event: events.Remaining) -> Step:
 
 
 def on_workers_started(state: RunState, event: events.WorkersStarted) -> Step:
-    """Record them; the logs are followed before anybody learns of them."""
+    """Record them; the logs are followed before they are reported."""
     started = Act.START_LOGS, RecordWorkers(), Journal("workers", {"ranks": event.ranks})
     sizes = not state.attempt.spec["module"] and state.attempt.torchrun_runs
     return state, (*started, Act.WATCH_WORLD_SIZES) if sizes else started
@@ -224,7 +224,7 @@ def stop_everywhere(state: RunState, order: StopOrder) -> Step:
 
 
 def on_guardian_lost(state: RunState, _: Notice) -> Step:
-    """Nobody would end the processes of this run if the agent died, too."""
+    """If the agent died too, the processes of this run would not be ended."""
     state, actions = stop_unsupervised(state, "the guardian was killed")
     return state, (Journal("guardian_lost", {}), *actions)
 

@@ -27,7 +27,7 @@ from .ending import Step, abort_start, fail, tick
 from .events import Notice
 from .state import Phase, RunState, new_attempt
 
-PORT_TRIES = 3  # ports that torchrun may find taken by somebody else before the run fails
+PORT_TRIES = 3  # ports that torchrun may find taken by another process before the run fails
 
 
 def join_steps(step: Step, *transitions: Callable[[RunState], Step]) -> Step:
@@ -239,9 +239,9 @@ def on_listened(state: RunState, event: events.Listened) -> Step:
 
 
 def can_retry(state: RunState, event: events.TorchrunExited) -> bool:
-    """Whether somebody took the master port between our holding it and torchrun's use of it.
+    """Whether another process took the master port between our holding it and torchrun's use of it.
 
-    The other nodes have not been let go yet, so nobody has heard of the port.
+    The other nodes have not got GO yet, so the port is known nowhere else.
     """
     attempt = state.attempt
     waits = attempt.held_port is not None and attempt.awaits_listener and not event.has_workers
@@ -268,7 +268,7 @@ def retry_with_another_port(state: RunState) -> Step:
 
 
 def on_torchrun_exited(state: RunState, event: events.TorchrunExited) -> Step:
-    """Go on to what it left behind, unless another port may help."""
+    """End the processes that it left, unless another port may help."""
     if can_retry(state, event):
         return retry_with_another_port(state)
     state = state.observe(exit=event.exit, signal=event.signal).change(torchrun_runs=False)

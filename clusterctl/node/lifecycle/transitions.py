@@ -4,7 +4,7 @@
 |---|---|---|
 | PREPARING | READY | environment, gate and `before` are done |
 | READY | RUNNING | GO |
-| RUNNING | PREPARING | somebody took the master port before torchrun did |
+| RUNNING | PREPARING | another process took the master port before torchrun did |
 | PREPARING, READY, RUNNING, a spare | ENDING | a cause of the end is known; what runs is killed, at once or in time |
 | RUNNING, ENDING | AFTER | nothing runs any more, or what runs cannot be ended |
 | AFTER | ENDED | `after` has run; the end was handed over |

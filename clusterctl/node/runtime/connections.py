@@ -22,7 +22,7 @@ from ...protocol.untrusted import Untrusted, parse_object
 from .event_loop import Loop
 
 NONCE_LENGTH = 32  # characters
-UNPROVEN_LINE = 1 << 10  # bytes of a line from somebody who has not proved anything
+UNPROVEN_LINE = 1 << 10  # bytes of a line before the other side has proved the token
 CHUNK = 1 << 14
 MOST_UNSENT = 8 << 20  # bytes that the other side may leave unread before it counts as broken
 LONGEST_WHY = 200  # characters
@@ -32,7 +32,7 @@ CLOSED_BY_PEER = (
     errno.ECONNRESET,
     errno.EPIPE,
 )  # its kernel answers so: the node lives, a process there is gone
-RETRY_DELAY = 0.5  # seconds until somebody is let in again where no file is free
+RETRY_DELAY = 0.5  # seconds until connections are accepted again where no file is free
 ACCEPTS_PER_TURN = 16  # connections taken in one turn, so that a flood leaves time for the rest
 
 OnClose = Callable[[str], None]
@@ -49,7 +49,7 @@ def prove(token: bytes, *context: object) -> str:
 
 
 def is_same_proof(received: Any, expected: str) -> bool:
-    """Compare a proof that was received with the right one, in a time that tells nothing."""
+    """Compare a proof that was received with the right one, in constant time."""
     return isinstance(received, str) and hmac.compare_digest(
         received.encode("utf-8", "replace"), expected.encode("utf-8")
     )
@@ -69,7 +69,7 @@ def read_nonce(message: Untrusted) -> str:
 
 
 def describe_os_error(error: OSError) -> str:
-    """Say in words what the system says."""
+    """Return the system's text for an error."""
     return os.strerror(error.errno) if error.errno else str(error)
 
 
@@ -117,7 +117,7 @@ class LineSocket:
         loop.watch(conn.fileno(), self._read)
 
     def trust(self, on_line: Callable[[bytes], None], on_close: OnClose, longest_line: int) -> None:
-        """Hand lines to somebody else from now on, and allow long ones."""
+        """Hand lines to another callback from now on, and allow long ones."""
         self._on_line, self._on_close, self._longest_line = on_line, on_close, longest_line
 
     def receive_bytes(self, on_bytes: Callable[[bytes], None]) -> None:
@@ -125,7 +125,7 @@ class LineSocket:
         self._on_bytes = on_bytes
 
     def set_timeout(self, missing: str, seconds: float, *, idle: bool = False) -> None:
-        """End it after so long, unless this is set anew; with `idle` every byte either way sets it anew."""
+        """End it after so long, unless this is set again; with `idle` every byte either way restarts it."""
 
         def restart() -> None:
             self._loop.after(seconds, self._timer, lambda: self.fail(f"{missing} within {seconds:g} s"))
@@ -134,7 +134,7 @@ class LineSocket:
         restart()
 
     def clear_timeout(self) -> None:
-        """Let it take as long as it likes."""
+        """Set no limit any more."""
         self._idle_limit = None
         self._loop.cancel(self._timer)
 
@@ -152,20 +152,20 @@ class LineSocket:
             self.fail("it does not read")
 
     def detach(self) -> socket.socket:
-        """Give the socket to somebody else; ChannelError if that would lose bytes, which none of ours sends yet."""
+        """Give the socket away; ChannelError if bytes would be lost, which no correct program has sent yet."""
         if self._buffer or self._unsent:
             raise ChannelError("it sent more than it was asked for")
         self._unwatch()
         return self.conn
 
     def close(self) -> None:
-        """End it without a word."""
+        """Close it without a message."""
         if not self.closed:
             self._unwatch()
             self.conn.close()
 
     def fail(self, why: str) -> None:
-        """End it and say why, while the kernel still knows the connection."""
+        """Close it and report why, while the kernel still knows the connection."""
         if not self.closed:
             self._unwatch()
             try:
@@ -241,7 +241,7 @@ class LineSocket:
 
 
 class AuthenticatingListener:
-    """Asks everybody who connects for a proof; whatever else comes is bounded and forgotten."""
+    """Asks every connection for a proof; whatever else comes is limited and dropped."""
 
     def __init__(
         self, loop: Loop, sock: socket.socket, most_pending: int, time_limit: float, on_answer: OnAnswer
@@ -256,12 +256,12 @@ class AuthenticatingListener:
         self._pending: Dict[LineSocket, None] = {}  # that have proved nothing yet, the oldest first
 
     def open(self) -> None:
-        """Begin to let in; who has knocked before is waiting."""
+        """Begin to accept; earlier connections are waiting."""
         if self._socket is not None:
             self._loop.watch(self._socket.fileno(), self._accept)
 
     def close(self) -> None:
-        """Let nobody in any more."""
+        """Accept no more connections."""
         if self._socket is not None:
             self._loop.unwatch(self._socket.fileno())
             self._socket.close()

@@ -200,7 +200,7 @@ class Agent:
         self._follow_events()
 
     def _beat(self) -> None:
-        """Tell the guardian that we are alive, and write what a full disk refused."""
+        """Send the guardian a beat, and write what a full disk refused."""
         self._loop.after(self._interval, "beat", self._beat)
         with suppress(OSError):
             os.write(self._descriptors.beats, b".")

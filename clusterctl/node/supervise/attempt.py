@@ -30,7 +30,7 @@ OUTSIDE_LIMIT = 2.0  # seconds for the scan of what the job has left outside its
 
 
 class Site(NamedTuple):
-    """Where an attempt runs, and the values that nobody may read in what it reports."""
+    """Where an attempt runs, and the secrets that must not stand in what it reports."""
 
     loop: Loop
     record: Record

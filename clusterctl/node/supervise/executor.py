@@ -184,7 +184,7 @@ class Executor:
         self.attempt = self.attempt.replace_by(action.spec)
 
     def _unlock(self) -> None:
-        """Release the locks when the memory is free: whoever waits for the rest holds no GPU."""
+        """Release the locks when the memory is free: what is waited for after that needs no GPU."""
         self.attempt.gpu_memory_wait.when_free(lambda: self._locks.on_order("unlock"))
 
     def leave(self) -> None:

@@ -28,7 +28,7 @@ def find_run_environment(rundir: str, spec: JsonObject) -> Optional[Environment]
 
 
 def node_variables(spec: JsonObject) -> Dict[str, str]:
-    """Return what commands of a job are told of where they are."""
+    """Return the variables that tell commands of a job their node."""
     names = {"CLUSTERCTL_NODE": "node", "CLUSTERCTL_NODE_RANK": "node_rank", "CLUSTERCTL_NNODES": "nnodes"}
     return {name: str(spec[key]) for name, key in names.items()}
 
@@ -141,7 +141,7 @@ class Stages:
             self._post(AfterEnded())
 
     def kill_rest(self) -> None:
-        """Kill what they have left behind."""
+        """Kill what they have left running."""
         ProcessTree(run_tag_prefix(self._spec)).kill_all()
 
     # all

@@ -99,7 +99,7 @@ class Provider:
                 try:
                     self._serve(receiver)
                 except (OSError, ValueError, TransferError):
-                    pass  # it tells of its side
+                    pass  # the receiver reports its side
                 finally:
                     self._capacity.release()
 
@@ -214,7 +214,7 @@ def send_parts(stream: Stream, sha: str, source: Any, size: int) -> None:
 
 
 def connect_to_provider(provider: Dict[str, Any]) -> socket.socket:
-    """Connect, and prove the token to each other; TransferError says what is in the way."""
+    """Connect, and prove the token to each other; TransferError says why not."""
     loop, token = Loop(), str(provider["token"]).encode("ascii")
     connections: List[socket.socket] = []
     problems: List[str] = []

@@ -74,13 +74,13 @@ class Bounds(NamedTuple):
     pause: float
 
     def is_name(self, node: str) -> bool:
-        """Tell whether one of the nodes can have this name."""
+        """Whether one of the nodes can have this name."""
         if self.nodes:
             return node in self.nodes
         return len(node) <= LONGEST_NODE and NODE_NAME.fullmatch(node) is not None
 
     def is_name_of(self, slot: Slot, node: str) -> bool:
-        """Tell whether a slot can have this name."""
+        """Whether a slot can have this name."""
         return self.is_name(node) and (not self.nodes or self.nodes[slot] == node)
 
 
@@ -109,7 +109,7 @@ class Ack(NamedTuple):
 
 
 class StopOrder(NamedTuple):
-    """That the run shall end: why, seconds between TERM and KILL, and on what occasion."""
+    """An order to end the run: why, seconds between TERM and KILL, and on what occasion."""
 
     reason: str
     grace: float
@@ -153,7 +153,7 @@ class RosterView(NamedTuple):
         return {entry["seat"]: entry["unfit"] for entry in self.entries if entry.get("unfit")}
 
     def is_like(self, other: RosterView) -> bool:
-        """Tell whether two agree on everything but who is lost, which each sees for itself."""
+        """Whether two agree on everything but who is lost, which each sees for itself."""
         return (self.attempt, self.node_ranks, self.unfit, self.history) == (
             other.attempt,
             other.node_ranks,
@@ -163,7 +163,7 @@ class RosterView(NamedTuple):
 
 
 class Hello(NamedTuple):
-    """What a peer tells the next hub."""
+    """What a peer sends the next hub first."""
 
     part: NodePart | None
     roster: RosterView
@@ -248,7 +248,7 @@ def _reason(message: Untrusted, key: str, _: Bounds) -> str:
 
 
 def _attempt(message: Untrusted, key: str, bounds: Bounds) -> int:
-    """Give the attempt that a message is about; a run that is not started again has one, which nobody names."""
+    """Return the attempt of a message; in a run that is not started again messages have no number, and it is 1."""
     return required(message.integer(key, 1, bounds.attempts), "attempt") if key in message else 1
 
 
