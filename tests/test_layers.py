@@ -17,6 +17,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 ARROW = (
+    "translation",
     "codes",
     "errors",
     "protocol",
@@ -32,7 +33,7 @@ MAY_IMPORT = {
     "__main__": ("cli",),
     "__init__": ("errors", "specs", "plans"),  # the public API, loaded lazily
     # it starts and ends processes as a node does
-    "lab": ("codes", "errors", "specs", "lab", "node.runtime.processes"),
+    "lab": ("translation", "codes", "errors", "specs", "lab", "node.runtime.processes"),
     "protocol": (),  # nothing but the standard library: it is shipped to the nodes
     "node": ("protocol",),  # the same, by relative import
 }

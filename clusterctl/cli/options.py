@@ -15,6 +15,7 @@ from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import TYPED_KEY, SharedOption
 from clusterctl.console.text import sanitize
 from clusterctl.errors import UsageError
+from clusterctl.translation import use_language
 
 Command = Callable[..., Any]
 
@@ -100,6 +101,19 @@ class Seconds(click.FloatRange):
         except ValueError:
             self.fail(f"{value!r} is not a number of seconds", param, ctx)
         return super().convert(value, param, ctx)
+
+
+def json_option(help_text: str) -> Callable[[Command], Command]:
+    """Add `--json`, which is for programs: whatever the language of the user, its texts are English."""
+
+    def choose_english(ctx: click.Context, param: click.Parameter, value: bool) -> bool:  # noqa: ARG001 - click's signature
+        if value:
+            use_language("en")
+        return value
+
+    return click.option(
+        "--json", "as_json", is_flag=True, is_eager=True, callback=choose_english, help=help_text
+    )
 
 
 node_options = (

@@ -1,18 +1,17 @@
 """The parts of an entry of the table of codes.
 
-A text may hold placeholders such as {host}, {name!r} or {limit:g}: a raise site gives their values. Braces around anything else,
-as in `{port: N}` or ${node_rank}, stand for themselves.
+A text may hold placeholders such as {host}, {name!r} or {limit:g}: a raise site gives their values.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from clusterctl.translation import language
+
 Severity = Literal["error", "warning", "info"]
-PLACEHOLDER = re.compile(r"(?<!\$)\{([a-z_]+)(!r)?(?::([^{}\s]+))?\}")
 
 
 class Text(NamedTuple):
@@ -20,6 +19,11 @@ class Text(NamedTuple):
 
     en: str
     zh: str = ""
+
+    @property
+    def here(self) -> str:
+        """The text in the language in use."""
+        return self.zh if self.zh and language() == "zh" else self.en
 
 
 NOTHING = Text("")
@@ -50,18 +54,3 @@ class Entry:
     texts: tuple[str, ...] = ()
     command: str = ""  # shows more; its placeholders are node, rank, run and groups of the known text
     related: str = ""  # another code
-
-
-def fill(template: str, facts: Mapping[str, object]) -> str:
-    """Put values into the placeholders of a text."""
-
-    def value(found: re.Match[str]) -> str:
-        name, quoted, form = found.groups()
-        return format(repr(facts[name]) if quoted else facts[name], form or "")
-
-    return PLACEHOLDER.sub(value, template)
-
-
-def placeholders(template: str) -> frozenset[str]:
-    """Name the placeholders of a text, with their formats."""
-    return frozenset(found.group() for found in PLACEHOLDER.finditer(template))

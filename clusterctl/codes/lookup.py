@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from clusterctl.codes.entry import NOTHING, Case, Entry, Text, fill
+from clusterctl.codes.entry import NOTHING, Case, Entry, Text
+from clusterctl.translation import fill
 
 REPORTED = "reported"  # the case of an error whose message comes from a node, which may send any code
 _AS_REPORTED = Case(Text("{message}", "{message}"))
@@ -31,10 +32,10 @@ def find_entry(code: str) -> Entry:
 
 
 def word(code: str, case: str, facts: Mapping[str, object]) -> tuple[str, str]:
-    """Give message and fix of one case of a code."""
+    """Give message and fix of one case of a code, in the language in use."""
     cases = find_entry(code).cases
     message, fix = cases.get(case, _AS_REPORTED) if case == REPORTED else cases[case]
-    return fill(message.en, facts), fill(fix.en, facts)
+    return fill(message.here, facts), fill(fix.here, facts)
 
 
 def family_of(code: str) -> str:

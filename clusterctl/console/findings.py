@@ -349,7 +349,7 @@ def render_codes(console: Console, titles: Mapping[str, str], family: str) -> No
     for name, heading in families().items():
         codes = [code for code in titles if family_of(code) == name]
         if codes and family in ("", name):
-            console.print(Text(heading.en, style="bold"))
+            console.print(Text(heading.here, style="bold"))
             for code in codes:
                 console.print(Text.assemble((f"  {code}  ", "cyan"), titles[code]), soft_wrap=True)
     console.print(Text("clusterctl explain CODE tells more of one."), style="dim")

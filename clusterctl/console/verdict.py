@@ -146,7 +146,7 @@ def _render_known(cause: Cause, run_id: str, command: str, width: int) -> list[s
         return []
     code = cause.symptom_match.symptom.code
     entry = find_entry(code)
-    text = f"{code}: {entry.title.en}. {entry.do.en}"
+    text = f"{code}: {entry.title.here}. {entry.do.here}"
     columns = max(NARROWEST, min(WIDTH, width))
     lines = textwrap.wrap(
         text,

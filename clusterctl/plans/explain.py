@@ -80,7 +80,7 @@ def list_titles() -> dict[str, str]:
 
 def short_title(code: str) -> str:
     """Give the first clause of a title, without links; all of it where it is what a rank ended with."""
-    title = _without_markup(find_entry(code).title.en)
+    title = _without_markup(find_entry(code).title.here)
     return title if family_of(code) == "JOB" else FIRST_CLAUSE.split(title)[0]
 
 
@@ -123,14 +123,14 @@ def explain(code: str, manual: Manual) -> Explanation:
     symptom = next((known for known in all_symptoms() if known.code == code), None)
     if symptom is not None:
         return _explain_symptom(symptom, entry, happens)
-    title, what, do = short_title(code), _without_markup(entry.what.en), _without_markup(entry.do.en)
+    title, what, do = short_title(code), _without_markup(entry.what.here), _without_markup(entry.do.here)
     if code in all_checks():
         effect = f"{entry.severity}. {EFFECTS[entry.severity]}"
         example = manual.examples.get(code)
-        return Explanation(code, "finding", title, effect, entry.why.en, what, do, happens, example)
-    effect = f"{entry.severity}, {entry.when.en}." if entry.when.en else ""
-    whole = _without_markup(entry.title.en)
-    text = what if entry.when.en else f"{whole}. {what}" if what else whole
+        return Explanation(code, "finding", title, effect, entry.why.here, what, do, happens, example)
+    effect = f"{entry.severity}, {entry.when.here}." if entry.when.here else ""
+    whole = _without_markup(entry.title.here)
+    text = what if entry.when.here else f"{whole}. {what}" if what else whole
     return Explanation(code, "error", title, effect, text=text, do=do, happens=happens)
 
 
@@ -144,9 +144,9 @@ def _explain_symptom(symptom: Symptom, entry: Entry, happens: tuple[str, ...]) -
     return Explanation(
         symptom.code,
         "end of a rank",
-        entry.title.en,
+        entry.title.here,
         grades[symptom.grade],
-        text=entry.do.en,
+        text=entry.do.here,
         happens=happens,
         command=render_command(symptom.code, EXAMPLE_VALUES),
         see=entry.related,

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from clusterctl import errors
-from clusterctl.codes.entry import PLACEHOLDER
 from clusterctl.codes.lookup import REPORTED
 from clusterctl.codes.table import TABLE
+from clusterctl.translation import PLACEHOLDER
 
 PACKAGE = Path(errors.__file__).parent
 KINDS = {

@@ -6,9 +6,10 @@ import re
 
 import pytest
 
-from clusterctl.codes.entry import Text, fill, placeholders
+from clusterctl.codes.entry import Text
 from clusterctl.codes.lookup import family_of
 from clusterctl.codes.table import FAMILIES, TABLE
+from clusterctl.translation import fill, placeholders
 
 CHINESE = re.compile(r"[\u4e00-\u9fff]|^lab$")
 

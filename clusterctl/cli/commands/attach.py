@@ -8,7 +8,7 @@ from clusterctl.cli.completion import complete_run
 from clusterctl.cli.context.load import load_inventory
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand
-from clusterctl.cli.options import shared_options
+from clusterctl.cli.options import json_option, shared_options
 
 
 @click.command(
@@ -20,7 +20,7 @@ from clusterctl.cli.options import shared_options
     ],
 )
 @click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_run)
-@click.option("--json", "as_json", is_flag=True, help="Write NDJSON: log lines, then the result.")
+@json_option("Write NDJSON: log lines, then the result.")
 @shared_options
 def attach(settings: Settings, run: str | None, as_json: bool) -> int:
     """Follow a run until it ends, as `launch` does; from any machine that has the inventory.

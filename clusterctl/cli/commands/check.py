@@ -11,7 +11,7 @@ from clusterctl.cli.completion import complete_job_file
 from clusterctl.cli.context.load import load_inventory, load_job
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand
-from clusterctl.cli.options import set_option, shared_options, with_node_options
+from clusterctl.cli.options import json_option, set_option, shared_options, with_node_options
 from clusterctl.console.text import json_text
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 )
 @click.option("--skip", multiple=True, metavar="CODES", help="Skip these checks.")
 @set_option
-@click.option("--json", "as_json", is_flag=True, help="Write facts and findings as JSON.")
+@json_option("Write facts and findings as JSON.")
 @shared_options
 def check(
     settings: Settings,

@@ -7,7 +7,7 @@ import click
 from clusterctl.cli.context.load import load_inventory
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand
-from clusterctl.cli.options import WholeNumber, shared_options, with_node_options
+from clusterctl.cli.options import WholeNumber, json_option, shared_options, with_node_options
 
 
 @click.command(
@@ -37,7 +37,7 @@ from clusterctl.cli.options import WholeNumber, shared_options, with_node_option
 @with_node_options
 @click.option("--dry-run", is_flag=True, help="List what would be removed, and stop.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@click.option("--json", "as_json", is_flag=True, help="Write what is or would be removed as JSON.")
+@json_option("Write what is or would be removed as JSON.")
 @shared_options
 def clean(
     settings: Settings,

@@ -7,7 +7,7 @@ import click
 from clusterctl.cli.context.load import load_inventory
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import RawArgumentsCommand
-from clusterctl.cli.options import refuse_mixed, shared_options, with_node_options
+from clusterctl.cli.options import json_option, refuse_mixed, shared_options, with_node_options
 
 
 @click.command(
@@ -21,7 +21,7 @@ from clusterctl.cli.options import refuse_mixed, shared_options, with_node_optio
 @click.argument("command", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 @with_node_options
 @click.option("--no-fold", is_flag=True, help="Print each line as it arrives, with the name of its node.")
-@click.option("--json", "as_json", is_flag=True, help="Write the output as JSON; with --no-fold as NDJSON.")
+@json_option("Write the output as JSON; with --no-fold as NDJSON.")
 @shared_options
 def exec(  # noqa: A001 - the name of the verb
     settings: Settings,

@@ -10,7 +10,7 @@ import click
 from clusterctl.cli.completion import complete_code
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand
-from clusterctl.cli.options import shared_options
+from clusterctl.cli.options import json_option, shared_options
 from clusterctl.console.text import json_text
 
 EXAMPLES_FILE = Path(__file__).parents[1] / "examples.json"
@@ -25,7 +25,7 @@ EXAMPLES_FILE = Path(__file__).parents[1] / "examples.json"
     ],
 )
 @click.argument("word", metavar="[CODE]", required=False, shell_complete=complete_code)
-@click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
+@json_option("Write it as JSON.")
 @shared_options
 def explain(
     settings: Settings,  # noqa: ARG001 - shared by all verbs

@@ -9,7 +9,7 @@ import click
 from clusterctl.cli.context.load import load_inventory
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand, VerbGroup
-from clusterctl.cli.options import shared_options, with_connect_options
+from clusterctl.cli.options import json_option, shared_options, with_connect_options
 from clusterctl.console.text import json_text
 from clusterctl.specs.text import command_line
 
@@ -27,7 +27,7 @@ def inventory(settings: Settings) -> None:
         ("clusterctl -i lab.yaml inventory show --json", "as JSON"),
     ],
 )
-@click.option("--json", "as_json", is_flag=True, help="Write the nodes as JSON.")
+@json_option("Write the nodes as JSON.")
 @shared_options
 def show(settings: Settings, as_json: bool) -> None:
     """Show every node with all defaults filled in; needs no network."""

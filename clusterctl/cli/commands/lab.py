@@ -12,7 +12,7 @@ import click
 from clusterctl.cli.context.load import lab_dir
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import RawArgumentsCommand, VerbCommand, VerbGroup
-from clusterctl.cli.options import refuse_mixed, shared_options
+from clusterctl.cli.options import json_option, refuse_mixed, shared_options
 from clusterctl.console.terminal import info
 from clusterctl.console.text import json_text
 from clusterctl.specs.text import command_line, plural
@@ -187,7 +187,7 @@ def _confirm_down(chosen: Lab) -> None:
 
 
 @lab.command(cls=VerbCommand)
-@click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+@json_option("Write JSON.")
 def status(as_json: bool) -> None:
     """Show the running labs and their nodes."""
     from clusterctl.lab import labs

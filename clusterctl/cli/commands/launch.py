@@ -11,7 +11,14 @@ from clusterctl.cli.completion import complete_job_file
 from clusterctl.cli.context.load import load_inventory, load_job
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import RawArgumentsCommand, VerbCommand
-from clusterctl.cli.options import big_option, refuse_surplus, set_option, shared_options, with_node_options
+from clusterctl.cli.options import (
+    big_option,
+    json_option,
+    refuse_surplus,
+    set_option,
+    shared_options,
+    with_node_options,
+)
 from clusterctl.console.text import json_text, make_visible
 
 if TYPE_CHECKING:
@@ -36,7 +43,7 @@ if TYPE_CHECKING:
 @click.option("--wait", is_flag=True, help="Wait until the GPUs or nodes that another run holds are free.")
 @big_option
 @set_option
-@click.option("--json", "as_json", is_flag=True, help="Write NDJSON: log lines, then the result.")
+@json_option("Write NDJSON: log lines, then the result.")
 @shared_options
 def launch(
     settings: Settings,
@@ -90,7 +97,7 @@ def launch(
 @with_node_options
 @set_option
 @big_option
-@click.option("--json", "as_json", is_flag=True, help="Write what every node has as JSON.")
+@json_option("Write what every node has as JSON.")
 @shared_options
 def sync(
     settings: Settings,

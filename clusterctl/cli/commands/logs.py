@@ -8,7 +8,7 @@ from clusterctl.cli.completion import complete_nodes, complete_run
 from clusterctl.cli.context.load import load_inventory
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand
-from clusterctl.cli.options import WholeNumber, shared_options
+from clusterctl.cli.options import WholeNumber, json_option, shared_options
 from clusterctl.protocol.ranks import Rank
 
 
@@ -53,7 +53,7 @@ from clusterctl.protocol.ranks import Rank
 @click.option("-t", "timed", is_flag=True, help="Print the time of each line; all nodes sorted by time.")
 @click.option("--grep", metavar="RE", help="Only lines that match this regular expression.")
 @click.option("--stream", type=click.Choice(["stdout", "stderr"]), help="Only this stream.")
-@click.option("--json", "as_json", is_flag=True, help="Write NDJSON, one object per line.")
+@json_option("Write NDJSON, one object per line.")
 @shared_options
 def logs(
     settings: Settings,

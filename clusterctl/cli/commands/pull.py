@@ -8,7 +8,7 @@ from clusterctl.cli.completion import complete_run
 from clusterctl.cli.context.load import load_inventory
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand
-from clusterctl.cli.options import shared_options, with_node_options
+from clusterctl.cli.options import json_option, shared_options, with_node_options
 
 
 @click.command(
@@ -32,7 +32,7 @@ from clusterctl.cli.options import shared_options, with_node_options
 @with_node_options
 @click.option("--overwrite", is_flag=True, help="Replace files that were changed on this machine.")
 @click.option("--no-limit", is_flag=True, help="Allow more than 100 000 files or 100 GiB from a node.")
-@click.option("--json", "as_json", is_flag=True, help="Write what was downloaded as JSON.")
+@json_option("Write what was downloaded as JSON.")
 @shared_options
 def pull(
     settings: Settings,

@@ -8,7 +8,7 @@ from clusterctl.cli.completion import complete_run
 from clusterctl.cli.context.load import load_inventory
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand
-from clusterctl.cli.options import shared_options
+from clusterctl.cli.options import json_option, shared_options
 from clusterctl.console.text import json_text
 
 
@@ -21,7 +21,7 @@ from clusterctl.console.text import json_text
     ],
 )
 @click.option("--orphans", is_flag=True, help="List processes that crashed runs left instead.")
-@click.option("--json", "as_json", is_flag=True, help="Write the runs as JSON.")
+@json_option("Write the runs as JSON.")
 @shared_options
 def ps(settings: Settings, orphans: bool, as_json: bool) -> int:
     """List the runs on the nodes: yours first, newest first."""
@@ -57,7 +57,7 @@ def ps(settings: Settings, orphans: bool, as_json: bool) -> int:
 )
 @click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_run)
 @click.option("-w", "--watch", is_flag=True, help="Print every change until the run ends.")
-@click.option("--json", "as_json", is_flag=True, help="Write JSON; with -w one line per change.")
+@json_option("Write JSON; with -w one line per change.")
 @shared_options
 def status(settings: Settings, run: str | None, watch: bool, as_json: bool) -> int:
     """Show one run: its nodes, its ranks and why it ended.

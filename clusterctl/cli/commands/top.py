@@ -7,7 +7,7 @@ import click
 from clusterctl.cli.context.load import load_inventory
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand
-from clusterctl.cli.options import Seconds, shared_options, with_node_options
+from clusterctl.cli.options import Seconds, json_option, shared_options, with_node_options
 
 
 @click.command(
@@ -28,9 +28,7 @@ from clusterctl.cli.options import Seconds, shared_options, with_node_options
     help="Seconds between two samples.",
 )
 @click.option("--once", is_flag=True, help="Show one sample and exit.")
-@click.option(
-    "--json", "as_json", is_flag=True, help="Write JSON: with --once one document, else one line per sample."
-)
+@json_option("Write JSON: with --once one document, else one line per sample.")
 @shared_options
 def top(
     settings: Settings, pattern: str | None, exclude: str | None, interval: float, once: bool, as_json: bool

@@ -41,7 +41,7 @@ def _unlisted_finding(context: CheckContext, code: str) -> Finding:
     fixes = dict.fromkeys(error.fix for _, error in failed if error.fix)
     fix = "\n".join(fixes) or _explain(code)
     return Finding(
-        code, "error", names, evidence, find_entry("CC-SSH-003").why.en, fix, "the node gave no answer"
+        code, "error", names, evidence, find_entry("CC-SSH-003").why.here, fix, "the node gave no answer"
     )
 
 

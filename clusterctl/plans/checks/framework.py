@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from clusterctl.codes.entry import Entry, Severity, fill
+from clusterctl.codes.entry import Entry, Severity
 from clusterctl.codes.lookup import find_entry
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.diagnose.collective import DeepCheckResult
@@ -24,6 +24,7 @@ from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import command_line, quote_word
+from clusterctl.translation import fill
 
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 
@@ -66,7 +67,7 @@ class Hit:
         if self.fix or self.case is None:
             return self
         node = next(node for node in context.nodes if node.name in self.nodes)
-        template = find_entry(code).cases[self.case].fix.en
+        template = find_entry(code).cases[self.case].fix.here
         facts = {"node": node.name, **self.facts}
         if not template.startswith(("$ ", "# ")):
             return replace(self, fix=fill(template, facts))

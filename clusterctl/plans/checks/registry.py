@@ -94,7 +94,7 @@ def _match_codes(known: Mapping[str, Check], pattern: str) -> list[str]:
         return matches
     families = sorted({code.rpartition("-")[0] for code in known})
     guess = find_nearest(full, [*families, *known])
-    meaning = f" ({known[guess].entry.title.en})" if guess and guess in known else ""
+    meaning = f" ({known[guess].entry.title.here})" if guess and guess in known else ""
     raise UsageError(
         "CC-USE-050",
         "check-near" if guess else "check",
@@ -115,11 +115,11 @@ def _resolve_waiver(known: Mapping[str, Check], waiver: Waiver, names: Sequence[
     location = f"{waiver.file}: waive {waiver.code}"
     if waiver.code not in known:
         guess = find_nearest(waiver.code, known)
-        title = known[guess].entry.title.en if guess else ""
+        title = known[guess].entry.title.here if guess else ""
         case = "waiver-near" if guess else "waiver"
         raise UsageError("CC-USE-050", case, location=location, guess=guess, title=title)
     if waiver.code in UNANSWERED or waiver.code in UNWAIVABLE:
-        title = known[waiver.code].entry.title.en
+        title = known[waiver.code].entry.title.here
         raise UsageError("CC-USE-051", location=location, title=title)
     try:
         indices = select_nodes(waiver.nodes, names)
@@ -201,7 +201,7 @@ def _make_finding(check: Check, hits: Sequence[Hit], positions: Mapping[str, int
     nodes = tuple(sorted({name for hit in hits for name in hit.nodes}, key=positions.__getitem__))
     evidence, fix = join_evidence(hits), join_fixes(hits)
     severity = hits[0].severity or check.entry.severity
-    why, title = check.entry.why.en, check.entry.title.en
+    why, title = check.entry.why.here, check.entry.title.here
     return Finding(check.code, severity, nodes, evidence, why, fix, title, waived)
 
 

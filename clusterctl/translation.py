@@ -1,0 +1,88 @@
+"""The language of what people read: English as it stands in the code, or Chinese from `clusterctl/locale`.
+
+Logs, JSON, records of runs, codes and names of states are English in every language. `tools/messages.py` keeps
+the catalogue.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
+
+if TYPE_CHECKING:
+    from gettext import NullTranslations
+
+Language = Literal["en", "zh"]
+LANGUAGES: tuple[str, ...] = get_args(Language)
+VARIABLE = "CLUSTERCTL_LANG"
+CATALOGUES = Path(__file__).parent / "locale"
+PLACEHOLDER = re.compile(r"(?<!\$)\{([a-z_]+)(!r)?(?::([^{}\s]+))?\}")
+
+_chosen: list[Language] = []  # empty until somebody asks for a text or sets the language
+
+
+def language_of(environment: Mapping[str, str]) -> Language:
+    """Choose the language as POSIX does for messages, with our own variable before the others; English if in doubt."""
+    for name in (VARIABLE, "LC_ALL", "LC_MESSAGES", "LANG"):
+        if value := environment.get(name, ""):
+            return "zh" if re.match(r"zh(?![a-z])", value, re.IGNORECASE) else "en"
+    return "en"
+
+
+def language() -> Language:
+    """Give the language in use, by default that of the environment."""
+    if not _chosen:
+        _chosen.append(language_of(os.environ))
+    return _chosen[0]
+
+
+def use_language(chosen: Language) -> None:
+    """Use a language from here on, whatever the environment says."""
+    _chosen[:] = [chosen]
+
+
+def tr(message: str, /, **facts: object) -> str:
+    """Translate a message and fill its placeholders: `tr("connecting to {node}", node=name)`."""
+    text = message if language() == "en" else _catalogue().gettext(message)
+    return fill(text, facts) if facts else text
+
+
+def trn(one: str, many: str, number: int, /, **facts: object) -> str:
+    """Translate a message that counts; `{n}` is the number: `trn("{n} node", "{n} nodes", len(nodes))`."""
+    english = one if number == 1 else many
+    text = english if language() == "en" else _catalogue().ngettext(one, many, number)
+    return fill(text, {"n": number, **facts})
+
+
+def to_translate(message: str) -> str:
+    """Mark a message of a table for the catalogue; it is translated by `tr` where it is shown."""
+    return message
+
+
+def fill(template: str, facts: Mapping[str, object]) -> str:
+    """Put values into the placeholders of a text: `{host}`, `{name!r}` or `{limit:g}`.
+
+    Braces around anything else, as in `{port: N}` or `${node_rank}`, stand for themselves; values are not read again.
+    """
+
+    def value(found: re.Match[str]) -> str:
+        name, quoted, form = found.groups()
+        return format(repr(facts[name]) if quoted else facts[name], form or "")
+
+    return PLACEHOLDER.sub(value, template)
+
+
+def placeholders(template: str) -> frozenset[str]:
+    """Name the placeholders of a text, with their formats."""
+    return frozenset(found.group() for found in PLACEHOLDER.finditer(template))
+
+
+@cache
+def _catalogue() -> NullTranslations:
+    from gettext import translation  # noqa: PLC0415  English needs none of it
+
+    return translation("clusterctl", CATALOGUES, languages=["zh_CN"])

@@ -1,0 +1,157 @@
+"""Keep the Chinese catalogue in step with the code: `python tools/messages.py update`, or `check` to change nothing.
+
+A message is the text of `tr`, `trn` or `to_translate`, a help text of an option or verb, or the comment of an example
+in `--help`. `update` collects them, keeps the translations of those that stayed, and compiles the catalogue; what is
+not translated is for a text editor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import inspect
+import io
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from babel.messages.catalog import Catalog
+from babel.messages.mofile import write_mo
+from babel.messages.pofile import read_po, write_po
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from clusterctl.translation import CATALOGUES, placeholders  # noqa: E402 - the tree's own, not an installed one
+
+FOLDER = CATALOGUES / "zh_CN" / "LC_MESSAGES"
+CATALOGUE, COMPILED = FOLDER / "clusterctl.po", FOLDER / "clusterctl.mo"
+CALLS = {"tr": 1, "trn": 2, "to_translate": 1, "json_option": 1}  # how many of their arguments are messages
+FROM_CLICK = (
+    "core.py",
+    "decorators.py",
+    "exceptions.py",
+    "formatting.py",
+    "parser.py",
+    "termui.py",
+    "types.py",
+)
+Message = str | tuple[str, str]
+
+
+def collect() -> dict[Message, list[str]]:
+    """Find every message with the files in which it stands."""
+    found: dict[Message, list[str]] = {}
+    for file in sorted((ROOT / "clusterctl").rglob("*.py")):
+        place = file.relative_to(ROOT).as_posix()
+        for message in _messages_of(ast.parse(file.read_text("utf-8")), "/cli/" in place):
+            if place not in (places := found.setdefault(message, [])):
+                places.append(place)
+    return found
+
+
+def _messages_of(tree: ast.Module, is_command_line: bool) -> Iterator[Message]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            yield from _messages_of_call(node, is_command_line)
+        elif is_command_line and isinstance(node, ast.FunctionDef) and _is_verb(node):
+            yield from filter(None, inspect.cleandoc(ast.get_docstring(node) or "").split("\n\n"))
+
+
+def _messages_of_call(call: ast.Call, is_command_line: bool) -> Iterator[Message]:
+    name = getattr(call.func, "id", getattr(call.func, "attr", ""))
+    texts = [text for argument in call.args[: CALLS.get(name, 0)] if (text := _constant(argument))]
+    if name == "trn" and len(texts) == CALLS[name]:
+        yield texts[0], texts[1]
+    else:
+        yield from texts
+    for keyword in call.keywords if is_command_line else ():
+        if keyword.arg in ("help", "short_help", "epilog") and (text := _constant(keyword.value)):
+            yield text
+        elif keyword.arg == "examples" and isinstance(keyword.value, (ast.List, ast.Tuple)):
+            yield from (
+                text
+                for example in keyword.value.elts
+                if isinstance(example, ast.Tuple) and (text := _constant(example.elts[-1]))
+            )
+
+
+def _constant(node: ast.expr) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def _is_verb(function: ast.FunctionDef) -> bool:
+    """Tell a click command or group by its decorators."""
+    calls = [one.func for one in function.decorator_list if isinstance(one, ast.Call)]
+    return any(isinstance(one, ast.Attribute) and one.attr in ("command", "group") for one in calls)
+
+
+def read_catalogue() -> Catalog:
+    """Read the catalogue as it stands."""
+    with CATALOGUE.open("rb") as file:
+        return read_po(file, locale="zh_CN", ignore_obsolete=True)
+
+
+def updated() -> Catalog:
+    """Give the catalogue with exactly the messages of the code, and the translations that exist."""
+    old = {entry.id: entry.string for entry in read_catalogue() if entry.id} if CATALOGUE.exists() else {}
+    catalogue = Catalog(
+        locale="zh_CN", project="clusterctl", header_comment="# Chinese messages of clusterctl.", fuzzy=False
+    )
+    for message, places in collect().items():
+        catalogue.add(message, old.get(message, ""), [(place, None) for place in places])
+    return catalogue
+
+
+def problems_of(catalogue: Catalog) -> Iterator[str]:
+    """Name what keeps the catalogue from being complete: no translation, or other placeholders."""
+    for entry in catalogue:
+        if not entry.id:
+            continue
+        ids = entry.id if isinstance(entry.id, tuple) else (entry.id,)
+        strings = entry.string if isinstance(entry.string, tuple) else (entry.string,)
+        place = entry.locations[0][0] if entry.locations else "?"
+        if not all(strings):
+            yield f"{place}: not translated: {ids[0]!r}"
+        elif any(placeholders(text) != placeholders(ids[-1]) for text in strings):
+            yield f"{place}: other placeholders: {ids[-1]!r}"
+
+
+def render(catalogue: Catalog) -> tuple[bytes, bytes]:
+    """Write the catalogue as text and compiled, without what changes with the day or a moved line."""
+    text, compiled = io.BytesIO(), io.BytesIO()
+    write_po(text, catalogue, width=120, omit_header=False, sort_by_file=True, include_lineno=False)
+    lines = text.getvalue().splitlines(keepends=True)
+    changing = (
+        b'"POT-Creation-Date',
+        b'"PO-Revision-Date',
+        b'"Generated-By',
+        b'"Last-Translator',
+        b'"Language-Team',
+        b'"Report-Msgid',
+    )
+    stable = b"".join(line for line in lines if not line.startswith(changing))
+    write_mo(compiled, read_po(io.BytesIO(stable), locale="zh_CN"))
+    return stable, compiled.getvalue()
+
+
+def main() -> int:
+    """Update or check, and name what is not translated."""
+    parser = argparse.ArgumentParser(description=inspect.cleandoc(__doc__ or ""))
+    parser.add_argument("action", choices=["update", "check"])
+    action = parser.parse_args().action
+    catalogue = updated()
+    text, compiled = render(catalogue)
+    if action == "update":
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        CATALOGUE.write_bytes(text)
+        COMPILED.write_bytes(compiled)
+    found = [*problems_of(catalogue)]
+    if CATALOGUE.read_bytes() != text:
+        found.append("the catalogue is not that of the code: run `python tools/messages.py update`")
+    print(*found, f"{len(catalogue)} messages, {len(found)} problems", sep="\n")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
