@@ -184,7 +184,7 @@ def _describe_duplicate_address(
 
 
 def _is_closed(path: MeshPath) -> bool:
-    return path.step in ("connect", "greet") and path.error is not None and not path.stranger
+    return path.step in ("connect", "greet") and path.error is not None and not path.unproven
 
 
 _CLOSED: Mapping[Kind, Callable[[Pattern], str]] = {
@@ -281,7 +281,7 @@ def missing_from_mesh_test(context: CheckContext) -> Iterator[Hit]:
 @check("CC-NET-036", needs=("wire",))
 def unknown_peer_answers(context: CheckContext) -> Iterator[Hit]:
     for path in context.mesh.select_paths(MESH) if context.mesh else ():
-        if path.stranger:
+        if path.unproven:
             ip = context.networks[path.peer].ip
             node = next(candidate for candidate in context.nodes if candidate.name == path.caller)
             duplicate = _describe_duplicate_address(
@@ -327,7 +327,7 @@ def _find_lost_packets(
     context: CheckContext, mesh: MeshResult, rail: str, given_fixes: set[str]
 ) -> Iterator[Hit]:
     """Find who loses large packets on one rail; `given_fixes` are the remedies that need no second mention."""
-    paths = [path for path in mesh.select_paths(MESH, rail) if path.step in ("carry", "done")]
+    paths = [path for path in mesh.select_paths(MESH, rail) if path.step in ("transfer", "done")]
     tried = list(dict.fromkeys(ends for path in paths for ends in (path.ends, path.ends[::-1])))
     lossy = {ends: path for path in paths if path.error for ends in _lost_directions(path)}
     for pattern in find_patterns(mesh.members(rail), tried, list(lossy)):
