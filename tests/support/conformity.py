@@ -10,18 +10,16 @@ from functools import cache
 from itertools import repeat
 from typing import Any, ForwardRef, Literal, Union, get_args, get_origin
 
-from clusterctl.protocol.messages import agent, files, gang, verbs
+from clusterctl.protocol.messages import agent, facts, files, gang, network, verbs
 
-NAMES = {name: kind for module in (gang, agent, files, verbs) for name, kind in vars(module).items()}
+NAMES = {
+    name: kind
+    for module in (gang, agent, facts, files, network, verbs)
+    for name, kind in vars(module).items()
+}
 HAND_MADE = ("State",)  # tests write some of these by hand, with fewer keys
 COPIED = files.CopiedFromSpec.__annotations__.keys()  # null where the spec of a test lacks the key
 VERBS = get_args(verbs.VerbName)  # tests bring further ones
-OF_PROBE = (
-    "facts",
-    "beat",
-    "error",
-    "end",
-)  # what else it sends is the test of the network, see node/diagnose/mesh.py
 
 
 def problems(kind: Any, value: Any, place: str = "") -> Iterator[str]:
@@ -96,7 +94,7 @@ def resolve(kind: Any) -> Any:
 
 def frame_problems(verb: str, header: dict[str, Any], body: bytes = b"") -> list[str]:
     """Say what of a frame of a node is in no message of protocol/messages."""
-    if verb not in VERBS or (verb == "probe" and not header.keys() & set(OF_PROBE)):
+    if verb not in VERBS:
         return []
     found = list(problems(verbs.NodeFrame, header, verb))
     if verb == "follow" and "events" in header:
