@@ -31,7 +31,10 @@ def problems(kind: Any, value: Any, place: str = "") -> Iterator[str]:
     if origin in (Union, types.UnionType):
         found = [list(problems(part, value, place)) for part in parts]
         if all(found):
-            yield from min(found, key=len)
+            yield from min(
+                zip(found, parts, strict=True),
+                key=lambda pair: (not shares_key(pair[1], value), len(pair[0])),
+            )[0]
     elif origin is Literal:
         if value not in parts:
             yield f"{place}: {value!r} is none of {parts}"
@@ -42,6 +45,12 @@ def problems(kind: Any, value: Any, place: str = "") -> Iterator[str]:
             yield from problems(part, item, f"{place}[]")
     elif not is_scalar(kind, value):
         yield f"{place}: {str(value)[:60]!r} is no {kind}"
+
+
+def shares_key(kind: Any, value: Any) -> bool:
+    """Tell whether an object has a key of a message: it is then most likely this one."""
+    keys = getattr(resolve(kind), "__annotations__", {})
+    return isinstance(value, dict) and bool(keys.keys() & value.keys())
 
 
 CONTAINERS: dict[Any, Any] = {list: list, tuple: list, dict: dict}  # of a type, as JSON has them

@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Sequence
+from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Sequence
 
 from ...protocol.exit_status import describe_end
 from ...protocol.run_paths import RunPaths

@@ -366,13 +366,13 @@ class ProbeFacts(TypedDict):
     platform: PlatformFacts | Problem
     account: AccountFacts | Problem
     machine: MachineFacts | Problem
-    torch: TorchFacts | Problem
+    torch: TorchFacts | Problem | None
     packages: dict[str, str] | Problem
     installed: PackagesFacts | Problem
-    setup: SetupFacts | Problem
-    nccl: NcclFacts | Problem
+    setup: SetupFacts | Problem | None
+    nccl: NcclFacts | Problem | None
     gpus: GpusFacts | Problem
-    gpu_health: GpuHealthFacts | Problem
+    gpu_health: GpuHealthFacts | Problem | None
     locks: list[Holder] | Problem
     nics: list[NicFacts] | Problem
     routing: list[RouteEntryFacts] | Problem
