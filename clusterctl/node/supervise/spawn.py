@@ -103,7 +103,7 @@ def plan_environment(
 
 
 def start_gate(python: str, module: Optional[str], env: Mapping[str, str], paths: AttemptPaths) -> Gate:
-    """Fork the gate, which will run torch's module or a program; a failing exec is told in torchrun.log."""
+    """Fork the gate, which will run torch's module or a program; a failing exec is written to torchrun.log."""
     go_read, go_write = os.pipe()
     report_read, report_write = os.pipe()
     agent = os.getpid()
