@@ -28,6 +28,7 @@ from clusterctl.client.ssh.transport import DISABLED_ALGORITHMS, BastionTranspor
 from clusterctl.errors import AuthenticationFailed, ClusterctlError, ConnectTimeout, ServerBusy, Unreachable
 from clusterctl.plans.facts.untrusted import clean_lines
 from clusterctl.specs.text import command_line
+from clusterctl.translation import to_translate, tr
 
 KEY_ALGORITHMS = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}
 PARAMIKO_LIMIT = 3600.0  # ours are shorter, and say which step it was
@@ -90,14 +91,16 @@ class SshHandshake:
     def authenticate(self, transport: paramiko.Transport) -> None:
         """Show our keys one after the other until one is accepted."""
         self._begin_step("login", self.timeouts.login)
-        self.on_step("logging in")
+        self.on_step(tr("logging in"))
         for candidate in self.keys:
             self.tried.append(candidate.label)
             try:
                 remaining_methods = transport.auth_publickey(self.hop.user, candidate.key)
             except paramiko.BadAuthenticationType as error:
                 allowed = ", ".join(error.allowed_types)
-                raise self._login_refused("it does not accept keys", f"it wants: {allowed}") from error
+                raise self._login_refused(
+                    tr("it does not accept keys"), tr("it accepts: {methods}", methods=allowed)
+                ) from error
             except paramiko.AuthenticationException:
                 if self.alarm.expired or not transport.is_active():
                     raise
@@ -105,13 +108,16 @@ class SshHandshake:
             except paramiko.SSHException as error:
                 if self.alarm.expired:
                     raise
-                raise self._login_refused(f"{candidate.label} cannot be used", str(error)) from error
+                raise self._login_refused(
+                    tr("{key} cannot be used", key=candidate.label), str(error)
+                ) from error
             if remaining_methods:
                 raise self._login_refused(
-                    "it wants more than a key", f"it also wants: {', '.join(remaining_methods)}"
+                    tr("it requires more than a key"),
+                    tr("it also requires: {methods}", methods=", ".join(remaining_methods)),
                 )
             return
-        raise self._login_refused("it accepted none of our keys", "")
+        raise self._login_refused(tr("it accepted none of the keys"), "")
 
     @property
     def disconnect_message(self) -> str:
@@ -145,8 +151,8 @@ class SshHandshake:
 
     def describe_keys(self) -> list[str]:
         """Say which keys were tried, and which were not."""
-        tried = [f"tried {label}" for label in self.tried] or ["there was no key to try"]
-        return tried + [f"not tried: {note}" for note in self.keys.skipped]
+        tried = [tr("tried {key}", key=label) for label in self.tried] or [tr("there was no key to try")]
+        return tried + [tr("not tried: {key}", key=note) for note in self.keys.skipped]
 
 
 def login_refused(hop: Hop, reason: str, evidence: Sequence[str]) -> AuthenticationFailed:
@@ -171,6 +177,12 @@ def login_refused(hop: Hop, reason: str, evidence: Sequence[str]) -> Authenticat
 MAX_EVIDENCE = 8 << 10  # characters of an error that a server may fill
 IDLE_TICK = 5.0  # seconds between looks of paramiko's idle reading thread, 0.1 by default
 DEFAULT_TIMEOUTS = Timeouts()
+STEP_NAMES: Mapping[str, str] = {
+    "greeting": to_translate("greeting"),
+    "key exchange": to_translate("key exchange"),
+    "host key": to_translate("host key"),
+    "login": to_translate("login"),
+}
 # what sshd says instead of a greeting
 BUSY_GREETINGS = (b"Not allowed at this time", b"Exceeded MaxStartups")
 
@@ -190,9 +202,9 @@ def connect(
     Close it with its own `close`; that also ends a proxy command. `on_step` is told each step.
     """
     keys = identities.keys_for(hop)
-    on_step(f"connecting through {hop.jump.bastion}" if hop.jump else "connecting")
+    on_step(tr("connecting through {bastion}", bastion=hop.jump.bastion) if hop.jump else tr("connecting"))
     sock = _open_socket(hop, timeouts, bastions)
-    on_step("waiting for its sshd")
+    on_step(tr("waiting for its sshd"))
     transport_class = BastionTransport if hop.bastion else Transport
     handshake = handshake_type(
         hop, line=sock, hostkeys=hostkeys, keys=keys, timeouts=timeouts, wire=transport_class
@@ -273,7 +285,7 @@ def _explain(error: Exception, handshake: SshHandshake, timed_out: bool) -> Clus
         return _proxy_ended(handshake, handshake.sock.status)
     if handshake.step == "login":
         evidence = [handshake.disconnect_message or str(error), *handshake.describe_keys()]
-        return login_refused(handshake.hop, "it ended the connection", evidence)
+        return login_refused(handshake.hop, tr("it closed the connection"), evidence)
     return _no_handshake(handshake, error)
 
 
@@ -299,7 +311,7 @@ def _no_handshake(handshake: SshHandshake, error: Exception) -> Unreachable:
 
 
 def _server_busy(handshake: SshHandshake, evidence: str) -> ServerBusy:
-    when = "during the key exchange" if handshake.greeted else "before greeting us"
+    when = tr("during the key exchange") if handshake.greeted else tr("before its SSH greeting")
     return ServerBusy(
         "CC-SSH-006", node=handshake.hop.name, evidence=evidence, address=handshake.hop.address, when=when
     )
@@ -316,7 +328,7 @@ def _not_ssh(handshake: SshHandshake) -> Unreachable:
 
 def _describe_greeting(handshake: SshHandshake) -> str:
     first_line = handshake.sock.first_bytes.splitlines()[0].decode("utf-8", "backslashreplace")
-    return f"it says: {first_line!r}"
+    return tr("its first line: {line!r}", line=first_line)
 
 
 def _step_timed_out(handshake: SshHandshake) -> ConnectTimeout:
@@ -330,7 +342,7 @@ def _step_timed_out(handshake: SshHandshake) -> ConnectTimeout:
         "handshake",
         node=handshake.hop.name,
         evidence="\n".join(evidence).strip(),
-        waited_for=waited_for,
+        waited_for=tr(STEP_NAMES[waited_for]),
         address=handshake.hop.address,
         limit=handshake.limit,
     )
@@ -354,5 +366,5 @@ def _proxy_ended(handshake: SshHandshake, status: int) -> Unreachable:
         node=handshake.hop.name,
         evidence=handshake.sock.describe_end(),
         status=status,
-        step=handshake.step,
+        step=tr(STEP_NAMES[handshake.step]),
     )
