@@ -38,6 +38,7 @@ from clusterctl.plans.ssh import (
     parse_sharing,
     session_argv,
     settings_argv,
+    with_english_messages,
 )
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.text import command_line, quote_word
@@ -428,6 +429,7 @@ class Masters:
                     stdin=subprocess.DEVNULL,
                     stdout=stdout,
                     stderr=stderr,
+                    env=with_english_messages(os.environ),
                     start_new_session=not interactive,
                 )
             except OSError as error:

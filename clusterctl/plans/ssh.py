@@ -110,6 +110,17 @@ class ConnectionSharing:
     bastion: str | None = None  # the first of the bastions: nothing stands before it
 
 
+def with_english_messages(environment: Mapping[str, str]) -> dict[str, str]:
+    """Change an environment so that programs whose messages are read here write them in English.
+
+    LC_ALL would hide LC_MESSAGES; the rest of what it says, the encoding above all, stays.
+    """
+    changed = {name: value for name, value in environment.items() if name not in ("LC_ALL", "LANGUAGE")}
+    if environment.get("LC_ALL"):
+        changed["LC_CTYPE"] = environment["LC_ALL"]
+    return {**changed, "LC_MESSAGES": "C"}
+
+
 def render_options(node: Node) -> list[str]:
     """Write what the inventory says about the way to a node; what it leaves open is up to the user's own files."""
     ssh = node.ssh

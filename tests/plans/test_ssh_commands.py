@@ -15,6 +15,7 @@ from clusterctl.plans.ssh import (
     render_options,
     session_argv,
     settings_argv,
+    with_english_messages,
 )
 from clusterctl.specs.inventory.model import Node, Ssh
 
@@ -107,3 +108,19 @@ def test_ssh_understands_the_words() -> None:
 def test_what_ssh_says_of_sharing(printed: str, sharing: ConnectionSharing) -> None:
     """A path counts where there is one; a master is left behind only where the user's files would leave it."""
     assert parse_sharing(printed) == sharing
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"LANG": "zh_CN.UTF-8"}, {"LANG": "zh_CN.UTF-8", "LC_MESSAGES": "C"}),
+        (
+            {"LC_ALL": "zh_CN.UTF-8", "LANGUAGE": "zh", "HOME": "/root"},
+            {"LC_CTYPE": "zh_CN.UTF-8", "LC_MESSAGES": "C", "HOME": "/root"},
+        ),
+        ({"LC_ALL": "", "LC_MESSAGES": "zh_CN"}, {"LC_MESSAGES": "C"}),
+    ],
+)
+def test_messages_that_are_read_are_english(before: dict[str, str], after: dict[str, str]) -> None:
+    """The language alone changes: names of files keep their encoding."""
+    assert with_english_messages(before) == after

@@ -29,7 +29,7 @@ from clusterctl.client.rpc import errors
 from clusterctl.client.ssh.sockets import SshSocket
 from clusterctl.client.ssh.timeouts import WATCHDOG
 from clusterctl.errors import ClusterctlError
-from clusterctl.plans.ssh import REMOTE_COMMAND
+from clusterctl.plans.ssh import REMOTE_COMMAND, with_english_messages
 from clusterctl.translation import tr
 
 
@@ -248,6 +248,7 @@ class OpensshChannel:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             bufsize=0,
+            env=with_english_messages(os.environ),
             start_new_session=True,
         )
         assert self._process.stdin is not None

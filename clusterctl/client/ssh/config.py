@@ -28,6 +28,7 @@ from pathlib import Path
 
 from clusterctl.client.local.private_files import keep_newest, read_own, write_own
 from clusterctl.errors import Unreachable
+from clusterctl.plans.ssh import with_english_messages
 from clusterctl.specs.text import command_line
 from clusterctl.translation import tr
 
@@ -315,6 +316,7 @@ def _run_in_session(command: list[str]) -> tuple[int, bytes, bytes]:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        env=with_english_messages(os.environ),
         start_new_session=True,
     ) as process:
         try:

@@ -80,6 +80,7 @@ OWN_RECORD = {
     ],
 }
 AGENT_LOST = {"event": "agent_lost", "reason": KILLED, "time": 10.1}
+NOT_RUNNING = "agent and guardian are not running"
 CUT_OFF = part("gpu02", "CANCELLED", f"node 0 (gpu01) is lost: {SILENT}", OWN_RECORD)
 
 
@@ -87,7 +88,7 @@ CUT_OFF = part("gpu02", "CANCELLED", f"node 0 (gpu01) is lost: {SILENT}", OWN_RE
     ("why", "second", "event", "state", "headline"),
     [
         (GONE, part("gpu02", "FAILED", KILLED), AGENT_LOST, "FAILED", KILLED),
-        (GONE, part("gpu02", "LOST", "agent and guardian are not running"), None, "LOST", "agent and guardian are not running"),
+        (GONE, part("gpu02", "LOST", NOT_RUNNING), None, "LOST", NOT_RUNNING),
         (SILENT, part("gpu02", "UNKNOWN", "the node was restarted"), None, "LOST", "the node was restarted"),
         (SILENT, CUT_OFF, None, "LOST", f"lost: {SILENT}"),
         (SILENT, None, None, "LOST", f"lost: {SILENT}"),
