@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -127,6 +127,7 @@ LIMITS_OF_INPROC = to_translate(
     " all on NIC lo, power cuts are simulated, and `kill -9` of the lab may leave processes behind"
 )
 _BUILD_SECONDS = 60.0
+_TRIES = 10  # where addresses are taken between their choice and their use
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _NIC = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}")
 _START_SCRIPT = """import sys
@@ -159,7 +160,19 @@ def up(
     return _start_lab(state_dir, lambda: plan_inproc_lab(state_dir, options), options)
 
 
+class _AddressTakenError(LabError):
+    """Another lab, with another state directory, or another program took a planned address first."""
+
+
 def _start_lab(state_dir: Path, make_plan: Callable[[], LabPlan], options: LabOptions) -> Lab:
+    """Build a lab, again where an address was taken meanwhile: labs of other state directories do not wait for us."""
+    for _ in range(_TRIES - 1):
+        with suppress(_AddressTakenError):
+            return _start_once(state_dir, make_plan, options)
+    return _start_once(state_dir, make_plan, options)
+
+
+def _start_once(state_dir: Path, make_plan: Callable[[], LabPlan], options: LabOptions) -> Lab:
     # `parents` alone would leave the first one open to our group
     for directory_to_make in (state_dir.parent, state_dir):
         directory_to_make.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -280,7 +293,8 @@ def _start_error(reason: str, error_number: int | None, directory: Path) -> LabE
     if is_refused:
         return namespaces_error(translate_node_text(reason))
     logs = "\n".join(_tail(log) for log in sorted(directory.glob("nodes/*/sshd.log")))
-    return LabError("CC-LAB-007", "start", evidence=logs[-4000:], reason=translate_node_text(reason))
+    kind = _AddressTakenError if error_number == errno.EADDRINUSE else LabError
+    return kind("CC-LAB-007", "start", evidence=logs[-4000:], reason=translate_node_text(reason))
 
 
 def _tail(path: Path) -> str:
