@@ -34,8 +34,10 @@ from clusterctl.plans.ssh import (
     bastion_argv,
     control_argv,
     master_argv,
+    name_lab,
     parse_new_host_keys,
     parse_sharing,
+    render_lab_command,
     session_argv,
     settings_argv,
     with_english_messages,
@@ -191,6 +193,8 @@ def no_program(node: Node, error: OSError) -> Unreachable:
 
 def render_ssh_command(node: Node) -> str:
     """Write the `ssh` that a user would type for a node."""
+    if lab := name_lab(node.host, node.ssh.key, node.ssh.proxy_command):
+        return render_lab_command(lab, "ssh", node.name)
     options = ["ssh", *(["-p", str(node.ssh.port)] if node.ssh.port not in (None, 22) else ())]
     options += ["-i", node.ssh.key] if node.ssh.key else []
     options += ["-J", node.ssh.jump] if node.ssh.jump else []

@@ -25,8 +25,17 @@ from clusterctl.client.ssh.route import Hop
 from clusterctl.client.ssh.sockets import ProxySocket, open_proxy, open_tcp
 from clusterctl.client.ssh.timeouts import WATCHDOG, Timeouts
 from clusterctl.client.ssh.transport import DISABLED_ALGORITHMS, BastionTransport, Transport
-from clusterctl.errors import AuthenticationFailed, ClusterctlError, ConnectTimeout, ServerBusy, Unreachable
+from clusterctl.errors import (
+    AuthenticationFailed,
+    ClusterctlError,
+    ConnectError,
+    ConnectTimeout,
+    HostKeyError,
+    ServerBusy,
+    Unreachable,
+)
 from clusterctl.plans.facts.untrusted import clean_lines
+from clusterctl.plans.ssh import name_lab, render_lab_command
 from clusterctl.specs.text import command_line
 from clusterctl.translation import to_translate, tr
 
@@ -157,6 +166,7 @@ class SshHandshake:
 
 def login_refused(hop: Hop, reason: str, evidence: Sequence[str]) -> AuthenticationFailed:
     """Say that a node does not let us in, and what to do."""
+    lab = name_lab(hop.host, hop.key, hop.proxy_command)
     bastions = ",".join(bastion.bastion for bastion in hop.chain())
     options = ["-i", hop.key] if hop.key else []
     options += ["-J", bastions] if bastions else []
@@ -169,7 +179,7 @@ def login_refused(hop: Hop, reason: str, evidence: Sequence[str]) -> Authenticat
         server=hop.description,
         user=hop.user,
         reason=reason,
-        command=command_line("ssh", *options),
+        command=render_lab_command(lab, "ssh", hop.name) if lab else command_line("ssh", *options),
         copy_command=command_line("ssh-copy-id", *options),
     )
 
@@ -221,10 +231,21 @@ def connect(
         if failure is None:
             raise
         failure.evidence = clean_lines(failure.evidence, MAX_EVIDENCE)
+        if not isinstance(failure, (AuthenticationFailed, HostKeyError)):
+            failure.fix = _fix_in_lab(hop) or failure.fix
         raise failure from error
     handshake.stop_clock()
     sock.settimeout(IDLE_TICK)
     return connection
+
+
+def _fix_in_lab(hop: Hop) -> str:
+    """Say what brings a node of a practice cluster back; empty for any other node."""
+    lab = name_lab(hop.host, hop.key, hop.proxy_command)
+    if not lab:
+        return ""
+    heal = render_lab_command(lab, "heal", hop.name)
+    return tr("`clusterctl lab status` shows what is broken, `{command}` repairs it", command=heal)
 
 
 def _open_socket(hop: Hop, timeouts: Timeouts, bastions: BastionPool | None) -> AnySocket:
@@ -233,7 +254,11 @@ def _open_socket(hop: Hop, timeouts: Timeouts, bastions: BastionPool | None) -> 
             raise ValueError(f"the way to {hop.name} leads through bastions")
         return bastions.open_tunnel(hop, timeouts.connect)
     if hop.proxy_command is None:
-        return open_tcp(hop.name, hop.host, hop.port, timeouts.connect)
+        try:
+            return open_tcp(hop.name, hop.host, hop.port, timeouts.connect)
+        except ConnectError as error:
+            error.fix = _fix_in_lab(hop) or error.fix
+            raise
     return open_proxy(hop.name, hop.proxy_command)
 
 
