@@ -332,7 +332,7 @@ def test_activate_that_hangs(connection: Any) -> None:
     session = start(connection, "echo", activate="echo asking; sleep 60", timeouts=Timeouts(start=5.0))
     with session, pytest.raises(NoInterpreter) as caught:
         session.receive(HANG)
-    assert "did not come to its end within 5 s: echo asking; sleep 60" in caught.value.message
+    assert "did not finish within 5 s: echo asking; sleep 60" in caught.value.message
     assert (caught.value.code, caught.value.evidence) == ("CC-PY-004", "asking")
 
 

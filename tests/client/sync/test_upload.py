@@ -267,7 +267,7 @@ class Liar:
 def test_another_tree_on_the_node_is_an_error_that_names_it(source: Path) -> None:
     """Node, hashes and the files that differ are in the error."""
     scan = scan_source(source)
-    with pytest.raises(SyncError, match=r"differs in: train\.py") as caught:
+    with pytest.raises(SyncError, match=r"differs from the local code in: train\.py") as caught:
         send_tree(Liar(), TreeUpload(scan), node="gpu02")
     assert (caught.value.code, caught.value.node) == ("CC-SYNC-003", "gpu02")
     assert scan.manifest.hash in caught.value.evidence
