@@ -16,7 +16,7 @@ from clusterctl.plans.runs.state import NodeState, run_state
 from clusterctl.protocol.run_id import RunId, parse_run_id
 from clusterctl.protocol.states import SUCCEEDED
 from clusterctl.specs.inventory.model import Node
-from clusterctl.specs.text import plural
+from clusterctl.translation import trn
 
 MAX_LISTED_RUNS = 200
 
@@ -84,9 +84,13 @@ def find_runs(
 
 def _warn_unnamed(node: str, listing: tasks.RunListing) -> None:
     if listing.unnamed:
-        lines = plural(listing.unnamed, "line")
         notice(
-            f"{node}: {lines} of its list of runs name no run and were ignored: is this node what it should be?"
+            trn(
+                "{node}: ignored {n} line of its list of runs that names no run; check that this node can be trusted",
+                "{node}: ignored {n} lines of its list of runs that name no run; check that this node can be trusted",
+                listing.unnamed,
+                node=node,
+            )
         )
 
 
