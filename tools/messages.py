@@ -14,6 +14,7 @@ import inspect
 import io
 import sys
 from collections.abc import Iterator, Mapping
+from datetime import datetime, timezone
 from pathlib import Path
 
 from babel.messages.catalog import Catalog
@@ -39,6 +40,7 @@ FROM_CLICK = (  # not what only a programmer of a command line or of a shell's c
     "termui.py",
     "types.py",
 )
+NO_DATE = datetime(2000, 1, 1, tzinfo=timezone.utc)
 Message = str | tuple[str, str]
 
 
@@ -163,7 +165,9 @@ def render(catalogue: Catalog) -> tuple[bytes, bytes]:
         b'"Report-Msgid',
     )
     stable = b"".join(line for line in lines if not line.startswith(changing))
-    write_mo(compiled, read_po(io.BytesIO(stable), locale="zh_CN"))
+    parsed = read_po(io.BytesIO(stable), locale="zh_CN")
+    parsed.creation_date = parsed.revision_date = NO_DATE
+    write_mo(compiled, parsed)
     return stable, compiled.getvalue()
 
 
