@@ -369,8 +369,12 @@ ENTRIES: Mapping[str, Entry] = {
         do=Text("Write more of the name", "名字多写几个字"),
         cases={
             "": Case(
-                Text("{prefix!r} fits {count} runs", "有 {count} 个 run 匹配 {prefix!r}"),
+                Text("{prefix!r} matches {count} runs", "有 {count} 个任务以 {prefix!r} 开头"),
                 Text("one of: {names}", "可选：{names}"),
+            ),
+            "newest": Case(
+                Text("{prefix!r} matches {count} runs", "有 {count} 个任务以 {prefix!r} 开头"),
+                Text("the newest: {command}", "最新的一个：{command}"),
             ),
         },
     ),

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from clusterctl.cli.actions.find_runs import FoundRuns, find_runs
+from clusterctl.cli.actions.find_runs import FoundRuns, choose_found_run, find_runs
 from clusterctl.cli.actions.notify import notify_end, warn_not_notified
 from clusterctl.cli.context.nodes import (
     current_owner,
@@ -150,7 +150,7 @@ def _attach(inventory: Inventory, run_prefix: str | None, output: RunOutput) -> 
         if not found_runs.answered:
             output.write_end(UNKNOWN, 4, error="no node answered")
             return 4
-        run_id = choose_to_attach(found_runs.runs, run_prefix, current_owner())
+        run_id = choose_found_run(choose_to_attach, found_runs.runs, run_prefix)
         parts = found_runs.runs[run_id]
         _announce(run_id, parts, output)
         latest = RecentLogs(_logs(output, run_id, parts), SHOWN_LINES if is_live(parts) else 0)

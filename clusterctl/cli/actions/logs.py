@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from clusterctl.cli.actions.find_runs import FoundRuns, find_runs
+from clusterctl.cli.actions.find_runs import FoundRuns, choose_found_run, find_runs
 from clusterctl.cli.context.nodes import (
-    current_owner,
     interpreter,
     notice,
     open_cluster,
@@ -148,7 +147,7 @@ def read_logs(
         report_failures(found_runs.errors)
         if not found_runs.answered:
             return 4
-        run_id = choose_run(found_runs.runs, run_prefix, current_owner())
+        run_id = choose_found_run(choose_run, found_runs.runs, run_prefix)
         parts = found_runs.runs[run_id]
         _check_attempt(run_id, parts, query.attempt)
         holders = _holders(nodes, run_id, parts, query, command)

@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from clusterctl.cli.actions.find_runs import find_runs
+from clusterctl.cli.actions.find_runs import choose_found_run, find_runs
 from clusterctl.cli.context.load import expand
-from clusterctl.cli.context.nodes import current_owner, notice, open_cluster, report_failures, with_any_python
+from clusterctl.cli.context.nodes import notice, open_cluster, report_failures, with_any_python
 from clusterctl.client.results.pull import (
     NodeListing,
     choose_fetching_node,
@@ -139,7 +139,7 @@ class Pull:
         """Find the run; a name without a slash that is none may have been meant as the directory."""
         run_prefix = self._options.run_prefix
         try:
-            return choose_run(runs, run_prefix, current_owner())
+            return choose_found_run(choose_run, runs, run_prefix)
         except UsageError as error:
             if (
                 run_prefix

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 
 import click
 
+from clusterctl.cli.actions.find_runs import choose_found_run
 from clusterctl.cli.context.nodes import current_owner, report_failures
 from clusterctl.cli.options import confirm
 from clusterctl.client.rpc import tasks
@@ -29,11 +30,11 @@ PHASE, STEP = "stop", to_translate("stopping its processes")
 def choose_to_stop(runs: Runs, run_prefix: str | None, label: str) -> RunId:
     """Give the run that is to be stopped; an error shows those that live."""
     try:
-        return choose_live_run(runs, run_prefix, current_owner())
+        return choose_found_run(choose_live_run, runs, run_prefix)
     except UsageError as error:
-        live = (
-            {run_id: parts for run_id, parts in runs.items() if is_live(parts)} if run_prefix is None else {}
-        )
+        if run_prefix is not None:
+            raise
+        live = {run_id: parts for run_id, parts in runs.items() if is_live(parts)}
         lines = [line for run_id, parts in live.items() for line in describe_run(run_id, parts, label)]
         error.evidence = "\n".join(lines[:MOST_SHOWN])
         raise

@@ -169,7 +169,7 @@ def choice_before_local_file() -> bool:
 
 
 def _inventory_at(text: str, reason: str) -> ChosenInventory:
-    path = expand(text)
+    path = _file_in(expand(text), "inventory.yaml")
     in_lab_dir = path.name == "inventory.yaml" and path.parent.parent == lab_dir()
     return ChosenInventory(path, reason, path.parent.name if in_lab_dir else None)
 
@@ -218,12 +218,25 @@ def load_job(path: str, overrides: Sequence[str], more_args: Sequence[str]) -> J
     from clusterctl.client.local.parse_cache import parse_once
     from clusterctl.specs.job.model import Job
 
-    text = read_spec(Path(path))
+    file = _file_in(Path(path), "job.yaml")
+    if file != Path(path):
+        path = str(file)
+        info(tr("job: {path}", path=path))
+    text = read_spec(file)
     if overrides:  # may hold what should stand in no file
         job = _parse_job(text, path, [_parse_override(override) for override in overrides])
     else:
         job = parse_once(_parse_cache_dir(), text, path, Job, _parse_job)
     return replace(job, args=(*job.args, *more_args))
+
+
+def _file_in(path: Path, name: str) -> Path:
+    """Take the file of the usual name where a directory is given."""
+    if not path.is_dir():
+        return path
+    if not (path / name).is_file():
+        raise UsageError("CC-SPEC-007", "directory", path=path, name=name)
+    return path / name
 
 
 def _parse_cache_dir() -> Path:
@@ -258,7 +271,23 @@ def read_spec(path: Path, max_bytes: int = LARGEST_FILE) -> str:
         line = raw[: error.start].count(b"\n") + 1
         raise UsageError("CC-SPEC-002", "file", path=path, line=line) from error
     except OSError as error:
-        raise UsageError("CC-SPEC-007", path=path, reason=error.strerror or error) from error
+        guess = _nearest_file(path) if isinstance(error, FileNotFoundError) else ""
+        case = "near" if guess else ""
+        raise UsageError(
+            "CC-SPEC-007", case, path=path, reason=error.strerror or error, guess=guess
+        ) from error
+
+
+def _nearest_file(path: Path) -> str:
+    """Name the file whose name is most like one that does not exist; empty without such a file."""
+    from clusterctl.specs.text import find_nearest
+
+    with suppress(OSError):
+        found = find_nearest(
+            path.name, sorted(entry.name for entry in path.parent.iterdir() if entry.is_file())
+        )
+        return str(path.with_name(found)) if found else ""
+    return ""
 
 
 def _read_bounded(path: Path, max_bytes: int) -> bytes:
