@@ -13,6 +13,7 @@ from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand
 from clusterctl.cli.options import json_option, set_option, shared_options, with_node_options
 from clusterctl.console.text import json_text
+from clusterctl.translation import tr
 
 if TYPE_CHECKING:
     from clusterctl.specs.job.model import Job
@@ -108,6 +109,6 @@ def _load_job(job_file: str | None, overrides: Sequence[str]) -> Job | None:
         return load_job(job_file, overrides, ())
     if overrides:
         raise click.UsageError(
-            "--set overrides a key of a job: give JOB.yaml too", click.get_current_context()
+            tr("--set overrides a key of a job: give JOB.yaml too"), click.get_current_context()
         )
     return None
