@@ -182,7 +182,7 @@ ENTRIES: Mapping[str, Entry] = {
             "在那个节点上手工执行这一行；多行之间用 `&&` 连接",
         ),
         cases={
-            "": Case(fix=Text("$ {line}")),
+            "": Case(fix=Text("$ bash -c {line}")),
         },
     ),
     "CC-PY-012": Entry(
@@ -350,7 +350,13 @@ ENTRIES: Mapping[str, Entry] = {
             "`python:` 指到装了 torch 的环境，或者执行给出的 `pip install`",
         ),
         cases={
-            "": Case(fix=Text("{command}")),
+            "": Case(fix=Text("$ {command}")),
+            "index": Case(
+                fix=Text(
+                    "$ {command}  # with --index-url: PyTorch's index",
+                    "$ {command}  # 加上 --index-url，指向 PyTorch 的包索引",
+                )
+            ),
         },
         texts=("No module named 'torch'",),
     ),
@@ -436,7 +442,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         do=Text("Install torch 2.2 or later", "装 2.2 以上的 torch"),
         cases={
-            "": Case(fix=Text("{command}")),
+            "": Case(fix=Text("$ {command}")),
         },
     ),
     "CC-TORCH-006": Entry(
@@ -460,7 +466,12 @@ ENTRIES: Mapping[str, Entry] = {
                     "job: backend: gloo, nproc_per_node: 1，去掉 gpus:  # 模拟的 GPU 上不能用 torch 计算",
                 )
             ),
-            "": Case(fix=Text("{command}")),
+            "": Case(
+                fix=Text(
+                    "$ {command}  # with --index-url: PyTorch's index",
+                    "$ {command}  # 加上 --index-url，指向 PyTorch 的包索引",
+                )
+            ),
         },
     ),
     "CC-TORCH-007": Entry(
@@ -475,7 +486,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         do=Text("`pip install --force-reinstall`, as shown", "照提示 `pip install --force-reinstall`"),
         cases={
-            "": Case(fix=Text("{command}")),
+            "": Case(fix=Text("$ {command}")),
         },
     ),
     "CC-TORCH-008": Entry(
@@ -499,7 +510,7 @@ ENTRIES: Mapping[str, Entry] = {
                     "从 `activate` 和 shell 的启动文件里去掉 LD_PRELOAD，或者在所有节点上都设置",
                 )
             ),
-            "": Case(fix=Text("{command}")),
+            "": Case(fix=Text("$ {command}")),
         },
     ),
     "CC-TORCH-009": Entry(

@@ -790,7 +790,7 @@ ENTRIES: Mapping[str, Entry] = {
             "让 `.bashrc` 只在交互时打印：第一行写 `case $- in *i*) ;; *) return;; esac`",
         ),
         cases={
-            "": Case(fix=Text("$ true")),
+            "": Case(fix=Text("{command}")),
         },
         texts=("is your shell clean?",),
     ),

@@ -82,7 +82,8 @@ def check(
 
         selection, phases = select_checks(inventory, job, only, skip), Phases([node.name for node in nodes])
         with phases.display_phase(PHASE, cluster.steps):
-            result = run_preflight(cluster, nodes, job, selection, phases, setup.plan if setup else None)
+            plan = setup.plan if setup else None
+            result = run_preflight(cluster, nodes, job, selection, phases, plan, settings.command)
         if deep and result.exit_code == 0:
             from clusterctl.cli.actions.deep_check import run_deep_check
 

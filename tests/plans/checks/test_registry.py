@@ -133,7 +133,7 @@ def test_long_evidence_and_fixes_are_cut() -> None:
     """Many different lines end in a line that says how many more there are."""
     hits = [Hit((f"a{n:02}",), f"line {n}", fix=f"fix {n}", shared=True) for n in range(30)]
     assert join_evidence(hits).endswith("line 11\nand 18 more")
-    assert join_fixes(hits).endswith("fix 3\n# and likewise on a[04-29]")
+    assert join_fixes(hits).endswith("fix 3\n# the same on a[04-29]")
 
 
 def test_lines_that_differ_in_numbers_alone_are_one() -> None:
@@ -141,7 +141,7 @@ def test_lines_that_differ_in_numbers_alone_are_one() -> None:
     few = [Hit((f"a{n:02}",), f"{n}.5 GiB free on /") for n in range(1, 4)]
     many = [Hit((f"a{n:02}",), f"{n}.5 GiB free on /") for n in range(1, 21)]
     assert join_evidence(few) == "a01: 1.5 GiB free on /\na02: 2.5 GiB free on /\na03: 3.5 GiB free on /"
-    assert join_evidence(many) == "a[01-20]: 1.5 GiB free on / (a01; the others are alike)"
+    assert join_evidence(many) == "a[01-20]: 1.5 GiB free on / (a01; similar on the others)"
 
 
 def test_two_hundred_nodes_are_a_screen_that_can_be_read() -> None:
@@ -163,7 +163,7 @@ def test_two_hundred_nodes_are_a_screen_that_can_be_read() -> None:
     shown = console.file.getvalue()  # type: ignore[attr-defined]  # the file is the StringIO above
 
     assert len(shown.splitlines()) < 50, shown
-    assert "gpu[13-17]: there is no way to 10.0.0.13 (gpu13; the others are alike)" in shown
+    assert "gpu[13-17]: there is no way to 10.0.0.13 (gpu13; similar on the others)" in shown
     assert shown.rstrip().endswith("200 nodes: not fit: 2 errors, 3 warnings")
     told = check_to_json(nodes(case), facts, findings)
     assert len(told["nodes"]) == 200 and sum(node["answered"] for node in told["nodes"]) == 195
