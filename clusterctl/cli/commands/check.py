@@ -99,7 +99,7 @@ def check(
             if deep:
                 render_deep(stdout(), result.deep)
 
-        render_check(stdout(), nodes, result.facts, result.findings, render_network)
+        render_check(stdout(), nodes, result.facts, result.findings, render_network, verbose=settings.verbose)
     return result.exit_code
 
 

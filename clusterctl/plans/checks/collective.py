@@ -75,9 +75,13 @@ def all_fail(context: CheckContext) -> Iterator[Hit]:
     working = sum(group.ok for group in pairs)
     error = deep.describe_error(deep.full_group)
     if pairs:
-        many = "all nodes together: {error}; {working} of {n} pairs work"
-        one = "all nodes together: {error}; {working} of {n} pair works"
-        evidence = trn(one, many, len(pairs), error=error, working=working)
+        evidence = trn(
+            "all nodes together: {error}; {working} of {n} pair works",
+            "all nodes together: {error}; {working} of {n} pairs work",
+            len(pairs),
+            error=error,
+            working=working,
+        )
     else:
         evidence = tr("all nodes together: {error}", error=error)
     yield across_nodes([node.name for node in context.nodes], evidence, "" if working else "no-pair")

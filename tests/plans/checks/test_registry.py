@@ -164,6 +164,6 @@ def test_two_hundred_nodes_are_a_screen_that_can_be_read() -> None:
 
     assert len(shown.splitlines()) < 50, shown
     assert "gpu[13-17]: there is no way to 10.0.0.13 (gpu13; similar on the others)" in shown
-    assert shown.rstrip().endswith("200 nodes: not fit: 2 errors, 3 warnings")
+    assert shown.startswith("✗ 6 of 200 nodes cannot take part (2 errors, 3 warnings)\n")
     told = check_to_json(nodes(case), facts, findings)
     assert len(told["nodes"]) == 200 and sum(node["answered"] for node in told["nodes"]) == 195
