@@ -186,6 +186,16 @@ ENTRIES: Mapping[str, Entry] = {
                     "那里能建立连接，但没有后续响应：节点可能负载过高或已停止",
                 ),
             ),
+            "lab": Case(
+                Text(
+                    "no SSH greeting from the node within {limit:g} s: it is off or cut off",
+                    "{limit:g} s 内没有收到节点的 SSH 问候：节点已关机或网络断开",
+                ),
+                Text(
+                    "{heal}  # or `clusterctl lab status` to see what is broken",
+                    "{heal}  # 用 `clusterctl lab status` 查看哪里坏了",
+                ),
+            ),
             "proxy": Case(
                 Text(
                     "no greeting from the node through the proxy command within {limit:g} s: the node is off, or its sshd does not answer",
@@ -532,6 +542,13 @@ ENTRIES: Mapping[str, Entry] = {
                 Text(
                     "the node may be off: see whether it is up; then run the proxy command by hand, %h and %p filled in: it must connect its stdin and stdout to the node's sshd",
                     "节点可能没开机：检查它是否在线；然后填入 %h 和 %p 手工执行代理命令：它必须把 stdin 和 stdout 连接到节点的 sshd",
+                ),
+            ),
+            "lab": Case(
+                Text("the lab could not connect to the node", "lab 无法连接该节点"),
+                Text(
+                    "{heal}  # or `clusterctl lab status` to see what is broken",
+                    "{heal}  # 用 `clusterctl lab status` 查看哪里坏了",
                 ),
             ),
             "openssh": Case(

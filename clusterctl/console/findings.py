@@ -82,7 +82,7 @@ def render_path_list(entries: tuple[str, ...]) -> str:
 
 SCHEMA = 1
 MOST_LINES = 16  # lines of nodes; a longer table shows equal nodes as one row
-MOST_NAMES = 3  # NICs and codes that a line of nodes names
+MOST_NAMES = 3  # NICs and errors that a line of nodes names
 STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 EMPTY = "-"
 INDENT = 8  # columns before the text of a finding
@@ -187,9 +187,9 @@ def _count_of(severity: str, number: int) -> str:
 
 @dataclass(frozen=True)
 class NodeLine:
-    """A line of equal nodes: the codes of their errors, what they have, and their NICs' speed."""
+    """A line of equal nodes: their errors, else what they have and their NICs' speed."""
 
-    codes: tuple[str, ...]
+    problems: tuple[str, ...]
     answered: bool
     facts: tuple[str, ...]
     speed: str
@@ -202,8 +202,8 @@ def _print_node_lines(
     errors = [finding for finding in folded if finding.severity == "error" and not finding.waived]
     groups: dict[NodeLine, list[Node]] = {}
     for node in nodes:
-        codes = tuple(finding.code for finding in errors if node.name in finding.nodes)
-        groups.setdefault(_make_line(node, facts.get(node.name), codes), []).append(node)
+        problems = tuple(f"{one.title} {one.code}" for one in errors if node.name in one.nodes)
+        groups.setdefault(_make_line(node, facts.get(node.name), problems), []).append(node)
     names = {line: fold_names(node.name for node in members) for line, members in groups.items()}
     width = min(max(map(len, names.values()), default=0), 24)
     for line, members in list(groups.items())[:MOST_LINES]:
@@ -213,9 +213,9 @@ def _print_node_lines(
         console.print(trn("  {n} more line: -v shows it", "  {n} more lines: -v shows them", hidden))
 
 
-def _make_line(node: Node, facts: Facts | None, codes: tuple[str, ...]) -> NodeLine:
-    if facts is None:
-        return NodeLine(codes, answered=False, facts=(), speed="")
+def _make_line(node: Node, facts: Facts | None, problems: tuple[str, ...]) -> NodeLine:
+    if facts is None or problems:
+        return NodeLine(problems, answered=facts is not None, facts=(), speed="")
     nccl = nccl_version(facts)
     described = (
         _gpus(facts) if facts.gpus.count else "",
@@ -225,22 +225,22 @@ def _make_line(node: Node, facts: Facts | None, codes: tuple[str, ...]) -> NodeL
     )
     nic = training_nic(resolve_network(node, facts), facts)
     speed = render_speed(nic.speed) if nic and nic.speed else ""
-    return NodeLine(codes, answered=True, facts=tuple(filter(None, described)), speed=speed)
+    return NodeLine((), answered=True, facts=tuple(filter(None, described)), speed=speed)
 
 
 def _describe_line(line: NodeLine, members: Sequence[Node], facts: Mapping[str, Facts]) -> str:
-    codes = [*line.codes[:MOST_NAMES], *(["..."] if len(line.codes) > MOST_NAMES else [])]
-    if not line.answered:
-        return join_items([*codes, *line.facts] or [tr("no answer")])
+    if line.problems or not line.answered:
+        more = ["..."] if len(line.problems) > MOST_NAMES else []
+        return join_items([*line.problems[:MOST_NAMES], *more]) or tr("no answer")
     networks = [resolve_network(node, facts[node.name]) for node in members]
     names = list(dict.fromkeys(name for network in networks for name in network.nics))
     shown = ", ".join(names[:MOST_NAMES]) + (", ..." if len(names) > MOST_NAMES else "")
     nic = f"{line.speed} ({shown})" if line.speed and shown else line.speed or shown
-    return join_items(filter(None, [*codes, *line.facts, nic]))
+    return join_items(filter(None, [*line.facts, nic]))
 
 
 def _print_node_line(console: Console, line: NodeLine, names: str, description: str) -> None:
-    is_ok = line.answered and not line.codes
+    is_ok = line.answered and not line.problems
     mark = Text(symbol("ok" if is_ok else "failed", sys.stdout), style="green" if is_ok else "bold red")
     indent = 4 + len(names) + 2
     first, *more = _wrap(sanitize(description), max(20, console.width - indent)) or [""]

@@ -80,10 +80,12 @@ def _find_failed(code: str, context: CheckContext) -> Iterator[Hit]:
 
 
 def _generalize_fix(node: Node, fix: str) -> str:
-    """Take what is a node's own, its host and port, out of a fix."""
+    """Take what is a node's own, its name, host and port, out of a fix."""
     host = rf"(?<![\w.-]){re.escape(node.host)}(?![\w-])"
     port = node.ssh.port or 22
-    return re.sub(rf"-p {port} |(?<=\]):{port}\b", "", re.sub(host, "HOST", fix))
+    name = rf"(?<![\w.-]){re.escape(node.name)}(?![\w-])"
+    generalized = re.sub(host, "HOST", re.sub(name, "NODE", fix))
+    return re.sub(rf"-p {port} |(?<=\]):{port}\b", "", generalized)
 
 
 for _code in UNANSWERED:

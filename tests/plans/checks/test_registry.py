@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
+import re
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -23,6 +26,7 @@ from clusterctl.plans.checks.framework import (
 )
 from clusterctl.plans.checks.registry import all_checks, evaluate, join_evidence, join_fixes
 from clusterctl.plans.facts.facts import parse_facts
+from clusterctl.translation import Language, use_language
 
 CASES = list(every_case())
 
@@ -69,6 +73,25 @@ def test_every_fix_of_a_check_is_given_in_some_case(monkeypatch: pytest.MonkeyPa
     elsewhere = {*UNANSWERED, "CC-DEEP-006"}
     fixes = {(code, case) for code in set(all_checks()) - elsewhere for case in find_entry(code).cases}
     assert fixes - given == set()
+
+
+CHINESE = re.compile("[\u4e00-\u9fff]")
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_every_finding_is_in_one_language(language: Language) -> None:
+    """`--json` switches to English, and then nothing of any finding is Chinese; else reasons and titles are."""
+    use_language(language)
+    try:
+        findings = [finding for _, case in CASES for finding in judge(case)]
+    finally:
+        use_language("en")
+    for finding in findings:
+        if language == "en":
+            assert not CHINESE.search(json.dumps(asdict(finding), ensure_ascii=False)), finding
+        else:
+            assert CHINESE.search(finding.why), finding
+            assert CHINESE.search(finding.title) or finding.title == "", finding
 
 
 @pytest.mark.parametrize("count", [1, 2, 8])
