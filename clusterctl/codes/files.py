@@ -127,7 +127,7 @@ ENTRIES: Mapping[str, Entry] = {
             ),
             "directory": Case(
                 Text("{path} is a directory without {name}", "目录 {path} 中没有 {name}"),
-                Text("give the path of a file", "写文件的路径"),
+                Text("give the path of a file", "请写文件的路径"),
             ),
         },
     ),

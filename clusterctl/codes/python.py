@@ -185,7 +185,7 @@ ENTRIES: Mapping[str, Entry] = {
             "在该节点上手工执行这一行；多条命令用 `&&` 连接",
         ),
         cases={
-            "": Case(fix=same("$ {line}")),
+            "": Case(fix=same("$ bash -c {line}")),
         },
     ),
     "CC-PY-012": Entry(
@@ -361,7 +361,13 @@ ENTRIES: Mapping[str, Entry] = {
             "把 `python:` 设为装有 torch 的环境，或者执行提示的 `pip install`",
         ),
         cases={
-            "": Case(fix=same("{command}")),
+            "": Case(fix=same("$ {command}")),
+            "index": Case(
+                fix=Text(
+                    "$ {command}  # with --index-url: PyTorch's index",
+                    "$ {command}  # 加上 --index-url，指向 PyTorch 的包索引",
+                )
+            ),
         },
         texts=("No module named 'torch'",),
     ),
@@ -451,7 +457,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         do=Text("Install torch 2.2 or later", "安装 torch 2.2 或更高版本"),
         cases={
-            "": Case(fix=same("{command}")),
+            "": Case(fix=same("$ {command}")),
         },
     ),
     "CC-TORCH-006": Entry(
@@ -476,7 +482,12 @@ ENTRIES: Mapping[str, Entry] = {
                     "job: backend: gloo, nproc_per_node: 1，去掉 gpus:  # torch 不能在模拟的 GPU 上计算",
                 )
             ),
-            "": Case(fix=same("{command}")),
+            "": Case(
+                fix=Text(
+                    "$ {command}  # with --index-url: PyTorch's index",
+                    "$ {command}  # 加上 --index-url，指向 PyTorch 的包索引",
+                )
+            ),
         },
     ),
     "CC-TORCH-007": Entry(
@@ -494,7 +505,7 @@ ENTRIES: Mapping[str, Entry] = {
             "Run `pip install --force-reinstall`, as shown", "按提示执行 `pip install --force-reinstall`"
         ),
         cases={
-            "": Case(fix=same("{command}")),
+            "": Case(fix=same("$ {command}")),
         },
     ),
     "CC-TORCH-008": Entry(
@@ -519,7 +530,7 @@ ENTRIES: Mapping[str, Entry] = {
                     "从 `activate` 和 shell 的启动文件里删除 LD_PRELOAD，或者在所有节点上设置",
                 )
             ),
-            "": Case(fix=same("{command}")),
+            "": Case(fix=same("$ {command}")),
         },
     ),
     "CC-TORCH-009": Entry(

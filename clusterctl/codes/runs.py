@@ -260,7 +260,7 @@ ENTRIES: Mapping[str, Entry] = {
                 ),
                 Text(
                     "give the path of the script relative to sync.source",
-                    "写脚本相对于 sync.source 的路径",
+                    "请写脚本相对于 sync.source 的路径",
                 ),
             ),
             "script-near": Case(

@@ -182,6 +182,16 @@ ENTRIES: Mapping[str, Entry] = {
                     "可以建立连接，但没有后续响应：节点可能负载过高或已停止",
                 ),
             ),
+            "lab": Case(
+                Text(
+                    "no SSH greeting from the node within {limit:g} s: it is off or disconnected",
+                    "{limit:g} 秒内没有收到节点的 SSH 版本信息：节点已关机或网络断开",
+                ),
+                Text(
+                    "{heal}  # or `clusterctl lab status` to see what is broken",
+                    "{heal}  # 或者用 `clusterctl lab status` 查看故障",
+                ),
+            ),
             "proxy": Case(
                 Text(
                     "no greeting from the node through the proxy command within {limit:g} s: the node is off, or its sshd does not respond",
@@ -535,6 +545,13 @@ ENTRIES: Mapping[str, Entry] = {
                     "检查节点是否在线；然后填入 %h 和 %p 手工执行代理命令：它必须把 stdin 和 stdout 连接到节点的 sshd",
                 ),
             ),
+            "lab": Case(
+                Text("the lab could not connect to the node", "lab 无法连接该节点"),
+                Text(
+                    "{heal}  # or `clusterctl lab status` to see what is broken",
+                    "{heal}  # 或者用 `clusterctl lab status` 查看故障",
+                ),
+            ),
             "openssh": Case(
                 Text("the connection to {place} through {via} ended", "经 {via} 到 {place} 的连接断开"),
                 Text(
@@ -800,7 +817,7 @@ ENTRIES: Mapping[str, Entry] = {
             "让 `.bashrc` 只在交互时输出：第一行写 `case $- in *i*) ;; *) return;; esac`",
         ),
         cases={
-            "": Case(fix=same("$ true")),
+            "": Case(fix=same("{command}")),
         },
         texts=("is your shell clean?",),
     ),

@@ -825,11 +825,12 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-USE-093": Entry(
         "error",
         Text(
-            "`CLUSTERCTL_LANG` names a language that clusterctl does not have",
+            "`CLUSTERCTL_LANG` is not a supported language",
             "`CLUSTERCTL_LANG` 的值不是支持的语言",
         ),
         do=Text(
-            "`CLUSTERCTL_LANG=en` or `CLUSTERCTL_LANG=zh`, or unset it", "设为 `en` 或 `zh`，或者取消设置"
+            "Set `CLUSTERCTL_LANG=en` or `CLUSTERCTL_LANG=zh`, or unset it",
+            "设置 `CLUSTERCTL_LANG=en` 或 `CLUSTERCTL_LANG=zh`，或者取消设置",
         ),
         cases={
             "": Case(

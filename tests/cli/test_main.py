@@ -131,7 +131,7 @@ def test_a_launch_says_what_it_will_run_here_before_it_does_anything(folder: Pat
         (["check", "--set", "nodes=1"], 2, "give JOB.yaml too"),
         (["check", "job.yaml", "--set", "nodes=9"], 2, "the job needs 9 nodes"),
         (["check", "job.yaml", "--set", "nodes"], 2, "CC-USE-003"),
-        (["lab", "down", "--name", "nope"], 2, "CC-LAB-005: no lab called nope is running"),
+        (["lab", "down", "--name", "nope"], 2, "CC-LAB-005: no lab with the name nope is running"),
         (["lab", "down", "--name", "one", "--all"], 2, "--all stops all labs, --name one lab"),
         (["lab", "list"], 2, "no verb 'lab list'; did you mean 'lab status'?"),
         (["lab", "destroy"], 2, "no verb 'lab destroy'; available: up, down, "),

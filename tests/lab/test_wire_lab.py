@@ -99,10 +99,7 @@ def test_each_fault_has_its_own_finding(make_lab: Callable[..., Bed], tmp_path: 
         "CC-NET-033": ["gpu01", "gpu04"],
     }
     assert "gpu04 -> gpu05 blocked in 10." in found["CC-NET-030"]["evidence"]
-    assert (
-        "whatever comes from gpu03: 0 of 256 KiB arrived, segments of 1448 bytes"
-        in found["CC-NET-031"]["evidence"]
-    )
+    assert "from gpu03: 0 of 256 KiB arrived, segments of 1448 bytes" in found["CC-NET-031"]["evidence"]
     assert "mtu 1400" in found["CC-NET-031"]["fix"]
     assert "gpu04 -> gpu01, port" in found["CC-NET-033"]["evidence"]
     assert listeners(lab) == before

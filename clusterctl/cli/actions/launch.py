@@ -128,7 +128,9 @@ class Launch:
         selection = select_checks(self._inventory, self._job)
         self._phases.start("check")
         setup = self._setup_files.plan if self._setup_files else None
-        preflight = run_preflight(cluster, self._nodes, self._job, selection, self._phases, setup)
+        preflight = run_preflight(
+            cluster, self._nodes, self._job, selection, self._phases, setup, self._options.command
+        )
         # the next phase says so
         shown = [finding for finding in preflight.findings if finding.code != NOT_BUILT]
         self._phases.finish(

@@ -124,6 +124,16 @@ def test_silence_behind_a_command_has_a_limit_of_its_own(client: Client) -> None
         client.connect(node_named("n1", proxy_command="sleep 300"), Timeouts(greeting=0.5))
 
 
+@pytest.mark.parametrize("command", ["sh -c 'exit 1'", "sleep 300;"])
+def test_a_node_of_a_lab_is_healed(client: Client, command: str) -> None:
+    """Nothing of how a lab reaches its nodes is of use to anybody."""
+    relay = f"{command} /x/clusterctl/lab/netns/relay.py %h %p"
+    with pytest.raises((Unreachable, ConnectTimeout)) as caught:
+        client.connect(node_named("n1", proxy_command=relay), Timeouts(greeting=0.5))
+    assert caught.value.fix.startswith("clusterctl lab heal n1")
+    assert "relay" not in caught.value.fix + caught.value.message
+
+
 def test_a_slow_key_exchange_behind_a_command(client: Client) -> None:
     """Once the node has greeted us, the limit of the handshake holds, and its sentence."""
     command = "sh -c 'echo SSH-2.0-tarpit; sleep 300'"
