@@ -82,6 +82,15 @@ def _console(stream: TextIO) -> Console:
     )
 
 
+_SYMBOLS = {"ok": ("\u2713", "ok"), "failed": ("\u2717", "x"), "stopped": ("\u25a0", "-")}
+
+
+def symbol(name: str, stream: TextIO) -> str:
+    """Give a check mark and the like, or plain letters where the stream's encoding has none."""
+    mark, plain = _SYMBOLS[name]
+    return mark if (stream.encoding or "").lower().replace("-", "").startswith("utf") else plain
+
+
 def print_table(console: Console, table: Table) -> None:
     """Print a table with whole words: what is to be copied is broken by a narrow terminal, if at all, not by us."""
     from rich.measure import Measurement
@@ -93,7 +102,15 @@ def print_table(console: Console, table: Table) -> None:
     console.width = width
 
 
-def info(line: str) -> None:
-    """Write one line of chatter to stderr, unless `-q`."""
+def info(line: str, *, is_safe: bool = False) -> None:
+    """Write one line of chatter to stderr, unless `-q`; a text that `is_safe` may hold colours of our own."""
     if not is_quiet():
-        print("\n".join(map(sanitize, line.split("\n"))), file=sys.stderr, flush=True)
+        text = line if is_safe else "\n".join(map(sanitize, line.split("\n")))
+        print(text, file=sys.stderr, flush=True)
+
+
+def hint(line: str) -> None:
+    """Write one dimmed line to stderr, unless `-q`."""
+    if not is_quiet():
+        text = sanitize(line)
+        print(f"\x1b[2m{text}\x1b[0m" if uses_color(sys.stderr) else text, file=sys.stderr, flush=True)

@@ -36,7 +36,7 @@ def test_one_rank_alone() -> None:
     lines = screen([fail(0, MEMORY, 1.0)], None)
 
     assert lines[1] == f"root cause: rank 0 on gpu01, exit code 1: {MEMORY[1]}"
-    assert lines[2].startswith("  CC-JOB-001: the GPU's memory is full. ")
+    assert lines[2].startswith("  CC-JOB-001: the GPU is out of memory. ")
     assert "    clusterctl -i lab.yaml exec --nodes gpu01 -- nvidia-smi" in lines
     assert lines[-4:] == [
         "  its last lines of stderr (2):",
