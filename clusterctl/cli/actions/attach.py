@@ -233,7 +233,7 @@ def watch_status(
     taking_part = [node for node in nodes if node.name in parts]
     pythons = {node.name: found_runs.pythons.get(node.name) or interpreter(node) for node in taking_part}
     unanswered = {error.node for error in found_runs.errors}
-    request: FollowChoice = {"events": None, "logs": None, "pulse": PULSE}
+    request: FollowChoice = {"events": None, "logs": None, "activity": PULSE}
     run = tasks.RunHandle(cluster, run_id, taking_part, pythons)
     reader = LiveReader(run, request, notice=notice)
     with make_status_view(run_id, found_runs.offsets, as_json=as_json) as view:
