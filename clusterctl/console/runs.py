@@ -16,7 +16,14 @@ from rich.text import Text
 
 from clusterctl.console.terminal import print_table, stdout, uses_color
 from clusterctl.console.text import json_text, sanitize
-from clusterctl.console.verdict import LONGEST_LINE, render_attempts, render_cause, render_outside_note
+from clusterctl.console.verdict import (
+    LONGEST_LINE,
+    UNBROKEN,
+    render_attempts,
+    render_cause,
+    render_outside_note,
+    state_mark,
+)
 from clusterctl.plans.runs.gang_record import SlotState
 from clusterctl.plans.runs.selection import Owner, owner_of
 from clusterctl.plans.runs.state import (
@@ -194,7 +201,9 @@ def show_status(
         console.print(item, soft_wrap=isinstance(item, Text) or not console.is_terminal)
     lines = []
     if verdict is not None and verdict.cause is not None:
-        lines += render_cause(verdict.cause, run_id, command, console.width)
+        start = f"{state_mark(verdict.state)} "
+        width = console.width if console.is_terminal else UNBROKEN
+        lines += ["", *render_cause(verdict.cause, run_id, command, width, start)]
     outside = with_outside_files(
         {name: node_state.outside_files for name, node_state in node_states.items() if node_state}
     )

@@ -82,6 +82,15 @@ def _console(stream: TextIO) -> Console:
     )
 
 
+_SYMBOLS = {"ok": ("\u2713", "ok"), "failed": ("\u2717", "x"), "stopped": ("\u25a0", "-")}
+
+
+def symbol(name: str, stream: TextIO) -> str:
+    """Give a check mark and the like, or plain letters where the stream's encoding has none."""
+    mark, plain = _SYMBOLS[name]
+    return mark if (stream.encoding or "").lower().replace("-", "").startswith("utf") else plain
+
+
 def print_table(console: Console, table: Table) -> None:
     """Print a table with whole words: what is to be copied is broken by a narrow terminal, if at all, not by us."""
     from rich.measure import Measurement

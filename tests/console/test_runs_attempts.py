@@ -90,8 +90,8 @@ def test_the_verdict_counts_the_attempts(capsys: pytest.CaptureFixture[str]) -> 
     show_verdict(judge("r-1", parts("SUCCEEDED"), []), 61.2)
     show_verdict(judge("r-1", parts("FAILED", gave_up="no_progress"), []), 61.2)
 
-    good, bad = capsys.readouterr().err.split("after 61.2 s, 2 attempts\n")[:2]
-    assert good.splitlines()[-2:] == ["attempt 1: gpu02 is lost (node_lost)", "r-1: SUCCEEDED "]
+    _, good, bad = capsys.readouterr().err.split(" after 61.2 s, 2 attempts   r-1\n")
+    assert good.splitlines()[-2:] == ["attempt 1: gpu02 is lost (node_lost)", "✗ FAILED"]
     assert "given up: three attempts in a row made no progress" in bad
 
 

@@ -168,6 +168,7 @@ class NodeReport:
             raised_at=parser.raised_at,
             origin=parser.origin,
             where=parser.where,
+            own_frame=parser.own_frame,
             survived=parser.survived,
             frozen=rank in self.frozen,
             after_stop=self.stopped_at is not None and self._local_time(end) >= self.stopped_at,
