@@ -102,7 +102,8 @@ def print_table(console: Console, table: Table) -> None:
     console.width = width
 
 
-def info(line: str) -> None:
-    """Write one line of chatter to stderr, unless `-q`."""
+def info(line: str, *, is_safe: bool = False) -> None:
+    """Write one line of chatter to stderr, unless `-q`; a text that `is_safe` may hold colours of our own."""
     if not is_quiet():
-        print("\n".join(map(sanitize, line.split("\n"))), file=sys.stderr, flush=True)
+        text = line if is_safe else "\n".join(map(sanitize, line.split("\n")))
+        print(text, file=sys.stderr, flush=True)
