@@ -261,7 +261,7 @@ class Phases:
             pending = self._pending.get(phase, {})
             pending.pop(name, None)
             if not pending and phase in self._details and phase in self._pending:
-                self._end_phase(phase, *self._details[phase]())
+                self._finish_phase(phase, *self._details[phase]())
 
     def mark_failed(self, name: str) -> None:
         """Note that a node will not arrive: nobody waits for it."""
@@ -308,7 +308,7 @@ class Phases:
     def finish(self, phase: str, detail: str = "", label: str = "") -> None:
         """Leave the last of the phases; `label` is its name where phases share a line."""
         self.stop()
-        self._end_phase(phase, detail, label)
+        self._finish_phase(phase, detail, label)
 
     def finish_apart(self, phase: str, detail: str) -> None:
         """Leave a phase that has a line of its own in any case: more about it follows."""
@@ -382,7 +382,7 @@ class Phases:
         """Count the nodes that are through a phase."""
         return len(self._names) - len(self._pending.get(phase, {}).keys() | self._failed)
 
-    def _end_phase(self, phase: str, detail: str, label: str) -> None:
+    def _finish_phase(self, phase: str, detail: str, label: str) -> None:
         if self._over is None:
             self._write_phase(phase, detail)
         else:

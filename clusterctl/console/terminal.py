@@ -82,7 +82,12 @@ def _console(stream: TextIO) -> Console:
     )
 
 
-_SYMBOLS = {"ok": ("\u2713", "ok"), "failed": ("\u2717", "x"), "stopped": ("\u25a0", "-")}
+_SYMBOLS = {
+    "ok": ("\u2713", "ok"),
+    "failed": ("\u2717", "x"),
+    "stopped": ("\u25a0", "-"),
+    "live": ("\u25cf", "*"),
+}
 
 
 def symbol(name: str, stream: TextIO) -> str:

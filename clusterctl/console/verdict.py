@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from clusterctl.codes.lookup import find_entry
 from clusterctl.console.progress import render_size
 from clusterctl.console.terminal import is_verbose, stderr, symbol, uses_color
-from clusterctl.console.text import display_width, sanitize, wrap_text
+from clusterctl.console.text import cut_text, display_width, sanitize, wrap_text
 from clusterctl.plans.known_errors import advised_command
 from clusterctl.plans.launch.world_size import render_unplanned
 from clusterctl.plans.runs.gang_record import GIVEN_UP, Attempt
@@ -17,7 +17,7 @@ from clusterctl.plans.runs.verdict import Verdict
 from clusterctl.plans.sync.results import OutsideFiles
 from clusterctl.protocol.exit_status import signal_name
 from clusterctl.protocol.root_cause import Cause, Failure, find_symptom
-from clusterctl.protocol.states import CANCELLED, SUCCEEDED
+from clusterctl.protocol.states import CANCELLED, LIVE, SUCCEEDED
 from clusterctl.protocol.tracebacks import clip, strip_rank
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import command_line, render_duration
@@ -116,7 +116,9 @@ def _color_of(state: str) -> str:
 
 
 def state_mark(state: str) -> str:
-    """Choose the sign before the state of a run that has ended."""
+    """Choose the sign before the state of a run."""
+    if state in LIVE:
+        return symbol("live", sys.stderr)
     name = "ok" if state == SUCCEEDED else "stopped" if state == CANCELLED else "failed"
     return symbol(name, sys.stderr)
 
@@ -263,9 +265,7 @@ def _render_frame(failure: Failure, width: int) -> list[str]:
     file, line, *source = failure.own_frame
     place = f"{INDENT}{_CODE_FOLDER.sub('', file)}:{line}"
     room = width - display_width(place) - 3
-    text = "".join(source)
-    cut = text if display_width(text) <= room else f"{text[: max(0, room - 3)]}..."
-    return [f"{place}   {cut}" if source and room > NARROWEST else place]
+    return [f"{place}   {cut_text(''.join(source), room)}" if source and room > NARROWEST else place]
 
 
 def _render_silent(cause: Cause, width: int) -> list[str]:
