@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
-from clusterctl.console.terminal import uses_color
+from clusterctl.console.terminal import clear_live_line, uses_color
 from clusterctl.console.text import display_width, json_text, sanitize
 from clusterctl.plans.runs.gang_record import attempt_of
 from clusterctl.protocol.ranks import NodeRank
@@ -69,6 +69,7 @@ class LogPrinter:
 
     def show_all(self, entries: Iterable[LogLines]) -> None:
         """Write the lines of several files in one go."""
+        clear_live_line()
         self._stream.write("".join(self._render(entry) for entry in entries))
         self._stream.flush()
 

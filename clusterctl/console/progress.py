@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
-from clusterctl.console.terminal import info, is_quiet, is_verbose, stderr, symbol, uses_color
+from clusterctl.console.terminal import can_redraw, info, is_quiet, is_verbose, stderr, symbol, uses_color
 from clusterctl.console.text import display_width, sanitize
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.translation import tr, trn
@@ -154,11 +153,6 @@ REFRESH_EVERY = 0.2
 STEADY = 1.0  # seconds within which nodes keep their order, so that their lines do not jump
 PLAIN_EVERY = 10.0
 CLOSE_LIMIT = 2.0  # seconds that the lines may take to go
-
-
-def can_redraw(stream: TextIO) -> bool:
-    """Tell whether lines can be taken back; NO_COLOR speaks of colours only."""
-    return stream.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
 
 
 class ProgressDisplay:

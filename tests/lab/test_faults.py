@@ -222,7 +222,7 @@ def test_a_run_that_disappears_under_the_watcher_is_lost_not_retried_for_ever(
 
     assert launching.returncode == 1, err
     assert f"{node.name}: lost" in err
-    assert err.count("trying to come back") <= 3
+    assert err.count("reconnecting") <= 3
     assert f"not stopped there: {node.name}" in err
     wait_until(
         lambda: not any("train.py" in p.command for n in cluster.nodes for p in n.list_processes()),

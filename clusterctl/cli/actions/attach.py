@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -26,7 +27,7 @@ from clusterctl.client.watch.reader import LiveReader
 from clusterctl.client.watch.streams import StreamEnd
 from clusterctl.console.logs import JsonLogPrinter, LogPrinter, LogSink, TorchrunFilter
 from clusterctl.console.runs import describe_launch, make_status_view
-from clusterctl.console.terminal import info, is_verbose
+from clusterctl.console.terminal import can_redraw, info, is_quiet, is_verbose, show_live_line
 from clusterctl.console.text import json_text
 from clusterctl.console.verdict import show_verdict
 from clusterctl.errors import ClusterctlError
@@ -90,7 +91,14 @@ def watch_run(
     cluster: Cluster, options: MonitorOptions, output: RunOutput, logs: LogSink, began: float
 ) -> int:
     """Follow a run that began at `began` (time.time()) to its verdict, whose exit code this gives; Ctrl-C leaves."""
-    monitor = RunMonitor(cluster, options, show=logs.show, notice=notice)
+    has_live_line = can_redraw(sys.stderr) and not is_quiet() and not output.as_json
+    monitor = RunMonitor(
+        cluster,
+        options,
+        show=logs.show,
+        notice=notice,
+        show_silence=show_live_line if has_live_line else None,
+    )
     try:
         verdict = monitor.watch()
     except BaseException as error:
