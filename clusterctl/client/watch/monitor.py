@@ -407,7 +407,9 @@ class RunMonitor:
         report.done, report.lost_reason = True, reason
         text = to_translate("{node} is lost: {why}; its processes could not be stopped from here")
         lost = Message.of(text, node=report.node.name, why=reason)
-        self._notice(lost.shown)
+        known = self._pending_failure
+        if known is None or not known[1].english.startswith(f"{report.node.name} is lost: "):
+            self._notice(lost.shown)
         if not self._attempts.is_not_participating(report.node.name):
             self._stop_all(Message.of(to_translate("{node}: lost"), node=report.node.name))
 

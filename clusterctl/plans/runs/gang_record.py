@@ -95,8 +95,8 @@ def warn_of_losses(nodes: int, spares: int) -> str:
     if survived == spares:
         return ""
     return tr(
-        "only {survived} of {spares} spares can replace lost nodes: more than half of all {total} nodes and spares must "
-        "be left",
+        "only {survived} of {spares} spares can replace lost nodes: "
+        "more than half of all {total} nodes and spares must be left",
         survived=survived,
         spares=spares,
         total=nodes + spares,
