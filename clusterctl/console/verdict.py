@@ -29,6 +29,7 @@ WIDTH = 110  # columns of an explanation, where the terminal is not narrower
 UNBROKEN = 10_000  # columns where no terminal breaks lines
 NARROWEST = 30
 LABEL_WIDTH = 6
+CODE_WIDTH = 10
 INDENT = "    "
 MOST_GROUPS = 6
 MOST_RANKS = 8
@@ -229,7 +230,7 @@ def _render_headline(cause: Cause, summary: str, width: int, start: str) -> list
 
 def _room(cause: Cause, width: int, start: str) -> int:
     """Count the columns that the headline has for what the rank reported."""
-    others = f"{start}{_describe_process(cause.failure)}:    CC-JOB-000"
+    others = f"{start}{_describe_process(cause.failure)}:   {CODE_WIDTH * "-"}"
     return max(NARROWEST, width - display_width(others))
 
 
