@@ -230,7 +230,7 @@ def _render_headline(cause: Cause, summary: str, width: int, start: str) -> list
 
 def _room(cause: Cause, width: int, start: str) -> int:
     """Count the columns that the headline has for what the rank reported."""
-    others = f"{start}{_describe_process(cause.failure)}:   {CODE_WIDTH * "-"}"
+    others = f"{start}{_describe_process(cause.failure)}:   {'-' * CODE_WIDTH}"
     return max(NARROWEST, width - display_width(others))
 
 
