@@ -7,7 +7,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional
 
-from ...protocol.run_paths import RunPaths, WorkdirPaths
+from ...protocol.run_paths import RunPaths, WorkdirPaths, is_meant
 from ...protocol.states import FINAL, LOST, PROTOCOL, STATES, SUBMITTED, UNKNOWN
 from ...protocol.untrusted import Untrusted
 from ..runtime.processes import (
@@ -163,10 +163,10 @@ class Record:
 
 
 def run_dirs(workdir: str, run_prefix: Optional[str], node: Optional[str]) -> Iterator[str]:
-    """Yield the directories of runs whose id begins with `run_prefix`; without `node`, of all sharing the home."""
+    """Yield the directories of runs that a prefix or a short id means; without `node`, of all sharing the home."""
     runs = WorkdirPaths(workdir).runs
     for run_id in _list(runs):
-        if run_prefix and not run_id.startswith(run_prefix):
+        if run_prefix and not is_meant(run_id, run_prefix):
             continue
         for name in _list(os.path.join(runs, run_id)):
             path = os.path.join(runs, run_id, name)
