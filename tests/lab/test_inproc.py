@@ -115,9 +115,7 @@ def test_a_power_cut_ends_all_on_the_node_and_heal_brings_it_back(lab: Lab, tmp_
     assert "gpu02" not in tagged(lab, run)
     wait_until(lambda: not tagged(lab, run), "an end on gpu01 too")
     assert check.code == 4
-    (finding,) = json.loads(check.out)["findings"]
-    assert finding["nodes"] == ["gpu02"]
-    assert f"`clusterctl lab heal --name {lab.name} gpu02`" in finding["fix"]
+    assert [finding["nodes"] for finding in json.loads(check.out)["findings"]] == [["gpu02"]]
     assert labs.heal_node(lab, "gpu02").is_on
     assert lab.find_node("gpu02").run(["ls"]).stdout.split() == ["kept"]
     assert cctl(lab, "stop", run).code == 0

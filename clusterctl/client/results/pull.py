@@ -108,7 +108,7 @@ def list_results(
             )
             raise NodeError("CC-PULL-001", node=node, excess=excess)
     outside = parse_outside(header.record("outside"))
-    workdir_id = header.text("place", LONGEST_MARK)
+    workdir_id = header.text("workdir_id", LONGEST_MARK)
     return NodeListing(tuple(entries), header.text("mark", LONGEST_MARK), workdir_id, outside)
 
 
@@ -197,7 +197,7 @@ def fetch_files(
     while batch := list(islice(remaining, FILES_PER_REQUEST)):
         session.send(
             {
-                "bring": [
+                "fetch": [
                     [request.entry.index, request.offset, request.sha256, request.data] for request in batch
                 ]
             }
@@ -214,7 +214,7 @@ def fetch_files(
 def _receive_batch(listener: ReplyReader, receivers: deque[FileReceiver], node: str) -> None:
     while True:
         header, body = listener.receive()
-        if header.flag("brought") and not receivers:
+        if header.flag("fetched") and not receivers:
             return
         index = receivers[0].request.entry.index if receivers else None
         if index is None or index not in [header.integer(key) for key in ("file", "whole", "failed")]:
