@@ -23,6 +23,7 @@ import chinese
 import faults
 import imports
 import linking
+import llms
 import messages
 import plots
 import troubles
@@ -147,9 +148,25 @@ def variables(nics: str) -> str:
 AROUND_HELP = ("verb", "what it does", "option", "meaning", "Default: `{}`.", "{} or more.")
 
 
-def verbs(_: str) -> str:
-    """Write the list of verbs."""
-    return table(("verb", "what it does"), ((f"`{name}`", tr(line)) for name, (_, line) in VERBS.items()))
+def verbs(columns: str) -> str:
+    """Write the list of verbs; `json`: with their own verbs, and which of them write JSON."""
+    if columns != "json":
+        return table(("verb", "what it does"), ((f"`{name}`", tr(line)) for name, (_, line) in VERBS.items()))
+    rows = (
+        (f"`{path}`", "`--json`" if any("--json" in one.opts for one in command.params) else "", tr(line))
+        for path, command, line in leaves()
+    )
+    return table(("verb", "", "what it does"), rows)
+
+
+def leaves() -> Iterator[tuple[str, click.Command, str]]:
+    """Give each verb that does something, those below `lab` and the like too, with its line."""
+    for name, (_, line) in VERBS.items():
+        command = find_command([name])
+        below = command.commands if isinstance(command, click.Group) else {}
+        yield from ((f"{name} {word}", one, one.get_short_help_str(200)) for word, one in below.items())
+        if not below:
+            yield name, command, line
 
 
 def shared(_: str) -> str:
@@ -356,7 +373,8 @@ def fill(kind: str, name: str) -> str:
 
 def generated() -> Iterator[tuple[Path, str]]:
     """Give every file of which a part is generated, as it should be."""
-    yield from rendered(PAGES.glob("*.md"), "en").items()
+    yield from rendered([*PAGES.glob("*.md"), ROOT / "SKILL.md"], "en").items()
+    yield llms.FILE, llms.index()
     yield FILE, written(catalogue.happens())
     yield from plots.drawn()
     pages = rendered(
