@@ -111,6 +111,14 @@ ENTRIES: Mapping[str, Entry] = {
                 Text("{path}: {reason}", "{path}：{reason}"),
                 Text("give the path of an existing file", "写一个存在的文件的路径"),
             ),
+            "near": Case(
+                Text("{path}: {reason}", "{path}：{reason}"),
+                Text("did you mean {guess}?", "是不是 {guess}？"),
+            ),
+            "directory": Case(
+                Text("{path} is a directory without {name}", "目录 {path} 中没有 {name}"),
+                Text("give the path of a file", "写文件的路径"),
+            ),
         },
     ),
     "CC-SPEC-008": Entry(

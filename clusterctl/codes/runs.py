@@ -225,12 +225,31 @@ ENTRIES: Mapping[str, Entry] = {
             ),
             "script": Case(
                 Text(
-                    "{file}: script {script} is not in the code that is sent from {root}",
-                    "{file}：从 {root} 发送的代码里没有脚本 {script}",
+                    "{file}: script: {script} not found in {root}", "{file}：script：{root} 中没有 {script}"
                 ),
                 Text(
-                    "script is relative to sync.source; is it excluded by .gitignore or sync.exclude?",
-                    "script 相对于 sync.source；是不是被 .gitignore 或 sync.exclude 排除了？",
+                    "give the path of the script relative to sync.source",
+                    "写脚本相对于 sync.source 的路径",
+                ),
+            ),
+            "script-near": Case(
+                Text(
+                    "{file}: script: {script} not found in {root}; there is {guess}",
+                    "{file}：script：{root} 中没有 {script}，有 {guess}",
+                ),
+                Text(
+                    "set `script: {guess}`, or another path relative to sync.source",
+                    "写 `script: {guess}`，或者其他相对于 sync.source 的路径",
+                ),
+            ),
+            "script-excluded": Case(
+                Text(
+                    "{file}: script: {script} is in {root} but is not sent",
+                    "{file}：script：{root} 中有 {script}，但不在发送范围内",
+                ),
+                Text(
+                    'it is excluded by .gitignore or sync.exclude; to send it: `sync: {exclude: ["!{script}"]}`',
+                    '它被 .gitignore 或 sync.exclude 排除；要发送它，写 `sync: {exclude: ["!{script}"]}`',
                 ),
             ),
         },

@@ -369,8 +369,12 @@ ENTRIES: Mapping[str, Entry] = {
         do=Text("Write more of the name", "名字多写几个字"),
         cases={
             "": Case(
-                Text("{prefix!r} fits {count} runs", "有 {count} 个 run 匹配 {prefix!r}"),
+                Text("{prefix!r} matches {count} runs", "有 {count} 个任务以 {prefix!r} 开头"),
                 Text("one of: {names}", "可选：{names}"),
+            ),
+            "newest": Case(
+                Text("{prefix!r} matches {count} runs", "有 {count} 个任务以 {prefix!r} 开头"),
+                Text("the newest: {command}", "最新的一个：{command}"),
             ),
         },
     ),
@@ -791,6 +795,10 @@ ENTRIES: Mapping[str, Entry] = {
                 Text("unexpected argument: {words}", "多余的参数：{words}"),
                 Text("arguments of the script: {command}", "脚本的参数：{command}"),
             ),
+            "option": Case(
+                Text("unexpected argument: {words}", "多余的参数：{words}"),
+                Text("did you mean: {command}", "是不是：{command}"),
+            ),
             "options": Case(
                 Text(
                     "unexpected options after the command without `--`: {words}",
@@ -799,6 +807,25 @@ ENTRIES: Mapping[str, Entry] = {
                 Text(
                     "options of the command: {command}; options of clusterctl stand before the --",
                     "命令的选项：{command}；clusterctl 的选项写在 -- 前面",
+                ),
+            ),
+        },
+    ),
+    "CC-USE-093": Entry(
+        "error",
+        Text(
+            "`CLUSTERCTL_LANG` names a language that clusterctl does not have",
+            "`CLUSTERCTL_LANG` 的值不是支持的语言",
+        ),
+        do=Text(
+            "`CLUSTERCTL_LANG=en` or `CLUSTERCTL_LANG=zh`, or unset it", "设为 `en` 或 `zh`，或者取消设置"
+        ),
+        cases={
+            "": Case(
+                Text("CLUSTERCTL_LANG={value}: unknown language", "CLUSTERCTL_LANG={value}：不支持的语言"),
+                Text(
+                    "use CLUSTERCTL_LANG=en or CLUSTERCTL_LANG=zh",
+                    "使用 CLUSTERCTL_LANG=en 或 CLUSTERCTL_LANG=zh",
                 ),
             ),
         },

@@ -97,3 +97,10 @@ def info(line: str) -> None:
     """Write one line of chatter to stderr, unless `-q`."""
     if not is_quiet():
         print("\n".join(map(sanitize, line.split("\n"))), file=sys.stderr, flush=True)
+
+
+def hint(line: str) -> None:
+    """Write one dimmed line to stderr, unless `-q`."""
+    if not is_quiet():
+        text = sanitize(line)
+        print(f"\x1b[2m{text}\x1b[0m" if uses_color(sys.stderr) else text, file=sys.stderr, flush=True)

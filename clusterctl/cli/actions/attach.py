@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from clusterctl.cli.actions.find_runs import FoundRuns, find_runs
+from clusterctl.cli.actions.find_runs import FoundRuns, choose_found_run, find_runs
 from clusterctl.cli.actions.notify import notify_end, warn_not_notified
 from clusterctl.cli.context.nodes import (
     current_owner,
@@ -36,7 +36,8 @@ from clusterctl.protocol.ranks import NodeRank
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.states import RUNNING, UNKNOWN
 from clusterctl.specs.inventory.model import Inventory, Node
-from clusterctl.specs.text import command_line, plural
+from clusterctl.specs.text import command_line
+from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.verbs import FollowChoice
@@ -68,8 +69,12 @@ class RunOutput:
         return command_line(verb, run_id, command=self.command)
 
     def describe_commands(self, run_id: str) -> str:
-        """Say how to come back to a run that goes on."""
-        meanings = {"attach": "follow it again", "status": "how it stands", "stop": "end it"}
+        """List the commands for a run that continues."""
+        meanings = {
+            "attach": tr("follow it again"),
+            "status": tr("show its state"),
+            "stop": tr("stop it"),
+        }
         commands = {self.hint(verb, run_id): meaning for verb, meaning in meanings.items()}
         width = max(map(len, commands))
         return "\n".join(f"  {command:{width}}  {meaning}" for command, meaning in commands.items())
@@ -77,10 +82,11 @@ class RunOutput:
     def describe_leaving(self, run_id: str, *, stopping: bool) -> str:
         """Say what becomes of a run that nobody watches any more."""
         if stopping:
-            return (
-                f"\nleft while the run was being stopped; make sure that it is: {self.hint('stop', run_id)}"
+            command = self.hint("stop", run_id)
+            return "\n" + tr(
+                "detached while the run was being stopped; to make sure: {command}", command=command
             )
-        return f"\ndetached; the run goes on\n{self.describe_commands(run_id)}"
+        return f"\n{tr('detached; the run continues')}\n{self.describe_commands(run_id)}"
 
 
 def watch_run(
@@ -144,7 +150,7 @@ def _attach(inventory: Inventory, run_prefix: str | None, output: RunOutput) -> 
         if not found_runs.answered:
             output.write_end(UNKNOWN, 4, error="no node answered")
             return 4
-        run_id = choose_to_attach(found_runs.runs, run_prefix, current_owner())
+        run_id = choose_found_run(choose_to_attach, found_runs.runs, run_prefix)
         parts = found_runs.runs[run_id]
         _announce(run_id, parts, output)
         latest = RecentLogs(_logs(output, run_id, parts), SHOWN_LINES if is_live(parts) else 0)
@@ -171,15 +177,35 @@ def _monitor_options(inventory: Inventory, found_runs: FoundRuns, run_id: RunId)
 def _announce(run_id: RunId, parts: Parts, output: RunOutput) -> None:
     """Say what one has attached to, and what one's presence means for it."""
     attempt = max((part.attempt for part in parts.values() if part), default=1)
-    state = name_state(run_id, parts) + (f", attempt {attempt}," if attempt > 1 else "")
-    info(f"run {run_id}: {state} on {plural(len(parts), 'node')}, {describe_launch(parts)}")
+    facts = {"run": run_id, "state": name_state(run_id, parts), "launch": describe_launch(parts)}
+    if attempt > 1:
+        message = trn(
+            "run {run}: {state}, attempt {attempt}, on {n} node, {launch}",
+            "run {run}: {state}, attempt {attempt}, on {n} nodes, {launch}",
+            len(parts),
+            attempt=attempt,
+            **facts,
+        )
+    else:
+        message = trn(
+            "run {run}: {state} on {n} node, {launch}",
+            "run {run}: {state} on {n} nodes, {launch}",
+            len(parts),
+            **facts,
+        )
+    info(message)
     if is_live(parts):
         info(
-            f"each rank's last {SHOWN_LINES} lines, and what comes; all of it: {output.hint('logs', run_id)}"
+            trn(
+                "showing the last line of each rank, then new lines; full log: {command}",
+                "showing the last {n} lines of each rank, then new lines; full log: {command}",
+                SHOWN_LINES,
+                command=output.hint("logs", run_id),
+            )
         )
     gang = any(part.gang for part in parts.values() if part)
     if is_live(parts) and not gang and not owner_of(parts).is_same(current_owner()):
-        notice("it is not yours: if one node fails, the others are not stopped from here")
+        notice(tr("this run is not yours: if one node fails, this command does not stop the others"))
 
 
 def _logs(output: RunOutput, run_id: str, parts: Parts) -> LogSink:

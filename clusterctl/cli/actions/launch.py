@@ -1,4 +1,4 @@
-"""One launch, step by step; what can go wrong at each step stands beside it."""
+"""One launch, step by step, with the failures of each step."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from clusterctl.protocol.states import CANCELLED, FAILED_SETUP
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.nodeset import fold_names
-from clusterctl.specs.text import plural
+from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.files import LaunchRecord
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LaunchOptions:
-    """How this launch shall behave."""
+    """The options of one launch."""
 
     detach: bool
     no_check: bool
@@ -110,13 +110,11 @@ class Launch:
     def _start_run(self, cluster: Cluster, scan: ScanResult, secrets: Mapping[str, str]) -> int:
         preflight = self._run_preflight(cluster)
         if blocks_launch(preflight, no_check=self._options.no_check):
-            info("nothing was started")
-            self._output.write_end(FAILED_SETUP, preflight.exit_code, error="the nodes are not fit")
+            info(tr("nothing was started"))
+            self._output.write_end(FAILED_SETUP, preflight.exit_code, error="the checks failed")
             return preflight.exit_code
         plan = self._plan(preflight)
-        info(
-            f"run {plan.run_id}: {plural(len(plan.nodes), 'node')}, world size {plan.world_size}{_render_spares(plan)}"
-        )
+        info(_describe_plan(plan))
         warning = warn_of_losses(len(plan.nodes), len(plan.spares))
         if warning:
             notice(warning)
@@ -133,7 +131,9 @@ class Launch:
         preflight = run_preflight(cluster, self._nodes, self._job, selection, self._phases, setup)
         # the next phase says so
         shown = [finding for finding in preflight.findings if finding.code != NOT_BUILT]
-        self._phases.finish("check", plural(len(shown), "finding") if shown else "all fit")
+        self._phases.finish(
+            "check", trn("{n} finding", "{n} findings", len(shown)) if shown else tr("all ok")
+        )
         if shown:
             render_findings(stderr(), shown)
         return preflight
@@ -147,7 +147,7 @@ class Launch:
             if missing := [*node.unmeasured, *missing_ip]:
                 raise UsageError("CC-USE-006", node=node.name, names=", ".join(missing))
         for name in plan.overridden:
-            notice(f"the job's env sets {name} itself; its value is used on every node")
+            notice(tr("the job's env sets {name}; this value is used on every node", name=name))
         return plan
 
     def _prepare(
@@ -187,7 +187,7 @@ class Launch:
             self._phases.stop()
             if isinstance(error, NodesBusy):  # it was refused, and never was a run
                 remove_run(tasks.RunHandle(cluster, plan.run_id, self._nodes, self._interpreters))
-            info("nothing was started; what had been prepared is ended")
+            info(tr("nothing was started; prepared processes were stopped"))
             raise
         torch = ready[plan.nodes[0].name].torch
         self._phases.finish("ready", f"torch {torch}" if torch else f"launcher {self._job.launcher}")
@@ -209,7 +209,7 @@ class Launch:
         return SetupUpload(self._setup_files.scan, limit, Distribution(self._job.sync.via, addresses, notice))
 
     def _details(self, scan: ScanResult, setup_upload: SetupUpload | None) -> dict[str, DetailText]:
-        """Say what is told of each phase when all nodes are through it."""
+        """Give what is shown of each phase when all nodes have completed it."""
         files, size = scan.manifest.files, scan.manifest.size
 
         def sent() -> int:
@@ -231,13 +231,26 @@ class Launch:
             port = prepare.start_workers(cluster, plan, self._interpreters, ready)
         except BaseException as error:
             self._phases.stop()
-            reason, hint = prepare.describe_start_failure(error), self._output.hint("status", plan.run_id)
-            info(f"{reason}; the run was ended everywhere. {hint}")
+            reason, command = prepare.describe_start_failure(error), self._output.hint("status", plan.run_id)
+            info(
+                tr(
+                    "{reason}; the run was stopped on all nodes; see {command}",
+                    reason=reason,
+                    command=command,
+                )
+            )
             raise
         for node in plan.all_nodes:
             self._phases.mark_done("go", node.name)
         seconds = time.time() - self._began
-        self._phases.finish("go", f"master {plan.nodes[0].ip}:{port}, {seconds:.1f} s after the command")
+        self._phases.finish(
+            "go",
+            tr(
+                "master {address}, {seconds:.1f} s after the command",
+                address=f"{plan.nodes[0].ip}:{port}",
+                seconds=seconds,
+            ),
+        )
         prepare.close_sessions(ready.values())
 
     def _detach(self, plan: LaunchPlan) -> int:
@@ -259,9 +272,24 @@ class Launch:
         return watch_run(cluster, options, self._output, logs, self._began)
 
 
-def _render_spares(plan: LaunchPlan) -> str:
-    spares = fold_names([node.name for node in plan.spares])
-    return f"; {plural(len(plan.spares), 'spare')}: {spares}" if plan.spares else ""
+def _describe_plan(plan: LaunchPlan) -> str:
+    """Name the run and its size."""
+    if not plan.spares:
+        return trn(
+            "run {run}: {n} node, world size {world_size}",
+            "run {run}: {n} nodes, world size {world_size}",
+            len(plan.nodes),
+            run=plan.run_id,
+            world_size=plan.world_size,
+        )
+    return trn(
+        "run {run}: {n} node, world size {world_size}; spare nodes: {spares}",
+        "run {run}: {n} nodes, world size {world_size}; spare nodes: {spares}",
+        len(plan.nodes),
+        run=plan.run_id,
+        world_size=plan.world_size,
+        spares=fold_names([node.name for node in plan.spares]),
+    )
 
 
 def blocks_launch(preflight: Preflight, *, no_check: bool) -> bool:
