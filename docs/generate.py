@@ -25,6 +25,7 @@ import faults
 import imports
 import linking
 import llms
+import manpage
 import messages
 import plots
 import troubles
@@ -380,6 +381,7 @@ def generated() -> Iterator[tuple[Path, str]]:
     yield llms.FILE, llms.index()
     yield FILE, written(catalogue.happens())
     yield from plots.drawn()
+    yield from manpage.written()
     pages = rendered(
         [*CHINESE.glob("*.md"), ROOT / "README.zh-CN.md", *(ROOT / "playbooks").glob("*/README.zh-CN.md")],
         "zh",

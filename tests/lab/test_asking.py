@@ -32,7 +32,7 @@ def test_stop_without_a_name_asks(cluster: Lab, tmp_path: Path) -> None:
         assert f"{run}: RUNNING, launched by" in text and str(tmp_path)[-40:] in text
         assert f"on gpu[01-02] of inventory {cluster.inventory}" in text
     assert f"fix: clusterctl stop {run}" in refused.err
-    assert (code, "nothing was ended" in asked) == (2, True)
+    assert (code, "nothing was stopped" in asked) == (2, True)
     assert (shown["run"], shown["state"], shown["launched_from"]) == (run, "RUNNING", str(tmp_path))
     assert str(tmp_path)[-40:] in status
 

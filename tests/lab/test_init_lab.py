@@ -70,7 +70,7 @@ def test_a_running_lab_brings_its_own_ssh_settings(lab: Lab, tmp_path: Path) -> 
     assert text.startswith("# Made by `clusterctl init`.\n")
     nodes = parse_inventory(text, "inventory.yaml").nodes
     assert {(node.ssh.config, node.python) for node in nodes} == {(str(lab.ssh_config), lab.plan.python)}
-    assert (other.code, "CC-LAB-005: no lab called nope is running" in other.err) == (2, True)
+    assert (other.code, "CC-LAB-005: no lab with the name nope is running" in other.err) == (2, True)
 
 
 def test_a_running_lab_goes_before_the_file_that_lies_here(lab: Lab, tmp_path: Path) -> None:

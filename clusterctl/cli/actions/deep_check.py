@@ -26,7 +26,6 @@ from clusterctl.client.watch.monitor import MonitorOptions, RunMonitor
 from clusterctl.codes.lookup import word
 from clusterctl.console.progress import Phases
 from clusterctl.errors import ClusterctlError
-from clusterctl.plans.checks.framework import LocalFacts, Observations
 from clusterctl.plans.checks.registry import evaluate
 from clusterctl.plans.diagnose.collective import (
     LINE_PREFIX,
@@ -78,9 +77,7 @@ def run_deep_check(
 def _with_deep_result(
     nodes: Sequence[Node], job: Job | None, preflight: Preflight, deep: DeepCheckResult
 ) -> Preflight:
-    facts, failures = preflight.facts, preflight.failures
-    observed = Observations(facts, failures, preflight.mesh, deep, preflight.local_facts or LocalFacts())
-    findings = evaluate(nodes, observed, job, preflight.selection)
+    findings = evaluate(nodes, replace(preflight.observed, deep=deep), job, preflight.selection)
     return replace(preflight, findings=findings, deep=deep)
 
 

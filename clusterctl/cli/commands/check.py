@@ -84,7 +84,8 @@ def check(
 
         selection, phases = select_checks(inventory, job, only, skip), Phases([node.name for node in nodes])
         with phases.display_phase(PHASE, cluster.steps):
-            result = run_preflight(cluster, nodes, job, selection, phases, setup.plan if setup else None)
+            plan = setup.plan if setup else None
+            result = run_preflight(cluster, nodes, job, selection, phases, plan, settings.command)
         if deep and result.exit_code == 0:
             from clusterctl.cli.actions.deep_check import run_deep_check
 
@@ -100,7 +101,7 @@ def check(
             if deep:
                 render_deep(stdout(), result.deep)
 
-        render_check(stdout(), nodes, result.facts, result.findings, render_network)
+        render_check(stdout(), nodes, result.facts, result.findings, render_network, verbose=settings.verbose)
         if result.exit_code == 0:
             options = [("--nodes", pattern), ("--exclude", exclude), *(("--set", text) for text in overrides)]
             given = [word for name, value in options if value is not None for word in (name, value)]

@@ -74,7 +74,7 @@ def test_a_waived_error_is_shown_and_stops_nothing(
     assert code == 0, out
     assert "waived CC-GPU-003" in out
     assert f"cardsareinrepair({inventory})" in "".join(out.split())  # a long path may be broken anywhere
-    assert "1 node: fit (1 waived)" in out
+    assert "1 node is ready (1 waived)" in out
 
     inventory.write_text(bare)
     job.write_text(job.read_text() + waiver)

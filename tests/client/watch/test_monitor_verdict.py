@@ -89,8 +89,8 @@ CUT_OFF = part("gpu02", "CANCELLED", f"node 0 (gpu01) is lost: {SILENT}", OWN_RE
         (GONE, part("gpu02", "FAILED", KILLED), AGENT_LOST, "FAILED", KILLED),
         (GONE, part("gpu02", "LOST", "agent and guardian are gone"), None, "LOST", "agent and guardian are gone"),
         (SILENT, part("gpu02", "UNKNOWN", "the node was restarted"), None, "LOST", "the node was restarted"),
-        (SILENT, CUT_OFF, None, "LOST", f"lost: {SILENT}"),
-        (SILENT, None, None, "LOST", f"lost: {SILENT}"),
+        (SILENT, CUT_OFF, None, "LOST", f"the node is lost: {SILENT}"),
+        (SILENT, None, None, "LOST", f"the node is lost: {SILENT}"),
     ],
     ids=["agent killed", "agent and guardian killed", "power cut, and back", "NIC down", "power cut"],
 )  # fmt: skip
@@ -114,7 +114,7 @@ def test_launch_and_status_agree(
     assert shown.node_states == kept.node_states
     for verdict in (shown, kept):
         assert verdict.cause is not None
-        assert render_cause(verdict.cause, RUN, "clusterctl")[1].startswith(f"root cause: gpu02, {headline}")
+        assert render_cause(verdict.cause, RUN, "clusterctl")[0].startswith(f"gpu02: {headline}")
         assert verdict.cause.failure.node == "gpu02"
 
 
