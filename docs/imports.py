@@ -128,11 +128,13 @@ def tree(_: str) -> str:
     found = folders()
     order = sorted(found, key=lambda one: (LAYERS.index(one.partition("/")[0]), one))
     rows = [(f"{'  ' * one.count('/')}{one.rpartition('/')[2]}/", _held(one), purpose(one)) for one in order]
-    width = max(len(name) for name, _, _ in rows)
+    files = ("errors.py", "translation.py")
+    width = max(map(len, [*files, *(name for name, _, _ in rows)]))
     lines = [f"  {name:{width}} {count:3}  {text}" for name, count, text in rows]
-    return "\n".join(
-        ["```text", "clusterctl/", *lines, f"  {'errors.py':{width}} {'':3}  {_errors()}", "```"]
-    )
+    lines += [
+        f"  {file:{width}} {'':3}  {_purpose_of_file(file)}" for file in ("errors.py", "translation.py")
+    ]
+    return "\n".join(["```text", "clusterctl/", *lines, "```"])
 
 
 def purpose(folder: str) -> str:
@@ -141,8 +143,8 @@ def purpose(folder: str) -> str:
     return _first_sentence(ast.get_docstring(ast.parse(source)) or "")
 
 
-def _errors() -> str:
-    return _first_sentence(ast.get_docstring(ast.parse((PACKAGE / "errors.py").read_text("utf-8"))) or "")
+def _purpose_of_file(name: str) -> str:
+    return _first_sentence(ast.get_docstring(ast.parse((PACKAGE / name).read_text("utf-8"))) or "")
 
 
 def _first_sentence(text: str) -> str:
