@@ -11,9 +11,130 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text("the text is not YAML", "不是合法的 YAML"),
         do=Text(
-            "Mend the line that is named; mostly an indent, or a quotation mark that does not end",
+            "Fix the line that is named; usually the indentation, or a quotation mark that is not closed",
             "改指出的那一行；多半是缩进，或者引号没有配对",
         ),
+        cases={
+            "tab": Case(
+                Text("a tab where YAML needs spaces", "YAML 要求空格的地方有制表符"),
+                Text("indent with spaces only", "只用空格缩进"),
+            ),
+            "first-character": Case(
+                Text("a value cannot begin with {character}", "值不能以 {character} 开头"),
+                Text("put the value in quotes: 'like this'", "给值加引号：'像这样'"),
+            ),
+            "colon": Case(
+                Text("a ':' is not allowed here", "这里不能有 ':'"),
+                Text(
+                    "quote the text if the ':' belongs to it; else check the indentation of this line and the one above",
+                    "如果 ':' 是文本的一部分，给文本加引号；否则检查这一行和上一行的缩进",
+                ),
+            ),
+            "dash": Case(
+                Text("a '- ' is not allowed here", "这里不能有 '- '"),
+                Text("check the indentation of this line and the ones above", "检查这一行和上面几行的缩进"),
+            ),
+            "open-quote": Case(
+                Text("a quotation mark that is not closed", "引号没有闭合"),
+                Text("close the quotation", "补上后引号"),
+            ),
+            "no-colon": Case(
+                Text("a key without its ':'", "键后面缺少 ':'"),
+                Text("write KEY: VALUE", "写成 KEY: VALUE"),
+            ),
+            "brace": Case(
+                Text("a '{' inside brackets begins a mapping", "方括号里的 '{' 会开始一个映射"),
+                Text(
+                    "put a text that contains { or } in quotes: '${run_id}'",
+                    "给含有 { 或 } 的文本加引号：'${run_id}'",
+                ),
+            ),
+            "no-comma": Case(
+                Text("expected ',' or '{closing}'", "应为 ',' 或 '{closing}'"),
+                Text("add the comma, or close the bracket", "补上逗号，或者闭合括号"),
+            ),
+            "no-comma-opened": Case(
+                Text("expected ',' or '{closing}'", "应为 ',' 或 '{closing}'"),
+                Text(
+                    "add the comma, or close the bracket that opens in line {line}",
+                    "补上逗号，或者闭合第 {line} 行打开的括号",
+                ),
+            ),
+            "escape": Case(
+                Text("unknown escape {character} in double quotes", "双引号里有未知的转义字符 {character}"),
+                Text("use single quotes", "改用单引号"),
+            ),
+            "key-level": Case(
+                Text(
+                    "the indentation of this key matches no level of the file",
+                    "这个键的缩进与文件的任何一层都不对应",
+                ),
+                Text("check the indentation of this line and the ones above", "检查这一行和上面几行的缩进"),
+            ),
+            "dash-level": Case(
+                Text(
+                    "the indentation of this '- ' matches no list of the file",
+                    "这个 '- ' 的缩进与文件里的任何列表都不对应",
+                ),
+                Text("check the indentation of this line and the ones above", "检查这一行和上面几行的缩进"),
+            ),
+            "after-value": Case(
+                Text("text after the end of a value", "值结束之后还有文本"),
+                Text("put the value in quotes: 'like this'", "给值加引号：'像这样'"),
+            ),
+            "level": Case(
+                Text("this does not match the lines above", "与上面几行的结构不符"),
+                Text("check the indentation of this line and the ones above", "检查这一行和上面几行的缩进"),
+            ),
+            "no-value": Case(
+                Text("expected a value, found {found}", "应为值，实际是 {found}"),
+                Text("put the value in quotes: 'like this'", "给值加引号：'像这样'"),
+            ),
+            "after-end": Case(
+                Text("text after the end of the file's content", "文件内容结束之后还有文本"),
+                Text("check the indentation of this line and the ones above", "检查这一行和上面几行的缩进"),
+            ),
+            "marker": Case(
+                Text("a '*', '&' or '%' has a special meaning in YAML", "'*'、'&'、'%' 在 YAML 里有特殊含义"),
+                Text("put the value in quotes: 'like this'", "给值加引号：'像这样'"),
+            ),
+            "after-block": Case(
+                Text("text after a '|' or '>'", "'|' 或 '>' 后面有文本"),
+                Text("begin the text on a new line", "文本另起一行"),
+            ),
+            "directive": Case(
+                Text("a '%' line that YAML does not define", "YAML 没有定义的 '%' 行"),
+                Text("delete it", "删掉它"),
+            ),
+            "tag": Case(
+                Text("a '!' has a special meaning in YAML", "'!' 在 YAML 里有特殊含义"),
+                Text("put the value in quotes: 'like this'", "给值加引号：'像这样'"),
+            ),
+            "other": Case(
+                Text("this is not YAML: {problem}", "不是合法的 YAML：{problem}"),
+            ),
+            "unclosed": Case(
+                Text("the '{opening}' here is not closed", "这里的 '{opening}' 没有闭合"),
+                Text("add the closing '{closing}'", "补上 '{closing}'"),
+            ),
+            "inexpressible": Case(
+                Text("something that YAML cannot express", "YAML 无法表示的内容"),
+                Text(
+                    "look for escapes such as \\U in double quotes after this point",
+                    "检查此处之后双引号里的 \\U 之类的转义",
+                ),
+            ),
+            "alias-inside": Case(
+                Text("the alias {alias} is inside what it repeats", "别名 {alias} 位于它要重复的内容之中"),
+                Text("quote the text if the * belongs to it", "如果 * 是文本的一部分，给文本加引号"),
+            ),
+            "alias-unknown": Case(
+                Text(
+                    "the alias {alias} repeats nothing: no & has its name", "别名 {alias} 没有对应的锚点（&）"
+                ),
+                Text("quote the text if the * belongs to it", "如果 * 是文本的一部分，给文本加引号"),
+            ),
+        },
     ),
     "CC-SPEC-002": Entry(
         "error",
@@ -23,6 +144,18 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         do=Text("Save it as UTF-8 without control characters", "另存为 UTF-8，去掉控制字符"),
         cases={
+            "byte": Case(
+                Text("the byte 0x{byte:02x} is not UTF-8 text", "字节 0x{byte:02x} 不是 UTF-8 文本"),
+                Text("save the file as UTF-8", "把文件保存为 UTF-8"),
+            ),
+            "not-yaml": Case(
+                Text("the character U+{number:04X} is not allowed in YAML", "YAML 不允许字符 U+{number:04X}"),
+                Text("remove it", "删掉它"),
+            ),
+            "unsendable": Case(
+                Text("the character U+{number:04X} cannot be passed on", "字符 U+{number:04X} 无法传递"),
+                Text("remove it", "删掉它"),
+            ),
             "file": Case(
                 Text("{path}:{line}: not UTF-8 text", "{path}:{line}：不是 UTF-8 文本"),
                 Text("save the file as UTF-8", "把文件保存为 UTF-8"),
@@ -54,6 +187,25 @@ ENTRIES: Mapping[str, Entry] = {
             "文件拿对了吗？数据不要写在这里",
         ),
         cases={
+            "text": Case(
+                Text("more than {kib} KiB of text", "文本超过 {kib} KiB"),
+                Text(
+                    "inventories and jobs are far smaller: is this the right file?",
+                    "inventory 和作业文件要小得多：文件对吗？",
+                ),
+            ),
+            "depth": Case(
+                Text("nested more than {most} levels deep", "嵌套超过 {most} 层"),
+            ),
+            "values": Case(
+                Text(
+                    "more than {most} values, counting what aliases repeat",
+                    "超过 {most} 个值（包括别名重复的内容）",
+                ),
+            ),
+            "issues": Case(
+                Text("{count} more problems are not shown", "还有 {count} 个问题没有列出"),
+            ),
             "file": Case(
                 Text("{path}: larger than {kib} KiB", "{path}：超过 {kib} KiB"),
                 Text("is this the right file?", "文件对吗？"),
@@ -79,6 +231,12 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text("a key stands twice", "同一个键写了两次"),
         do=Text("Keep one of the two", "留一个"),
+        cases={
+            "": Case(
+                Text("the key {key} is here twice", "键 {key} 写了两次"),
+                Text("keep one; the other is at {other}", "保留一个；另一个在 {other}"),
+            ),
+        },
     ),
     "CC-SPEC-005": Entry(
         "error",
@@ -90,6 +248,20 @@ ENTRIES: Mapping[str, Entry] = {
             "Start from an example of `inventories/`, or `clusterctl init`",
             "从 `inventories/` 的例子开始，或者用 `clusterctl init`",
         ),
+        cases={
+            "empty": Case(
+                Text("the file is empty", "文件是空的"),
+                Text("the file begins with a line such as KEY: VALUE", "文件以 KEY: VALUE 这样的行开头"),
+            ),
+            "no-mapping": Case(
+                Text("expected keys and values, got {found}", "应为键和值，实际是 {found}"),
+                Text("the file begins with a line such as KEY: VALUE", "文件以 KEY: VALUE 这样的行开头"),
+            ),
+            "second": Case(
+                Text("a second document begins here", "从这里开始是第二个文档"),
+                Text("one file holds one document", "一个文件只能有一个文档"),
+            ),
+        },
     ),
     "CC-SPEC-006": Entry(
         "error",
@@ -98,6 +270,25 @@ ENTRIES: Mapping[str, Entry] = {
             "用了这里不支持的 YAML 写法（合并键、标签）",
         ),
         do=Text("Write it out; anchors and aliases work", "展开来写；锚点和别名可以用"),
+        cases={
+            "key": Case(
+                Text("expected a key, got {found}", "应为键，实际是 {found}"),
+            ),
+            "merge": Case(
+                Text("merge keys (<<) are not part of YAML 1.2", "合并键（<<）不属于 YAML 1.2"),
+                Text(
+                    "repeat the values; what all nodes share goes to the top level of the inventory",
+                    "把值逐个写出；所有节点共用的写在 inventory 的顶层",
+                ),
+            ),
+            "tag": Case(
+                Text("the YAML tag {tag} is not supported", "不支持 YAML 标签 {tag}"),
+                Text(
+                    "quote the text if the ! belongs to it, else delete the tag",
+                    "如果 ! 是文本的一部分，给文本加引号，否则删掉标签",
+                ),
+            ),
+        },
     ),
     "CC-SPEC-007": Entry(
         "error",
@@ -152,12 +343,29 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text("unknown key; the nearest known one is named", "未知的键；会给出最接近的键"),
         do=Text("The nearest known key is named; mostly a misspelling", "报错里有最接近的键名，多半是拼错了"),
+        cases={
+            "": Case(
+                Text("unknown key {key}", "未知的键 {key}"),
+                Text("known keys: {known}", "可用的键：{known}"),
+            ),
+            "near": Case(
+                Text("unknown key {key}{suggestion}", "未知的键 {key}{suggestion}"),
+            ),
+        },
     ),
     "CC-SPEC-011": Entry(
         "error",
         Text("a key is missing", "缺一个键"),
         do=Text("Add the key that is named", "补上指出的键"),
         cases={
+            "": Case(
+                Text("the key {key} is missing", "缺少键 {key}"),
+                Text("add {name}: {meaning}", "加上 {name}：{meaning}"),
+            ),
+            "inside": Case(
+                Text("the key {key} is missing in {parent}", "{parent} 里缺少键 {key}"),
+                Text("add {name}: {meaning}", "加上 {name}：{meaning}"),
+            ),
             "empty-setup": Case(
                 Text(
                     "setup: neither venv nor uv nor conda nor run", "setup：venv、uv、conda、run 一个都没有"
@@ -180,6 +388,18 @@ ENTRIES: Mapping[str, Entry] = {
             "报错里写了要什么：列表 `[a, b]`、数字还是文本",
         ),
         cases={
+            "list": Case(
+                Text("{path}: expected a list, got {found}", "{path}：应为列表，实际是 {found}"),
+                Text("{form}", "{form}"),
+            ),
+            "mapping": Case(
+                Text("{path}: expected keys and values, got {found}", "{path}：应为键和值，实际是 {found}"),
+                Text("{form}", "{form}"),
+            ),
+            "mapping-keys": Case(
+                Text("{path}: expected keys and values, got {found}", "{path}：应为键和值，实际是 {found}"),
+                Text("{path}: {KEY: VALUE} with the keys {keys}", "{path}: {KEY: VALUE}，可用的键：{keys}"),
+            ),
             "whole-number": Case(
                 Text("expected a whole number, got {text}", "应为整数，实际是 {text}"),
                 Text("plain decimal digits, such as 8", "十进制数字，例如 8"),
@@ -210,6 +430,10 @@ ENTRIES: Mapping[str, Entry] = {
         Text("a value that is not allowed here", "值不在允许的范围内"),
         do=Text("The values that may stand there are named", "报错里列出了可以写什么"),
         cases={
+            "twice": Case(
+                Text("{name}: {text} is here twice", "{name}：{text} 写了两次"),
+                Text("keep one", "保留一个"),
+            ),
             "leaves-output-directory": Case(
                 Text("{text} leaves the output directory", "{text} 超出了输出目录"),
                 Text(
@@ -376,6 +600,14 @@ ENTRIES: Mapping[str, Entry] = {
         Text("no value where one must stand", "该有值的地方是空的"),
         do=Text("Write a value, or drop the key", "写上值，或者去掉这个键"),
         cases={
+            "list": Case(
+                Text("{path}: expected a list, got nothing", "{path}：应为列表，实际没有值"),
+                Text("give a value, or delete the line", "写一个值，或者删掉这一行"),
+            ),
+            "mapping": Case(
+                Text("{path}: expected keys and values, got nothing", "{path}：应为键和值，实际没有值"),
+                Text("give a value, or delete the line", "写一个值，或者删掉这一行"),
+            ),
             "empty-command": Case(
                 Text("command: expected at least a program", "command：至少要有程序名"), Text("[./train.sh]")
             ),
@@ -399,7 +631,7 @@ ENTRIES: Mapping[str, Entry] = {
             ),
             "empty-text": Case(
                 Text("expected a text, got an empty one", "应为文本，实际为空"),
-                Text("give a value, or drop the line", "写一个值，或者删掉这一行"),
+                Text("give a value, or delete the line", "写一个值，或者删掉这一行"),
             ),
             "nothing": Case(
                 Text("expected {noun}, got nothing", "应为 {noun}，实际没有值"), Text("{way_out}")
