@@ -11,6 +11,7 @@ import importlib.machinery
 import os
 import signal
 import sys
+import threading
 import types
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple
 
@@ -68,6 +69,8 @@ def reset_interpreter(command: Command) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == OWN_PACKAGE]:
         del sys.modules[name]
     sys.modules["__main__"] = make_main_module()
+    main_thread: Any = threading.main_thread()
+    main_thread._set_native_id()  # the number of the server's, as Python leaves it after a fork
 
 
 def make_main_module() -> types.ModuleType:
@@ -81,10 +84,13 @@ def make_main_module() -> types.ModuleType:
 
 
 def reset_random_numbers() -> None:
-    """Give NumPy a start of its own in each worker, as at its import; `random` does so by itself after a fork."""
-    random = sys.modules.get("numpy.random")
-    if random is not None:
-        random.seed()
+    """Seed NumPy and torch anew, as their import does; `random` does so by itself after a fork."""
+    numpy: Any = sys.modules.get("numpy.random")
+    if numpy is not None:
+        numpy.seed()
+    torch: Any = sys.modules.get("torch")
+    if torch is not None:
+        torch.default_generator.seed()
 
 
 def reset_multiprocessing(cwd: str) -> None:
