@@ -82,9 +82,7 @@ def measure(lab: Lab, job: Path, method: str, workers: list[dict[str, float]]) -
     began = time.time()
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
-    met = [
-        json.loads(text[4:]) for line in lines if (text := str(line.get("line", ""))).startswith("MET ")
-    ]
+    met = [json.loads(text[4:]) for line in lines if (text := str(line.get("line", ""))).startswith("MET ")]
     if done.returncode or not met:
         raise SystemExit(f"{command} ended with {done.returncode}: {done.stderr[-2000:]}")
     start, methods = read_journals(lab, next(line["run"] for line in lines if "run" in line))
