@@ -105,6 +105,11 @@ def on_remaining(state: RunState, event: events.Remaining) -> Step:
 # workers
 
 
+def on_start_method(state: RunState, event: events.StartMethodChosen) -> Step:
+    """The job's `start` has been decided."""
+    return state, (Journal("start_method", event.facts),)
+
+
 def on_workers_started(state: RunState, event: events.WorkersStarted) -> Step:
     """Record them; the logs are followed before they are reported."""
     started = Act.START_LOGS, RecordWorkers(), Journal("workers", {"ranks": event.ranks})

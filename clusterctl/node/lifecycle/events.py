@@ -143,6 +143,12 @@ class Listened(NamedTuple):
     text: str
 
 
+class StartMethodChosen(NamedTuple):
+    """The first worker was forked, or had to be started with a new interpreter; `text` is why."""
+
+    facts: JsonObject
+
+
 class WorkersStarted(NamedTuple):
     """All workers have a process."""
 
