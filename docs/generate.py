@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
 from pathlib import Path
@@ -25,6 +26,7 @@ import faults
 import imports
 import linking
 import llms
+import manpage
 import messages
 import plots
 import troubles
@@ -147,6 +149,8 @@ def variables(nics: str) -> str:
 
 # ---- the command line: its texts are in the catalogue of messages, the words around them in docs/zh/words.yaml ----
 
+WIDTH = 118
+UNBROKEN: Mapping[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
 AROUND = (
     "verb",
     "what it does",
@@ -194,8 +198,8 @@ def verb(path: str) -> str:
     ctx = click.Context(command, info_name=f"clusterctl {path}")
     usage = " ".join(["clusterctl", path, *command.collect_usage_pieces(ctx)])
     own = [option for option in command.params if isinstance(option, click.Option) and not is_shared(option)]
-    paragraphs = map(tr, re.split(r"\s*\n\s*\n\s*", (command.help or "").strip()))
-    text = "\n\n".join(re.sub(r"[ \t]*\n[ \t]*", "\n", paragraph) for paragraph in paragraphs)
+    paragraphs = (" ".join(one.split()) for one in re.split(r"\n\s*\n", (command.help or "").strip()))
+    text = "\n\n".join(textwrap.fill(tr(one), WIDTH, **UNBROKEN) for one in paragraphs)
     parts = [f"```\n{usage}\n```\n", text + "\n"]
     return "\n".join([*parts, *([options(iter(own))] if own else []), *examples(command)])
 
@@ -394,6 +398,7 @@ def generated() -> Iterator[tuple[Path, str]]:
     yield llms.FILE, llms.index()
     yield FILE, written(catalogue.happens())
     yield from plots.drawn()
+    yield from manpage.written()
     pages = rendered(
         [*CHINESE.glob("*.md"), ROOT / "README.zh-CN.md", *(ROOT / "playbooks").glob("*/README.zh-CN.md")],
         "zh",

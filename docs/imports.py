@@ -128,8 +128,7 @@ def tree(_: str) -> str:
     found = folders()
     order = sorted(found, key=lambda one: (LAYERS.index(one.partition("/")[0]), one))
     rows = [(f"{'  ' * one.count('/')}{one.rpartition('/')[2]}/", _held(one), purpose(one)) for one in order]
-    files = ("errors.py", "translation.py")
-    width = max(map(len, [*files, *(name for name, _, _ in rows)]))
+    width = max(len(name) for name, _, _ in rows)
     lines = [f"  {name:{width}} {count:3}  {text}" for name, count, text in rows]
     lines += [
         f"  {file:{width}} {'':3}  {_purpose_of_file(file)}" for file in ("errors.py", "translation.py")

@@ -13,23 +13,24 @@ LINK = re.compile(r"(\[[^\]]*\])\(([^)\s#:]*)(?:#([^)\s]+))?\)((?:\uff08英文\u
 
 
 def to_chinese_pages(text: str, page: Path, pages: Mapping[str, str]) -> str:
-    """Turn links to English pages into links to those of the Chinese `pages`; only `[English](...)` stays."""
+    """Turn links to English pages into links to those of the Chinese `pages`; only `[English](...)` stays.
+
+    An anchor becomes that of the Chinese heading at the same place: both pages have the same headings.
+    """
 
     def link(found: re.Match[str]) -> str:
         words, path, anchor, _ = found.groups()
         target = Path(os.path.normpath(page.parent / path))
         if words == "[English]" or target.parent != DOCS / "en" or target.name not in pages:
             return found[0]
-        place = f"#{same_heading(anchor, target, pages[target.name])}" if anchor else ""
-        return f"{words}({os.path.relpath(DOCS / 'zh' / target.name, page.parent)}{place})"
+        if anchor:
+            ours, theirs = anchors(pages[target.name]), anchors(target.read_text(encoding="utf-8"))
+            if anchor not in theirs or len(ours) != len(theirs):
+                return found[0]  # one of the pages is still to be changed
+            anchor = f"#{ours[theirs.index(anchor)]}"
+        return f"{words}({os.path.relpath(DOCS / 'zh' / target.name, page.parent)}{anchor or ''})"
 
     return LINK.sub(link, text)
-
-
-def same_heading(anchor: str, english: Path, chinese: str) -> str:
-    """Give the anchor of the Chinese heading at the place of an English one: both pages have the same headings."""
-    known = anchors(english.read_text(encoding="utf-8"))
-    return anchors(chinese)[known.index(anchor)] if anchor in known else anchor
 
 
 def anchors(text: str) -> list[str]:

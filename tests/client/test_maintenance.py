@@ -33,7 +33,9 @@ class Told:
 @pytest.mark.parametrize("runs", [5, "abc", {"a": 1}, [5, None, []], None])
 def test_runs_that_are_none_are_no_runs(runs: Any) -> None:
     """A number where a list should be is no bug of this side."""
-    found = read_storage(cast(Session, Told({"found": {"place": "x", "runs": runs, "store": runs}})), "n1")
+    found = read_storage(
+        cast(Session, Told({"found": {"workdir_id": "x", "runs": runs, "store": runs}})), "n1"
+    )
     assert found is not None
     assert (found.stored_runs, found.store.contents) == ((), 0)
 

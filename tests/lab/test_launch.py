@@ -208,8 +208,7 @@ def test_the_first_failure_stops_all_and_is_named_first(cluster: Lab, tmp_path: 
     result = cctl(cluster, "launch", job)
 
     assert result.code == 1
-    assert f"root cause: rank 1 on {cluster.nodes[1].name}, " in result.err
-    assert ": ValueError: bad batch 17\n" in result.err
+    assert f"rank 1 on {cluster.nodes[1].name}: ValueError: bad batch 17" in result.err
     assert 'raise ValueError("bad batch 17")' in result.err
     assert "FAILED after" in result.err
     assert leftovers(cluster) == {}
@@ -230,7 +229,7 @@ def test_a_sigkilled_rank_is_the_cause(cluster: Lab, tmp_path: Path) -> None:
     result = cctl(cluster, "launch", make_project(tmp_path, script))
 
     assert result.code == 1
-    assert f"root cause: rank 2 on {cluster.nodes[2].name}, killed by SIGKILL" in result.err
+    assert f"rank 2 on {cluster.nodes[2].name}: killed by SIGKILL" in result.err
     assert leftovers(cluster) == {}
 
 

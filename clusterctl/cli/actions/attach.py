@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -24,9 +25,9 @@ from clusterctl.client.watch.follower import LogLines, StateChange
 from clusterctl.client.watch.monitor import MonitorOptions, RunMonitor
 from clusterctl.client.watch.reader import LiveReader
 from clusterctl.client.watch.streams import StreamEnd
-from clusterctl.console.logs import JsonLogPrinter, LogPrinter, LogSink
+from clusterctl.console.logs import JsonLogPrinter, LogPrinter, LogSink, TorchrunFilter
 from clusterctl.console.runs import describe_launch, make_status_view
-from clusterctl.console.terminal import info
+from clusterctl.console.terminal import can_redraw, info, is_quiet, is_verbose, show_live_line
 from clusterctl.console.text import json_text
 from clusterctl.console.verdict import show_verdict
 from clusterctl.errors import ClusterctlError
@@ -52,7 +53,10 @@ class RunOutput:
 
     def logs(self, run_id: str, node_ranks: Mapping[str, NodeRank], world_size: int | None) -> LogSink:
         """Return what shows log lines."""
-        return JsonLogPrinter(run_id, node_ranks) if self.as_json else LogPrinter(node_ranks, world_size or 1)
+        if self.as_json:
+            return JsonLogPrinter(run_id, node_ranks)
+        printer = LogPrinter(node_ranks, world_size or 1)
+        return printer if is_verbose() else TorchrunFilter(printer)
 
     def write_end(self, state: str, exit_code: int, error: str | None = None) -> None:
         """Close the NDJSON of a run that was not followed to its end."""
@@ -93,7 +97,14 @@ def watch_run(
     cluster: Cluster, options: MonitorOptions, output: RunOutput, logs: LogSink, began: float
 ) -> int:
     """Follow a run that began at `began` (time.time()) to its verdict, whose exit code this gives; Ctrl-C leaves."""
-    monitor = RunMonitor(cluster, options, show=logs.show, notice=notice)
+    has_live_line = can_redraw(sys.stderr) and not is_quiet() and not output.as_json
+    monitor = RunMonitor(
+        cluster,
+        options,
+        show=logs.show,
+        notice=notice,
+        show_silence=show_live_line if has_live_line else None,
+    )
     try:
         verdict = monitor.watch()
     except BaseException as error:
@@ -105,7 +116,7 @@ def watch_run(
         return 130
     output.write_json({"run": verdict.run_id, "verdict": verdict_to_json(verdict)})
     seconds = time.time() - began
-    show_verdict(verdict, seconds, output.command)
+    show_verdict(verdict, seconds, output.command, logs.hidden)
     notify_end(verdict, seconds, output.command, options.secrets)
     return verdict.exit_code
 
@@ -120,6 +131,11 @@ class RecentLogs:
 
     logs: LogSink
     max_lines: int
+
+    @property
+    def hidden(self) -> int:
+        """Count the lines that were not written."""
+        return self.logs.hidden
 
     def show(self, entry: LogLines) -> None:
         """Write complete lines of one file."""
@@ -153,10 +169,10 @@ def _attach(inventory: Inventory, run_prefix: str | None, output: RunOutput) -> 
         run_id = choose_found_run(choose_to_attach, found_runs.runs, run_prefix)
         parts = found_runs.runs[run_id]
         _announce(run_id, parts, output)
-        latest = RecentLogs(_logs(output, run_id, parts), SHOWN_LINES if is_live(parts) else 0)
-        return watch_run(
-            cluster, _monitor_options(inventory, found_runs, run_id), output, latest, _start_time(parts)
-        )
+        logs = _logs(output, run_id, parts)
+        latest = RecentLogs(logs, SHOWN_LINES if is_live(parts) else 0)
+        options = _monitor_options(inventory, found_runs, run_id)
+        return watch_run(cluster, options, output, latest, _start_time(parts))
 
 
 def _monitor_options(inventory: Inventory, found_runs: FoundRuns, run_id: RunId) -> MonitorOptions:
@@ -233,7 +249,7 @@ def watch_status(
     taking_part = [node for node in nodes if node.name in parts]
     pythons = {node.name: found_runs.pythons.get(node.name) or interpreter(node) for node in taking_part}
     unanswered = {error.node for error in found_runs.errors}
-    request: FollowChoice = {"events": None, "logs": None, "pulse": PULSE}
+    request: FollowChoice = {"events": None, "logs": None, "activity": PULSE}
     run = tasks.RunHandle(cluster, run_id, taking_part, pythons)
     reader = LiveReader(run, request, notice=notice)
     with make_status_view(run_id, found_runs.offsets, as_json=as_json) as view:

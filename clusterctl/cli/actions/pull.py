@@ -47,6 +47,7 @@ from clusterctl.plans.sync.results import (
     with_outside_files,
 )
 from clusterctl.protocol.run_id import RunId, job_name_of, parse_job_name
+from clusterctl.protocol.run_paths import is_meant
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import command_line
@@ -144,7 +145,7 @@ class Pull:
             if (
                 run_prefix
                 and not self._options.folder
-                and not any(run_id.startswith(run_prefix) for run_id in runs)
+                and not any(is_meant(run_id, run_prefix) for run_id in runs)
             ):
                 pull = command_line("clusterctl", "pull", f"./{run_prefix}")
                 raise UsageError(

@@ -13,6 +13,7 @@ from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand
 from clusterctl.cli.options import json_option, set_option, shared_options, with_node_options
 from clusterctl.console.text import json_text
+from clusterctl.specs.text import command_line
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def check(
     unreachable.
     """
     from clusterctl.cli.context.code import read_job_setup
-    from clusterctl.cli.context.nodes import open_cluster
+    from clusterctl.cli.context.nodes import hint_next, open_cluster
     from clusterctl.plans.launch.placement import choose_nodes, plan_placement
 
     inventory = load_inventory(settings)
@@ -101,6 +102,10 @@ def check(
                 render_deep(stdout(), result.deep)
 
         render_check(stdout(), nodes, result.facts, result.findings, render_network, verbose=settings.verbose)
+        if result.exit_code == 0:
+            options = [("--nodes", pattern), ("--exclude", exclude), *(("--set", text) for text in overrides)]
+            given = [word for name, value in options if value is not None for word in (name, value)]
+            hint_next(command_line("launch", job_file or "JOB.yaml", *given, command=settings.command))
     return result.exit_code
 
 

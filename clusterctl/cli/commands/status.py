@@ -24,10 +24,11 @@ from clusterctl.console.text import json_text
 @json_option("Write the runs as JSON.")
 @shared_options
 def ps(settings: Settings, orphans: bool, as_json: bool) -> int:
-    """List the runs on the nodes: yours first, newest first."""
+    """List the runs on the nodes, the newest first; with -v full ids, nodes and directories."""
     from clusterctl.cli.actions.find_runs import find_runs
     from clusterctl.cli.context.nodes import current_owner, open_cluster, reading_exit_code, report_failures
-    from clusterctl.console.runs import runs_to_json, show_runs
+    from clusterctl.console.run_list import show_runs
+    from clusterctl.console.runs import runs_to_json
     from clusterctl.plans.runs.selection import sort_own_first
 
     inventory = load_inventory(settings)
@@ -39,11 +40,11 @@ def ps(settings: Settings, orphans: bool, as_json: bool) -> int:
         found_runs = find_runs(cluster, inventory.nodes, None)
     report_failures(found_runs.errors)
     me = current_owner()
-    runs, names = sort_own_first(found_runs.runs, me), [node.name for node in inventory.nodes]
+    names = [node.name for node in inventory.nodes]
     if as_json:
-        click.echo(json_text(runs_to_json(runs, me, names), indent=2))
+        click.echo(json_text(runs_to_json(sort_own_first(found_runs.runs, me), me, names), indent=2))
     elif found_runs.answered:
-        show_runs(runs, me, names)
+        show_runs(found_runs.runs, me, names)
     return reading_exit_code(found_runs.answered, found_runs.asked)
 
 
@@ -62,7 +63,7 @@ def ps(settings: Settings, orphans: bool, as_json: bool) -> int:
 def status(settings: Settings, run: str | None, watch: bool, as_json: bool) -> int:
     """Show one run: its nodes, its ranks and why it ended.
 
-    RUN is a run id or an unambiguous prefix; default: your newest run.
+    RUN is a run id, its short form or an unambiguous prefix; default: your newest run.
     """
     from clusterctl.cli.actions.attach import watch_status
     from clusterctl.cli.actions.find_runs import choose_found_run, fetch_end_record, find_runs
