@@ -10,6 +10,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import reduce
 from pathlib import Path
 from typing import Any, get_args
 
@@ -37,6 +38,7 @@ from clusterctl.cli.main import root
 from clusterctl.codes.lookup import family_of
 from clusterctl.codes.table import TABLE
 from clusterctl.plans.checks.registry import all_checks
+from clusterctl.plans.explain import GRADES, SEVERITIES, join_sentences
 from clusterctl.plans.known_errors import render_command
 from clusterctl.plans.launch.launchers import VENDOR_NIC_RULES, network_env
 from clusterctl.protocol.known_errors import all_symptoms
@@ -149,7 +151,16 @@ def variables(nics: str) -> str:
 
 WIDTH = 118
 UNBROKEN: Mapping[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
-AROUND_HELP = ("verb", "what it does", "option", "meaning", "Default: `{}`.", "{} or more.")
+AROUND = (
+    "verb",
+    "what it does",
+    "option",
+    "meaning",
+    "Default: `{}`.",
+    "{} or more.",
+    "**{}** ({}).",
+    "See {}.",
+)
 
 
 def verbs(columns: str) -> str:
@@ -228,15 +239,15 @@ def row(option: click.Option) -> tuple[str, str]:
     value = "" if option.is_flag else f" `{value_of(option)}`"
     notes = []
     if option.show_default and option.default is not None:
-        notes.append(around_help("Default: `{}`.").format(option.default))
+        notes.append(around("Default: `{}`.").format(option.default))
     if isinstance(option.type, (click.IntRange, click.FloatRange)) and option.type.min is not None:
-        notes.append(around_help("{} or more.").format(option.type.min))
+        notes.append(around("{} or more.").format(option.type.min))
     meaning = (" " if language() == "en" else "").join([tr(option.help or ""), *notes])
     return ", ".join(f"`{name}`" for name in option.opts) + value, meaning
 
 
-def around_help(text: str) -> str:
-    """Give one of `AROUND_HELP` in the language of the page."""
+def around(text: str) -> str:
+    """Give one of `AROUND` in the language of the page."""
     return text if language() == "en" else chinese.words()[text]
 
 
@@ -258,9 +269,17 @@ def findings(family: str) -> str:
 def section(code: str) -> str:
     """Write a section about one code."""
     entry = TABLE[code]
-    step = f", {entry.when.en}" if entry.when.en else ""
-    why = f" {plain(entry.why.en)}" if entry.why.en else ""
-    return f"### {code}\n\n**{plain(entry.title.en)}** ({entry.severity}{step}).{why}\n\n{plain(entry.what.en)}\n"
+    kind = tr(SEVERITIES[entry.severity])
+    if entry.when.en:
+        kind = tr("{severity}, {when}", severity=kind, when=entry.when.here)
+    head = around("**{}** ({}).").format(plain(entry.title.here), kind)
+    text = join_texts(head, plain(entry.why.here))
+    return f"### {code}\n\n{text}\n\n{plain(entry.what.here)}\n"
+
+
+def join_texts(*texts: str) -> str:
+    """Put sentences in one line; Chinese needs no space between them."""
+    return (" " if language() == "en" else "").join(filter(None, texts))
 
 
 def has_section(code: str) -> bool:
@@ -276,7 +295,10 @@ def family_codes(family: str) -> list[str]:
 def errors(family: str) -> str:
     """Write the other errors of one family as a table."""
     rows = (
-        (f"`{code}`", ". ".join(plain(text.en) for text in (TABLE[code].title, TABLE[code].what) if text.en))
+        (
+            f"`{code}`",
+            plain(reduce(join_sentences, filter(None, (TABLE[code].title.here, TABLE[code].what.here)))),
+        )
         for code in family_codes(family)
         if not has_section(code)
     )
@@ -286,23 +308,17 @@ def errors(family: str) -> str:
 def symptoms(_: str) -> str:
     """Write the texts of ranks that are known, with the command that is shown for them."""
     grades = {known.code: known.grade for known in all_symptoms()}
-    return "\n".join(symptom(code, GRADES[grades[code]]) for code in family_codes("JOB"))
+    return "\n".join(symptom(code, tr(GRADES[grades[code]])) for code in family_codes("JOB"))
 
 
 def symptom(code: str, grade: str) -> str:
     """Write what is shown of one known text."""
     entry, command = TABLE[code], render_command(code, troubles.NAMED)
-    related = f" See [{entry.related}](#{entry.related.lower()})." if entry.related else ""
-    text = f"### {code}\n\n**{plain(entry.title.en)}** ({grade}). {plain(entry.do.en)}{related}\n"
+    head = around("**{}** ({}).").format(plain(entry.title.here), grade)
+    link = f"[{entry.related}](#{entry.related.lower()})"
+    related = around("See {}.").format(link) if entry.related else ""
+    text = f"### {code}\n\n{join_texts(head, plain(entry.do.here), related)}\n"
     return f"{text}\n`{command}`\n" if command else text
-
-
-GRADES: Mapping[str, str] = {
-    "own": "a cause",
-    "doubtful": "a cause, unless another rank has a better one",
-    "waited": "mostly a consequence: a rank did not come",
-    "peer": "mostly a consequence: a rank went away",
-}
 
 
 def failing(part: str) -> str:
@@ -314,12 +330,12 @@ def failing(part: str) -> str:
     )
 
 
-def told(language: str) -> str:
+def told(_: str) -> str:
     """Write what one sees, its code and what to do, family by family."""
-    known = chinese.words() if language == "zh" else {}
+    known = chinese.words() if language() == "zh" else {}
     headings = tuple(known.get(one, one) for one in ("you see", "code", "do"))
     return "\n".join(
-        f"### {known.get(title, title)}\n\n{table(headings, troubles.rows(family, title, language))}"
+        f"### {title}\n\n{table(headings, troubles.rows(family, title))}"
         for family, title in troubles.families()
     )
 
@@ -357,6 +373,7 @@ KINDS: Mapping[str, Callable[[str], str]] = {
 }
 LITERAL = ("layers", "tree", "inside", "messages")  # code, and not words: the same in every language
 FROM_HELP = ("verbs", "shared", "verb")  # texts of the command line, in Chinese by the catalogue of messages
+FROM_CODES = ("findings", "errors", "symptoms", "troubles")  # texts of the table of codes
 
 
 def render(page: str, chosen: Language) -> str:

@@ -16,14 +16,13 @@ sys.path.insert(0, str(ROOT / "docs"))
 import chinese
 import generate
 import linking
-import troubles
 
 DOCS = ROOT / "docs"
 INDEX = DOCS / "zh" / "README.md"
 TRANSLATED = sorted(path for path in (DOCS / "zh").glob("*.md") if path != INDEX)
 FRONT = ROOT / "README.zh-CN.md"
 ENGLISH_ONLY = {  # what is made from English texts of the program, and what is measured
-    *("findings.md", "catalogue.md", "benchmarks.md"),
+    *("catalogue.md", "benchmarks.md"),
 }
 
 
@@ -140,10 +139,10 @@ def test_a_missing_fact_is_noticed(stated: str, instead: str) -> None:
 
 def test_generated_tables_have_their_words() -> None:
     """Every cell of a generated table has its Chinese in docs/zh/words.yaml, and no word there is of no use."""
-    shown = {"you see", "code", "do", *(title for _, title in troubles.families()), *generate.AROUND_HELP}
+    shown = {"you see", "code", "do", *generate.AROUND}
     for page in TRANSLATED:
         for _, kind, name, _ in generate.PART.findall(english(page).read_text(encoding="utf-8")):
-            literal = kind in ("troubles", *generate.FROM_HELP, *generate.LITERAL)
+            literal = kind in (*generate.FROM_CODES, *generate.FROM_HELP, *generate.LITERAL)
             shown |= set() if literal else set(chinese.wanted(generate.fill(kind, name)))
     found = {text: list(chinese.entries(text)) for text in shown}
 
