@@ -83,7 +83,7 @@ def new_folder() -> str:
     for number in count():
         folder = f"{tempfile.gettempdir()}/c{number}"
         with contextlib.suppress(FileExistsError):
-            os.mkdir(folder, 0o700)
+            Path(folder).mkdir(0o700)
             return folder
     raise AssertionError("count() has no end")
 
