@@ -166,7 +166,7 @@ def on_cancelled(state: RunState, event: events.Cancelled) -> Step:
 def on_client_left(state: RunState, _: Notice) -> Step:
     """Cancel unless GO was given."""
     if state.attempt.is_first and not state.attempt.observed.started:
-        return on_cancelled(state, events.Cancelled("the client left before GO"))
+        return on_cancelled(state, events.Cancelled("the client disconnected before GO"))
     return state, ()
 
 
@@ -202,7 +202,7 @@ def on_stop_requested(state: RunState, event: events.StopRequested) -> Step:
     """End the run on all nodes; who asks again does not wait for `after`."""
     cut: Tuple[Action, ...] = ()
     if state.stops and state.attempt.after_runs:
-        state, cut = on_after_ended(state, events.AfterEnded("after: was ended by a second stop"))
+        state, cut = on_after_ended(state, events.AfterEnded("after: was killed by a second stop"))
     state, actions = stop_everywhere(state._replace(stops=state.stops + 1), event.order)
     return state, (*cut, *actions)
 

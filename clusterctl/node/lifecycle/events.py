@@ -36,7 +36,7 @@ class ClientGo(NamedTuple):
 
 
 class Cancelled(NamedTuple):
-    """The client ends everything at once, or no GO came."""
+    """The client ends everything at once, or no GO arrived."""
 
     reason: str
 

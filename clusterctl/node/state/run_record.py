@@ -204,7 +204,7 @@ def resolve_state(rundir: str) -> Optional[State]:
     is_starting = state["agent"] is None and time.time() - state["since"] < SUBMISSION_LIMIT
     if state["state"] in FINAL or is_starting:
         return state
-    return {**state, "state": LOST, "reason": state["reason"] or "agent and guardian are gone"}
+    return {**state, "state": LOST, "reason": state["reason"] or "agent and guardian are not running"}
 
 
 def with_leftovers(state: State) -> State:
@@ -265,7 +265,7 @@ def is_elsewhere(state: State) -> bool:
 def explain_absence(state: State) -> str:
     """Say why none of the processes on record are here."""
     if is_elsewhere(state):
-        return f"it ran on the machine {state['machine']}, and this is {os.uname().nodename}"
+        return f"it ran on machine {state['machine']}, this is {os.uname().nodename}"
     return "the node was restarted during the run"
 
 
