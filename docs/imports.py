@@ -18,10 +18,12 @@ LAYERS = (
     "protocol",
     "errors",
     "codes",
+    "node_texts",
     "translation",
     "lab",
     "node",
 )
+FILES = ("errors.py", "node_texts.py", "translation.py")
 SENT = (("client", "node"), ("client", "protocol"))  # read as files and sent, besides what is imported
 PER_LINE = 5  # folders beside each other in a box of the picture
 
