@@ -132,9 +132,7 @@ def tree(_: str) -> str:
     rows = [(f"{'  ' * one.count('/')}{one.rpartition('/')[2]}/", _held(one), purpose(one)) for one in order]
     width = max(len(name) for name, _, _ in rows)
     lines = [f"  {name:{width}} {count:3}  {text}" for name, count, text in rows]
-    lines += [
-        f"  {file:{width}} {'':3}  {_purpose_of_file(file)}" for file in ("errors.py", "translation.py")
-    ]
+    lines += [f"  {file:{width + 4}}  {_purpose_of_file(file)}" for file in FILES]
     return "\n".join(["```text", "clusterctl/", *lines, "```"])
 
 
