@@ -262,29 +262,6 @@ def test_names_of_events_are_sent_and_read() -> None:
     assert events <= mentioned("client", "plans", "cli")
 
 
-def test_facts_of_events_are_defined() -> None:
-    """The facts of an event, and what is set in a state, are keys of it."""
-    undefined = [
-        (path, name, word.arg)
-        for path, tree in sources("node").items()
-        for name, message in FACTS.items()
-        for call in calls(tree, name)
-        if call.args or name == "set"
-        for word in call.keywords
-        if word.arg and word.arg not in definitions()[message]
-    ]
-    assert undefined == []
-
-
-FACTS = {
-    "add_event": "JournalEntry",
-    "send_event": "Event",
-    "report": "Event",
-    "_abort": "Event",
-    "set": "State",
-}
-
-
 def test_orders_are_sent_and_read() -> None:
     """Each order to an agent is sent by the client, and the agent knows it."""
     orders = {"join", "listeners", "go", "cancel", "setup", "before", *get_args(agent.LockOrder)}

@@ -145,7 +145,7 @@ class Attempt:
         elif event == "start_method":
             self.post(events.StartMethodChosen(facts))
         elif event == "ready":
-            self.post(events.GateReady(facts))
+            self.post(events.GateReady(facts["torch"]))
 
     def _post_torchrun_exit(self) -> None:
         torchrun = self.torchrun
@@ -193,7 +193,7 @@ class Attempt:
         unplanned = sizes - {self._spec["world_size"]}
         world_size = next(iter(unplanned or sizes), None)
         ranks = {str(rank): worker.as_dict() for rank, worker in sorted(self.workers().items())}
-        self._record.set(ranks=ranks, world_size_seen=world_size)
+        self._record.set({"ranks": ranks, "world_size_seen": world_size})
         if action.ended is not None:
             self.evidence.on_worker_end(self.workers()[action.ended])
 
