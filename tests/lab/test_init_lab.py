@@ -127,7 +127,7 @@ def test_new_host_keys_are_believed_once(lab: Lab, tmp_path: Path) -> None:
     told = [line for line in lines if "UserKnownHostsFile" in line]
     strange.write_text("\n".join(lines).replace(told[0].strip(), f"UserKnownHostsFile {known}") + "\n")
     words = [*COMMAND, "init", "gpu01", "--ssh-config", str(strange), "--dir", str(tmp_path)]
-    answers = [("nodes' own keys", "y"), ("script [train.py]", "")]
+    answers = [("the keys of the nodes", "y"), ("script [train.py]", "")]
 
     code, seen = converse([*words, "--python", lab.plan.python], environment(None, TERM="xterm"), answers)
 

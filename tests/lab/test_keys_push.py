@@ -149,7 +149,7 @@ def test_from_nothing_to_every_node(site: Site) -> None:
     code, seen = site.converse(
         "--same-password",
         answers=[
-            ("Make one? [Y/n]", ""),
+            ("Create it? [Y/n]", ""),
             ("Are these the keys of the nodes", "y"),
             ("Password for all 2 nodes", PASSWORD),
         ],
