@@ -20,7 +20,7 @@ ENTRIES: Mapping[str, Entry] = {
                 Text("{problem}"),
                 Text(
                     "see `{command} --help`; the {program}'s own options go behind `--`",
-                    "见 `{command} --help`；{program} 自己的选项写在 `--` 后面",
+                    "见 `{command} --help`；{program}自己的选项写在 `--` 后面",
                 ),
             ),
         },
