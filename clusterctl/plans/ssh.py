@@ -112,18 +112,12 @@ class ConnectionSharing:
     bastion: str | None = None  # the first of the bastions: nothing stands before it
 
 
-LAB_RELAY = "clusterctl/lab/netns/relay.py"  # stands in the proxy command of every node of a lab
-LAB_ADDRESSES = "127.77."  # of a lab without namespaces
-
-
-def is_lab_relay(proxy_command: str | None) -> bool:
-    """Tell the proxy command of a lab, which is nothing that a user can run or repair."""
-    return LAB_RELAY in (proxy_command or "")
+LAB_RELAY, LAB_ADDRESSES = "/lab/netns/relay.py", "127.77."  # of practice clusters, see `lab/layout.py`
 
 
 def name_lab(host: str, key: str | None, proxy_command: str | None) -> str:
     """Name the practice cluster that a node is in, whose directory holds its key; empty for any other node."""
-    in_lab = is_lab_relay(proxy_command) or host.startswith(LAB_ADDRESSES)
+    in_lab = LAB_RELAY in (proxy_command or "") or host.startswith(LAB_ADDRESSES)
     return PurePosixPath(key).parent.name if key and in_lab else ""
 
 

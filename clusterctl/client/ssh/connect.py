@@ -28,12 +28,14 @@ from clusterctl.client.ssh.transport import DISABLED_ALGORITHMS, BastionTranspor
 from clusterctl.errors import (
     AuthenticationFailed,
     ClusterctlError,
+    ConnectError,
     ConnectTimeout,
+    HostKeyError,
     ServerBusy,
     Unreachable,
 )
 from clusterctl.plans.facts.untrusted import clean_lines
-from clusterctl.plans.ssh import is_lab_relay, name_lab, render_lab_command
+from clusterctl.plans.ssh import name_lab, render_lab_command
 from clusterctl.specs.text import command_line
 from clusterctl.translation import to_translate, tr
 
@@ -164,7 +166,7 @@ class SshHandshake:
 
 def login_refused(hop: Hop, reason: str, evidence: Sequence[str]) -> AuthenticationFailed:
     """Say that a node does not let us in, and what to do."""
-    lab = name_lab(hop.host, hop.key, hop.proxy_command)
+    lab = _lab_of(hop)
     bastions = ",".join(bastion.bastion for bastion in hop.chain())
     options = ["-i", hop.key] if hop.key else []
     options += ["-J", bastions] if bastions else []
@@ -229,10 +231,29 @@ def connect(
         if failure is None:
             raise
         failure.evidence = clean_lines(failure.evidence, MAX_EVIDENCE)
+        if not isinstance(failure, (AuthenticationFailed, HostKeyError)):
+            failure.fix = _fix_in_lab(hop) or failure.fix
         raise failure from error
     handshake.stop_clock()
     sock.settimeout(IDLE_TICK)
     return connection
+
+
+def _lab_of(hop: Hop) -> str:
+    """Name the practice cluster that a node is in; empty for any other node."""
+    return name_lab(hop.host, hop.key, hop.proxy_command)
+
+
+def _heal_command(hop: Hop) -> str:
+    """Give the command that repairs a node of a practice cluster."""
+    return render_lab_command(_lab_of(hop), "heal", hop.name)
+
+
+def _fix_in_lab(hop: Hop) -> str:
+    """Say what brings a node of a practice cluster back; empty for any other node."""
+    if not _lab_of(hop):
+        return ""
+    return tr("{command}  # or `clusterctl lab status` to see what is broken", command=_heal_command(hop))
 
 
 def _open_socket(hop: Hop, timeouts: Timeouts, bastions: BastionPool | None) -> AnySocket:
@@ -241,7 +262,11 @@ def _open_socket(hop: Hop, timeouts: Timeouts, bastions: BastionPool | None) -> 
             raise ValueError(f"the way to {hop.name} leads through bastions")
         return bastions.open_tunnel(hop, timeouts.connect)
     if hop.proxy_command is None:
-        return open_tcp(hop.name, hop.host, hop.port, timeouts.connect)
+        try:
+            return open_tcp(hop.name, hop.host, hop.port, timeouts.connect)
+        except ConnectError as error:
+            error.fix = _fix_in_lab(hop) or error.fix
+            raise
     return open_proxy(hop.name, hop.proxy_command)
 
 
@@ -360,27 +385,22 @@ def _no_greeting(handshake: SshHandshake) -> ConnectTimeout:
     """Say that only the proxy command is known to be there, not the node."""
     return ConnectTimeout(
         "CC-SSH-004",
-        "lab" if is_lab_relay(handshake.hop.proxy_command) else "proxy",
+        "lab" if _lab_of(handshake.hop) else "proxy",
         node=handshake.hop.name,
         evidence=handshake.sock.describe_end(),
         limit=handshake.limit,
         command=handshake.hop.proxy_command,
-        heal=_heal_command(handshake),
+        heal=_heal_command(handshake.hop),
     )
-
-
-def _heal_command(handshake: SshHandshake) -> str:
-    """Give the command that repairs a node of a lab."""
-    return command_line("clusterctl", "lab", "heal", handshake.hop.name)
 
 
 def _proxy_ended(handshake: SshHandshake, status: int) -> Unreachable:
     return Unreachable(
         "CC-SSH-013",
-        "lab" if is_lab_relay(handshake.hop.proxy_command) else "",
+        "lab" if _lab_of(handshake.hop) else "",
         node=handshake.hop.name,
         evidence=handshake.sock.describe_end(),
         status=status,
         step=tr(STEP_NAMES[handshake.step]),
-        heal=_heal_command(handshake),
+        heal=_heal_command(handshake.hop),
     )
