@@ -37,7 +37,8 @@ from clusterctl.protocol.ranks import NodeRank
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.states import RUNNING, UNKNOWN
 from clusterctl.specs.inventory.model import Inventory, Node
-from clusterctl.specs.text import command_line, plural
+from clusterctl.specs.text import command_line
+from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.verbs import FollowChoice
@@ -73,7 +74,7 @@ class RunOutput:
 
     def describe_commands(self, run_id: str) -> str:
         """Say how to come back to a run that goes on."""
-        meanings = {"attach": "follow it again", "status": "how it stands", "stop": "end it"}
+        meanings = {"attach": tr("follow it again"), "status": tr("show its state"), "stop": tr("stop it")}
         commands = {self.hint(verb, run_id): meaning for verb, meaning in meanings.items()}
         width = max(map(len, commands))
         return "\n".join(f"  {command:{width}}  {meaning}" for command, meaning in commands.items())
@@ -81,10 +82,10 @@ class RunOutput:
     def describe_leaving(self, run_id: str, *, stopping: bool) -> str:
         """Say what becomes of a run that nobody watches any more."""
         if stopping:
-            return (
-                f"\nleft while the run was being stopped; make sure that it is: {self.hint('stop', run_id)}"
-            )
-        return f"\ndetached; the run goes on\n{self.describe_commands(run_id)}"
+            stop = self.hint("stop", run_id)
+            return tr("\ndetached while the run was being stopped; to make sure: {command}", command=stop)
+        detached = tr("\ndetached; the run continues")
+        return f"{detached}\n{self.describe_commands(run_id)}"
 
 
 def watch_run(
@@ -187,15 +188,27 @@ def _monitor_options(inventory: Inventory, found_runs: FoundRuns, run_id: RunId)
 def _announce(run_id: RunId, parts: Parts, output: RunOutput) -> None:
     """Say what one has attached to, and what one's presence means for it."""
     attempt = max((part.attempt for part in parts.values() if part), default=1)
-    state = name_state(run_id, parts) + (f", attempt {attempt}," if attempt > 1 else "")
-    info(f"run {run_id}: {state} on {plural(len(parts), 'node')}, {describe_launch(parts)}")
-    if is_live(parts):
-        info(
-            f"each rank's last {SHOWN_LINES} lines, and what comes; all of it: {output.hint('logs', run_id)}"
+    state = name_state(run_id, parts)
+    state = tr("{state}, attempt {n}", state=state, n=attempt) if attempt > 1 else state
+    facts = {"run": run_id, "state": state, "launch": describe_launch(parts)}
+    info(
+        trn(
+            "run {run}: {state} on {n} node, {launch}",
+            "run {run}: {state} on {n} nodes, {launch}",
+            len(parts),
+            **facts,
         )
+    )
+    if is_live(parts):
+        text = tr(
+            "the last {n} lines of each rank, then new ones; the full log: {command}",
+            n=SHOWN_LINES,
+            command=output.hint("logs", run_id),
+        )
+        info(text)
     gang = any(part.gang for part in parts.values() if part)
     if is_live(parts) and not gang and not owner_of(parts).is_same(current_owner()):
-        notice("it is not yours: if one node fails, the others are not stopped from here")
+        notice(tr("this run is not yours: if one node fails, the others are not stopped from here"))
 
 
 def _logs(output: RunOutput, run_id: str, parts: Parts) -> LogSink:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from clusterctl.cli.context.load import own_id
 from clusterctl.console.terminal import info
+from clusterctl.translation import tr
 
 if TYPE_CHECKING:
     from clusterctl.client.rpc.cluster import Cluster
@@ -120,4 +121,4 @@ def report_failures(errors: Iterable[ClusterctlError]) -> None:
 
 def notice(line: str) -> None:
     """Say something worth knowing that is no result."""
-    info(f"note: {line}")
+    info(tr("note: {text}", text=line))
