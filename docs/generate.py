@@ -22,6 +22,7 @@ import catalogue
 import chinese
 import faults
 import imports
+import manpage
 import messages
 import plots
 import troubles
@@ -348,6 +349,7 @@ def generated() -> Iterator[tuple[Path, str]]:
         yield path, fresh
     yield FILE, written(catalogue.happens())
     yield from plots.drawn()
+    yield from manpage.written()
     for path in sorted(CHINESE.glob("*.md")):
         yield path, render(path.read_text(encoding="utf-8"), chinese.translate)
 

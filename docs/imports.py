@@ -9,7 +9,19 @@ from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "clusterctl"
-LAYERS = ("cli", "console", "client", "plans", "specs", "protocol", "errors", "codes", "lab", "node")
+LAYERS = (
+    "cli",
+    "console",
+    "client",
+    "plans",
+    "specs",
+    "protocol",
+    "errors",
+    "codes",
+    "translation",
+    "lab",
+    "node",
+)
 SENT = (("client", "node"), ("client", "protocol"))  # read as files and sent, besides what is imported
 PER_LINE = 5  # folders beside each other in a box of the picture
 

@@ -69,7 +69,7 @@ def read_storage(session: Session, node: str) -> NodeStorage | None:
     stored_runs = [parse_stored_run(node, entry) for entry in raw.records("runs", MOST_PARTS)]
     unused = (_parse_unused(raw.record(name)) for name in ("store", "payloads", "environments"))
     return NodeStorage(
-        raw.text("place", 64), tuple(part for part in stored_runs if part is not None), *unused
+        raw.text("workdir_id", 64), tuple(part for part in stored_runs if part is not None), *unused
     )
 
 

@@ -101,12 +101,12 @@ class _MeshTest:
         orders = plan_mesh_connections(listening) if len(listening) > 1 else {}
         for name, peers in orders.items():
             self._send(name, {"mesh": "call", "peers": peers})
-        answers = self._receive_answers(orders, {"ways"}, REPORT_LIMIT, "report")
+        answers = self._receive_answers(orders, {"paths"}, REPORT_LIMIT, "report")
         return [
             result
             for name in orders
             if name in answers
-            for result in parse_paths(answers[name].unread("ways"), name, orders[name])
+            for result in parse_paths(answers[name].unread("paths"), name, orders[name])
         ]
 
     def _send(self, name: str, order: Any) -> None:  # node/diagnose/mesh.py says what it may be

@@ -139,3 +139,11 @@ def info(line: str, *, is_safe: bool = False) -> None:
         clear_live_line()
         text = line if is_safe else "\n".join(map(sanitize, line.split("\n")))
         print(text, file=sys.stderr, flush=True)
+
+
+def hint(line: str) -> None:
+    """Write one dimmed line to stderr, unless `-q`."""
+    if not is_quiet():
+        clear_live_line()
+        text = sanitize(line)
+        print(f"\x1b[2m{text}\x1b[0m" if uses_color(sys.stderr) else text, file=sys.stderr, flush=True)

@@ -110,6 +110,14 @@ class ConnectionSharing:
     bastion: str | None = None  # the first of the bastions: nothing stands before it
 
 
+LAB_RELAY = "clusterctl/lab/netns/relay.py"  # stands in the proxy command of every node of a lab
+
+
+def is_lab_relay(proxy_command: str | None) -> bool:
+    """Tell the proxy command of a lab, which is nothing that a user can run or repair."""
+    return LAB_RELAY in (proxy_command or "")
+
+
 def render_options(node: Node) -> list[str]:
     """Write what the inventory says about the way to a node; what it leaves open is up to the user's own files."""
     ssh = node.ssh

@@ -21,16 +21,16 @@ from clusterctl.protocol.untrusted import Untrusted
 ME = Owner("ann@laptop")
 FIRST = {"attempt": 1, "reason": "node_lost", "text": "gpu02 is lost", "node": "gpu02"}
 REPLACED = [
-    {"seat": 0, "node": "gpu01", "node_rank": 0},
-    {"seat": 1, "node": "gpu02", "node_rank": None, "lost": True, "reason": "it was silent for 20 s"},
-    {"seat": 2, "node": "gpu03", "node_rank": 1},
-    {"seat": 3, "node": "gpu04", "node_rank": None},
+    {"slot": 0, "node": "gpu01", "node_rank": 0},
+    {"slot": 1, "node": "gpu02", "node_rank": None, "lost": True, "reason": "it was silent for 20 s"},
+    {"slot": 2, "node": "gpu03", "node_rank": 1},
+    {"slot": 3, "node": "gpu04", "node_rank": None},
 ]
 
 
 def part(node: str, rank: int, state: str, **more: Any) -> NodeState:
     """Build a node's part of a run in its second attempt, on two nodes, with two spares."""
-    known = {"run": "r-1", "job": "digits", "nnodes": 2, "seats": 4, "submitted": time.time(), "attempt": 2}
+    known = {"run": "r-1", "job": "digits", "nnodes": 2, "slots": 4, "submitted": time.time(), "attempt": 2}
     about = {
         "node": node,
         "node_rank": rank,
@@ -102,7 +102,7 @@ def test_the_verdict_counts_the_attempts(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_a_silent_node_has_the_rank_that_is_missing() -> None:
     """Two of them too: ranks follow the inventory. Where more are silent than are missing, nobody knows."""
-    three = {"nnodes": 3, "seats": 0, "roster": [], "attempts": [], "attempt": 1}
+    three = {"nnodes": 3, "slots": 0, "roster": [], "attempts": [], "attempt": 1}
     one = part("b", 1, "RUNNING", **three)
 
     assert drawn({"a": None, "b": one, "c": None})[3:] == [

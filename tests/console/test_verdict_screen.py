@@ -39,7 +39,7 @@ def test_one_rank_alone() -> None:
         "rank 0 on gpu01: CUDA out of memory (tried 2 GiB)   CC-JOB-001",
         f"    {MEMORY[1]}",
     ]
-    assert lines[2].startswith("    The GPU's memory is full. ")
+    assert lines[2].startswith("    The GPU is out of memory. ")
     assert lines[-2:] == [
         "    try   clusterctl -i lab.yaml exec --nodes gpu01 -- nvidia-smi",
         "    more  clusterctl -i lab.yaml logs r --rank 0",

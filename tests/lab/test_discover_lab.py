@@ -39,4 +39,4 @@ def test_discovered_nodes_pass_the_check(make_lab: Callable[..., Bed], tmp_path:
     again = cctl(None, *words)
     assert (again.code, "CC-USE-040" in again.err, target.read_text()) == (2, True, text)
     checked = cctl(None, "-i", target, "check")
-    assert "wire: all 2 ways open between 2 nodes" in checked.out, checked.out + checked.err
+    assert "network: all 2 connections work" in checked.out, checked.out + checked.err

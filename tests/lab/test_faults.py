@@ -202,7 +202,7 @@ def test_a_launch_that_fails_half_way_ends_what_had_started(cluster: Lab, tmp_pa
 
     assert launching.wait(HANG) != 0, err
     assert silent.name in err
-    assert "the run was ended everywhere" in err
+    assert "the run was stopped on all nodes" in err
     wait_until(lambda: running_processes(cluster) == {}, "nothing left anywhere")
 
 

@@ -70,7 +70,7 @@ def test_a_running_lab_brings_its_own_ssh_settings(lab: Lab, tmp_path: Path) -> 
     assert text.startswith("# Made by `clusterctl init`.\n")
     nodes = parse_inventory(text, "inventory.yaml").nodes
     assert {(node.ssh.config, node.python) for node in nodes} == {(str(lab.ssh_config), lab.plan.python)}
-    assert (other.code, "CC-LAB-005: no lab called nope is running" in other.err) == (2, True)
+    assert (other.code, "CC-LAB-005: no lab with the name nope is running" in other.err) == (2, True)
 
 
 def test_a_running_lab_goes_before_the_file_that_lies_here(lab: Lab, tmp_path: Path) -> None:
@@ -85,7 +85,8 @@ def test_a_running_lab_goes_before_the_file_that_lies_here(lab: Lab, tmp_path: P
 
     assert "(the running lab), 2 nodes" in alone.err
     assert (
-        "(the running lab; ./inventory.yaml is ignored: -i inventory.yaml chooses it), 2 nodes" in ignored.err
+        "(the running lab; ./inventory.yaml is ignored: use it with -i inventory.yaml), 2 nodes"
+        in ignored.err
     )
     assert "(given by -i), 1 node" in chosen.err
     assert "(the running lab), 2 nodes" in same.err
@@ -107,7 +108,7 @@ def test_on_a_terminal_it_asks_what_it_cannot_know(lab: Lab, tmp_path: Path) -> 
 
     code, seen = converse(words, environment(None, TERM="xterm"), [("Machines", "gpu01")])
     assert code == 4, seen
-    assert "your SSH configuration names: gpu01, gpu02" in seen
+    assert "hosts in your SSH configuration: gpu01, gpu02" in seen
     assert "nothing was written" in seen
     assert [path.name for path in tmp_path.iterdir()] == ["fit.py"]
 

@@ -324,7 +324,7 @@ def test_ctrl_c_detaches_and_logs_and_stop_come_back(cluster: Lab, tmp_path: Pat
     stopped = cctl(cluster, "stop", run, "--grace", "1")
     following.communicate(timeout=HANG)
     assert stopped.code == 0, stopped.err
-    assert stopped.out.count("ended") >= 3
+    assert stopped.out.count(": stopped ") >= 3
     assert leftovers(cluster) == {}
     assert json.loads(cctl(cluster, "status", run, "--json").out)["run"]["state"] == "CANCELLED"
 

@@ -34,8 +34,8 @@ def f(session: Session, stream: Stream, record: Record, spec: Spec, state: State
     session.send({"do": "goo", "master_port": 1})
     stream.answer({"runs": [], "time": 1.0})
     stream.answer({"runs": [], "tiem": 1.0})
-    a: PsRequest = {"workdir": "", "node": "", "run": None, "limit": 1, "pulse": True}
-    b: PsRequest = {"workdir": "", "node": "", "run": None, "limit": "1", "pulse": True}
+    a: PsRequest = {"workdir": "", "node": "", "run": None, "limit": 1, "activity": True}
+    b: PsRequest = {"workdir": "", "node": "", "run": None, "limit": "1", "activity": True}
     spec["worldsize"] = 4
     state["state"] = "RUNING"
     record.state["torchrn"]

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from clusterctl.cli.actions.find_runs import FoundRuns, find_runs
+from clusterctl.cli.actions.find_runs import FoundRuns, choose_found_run, find_runs
 from clusterctl.cli.actions.notify import notify_end, warn_not_notified
 from clusterctl.cli.context.nodes import (
     current_owner,
@@ -73,8 +73,12 @@ class RunOutput:
         return command_line(verb, run_id, command=self.command)
 
     def describe_commands(self, run_id: str) -> str:
-        """Say how to come back to a run that goes on."""
-        meanings = {"attach": tr("follow it again"), "status": tr("show its state"), "stop": tr("stop it")}
+        """List the commands for a run that continues."""
+        meanings = {
+            "attach": tr("follow it again"),
+            "status": tr("show its state"),
+            "stop": tr("stop it"),
+        }
         commands = {self.hint(verb, run_id): meaning for verb, meaning in meanings.items()}
         width = max(map(len, commands))
         return "\n".join(f"  {command:{width}}  {meaning}" for command, meaning in commands.items())
@@ -82,10 +86,11 @@ class RunOutput:
     def describe_leaving(self, run_id: str, *, stopping: bool) -> str:
         """Say what becomes of a run that nobody watches any more."""
         if stopping:
-            stop = self.hint("stop", run_id)
-            return tr("\ndetached while the run was being stopped; to make sure: {command}", command=stop)
-        detached = tr("\ndetached; the run continues")
-        return f"{detached}\n{self.describe_commands(run_id)}"
+            command = self.hint("stop", run_id)
+            return "\n" + tr(
+                "detached while the run was being stopped; to make sure: {command}", command=command
+            )
+        return f"\n{tr('detached; the run continues')}\n{self.describe_commands(run_id)}"
 
 
 def watch_run(
@@ -161,7 +166,7 @@ def _attach(inventory: Inventory, run_prefix: str | None, output: RunOutput) -> 
         if not found_runs.answered:
             output.write_end(UNKNOWN, 4, error="no node answered")
             return 4
-        run_id = choose_to_attach(found_runs.runs, run_prefix, current_owner())
+        run_id = choose_found_run(choose_to_attach, found_runs.runs, run_prefix)
         parts = found_runs.runs[run_id]
         _announce(run_id, parts, output)
         logs = _logs(output, run_id, parts)
@@ -188,27 +193,35 @@ def _monitor_options(inventory: Inventory, found_runs: FoundRuns, run_id: RunId)
 def _announce(run_id: RunId, parts: Parts, output: RunOutput) -> None:
     """Say what one has attached to, and what one's presence means for it."""
     attempt = max((part.attempt for part in parts.values() if part), default=1)
-    state = name_state(run_id, parts)
-    state = tr("{state}, attempt {n}", state=state, n=attempt) if attempt > 1 else state
-    facts = {"run": run_id, "state": state, "launch": describe_launch(parts)}
-    info(
-        trn(
+    facts = {"run": run_id, "state": name_state(run_id, parts), "launch": describe_launch(parts)}
+    if attempt > 1:
+        message = trn(
+            "run {run}: {state}, attempt {attempt}, on {n} node, {launch}",
+            "run {run}: {state}, attempt {attempt}, on {n} nodes, {launch}",
+            len(parts),
+            attempt=attempt,
+            **facts,
+        )
+    else:
+        message = trn(
             "run {run}: {state} on {n} node, {launch}",
             "run {run}: {state} on {n} nodes, {launch}",
             len(parts),
             **facts,
         )
-    )
+    info(message)
     if is_live(parts):
-        text = tr(
-            "the last {n} lines of each rank, then new ones; the full log: {command}",
-            n=SHOWN_LINES,
-            command=output.hint("logs", run_id),
+        info(
+            trn(
+                "showing the last line of each rank, then new lines; full log: {command}",
+                "showing the last {n} lines of each rank, then new lines; full log: {command}",
+                SHOWN_LINES,
+                command=output.hint("logs", run_id),
+            )
         )
-        info(text)
     gang = any(part.gang for part in parts.values() if part)
     if is_live(parts) and not gang and not owner_of(parts).is_same(current_owner()):
-        notice(tr("this run is not yours: if one node fails, the others are not stopped from here"))
+        notice(tr("this run is not yours: if one node fails, this command does not stop the others"))
 
 
 def _logs(output: RunOutput, run_id: str, parts: Parts) -> LogSink:
@@ -236,7 +249,7 @@ def watch_status(
     taking_part = [node for node in nodes if node.name in parts]
     pythons = {node.name: found_runs.pythons.get(node.name) or interpreter(node) for node in taking_part}
     unanswered = {error.node for error in found_runs.errors}
-    request: FollowChoice = {"events": None, "logs": None, "pulse": PULSE}
+    request: FollowChoice = {"events": None, "logs": None, "activity": PULSE}
     run = tasks.RunHandle(cluster, run_id, taking_part, pythons)
     reader = LiveReader(run, request, notice=notice)
     with make_status_view(run_id, found_runs.offsets, as_json=as_json) as view:

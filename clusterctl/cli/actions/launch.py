@@ -1,4 +1,4 @@
-"""One launch, step by step; what can go wrong at each step stands beside it."""
+"""One launch, step by step, with the failures of each step."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LaunchOptions:
-    """How this launch shall behave."""
+    """The options of one launch."""
 
     detach: bool
     no_check: bool
@@ -110,8 +110,8 @@ class Launch:
     def _start_run(self, cluster: Cluster, scan: ScanResult, secrets: Mapping[str, str]) -> int:
         preflight = self._run_preflight(cluster)
         if blocks_launch(preflight, no_check=self._options.no_check):
-            info("nothing was started")
-            self._output.write_end(FAILED_SETUP, preflight.exit_code, error="the nodes are not fit")
+            info(tr("nothing was started"))
+            self._output.write_end(FAILED_SETUP, preflight.exit_code, error="the checks failed")
             return preflight.exit_code
         plan = self._plan(preflight)
         self._phases.announce(render_title(plan, self._inventory.cluster))
@@ -128,7 +128,9 @@ class Launch:
         selection = select_checks(self._inventory, self._job)
         self._phases.start("check")
         setup = self._setup_files.plan if self._setup_files else None
-        preflight = run_preflight(cluster, self._nodes, self._job, selection, self._phases, setup)
+        preflight = run_preflight(
+            cluster, self._nodes, self._job, selection, self._phases, setup, self._options.command
+        )
         # the next phase says so
         shown = [finding for finding in preflight.findings if finding.code != NOT_BUILT]
         if shown:
@@ -147,7 +149,7 @@ class Launch:
             if missing := [*node.unmeasured, *missing_ip]:
                 raise UsageError("CC-USE-006", node=node.name, names=", ".join(missing))
         for name in plan.overridden:
-            notice(f"the job's env sets {name} itself; its value is used on every node")
+            notice(tr("the job's env sets {name}; this value is used on every node", name=name))
         return plan
 
     def _prepare(
@@ -187,7 +189,7 @@ class Launch:
             self._phases.break_off()
             if isinstance(error, NodesBusy):  # it was refused, and never was a run
                 remove_run(tasks.RunHandle(cluster, plan.run_id, self._nodes, self._interpreters))
-            info(tr("nothing was started; what had been prepared was stopped"))
+            info(tr("nothing was started; prepared processes were stopped"))
             raise
         torch = ready[plan.nodes[0].name].torch
         detail = f"torch {torch}" if torch else f"launcher {self._job.launcher}"
@@ -210,7 +212,7 @@ class Launch:
         return SetupUpload(self._setup_files.scan, limit, Distribution(self._job.sync.via, addresses, notice))
 
     def _details(self, scan: ScanResult, setup_upload: SetupUpload | None) -> dict[str, Detail]:
-        """Say what is shown of each phase when all nodes are through it."""
+        """Give what is shown of each phase when all nodes have completed it."""
         files, size = scan.manifest.files, scan.manifest.size
 
         def sent() -> int:
@@ -235,8 +237,14 @@ class Launch:
             port = prepare.start_workers(cluster, plan, self._interpreters, ready)
         except BaseException as error:
             self._phases.break_off()
-            reason, hint = prepare.describe_start_failure(error), self._output.hint("status", plan.run_id)
-            info(f"{reason}; the run was ended everywhere. {hint}")
+            reason, command = prepare.describe_start_failure(error), self._output.hint("status", plan.run_id)
+            info(
+                tr(
+                    "{reason}; the run was stopped on all nodes; see {command}",
+                    reason=reason,
+                    command=command,
+                )
+            )
             raise
         for node in plan.all_nodes:
             self._phases.mark_done("go", node.name)

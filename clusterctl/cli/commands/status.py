@@ -66,8 +66,8 @@ def status(settings: Settings, run: str | None, watch: bool, as_json: bool) -> i
     RUN is a run id, its short form or an unambiguous prefix; default: your newest run.
     """
     from clusterctl.cli.actions.attach import watch_status
-    from clusterctl.cli.actions.find_runs import fetch_end_record, find_runs
-    from clusterctl.cli.context.nodes import current_owner, open_cluster, reading_exit_code, report_failures
+    from clusterctl.cli.actions.find_runs import choose_found_run, fetch_end_record, find_runs
+    from clusterctl.cli.context.nodes import open_cluster, reading_exit_code, report_failures
     from clusterctl.console.runs import show_status, status_to_json
     from clusterctl.plans.runs.selection import choose_run
 
@@ -77,7 +77,7 @@ def status(settings: Settings, run: str | None, watch: bool, as_json: bool) -> i
         report_failures(found_runs.errors)
         if not found_runs.answered:
             return 4
-        run_id = choose_run(found_runs.runs, run, current_owner())
+        run_id = choose_found_run(choose_run, found_runs.runs, run)
         if watch:
             return watch_status(cluster, inventory.nodes, found_runs, run_id, as_json=as_json)
         parts = fetch_end_record(cluster, inventory.nodes, found_runs, run_id, named=run is not None)

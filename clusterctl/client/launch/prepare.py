@@ -196,9 +196,9 @@ def prepare(
         observer.mark_done("start", node.name)
         if "hub" in events:
             inputs.hub_address.set_port(_parse_port(events["hub"], node.name))
-        if "door" in events:
+        if "listener" in events:
             inputs.hub_address.add_listener(
-                (slot, str(node.ip), _parse_port(events["door"], node.name)), len(inputs.specs)
+                (slot, str(node.ip), _parse_port(events["listener"], node.name)), len(inputs.specs)
             )
         creates_environment = inputs.setup_upload is not None and needs_setup(events)
         if inputs.setup_upload is not None and creates_environment:
@@ -246,13 +246,13 @@ def _await_ready(
     A node that `creates_environment` its environment has no gate before it is done.
     """
     spec, is_master = inputs.specs[node.name], node.member.node_rank == 0
-    listeners: Listeners = {"doors": inputs.hub_address.listeners()} if has_listeners(spec) else {}
+    listeners: Listeners = {"listeners": inputs.hub_address.listeners()} if has_listeners(spec) else {}
     events: dict[str, Untrusted] = {}
     if spec.get("gang") and not is_master:
         session.send({"do": "join", "port": inputs.hub_address.port(), **listeners})
         events = tasks.await_event(session, "joined", tasks.ANSWER_LIMIT, node=node.name)
     elif listeners:
-        session.send({"do": "doors", **listeners})
+        session.send({"do": "listeners", **listeners})
     on_progress = _show_steps(node.name, inputs, observer)
     if inputs.setup_upload is not None:
         if creates_environment and "environment" not in events:

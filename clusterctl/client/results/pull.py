@@ -103,7 +103,7 @@ def list_results(
             excess = "longer names than this machine takes in" if too_long else f"more than {max_files} files"
             raise NodeError("CC-PULL-001", node=node, excess=excess)
     outside = parse_outside(header.record("outside"))
-    workdir_id = header.text("place", LONGEST_MARK)
+    workdir_id = header.text("workdir_id", LONGEST_MARK)
     return NodeListing(tuple(entries), header.text("mark", LONGEST_MARK), workdir_id, outside)
 
 
@@ -192,7 +192,7 @@ def fetch_files(
     while batch := list(islice(remaining, FILES_PER_REQUEST)):
         session.send(
             {
-                "bring": [
+                "fetch": [
                     [request.entry.index, request.offset, request.sha256, request.data] for request in batch
                 ]
             }
@@ -209,7 +209,7 @@ def fetch_files(
 def _receive_batch(listener: ReplyReader, receivers: deque[FileReceiver], node: str) -> None:
     while True:
         header, body = listener.receive()
-        if header.flag("brought") and not receivers:
+        if header.flag("fetched") and not receivers:
             return
         index = receivers[0].request.entry.index if receivers else None
         if index is None or index not in [header.integer(key) for key in ("file", "whole", "failed")]:

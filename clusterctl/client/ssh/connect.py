@@ -27,6 +27,7 @@ from clusterctl.client.ssh.timeouts import WATCHDOG, Timeouts
 from clusterctl.client.ssh.transport import DISABLED_ALGORITHMS, BastionTransport, Transport
 from clusterctl.errors import AuthenticationFailed, ClusterctlError, ConnectTimeout, ServerBusy, Unreachable
 from clusterctl.plans.facts.untrusted import clean_lines
+from clusterctl.plans.ssh import is_lab_relay
 from clusterctl.specs.text import command_line
 
 KEY_ALGORITHMS = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}
@@ -340,19 +341,27 @@ def _no_greeting(handshake: SshHandshake) -> ConnectTimeout:
     """Say that only the proxy command is known to be there, not the node."""
     return ConnectTimeout(
         "CC-SSH-004",
-        "proxy",
+        "lab" if is_lab_relay(handshake.hop.proxy_command) else "proxy",
         node=handshake.hop.name,
         evidence=handshake.sock.describe_end(),
         limit=handshake.limit,
         command=handshake.hop.proxy_command,
+        heal=_heal_command(handshake),
     )
+
+
+def _heal_command(handshake: SshHandshake) -> str:
+    """Give the command that repairs a node of a lab."""
+    return command_line("clusterctl", "lab", "heal", handshake.hop.name)
 
 
 def _proxy_ended(handshake: SshHandshake, status: int) -> Unreachable:
     return Unreachable(
         "CC-SSH-013",
+        "lab" if is_lab_relay(handshake.hop.proxy_command) else "",
         node=handshake.hop.name,
         evidence=handshake.sock.describe_end(),
         status=status,
         step=handshake.step,
+        heal=_heal_command(handshake),
     )

@@ -64,8 +64,8 @@ def send_tree(
     try:
         session.send({"manifest": True}, scan.contents.listing)
         if home_locks is not None:
-            with home_locks.acquire(transfer.receive_until("place").text("place", HASH_LENGTH)):
-                session.send({"look": True})
+            with home_locks.acquire(transfer.receive_until("workdir_id").text("workdir_id", HASH_LENGTH)):
+                session.send({"check_store": True})
                 transfer.receive_until("stored")
         return transfer.verify(transfer.receive_until("tree"))
     finally:
@@ -97,7 +97,7 @@ class _Transfer:
             if self._answers > MOST_ANSWERS:
                 raise self._protocol_error(f"{self._answers} answers, and it still does not hold the code")
             if "missing" in header:
-                self._supply_missing(self._parse_missing(header), header.text("untaken", 200))
+                self._supply_missing(self._parse_missing(header), header.text("source_problem", 200))
             elif "stored" in header:
                 self._on_stored(header.integer("port", 1, 65535))
             if key in header:
@@ -119,7 +119,7 @@ class _Transfer:
                     "port": provider.port,
                     "token": self._distribution.token,
                 }
-                self.session.send({"take": address})
+                self.session.send({"source": address})
                 return
         self._rounds += bool(missing)
         if self._rounds > ATTEMPTS:

@@ -159,11 +159,11 @@ class FollowParser:
         )
         if len(entry.line_offsets) not in (0, len(entry.lines)):
             raise MalformedError("lines without a place")
-        return self._with_times(entry, header) if header.length("knots") else entry
+        return self._with_times(entry, header) if header.length("time_marks") else entry
 
     def _with_times(self, entry: LogLines, header: Untrusted) -> LogLines:
         clock_offset = self.clock_offsets.get(entry.node, 0.0)
-        rows = header.rows("knots", MAX_TIME_MARKS)
+        rows = header.rows("time_marks", MAX_TIME_MARKS)
         pairs = [(row.integer(0, 0, MAX_BYTES), row.number(1, 0.0, LATEST)) for row in rows]
         marks = [
             (offset, moment - clock_offset)

@@ -48,7 +48,7 @@ class GangMember(Gang):
         if (isinstance(role, Hub) or not never) and self.roster.slot_count > 1 and state.listener is None:
             state.listener = Listener(self.context.loop, self.context.spec, self.context.token)
             if not never:
-                self.context.report("door", port=state.listener.port)
+                self.context.report("listener", port=state.listener.port)
             if isinstance(role, Hub):
                 role.open()
 
@@ -136,7 +136,7 @@ class GangMember(Gang):
                 NodeRank(entry["node_rank"]),
                 entry["reason"],
                 now,
-                state.last_seen.get(entry["seat"]),
+                state.last_seen.get(entry["slot"]),
             )
             for entry in lost
         ]

@@ -1,7 +1,13 @@
 """The hub: who is here, the stop, the record, further attempts; TABLE says what it does about each event in each phase.
 
-An event is a message of a peer, the same from this node's own agent, the end of a connection, or a moment that the hub
-has waited for. A phase ends the waits that the next one does not have in the table.
+An event is a message of a peer, the same from this node's own agent, the end of a connection, or a timer of the hub (in
+small letters). A timer is cancelled when a phase begins in which its cell is `-`.
+
+How to read the table: node 0 is lost in the pause between two attempts, and this node is the next hub (see peer.py).
+It begins in GATHERING. Hello brings what a peer knows. When all that are left have come, or the limit `gather` is over,
+`judge_gathered` writes the part of node 0 as LOST and takes what most peers report. CLEARING, PAUSING and STARTING
+follow as after any attempt, without node 0. The run ends instead when too few nodes are left; StopOrder ends it too,
+with a shorter limit for those that have not come yet.
 """
 
 from __future__ import annotations
@@ -58,7 +64,7 @@ event       JOINING      STARTING  RUNNING      STOPPING     CLEARING      PAUSI
 GO          begin        -         -            -            -             -            -              -
 BeatReply   answered     answered  answered     answered     answered      answered     answered       answered
 Failed      -            fail      fail         fail         -             -            -              -
-StopOrder   record_stop  stop      stop         stop         stop_between  stop_between stop_between   -
+StopOrder   record_stop  stop      stop         stop         stop_between  stop_between stop_gathering -
 Ended       ended_early  ended     ended        ended        -             -            -              -
 Cleared     -            -         record_clear record_clear clear         record_clear record_clear   -
 Ready       -            ready     -            -            -             -            -              -
@@ -131,6 +137,7 @@ class Hub(Role[Phase]):
         self._go_time = 0.0
         self._views: Dict[Slot, messages.RosterView] = {}  # of those who came to us as the next hub
         self._previous_hub: Optional[Slot] = None
+        self._gathering_ends = float("inf")  # by the monotonic clock
 
     def _handle(self, slot: Slot, message: Message) -> None:
         self._on_event(type(message).__name__, slot, message)
@@ -280,7 +287,13 @@ class Hub(Role[Phase]):
         """No part is running: a person's stop, or the time limit, ends the run at once."""
         if order.kind != messages.FAILURE:
             self.state.record_stop(order)
-            self._finish(None, "TIMEOUT" if order.kind == messages.TIME else "CANCELLED", order.reason)
+            self._finish_stopped(order)
+
+    def _stop_gathering(self, _: Slot, order: messages.StopOrder) -> None:
+        """End the run with the parts of all that come soon: each of them gets the record."""
+        if order.kind != messages.FAILURE:
+            self.state.record_stop(order)
+            self._limit_gathering(FINAL_GRACE)
 
     def _stop_all(self, origin: Optional[Slot], order: messages.StopOrder) -> None:
         """End the attempt but on the node that it began with, which does so itself; later orders only hurry."""
@@ -514,8 +527,14 @@ class Hub(Role[Phase]):
             self.round.cleared[self.slot] = self.state.cleared
         if self.state.listener is not None:
             self.state.listener.open(self.accept)
-        self._wait(GATHER_SILENCES * silence_limit(self.context.spec), "gather")
+        self._limit_gathering(GATHER_SILENCES * silence_limit(self.context.spec))
         self._judge_if_gathered()
+
+    def _limit_gathering(self, seconds: float) -> None:
+        """Wait for the others for at most so long from now; a later limit does not replace an earlier one."""
+        now = time.monotonic()
+        self._gathering_ends = min(self._gathering_ends, now + seconds)
+        self._wait(self._gathering_ends - now, "gather")
 
     def _hello(self, slot: Slot, hello: messages.Hello) -> None:
         if hello.part is not None:
@@ -539,9 +558,16 @@ class Hub(Role[Phase]):
         lost = self.roster.view().lost
         for slot in self.round.expected - set(self.round.parts):
             self.round.parts[slot] = self._part_of_lost(slot, lost.get(slot, ""))
-        self._judge()
+        if self.state.stop_order is not None:
+            self._finish_stopped(self.state.stop_order)
+        else:
+            self._judge()
 
     # the end of all
+
+    def _finish_stopped(self, order: messages.StopOrder) -> None:
+        """The run was stopped, or its time was up, between two attempts."""
+        self._finish(None, "TIMEOUT" if order.kind == messages.TIME else "CANCELLED", order.reason)
 
     def _finish(self, gave_up: Optional[str], state: str = "", reason: str = "") -> None:
         """Send the record to all: there will be no further attempt."""

@@ -223,7 +223,7 @@ def overdue_after(spec: Dict[str, Any], grace: float) -> float:
 
 def read_bounds(spec: Dict[str, Any]) -> Bounds:
     """Read the bounds from our own spec."""
-    slots, restart = int(spec.get("seats") or spec["nnodes"]), spec.get("restart")
+    slots, restart = int(spec.get("slots") or spec["nnodes"]), spec.get("restart")
     nodes = [entry["node"] for entry in spec.get("roster") or ()] or spec.get("nodes") or []
     return Bounds(
         run_id=str(spec["run"]),

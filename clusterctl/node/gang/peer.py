@@ -1,7 +1,13 @@
 """A peer: what it does about each message of the hub, and about its own part, in each phase, is in TABLE.
 
 An event is a message of the hub, the end of the connection to it, the end of this node's own part (Ended), GO from the
-client, or a moment that the peer has waited for.
+client, or a timer of the peer (in small letters).
+
+How to read the table: node 0 is lost in the pause between two attempts. A peer whose part has ended is in ENDED, a
+spare in IDLE. Closed calls `lost`, which marks node 0 as lost and elects the next hub (failover.py): the lowest slot
+that is left becomes a hub in GATHERING, if more than half of all are left and they are enough for the job; else the run
+ends. The others go to REJOINING: Welcome calls `rejoined`, which sends Hello with what this node knows. Pause and
+NextAttempt follow as from node 0. Closed and Unreachable call `lost` again, for the next hub.
 """
 
 from __future__ import annotations
@@ -58,8 +64,8 @@ Welcome      joined       -            -             -           -           -  
 StopOrder    stop         stop         stop          stop        stop_ended  -         -          -              -
 Verdict      -            verdict      -             verdict     verdict     -         verdict    verdict        -
 SlotLost     -            mark_lost    mark_lost     mark_lost   mark_lost   -         mark_lost  -              -
-Pause        -            pause        -             pause       pause       -         -          -              -
-NextAttempt  -            start_next   refuse_next   start_next  start_next  -         -          -              -
+Pause        -            pause        -             pause       pause       -         catch_up   -              -
+NextAttempt  -            start_next   refuse_next   start_next  start_next  -         catch_up   -              -
 Go           -            -            pass_go       -           -           -         -          -              -
 Closed       lost_early   lost_early   lost_running  lost        lost        -         lost       lost_leaving   gone
 Unreachable  stop_early   -            -             -           -           -         lost       -              -
@@ -273,6 +279,11 @@ class Peer(Role[Phase]):
         self.state.attempts.on_pause(message.entry, message.seconds)
         self._wait_for_hub()
 
+    def _catch_up(self, message: Message) -> None:
+        """The next hub went on before it could welcome us."""
+        self._rejoined(messages.Welcome())
+        self._handle(message)
+
     def _refuse_next(self, message: messages.NextAttempt) -> None:
         """No hub begins an attempt before it has our part of the one before."""
         raise ChannelError(f"it began attempt {message.roster.attempt} after {self.roster.attempt}")
@@ -295,6 +306,7 @@ class Peer(Role[Phase]):
         if part is not None and (self.context.spec["node"], part["state"]) not in ends:
             raise ChannelError("it sent a record without this node's own part")
         self._enter(Phase.OVER)
+        self._connector.stop()
         self.context.save_record(verdict.record)
         self._send(messages.Ack())
         self._wait(FAILURE_WAIT, "final_grace")

@@ -28,6 +28,7 @@ MOST_ATTEMPTS = 100_000
 HIGHEST_PID = 1 << 22
 MOST_LISTED = 100_000  # ranks, attempts and processes in one record
 SUBMISSION_LIMIT = 60.0  # seconds in which an agent must have taken over
+RENAMED_KEYS = {"seat": "slot", "seats": "slots"}  # of format 1, see PROTOCOL
 COPIED_KEYS = (
     "run",
     "job",
@@ -66,8 +67,8 @@ def new_state(spec: Mapping[str, Any]) -> State:
     membership: Membership = {}
     if spec.get("restart"):
         membership = {
-            "seat": spec.get("seat"),
-            "seats": spec.get("seats"),
+            "slot": spec.get("slot"),
+            "slots": spec.get("slots"),
             "spare": spec.get("spare"),
             "roster": spec.get("roster"),
             "attempts": [],
@@ -244,7 +245,7 @@ def with_stop(rundir: str, state: State) -> State:
 
 def with_record(rundir: str, state: State) -> State:
     """Put what is known of the whole run's end into a state, as `gang`."""
-    record: Any = read_json(RunPaths(rundir).gang_record)
+    record: Any = _read_file(RunPaths(rundir).gang_record)
     return {**state, "gang": record} if record is not None else state
 
 
@@ -270,15 +271,28 @@ def explain_absence(state: State) -> str:
 
 def read_spec(rundir: str) -> Any:
     """Read what a run was to do, a Spec; None if there is none that names run and node."""
-    spec = read_json(RunPaths(rundir).spec)
+    spec = _read_file(RunPaths(rundir).spec)
     untrusted = Untrusted(spec)
     return spec if untrusted.text("run") and untrusted.text("node") else None
 
 
 def read_state(rundir: str) -> Optional[State]:
     """Read what is recorded, as the verbs can work with it; None if there is nothing."""
-    state = read_json(RunPaths(rundir).state)
+    state = _read_file(RunPaths(rundir).state)
     return None if state is None else sanitize(state)
+
+
+def _read_file(path: str) -> Optional[Dict[str, Any]]:
+    """Read a file of a run, which may be of an older version, with the keys of this one."""
+    content = read_json(path)
+    return None if content is None else _rename_keys(content)
+
+
+def _rename_keys(entry: Dict[str, Any]) -> Dict[str, Any]:
+    renamed = {RENAMED_KEYS.get(key, key): value for key, value in entry.items()}
+    if isinstance(renamed.get("roster"), list):
+        renamed["roster"] = [_rename_keys(slot) for slot in _dicts(renamed["roster"])]
+    return renamed
 
 
 def sanitize(state: Mapping[str, Any]) -> State:
@@ -289,6 +303,7 @@ def sanitize(state: Mapping[str, Any]) -> State:
     sane: Any = {
         **state,
         **facts,
+        "protocol": PROTOCOL,
         "state": untrusted.one_of("state", STATES) or UNKNOWN,
         "since": untrusted.moment("since") or 0.0,
         "submitted": untrusted.moment("submitted"),
@@ -296,7 +311,7 @@ def sanitize(state: Mapping[str, Any]) -> State:
         "node_rank": untrusted.count("node_rank"),
         "ranks": _sanitize_ranks(state.get("ranks")),
         "left": [entry for entry in _dicts(state.get("left")) if Untrusted(entry).integer("pid") is not None],
-        **({"seat": untrusted.integer("seat", 0)} if "seat" in state else {}),
+        **({"slot": untrusted.integer("slot", 0)} if "slot" in state else {}),
         **({"attempts": _sanitize_attempts(state)} if "attempts" in state else {}),
     }
     return sane  # type: ignore[no-any-return]  # every value has just been put right

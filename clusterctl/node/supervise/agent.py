@@ -130,8 +130,8 @@ class Agent:
         name = order.get("do")
         if "secrets" in order and not self._prepared:
             self._prepare(order["secrets"], str(order.get("token") or ""))
-        elif name in ("join", "doors"):
-            self._executor.gang.set_listen_addresses(order.get("doors") or [])
+        elif name in ("join", "listeners"):
+            self._executor.gang.set_listen_addresses(order.get("listeners") or [])
             if name == "join":
                 self._executor.gang.join(int(order["port"]))
         elif name in ORDERS:

@@ -3,7 +3,7 @@
 provider {"nonce": hex}                          a line of JSON each; both prove the transfer's token, which came over
 receiver {"nonce": hex, "proof": of the token}   SSH, for these two nonces and for their side
 provider {"proof": of the token}
-receiver frame {"want": [sha256...]}
+receiver frame {"hashes": [sha256...]}
 provider frames {"blobs": [[sha256, bytes], ...]} or {"blob": sha256, "last": bool} with contents, then {"done": true}
 
 What is taken must have its hash, so nothing wrong can slip in; sizes are known from the manifest, and so is how long it
@@ -107,7 +107,7 @@ class Provider:
         stream = open_stream(receiver, longest=LONGEST_NAME * len(self._sizes) + LONGEST_LINE)
         frame = stream.receive(SILENCE_LIMIT)
         if frame is not None:
-            requested = Untrusted(frame[0]).texts("want", len(self._sizes))
+            requested = Untrusted(frame[0]).texts("hashes", len(self._sizes))
             hashes = [sha for sha in dict.fromkeys(requested) if sha in self._sizes]
             stream.deadline = time.monotonic() + time_limit(self._sizes[sha] for sha in hashes)
             send_contents(stream, self._store, hashes)
@@ -159,7 +159,7 @@ def _frames_from(provider: Dict[str, Any], missing: Set[str], sizes: Dict[str, i
         with connect_to_provider(provider) as connection:
             stream = open_stream(connection, longest=LONGEST_HEADER)
             stream.deadline = deadline
-            stream.send({"want": sorted(missing)})
+            stream.send({"hashes": sorted(missing)})
             while True:
                 frame = stream.receive(SILENCE_LIMIT)
                 if frame is None:

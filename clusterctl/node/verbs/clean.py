@@ -1,13 +1,6 @@
-"""What could go; remove what is named.
+"""Verb `clean`: lists what a work directory holds that could go, and removes what the client then names.
 
-The verb `clean`: says what a work directory holds that could go, and removes what the client then names.
-
-request {"workdir", "node", "unused": seconds, "payload": sha256 of the client's own}
-node    {"found": {"place": id, "runs": [{"run", "leaf", "state", "age", "bytes", "blocked", "outside"}, ...],
-        "store": {"contents", "bytes"}, "payloads": {...}, "environments": {...}}}; null if there is no work directory
-client  {"remove": {"runs": [[run, leaf], ...], "rest": bool}}, or it hangs up
-node    {"removed": {"runs": n, "bytes": n, "contents": n, "failed": [[what, why], ...]}}
-In between the node sends {"beat": n, "steps": n} every 2 s.
+CleanRequest -> Found; Remove -> Removed: see protocol/messages/verbs.py. In between the node sends Beat every 2 s.
 
 `age` is the seconds since a run's part last wrote anything, by the node's own clock; `blocked` says why a part must
 stay whatever the client says; `outside` is what it has left outside its output directory, see outside_files.py. Of the
@@ -199,7 +192,7 @@ class Cleaner:
         tags = find_live_tags()
         runs = [self._describe_run(rundir, tags) for rundir in run_dirs(self._workdir, None, self._node)]
         return {
-            "place": (read_bytes(WorkdirPaths(self._workdir).id) or b"").decode("ascii"),
+            "workdir_id": (read_bytes(WorkdirPaths(self._workdir).id) or b"").decode("ascii"),
             "runs": runs,
             "store": count_unused(self._contents()),
             "payloads": count_unused(self._payloads()),

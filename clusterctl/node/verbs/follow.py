@@ -68,7 +68,7 @@ class RunFollower:
         position = request.get("events")
         if position is not None:
             self._events = LineReader(RunPaths(rundir).events, position)
-        self._activity = ActivityReader(rundir, request.get("pulse"))
+        self._activity = ActivityReader(rundir, request.get("activity"))
         self._state: Optional[State] = None
         self._state_mtime = 0
         self._lost_at = 0.0

@@ -116,7 +116,7 @@ def ensure_payload(workdir: str, digest: str, stream: Stream) -> str:
 
 def make_rundir(workdir: str, spec: Spec) -> str:
     """Make the run's directory on this node and write the spec, which must not be there yet."""
-    part = part_name(int(spec.get("seat", spec["node_rank"])), component(spec["node"]))
+    part = part_name(int(spec.get("slot", spec["node_rank"])), component(spec["node"]))
     rundir = make_below(make_private(WorkdirPaths(workdir).runs), spec["run"], part)
     path = RunPaths(rundir).spec
     try:

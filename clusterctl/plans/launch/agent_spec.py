@@ -97,7 +97,7 @@ def _render_restart(plan: LaunchPlan, node: NodePlan) -> RestartPart:
         return {}
     roster: list[SlotSpec] = [
         {
-            "seat": other.member.slot,
+            "slot": other.member.slot,
             "node": other.name,
             "node_rank": None if other.member.spare else other.member.node_rank,
             "address": other.ip,
@@ -105,8 +105,8 @@ def _render_restart(plan: LaunchPlan, node: NodePlan) -> RestartPart:
         for other in plan.all_nodes
     ]
     return {
-        "seat": node.member.slot,
-        "seats": len(roster),
+        "slot": node.member.slot,
+        "slots": len(roster),
         "spare": node.member.spare,
         "roster": roster,
         "restart": restart_to_spec(plan.job.restart),

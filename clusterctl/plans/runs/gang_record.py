@@ -107,7 +107,7 @@ def parse_roster(raw: Untrusted) -> tuple[SlotState, ...]:
     """Read the slots of a run, in their order."""
     return tuple(
         SlotState(
-            Slot(entry.count("seat", MOST_SLOTS)),
+            Slot(entry.count("slot", MOST_SLOTS)),
             entry.text("node", LONGEST_TEXT),
             parse_node_rank(entry),
             entry.flag("lost"),

@@ -73,7 +73,7 @@ def parse_activity(raw: Untrusted, max_ranks: int) -> tuple[RankActivity, ...]:
             entry.text("process", 1),
             entry.moment("started"),
         )
-        for rank, entry in raw.numbered_records("pulses", max_ranks)
+        for rank, entry in raw.numbered_records("activity", max_ranks)
     ]
     return tuple(sorted(activities, key=lambda activity: activity.rank))
 
@@ -183,7 +183,7 @@ def parse_state(raw: Untrusted) -> NodeState:
     """Read a state record; what is missing or of the wrong type becomes empty, never an error."""
     torchrun = raw.record("torchrun")
     state = raw.text("state")
-    slots, nnodes = raw.count("seats", MOST_SLOTS), raw.count("nnodes", MOST_SLOTS)
+    slots, nnodes = raw.count("slots", MOST_SLOTS), raw.count("nnodes", MOST_SLOTS)
     return NodeState(
         run_id=parse_run_id(raw.text("run")) or NO_RUN_ID,
         job=parse_job_name(raw.text("job")),

@@ -24,9 +24,9 @@ class Order(TypedDict):
 
 
 class Listeners(TypedDict, total=False):
-    """Where every agent listens: [seat, address, port]."""
+    """Where every agent listens: [slot, address, port]."""
 
-    doors: list[tuple[Slot, str, int]]
+    listeners: list[tuple[Slot, str, int]]
 
 
 class Join(Listeners):
@@ -39,7 +39,7 @@ class Join(Listeners):
 class ListenersOrder(Listeners):
     """To node 0's agent itself, where any other may take its place."""
 
-    do: Literal["doors"]
+    do: Literal["listeners"]
 
 
 class Go(TypedDict):
@@ -68,7 +68,7 @@ EventName = Literal[
     "locks",
     "started",
     "hub",
-    "door",
+    "listener",
     "port",
     "setup",
     "doing",
@@ -118,7 +118,7 @@ class Event(_Event, total=False):
     holders: list[Holder]  # locks
     pid: int | None  # started: of the gate
     starttime: int | None
-    port: int  # hub, door, port, listening; join_failed: which it tried
+    port: int  # hub, listener, port, listening; join_failed: which it tried
     made: bool  # setup: the environment is there
     text: str  # doing: a step; of a failure, the end of its output
     torch: str  # ready

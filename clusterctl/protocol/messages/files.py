@@ -64,7 +64,7 @@ class GpuSpec(TypedDict):
 class _Slot(TypedDict):
     """One agent of a run that may start again."""
 
-    seat: Slot
+    slot: Slot
     node: str
     node_rank: NodeRank | None
 
@@ -96,8 +96,8 @@ class Hooks(TypedDict, total=False):
 class RestartPart(TypedDict, total=False):
     """What the agents need to start the run again by themselves."""
 
-    seat: Slot
-    seats: int
+    slot: Slot
+    slots: int
     spare: bool
     roster: list[SlotSpec]
     restart: RestartSpec
@@ -148,7 +148,7 @@ class Spec(_Spec, HubPart, Hooks, RestartPart, LaunchRecord, total=False):
     environment: str  # the agent's own: where the environment is
     agent_limit: float  # these are set by tests
     gang_limit: float
-    guest_limit: float
+    handshake_limit: float
     join_limit: float
     hub_limit: float
     overdue_limit: float
@@ -244,7 +244,7 @@ class HeldMemory(TypedDict, total=False):
     by: list[dict[str, Any]]  # {"pid", "user", "command"}
 
 
-class Pulse(TypedDict):
+class RankActivity(TypedDict):
     """A sign of life of a rank."""
 
     line: str
@@ -273,8 +273,8 @@ class CopiedFromSpec(TypedDict):
 class Membership(TypedDict, total=False):
     """What the record of a run holds that may start again."""
 
-    seat: Slot | None
-    seats: int | None
+    slot: Slot | None
+    slots: int | None
     spare: bool | None
     roster: list[RosterEntry] | None
     attempts: list[Any]  # of AttemptRecord
@@ -312,7 +312,7 @@ class State(_State, Membership, total=False):
     after: str
     outside: OutsideSummary
     stopping: str | None  # in answers only
-    pulses: dict[str, Pulse]  # in answers only
+    activity: dict[str, RankActivity]  # in answers only
 
 
 class StopFile(TypedDict):

@@ -140,10 +140,8 @@ def _unknown_key(model: type[BaseModel], path: KeyPath, location: Location) -> I
     suggestion = (
         f", did you mean {quoted(nested_path)}?" if nested_path else did_you_mean(key, enclosing.model_fields)
     )
-    known_keys = ", ".join(enclosing.model_fields)
-    return Issue(
-        codes.UNKNOWN_KEY, f"unknown key {quoted(key)}{suggestion}", location, f"known keys: {known_keys}"
-    )
+    fix = "" if suggestion else f"known keys: {', '.join(enclosing.model_fields)}"
+    return Issue(codes.UNKNOWN_KEY, f"unknown key {quoted(key)}{suggestion}", location, fix)
 
 
 def _model_at(model: type[BaseModel], path: KeyPath) -> type[BaseModel]:

@@ -32,7 +32,7 @@ def test_a_start_that_is_interrupted_is_called_that(
     plan: Any = SimpleNamespace(run_id="r")
     with pytest.raises(KeyboardInterrupt):
         launch.Launch._start_workers(begun, nobody, plan, {})
-    assert capsys.readouterr().err.startswith("interrupted before all nodes had started; the run was ended")
+    assert capsys.readouterr().err.startswith("interrupted before all nodes had started; the run was stopped")
 
 
 def test_a_job_that_is_told_nothing_is_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

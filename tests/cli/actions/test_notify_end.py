@@ -208,7 +208,7 @@ def test_who_leaves_is_told(home: Path, capfd: pytest.CaptureFixture[str]) -> No
     warn_not_notified(RUN, "clusterctl attach it")
 
     assert capfd.readouterr().err.splitlines() == [
-        "note: no hook reports its end until you attach again from this machine: clusterctl attach it"
+        "note: notifications and on_end run only while you are attached from this machine: clusterctl attach it"
     ]
 
 
@@ -218,7 +218,7 @@ def test_a_full_state_directory_costs_no_verdict(home: Path, capfd: pytest.Captu
     keep(home, "notify: [{to: slack, url_from: X}]")
     notify_end(verdict(), 60.0, "clusterctl", [])
 
-    assert capfd.readouterr().err.startswith("note: nobody will be told of the end: ")
+    assert capfd.readouterr().err.startswith("note: notifications and on_end will not run: ")
 
 
 HOSTILE_RUNS = [
@@ -300,7 +300,7 @@ def test_hooks_that_others_could_have_put_there_are_not_run(
     if place.endswith("ends"):
         notify_end(verdict(), 60.0, "clusterctl", [])
         warn_not_notified(RUN, "clusterctl attach it")
-        assert capfd.readouterr().err.count(f"is not read: {home / place} ") == 2
+        assert capfd.readouterr().err.count(f"are skipped: {home / place} ") == 2
     else:
         with pytest.raises(UsageError, match=str(home / place)) as refusal:
             notify_end(verdict(), 60.0, "clusterctl", [])
@@ -329,6 +329,9 @@ def test_leaving_leaves_no_command_behind(home: Path) -> None:
         telling.send_signal(signal.SIGINT)
         out, err = telling.communicate(timeout=HANG)
 
-    assert (out, err) == ("the verdict's exit code follows\n", "\nleft before all had been told\n")
+    assert (out, err) == (
+        "the verdict's exit code follows\n",
+        "\ninterrupted before all notifications were sent\n",
+    )
     assert not Path(f"/proc/{started.read_text()}").exists()
     assert kept(home) == []

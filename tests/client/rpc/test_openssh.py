@@ -279,7 +279,7 @@ def test_nobody_is_asked_for_nodes_behind_a_dead_bastion(
     node = server.node(config=config, jump=f"127.0.0.1:{port}")
     errors = [refusal(masters, replace(node, host=f"127.0.0.{number}")) for number in range(1, 9)]
     assert {error.code for error in errors} == {"CC-SSH-018"}
-    assert f"{port} does not answer" in errors[7].message
+    assert f"{port} does not respond" in errors[7].message
     assert "Connection refused" in errors[7].evidence
     assert (told, len(masters._bastions)) == ([], 1)
 

@@ -122,7 +122,7 @@ def test_the_public_half_is_no_key(
     if form:
         public.write_text(run_keygen("-e", "-m", form, "-f", str(public)))
     error = refusal(client, server.node(key=str(public)))
-    assert error.message.endswith("cannot be used: that is the public half; give the private key")
+    assert error.message.endswith("cannot be used: it is the public key; set the private key")
     assert f"`key: {tmp_path / 'key'}`" in error.fix
 
 

@@ -52,8 +52,8 @@ class Watched(PipeSession):
 
     def send(self, header: Mapping[str, Any], body: bytes = b"") -> None:
         """Send a frame."""
-        if "take" in header:
-            self.nodes.meddle(self.nodes, self.nodes.name_at(header["take"]["port"]))
+        if "source" in header:
+            self.nodes.meddle(self.nodes, self.nodes.name_at(header["source"]["port"]))
         super().send(header, body)
 
 

@@ -246,8 +246,8 @@ def test_a_verdict_that_is_not_true_is_not_kept(node: Make, stack: ExitStack, na
         f'{{"kind": "stop", "reason": "x", "grace": {HUGE}, "occasion": "stop"}}',
         '{"kind": "stop", "reason": "x", "grace": 1e308, "occasion": "stop"}',
         '{"kind": "beat", "at": "now"}',
-        '{"kind": "again"}',
-        '{"kind": "lost", "seat": 99, "why": ""}',
+        '{"kind": "next_attempt"}',
+        '{"kind": "lost", "slot": 99, "why": ""}',
         '{"kind": "ended", "part": {}}',
     ],
 )

@@ -17,14 +17,14 @@ SPEC: dict[str, Any] = {
     "node": "gpu01",
     "node_rank": 0,
     "nnodes": 2,
-    "seat": 0,
-    "seats": 2,
+    "slot": 0,
+    "slots": 2,
     "spare": False,
     "attempt": 2,
     "module": "torch.distributed.run",
     "master_addr": "127.0.0.1",
     "hub": "gpu01",
-    "roster": [{"seat": seat, "node": f"gpu0{seat + 1}", "node_rank": seat} for seat in (0, 1)],
+    "roster": [{"slot": seat, "node": f"gpu0{seat + 1}", "node_rank": seat} for seat in (0, 1)],
     "restart": {"max": 3, "on": ["node_lost"]},
 }
 

@@ -121,7 +121,7 @@ def test_the_bytes_of_a_gangs_meeting(looping: Looping) -> None:
         context = ("j-1", 1, "gpu02", asked["nonce"], NONCE)
         proof = written_out("the peer is who it says", *context)
         conn.sendall(
-            json.dumps({"rank": 1, "node": "gpu02", "nonce": NONCE, "proof": proof}).encode() + b"\n"
+            json.dumps({"slot": 1, "node": "gpu02", "nonce": NONCE, "proof": proof}).encode() + b"\n"
         )
         assert read_line(conn) == {"proof": written_out("the hub is who it says", *context)}
 

@@ -171,23 +171,23 @@ def test_only_what_belongs_to_the_tree_is_given(tmp_path: Path, stack: ExitStack
     """The store has the files of other runs too: a name alone opens nothing, nor does a path, nor asking twice."""
     giving = Giving(tmp_path / "work", stack)
     with knock(giving.giver.port, TOKEN) as taker:
-        send(taker, {"want": [OTHER]})
+        send(taker, {"hashes": [OTHER]})
         assert read_all(taker) == [{"done": True}]
     with knock(giving.giver.port, TOKEN) as taker:
-        send(taker, {"want": ["../../id"]})
+        send(taker, {"hashes": ["../../id"]})
         assert read_all(taker) == [{"done": True}]
     with knock(giving.giver.port, TOKEN) as taker:
-        send(taker, {"want": [SHA, SHA, SHA]})
+        send(taker, {"hashes": [SHA, SHA, SHA]})
         assert read_all(taker)[0] == {"blobs": [[SHA, len(DATA)]]}
 
 
 WISHES = [
-    {"want": "everything"},
-    {"want": None},
+    {"hashes": "everything"},
+    {"hashes": None},
     {},
     [],
-    {"want": [[SHA], 7, None]},
-    {"want": [SHA] * 10_000},
+    {"hashes": [[SHA], 7, None]},
+    {"hashes": [SHA] * 10_000},
 ]
 
 
@@ -218,7 +218,7 @@ def test_a_taker_that_does_not_read_is_left(
     stack.callback(giver.close)
     with knock(giver.port, TOKEN) as taker:
         taker.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        send(taker, {"want": [sha]})
+        send(taker, {"hashes": [sha]})
         began, got = time.monotonic(), 0
         while time.monotonic() - began < SLOW:
             time.sleep(0.05)
@@ -254,6 +254,6 @@ def test_a_header_is_bounded_by_what_the_tree_holds(tmp_path: Path, stack: ExitS
     """A list of wishes that is longer than all contents' names is not even read."""
     giving = Giving(tmp_path / "work", stack)
     with knock(giving.giver.port, TOKEN) as taker, suppress(OSError):
-        send(taker, {"want": [SHA] * 10_000})
+        send(taker, {"hashes": [SHA] * 10_000})
         assert taker.recv(10) == b""
     assert giving.serves(tmp_path / "next")

@@ -128,9 +128,9 @@ def test_stop_takes_the_only_live_run_of_ones_own() -> None:
     )
 
     assert choose_live_run(live, None, ME) == "a-20260101T000000-0001"
-    with pytest.raises(UsageError, match="2 runs are live"):
+    with pytest.raises(UsageError, match="2 runs are active"):
         choose_live_run(both, None, ME)
-    with pytest.raises(UsageError, match="no live run"):
+    with pytest.raises(UsageError, match="no active run"):
         choose_live_run(RUNS, None, ME)
 
 

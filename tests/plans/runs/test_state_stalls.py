@@ -24,7 +24,7 @@ NOW = 10_000.0
 
 def part(pulses: dict[str, Any], **more: Any) -> NodeState:
     """Build a node's living part."""
-    return parse_state(Untrusted({"run": "r", "state": "RUNNING", "pulses": pulses, **more}))
+    return parse_state(Untrusted({"run": "r", "state": "RUNNING", "activity": pulses, **more}))
 
 
 @pytest.mark.parametrize(
@@ -110,4 +110,4 @@ def test_pulses_as_json() -> None:
 )
 def test_a_node_may_say_anything(raw: Any) -> None:
     """Nothing raises, nothing of the wrong type stays."""
-    assert parse_activity(Untrusted({"pulses": raw}), 9) in ((), (RankActivity(1),))
+    assert parse_activity(Untrusted({"activity": raw}), 9) in ((), (RankActivity(1),))

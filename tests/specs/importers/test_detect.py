@@ -56,7 +56,7 @@ def test_an_ssh_configuration_without_machines(text: str) -> None:
         take(text)
     (issue,) = caught.value.issues
     assert issue.code == "CC-SPEC-022"
-    assert issue.message.startswith("this is an SSH configuration without a host to take")
+    assert issue.message.startswith("this SSH configuration contains no usable host")
     assert "clusterctl init HOST" in issue.fix
 
 
@@ -101,7 +101,7 @@ def test_only_local_hosts() -> None:
         taken_file("only-local.ini")
     (issue,) = caught.value.issues
     assert (issue.code, issue.location and issue.location.line) == ("CC-SPEC-022", 2)
-    assert "no host is reached by SSH: 'localhost' is left out" in issue.message
+    assert "no host can be used over SSH: 'localhost' is left out" in issue.message
 
 
 def test_a_user_before_the_host() -> None:
