@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from driving import COMMAND, STUBBED
-from terminal import act_on
+from terminal import act_on, what_remains
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
 
@@ -37,7 +37,7 @@ for epoch in range(epochs):
     time.sleep(0.5)
 """
 CODES = {"-- --epochs 50": 130, "-- --epochs many": 1, "clusterctl check": 3}
-CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 VOLATILE = (
     (r"from /\S+(?=,)", "from PLACE"),
     (r"\S*/(?=[\w.-])", ""),  # where a file lies
@@ -72,7 +72,7 @@ class Shell:
         }
         words = [*COMMAND, *shlex.split(line)[1:]]
         code, written = act_on(["env", "-C", str(self.folder), *words], environment, deeds)
-        return code, CONTROL.sub("", written)
+        return code, "\n".join(what_remains(COLOUR.sub("", written)))
 
     def learn_in_no_time(self) -> None:
         """Put a script in the place of the playbook's that has its options, and neither learns nor needs torch."""
