@@ -110,7 +110,7 @@ def on_remaining(state: RunState, event: events.Remaining) -> Step:
 
 def on_start_method(state: RunState, event: events.StartMethodChosen) -> Step:
     """The job's `start` has been decided."""
-    return state, (Journal("start_method", event.facts),)
+    return state, (Journal("start_method", {"method": event.method, "text": event.text}),)
 
 
 def on_workers_started(state: RunState, event: events.WorkersStarted) -> Step:

@@ -158,7 +158,8 @@ class Listened(NamedTuple):
 class StartMethodChosen(NamedTuple):
     """The first worker was forked, or had to be started with a new interpreter; `text` is why."""
 
-    facts: JsonObject
+    method: str
+    text: str
 
 
 class WorkersStarted(NamedTuple):

@@ -143,7 +143,7 @@ class Attempt:
         elif event == "workers":
             self.post(events.WorkersStarted(sorted(self.workers())))
         elif event == "start_method":
-            self.post(events.StartMethodChosen(facts))
+            self.post(events.StartMethodChosen(facts["method"], facts["text"]))
         elif event == "ready":
             self.post(events.GateReady(facts["torch"]))
 
