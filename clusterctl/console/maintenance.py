@@ -11,6 +11,7 @@ from clusterctl.console.progress import render_size
 from clusterctl.console.text import sanitize
 from clusterctl.console.verdict import render_outside
 from clusterctl.errors import ClusterctlError
+from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.cleanup import CleanupPlan, Orphan, Orphans, StoredRun
 from clusterctl.plans.facts.gpu_use import describe_age
 from clusterctl.plans.runs.verdict import name_state
@@ -78,9 +79,9 @@ def _show_kept(cleanup_plan: CleanupPlan) -> None:
     for reason, kept in reasons.items():
         run_ids = list(dict.fromkeys(stored.run_id for stored in kept))
         more = f" and {len(run_ids) - MOST_RUNS} more" if len(run_ids) > MOST_RUNS else ""
-        _print(
-            f"{', '.join(run_ids[:MOST_RUNS])}{more}  kept on {fold_names([stored.node for stored in kept])}: {reason}"
-        )
+        nodes = fold_names([stored.node for stored in kept])
+        shown = translate_node_text(reason)
+        _print(f"{', '.join(run_ids[:MOST_RUNS])}{more}  kept on {nodes}: {shown}")
 
 
 def _show_unused(
