@@ -18,21 +18,22 @@ from clusterctl.plans.checks.registry import all_checks
 from clusterctl.plans.known_errors import render_command
 from clusterctl.protocol.known_errors import Symptom, all_symptoms
 from clusterctl.specs.text import find_nearest
+from clusterctl.translation import to_translate, tr
 
 CODE_PATTERN = re.compile(r"(?:CC-)?([A-Z]+)(?:-(\d{1,3}))?", re.IGNORECASE)
 EXAMPLE_VALUES = {"node": "NODE", "rank": "RANK", "module": "MODULE", "path": "PATH", "run": "RUN"}
 LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
 FIRST_CLAUSE = re.compile(r"(?<=[\w)])[;:] ")
 EFFECTS = {
-    "error": "A launch starts nothing.",
-    "warning": "A launch goes on.",
-    "info": "Good to know; nothing is wrong.",
+    "error": to_translate("error: launch starts nothing."),
+    "warning": to_translate("warning: launch continues."),
+    "info": to_translate("note: nothing is wrong."),
 }
 
 
 @dataclass(frozen=True)
 class Example:
-    """A case in which a check speaks: what it says, and the remedy."""
+    """A case in which a check finds something: what was seen, and the fix."""
 
     seen: str
     fix: str
@@ -40,7 +41,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Manual:
-    """What the manual adds: examples, and what goes wrong in life, by code."""
+    """What the manual adds: examples, and the failures behind a code."""
 
     examples: Mapping[str, Example]
     incidents: Mapping[str, Sequence[str]]
@@ -48,7 +49,7 @@ class Manual:
 
 @dataclass(frozen=True)
 class Explanation:
-    """A code in full; what there is nothing to say of is empty."""
+    """A code in full; what does not apply is empty."""
 
     code: str
     kind: str
@@ -125,25 +126,25 @@ def explain(code: str, manual: Manual) -> Explanation:
         return _explain_symptom(symptom, entry, happens)
     title, what, do = short_title(code), _without_markup(entry.what.here), _without_markup(entry.do.here)
     if code in all_checks():
-        effect = f"{entry.severity}. {EFFECTS[entry.severity]}"
+        effect = tr(EFFECTS[entry.severity])
         example = manual.examples.get(code)
-        return Explanation(code, "finding", title, effect, entry.why.here, what, do, happens, example)
-    effect = f"{entry.severity}, {entry.when.here}." if entry.when.here else ""
+        return Explanation(code, tr("finding"), title, effect, entry.why.here, what, do, happens, example)
+    effect = tr("error, {step}.", step=entry.when.here) if entry.when.here else ""
     whole = _without_markup(entry.title.here)
-    text = what if entry.when.here else f"{whole}. {what}" if what else whole
-    return Explanation(code, "error", title, effect, text=text, do=do, happens=happens)
+    text = what if entry.when.here else tr("{title}. {more}", title=whole, more=what) if what else whole
+    return Explanation(code, tr("error"), title, effect, text=text, do=do, happens=happens)
 
 
 def _explain_symptom(symptom: Symptom, entry: Entry, happens: tuple[str, ...]) -> Explanation:
     grades = {
-        "own": "A cause.",
-        "doubtful": "A cause, unless another rank has a better one.",
-        "waited": "Mostly a consequence: a rank did not come.",
-        "peer": "Mostly a consequence: a rank went away.",
+        "own": tr("A cause."),
+        "doubtful": tr("A cause, unless another rank has a clearer one."),
+        "waited": tr("Usually a consequence: another rank did not arrive."),
+        "peer": tr("Usually a consequence: another rank has ended."),
     }
     return Explanation(
         symptom.code,
-        "end of a rank",
+        tr("end of a rank"),
         entry.title.here,
         grades[symptom.grade],
         text=entry.do.here,
