@@ -25,11 +25,21 @@ PLACEHOLDER = re.compile(r"(?<!\$)\{([a-z_]+)(!r)?(?::([^{}\s]+))?\}")
 _chosen: list[Language] = []  # empty until somebody asks for a text or sets the language
 
 
+def parse_language(value: str) -> Language | None:
+    """Parse a name as in locales: `zh`, `zh-CN`, `zh_CN.UTF-8`, `en`, `C`; None for a language that we do not have."""
+    found = re.fullmatch(r"(zh|en|c|posix)([_.@-].*)?", value, re.IGNORECASE)
+    if found is None:
+        return None
+    return "zh" if found[1].lower() == "zh" else "en"
+
+
 def language_of(environment: Mapping[str, str]) -> Language:
     """Choose the language as POSIX does for messages, with our own variable before the others; English if in doubt."""
-    for name in (VARIABLE, "LC_ALL", "LC_MESSAGES", "LANG"):
+    if chosen := parse_language(environment.get(VARIABLE, "")):
+        return chosen
+    for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
         if value := environment.get(name, ""):
-            return "zh" if re.match(r"zh(?![a-z])", value, re.IGNORECASE) else "en"
+            return parse_language(value) or "en"
     return "en"
 
 
@@ -53,9 +63,13 @@ def tr(message: str, /, **facts: object) -> str:
 
 def trn(one: str, many: str, number: int, /, **facts: object) -> str:
     """Translate a message that counts; `{n}` is the number: `trn("{n} node", "{n} nodes", len(nodes))`."""
+    return fill(ngettext(one, many, number), {"n": number, **facts})
+
+
+def ngettext(one: str, many: str, number: int) -> str:
+    """Translate a message that counts and leave its placeholders, as `gettext.ngettext` does."""
     english = one if number == 1 else many
-    text = english if language() == "en" else _catalogue().ngettext(one, many, number)
-    return fill(text, {"n": number, **facts})
+    return english if language() == "en" else _catalogue().ngettext(one, many, number)
 
 
 def to_translate(message: str) -> str:

@@ -123,8 +123,6 @@ VERBS = {
 }
 
 ALLOWED = {  # keys of JSON that nodes or we send, each the name of a field; by module
-    ("clusterctl/plans/diagnose/mesh.py", "door"): "of the network test: what kind of port was called",
-    ("clusterctl/plans/diagnose/mesh.py", "stranger"): "of the network test: the peer proved no secret",
     ("clusterctl/plans/facts/records.py", "going"): "of a lock: its run has started",
     ("clusterctl/plans/facts/records.py", "said"): "of `check --json`: what `activate` printed",
 }

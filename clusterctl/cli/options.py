@@ -15,7 +15,7 @@ from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import TYPED_KEY, SharedOption
 from clusterctl.console.text import sanitize
 from clusterctl.errors import UsageError
-from clusterctl.translation import use_language
+from clusterctl.translation import to_translate, tr, use_language
 
 Command = Callable[..., Any]
 
@@ -76,18 +76,18 @@ def _apply_output_settings(settings: Settings) -> None:
 
 
 class WholeNumber(click.IntRange):
-    """A whole number that an error calls by what it counts: `'x' is not a number of lines`."""
+    """A whole number, with the message for what is none: `{value!r} is not a number of lines`."""
 
-    def __init__(self, noun: str, min: int = 0, max: int | None = None) -> None:  # noqa: A002 - click's names
+    def __init__(self, message: str, min: int = 0, max: int | None = None) -> None:  # noqa: A002 - click's names
         super().__init__(min, max)
-        self._noun = noun
+        self._message = message
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Convert as click does, with an error in the words of the option."""
         try:
             int(value)
         except ValueError:
-            self.fail(f"{value!r} is not {self._noun}", param, ctx)
+            self.fail(tr(self._message, value=value), param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -99,7 +99,7 @@ class Seconds(click.FloatRange):
         try:
             float(value)
         except ValueError:
-            self.fail(f"{value!r} is not a number of seconds", param, ctx)
+            self.fail(tr("{value!r} is not a number of seconds", value=value), param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -144,7 +144,10 @@ def with_node_options(function: Command) -> Command:
 _CONNECT_OPTIONS = (
     click.option("--user", metavar="USER", help="The user name on the hosts."),
     click.option(
-        "--port", metavar="PORT", type=WholeNumber("a port", 1, 65535), help="The port of the SSH servers."
+        "--port",
+        metavar="PORT",
+        type=WholeNumber(to_translate("{value!r} is not a port"), 1, 65535),
+        help="The port of the SSH servers.",
     ),
     click.option("--key", metavar="FILE", help="The private key."),
     click.option("--jump", metavar="HOST", help="The jump host, or a chain of them."),

@@ -153,7 +153,7 @@ def mesh_to_json(mesh: MeshResult | None) -> dict[str, Any] | None:
             "from": path.caller,
             "to": path.peer,
             "network": path.rail or None,
-            "port": "master" if path.door == MASTER else "ephemeral",
+            "port": "master" if path.listener == MASTER else "ephemeral",
             "open": path.open,
             "error": path.error,
             "connect": path.connect,

@@ -30,20 +30,22 @@ def render_error(error: ClusterctlError) -> list[str]:
 
 
 def render_spec_error(error: SpecError) -> list[str]:
-    """Give the lines for a wrong file: every issue with its place."""
+    """Give the lines for a wrong file: every issue with its place, and each fix once."""
     issue_count = len(error.issues)
     files = {issue.location.file for issue in error.issues if issue.location}
     in_files = f" in {', '.join(sorted(files))}" if files else ""
-    first_line = (
-        f"error: {issue_count} problem{'s' if issue_count > 1 else ''}{in_files}; nothing was started"
-    )
-    return [first_line, *(line for issue in error.issues for line in _render_issue(issue))]
+    lines = [f"error: {issue_count} problem{'s' if issue_count > 1 else ''}{in_files}"]
+    shown_fixes: set[str] = set()
+    for issue in error.issues:
+        lines += _render_issue(issue, with_fix=issue.fix not in shown_fixes)
+        shown_fixes.add(issue.fix)
+    return lines
 
 
-def _render_issue(issue: Issue) -> list[str]:
+def _render_issue(issue: Issue, *, with_fix: bool) -> list[str]:
     location = f"{issue.location}: " if issue.location else ""
     lines = [f"{location}{issue.code} {issue.message}"]
-    return [*lines, f"    fix: {issue.fix}"] if issue.fix else lines
+    return [*lines, f"    fix: {issue.fix}"] if issue.fix and with_fix else lines
 
 
 def show_usage_error(problem: str, command: str, program: str = "") -> None:

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
 from clusterctl.client.rpc.tasks import CommandEnd, CommandOutput
-from clusterctl.console.logs import display_width, node_color
+from clusterctl.console.logs import label_color
 from clusterctl.console.terminal import uses_color
-from clusterctl.console.text import json_text, sanitize
+from clusterctl.console.text import display_width, json_text, sanitize
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import plural
 
@@ -131,7 +131,8 @@ class LinePrinter:
 
     def __init__(self, names: Iterable[str], *, as_json: bool) -> None:
         self._as_json = as_json
-        self._width = max((display_width(name) for name in names), default=0)
+        self._indices = {name: index for index, name in enumerate(names)}
+        self._width = max(map(display_width, self._indices), default=0)
         self._lock = threading.Lock()
         self._partial: dict[tuple[str, str], bytes] = {}
         self._write_error: OSError | None = None
@@ -181,7 +182,7 @@ class LinePrinter:
 
     def _prefix(self, node: str, separator: str) -> str:
         name = node + " " * (self._width - display_width(node))
-        return f"{_colorize(name, f'{chr(27)}[{node_color(node)}m', sys.stdout)} {separator} "
+        return f"{_colorize(name, label_color(self._indices.get(node, 0)), sys.stdout)} {separator} "
 
     def _write_json(self, entry: Mapping[str, Any]) -> None:
         self._write_stdout(json_text({"schema": 1, **entry}) + "\n")

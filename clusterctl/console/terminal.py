@@ -82,7 +82,12 @@ def _console(stream: TextIO) -> Console:
     )
 
 
-_SYMBOLS = {"ok": ("\u2713", "ok"), "failed": ("\u2717", "x"), "stopped": ("\u25a0", "-")}
+_SYMBOLS = {
+    "ok": ("\u2713", "ok"),
+    "failed": ("\u2717", "x"),
+    "stopped": ("\u25a0", "-"),
+    "live": ("\u25cf", "*"),
+}
 
 
 def symbol(name: str, stream: TextIO) -> str:
@@ -102,8 +107,43 @@ def print_table(console: Console, table: Table) -> None:
     console.width = width
 
 
+_live_line: list[str] = []  # the line that stands below all others, and is written anew
+
+
+def can_redraw(stream: TextIO) -> bool:
+    """Tell whether lines can be taken back; NO_COLOR speaks of colours only."""
+    return stream.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
+
+
+def show_live_line(text: str) -> None:
+    """Write one line on stderr, a terminal, in place of the last one of these; an empty text takes it away."""
+    from clusterctl.console.text import cut_text
+
+    if can_redraw(sys.stderr) and _live_line != ([text] if text else []):
+        clear_live_line()
+        if text:
+            _live_line.append(text)
+            print(cut_text(sanitize(text), stderr().width - 1), end="", file=sys.stderr, flush=True)
+
+
+def clear_live_line() -> None:
+    """Take away the line that stands below all others, so that something can be written."""
+    if _live_line:
+        _live_line.clear()
+        print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
+
+
 def info(line: str, *, is_safe: bool = False) -> None:
     """Write one line of chatter to stderr, unless `-q`; a text that `is_safe` may hold colours of our own."""
     if not is_quiet():
+        clear_live_line()
         text = line if is_safe else "\n".join(map(sanitize, line.split("\n")))
         print(text, file=sys.stderr, flush=True)
+
+
+def hint(line: str) -> None:
+    """Write one dimmed line to stderr, unless `-q`."""
+    if not is_quiet():
+        clear_live_line()
+        text = sanitize(line)
+        print(f"\x1b[2m{text}\x1b[0m" if uses_color(sys.stderr) else text, file=sys.stderr, flush=True)

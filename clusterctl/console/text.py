@@ -90,6 +90,18 @@ def display_width(name: str) -> int:
     return cell_len(name)
 
 
+def cut_text(text: str, width: int) -> str:
+    """Cut a text to so many columns, the last three of them dots."""
+    if display_width(text) <= width:
+        return text
+    kept = ""
+    for character in text:
+        if display_width(kept + character) > width - 3:
+            break
+        kept += character
+    return f"{kept}..."
+
+
 # What may be broken between any two characters: Chinese and the full-width forms; some stay with what is before them.
 _TOKEN = re.compile(
     "[\u201c\u2018\u300a\uff08\u3010]*"

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-PROTOCOL = 1  # the number in spec.json and state.json: of the format of both
+PROTOCOL = 2  # the number in spec.json and state.json: of the format of both; 1 had other names for some keys
 
 RunState = Literal[
     "SUBMITTED",

@@ -33,7 +33,9 @@ class Told:
 @pytest.mark.parametrize("runs", [5, "abc", {"a": 1}, [5, None, []], None])
 def test_runs_that_are_none_are_no_runs(runs: Any) -> None:
     """A number where a list should be is no bug of this side."""
-    found = read_storage(cast(Session, Told({"found": {"place": "x", "runs": runs, "store": runs}})), "n1")
+    found = read_storage(
+        cast(Session, Told({"found": {"workdir_id": "x", "runs": runs, "store": runs}})), "n1"
+    )
     assert found is not None
     assert (found.stored_runs, found.store.contents) == ((), 0)
 
@@ -58,6 +60,6 @@ def test_a_node_that_gets_nowhere_is_given_up(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(session, "STALL", 0.05)
     node = Told({})
     node.receive = lambda limit: (Untrusted({"beat": limit, "steps": 7}), b"")  # type: ignore[method-assign]  # it never ends
-    with pytest.raises(NodeError, match="nothing moved") as caught:
+    with pytest.raises(NodeError, match="no progress") as caught:
         read_storage(cast(Session, node), "n1")
     assert (caught.value.code, caught.value.node) == ("CC-CLEAN-003", "n1")

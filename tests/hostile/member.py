@@ -78,7 +78,7 @@ class Peer:
         asked = json.loads(_read_line(conn))["nonce"]
         meeting = Handshake(self._run, self._seat, self._node, asked, os.urandom(16).hex())
         proof = meeting.prove(self._token, "the peer is who it says")
-        about = {"rank": self._seat, "node": self._node, "nonce": meeting.peer_nonce, "proof": proof}
+        about = {"slot": self._seat, "node": self._node, "nonce": meeting.peer_nonce, "proof": proof}
         conn.sendall(json.dumps(about).encode() + b"\n")
         assert json.loads(_read_line(conn))["proof"] == meeting.prove(self._token, "the hub is who it says")
         conn.settimeout(None)
@@ -128,7 +128,7 @@ class Hub:
             nonce = os.urandom(16).hex()
             conn.sendall(json.dumps({"nonce": nonce}).encode() + b"\n")
             answer = json.loads(_read_line(conn))
-            meeting = Handshake(self._run, answer["rank"], answer["node"], nonce, answer["nonce"])
+            meeting = Handshake(self._run, answer["slot"], answer["node"], nonce, answer["nonce"])
             conn.sendall(
                 json.dumps({"proof": meeting.prove(self._token, "the hub is who it says")}).encode() + b"\n"
             )

@@ -259,9 +259,9 @@ def roster(state: Header, talk: Talk) -> None:
     names = [f"gpu{number:02}" for number in range(1, 4)]
     mine = talk.request["node"]
     state["attempt"] = 10**6
-    state["seats"] = 3
+    state["slots"] = 3
     state["roster"] = [
-        {"seat": seat, "node": name, "node_rank": 0 if name == mine else None}
+        {"slot": seat, "node": name, "node_rank": 0 if name == mine else None}
         for seat, name in enumerate(names)
     ]
 
@@ -438,7 +438,7 @@ CASES: dict[str, Case] = {
     ),
     "positions-wrong": header_of("positions", positions=7),
     "positions-huge": header_of("positions", positions={"x": 10**400}),
-    "log-wrong": header_of("log", offset="0", next=[], rank=True, gone=[1], places=["x"], knots=[[1]]),
+    "log-wrong": header_of("log", offset="0", next=[], rank=True, gone=[1], places=["x"], time_marks=[[1]]),
     "log-escapes": header_of("log", log=EVIL, stream=EVIL, rank=EVIL),
 }
 

@@ -46,7 +46,7 @@ def test_a_time_limit_that_nobody_watches(cluster: Lab, tmp_path: Path, webhook:
     ends = [cctl(cluster, "attach", run, XDG_STATE_HOME=str(tmp_path), HOOK_URL=url) for _ in range(2)]
 
     assert "# when it has ended (timeout): a message to webhook, its URL from $HOOK_URL" in plan.out
-    assert "no hook reports its end until you attach again" in started.err
+    assert "notifications and on_end run only while you are attached" in started.err
     assert (state["run"]["state"], {node["reason"] for node in state["nodes"]}) == (
         "TIMEOUT",
         {"time limit of 2 s"},
@@ -85,7 +85,7 @@ def test_a_stop_says_what_it_waits_for_and_goes_on_without_us(cluster: Lab, tmp_
     ended = cctl(cluster, "stop", run, "--grace", "0")
 
     names = [node.name for node in cluster.nodes[:2]]
-    assert f"stopping {run} on gpu[01-02], grace 600 s" in line
+    assert f"stopping {run} on gpu[01-02], grace period 600 s" in line
     assert stopping.returncode == 130
     assert "the nodes continue to stop the run" in err
     assert f"clusterctl status {run}" in err

@@ -139,7 +139,7 @@ def test_a_command_is_folded_and_ends_with_ctrl_c(cluster: Lab) -> None:
     os.kill(stuck.pid, signal.SIGINT)
     told = stuck.communicate(timeout=HANG)
     assert (stuck.returncode, told[0]) == (130, f"{names[0]}: {names[0]}\n{names[2]}: {names[2]}\n")
-    assert f"no answer yet: {names[1]}" in told[1]
+    assert f"no result yet: {names[1]}" in told[1]
     running = start_cctl(
         cluster, "exec", "--no-fold", "--", "trap '' TERM; echo up; sleep 99 & wait; sleep 99"
     )

@@ -56,7 +56,7 @@ def test_wheels_go_along(cluster: Lab, tmp_path: Path) -> None:
     assert [line.split(" | ")[1].split()[::2] for line in sorted(first.out.splitlines())] == [
         ["1.5", "True"]
     ] * 2
-    assert "all fit" in first.err
+    assert "all ok" in first.err
     assert "made on gpu[01-02]; " in first.err
     assert "was there" in second.err
     assert "note: gpu[01-02]: after: `exit 3` exited with 3" in second.err

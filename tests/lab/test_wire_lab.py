@@ -71,7 +71,7 @@ def test_a_launch_names_both_ends_of_a_closed_way(make_lab: Callable[..., Bed], 
         in said
     )
     assert "nft list ruleset" in said
-    assert f"pass from {address}" in said
+    assert f"for connections from {address}" in said
 
 
 def test_each_fault_has_its_own_finding(make_lab: Callable[..., Bed], tmp_path: Path) -> None:

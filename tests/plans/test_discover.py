@@ -111,9 +111,7 @@ def test_what_is_written_is_an_inventory() -> None:
         in text
     )
     assert "mlx5_0:1 InfiniBand 200 Gb/sec; NCCL_IB_HCA==mlx5_0:1 selects them" in text
-    assert (
-        "# Not reached, so left out:\n#  - host: gpu2\n#    # CC-SSH-002 the SSH port is closed\n" in text
-    )
+    assert "# Not reached, so left out:\n#  - host: gpu2\n#    # CC-SSH-002 the SSH port is closed\n" in text
 
 
 def test_hostile_answers_stay_in_comments() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from conformity import frame_problems
 
-LISTED = {"listed": 3, "more": False, "mark": "m", "place": "p", "outside": None}
+LISTED = {"listed": 3, "more": False, "mark": "m", "workdir_id": "p", "outside": None}
 ENTRY: dict[str, Any] = {"pid": 7, "starttime": 9, "exit": None, "signal": None}
 
 

@@ -32,7 +32,7 @@ NOT_KEYS = {("node/setup/build.py", "who")}  # of the lock file of an environmen
 UNREAD_BY_NODE = {
     "beat": "any frame is a sign of life",
     "brings_torch": "the client's own, beside the query that it is part of",
-    "look": "the node waits for this frame and for no other",
+    "check_store": "the node waits for this frame and for no other",
     "network": "of `probe`: what is checked with it is checked by the client",
     "nic": "of spec.json, for people: the environment holds it too",
     "part": "of a content that comes in pieces: they come in order",
@@ -40,12 +40,22 @@ UNREAD_BY_NODE = {
     "size": "of the payload: its hash is compared",
 }
 UNSENT_BY_CLIENT = dict.fromkeys(
-    ("agent_limit", "gang_limit", "guest_limit", "hub_limit", "join_limit", "overdue_limit", "pause", "warm"),
+    (
+        "agent_limit",
+        "gang_limit",
+        "handshake_limit",
+        "hub_limit",
+        "join_limit",
+        "overdue_limit",
+        "pause",
+        "warm",
+    ),
     "of spec.json, set by tests",
 )
 UNREAD_BY_CLIENT = {
     "grace": "of the journal, for people",
     "held": "of the journal and of `locks`: who reads looks at the holders",
+    "method": "of `start_method`: the journal is for people",
     "port_taken": "of `failed`: the text says it too",
     "used": "of `gpu_memory`: for people who read the record",
     **dict.fromkeys(("agent", "guardian", "parted", "releasing"), "the node reads its own state"),
@@ -218,7 +228,7 @@ def test_what_the_client_sends_is_read_and_the_reverse() -> None:
     """Each key of a request, a spec or an order is known to both sides."""
     sent, read = sent_keys("client", "plans", "cli"), named_keys("node", "protocol")
     keys = keys_of(*TO_NODE)
-    assert {"run", "spec", "doors", "blobs", "roster"} <= keys
+    assert {"run", "spec", "listeners", "blobs", "roster"} <= keys
     assert keys - read == UNREAD_BY_NODE.keys()
     assert keys - sent == UNSENT_BY_CLIENT.keys()
 
@@ -227,7 +237,7 @@ def test_what_a_node_sends_is_read_and_the_reverse() -> None:
     """Each key of an answer, an event, a state or a record is known to both sides."""
     sent, read = sent_keys("node", "protocol"), named_keys("client", "plans", "cli", "protocol")
     keys = keys_of(*TO_CLIENT)
-    assert {"stopped", "ranks", "knots", "differs", "failures"} <= keys
+    assert {"stopped", "ranks", "time_marks", "differs", "failures"} <= keys
     assert keys - sent == set()
     assert keys - read == UNREAD_BY_CLIENT.keys()
 
@@ -252,32 +262,9 @@ def test_names_of_events_are_sent_and_read() -> None:
     assert events <= mentioned("client", "plans", "cli")
 
 
-def test_facts_of_events_are_defined() -> None:
-    """The facts of an event, and what is set in a state, are keys of it."""
-    undefined = [
-        (path, name, word.arg)
-        for path, tree in sources("node").items()
-        for name, message in FACTS.items()
-        for call in calls(tree, name)
-        if call.args or name == "set"
-        for word in call.keywords
-        if word.arg and word.arg not in definitions()[message]
-    ]
-    assert undefined == []
-
-
-FACTS = {
-    "add_event": "JournalEntry",
-    "send_event": "Event",
-    "report": "Event",
-    "_abort": "Event",
-    "set": "State",
-}
-
-
 def test_orders_are_sent_and_read() -> None:
     """Each order to an agent is sent by the client, and the agent knows it."""
-    orders = {"join", "doors", "go", "cancel", "setup", "before", *get_args(agent.LockOrder)}
+    orders = {"join", "listeners", "go", "cancel", "setup", "before", *get_args(agent.LockOrder)}
     assert orders <= sent_values("client") | mentioned("client")
     assert orders <= mentioned("node") | set(locks.ORDERS)
 

@@ -93,10 +93,10 @@ class Agent:
         text = " ".join(json.dumps(value) for value in [*values, *([facts] if facts else [])])
         self.world.write(f"{self.name} {name}", text)
 
-    def report(self, event: str, **facts: Any) -> None:
+    def report(self, event: str, facts: Any) -> None:
         """Keep where it listens."""
         self.answer("report", event, **facts)
-        if event in ("hub", "door"):
+        if event in ("hub", "listener"):
             self.port = facts["port"]
 
     def stop(self, order: StopOrder) -> None:
@@ -276,7 +276,7 @@ class World:
         if "max" in self.settings:
             ranks = [number if number < self.nodes else None for number in range(count)]
             roster = [
-                {"seat": number, "node": names[number], "node_rank": ranks[number]} for number in range(count)
+                {"slot": number, "node": names[number], "node_rank": ranks[number]} for number in range(count)
             ]
             usual = "node_lost,worker_killed"
             restart = {"max": int(self.settings["max"]), "on": self.settings.get("on", usual).split(",")}
@@ -284,7 +284,7 @@ class World:
                 float(self.settings.get("pause", 2)),
                 float(self.settings.get("warm", 1)),
             )
-            spec.update(seat=slot, seats=count, spare=slot >= self.nodes, roster=roster, restart=restart)
+            spec.update(slot=slot, slots=count, spare=slot >= self.nodes, roster=roster, restart=restart)
             spec.update(attempt=1, module=self.settings.get("module", "torch.distributed.run"))
         return spec
 

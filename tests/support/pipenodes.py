@@ -50,7 +50,7 @@ class PipeSession:
         self._reader = FrameReader(sentinel, sync_limits(100_000))
         self._arrived: list[Frame] = []
         self.blobs: list[str] = []
-        request = {"workdir": str(workdir), "run": run, "node": node, "node_rank": rank, "give": give}
+        request = {"workdir": str(workdir), "run": run, "node": node, "node_rank": rank, "provide": give}
         header = json.dumps({"sentinel": sentinel, "verb": "sync", "request": request}).encode()
         for part in (bundle.boot_program(), header, bundle.bundle("sync")):
             self._write(b"%d\n" % len(part) + part)

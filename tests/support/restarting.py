@@ -42,11 +42,11 @@ class RestartGang(GangRun):
         self.count = count
         ranks = [seat if seat < count else None for seat in range(count + spares)]
         roster = [
-            {"seat": seat, "node": node.spec["node"], "node_rank": rank}
+            {"slot": seat, "node": node.spec["node"], "node_rank": rank}
             for seat, (node, rank) in enumerate(zip(self.nodes, ranks, strict=True))
         ]
         for seat, node in enumerate(self.nodes):
-            about = {"seat": seat, "seats": len(self.nodes), "spare": seat >= count, "roster": roster}
+            about = {"slot": seat, "slots": len(self.nodes), "spare": seat >= count, "roster": roster}
             node.spec.update(about, restart=wish, nnodes=count, world_size=count)
             node.spec["gang"] = len(self.nodes) > 1
             node.spec["output_dir"] = str(self.orders)
@@ -67,7 +67,7 @@ class RestartGang(GangRun):
                 continue
             node.hear("started")
             for header in node.heard:
-                if header.get("event") == "door":
+                if header.get("event") == "listener":
                     self.doors.append([seat, node.spec["address"], header["port"]])
         return self
 
@@ -78,12 +78,12 @@ class RestartGang(GangRun):
                 continue
             port = self.apart.get(seat, self.doors[0][2])
             doors = [self._door_for(seat, door) for door in self.doors]
-            order = {"do": "join", "port": port, "doors": doors}
+            order = {"do": "join", "port": port, "listeners": doors}
             assert node.session is not None
             node.session.send(order)
         if 0 not in self.absent:
             assert self.nodes[0].session is not None
-            self.nodes[0].session.send({"do": "doors", "doors": self.doors})
+            self.nodes[0].session.send({"do": "listeners", "listeners": self.doors})
         for node in self.others:
             wait_for_all(node, "joined")
         for node in self.active:

@@ -273,7 +273,7 @@ def answer_start(_: Node, request: Mapping[str, Any]) -> list[Frame]:
     if first and spec["gang"]:
         said.insert(0, "hub")
     if spec.get("restart"):
-        said.insert(0, "door")
+        said.insert(0, "listener")
     told = [({"event": event, "port": 40000, "workdir": {}}, b"") for event in said]
     return [*told, *(_ready() if first else ())]
 
@@ -311,10 +311,10 @@ def obey(header: Mapping[str, Any], body: bytes) -> list[Frame]:
             "rtt": 90,
         }
         ways = [
-            {**{key: peer[key] for key in ("door", "rail")}, "peer": peer["name"], **done}
+            {**{key: peer[key] for key in ("listener", "rail")}, "peer": peer["name"], **done}
             for peer in header["peers"]
         ]
-        return [({"ways": ways}, b"")]
+        return [({"paths": ways}, b"")]
     if header.get("manifest"):
         held = make_manifest(TreeEntry(*row) for row in json.loads(zlib.decompress(body)))
         return [({"tree": held.hash, "files": len(held.entries), "bytes": held.size}, b"")]

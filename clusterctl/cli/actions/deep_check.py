@@ -43,7 +43,7 @@ from clusterctl.protocol.ranks import Slot
 from clusterctl.protocol.run_paths import WorkdirPaths, part_name
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import Job
-from clusterctl.specs.text import plural
+from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.files import LaunchRecord
@@ -59,7 +59,7 @@ def run_deep_check(
     deep = DeepCheckResult(backend, tuple(node.name for node in nodes), 0)
     pending = tuple(name for name, facts in preflight.facts.items() if facts.setup.pending)
     if pending:
-        problem = "the job's `setup` has not made its environment there yet"
+        problem = tr("the job's `setup` has not created its environment there yet")
         deep = replace(deep, trouble=problem, fix=word("CC-DEEP-006", "setup", {})[1], at=pending)
         return _with_deep_result(nodes, job, preflight, deep)
     with _packed_modules() as folder:
@@ -126,12 +126,18 @@ class DeepCheckRun:
         for node in self._nodes:
             self._phases.mark_done("deep", node.name)
         self._phases.finish(
-            "deep", f"{plural(len(result.rounds), 'round')} in {time.monotonic() - started_at:.1f} s"
+            "deep",
+            trn(
+                "{n} round in {seconds:.1f} s",
+                "{n} rounds in {seconds:.1f} s",
+                len(result.rounds),
+                seconds=time.monotonic() - started_at,
+            ),
         )
         return (
             result
             if result.diagnosis
-            else replace(result, trouble=problem or "its leader did not say what it found")
+            else replace(result, trouble=problem or tr("rank 0 reported no result"))
         )
 
     def _start(self, plan: LaunchPlan, scan: ScanResult) -> None:
@@ -156,9 +162,10 @@ class DeepCheckRun:
         verdict = RunMonitor(self._cluster, options, show=self._on_lines, notice=notice).watch()
         cause = verdict.cause
         if cause is None:
-            return "" if verdict.exit_code == 0 else f"its job ended as {verdict.state}"
+            return "" if verdict.exit_code == 0 else tr("the test job ended as {state}", state=verdict.state)
         last = cause.failure.tail[-1] if cause.failure.tail else ""
-        return f"its job failed on {cause.failure.node}: {cause.failure.exception or last}"
+        reason = cause.failure.exception or last
+        return tr("the test job failed on {node}: {reason}", node=cause.failure.node, reason=reason)
 
     def _on_lines(self, entry: LogLines) -> None:
         if entry.stream == "stdout":

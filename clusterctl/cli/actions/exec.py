@@ -19,6 +19,7 @@ from clusterctl.console.text import json_text
 from clusterctl.errors import ClusterctlError
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.nodeset import fold_names
+from clusterctl.translation import tr
 
 MAX_OUTPUT = 1 << 20  # bytes of each stream of a node that are kept to be folded
 _PLAIN_WORD = re.compile(r"[\w@%+=:,./-]+")
@@ -45,7 +46,10 @@ def run_everywhere(nodes: Sequence[Node], command: Sequence[str], *, fold: bool,
             phases.start("exec")
         try:
             for outcome in cluster.each(
-                nodes, lambda c, node: _run(c, node, argv, printer), step="running it", keep=False
+                nodes,
+                lambda c, node: _run(c, node, argv, printer),
+                step=tr("running the command"),
+                keep=False,
             ):
                 if outcome.value is not None:
                     answers[outcome.node.name] = outcome.value
@@ -59,7 +63,8 @@ def run_everywhere(nodes: Sequence[Node], command: Sequence[str], *, fold: bool,
             phases.stop()
             if fold and not as_json:
                 show_answers({name: answers[name] for name in names if name in answers}, MAX_OUTPUT)
-                info(f"no answer yet: {fold_names([name for name in names if name not in answers])}")
+                missing = fold_names([name for name in names if name not in answers])
+                info(tr("no result yet: {nodes}", nodes=missing))
             raise
         finally:
             phases.stop()

@@ -10,7 +10,13 @@ from pathlib import Path
 import click
 
 from clusterctl.cli.context.load import expand, lab_dir, read_spec
-from clusterctl.cli.context.nodes import interpreter, open_cluster, reading_exit_code, report_failures
+from clusterctl.cli.context.nodes import (
+    hint_next,
+    interpreter,
+    open_cluster,
+    reading_exit_code,
+    report_failures,
+)
 from clusterctl.client.rpc import tasks
 from clusterctl.client.ssh.host_keys import HostKeys
 from clusterctl.console.terminal import info
@@ -23,7 +29,8 @@ from clusterctl.specs.importers.imported import Imported
 from clusterctl.specs.inventory.model import Inventory
 from clusterctl.specs.inventory.parse import parse_inventory
 from clusterctl.specs.inventory.render import render_discovered, render_inventory
-from clusterctl.specs.text import command_line, plural
+from clusterctl.specs.text import command_line
+from clusterctl.translation import to_translate, tr, trn
 
 STANDARD_INPUT = "-"
 
@@ -37,7 +44,7 @@ def read_imported_file(path: str) -> str:
     from clusterctl.specs.yaml.reader import decode_source
 
     return decode_source(
-        sys.stdin.buffer.read(MOST_CHARACTERS + 1), "standard input", max_bytes=MOST_CHARACTERS
+        sys.stdin.buffer.read(MOST_CHARACTERS + 1), tr("standard input"), max_bytes=MOST_CHARACTERS
     )
 
 
@@ -99,7 +106,7 @@ def _write_new(file: Path, text: str) -> None:
         raise
 
 
-COMMAND_LINE = "the command line"
+COMMAND_LINE = to_translate("the command line")
 DEFAULT_NAME = "cluster"
 
 
@@ -139,13 +146,14 @@ def discover(
     answers = probe_hosts(read_hosts(hosts, connect_options), cluster)
     report_failures(answers.failures.values())
     if not answers.facts:
-        info("nothing was written: no host answered")
+        info(tr("nothing was written: no machine could be read"))
     elif output is None:
         click.echo(answers.text, nl=False)
     else:
         write_inventory(answers.text, output, force=force)
         check = command_line("clusterctl", "-i", output, "check")
-        info(f"written to {output}: {plural(len(answers.facts), 'node')}; next: {check}")
+        info(trn("wrote {path} ({n} node)", "wrote {path} ({n} nodes)", len(answers.facts), path=output))
+        hint_next(check)
     return answers.exit_code
 
 
@@ -168,7 +176,7 @@ def probe_hosts(
     made_by: str = "inventory discover",
 ) -> DiscoveryAnswers:
     """Ask machines of which only the ways to them are known; `hostkeys` judges in place of the usual ones."""
-    bare = parse_inventory(render_inventory(imported, cluster or DEFAULT_NAME), COMMAND_LINE)
+    bare = parse_inventory(render_inventory(imported, cluster or DEFAULT_NAME), tr(COMMAND_LINE))
     facts, failures = _probe_nodes(bare, hostkeys)
     reasons = {name: clean_text(f"{error.code} {error.message}") for name, error in failures.items()}
     discovery = plan_discovery(bare.nodes, facts, reasons)
@@ -180,7 +188,7 @@ def probe_hosts(
 
 def read_hosts(hosts: Sequence[str], connect_options: ConnectOptions) -> Imported:
     """Read hosts as they are typed: names, addresses, user@host:port, ranges."""
-    return with_connect_options(parse_hostfile("\n".join(hosts), COMMAND_LINE, "hosts"), connect_options)
+    return with_connect_options(parse_hostfile("\n".join(hosts), tr(COMMAND_LINE), "hosts"), connect_options)
 
 
 def with_connect_options(imported: Imported, connect_options: ConnectOptions) -> Imported:

@@ -29,6 +29,7 @@ from clusterctl.plans.launch.network import resolve_network
 from clusterctl.plans.launch.setup import SetupPlan, setup_probe_request
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.job.model import Job
+from clusterctl.translation import tr
 
 PHASE = "check"
 
@@ -101,7 +102,7 @@ def run_preflight(
         return answer
 
     try:
-        for outcome in cluster.each(nodes, request_facts, step="telling its facts"):
+        for outcome in cluster.each(nodes, request_facts, step=tr("reading facts")):
             name = outcome.node.name
             if outcome.value is not None:
                 facts[name], open_probes[name] = outcome.value
@@ -109,7 +110,7 @@ def run_preflight(
             elif outcome.error is not None:
                 failures[name] = outcome.error
                 phases.mark_failed(name)
-        phases.set_activity("the nodes call each other")
+        phases.set_activity(tr("testing connections between nodes"))
         mesh = _run_mesh_test(nodes, facts, open_probes) if test_mesh else None
     finally:
         for session in open_probes.values():

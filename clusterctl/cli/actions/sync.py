@@ -22,6 +22,7 @@ from clusterctl.plans.launch.placement import Member
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.nodeset import fold_names
+from clusterctl.translation import tr
 
 SHOWN_DIGITS = 12  # digits of a tree hash that people compare
 
@@ -55,7 +56,9 @@ def sync_code(job: Job, members: Sequence[Member], scan: ScanResult, *, as_json:
             distribution = find_addresses(
                 cluster, job, [member.node for member in members], scan.manifest.size
             )
-            for outcome in cluster.each([member.node for member in members], send, step="taking the code"):
+            for outcome in cluster.each(
+                [member.node for member in members], send, step=tr("receiving the code")
+            ):
                 if outcome.value is not None:
                     results[outcome.node.name] = outcome.value
                     phases.mark_done("code", outcome.node.name)
@@ -90,7 +93,7 @@ def find_addresses(cluster: Cluster, job: Job, nodes: Sequence[Node], size: int)
     unknown = [node for node in nodes if not ips.get(node.name)]
     probe = tasks.probe
     for outcome in cluster.each(
-        unknown, lambda c, node: probe(c, node, interpreter(node, job), nodes), step="telling its addresses"
+        unknown, lambda c, node: probe(c, node, interpreter(node, job), nodes), step=tr("reading addresses")
     ):
         ips[outcome.node.name] = resolve_network(outcome.node, outcome.value).ip
     addresses = {node.name: TransferAddress(ip, node.ports) for node in nodes if (ip := ips.get(node.name))}
@@ -98,11 +101,18 @@ def find_addresses(cluster: Cluster, job: Job, nodes: Sequence[Node], size: int)
 
 
 def show_synced(results: Mapping[str, SyncResult]) -> None:
-    """Print what the nodes hold, those with the same to tell together."""
+    """Print what the nodes have, with equal lines folded."""
     groups: dict[str, list[str]] = {}
     for name, result in results.items():
-        taken = f", {render_size(result.taken)} from another node" if result.taken else ""
-        line = f"{render_upload(result.files, result.bytes, result.sent)}{taken}; tree {result.tree[:SHOWN_DIGITS]}"
+        facts = {
+            "upload": render_upload(result.files, result.bytes, result.sent),
+            "tree": result.tree[:SHOWN_DIGITS],
+        }
+        if result.taken:
+            taken = render_size(result.taken)
+            line = tr("{upload}, {taken} from another node; tree {tree}", taken=taken, **facts)
+        else:
+            line = tr("{upload}; tree {tree}", **facts)
         groups.setdefault(line, []).append(name)
     for line, names in groups.items():
         click.echo(sanitize(f"{fold_names(names)}: {line}"))

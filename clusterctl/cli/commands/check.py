@@ -13,6 +13,8 @@ from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand
 from clusterctl.cli.options import json_option, set_option, shared_options, with_node_options
 from clusterctl.console.text import json_text
+from clusterctl.specs.text import command_line
+from clusterctl.translation import tr
 
 if TYPE_CHECKING:
     from clusterctl.cli.actions.preflight import Preflight
@@ -61,7 +63,7 @@ def check(
     unreachable.
     """
     from clusterctl.cli.context.code import read_job_setup
-    from clusterctl.cli.context.nodes import open_cluster
+    from clusterctl.cli.context.nodes import hint_next, open_cluster
     from clusterctl.plans.launch.placement import choose_nodes, plan_placement
 
     inventory = load_inventory(settings)
@@ -94,6 +96,10 @@ def check(
         click.echo(json_text({**document, **deep_to_json(result.deep)}, indent=2))
     else:
         _print_result(nodes, result, deep=deep, verbose=settings.verbose)
+        if result.exit_code == 0:
+            options = [("--nodes", pattern), ("--exclude", exclude), *(("--set", text) for text in overrides)]
+            given = [word for name, value in options if value is not None for word in (name, value)]
+            hint_next(command_line("launch", job_file or "JOB.yaml", *given, command=settings.command))
     return result.exit_code
 
 
@@ -119,6 +125,6 @@ def _load_job(job_file: str | None, overrides: Sequence[str]) -> Job | None:
         return load_job(job_file, overrides, ())
     if overrides:
         raise click.UsageError(
-            "--set overrides a key of a job: give JOB.yaml too", click.get_current_context()
+            tr("--set overrides a key of a job: give JOB.yaml too"), click.get_current_context()
         )
     return None

@@ -40,8 +40,30 @@ def read_code(job: Job, *, big: bool = False) -> ScanResult:
     if program.startswith("./") and os.path.normpath(program) not in paths:
         raise UsageError("CC-SYNC-010", "program", file=job.file, program=program, root=scan.root)
     if job.script and not Path(job.script).is_absolute() and os.path.normpath(job.script) not in paths:
-        raise UsageError("CC-SYNC-010", "script", file=job.file, script=job.script, root=scan.root)
+        raise _script_missing(job, scan)
     return scan
+
+
+def _script_missing(job: Job, scan: ScanResult) -> UsageError:
+    """Say where the job names the script, and which file it may have meant."""
+    from clusterctl.specs.text import find_nearest
+
+    script = str(job.script)
+    facts = {"file": _line_of_script(job), "script": script, "root": str(scan.root)}
+    if (scan.root / script).is_file():
+        return UsageError("CC-SYNC-010", "script-excluded", **facts)
+    scripts = [entry.path for entry in scan.manifest.entries if entry.path.endswith((".py", ".sh"))]
+    guess = find_nearest(script, scripts) or (scripts[0] if len(scripts) == 1 else "")
+    return UsageError("CC-SYNC-010", "script-near" if guess else "script", guess=guess, **facts)
+
+
+def _line_of_script(job: Job) -> str:
+    """Give file and line of the key `script`; the file alone where it has no such line, or `--set` gave the script."""
+    with suppress(OSError, UnicodeDecodeError):
+        for number, line in enumerate(Path(job.file).read_text(encoding="utf-8").splitlines(), 1):
+            if line.startswith("script:") and str(job.script) in line:
+                return f"{job.file}:{number}"
+    return job.file
 
 
 def warn_not_distributed(job: Job, nnodes: int, scan: ScanResult) -> None:

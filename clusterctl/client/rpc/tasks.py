@@ -252,8 +252,8 @@ def sync(
         "run": run_id,
         "node": node.name,
         "node_rank": slot,
-        "turn": upload.home_locks is not None,
-        "give": offer,
+        "shared_home": upload.home_locks is not None,
+        "provide": offer,
     }
     limits = SessionLimits(frames=sync_limits(len(scan.manifest.blobs)))
     session = _open_session(c, "sync", request, interpreter, limits)
@@ -399,7 +399,7 @@ def ps(
         "node": node.name,
         "run": run_prefix,
         "limit": limit,
-        "pulse": pulse,
+        "activity": pulse,
     }
     asked_at = time.time()
     with _open_session(c, "ps", request, interpreter) as session:
@@ -443,7 +443,7 @@ def pull(
         "run": request.run_id,
         "parts": list(request.parts),
         "most": request.most,
-        "beacon": request.shared_home_probe,
+        "shared_home_probe": request.shared_home_probe,
         "mark": mark,
     }
     return _open_session(c, "pull", header, interpreter)

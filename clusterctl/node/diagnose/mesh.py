@@ -6,7 +6,7 @@ The client's orders come over stdin, after the probe's facts:
 {"mesh": "listen", "name", "addresses": {rail: address}, "token", "ports", "master"}
     -> {"listening": {"ports": {rail: port}, "master_port"}} or {"problem", "taken"}; rail "" is the training address,
        "taken": no port of "ports" is free for the master
-{"mesh": "call", "peers": [{"name", "address", "port", "door", "rail"}]} -> {"ways": [...]}, see Caller.
+{"mesh": "call", "peers": [{"name", "address", "port", "listener", "rail"}]} -> {"paths": [...]}, see Caller.
 The end of stdin ends all, and the kernel does after ALARM seconds: no listener stays behind.
 """
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 SIZE = 256 << 10  # bytes each way: far more than one packet, so that a path that drops large ones shows
 LONGEST_BULK = 10.0  # seconds for the bulk both ways, also where a byte comes now and then
 ALL_RECEIVED = b"!"
-WRONG_PEER = "somebody else answers there"
+WRONG_PEER = "another program answers there"
 TCP_INFO_SIZE = 192
 # Where struct tcp_info has them (linux/tcp.h); the kernel only ever appends to it.
 LOST_OFFSET, RTT_OFFSET, ACKED_OFFSET, LEAST_RTT_OFFSET = 100, 68, 120, 148
@@ -85,7 +85,7 @@ HANDSHAKE_LIMIT = 4.0  # seconds for a process that may be slow
 BULK_LIMIT = 2.5  # seconds without a byte
 MOST_PENDING = 144  # that have proved nothing yet
 LONGEST_NAME = 128  # characters
-MASTER = "master"  # the door that stands for torchrun's: no bulk there
+MASTER = "master"  # the listener that stands for torchrun's: no bulk there
 
 
 class Bulk:
@@ -94,7 +94,7 @@ class Bulk:
     def __init__(self, loop: Loop, line_socket: LineSocket, on_bytes: Callable[[], None]) -> None:
         self.received = 0
         self._on_bytes = on_bytes
-        late = f"no end of the data within {LONGEST_BULK:g} s"
+        late = f"the data did not arrive within {LONGEST_BULK:g} s"
         loop.after(LONGEST_BULK, f"bulk {id(self)}", lambda: line_socket.fail(late))
         line_socket.set_timeout("no byte", BULK_LIMIT, idle=True)
         line_socket.receive_bytes(self._count)
@@ -144,13 +144,13 @@ class MeshListener:
             if bulk.received == SIZE:
                 line_socket.send(ALL_RECEIVED)
             elif bulk.received > SIZE:
-                line_socket.fail("more than was agreed")
+                line_socket.fail("more data than agreed")
 
         bulk = Bulk(self._loop, line_socket, on_bytes)
 
 
 def _refuse(_: bytes) -> None:
-    raise ChannelError("more than was agreed")
+    raise ChannelError("more data than agreed")
 
 
 def _peer_address(conn: socket.socket) -> str:
@@ -161,11 +161,9 @@ def _peer_address(conn: socket.socket) -> str:
 
 
 class Caller:
-    """The calling end; its `report` tells of the way from here to a peer, and back.
+    """The calling end; its `report` has what is known of the path from here to a peer, and back.
 
-    {"peer", "door", "rail", "step": "connect" | "greet" | "carry" | "done", "error", "stranger", "connect": seconds,
-    "seconds": to the end of the bulk, "got": bytes of it, "own" and "seen": our address here and there, and what
-    `read_tcp_info` tells}
+    See MeshCall in protocol/messages/diagnose.py.
     """
 
     def __init__(
@@ -182,7 +180,7 @@ class Caller:
         self._peer = peer
         self._on_report = on_report
         self._began = 0.0
-        self._facts: Dict[str, Any] = {"error": None, "stranger": False, "own": address}
+        self._facts: Dict[str, Any] = {"error": None, "unproven": False, "own": address}
         self._step = ""  # once the other side has proved the token
         self._bulk: Optional[Bulk] = None
         self._caller = AuthenticatingCaller(loop, self._answer, self._on_proven, self._report_end)
@@ -203,13 +201,18 @@ class Caller:
         name = self._credentials.name
         identity = (name, str(self._peer["name"]), listener_nonce, own_nonce)
         proof = self._credentials.prove("I call", *identity)
-        fields = {"name": name, "nonce": own_nonce, "proof": proof, "bulk": self._peer.get("door") != MASTER}
+        fields = {
+            "name": name,
+            "nonce": own_nonce,
+            "proof": proof,
+            "bulk": self._peer.get("listener") != MASTER,
+        }
         return fields, self._credentials.prove("I listen", *identity)
 
     def _on_proven(self, line_socket: LineSocket, message: Untrusted) -> None:
-        self._step = "carry"
+        self._step = "transfer"
         self._facts["seen"] = message.text("seen", LONGEST_NAME)
-        if self._peer.get("door") == MASTER:
+        if self._peer.get("listener") == MASTER:
             self._finish()
         else:
             self._bulk = Bulk(self._loop, line_socket, self._on_bytes)
@@ -227,7 +230,7 @@ class Caller:
         """Write the report, while the kernel still knows the connection."""
         if self.report is not None:
             return
-        caller, stranger = self._caller, self._caller.line_socket.malformed
+        caller, unproven = self._caller, self._caller.line_socket.malformed
         if caller.connected_at is not None:
             self._facts["connect"] = round(caller.connected_at - self._began, 6)
         self.report = {
@@ -235,10 +238,10 @@ class Caller:
             **read_tcp_info(caller.line_socket.conn),
             "step": self._step or ("connect" if caller.connected_at is None else "greet"),
             "peer": self._peer["name"],
-            "door": self._peer.get("door"),
+            "listener": self._peer.get("listener"),
             "rail": self._peer.get("rail", ""),
-            "error": WRONG_PEER if stranger else why,
-            "stranger": stranger,
+            "error": WRONG_PEER if unproven else why,
+            "unproven": unproven,
             "seconds": round(time.monotonic() - self._began, 6),
             "got": min(self._bulk.received, SIZE) if self._bulk is not None else 0,
         }
@@ -266,7 +269,7 @@ def serve(stream: Stream) -> None:
 
 
 class Mesh:
-    """This node's part: its doors, its calls, and the client's orders."""
+    """This node's part: its listeners, its calls, and the client's orders."""
 
     def __init__(self, stream: Stream, order: Dict[str, Any]) -> None:
         self._loop = Loop()
@@ -350,7 +353,7 @@ class Mesh:
         """Report when the last call has ended; those who call us may still be at it."""
         if self._calling and all(caller.report is not None for caller in self._callers):
             self._calling = False
-            self._stream.send({"ways": [caller.report for caller in self._callers]})
+            self._stream.send({"paths": [caller.report for caller in self._callers]})
 
 
 class PortsTaken(Exception):

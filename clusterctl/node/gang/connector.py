@@ -58,7 +58,7 @@ class Connector:
         handshake = Handshake(spec["run"], self._slot, str(spec["node"]), hub_nonce, own_nonce)
         self._handshake = handshake
         proof = handshake.prove(token, "the peer is who it says")
-        fields = {"rank": self._slot, "node": handshake.node, "nonce": own_nonce, "proof": proof}
+        fields = {"slot": self._slot, "node": handshake.node, "nonce": own_nonce, "proof": proof}
         return fields, handshake.prove(token, "the hub is who it says")
 
     def _on_proven(self, line_socket: LineSocket, _: Untrusted) -> None:

@@ -1,14 +1,20 @@
 """The hub: who is here, the stop, the record, further attempts; TABLE says what it does about each event in each phase.
 
-An event is a message of a peer, the same from this node's own agent, the end of a connection, or a moment that the hub
-has waited for. A phase ends the waits that the next one does not have in the table.
+An event is a message of a peer, the same from this node's own agent, the end of a connection, or a timer of the hub (in
+small letters). A timer is cancelled when a phase begins in which its cell is `-`.
+
+How to read the table: node 0 is lost in the pause between two attempts, and this node is the next hub (see peer.py).
+It begins in GATHERING. Hello brings what a peer knows. When all that are left have come, or the limit `gather` is over,
+`judge_gathered` writes the part of node 0 as LOST and takes what most peers report. CLEARING, PAUSING and STARTING
+follow as after any attempt, without node 0. The run ends instead when too few nodes are left; StopOrder ends it too,
+with a shorter limit for those that have not come yet.
 """
 
 from __future__ import annotations
 
 import time
 from enum import Enum
-from typing import Dict, List, Optional, Set
+from typing import TYPE_CHECKING, Dict, List, Optional, Set
 
 from ...protocol.messages import gang as messages
 from ...protocol.messages.gang import JsonObject, Message, NodePart
@@ -38,6 +44,9 @@ from .restart_reason import RestartReason, judge_record
 from .roster import Roster
 from .state import GangState
 
+if TYPE_CHECKING:
+    from ...protocol.messages.files import AttemptEnd
+
 
 class Phase(Enum):
     """How far the run is."""
@@ -58,7 +67,7 @@ event       JOINING      STARTING  RUNNING      STOPPING     CLEARING      PAUSI
 GO          begin        -         -            -            -             -            -              -
 BeatReply   answered     answered  answered     answered     answered      answered     answered       answered
 Failed      -            fail      fail         fail         -             -            -              -
-StopOrder   record_stop  stop      stop         stop         stop_between  stop_between stop_between   -
+StopOrder   record_stop  stop      stop         stop         stop_between  stop_between stop_gathering -
 Ended       ended_early  ended     ended        ended        -             -            -              -
 Cleared     -            -         record_clear record_clear clear         record_clear record_clear   -
 Ready       -            ready     -            -            -             -            -              -
@@ -131,6 +140,7 @@ class Hub(Role[Phase]):
         self._go_time = 0.0
         self._views: Dict[Slot, messages.RosterView] = {}  # of those who came to us as the next hub
         self._previous_hub: Optional[Slot] = None
+        self._gathering_ends = float("inf")  # by the monotonic clock
 
     def _handle(self, slot: Slot, message: Message) -> None:
         self._on_event(type(message).__name__, slot, message)
@@ -145,7 +155,7 @@ class Hub(Role[Phase]):
         """Accept the others, and report the port to the client."""
         if self.state.listener is not None:
             self.state.listener.open(self.accept)
-            self.context.report("hub", port=self.state.listener.port)
+            self.context.report("hub", {"port": self.state.listener.port})
 
     def accept(self, channel: SecureChannel) -> bool:
         """Take a peer in, unless it is here or was given up."""
@@ -249,7 +259,8 @@ class Hub(Role[Phase]):
         for slot in sorted(self.roster.all_slots - {self.slot} - set(self.members) - set(self.round.parts)):
             left = self._left_early.get(slot)
             self._lost(
-                slot, Closed("it did not come" if left is None else f"it went away before the start: {left}")
+                slot,
+                Closed("it did not come" if left is None else f"it disconnected before the start: {left}"),
             )
 
         for slot, part in early_parts:  # a gate that broke while GO was on its way
@@ -280,7 +291,13 @@ class Hub(Role[Phase]):
         """No part is running: a person's stop, or the time limit, ends the run at once."""
         if order.kind != messages.FAILURE:
             self.state.record_stop(order)
-            self._finish(None, "TIMEOUT" if order.kind == messages.TIME else "CANCELLED", order.reason)
+            self._finish_stopped(order)
+
+    def _stop_gathering(self, _: Slot, order: messages.StopOrder) -> None:
+        """End the run with the parts of all that come soon: each of them gets the record."""
+        if order.kind != messages.FAILURE:
+            self.state.record_stop(order)
+            self._limit_gathering(FINAL_GRACE)
 
     def _stop_all(self, origin: Optional[Slot], order: messages.StopOrder) -> None:
         """End the attempt but on the node that it began with, which does so itself; later orders only hurry."""
@@ -390,14 +407,15 @@ class Hub(Role[Phase]):
 
     def _decide(self) -> None:
         reason = self._reason
-        times = {"began": self.state.attempts.began, "ended": time.time()}
-        entry = {
+        entry: AttemptEnd = {
             "attempt": self.roster.attempt,
             "reason": reason.reason,
             "node": reason.node,
             "text": reason.text,
+            "began": self.state.attempts.began,
+            "ended": time.time(),
+            "progress": self.round.progress,
         }
-        entry.update(**times, progress=self.round.progress)
         too_few = self.roster.find_shortage(len(self._present_slots), len(self._fit_slots()))
         if self.roster.lacks_progress(entry):
             self._finish(messages.NO_PROGRESS)
@@ -414,7 +432,7 @@ class Hub(Role[Phase]):
             self.roster.mark_unfit(slot, why)
         return self._present_slots - self.roster.unfit
 
-    def _pause(self, entry: JsonObject) -> None:
+    def _pause(self, entry: AttemptEnd) -> None:
         self._enter(Phase.PAUSING)
         self.roster.add_attempt(entry)
         seconds = self.policy.pause_before(self.roster.attempt)
@@ -462,7 +480,7 @@ class Hub(Role[Phase]):
     def _ready(self, slot: Slot, message: messages.Ready) -> None:
         if message.attempt == self.roster.attempt and slot in self.round.expected:
             if slot == self._first_slot and message.port is None:
-                raise ChannelError("it is ready for the master's place, and holds no port")
+                raise ChannelError("it is ready as rank 0 but has no master port")
             self.round.ready[slot] = message
             self._send_go()
 
@@ -514,8 +532,14 @@ class Hub(Role[Phase]):
             self.round.cleared[self.slot] = self.state.cleared
         if self.state.listener is not None:
             self.state.listener.open(self.accept)
-        self._wait(GATHER_SILENCES * silence_limit(self.context.spec), "gather")
+        self._limit_gathering(GATHER_SILENCES * silence_limit(self.context.spec))
         self._judge_if_gathered()
+
+    def _limit_gathering(self, seconds: float) -> None:
+        """Wait for the others for at most so long from now; a later limit does not replace an earlier one."""
+        now = time.monotonic()
+        self._gathering_ends = min(self._gathering_ends, now + seconds)
+        self._wait(self._gathering_ends - now, "gather")
 
     def _hello(self, slot: Slot, hello: messages.Hello) -> None:
         if hello.part is not None:
@@ -534,14 +558,21 @@ class Hub(Role[Phase]):
         present = {slot: view for slot, view in self._views.items() if slot in self.members}
         self.roster.reconcile(list(present.values()))
         for slot in self.roster.all_slots - {self.slot} - self.roster.lost - set(present):
-            self.roster.mark_lost(slot, "it did not come to the next hub")
+            self.roster.mark_lost(slot, "it did not connect to the next hub")
         self.round.attempt, self.round.expected = self.roster.attempt, set(self.roster.node_ranks)
         lost = self.roster.view().lost
         for slot in self.round.expected - set(self.round.parts):
             self.round.parts[slot] = self._part_of_lost(slot, lost.get(slot, ""))
-        self._judge()
+        if self.state.stop_order is not None:
+            self._finish_stopped(self.state.stop_order)
+        else:
+            self._judge()
 
     # the end of all
+
+    def _finish_stopped(self, order: messages.StopOrder) -> None:
+        """The run was stopped, or its time was up, between two attempts."""
+        self._finish(None, "TIMEOUT" if order.kind == messages.TIME else "CANCELLED", order.reason)
 
     def _finish(self, gave_up: Optional[str], state: str = "", reason: str = "") -> None:
         """Send the record to all: there will be no further attempt."""

@@ -34,12 +34,12 @@ class Listener:
     def __init__(self, loop: Loop, spec: Dict[str, Any], token: bytes) -> None:
         self._run_id = spec["run"]
         self._token = token
-        self._own_slot = Slot(int(spec.get("seat") or 0))
+        self._own_slot = Slot(int(spec.get("slot") or 0))
         self._bounds = read_bounds(spec)
         self._on_channel: Callable[[SecureChannel], bool] = lambda _: False
         most_pending = self._bounds.slots + SPARE_PENDING
         allow_files(most_pending + OWN_FILES)
-        limit = float(spec.get("guest_limit") or HANDSHAKE_LIMIT)
+        limit = float(spec.get("handshake_limit") or HANDSHAKE_LIMIT)
         self._listener = AuthenticatingListener(
             loop, listen_for_peers(spec), most_pending, limit, self._authenticate
         )
@@ -56,19 +56,19 @@ class Listener:
 
     def _authenticate(self, line_socket: LineSocket, nonce: str, answer: Untrusted) -> None:
         """Make a peer's connection a channel, or raise ChannelError."""
-        number, node = answer.integer("rank", 0, self._bounds.slots - 1), answer.text("node")
+        number, node = answer.integer("slot", 0, self._bounds.slots - 1), answer.text("node")
         if number is None or number == self._own_slot:
-            raise ChannelError("no such rank")
+            raise ChannelError("no such slot")
         slot = Slot(number)
         if not self._bounds.is_name_of(slot, node):
-            raise ChannelError("not the name of this rank")
+            raise ChannelError("not the node name of this slot")
         handshake = Handshake(self._run_id, slot, node, nonce, read_nonce(answer))
         if not is_same_proof(answer.text("proof"), handshake.prove(self._token, "the peer is who it says")):
             raise ChannelError("not of this run")
         channel = SecureChannel(line_socket, handshake, self._token, self._bounds, hub=True)
         line_socket.send_line({"proof": handshake.prove(self._token, "the hub is who it says")})
         if not self._on_channel(channel):
-            raise ChannelError("that rank is here already")
+            raise ChannelError("this slot is already connected")
 
 
 def allow_files(count: int) -> None:

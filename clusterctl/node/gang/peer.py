@@ -1,7 +1,13 @@
 """A peer: what it does about each message of the hub, and about its own part, in each phase, is in TABLE.
 
 An event is a message of the hub, the end of the connection to it, the end of this node's own part (Ended), GO from the
-client, or a moment that the peer has waited for.
+client, or a timer of the peer (in small letters).
+
+How to read the table: node 0 is lost in the pause between two attempts. A peer whose part has ended is in ENDED, a
+spare in IDLE. Closed calls `lost`, which marks node 0 as lost and elects the next hub (failover.py): the lowest slot
+that is left becomes a hub in GATHERING, if more than half of all are left and they are enough for the job; else the run
+ends. The others go to REJOINING: Welcome calls `rejoined`, which sends Hello with what this node knows. Pause and
+NextAttempt follow as from node 0. Closed and Unreachable call `lost` again, for the next hub.
 """
 
 from __future__ import annotations
@@ -58,8 +64,8 @@ Welcome      joined       -            -             -           -           -  
 StopOrder    stop         stop         stop          stop        stop_ended  -         -          -              -
 Verdict      -            verdict      -             verdict     verdict     -         verdict    verdict        -
 SlotLost     -            mark_lost    mark_lost     mark_lost   mark_lost   -         mark_lost  -              -
-Pause        -            pause        -             pause       pause       -         -          -              -
-NextAttempt  -            start_next   refuse_next   start_next  start_next  -         -          -              -
+Pause        -            pause        -             pause       pause       -         catch_up   -              -
+NextAttempt  -            start_next   refuse_next   start_next  start_next  -         catch_up   -              -
 Go           -            -            pass_go       -           -           -         -          -              -
 Closed       lost_early   lost_early   lost_running  lost        lost        -         lost       lost_leaving   gone
 Unreachable  stop_early   -            -             -           -           -         lost       -              -
@@ -142,13 +148,13 @@ class Peer(Role[Phase]):
     def _joined(self, _: messages.Welcome) -> None:
         self._connector.stop()
         self._enter(Phase.JOINED)
-        self.context.report("joined")
+        self.context.report("joined", {})
 
     def _rejoined(self, _: messages.Welcome) -> None:
         """Send the next hub what is known here, and how our part ended."""
         self._connector.stop()
         self._enter(Phase.IDLE if self.state.idle else Phase.ENDED)
-        self.context.report("joined")
+        self.context.report("joined", {})
         self.state.election_deadline = 0.0
         self._send(messages.Hello(self.state.part, self.roster.view()))
         self._wait_for_hub()
@@ -199,7 +205,7 @@ class Peer(Role[Phase]):
 
     def _stop_without_hub(self, why: str, reason: str, grace: float) -> None:
         self._enter(Phase.LEAVING)
-        self.context.report("join_failed", error=why, port=self._connector.port)
+        self.context.report("join_failed", {"error": why, "port": self._connector.port})
         self.context.stop(messages.StopOrder(f"{self._hub} {reason}", grace, messages.FAILURE))
 
     @property
@@ -240,7 +246,7 @@ class Peer(Role[Phase]):
 
     def _mark_lost(self, message: messages.SlotLost) -> None:
         if message.slot == self.roster.own_slot:
-            raise ChannelError("it told us that we are lost")
+            raise ChannelError("it reports that this node is lost")
         self.roster.mark_lost(message.slot, message.why)
 
     def _stop(self, order: messages.StopOrder) -> None:
@@ -273,6 +279,11 @@ class Peer(Role[Phase]):
         self.state.attempts.on_pause(message.entry, message.seconds)
         self._wait_for_hub()
 
+    def _catch_up(self, message: Message) -> None:
+        """The next hub went on before it could welcome us."""
+        self._rejoined(messages.Welcome())
+        self._handle(message)
+
     def _refuse_next(self, message: messages.NextAttempt) -> None:
         """No hub begins an attempt before it has our part of the one before."""
         raise ChannelError(f"it began attempt {message.roster.attempt} after {self.roster.attempt}")
@@ -295,6 +306,7 @@ class Peer(Role[Phase]):
         if part is not None and (self.context.spec["node"], part["state"]) not in ends:
             raise ChannelError("it sent a record without this node's own part")
         self._enter(Phase.OVER)
+        self._connector.stop()
         self.context.save_record(verdict.record)
         self._send(messages.Ack())
         self._wait(FAILURE_WAIT, "final_grace")

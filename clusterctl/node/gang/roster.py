@@ -1,17 +1,20 @@
 """The roster of a run that its nodes may start again: its slots, the current attempt, and how earlier ones ended.
 
-A slot (`seat` in messages and files) is an agent of the run: 0 to nnodes-1 for the planned nodes, then the spares. An
+A slot is an agent of the run: 0 to nnodes-1 for the planned nodes, then the spares. An
 attempt gives it a node rank, or none.
 """
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ...protocol.messages.gang import MAJORITY, MAX_RESTARTS, NODES, REASON, RosterView
 from ...protocol.ranks import NodeRank, Slot
 from ...protocol.reasons import CODE
 from .membership import LONGEST_PAUSE
+
+if TYPE_CHECKING:
+    from ...protocol.messages.files import AttemptEnd, RosterEntry
 
 JsonObject = Dict[str, Any]
 
@@ -55,20 +58,21 @@ class Roster:
     """What every agent knows of the whole run, so that any of them could lead it on."""
 
     def __init__(self, spec: JsonObject) -> None:
-        self.own_slot = Slot(int(spec["seat"] if "seat" in spec else spec["node_rank"]))
+        self.own_slot = Slot(int(spec["slot"] if "slot" in spec else spec["node_rank"]))
         self.nnodes = int(spec["nnodes"])
-        self.slot_count = int(spec.get("seats") or self.nnodes)
+        self.slot_count = int(spec.get("slots") or self.nnodes)
         self.attempt = int(spec.get("attempt", 1))
-        self.history: List[JsonObject] = []
+        self.history: List[AttemptEnd] = []
         self.listen_addresses: Dict[Slot, Tuple[str, int]] = {}
-        self.entries = [dict(entry) for entry in spec.get("roster") or self._planned_entries(spec)]
+        entries: List[RosterEntry] = spec.get("roster") or self._planned_entries(spec)
+        self.entries = [entry.copy() for entry in entries]
 
-    def _planned_entries(self, spec: JsonObject) -> List[JsonObject]:
+    def _planned_entries(self, spec: JsonObject) -> List[RosterEntry]:
         """Give every node its number as its rank; the names of nodes that the spec does not name come with them."""
         names = dict(enumerate(spec.get("nodes") or ()))
         names.update({0: spec["hub"], self.own_slot: spec["node"]})
         return [
-            {"seat": slot, "node": names.get(slot) or f"node-{slot}", "node_rank": slot}
+            {"slot": Slot(slot), "node": names.get(slot) or f"node-{slot}", "node_rank": NodeRank(slot)}
             for slot in range(self.nnodes)
         ]
 
@@ -80,12 +84,12 @@ class Roster:
     @property
     def node_ranks(self) -> Dict[Slot, NodeRank]:
         """Return the node rank of every slot that has one."""
-        return {entry["seat"]: entry["node_rank"] for entry in self.entries if entry["node_rank"] is not None}
+        return {entry["slot"]: entry["node_rank"] for entry in self.entries if entry["node_rank"] is not None}
 
     @property
     def lost(self) -> Set[Slot]:
         """Return the slots that are lost for good."""
-        return {entry["seat"] for entry in self.entries if entry.get("lost")}
+        return {entry["slot"] for entry in self.entries if entry.get("lost")}
 
     def node_rank(self, slot: Slot) -> NodeRank:
         """Return the node rank that the attempt gives a slot; its own number if none."""
@@ -93,36 +97,36 @@ class Roster:
 
     def node(self, slot: Slot) -> str:
         """Return a slot's node."""
-        return next((str(entry["node"]) for entry in self.entries if entry["seat"] == slot), f"seat {slot}")
+        return next((str(entry["node"]) for entry in self.entries if entry["slot"] == slot), f"slot {slot}")
 
     def set_node(self, slot: Slot, node: str) -> None:
         """Take the name by which a slot's agent has proved the token."""
         for entry in self.entries:
-            if entry["seat"] == slot:
+            if entry["slot"] == slot:
                 entry["node"] = node
 
     def address(self, slot: Slot) -> str:
         """Return a slot's training IP; empty where the spec does not name it."""
-        return next((str(entry.get("address") or "") for entry in self.entries if entry["seat"] == slot), "")
+        return next((str(entry.get("address") or "") for entry in self.entries if entry["slot"] == slot), "")
 
     def mark_lost(self, slot: Slot, why: str) -> None:
         """Mark a slot as lost for good."""
         for entry in self.entries:
-            if entry["seat"] == slot and not entry.get("lost"):
-                entry.update(lost=True, reason=why)
+            if entry["slot"] == slot and not entry.get("lost"):
+                entry.update({"lost": True, "reason": why})
 
     def mark_unfit(self, slot: Slot, why: str) -> None:
         """Mark a slot that can take part no more, although its agent is here; without a reason it can."""
         for entry in self.entries:
-            if entry["seat"] == slot and why:
+            if entry["slot"] == slot and why:
                 entry["unfit"] = why
 
     @property
     def unfit(self) -> Set[Slot]:
         """Return the slots that can take part no more."""
-        return {entry["seat"] for entry in self.entries if entry.get("unfit")}
+        return {entry["slot"] for entry in self.entries if entry.get("unfit")}
 
-    def add_attempt(self, entry: JsonObject) -> None:
+    def add_attempt(self, entry: AttemptEnd) -> None:
         """Write an attempt down that has ended, once."""
         self.history = [other for other in self.history if other["attempt"] != entry["attempt"]] + [entry]
 
@@ -152,11 +156,11 @@ class Roster:
             kept[node_rank] = free.pop(0)
         assigned = {slot: node_rank for node_rank, slot in kept.items()}
         for entry in self.entries:
-            entry["node_rank"] = assigned.get(entry["seat"])
+            entry["node_rank"] = assigned.get(entry["slot"])
         self.attempt += 1
         return True
 
-    def lacks_progress(self, entry: JsonObject) -> bool:
+    def lacks_progress(self, entry: AttemptEnd) -> bool:
         """Whether this attempt is one too many without progress."""
         last = [*(other for other in self.history if other["attempt"] != entry["attempt"]), entry][
             -MOST_WITHOUT_PROGRESS:
@@ -199,5 +203,5 @@ class Roster:
     def _adopt(self, view: RosterView) -> None:
         self.attempt, self.history = view.attempt, list(view.history)
         for entry in self.entries:
-            entry["node_rank"] = view.node_ranks.get(entry["seat"])
-            self.mark_unfit(entry["seat"], view.unfit.get(entry["seat"], ""))
+            entry["node_rank"] = view.node_ranks.get(entry["slot"])
+            self.mark_unfit(entry["slot"], view.unfit.get(entry["slot"], ""))

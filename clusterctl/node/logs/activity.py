@@ -1,6 +1,6 @@
 """Signs of life of a run's ranks: what each said last and when, the state of its process, and since when it runs.
 
-They are sent as `pulses`: {line, written, process, started}, times by this node's clock, `process` the kernel's letter.
+They are sent as `activity`, see RankActivity; times by this node's clock.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..runtime.processes import Identity, boot_id, find_process
 from ..state.run_record import parse_identity
 
 if TYPE_CHECKING:
-    from ...protocol.messages.files import Pulse, RankRecord, State
+    from ...protocol.messages.files import RankActivity, RankRecord, State
 
 TAIL_BYTES = 4096  # bytes of a log that are looked at
 LONGEST_LINE = 300  # bytes of a line
@@ -27,7 +27,7 @@ class ActivityReader:
         self._rundir = rundir
         self._interval = interval
         self._read_at = float("-inf")
-        self._latest: Dict[str, Pulse] = {}
+        self._latest: Dict[str, RankActivity] = {}
         self._started: Dict[Identity, float] = {}
 
     def add_to(self, state: State) -> State:
@@ -39,9 +39,9 @@ class ActivityReader:
             self._read_at = now
             ranks = {rank: self._read(entry) for rank, entry in state["ranks"].items()}
             self._latest = {rank: activity for rank, activity in ranks.items() if activity is not None}
-        return {**state, "pulses": self._latest}
+        return {**state, "activity": self._latest}
 
-    def _read(self, entry: RankRecord) -> Optional[Pulse]:
+    def _read(self, entry: RankRecord) -> Optional[RankActivity]:
         identity = parse_identity(entry)
         process = find_process(identity) if identity is not None else None
         if identity is None or process is None or not process.running:

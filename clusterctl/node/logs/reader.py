@@ -87,7 +87,7 @@ class Log:
     def _add_times(self, header: LogFrame, start: int, end: int) -> float:
         if self._times is None:
             return 0.0
-        header["knots"] = time_marks = self._times.time_marks(start, end)
+        header["time_marks"] = time_marks = self._times.time_marks(start, end)
         if self._times.is_guess(start):
             header["guessed"] = True
         self._times.forget_before(end)

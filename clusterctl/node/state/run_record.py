@@ -7,7 +7,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional
 
-from ...protocol.run_paths import RunPaths, WorkdirPaths
+from ...protocol.run_paths import RunPaths, WorkdirPaths, is_meant
 from ...protocol.states import FINAL, LOST, PROTOCOL, STATES, SUBMITTED, UNKNOWN
 from ...protocol.untrusted import Untrusted
 from ..runtime.processes import (
@@ -22,12 +22,21 @@ from ..runtime.stream import VerbError
 from .workdir import component, read_json, write_atomically
 
 if TYPE_CHECKING:
-    from ...protocol.messages.files import CopiedFromSpec, Membership, RankRecord, State
+    from ...protocol.messages.files import (
+        AnyJournalFacts,
+        CopiedFromSpec,
+        JournalEvent,
+        Membership,
+        RankRecord,
+        State,
+        StateChange,
+    )
 
 MOST_ATTEMPTS = 100_000
 HIGHEST_PID = 1 << 22
 MOST_LISTED = 100_000  # ranks, attempts and processes in one record
 SUBMISSION_LIMIT = 60.0  # seconds in which an agent must have taken over
+RENAMED_KEYS = {"seat": "slot", "seats": "slots"}  # of format 1, see PROTOCOL
 COPIED_KEYS = (
     "run",
     "job",
@@ -64,15 +73,10 @@ def new_state(spec: Mapping[str, Any]) -> State:
     values: Any = {key: spec.get(key) for key in COPIED_KEYS}
     copied: CopiedFromSpec = values
     membership: Membership = {}
+    changes: StateChange = {}
     if spec.get("restart"):
-        membership = {
-            "seat": spec.get("seat"),
-            "seats": spec.get("seats"),
-            "spare": spec.get("spare"),
-            "roster": spec.get("roster"),
-            "attempts": [],
-            "gave_up": None,
-        }
+        membership = {"slot": spec.get("slot"), "slots": spec.get("slots"), "spare": spec.get("spare")}
+        changes = {"roster": spec.get("roster"), "attempts": [], "gave_up": None}
     return {
         "protocol": PROTOCOL,
         **copied,
@@ -85,7 +89,8 @@ def new_state(spec: Mapping[str, Any]) -> State:
         "nproc": spec.get("nproc"),
         "gang": bool(spec.get("gang")),
         "parted": False,
-        **membership,  # type: ignore[typeddict-item]  # mypy misses the keys that are set later
+        **membership,
+        **changes,  # type: ignore[typeddict-item]  # mypy misses the keys that are set later
         "guardian": None,
         "agent": None,
         "torchrun": None,
@@ -109,21 +114,19 @@ class Record:
         self._changed = False
         self._gang_record: Optional[Dict[str, Any]] = None
 
-    def set(self, **values: Any) -> None:
+    def set(self, values: StateChange) -> None:
         """Change the state; `since` follows the value of `state`."""
-        if values.get("state", self.state["state"]) != self.state["state"]:
-            values["since"] = time.time()
-        state: Any = self.state  # a test compares the names that are set with those of State
-        state.update(values)
+        has_changed = values.get("state", self.state["state"]) != self.state["state"]
+        state: Any = self.state  # of which a StateChange is a part
+        state.update(values, **({"since": time.time()} if has_changed else {}))
         self._changed = True
         self.flush()
 
-    def add_event(self, event: str, **facts: Any) -> Dict[str, Any]:
-        """Append an event; returns it as written."""
-        entry = {"time": time.time(), "event": event, **facts}
+    def add_event(self, event: JournalEvent, facts: Optional[AnyJournalFacts] = None) -> None:
+        """Append an event."""
+        entry = {"time": time.time(), "event": event, **(facts or {})}
         self._lines.append(json.dumps(entry).encode("utf-8") + b"\n")
         self.flush()
-        return entry
 
     def save_gang_record(self, record: Dict[str, Any]) -> None:
         """Write gang.json, what is known of the whole run's end, in place of an older one."""
@@ -162,10 +165,10 @@ class Record:
 
 
 def run_dirs(workdir: str, run_prefix: Optional[str], node: Optional[str]) -> Iterator[str]:
-    """Yield the directories of runs whose id begins with `run_prefix`; without `node`, of all sharing the home."""
+    """Yield the directories of runs that a prefix or a short id means; without `node`, of all sharing the home."""
     runs = WorkdirPaths(workdir).runs
     for run_id in _list(runs):
-        if run_prefix and not run_id.startswith(run_prefix):
+        if run_prefix and not is_meant(run_id, run_prefix):
             continue
         for name in _list(os.path.join(runs, run_id)):
             path = os.path.join(runs, run_id, name)
@@ -203,7 +206,7 @@ def resolve_state(rundir: str) -> Optional[State]:
     is_starting = state["agent"] is None and time.time() - state["since"] < SUBMISSION_LIMIT
     if state["state"] in FINAL or is_starting:
         return state
-    return {**state, "state": LOST, "reason": state["reason"] or "agent and guardian are gone"}
+    return {**state, "state": LOST, "reason": state["reason"] or "agent and guardian are not running"}
 
 
 def with_leftovers(state: State) -> State:
@@ -244,7 +247,7 @@ def with_stop(rundir: str, state: State) -> State:
 
 def with_record(rundir: str, state: State) -> State:
     """Put what is known of the whole run's end into a state, as `gang`."""
-    record: Any = read_json(RunPaths(rundir).gang_record)
+    record: Any = _read_file(RunPaths(rundir).gang_record)
     return {**state, "gang": record} if record is not None else state
 
 
@@ -264,21 +267,34 @@ def is_elsewhere(state: State) -> bool:
 def explain_absence(state: State) -> str:
     """Say why none of the processes on record are here."""
     if is_elsewhere(state):
-        return f"it ran on the machine {state['machine']}, and this is {os.uname().nodename}"
+        return f"it ran on machine {state['machine']}, this is {os.uname().nodename}"
     return "the node was restarted during the run"
 
 
 def read_spec(rundir: str) -> Any:
     """Read what a run was to do, a Spec; None if there is none that names run and node."""
-    spec = read_json(RunPaths(rundir).spec)
+    spec = _read_file(RunPaths(rundir).spec)
     untrusted = Untrusted(spec)
     return spec if untrusted.text("run") and untrusted.text("node") else None
 
 
 def read_state(rundir: str) -> Optional[State]:
     """Read what is recorded, as the verbs can work with it; None if there is nothing."""
-    state = read_json(RunPaths(rundir).state)
+    state = _read_file(RunPaths(rundir).state)
     return None if state is None else sanitize(state)
+
+
+def _read_file(path: str) -> Optional[Dict[str, Any]]:
+    """Read a file of a run, which may be of an older version, with the keys of this one."""
+    content = read_json(path)
+    return None if content is None else _rename_keys(content)
+
+
+def _rename_keys(entry: Dict[str, Any]) -> Dict[str, Any]:
+    renamed = {RENAMED_KEYS.get(key, key): value for key, value in entry.items()}
+    if isinstance(renamed.get("roster"), list):
+        renamed["roster"] = [_rename_keys(slot) for slot in _dicts(renamed["roster"])]
+    return renamed
 
 
 def sanitize(state: Mapping[str, Any]) -> State:
@@ -289,6 +305,7 @@ def sanitize(state: Mapping[str, Any]) -> State:
     sane: Any = {
         **state,
         **facts,
+        "protocol": PROTOCOL,
         "state": untrusted.one_of("state", STATES) or UNKNOWN,
         "since": untrusted.moment("since") or 0.0,
         "submitted": untrusted.moment("submitted"),
@@ -296,7 +313,7 @@ def sanitize(state: Mapping[str, Any]) -> State:
         "node_rank": untrusted.count("node_rank"),
         "ranks": _sanitize_ranks(state.get("ranks")),
         "left": [entry for entry in _dicts(state.get("left")) if Untrusted(entry).integer("pid") is not None],
-        **({"seat": untrusted.integer("seat", 0)} if "seat" in state else {}),
+        **({"slot": untrusted.integer("slot", 0)} if "slot" in state else {}),
         **({"attempts": _sanitize_attempts(state)} if "attempts" in state else {}),
     }
     return sane  # type: ignore[no-any-return]  # every value has just been put right

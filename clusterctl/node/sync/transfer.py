@@ -3,7 +3,7 @@
 provider {"nonce": hex}                          a line of JSON each; both prove the transfer's token, which came over
 receiver {"nonce": hex, "proof": of the token}   SSH, for these two nonces and for their side
 provider {"proof": of the token}
-receiver frame {"want": [sha256...]}
+receiver frame {"hashes": [sha256...]}
 provider frames {"blobs": [[sha256, bytes], ...]} or {"blob": sha256, "last": bool} with contents, then {"done": true}
 
 What is taken must have its hash, so nothing wrong can slip in; sizes are known from the manifest, and so is how long it
@@ -107,7 +107,7 @@ class Provider:
         stream = open_stream(receiver, longest=LONGEST_NAME * len(self._sizes) + LONGEST_LINE)
         frame = stream.receive(SILENCE_LIMIT)
         if frame is not None:
-            requested = Untrusted(frame[0]).texts("want", len(self._sizes))
+            requested = Untrusted(frame[0]).texts("hashes", len(self._sizes))
             hashes = [sha for sha in dict.fromkeys(requested) if sha in self._sizes]
             stream.deadline = time.monotonic() + time_limit(self._sizes[sha] for sha in hashes)
             send_contents(stream, self._store, hashes)
@@ -135,18 +135,18 @@ def receive(
             try:
                 parts = list(unpack(header, body))
             except (zlib.error, ValueError) as error:
-                raise TransferError(f"what it sent cannot be understood: {error}") from None
+                raise TransferError(f"what it sent cannot be read: {error}") from None
             for sha, data, last in parts:
                 if sha not in missing:
-                    raise TransferError("it sent what was not asked for")
+                    raise TransferError("it sent something that was not requested")
                 store.add(sha, data, sizes[sha], last=last)
                 step()
                 if last:
                     missing.discard(sha)
             if not parts:
-                raise TransferError("it sent a frame with nothing in it")
+                raise TransferError("it sent an empty frame")
         if missing:
-            raise TransferError("it has not got everything")
+            raise TransferError("it does not have all contents")
     except (TransferError, VerbError) as error:
         store.abandon()
         return str(error) if missing else ""
@@ -159,11 +159,11 @@ def _frames_from(provider: Dict[str, Any], missing: Set[str], sizes: Dict[str, i
         with connect_to_provider(provider) as connection:
             stream = open_stream(connection, longest=LONGEST_HEADER)
             stream.deadline = deadline
-            stream.send({"want": sorted(missing)})
+            stream.send({"hashes": sorted(missing)})
             while True:
                 frame = stream.receive(SILENCE_LIMIT)
                 if frame is None:
-                    raise TransferError("it hung up")
+                    raise TransferError("it closed the connection")
                 if frame[0].get("done"):
                     return
                 yield frame
@@ -208,7 +208,7 @@ def send_parts(stream: Stream, sha: str, source: Any, size: int) -> None:
     while sent < size:
         part = source.read(PART)
         if not part:
-            raise TransferError("a content became shorter")
+            raise TransferError("a file became shorter")
         sent += len(part)
         stream.send({"blob": sha, "last": sent >= size}, zlib.compress(part, 0))
 

@@ -1,13 +1,6 @@
-"""What could go; remove what is named.
+"""Verb `clean`: lists what a work directory holds that could go, and removes what the client then names.
 
-The verb `clean`: says what a work directory holds that could go, and removes what the client then names.
-
-request {"workdir", "node", "unused": seconds, "payload": sha256 of the client's own}
-node    {"found": {"place": id, "runs": [{"run", "leaf", "state", "age", "bytes", "blocked", "outside"}, ...],
-        "store": {"contents", "bytes"}, "payloads": {...}, "environments": {...}}}; null if there is no work directory
-client  {"remove": {"runs": [[run, leaf], ...], "rest": bool}}, or it hangs up
-node    {"removed": {"runs": n, "bytes": n, "contents": n, "failed": [[what, why], ...]}}
-In between the node sends {"beat": n, "steps": n} every 2 s.
+CleanRequest -> Found; Remove -> Removed: see protocol/messages/verbs.py. In between the node sends Beat every 2 s.
 
 `age` is the seconds since a run's part last wrote anything, by the node's own clock; `blocked` says why a part must
 stay whatever the client says; `outside` is what it has left outside its output directory, see outside_files.py. Of the
@@ -178,7 +171,7 @@ def open_existing_workdir(text: str) -> Optional[str]:
         raise VerbError("CC-CLEAN-001", f"{path} cannot be a work directory of clusterctl")
     if not ID.match(read_bytes(WorkdirPaths(path).id) or b""):
         raise VerbError(
-            "CC-CLEAN-001", f"{path} lacks the file `id` that marks a work directory of clusterctl"
+            "CC-CLEAN-001", f"{path} has no file `id`, which marks a work directory of clusterctl"
         )
     return make_private(path)
 
@@ -199,7 +192,7 @@ class Cleaner:
         tags = find_live_tags()
         runs = [self._describe_run(rundir, tags) for rundir in run_dirs(self._workdir, None, self._node)]
         return {
-            "place": (read_bytes(WorkdirPaths(self._workdir).id) or b"").decode("ascii"),
+            "workdir_id": (read_bytes(WorkdirPaths(self._workdir).id) or b"").decode("ascii"),
             "runs": runs,
             "store": count_unused(self._contents()),
             "payloads": count_unused(self._payloads()),
@@ -210,7 +203,7 @@ class Cleaner:
         state, spec = resolve_state(rundir), read_spec(rundir)
         size, newest, blocked = self._measure(rundir)
         if spec is not None and any(tag.startswith(run_tag_prefix(spec)) for tag in tags):
-            blocked = blocked or "processes of it still live"
+            blocked = blocked or "some of its processes are still running"
         return {
             "run": RunPaths(rundir).run_id,
             "leaf": os.path.basename(rundir),
@@ -301,11 +294,11 @@ class Cleaner:
         if RunPaths(rundir).node != self._node:
             raise VerbError("CC-RUN-010", "it belongs to another node")
         if state is not None and state["state"] not in FINAL:
-            raise VerbError("CC-CLEAN-002", "it lives")
+            raise VerbError("CC-CLEAN-002", "it is still running")
         if state is None and stored_run["age"] < DAY:
-            raise VerbError("CC-CLEAN-002", "it may just be coming into being")
+            raise VerbError("CC-CLEAN-002", "it may be starting")
         if may_be_live(state) and stored_run["age"] < DAY:
-            raise VerbError("CC-CLEAN-002", "it may live elsewhere")
+            raise VerbError("CC-CLEAN-002", "it may be running on another machine")
         if stored_run["blocked"]:
             raise VerbError("CC-CLEAN-002", stored_run["blocked"])
         grant_owner_access(rundir)  # without it, it cannot be moved

@@ -32,7 +32,7 @@ def run(request: PsRequest, stream: Stream) -> None:
     """Answer with one frame of states; where runs are named, with what is known of their whole end."""
     workdir = os.path.realpath(os.path.expanduser(request["workdir"]))
     states = list_runs(workdir, request.get("node"), request.get("run"), request.get("limit"))
-    if request.get("pulse"):
+    if request.get("activity"):
         states = [_with_activity(workdir, state) for state in states]
     stream.answer({"runs": states, "time": time.time()})
 
@@ -58,6 +58,6 @@ def list_runs(workdir: str, node: Optional[str], run_id: Optional[str], limit: O
 
 
 def _with_activity(workdir: str, state: State) -> State:
-    slot = state.get("seat")
+    slot = state.get("slot")
     part = part_name(state["node_rank"] if slot is None else slot, state["node"])
     return ActivityReader(WorkdirPaths(workdir).run(state["run"], part), 0.0).add_to(state)

@@ -1,23 +1,15 @@
-"""List and send outputs and logs.
+"""Verb `pull`: lists a job's outputs and a run's logs, then sends what the client lacks.
 
-The verb `pull`: lists what a job has put out and a run has logged, then sends what the client lacks.
-
-request {"workdir", "node", "job", "run": id or null, "parts": of "logs" and "code", those of the run that are wanted,
-        "most": entries, "beacon": random name or null, "mark": random}
-node    {"rows": count} + zlib(JSON rows), repeated; then {"listed": count, "more": bool, "mark": text, "place": id,
-        "outside": what the run has left outside the output directory, see outside_files.py; null if that is not known}
-client  {"bring": [[index, bytes the client has, their sha256, whether data is wanted], ...]}, as often as it
-        wants; then it hangs up
-node    {"file": index, "at": offset, "packed": bool} + data, repeated, from what the client has if that is right,
-        else from 0; {"whole": index, "sha256": of all of it, "size": n, "same": whether it kept still} or
-        {"failed": index, "why": text}; at last {"brought": true}.
-In between the node sends {"beat": n, "steps": n} every 2 s.
+PullRequest                                 the messages are defined in protocol/messages/verbs.py
+node   RowsFrame, repeated, then Listed
+client FetchFiles, as often as it wants; then it closes the session
+node   FilePiece, repeated, from what the client has if that is right, else from 0; then FileWhole or FileFailed;
+       after the last file Fetched
 
 A row is [part, path, kind, size, mtime_ns, ctime_ns, inode, target]; part is "outputs", "logs" or "code" (what was not
 sent, or was changed), kind is file, link, dir (empty) or other. Links are not followed. Names that are not UTF-8 have
-their odd bytes as U+DC80 and up. `mark` is that of the node that was the first to light the beacon: nodes that share a
-home tell the same one, and no other node can know it. `place` is the work directory's id, by which it is known again
-another time.
+their odd bytes as U+DC80 and up. `mark` is that of the node that was the first to write the client's file
+`shared_home_probe`: nodes that share a home report the same one, and no other node can know it.
 """
 
 from __future__ import annotations
@@ -130,15 +122,15 @@ def run(request: PullRequest, stream: Stream) -> None:
             frame = stream.receive()
             if frame is None:
                 return
-            for index, *fields in frame[0]["bring"]:
+            for index, *fields in frame[0]["fetch"]:
                 send_file(heartbeat, index, files[index], FileRequest(*fields))
-            heartbeat.send({"brought": True})
+            heartbeat.send({"fetched": True})
 
 
 @contextmanager
 def shared_home_probe(workdir: str, request: PullRequest) -> Iterator[str]:
     """Tell who was first to light the client's beacon in this work directory; it goes out with the client."""
-    mark, name = str(request.get("mark") or ""), request.get("beacon")
+    mark, name = str(request.get("mark") or ""), request.get("shared_home_probe")
     if name is None or not mark or not os.path.isdir(workdir):
         yield mark
         return
@@ -188,7 +180,7 @@ def send_rows(request: PullRequest, workdir: str, heartbeat: Heartbeat, mark: st
     workdir_id = (read_bytes(WorkdirPaths(workdir).id) or b"").decode("ascii", "replace")
     outside = summarise_outside(request, workdir, heartbeat)
     heartbeat.send(
-        {"listed": len(files), "more": more, "mark": mark, "place": workdir_id, "outside": outside}
+        {"listed": len(files), "more": more, "mark": mark, "workdir_id": workdir_id, "outside": outside}
     )
     return files
 

@@ -1,18 +1,15 @@
-"""Verb `sync`: takes the contents that are missing here and lays out the run's own copy of the code.
+"""Verb `sync`: receives the contents that are missing here and lays out the run's own copy of the code.
 
-request {"workdir", "run": id or null (store only), "node", "node_rank", "turn": bool,
-         "give": null or {"address", "ports", "token"}: where to give the contents on to other nodes}; then
-client {"manifest": true} + zlib(JSON rows)      node, if "turn", {"place": the work directory's id}
-client, when it is this node's turn to look into a store that others may be filling, {"look": true}
-node   {"missing": [sha256...]}
-client {"blobs": [[sha256, bytes], ...]} + zlib(contents, one after the other), or for a larger file
-       {"blob": sha256, "part": i, "last": bool} + zlib(data), ..., {"done": true}; nothing if all is there
-       or {"take": {"address", "port", "token"}}: they come from that node; if not, {"missing": [...], "untaken": why}
-node   {"stored": true} when all contents are there, with "port" if they can be had here, {"missing": [...]} again
-       if one turned out wrong, at last
-node   {"tree": hash of what is on the disk, "files": n, "bytes": n, "differs": [paths, at most 10]}.
-Who gives goes on until the client hangs up.
-In between the node sends {"beat": n, "steps": n} every 2 s; steps that stand still mean a disk that hangs.
+SyncRequest                                 the messages are defined in protocol/messages/verbs.py
+client ManifestFrame
+node   WorkdirId, if the home is shared: then CheckStore of the client, when this node may look into the store
+node   Missing
+client Blobs, or Blob for a piece of a larger file, then Done; or TakeFrom: another node has them (node/sync/transfer)
+node   Missing again for what that node did not give, or what turned out wrong
+node   Stored, then TreeSummary
+
+A provider goes on until the client closes the session. In between the node sends Beat every 2 s; steps that stand
+still mean a disk that hangs.
 """
 
 from __future__ import annotations
@@ -58,13 +55,13 @@ def serve(request: SyncRequest, stream: Stream) -> None:
     rundir = run_directory(workdir, request)
     rows, packed = receive_manifest(stream)
     with Heartbeat(stream) as heartbeat, Store(workdir) as store:
-        if request.get("turn") and not wait_for_turn(workdir, heartbeat):
+        if request.get("shared_home") and not wait_for_turn(workdir, heartbeat):
             return
         provider = None
         for _ in range(ATTEMPTS):
             if not fill_store(store, rows, heartbeat):
                 return
-            provider = provider or start_provider(store, rows, request.get("give"))
+            provider = provider or start_provider(store, rows, request.get("provide"))
             heartbeat.send({"stored": True, "port": provider.port} if provider else {"stored": True})
             written = (
                 write_code(store, rows, packed, rundir, heartbeat)
@@ -108,7 +105,7 @@ def wait_for_turn(workdir: str, heartbeat: Heartbeat) -> bool:
 
     Nobody has looked for the contents here before: a network file system remembers what it did not find.
     """
-    heartbeat.send({"place": workdir_id(workdir)})
+    heartbeat.send({"workdir_id": workdir_id(workdir)})
     return heartbeat.stream.receive() is not None
 
 
@@ -124,7 +121,7 @@ def receive_manifest(stream: Stream) -> Tuple[List[TreeEntry], bytes]:
     """Receive and check the manifest; gives it as it came, too."""
     frame = stream.receive()
     if frame is None or not frame[0].get("manifest"):
-        raise VerbError("CC-SYNC-007", "no manifest came")
+        raise VerbError("CC-SYNC-007", "no manifest arrived")
     try:
         return parse_rows(json.loads(zlib.decompress(frame[1]).decode("utf-8"))), frame[1]
     except (ValueError, zlib.error) as error:
@@ -142,11 +139,11 @@ def fill_store(store: Store, rows: List[TreeEntry], heartbeat: Heartbeat) -> boo
         if frame is None:
             return False  # the next attempt need not send again what is stored
         done = bool(frame[0].get("done"))
-        if "take" in frame[0]:
-            done = receive_from_provider(frame[0]["take"], store, sizes, missing, heartbeat)
+        if "source" in frame[0]:
+            done = receive_from_provider(frame[0]["source"], store, sizes, missing, heartbeat)
         for sha, data, last in unpack_frame(*frame):
             if sha not in missing:
-                raise VerbError("CC-SYNC-007", f"content {sha} was not asked for")
+                raise VerbError("CC-SYNC-007", f"content {sha} was not requested")
             store.add(sha, data, sizes[sha], last=last)
             heartbeat.step()
             if last:
@@ -164,7 +161,7 @@ def receive_from_provider(
 
     problem = receive(store, sizes, missing, provider, unpack_contents, heartbeat.step)
     if problem:
-        heartbeat.send({"missing": sorted(missing), "untaken": problem})
+        heartbeat.send({"missing": sorted(missing), "source_problem": problem})
     return not problem
 
 
@@ -188,7 +185,7 @@ def unpack_frame(header: Dict[str, Any], body: bytes) -> List[Tuple[str, bytes, 
     try:
         return list(unpack_contents(header, body))
     except (ValueError, zlib.error) as error:
-        raise VerbError("CC-SYNC-009", f"a file changed on its way: {error}") from None
+        raise VerbError("CC-SYNC-009", f"a file changed in transfer: {error}") from None
 
 
 def unpack_contents(header: Dict[str, Any], body: bytes) -> Iterator[Tuple[str, bytes, bool]]:
@@ -199,7 +196,7 @@ def unpack_contents(header: Dict[str, Any], body: bytes) -> Iterator[Tuple[str, 
         for row in fields.rows("blobs", fields.length("blobs")):
             size = row.integer(1, 0, len(data) - position)
             if size is None:
-                raise ValueError("a content of no size that fits")
+                raise ValueError("a content of an impossible size")
             yield row.text(0), bytes(data[position : position + size]), True
             position += size
     elif "blob" in fields:
@@ -228,7 +225,7 @@ def write_code(
         written = [] if os.path.islink(code) else read_tree(code, heartbeat.step)
         if tree_hash(written) == tree_hash(rows):
             return written
-        raise VerbError("CC-SYNC-011", f"{os.fsdecode(code)} exists already and holds something else")
+        raise VerbError("CC-SYNC-011", f"{os.fsdecode(code)} exists already with other contents")
     temporary = code + b"." + os.urandom(8).hex().encode()
     try:
         Layout(store, temporary, heartbeat.step).make(rows)

@@ -195,7 +195,7 @@ def _describe_duplicate_address(
 
 
 def _is_closed(path: MeshPath) -> bool:
-    return path.step in ("connect", "greet") and path.error is not None and not path.stranger
+    return path.step in ("connect", "greet") and path.error is not None and not path.unproven
 
 
 _CLOSED: Mapping[Kind, str] = {
@@ -311,7 +311,7 @@ def missing_from_mesh_test(context: CheckContext) -> Iterator[Hit]:
 @check("CC-NET-036", needs=("wire",))
 def unknown_peer_answers(context: CheckContext) -> Iterator[Hit]:
     for path in context.mesh.select_paths(MESH) if context.mesh else ():
-        if path.stranger:
+        if path.unproven:
             ip = context.networks[path.peer].ip
             duplicate = _describe_duplicate_address(
                 context, (path.peer,), [candidate.name for candidate in context.nodes]
@@ -364,7 +364,7 @@ def _find_lost_packets(
     context: CheckContext, mesh: MeshResult, rail: str, treated: set[str]
 ) -> Iterator[Hit]:
     """Find who loses large packets on one rail; `treated` are the nodes and rails whose fix was given already."""
-    paths = [path for path in mesh.select_paths(MESH, rail) if path.step in ("carry", "done")]
+    paths = [path for path in mesh.select_paths(MESH, rail) if path.step in ("transfer", "done")]
     tried = list(dict.fromkeys(ends for path in paths for ends in (path.ends, path.ends[::-1])))
     lossy = {ends: path for path in paths if path.error for ends in _lost_directions(path)}
     for pattern in find_patterns(mesh.members(rail), tried, list(lossy)):

@@ -37,16 +37,16 @@ class MeshListener:
 class MeshPath:
     """One call, as the caller tells it: times in seconds, round trips in microseconds, `got` and `acked` in bytes.
 
-    `step` is how far it came: connect, greet (the other proves who it is), carry (SIZE bytes both ways), done.
+    `step` is how far it came: connect, greet (the other proves who it is), transfer (SIZE bytes both ways), done.
     """
 
     caller: str = ""
     peer: str = ""
-    door: str = MESH
+    listener: str = MESH
     rail: str = MAIN_RAIL
     step: str = "connect"
     error: str | None = None
-    stranger: bool = False
+    unproven: bool = False
     connect: float | None = None
     seconds: float | None = None
     got: int = 0
@@ -83,10 +83,10 @@ class MeshResult:
     seconds: float = 0.0
     ports_taken: str = ""
 
-    def select_paths(self, door: str, rail: str = MAIN_RAIL) -> tuple[MeshPath, ...]:
-        """Give the calls on one rail at one kind of door, between nodes that took part to the end."""
+    def select_paths(self, listener: str, rail: str = MAIN_RAIL) -> tuple[MeshPath, ...]:
+        """Give the calls on one rail at one kind of listener, between nodes that took part to the end."""
         between_present = (path for path in self.paths if not self.absent.keys() & set(path.ends))
-        return tuple(path for path in between_present if (path.door, path.rail) == (door, rail))
+        return tuple(path for path in between_present if (path.listener, path.rail) == (listener, rail))
 
     def members(self, rail: str) -> tuple[str, ...]:
         """Name the nodes that call or are called on a rail, in the order of the inventory."""
@@ -155,7 +155,7 @@ def _network_of(ip: str, prefix: int | None) -> str:
 
 
 def plan_mesh_connections(listeners: Mapping[str, MeshListener]) -> dict[str, list[dict[str, Any]]]:
-    """Say what is sent to each node: whom it is to call, on which rail; all call the second door that one node has."""
+    """List for each node which peers it calls on which rail; all call the second listener of the node that has one."""
     connections: dict[str, list[dict[str, Any]]] = {name: [] for name in listeners}
     for rail in sorted({rail for listener in listeners.values() for rail in listener.ports}):
         names = [name for name, listener in listeners.items() if rail in listener.ports]
@@ -165,14 +165,18 @@ def plan_mesh_connections(listeners: Mapping[str, MeshListener]) -> dict[str, li
         for name in connections if listener.master_port else ():
             if name != host:
                 connections[name].append(
-                    {**_connection(host, listener, MAIN_RAIL), "port": listener.master_port, "door": MASTER}
+                    {
+                        **_connection(host, listener, MAIN_RAIL),
+                        "port": listener.master_port,
+                        "listener": MASTER,
+                    }
                 )
     return connections
 
 
 def _connection(name: str, listener: MeshListener, rail: str) -> dict[str, Any]:
     address, port = listener.addresses[rail], listener.ports[rail]
-    return {"name": name, "address": address, "port": port, "door": MESH, "rail": rail}
+    return {"name": name, "address": address, "port": port, "listener": MESH, "rail": rail}
 
 
 def parse_listener(raw: object, problem: str, addresses: Mapping[str, str]) -> MeshListener | str:
@@ -186,7 +190,7 @@ def parse_listener(raw: object, problem: str, addresses: Mapping[str, str]) -> M
 
 def parse_paths(raw: object, caller: str, targets: Sequence[Mapping[str, Any]]) -> tuple[MeshPath, ...]:
     """Read what a node tells of its calls; only of those that it was to make."""
-    paths = read_value(tuple[MeshPath, ...], raw, "ways", []) or ()
-    by_target = {(path.peer, path.door, path.rail): replace(path, caller=caller) for path in paths}
-    target_keys = ((peer["name"], peer["door"], peer["rail"]) for peer in targets)
+    paths = read_value(tuple[MeshPath, ...], raw, "paths", []) or ()
+    by_target = {(path.peer, path.listener, path.rail): replace(path, caller=caller) for path in paths}
+    target_keys = ((peer["name"], peer["listener"], peer["rail"]) for peer in targets)
     return tuple(by_target[key] for key in target_keys if key in by_target)

@@ -44,6 +44,7 @@ from clusterctl.protocol.states import (
 )
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.text import render_duration
+from clusterctl.translation import tr
 
 LONGEST_LINE = 300
 
@@ -72,7 +73,7 @@ def parse_activity(raw: Untrusted, max_ranks: int) -> tuple[RankActivity, ...]:
             entry.text("process", 1),
             entry.moment("started"),
         )
-        for rank, entry in raw.numbered_records("pulses", max_ranks)
+        for rank, entry in raw.numbered_records("activity", max_ranks)
     ]
     return tuple(sorted(activities, key=lambda activity: activity.rank))
 
@@ -182,7 +183,7 @@ def parse_state(raw: Untrusted) -> NodeState:
     """Read a state record; what is missing or of the wrong type becomes empty, never an error."""
     torchrun = raw.record("torchrun")
     state = raw.text("state")
-    slots, nnodes = raw.count("seats", MOST_SLOTS), raw.count("nnodes", MOST_SLOTS)
+    slots, nnodes = raw.count("slots", MOST_SLOTS), raw.count("nnodes", MOST_SLOTS)
     return NodeState(
         run_id=parse_run_id(raw.text("run")) or NO_RUN_ID,
         job=parse_job_name(raw.text("job")),
@@ -339,8 +340,8 @@ def find_stall(activity: RankActivity, now: float) -> str:
     """Say why a rank may hang, or nothing; `now` is by the node's clock."""
     quiet = 0.0 if activity.written_at is None else now - activity.written_at
     if activity.process_state == "D" and quiet >= BLOCKED_LIMIT:
-        return f"waits in the kernel (state D), no output for {render_duration(quiet)}"
-    return f"no output for {render_duration(quiet)}" if quiet >= QUIET_LIMIT else ""
+        return tr("waits in the kernel (state D), no output for {span}", span=render_duration(quiet))
+    return tr("no output for {span}", span=render_duration(quiet)) if quiet >= QUIET_LIMIT else ""
 
 
 def find_stalls(parts: Parts, offsets: Mapping[str, float], now: float) -> dict[str, dict[Rank, str]]:

@@ -15,11 +15,14 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Callable, Dict, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Dict, NamedTuple, TypeVar
 
 from ..ranks import NodeRank, Slot
 from ..reasons import CODE
 from ..untrusted import LATEST, MalformedError, Untrusted
+
+if TYPE_CHECKING:
+    from .files import AttemptEnd, RosterEntry
 
 JsonObject = Dict[str, Any]
 NodePart = Dict[str, Any]
@@ -134,23 +137,23 @@ class RosterView(NamedTuple):
     """What another agent knows of the whole run: who has which rank, who is lost or unfit and why, what went before."""
 
     attempt: int
-    entries: list[JsonObject]
-    history: list[JsonObject]
+    entries: list[RosterEntry]
+    history: list[AttemptEnd]
 
     @property
     def node_ranks(self) -> dict[Slot, NodeRank]:
         """Return the node rank of every slot that has one."""
-        return {entry["seat"]: entry["node_rank"] for entry in self.entries if entry["node_rank"] is not None}
+        return {entry["slot"]: entry["node_rank"] for entry in self.entries if entry["node_rank"] is not None}
 
     @property
     def lost(self) -> dict[Slot, str]:
         """Return who is lost, and why."""
-        return {entry["seat"]: entry["reason"] for entry in self.entries if entry.get("lost")}
+        return {entry["slot"]: entry["reason"] for entry in self.entries if entry.get("lost")}
 
     @property
     def unfit(self) -> dict[Slot, str]:
         """Return who can take part no more, and why."""
-        return {entry["seat"]: entry["unfit"] for entry in self.entries if entry.get("unfit")}
+        return {entry["slot"]: entry["unfit"] for entry in self.entries if entry.get("unfit")}
 
     def is_like(self, other: RosterView) -> bool:
         """Whether two agree on everything but who is lost, which each sees for itself."""
@@ -208,7 +211,7 @@ class SlotLost(NamedTuple):
 class Pause(NamedTuple):
     """An attempt has ended, and there will be another."""
 
-    entry: JsonObject
+    entry: AttemptEnd
     seconds: float
     roster: RosterView
 
@@ -280,7 +283,7 @@ def _choice(message: Untrusted, key: str, _: Bounds) -> bool | None:
 
 
 def _slot(message: Untrusted, key: str, bounds: Bounds) -> Slot:
-    return Slot(required(message.integer(key, 0, bounds.slots - 1), "seat"))
+    return Slot(required(message.integer(key, 0, bounds.slots - 1), "slot"))
 
 
 def _seconds(message: Untrusted, key: str, bounds: Bounds) -> float:
@@ -299,14 +302,14 @@ def _part_or_none(message: Untrusted, key: str, bounds: Bounds) -> NodePart | No
     return None if message.is_null(key) else _part(message, key, bounds)
 
 
-def _entry(message: Untrusted, key: str, bounds: Bounds) -> JsonObject:
+def _entry(message: Untrusted, key: str, bounds: Bounds) -> AttemptEnd:
     return read_entry(message.record(key), bounds)
 
 
 def _roster(message: Untrusted, key: str, bounds: Bounds) -> RosterView:
     view = message.record(key)
     attempt = required(view.integer("attempt", 1, bounds.attempts), "attempt")
-    return RosterView(attempt, _read_slots(view, bounds), _read_history(view, "history", bounds))
+    return RosterView(attempt, _read_slots(view, "entries", bounds), _read_history(view, "history", bounds))
 
 
 def _record(message: Untrusted, key: str, bounds: Bounds) -> JsonObject:
@@ -341,7 +344,7 @@ TO_HUB: dict[str, Form] = {
     "ended": _form(Ended, attempt=_attempt, part=_part),
     "ack": _form(Ack),
     # of a run that may be started again
-    "hello": _form(Hello, part=_part_or_none, course=_roster),
+    "hello": _form(Hello, part=_part_or_none, roster=_roster),
     "clear": _form(Cleared, unfit=_reason, progress=_choice),
     "ready": _form(Ready, attempt=_attempt, port=_port_or_none, address=_address),
     "listening": _form(Listening, attempt=_attempt, port=_port),
@@ -352,9 +355,9 @@ TO_PEER: dict[str, Form] = {
     "welcome": _form(Welcome),
     "verdict": _form(Verdict, record=_record, end=_ending),
     # of a run that may be started again
-    "lost": _form(SlotLost, seat=_slot, why=_reason),
-    "pause": _form(Pause, entry=_entry, seconds=_seconds, course=_roster),
-    "again": _form(NextAttempt, time_left=_time_left, course=_roster),
+    "lost": _form(SlotLost, slot=_slot, why=_reason),
+    "pause": _form(Pause, entry=_entry, seconds=_seconds, roster=_roster),
+    "next_attempt": _form(NextAttempt, time_left=_time_left, roster=_roster),
     "go": _form(Go, master_addr=_address, master_port=_port),
 }
 _KINDS = {form.type: (kind, form) for forms in (TO_HUB, TO_PEER) for kind, form in forms.items()}
@@ -369,7 +372,7 @@ def render_message(message: Message, attempt: int | None = None) -> str:
         del fields["end"]
     for key, value in fields.items():
         if isinstance(value, RosterView):
-            fields[key] = {"attempt": value.attempt, "roster": value.entries, "history": value.history}
+            fields[key] = {"attempt": value.attempt, "entries": value.entries, "history": value.history}
     return json.dumps({"kind": kind, **({} if attempt is None else {"attempt": attempt}), **fields})
 
 
@@ -420,7 +423,7 @@ def read_record(message: Untrusted, bounds: Bounds) -> JsonObject:
         }
     )
     if "roster" in message:  # a run that may be started again
-        history, roster = _read_history(message, "attempts", bounds), _read_slots(message, bounds)
+        history, roster = _read_history(message, "attempts", bounds), _read_slots(message, "roster", bounds)
         record.update(attempts=history, roster=roster, **_read_end(message))
     return record
 
@@ -484,10 +487,10 @@ def _read_failure(message: Untrusted) -> JsonObject:
     return {**failure, **activity, "said": blocks, "tail": tail}
 
 
-def _read_slots(message: Untrusted, bounds: Bounds) -> list[JsonObject]:
+def _read_slots(message: Untrusted, key: str, bounds: Bounds) -> list[RosterEntry]:
     """Read which slot has which node and rank: all slots of this run with their own nodes, and no rank twice."""
-    roster = [_read_slot(entry, bounds) for entry in message.records("roster", bounds.slots + 1)]
-    if [entry["seat"] for entry in roster] != list(range(bounds.slots)):
+    roster = [_read_slot(entry, bounds) for entry in message.records(key, bounds.slots + 1)]
+    if [entry["slot"] for entry in roster] != list(range(bounds.slots)):
         raise MalformedError("no roster of this run")
     node_ranks = [entry["node_rank"] for entry in roster if entry["node_rank"] is not None]
     if len(set(node_ranks)) < len(node_ranks):
@@ -495,29 +498,30 @@ def _read_slots(message: Untrusted, bounds: Bounds) -> list[JsonObject]:
     return roster
 
 
-def _read_slot(message: Untrusted, bounds: Bounds) -> JsonObject:
-    slot = _slot(message, "seat", bounds)
-    node_rank = message.integer("node_rank", 0, bounds.node_ranks - 1)
+def _read_slot(message: Untrusted, bounds: Bounds) -> RosterEntry:
+    slot = _slot(message, "slot", bounds)
+    number = message.integer("node_rank", 0, bounds.node_ranks - 1)
+    node_rank = None if number is None else NodeRank(number)
     if not bounds.is_name_of(slot, message.text("node")) or (
         node_rank is None and not message.is_null("node_rank")
     ):
-        raise MalformedError("a seat that is none of this run")
-    entry: JsonObject = {"seat": slot, "node": message.text("node"), "node_rank": node_rank}
+        raise MalformedError("a slot that is none of this run")
+    entry: RosterEntry = {"slot": slot, "node": message.text("node"), "node_rank": node_rank}
     if message.text("address"):
         entry["address"] = message.text("address", LONGEST_NODE)
     if message.text("unfit"):
         entry["unfit"] = message.text("unfit", LONGEST_REASON)
     if message.flag("lost"):
-        entry.update(lost=True, reason=message.text("reason", LONGEST_REASON))
+        entry["lost"], entry["reason"] = True, message.text("reason", LONGEST_REASON)
     return entry
 
 
-def _read_history(message: Untrusted, key: str, bounds: Bounds) -> list[JsonObject]:
+def _read_history(message: Untrusted, key: str, bounds: Bounds) -> list[AttemptEnd]:
     """Read what became of the attempts that have ended."""
     return [read_entry(entry, bounds) for entry in message.records(key, bounds.attempts)]
 
 
-def read_entry(message: Untrusted, bounds: Bounds) -> JsonObject:
+def read_entry(message: Untrusted, bounds: Bounds) -> AttemptEnd:
     """Read what became of one attempt."""
     return {
         "attempt": required(message.integer("attempt", 1, bounds.attempts), "attempt"),

@@ -147,8 +147,8 @@ class SyncRequest(OfNode):
 
     run: str | None
     node_rank: Slot
-    turn: bool
-    give: Offer | None
+    shared_home: bool
+    provide: Offer | None
 
 
 class ManifestFrame(TypedDict):
@@ -160,13 +160,13 @@ class ManifestFrame(TypedDict):
 class WorkdirId(TypedDict):
     """The work directory's id, while it waits for its turn."""
 
-    place: str
+    workdir_id: str
 
 
 class CheckStore(TypedDict):
     """It is this node's turn to look into a store that others may fill."""
 
-    look: Literal[True]
+    check_store: Literal[True]
 
 
 class _Missing(TypedDict):
@@ -176,9 +176,9 @@ class _Missing(TypedDict):
 
 
 class Missing(_Missing, total=False):
-    """Contents that are not here; `untaken` says why another node could not give them."""
+    """Contents that are not here; `source_problem` says why another node could not give them."""
 
-    untaken: str
+    source_problem: str
 
 
 class Blobs(TypedDict):
@@ -212,7 +212,7 @@ class Source(TypedDict):
 class TakeFrom(TypedDict):
     """Take the contents from another node."""
 
-    take: Source
+    source: Source
 
 
 class _Stored(TypedDict):
@@ -286,7 +286,7 @@ class FollowChoice(TypedDict, total=False):
     follow: bool
     events: int | None
     logs: LogChoice | None
-    pulse: float | None
+    activity: float | None
     clock: bool
 
 
@@ -346,7 +346,7 @@ class LogFrame(_LogFrame, total=False):
     gone: list[int]  # what was dropped before them, from and to
     written: float
     before: int  # how long it was when a tail was asked for
-    knots: list[Any]  # [offset, time] between which lines are timed
+    time_marks: list[Any]  # [offset, time] between which lines are timed
     guessed: bool
     places: list[int]  # of lines that a pattern chose
     next: int
@@ -391,7 +391,7 @@ class PsRequest(OfNode):
 
     run: str | None
     limit: int
-    pulse: bool
+    activity: bool
 
 
 class PsAnswer(TypedDict):
@@ -421,7 +421,7 @@ class PullRequest(OfNode):
     run: str | None
     parts: list[str]
     most: int
-    beacon: str | None
+    shared_home_probe: str | None
     mark: str
 
 
@@ -437,14 +437,14 @@ class Listed(TypedDict):
     listed: int
     more: bool
     mark: str
-    place: str
+    workdir_id: str
     outside: OutsideSummary | None
 
 
 class FetchFiles(TypedDict):
     """Files that are wanted: [index, bytes held, their sha256, whether data is wanted]."""
 
-    bring: list[list[Any]]
+    fetch: list[list[Any]]
 
 
 class FilePiece(TypedDict):
@@ -474,7 +474,7 @@ class FileFailed(TypedDict):
 class Fetched(TypedDict):
     """All that was wanted was sent."""
 
-    brought: Literal[True]
+    fetched: Literal[True]
 
 
 class CleanRequest(OfNode):
@@ -506,7 +506,7 @@ class StoredRun(TypedDict):
 class Cleanable(TypedDict):
     """What a work directory holds that could go."""
 
-    place: str
+    workdir_id: str
     runs: list[StoredRun]
     store: Unused
     payloads: Unused

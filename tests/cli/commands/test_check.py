@@ -50,7 +50,10 @@ def test_checks_are_chosen(inventory: Path, capsys: pytest.CaptureFixture[str]) 
     """By families, codes and globs; a word that means nothing names the nearest."""
     code, out, _ = check(capsys, inventory, "--only", "gpu", "--json")
     assert code == 3 and {name[:6] for name in codes(out)} == {"CC-GPU"}
-    assert check(capsys, inventory, "--only", "GPU", "--skip", "gpu-00*")[0] == 0
+    code, _, err = check(capsys, inventory, "--only", "GPU", "--skip", "gpu-00*")
+    assert code == 0 and f"next: clusterctl -i {inventory} launch JOB.yaml\n" in err
+    assert "next: " not in check(capsys, inventory, "--only", "GPU", "--skip", "gpu-00*", "-q")[2]
+    assert "next: " not in check(capsys, inventory, "--only", "GPU", "--skip", "gpu-00*", "--json")[2]
     code, _, err = check(capsys, inventory, "--skip", "NTE")
     assert code == 2 and "CC-USE-050" in err and "did you mean CC-NET?" in err
 

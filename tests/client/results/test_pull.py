@@ -68,12 +68,12 @@ class Node:
         self,
         run: str | None = None,
         most: int = 1000,
-        beacon: str = "b",
+        shared_home_probe: str = "b",
         mark: str = "m",
         parts: tuple[str, ...] = ("logs",),
     ) -> Any:
         """Begin a conversation."""
-        wanted = tasks.PullRequest(JOB, run, parts, most, beacon)
+        wanted = tasks.PullRequest(JOB, run, parts, most, shared_home_probe)
         return tasks.pull(self.connection, self.node, PYTHON, wanted, mark)
 
     def pull(
@@ -302,9 +302,9 @@ def test_of_a_log_that_was_cut_both_ends_come(node: Node, tmp_path: Path) -> Non
 def test_nodes_with_one_home_find_the_same_mark(node: Node) -> None:
     """The first to light the beacon leaves its own, which the others read; it goes out with its session."""
     with (
-        node.open(beacon="b1", mark="m1") as one,
-        node.open(beacon="b1", mark="m2") as other,
-        node.open(beacon="b2", mark="m3") as stranger,
+        node.open(shared_home_probe="b1", mark="m1") as one,
+        node.open(shared_home_probe="b1", mark="m2") as other,
+        node.open(shared_home_probe="b2", mark="m3") as stranger,
     ):
         marks = [list_results(session, 9, "", "gpu01").mark for session in (one, other, stranger)]
         assert marks in (["m1", "m1", "m3"], ["m2", "m2", "m3"])
@@ -382,7 +382,7 @@ class Hostile:
 
 def test_the_conversation_that_all_lies_are_variations_of(tmp_path: Path) -> None:
     """An honest answer is taken."""
-    account = fetch(Hostile([row("a")], GOOD, WHOLE, ({"brought": True}, b"")), tmp_path / "home")
+    account = fetch(Hostile([row("a")], GOOD, WHOLE, ({"fetched": True}, b"")), tmp_path / "home")
     assert (account.files, account.refused) == (1, [])
     assert listing(tmp_path / "home/gpu01") == {"a": b"hello"}
 
@@ -398,13 +398,13 @@ def test_the_conversation_that_all_lies_are_variations_of(tmp_path: Path) -> Non
         [({"file": 0, "at": "0", "packed": False}, b"hello"), WHOLE],
         [({"file": 0, "at": 0, "packed": True}, b"not packed"), WHOLE],
         [({"file": 0, "at": 0, "packed": True}, zlib.compress(bytes(50_000_000))), WHOLE],
-        [({"file": 0, "at": 0, "packed": False}, b""), GOOD, WHOLE, ({"brought": True}, b"")],
+        [({"file": 0, "at": 0, "packed": False}, b""), GOOD, WHOLE, ({"fetched": True}, b"")],
         [GOOD, GOOD, WHOLE],
         [GOOD, ({"whole": 0, "sha256": "0" * 64, "size": 5, "same": True}, b"")],
         [GOOD, ({"whole": 0, "sha256": None, "size": 5, "same": True}, b"")],
         [({"file": 1, "at": 0, "packed": False}, b"hello")],
         [({"file": [0], "at": 0, "packed": False}, b"hello")],
-        [({"brought": True}, b"")],
+        [({"fetched": True}, b"")],
         [({"unheard": "of"}, b"")],
         [GOOD],
         [],
@@ -425,7 +425,7 @@ def test_a_node_that_does_not_send_what_it_announced_harms_nothing(
 def test_a_file_that_did_not_keep_still_is_told(tmp_path: Path, answer: dict[str, Any]) -> None:
     """It became shorter, or went away: the others come all the same."""
     second = [({"file": 1, "at": 0, "packed": False}, b"hello"), ({**WHOLE[0], "whole": 1}, b"")]
-    node = Hostile([row("a"), row("b")], (answer, b""), *second, ({"brought": True}, b""))
+    node = Hostile([row("a"), row("b")], (answer, b""), *second, ({"fetched": True}, b""))
     account = fetch(node, tmp_path / "home")
     assert [one.path for one in account.refused] == ["a"]
     assert listing(tmp_path / "home/gpu01") == {"b": b"hello"}
@@ -457,7 +457,7 @@ def test_a_link_does_not_become_a_way(tmp_path: Path) -> None:
     assert listing(tmp_path / "home/gpu01") == {"d": "dir", "l": "-> d"}
 
 
-THE_END = ({"brought": True}, b"")
+THE_END = ({"fetched": True}, b"")
 
 
 def test_a_part_does_not_replace_what_was_copied_by_hand(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_command_that_ends_at_once(server: Server, client: Client) -> None:
     assert caught.value.code == "CC-SSH-013"
     assert "status 3" in caught.value.message
     assert caught.value.evidence == "cannot find 127.0.0.1"
-    assert caught.value.fix.startswith("the node may be off")
+    assert caught.value.fix.startswith("check whether the node is up")
     assert caught.value.node == "n1"
 
 

@@ -8,7 +8,7 @@ from clusterctl.client.watch.follower import interpolate_times
 
 
 @pytest.mark.parametrize(
-    ("knots", "places", "times"),
+    ("time_marks", "places", "times"),
     [
         ([(0, 1.0), (100, 2.0)], [50, 100], [1.5, 2.0]),
         ([(0, 1.0), (100, 2.0), (100, 9.0), (200, 10.0)], [100, 150, 200], [2.0, 9.5, 10.0]),
@@ -18,7 +18,7 @@ from clusterctl.client.watch.follower import interpolate_times
     ],
 )
 def test_time_goes_with_the_bytes(
-    knots: list[tuple[int, float]], places: list[int], times: list[float]
+    time_marks: list[tuple[int, float]], places: list[int], times: list[float]
 ) -> None:
     """What ends where a moment is known has that moment; a pause belongs to what comes after it."""
-    assert list(interpolate_times(knots, places)) == times
+    assert list(interpolate_times(time_marks, places)) == times

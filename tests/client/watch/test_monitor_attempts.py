@@ -30,10 +30,10 @@ NODES = parse_inventory("cluster: c\nnodes: [{host: gpu01}, {host: gpu02}, {host
 def state(attempt: int, *ranks: int | None, word: str = "RUNNING", lost: str = "") -> NodeState:
     """Build a node's state with this roster."""
     roster = [
-        {"seat": seat, "node": node.name, "node_rank": rank, "lost": node.name == lost}
+        {"slot": seat, "node": node.name, "node_rank": rank, "lost": node.name == lost}
         for seat, (node, rank) in enumerate(zip(NODES, ranks, strict=True))
     ]
-    about = {"run": "r", "nnodes": 2, "seats": 3, "gang": True, "attempt": attempt}
+    about = {"run": "r", "nnodes": 2, "slots": 3, "gang": True, "attempt": attempt}
     return parse_state(Untrusted({**about, "state": word, "roster": roster}))
 
 

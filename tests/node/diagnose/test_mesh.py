@@ -44,7 +44,7 @@ class Taking:
     def peer(self, door: str = "mesh", **changes: Any) -> dict[str, Any]:
         """Say where this one can be called."""
         port = self.ports["" if door == "mesh" else "master"]
-        return {"name": self.name, "address": self.address, "port": port, "door": door, **changes}
+        return {"name": self.name, "address": self.address, "port": port, "listener": door, **changes}
 
     def call(self, *peers: dict[str, Any]) -> None:
         """Let it call others."""
@@ -52,7 +52,7 @@ class Taking:
 
     def ways(self) -> dict[str, dict[str, Any]]:
         """Give what came of its calls, by the peer's name and the door."""
-        return {f"{way['peer']} {way['door']}": way for way in self._hear()["ways"]}
+        return {f"{way['peer']} {way['listener']}": way for way in self._hear()["paths"]}
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_everybody_reaches_everybody(stack: ExitStack) -> None:
         ways = node.ways()
         assert len(ways) == (2 if node is nodes[0] else 3)
         for name, way in ways.items():
-            assert (way["step"], way["error"], way["stranger"]) == ("done", None, False), way
+            assert (way["step"], way["error"], way["unproven"]) == ("done", None, False), way
             assert way["got"] == (0 if name.endswith("master") else SIZE)
             assert way["own"] == way["seen"] == node.address
             assert way["mss"] > 1000
@@ -156,13 +156,13 @@ def test_a_stranger_at_the_address_is_told(stack: ExitStack) -> None:
     with closing(socket.create_server(("127.0.0.3", 0))) as door:
         mine.call(
             other.peer(),
-            {"name": "n3", "address": "127.0.0.3", "port": door.getsockname()[1], "door": "mesh"},
+            {"name": "n3", "address": "127.0.0.3", "port": door.getsockname()[1], "listener": "mesh"},
         )
         conn, _ = door.accept()
         conn.sendall(b"SSH-2.0-OpenSSH_9.6\r\n")
         ways = mine.ways()
         conn.close()
-    assert (ways["n3 mesh"]["step"], ways["n3 mesh"]["stranger"]) == ("greet", True)
+    assert (ways["n3 mesh"]["step"], ways["n3 mesh"]["unproven"]) == ("greet", True)
     assert ways["n2 mesh"]["step"] == "greet"
     assert ways["n2 mesh"]["error"]
 
@@ -223,7 +223,7 @@ def test_a_stranger_that_sends_a_byte_now_and_then_holds_nobody_up(stack: ExitSt
 
     for deed in (drip, drip_as_guest):
         threading.Thread(target=deed, daemon=True).start()
-    slow = {"name": "n3", "address": "127.0.0.3", "port": door.getsockname()[1], "door": "mesh"}
+    slow = {"name": "n3", "address": "127.0.0.3", "port": door.getsockname()[1], "listener": "mesh"}
     mine.call(slow, peer.peer())
     ways = mine.ways()
 
@@ -242,7 +242,7 @@ class Liar:
             "name": "n4",
             "address": "127.0.0.4",
             "port": self._door.getsockname()[1],
-            "door": "mesh",
+            "listener": "mesh",
         }
         threading.Thread(target=self._serve, daemon=True).start()
 

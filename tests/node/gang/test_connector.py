@@ -112,12 +112,12 @@ def test_a_hub_without_the_token_is_named_as_such(tries: Tries) -> None:
             conn.send(b'{"nonce": "%s"}\n' % NONCE.encode())
             tries.settle()
             fields = json.loads(conn.inbox)
-            assert list(fields) == ["rank", "node", "nonce", "proof"]
+            assert list(fields) == ["slot", "node", "nonce", "proof"]
             conn.send(b'{"proof": "%s"}\n' % fields["proof"].encode())
             tries.settle()
         if not tries.reasons:
             tries.run_next()
-    assert tries.reasons == ["it does not know the token of this run"]
+    assert tries.reasons == ["it does not have the token of this run"]
     assert tries.channels == []
 
 

@@ -176,9 +176,9 @@ GARBAGE = [
     b"\n\n\n\n",
     b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
     b"[" * 1000 + b"\n",
-    b'{"rank": 1, "node": "gpu02", "nonce": "' + b"0" * 32 + b'", "proof": "' + b"0" * 64 + b'"}\n',
-    b'{"rank": true, "node": 1, "nonce": [], "proof": {}}\n',
-    b'{"rank": 1e999}\n',
+    b'{"slot": 1, "node": "gpu02", "nonce": "' + b"0" * 32 + b'", "proof": "' + b"0" * 64 + b'"}\n',
+    b'{"slot": true, "node": 1, "nonce": [], "proof": {}}\n',
+    b'{"slot": 1e999}\n',
     b"\xff\xfe\x00" * 100 + b"\n",
     b"x" * 100_000,
     b"0 " + b"0" * 64 + b' . {"kind": "stop"}\n',
@@ -216,7 +216,7 @@ def test_strangers_do_the_hub_no_harm(node: Make) -> None:
 
 def test_slow_strangers_are_sent_away(node: Make) -> None:
     """Who proves nothing within the limit is gone, also if it sends a byte now and then."""
-    gang = GangRun(node, 2, guest_limit=1.0).prepare()
+    gang = GangRun(node, 2, handshake_limit=1.0).prepare()
     with knock(gang) as stranger:
         read_line(stranger)
         stranger.settimeout(0.1)
@@ -234,7 +234,7 @@ def test_no_proof_serves_twice(node: Make) -> None:
     """A proof that was overheard is refused on another connection, as is the hub's own sent back, or a second peer."""
     gang = GangRun(node, 3).prepare()
     nonce = "0" * 32
-    about = {"rank": 1, "node": "gpu02", "nonce": nonce}
+    about = {"slot": 1, "node": "gpu02", "nonce": nonce}
     with knock(gang) as first, knock(gang) as second, knock(gang) as third:
         asked = json.loads(read_line(first))["nonce"]
         good = proof(gang, "the peer is who it says", 1, asked, nonce)

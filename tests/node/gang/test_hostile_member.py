@@ -128,7 +128,9 @@ def test_a_bad_message_before_go(node: Make, stack: ExitStack, attack: str) -> N
     _, parts = run.ended()
 
     assert parts["gpu03"]["state"] == "LOST"
-    assert parts["gpu03"]["reason"].startswith("it went away before the start: it sent a malformed message")
+    assert parts["gpu03"]["reason"].startswith(
+        "it disconnected before the start: it sent a malformed message"
+    )
     assert parts["gpu02"]["state"] == "CANCELLED"
 
 
@@ -246,8 +248,8 @@ def test_a_verdict_that_is_not_true_is_not_kept(node: Make, stack: ExitStack, na
         f'{{"kind": "stop", "reason": "x", "grace": {HUGE}, "occasion": "stop"}}',
         '{"kind": "stop", "reason": "x", "grace": 1e308, "occasion": "stop"}',
         '{"kind": "beat", "at": "now"}',
-        '{"kind": "again"}',
-        '{"kind": "lost", "seat": 99, "why": ""}',
+        '{"kind": "next_attempt"}',
+        '{"kind": "lost", "slot": 99, "why": ""}',
         '{"kind": "ended", "part": {}}',
     ],
 )

@@ -46,11 +46,11 @@ def course(
     """Write what a member tells of the whole run."""
     roster = [dict(entry) for entry in gang.nodes[0].spec["roster"]]
     for entry in roster:
-        if entry["seat"] in lost:
+        if entry["slot"] in lost:
             entry.update(lost=True, reason="so I say")
         if ranks is not None:
-            entry["node_rank"] = ranks.get(entry["seat"])
-    return {"course": {"attempt": attempt, "roster": roster, "history": [], **more}}
+            entry["node_rank"] = ranks.get(entry["slot"])
+    return {"roster": {"attempt": attempt, "entries": roster, "history": [], **more}}
 
 
 # What a spare tells the next hub, and with which attempt the honest go on; a number that is too large gives it away.
@@ -84,7 +84,7 @@ def test_a_lie_to_the_next_hub_decides_nothing(node: Make, stack: ExitStack, nam
     liar.join(gang.doors[1][2], gang.doors[1][1])
     gang.settled(attempt, [1, 2])
     places = [(one.state()["attempt"], one.state()["node_rank"]) for one in gang.nodes[1:3]]
-    roster = {entry["seat"]: entry for entry in gang.nodes[1].state()["roster"]}
+    roster = {entry["slot"]: entry for entry in gang.nodes[1].state()["roster"]}
     for rank in (0, 1):
         gang.order(attempt, rank, "pass")
     liar.close()
@@ -99,7 +99,7 @@ def test_a_lie_to_the_next_hub_decides_nothing(node: Make, stack: ExitStack, nam
 
 # What the next hub, which is hostile, says to those who come to it.
 LEADS: dict[str, Callable[[RestartGang], dict[str, Any]]] = {
-    "the same attempt": lambda gang: {"kind": "again", "time_left": None, **course(gang)},
+    "the same attempt": lambda gang: {"kind": "next_attempt", "time_left": None, **course(gang)},
     "nothing": lambda _: {"kind": "welcome"},
     "a pause without end": lambda gang: {
         "kind": "pause",
@@ -130,7 +130,7 @@ def test_a_hostile_next_hub_is_left(node: Make, stack: ExitStack, name: str) -> 
     gang.join().go()
     vanish(gang.nodes[0])
     gang.settled(2, [2, 3])
-    roster = {entry["seat"]: entry for entry in gang.nodes[2].state()["roster"]}
+    roster = {entry["slot"]: entry for entry in gang.nodes[2].state()["roster"]}
     for rank in (0, 1):
         gang.order(2, rank, "pass")
     states = gang.ended()
@@ -143,7 +143,7 @@ def test_a_hostile_next_hub_is_left(node: Make, stack: ExitStack, name: str) -> 
 
 # What a hostile node 0 says while attempt 1 runs.
 ORDERS: dict[str, Callable[[RestartGang], dict[str, Any] | str]] = {
-    "lost are you": lambda _: {"kind": "lost", "seat": 1, "why": ""},
+    "lost are you": lambda _: {"kind": "lost", "slot": 1, "why": ""},
     "a pause without end": lambda gang: {
         "kind": "pause",
         "seconds": 1e308,
@@ -151,9 +151,9 @@ ORDERS: dict[str, Callable[[RestartGang], dict[str, Any] | str]] = {
         **course(gang),
     },
     "another run's roster": lambda _: {
-        "kind": "again",
+        "kind": "next_attempt",
         "time_left": None,
-        "course": {"attempt": 2, "roster": [], "history": []},
+        "roster": {"attempt": 2, "entries": [], "history": []},
     },
     "no address": lambda _: {"kind": "go", "master_addr": "$(reboot)", "master_port": 70000},
 }
@@ -168,13 +168,13 @@ def test_a_hub_that_calls_the_honest_lost_ends_the_run_in_order(node: Make, stac
     gang.doors.insert(0, [0, "127.0.0.1", liar.port])
     gang.join().go()
     for seat in (1, 2, 3):
-        liar.say({"kind": "lost", "seat": seat, "why": "so I say"})
+        liar.say({"kind": "lost", "slot": seat, "why": "so I say"})
     states = gang.ended()
 
     assert {state["gave_up"] for state in states} <= {"nodes", "majority"}, states
     for seat in (1, 2, 3):
         (part,) = [part for part in gang.record(seat)["parts"] if part["node"] == "gpu01"]
-        assert (part["state"], part["reason"]) == ("LOST", "it told us that we are lost")
+        assert (part["state"], part["reason"]) == ("LOST", "it reports that this node is lost")
 
 
 @pytest.mark.parametrize("name", first(2, ORDERS))

@@ -17,14 +17,14 @@ SPEC: dict[str, Any] = {
     "node": "gpu01",
     "node_rank": 0,
     "nnodes": 2,
-    "seat": 0,
-    "seats": 2,
+    "slot": 0,
+    "slots": 2,
     "spare": False,
     "attempt": 2,
     "module": "torch.distributed.run",
     "master_addr": "127.0.0.1",
     "hub": "gpu01",
-    "roster": [{"seat": seat, "node": f"gpu0{seat + 1}", "node_rank": seat} for seat in (0, 1)],
+    "roster": [{"slot": seat, "node": f"gpu0{seat + 1}", "node_rank": seat} for seat in (0, 1)],
     "restart": {"max": 3, "on": ["node_lost"]},
 }
 
@@ -32,7 +32,7 @@ SPEC: dict[str, Any] = {
 @pytest.fixture
 def agent(tmp_path: Any) -> Any:
     """What the gang's code and `Restarts` have of an agent between two attempts."""
-    record = SimpleNamespace(set=lambda **_: None, state={"attempts": [], "ranks": {}})
+    record = SimpleNamespace(set=lambda _: None, state={"attempts": [], "ranks": {}})
     return SimpleNamespace(loop=Loop(), record=record, spec={**SPEC, "output_dir": str(tmp_path)})
 
 

@@ -46,12 +46,12 @@ pytestmark = pytest.mark.unit
 
 NODES = ("gpu01", "gpu02", "gpu03")
 ROSTER: list[dict[str, Any]] = [
-    {"seat": seat, "node": node, "node_rank": seat if seat < 2 else None} for seat, node in enumerate(NODES)
+    {"slot": seat, "node": node, "node_rank": seat if seat < 2 else None} for seat, node in enumerate(NODES)
 ]
 SPEC = {
     "run": "job-20261120T110000-0123",
     "nnodes": 2,
-    "seats": 3,
+    "slots": 3,
     "world_size": 4,
     "grace": 30.0,
     "roster": ROSTER,
@@ -69,7 +69,7 @@ PART = {
 ENTRY = {
     "attempt": 1, "reason": "gpu", "node": "gpu02", "text": "ECC", "began": 1.0, "ended": 2.0, "progress": True
 }  # fmt: skip
-COURSE = {"attempt": 2, "roster": ROSTER, "history": [ENTRY]}
+COURSE = {"attempt": 2, "entries": ROSTER, "history": [ENTRY]}
 RECORDED = {"node": "gpu02", "node_rank": 1, **PART}
 STORY = {"attempts": [ENTRY], "roster": ROSTER, "gave_up": "max", "state": "", "reason": ""}
 RECORD = {
@@ -85,8 +85,8 @@ WHOLE: list[tuple[str, dict[str, Any], Any]] = [
     ("hub", {"kind": "failed", "reason": "boom"}, Failed(1, "boom")),
     ("hub", {"kind": "stop", **STOP}, StopOrder("stopped", 30.0, "stop")),
     ("hub", {"kind": "ended", "attempt": 1, "part": PART}, Ended(1, PART)),
-    ("hub", {"kind": "hello", "part": PART, "course": COURSE}, Hello(PART, TOLD)),
-    ("hub", {"kind": "hello", "part": None, "course": COURSE}, Hello(None, TOLD)),
+    ("hub", {"kind": "hello", "part": PART, "roster": COURSE}, Hello(PART, TOLD)),
+    ("hub", {"kind": "hello", "part": None, "roster": COURSE}, Hello(None, TOLD)),
     ("hub", {"kind": "clear", "unfit": "", "progress": None}, Cleared("", None)),
     ("hub", {"kind": "ready", "attempt": 2, "port": None, "address": "10.0.0.1"}, Ready(2, None, "10.0.0.1")),
     ("hub", {"kind": "ready", "attempt": 2, "port": 7, "address": "fe80::1"}, Ready(2, 7, "fe80::1")),
@@ -96,10 +96,10 @@ WHOLE: list[tuple[str, dict[str, Any], Any]] = [
     ("peer", {"kind": "beat", "at": 5.0}, HubBeat(5.0)),
     ("peer", {"kind": "stop", **STOP, "grace": 0}, StopOrder("stopped", 0.0, "stop")),
     ("peer", {"kind": "verdict", "record": RECORD, "end": END}, Verdict(RECORD, END)),
-    ("peer", {"kind": "lost", "seat": 2, "why": "silent"}, SlotLost(2, "silent")),
-    ("peer", {"kind": "pause", "entry": ENTRY, "seconds": 1.5, "course": COURSE}, Pause(ENTRY, 1.5, TOLD)),
-    ("peer", {"kind": "again", "time_left": None, "course": COURSE}, NextAttempt(None, TOLD)),
-    ("peer", {"kind": "again", "time_left": 60, "course": COURSE}, NextAttempt(60.0, TOLD)),
+    ("peer", {"kind": "lost", "slot": 2, "why": "silent"}, SlotLost(2, "silent")),
+    ("peer", {"kind": "pause", "entry": ENTRY, "seconds": 1.5, "roster": COURSE}, Pause(ENTRY, 1.5, TOLD)),
+    ("peer", {"kind": "next_attempt", "time_left": None, "roster": COURSE}, NextAttempt(None, TOLD)),
+    ("peer", {"kind": "next_attempt", "time_left": 60, "roster": COURSE}, NextAttempt(60.0, TOLD)),
     ("peer", {"kind": "go", "master_addr": "10.0.0.1", "master_port": 1}, Go("10.0.0.1", 1)),
 ]
 
@@ -169,21 +169,21 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("hub", {"kind": "ready", "attempt": 2, "port": 70000, "address": "10.0.0.1"}, "ready"),
     ("hub", {"kind": "ready", "attempt": 2, "port": 7, "address": "$(reboot)"}, "ready"),
     ("hub", {"kind": "listening", "attempt": 2, "port": None}, "listening"),
-    ("hub", {"kind": "hello", "part": 5, "course": COURSE}, "hello"),
+    ("hub", {"kind": "hello", "part": 5, "roster": COURSE}, "hello"),
     ("hub", {"kind": "hello", "part": None}, "hello"),
-    ("hub", {"kind": "hello", "part": None, "course": {**COURSE, "attempt": 99}}, "hello"),
-    ("hub", {"kind": "hello", "part": None, "course": {**COURSE, "roster": ROSTER[:2]}}, "hello"),
-    ("hub", {"kind": "hello", "part": None, "course": {**COURSE, "roster": [*ROSTER, ROSTER[0]]}}, "hello"),
-    ("hub", {"kind": "hello", "part": None, "course": {**COURSE, "roster": spoilt(node="x")}}, "hello"),
-    ("hub", {"kind": "hello", "part": None, "course": {**COURSE, "roster": spoilt(node_rank=1)}}, "hello"),
-    ("hub", {"kind": "hello", "part": None, "course": {**COURSE, "roster": spoilt(node_rank=2)}}, "hello"),
+    ("hub", {"kind": "hello", "part": None, "roster": {**COURSE, "attempt": 99}}, "hello"),
+    ("hub", {"kind": "hello", "part": None, "roster": {**COURSE, "entries": ROSTER[:2]}}, "hello"),
+    ("hub", {"kind": "hello", "part": None, "roster": {**COURSE, "entries": [*ROSTER, ROSTER[0]]}}, "hello"),
+    ("hub", {"kind": "hello", "part": None, "roster": {**COURSE, "entries": spoilt(node="x")}}, "hello"),
+    ("hub", {"kind": "hello", "part": None, "roster": {**COURSE, "entries": spoilt(node_rank=1)}}, "hello"),
+    ("hub", {"kind": "hello", "part": None, "roster": {**COURSE, "entries": spoilt(node_rank=2)}}, "hello"),
     ("peer", {"kind": "verdict", "record": {**RECORD, "run": "other"}, "end": END}, "verdict"),
     ("peer", {"kind": "verdict", "record": {**RECORD, "parts": [{**RECORDED, "node": "gpu99"}]}}, "verdict"),
     ("peer", {"kind": "verdict", "record": {**RECORD, "parts": [{**RECORDED, "node_rank": 3}]}}, "verdict"),
-    ("peer", {"kind": "lost", "seat": 3, "why": ""}, "lost"),
-    ("peer", {"kind": "pause", "entry": ENTRY, "seconds": 31.0, "course": COURSE}, "pause"),
-    ("peer", {"kind": "pause", "entry": {}, "seconds": 1.0, "course": COURSE}, "pause"),
-    ("peer", {"kind": "again", "time_left": -1, "course": COURSE}, "again"),
+    ("peer", {"kind": "lost", "slot": 3, "why": ""}, "lost"),
+    ("peer", {"kind": "pause", "entry": ENTRY, "seconds": 31.0, "roster": COURSE}, "pause"),
+    ("peer", {"kind": "pause", "entry": {}, "seconds": 1.0, "roster": COURSE}, "pause"),
+    ("peer", {"kind": "next_attempt", "time_left": -1, "roster": COURSE}, "next_attempt"),
     ("peer", {"kind": "go", "master_addr": "", "master_port": 1}, "go"),
     ("peer", {"kind": "go", "master_addr": "10.0.0.1", "master_port": 10**5}, "go"),
     ("peer", {"kind": "ended", "part": PART}, "of no known kind"),
@@ -274,7 +274,7 @@ def test_a_seal_takes_no_message_without_end() -> None:
         try:
             into.verify(line.rstrip(b"\n"))
         except ChannelError as error:
-            assert "without an end" in str(error)
+            assert "endless" in str(error)
             break
     else:
         raise AssertionError("it was taken")

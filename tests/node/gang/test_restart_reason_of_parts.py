@@ -262,8 +262,8 @@ def test_a_record_that_is_made_smaller_keeps_the_first_exception_of_a_chain() ->
 def course_of(nnodes: int, spares: int) -> Roster:
     """Begin a run's course as seat 0 sees it."""
     ranks = [*range(nnodes), *[None] * spares]
-    roster = [{"seat": seat, "node": f"n{seat}", "node_rank": rank} for seat, rank in enumerate(ranks)]
-    return Roster({"seat": 0, "seats": len(ranks), "nnodes": nnodes, "attempt": 1, "roster": roster})
+    roster = [{"slot": seat, "node": f"n{seat}", "node_rank": rank} for seat, rank in enumerate(ranks)]
+    return Roster({"slot": 0, "slots": len(ranks), "nnodes": nnodes, "attempt": 1, "roster": roster})
 
 
 def test_ranks_stay_where_they_are() -> None:
@@ -284,7 +284,7 @@ def told_by(course: Roster) -> RosterView:
     spec = {
         "run": "j-1",
         "nnodes": course.nnodes,
-        "seats": course.slot_count,
+        "slots": course.slot_count,
         "roster": roster,
         "restart": {"max": 9},
     }

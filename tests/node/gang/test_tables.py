@@ -77,6 +77,10 @@ HUB_DOES = [
     (HUB.PAUSING, "Closed", "lost_pausing"),
     (HUB.PAUSING, "pause_over", "start_next"),
     (HUB.PAUSING, "StopOrder", "stop_between"),
+    # a stop while the next hub waits for the others: they come, and have the record
+    (HUB.GATHERING, "StopOrder", "stop_gathering"),
+    (HUB.GATHERING, "Hello", "hello"),
+    (HUB.GATHERING, "gather", "judge_gathered"),
     (HUB.STARTING, "Ready", "ready"),
     (HUB.RUNNING, "Ready", IGNORED),
     (HUB.STOPPING, "Ready", IGNORED),
@@ -102,6 +106,8 @@ PEER_DOES = [
     (PEER.IDLE, "Closed", "lost"),  # so does a spare;
     (PEER.REJOINING, "Welcome", "rejoined"),  # the next hub is told what is known,
     (PEER.REJOINING, "Unreachable", "lost"),  # or is lost as well
+    (PEER.REJOINING, "Pause", "catch_up"),  # it has decided before it could welcome us,
+    (PEER.REJOINING, "NextAttempt", "catch_up"),  # or has even begun
     (PEER.RUNNING, "NextAttempt", "refuse_next"),
     (
         PEER.REJOINING,
@@ -158,8 +164,8 @@ PEER_HEARS = {
     "StopOrder": {PEER.CONNECTING, PEER.RUNNING, *WITH_A_CONNECTION},
     "Verdict": {PEER.REJOINING, PEER.LEAVING, *WITH_A_CONNECTION},
     "SlotLost": {PEER.REJOINING, PEER.RUNNING, *WITH_A_CONNECTION},
-    "Pause": WITH_A_CONNECTION,
-    "NextAttempt": {PEER.RUNNING, *WITH_A_CONNECTION},
+    "Pause": {PEER.REJOINING, *WITH_A_CONNECTION},
+    "NextAttempt": {PEER.REJOINING, PEER.RUNNING, *WITH_A_CONNECTION},
     "Go": {PEER.RUNNING},
     "Unreachable": {PEER.CONNECTING, PEER.REJOINING},
     "Ended": set(PEER) - {PEER.ENDED, PEER.REJOINING, PEER.OVER},

@@ -30,17 +30,17 @@ def test_a_living_rank_has_a_pulse(node: Make) -> None:
     run = node(SPEAKS).use_stub().go().running()
     wait_until(lambda: "20%" in run.output(0, "stderr"), "its words")
     ((silent, _), *_) = run.verb("ps")
-    ((asked, _), *_) = run.verb("ps", pulse=True)
-    (pulse,) = asked["runs"][0]["pulses"].values()
-    ((followed, _), *_) = run.verb("follow", follow=False, events=None, logs=None, pulse=5.0)
+    ((asked, _), *_) = run.verb("ps", activity=True)
+    (pulse,) = asked["runs"][0]["activity"].values()
+    ((followed, _), *_) = run.verb("follow", follow=False, events=None, logs=None, activity=5.0)
     run.verb("stop", grace=0, reason="done")
-    ((ended, _), *_) = run.verb("ps", pulse=True)
+    ((ended, _), *_) = run.verb("ps", activity=True)
 
-    assert "pulses" not in silent["runs"][0]
+    assert "activity" not in silent["runs"][0]
     assert (pulse["line"], pulse["process"]) == ("20%", "S")
     assert began - 0.1 < pulse["started"] <= pulse["written"] < time.time()
-    assert followed["state"]["pulses"]["0"]["line"] == "20%"
-    assert "pulses" not in ended["runs"][0]
+    assert followed["state"]["activity"]["0"]["line"] == "20%"
+    assert "activity" not in ended["runs"][0]
 
 
 def test_the_last_line_of_any_file(tmp_path: Path) -> None:

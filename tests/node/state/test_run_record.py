@@ -45,7 +45,7 @@ def test_a_disk_that_refuses_delays_and_loses_nothing(tmp_path: Path) -> None:
     rundir = tmp_path / "run"
     record = Record(str(rundir), new_state(SPEC))
     record.add_event("preparing")
-    record.set(state="RUNNING")
+    record.set({"state": "RUNNING"})
     record.add_event("going")
     assert not record.flush()
     rundir.mkdir()
@@ -59,9 +59,9 @@ def test_a_disk_that_refuses_delays_and_loses_nothing(tmp_path: Path) -> None:
 def test_since_follows_the_state(tmp_path: Path) -> None:
     """Other changes leave it alone."""
     record = Record(str(tmp_path), {**new_state(SPEC), "since": 1.0})
-    record.set(reason="x", state="SUBMITTED")
+    record.set({"reason": "x", "state": "SUBMITTED"})
     assert record.state["since"] == 1.0
-    record.set(state="PREPARING")
+    record.set({"state": "PREPARING"})
     assert record.state["since"] > 1.0
 
 
@@ -129,7 +129,7 @@ def test_what_another_node_wrote_cannot_crash_a_verb(tmp_path: Path) -> None:
     }
     whole = {
         **new_state(spec), "state": "RUNNING", "guardian": {"pid": 2**22 - 1, "starttime": 5}, "ranks": {"0": rank},
-        "attempts": [{"attempt": 1, "ranks": {"0": rank}}], "seat": 0, "left": [{"pid": 5, "name": "x", "state": "D"}],
+        "attempts": [{"attempt": 1, "ranks": {"0": rank}}], "slot": 0, "left": [{"pid": 5, "name": "x", "state": "D"}],
     }  # fmt: skip
     for _ in range(400):
         for name, value in (("state.json", whole), ("spec.json", spec)):
@@ -165,7 +165,7 @@ def test_a_state_of_before_is_read_whole() -> None:
         "attempt": 1,
         "grace": 5.0,
     }
-    for changes in ({}, {"restart": {"max": 1}, "seat": 0, "seats": 1, "spare": False, "roster": []}):
+    for changes in ({}, {"restart": {"max": 1}, "slot": 0, "slots": 1, "spare": False, "roster": []}):
         state = {**new_state({**spec, **changes}), "agent": {"pid": 7, "starttime": 8}}
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, "state.json").write_text(json.dumps(state))

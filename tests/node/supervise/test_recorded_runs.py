@@ -456,7 +456,7 @@ SCENARIOS = {**COMMON, **VARIANTS}
 
 # What comes at a time of its own: torchrun listens, its workers start, the nodes of a gang meet.
 ANY_TIME = re.compile(
-    r"(journal|client) (listening|workers|locks|joined|hub|door)\b|client ended"
+    r"(journal|client) (listening|workers|locks|joined|hub|listener)\b|client ended"
     r'|state {"began"|state {"ranks": {"\d": {"exit": null,[^}]*"signal": null'
 )
 

@@ -89,23 +89,23 @@ GIVERS: dict[str, tuple[Deed, str]] = {
         "more than its 4500 bytes",
     ),
     "pieces of nothing": (endless({"blob": SHA, "last": False}, packed(b"")), "empty piece"),
-    "frames of nothing": (endless({"blobs": []}, packed(b"")), "nothing in it"),
-    "frames of another kind": (endless({"beat": 1}, b""), "nothing in it"),
-    "not asked for": (frames(({"blob": OTHER, "last": True}, packed(b"another run's"))), "not asked for"),
-    "something else": (frames(({"blob": SHA, "last": True}, packed(DATA[::-1]))), "changed on its way"),
-    "a bomb": (frames(({"blob": SHA, "last": True}, zlib.compress(bytes(64 << 20)))), "cannot be understood"),
+    "frames of nothing": (endless({"blobs": []}, packed(b"")), "an empty frame"),
+    "frames of another kind": (endless({"beat": 1}, b""), "an empty frame"),
+    "not asked for": (frames(({"blob": OTHER, "last": True}, packed(b"another run's"))), "not requested"),
+    "something else": (frames(({"blob": SHA, "last": True}, packed(DATA[::-1]))), "changed in transfer"),
+    "a bomb": (frames(({"blob": SHA, "last": True}, zlib.compress(bytes(64 << 20)))), "cannot be read"),
     "sizes that cannot be": (
         frames(({"blobs": [[SHA, -1], [SHA, 10**30]]}, packed(DATA))),
         "number that is too large",
     ),
-    "sizes below nothing": (frames(({"blobs": [[SHA, -1]]}, packed(DATA))), "cannot be understood"),
-    "names of no type": (frames(({"blobs": [[["x"], 1], 5]}, packed(DATA))), "not asked for"),
-    "done at once": (frames(({"done": True}, b"")), "has not got everything"),
+    "sizes below nothing": (frames(({"blobs": [[SHA, -1]]}, packed(DATA))), "cannot be read"),
+    "names of no type": (frames(({"blobs": [[["x"], 1], 5]}, packed(DATA))), "not requested"),
+    "done at once": (frames(({"done": True}, b"")), "does not have all contents"),
     "a header that is a list": (frames(([1], b"")), "without a header"),
     "a huge header": (raw(b"60000000 0\n" + b"{"), "too large"),
     "a deep header": (raw(b"30000 0\n" + b"[" * 30_000), "nested too deeply"),
     "no frame": (raw(b"x" * 200), "not a frame"),
-    "hangs up": (lambda _taker: None, "hung up"),
+    "hangs up": (lambda _taker: None, "closed the connection"),
     "a byte now and then": (drip, "too slow"),
     "a frame a byte at a time": (drip_bytes, "too slow"),
 }
@@ -171,23 +171,23 @@ def test_only_what_belongs_to_the_tree_is_given(tmp_path: Path, stack: ExitStack
     """The store has the files of other runs too: a name alone opens nothing, nor does a path, nor asking twice."""
     giving = Giving(tmp_path / "work", stack)
     with knock(giving.giver.port, TOKEN) as taker:
-        send(taker, {"want": [OTHER]})
+        send(taker, {"hashes": [OTHER]})
         assert read_all(taker) == [{"done": True}]
     with knock(giving.giver.port, TOKEN) as taker:
-        send(taker, {"want": ["../../id"]})
+        send(taker, {"hashes": ["../../id"]})
         assert read_all(taker) == [{"done": True}]
     with knock(giving.giver.port, TOKEN) as taker:
-        send(taker, {"want": [SHA, SHA, SHA]})
+        send(taker, {"hashes": [SHA, SHA, SHA]})
         assert read_all(taker)[0] == {"blobs": [[SHA, len(DATA)]]}
 
 
 WISHES = [
-    {"want": "everything"},
-    {"want": None},
+    {"hashes": "everything"},
+    {"hashes": None},
     {},
     [],
-    {"want": [[SHA], 7, None]},
-    {"want": [SHA] * 10_000},
+    {"hashes": [[SHA], 7, None]},
+    {"hashes": [SHA] * 10_000},
 ]
 
 
@@ -218,7 +218,7 @@ def test_a_taker_that_does_not_read_is_left(
     stack.callback(giver.close)
     with knock(giver.port, TOKEN) as taker:
         taker.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        send(taker, {"want": [sha]})
+        send(taker, {"hashes": [sha]})
         began, got = time.monotonic(), 0
         while time.monotonic() - began < SLOW:
             time.sleep(0.05)
@@ -254,6 +254,6 @@ def test_a_header_is_bounded_by_what_the_tree_holds(tmp_path: Path, stack: ExitS
     """A list of wishes that is longer than all contents' names is not even read."""
     giving = Giving(tmp_path / "work", stack)
     with knock(giving.giver.port, TOKEN) as taker, suppress(OSError):
-        send(taker, {"want": [SHA] * 10_000})
+        send(taker, {"hashes": [SHA] * 10_000})
         assert taker.recv(10) == b""
     assert giving.serves(tmp_path / "next")

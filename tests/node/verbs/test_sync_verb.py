@@ -202,19 +202,25 @@ def test_a_work_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 
 def test_a_node_waits_for_its_turn_before_it_looks(tmp_path: Path) -> None:
     """It names its work directory first; what another node brings meanwhile it does not ask for."""
-    request = {"workdir": str(tmp_path / "work"), "run": None, "node": "gpu01", "node_rank": 0, "turn": True}
+    request = {
+        "workdir": str(tmp_path / "work"),
+        "run": None,
+        "node": "gpu01",
+        "node_rank": 0,
+        "shared_home": True,
+    }
     manifest = zlib.compress(json.dumps([file_row("a.py")]).encode())
     with Session("sync", request) as one, Session("sync", request) as other:
         for session in (one, other):
             session.send({"manifest": True}, manifest)
-        places = [session.receive()[0]["place"] for session in (one, other)]  # type: ignore[index]  # it came
+        places = [session.receive()[0]["workdir_id"] for session in (one, other)]  # type: ignore[index]  # it came
         assert places[0] == places[1] != ""
-        one.send({"look": True})
+        one.send({"check_store": True})
         assert one.receive() == ({"missing": [SHA]}, b"")
         one.send(BLOB[0], zlib.compress(BLOB[1]))
         one.send({"done": True})
         assert one.receive() == ({"stored": True}, b"")
-        other.send({"look": True})
+        other.send({"check_store": True})
         assert other.receive() == ({"missing": []}, b"")
 
 

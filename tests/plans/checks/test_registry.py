@@ -175,7 +175,7 @@ def test_two_hundred_nodes_are_a_screen_that_can_be_read() -> None:
         "gpu99": {"nics.1.mtu": 1500},
         "gpu120": {"gpus": {"problem": "no answer within 7.5 s"}},
     }
-    gone = {f"gpu{n}": f"there is no way to 10.0.0.{n}" for n in range(13, 18)}
+    gone = {f"gpu{n}": f"no route to 10.0.0.{n}" for n in range(13, 18)}
     failures = {name: Unreachable("CC-SSH-003", REPORTED, message=text) for name, text in gone.items()}
     case = {"nodes": 200, "facts": {**odd, **low}}
     told_by = {name: raw for name, raw in answers(case).items() if name not in gone}
@@ -186,7 +186,7 @@ def test_two_hundred_nodes_are_a_screen_that_can_be_read() -> None:
     shown = console.file.getvalue()  # type: ignore[attr-defined]  # the file is the StringIO above
 
     assert len(shown.splitlines()) < 50, shown
-    assert "gpu[13-17]: there is no way to 10.0.0.13 (gpu13; similar on the others)" in shown
+    assert "gpu[13-17]: no route to 10.0.0.13 (gpu13; similar on the others)" in shown
     assert shown.startswith("✗ 6 of 200 nodes cannot take part (2 errors, 3 warnings)\n")
     told = check_to_json(nodes(case), facts, findings)
     assert len(told["nodes"]) == 200 and sum(node["answered"] for node in told["nodes"]) == 195

@@ -104,7 +104,9 @@ def test_orders_name_address_port_and_rail() -> None:
     three = MeshListener({"": "10.0.0.3"}, {"": 6001})
     orders = plan_mesh_connections({"a": one, "b": two, "c": three})
     told = {
-        name: [(peer["name"], peer["address"], peer["port"], peer["door"], peer["rail"]) for peer in peers]
+        name: [
+            (peer["name"], peer["address"], peer["port"], peer["listener"], peer["rail"]) for peer in peers
+        ]
         for name, peers in orders.items()
     }
     assert told["c"] == [
@@ -136,9 +138,9 @@ def test_who_does_not_listen_says_why_or_nothing(answer: dict[str, Any]) -> None
 
 def test_only_what_was_asked_is_believed() -> None:
     """A node cannot speak for others, tell of calls that nobody ordered, or tell twice."""
-    order = [{"name": "b", "door": "mesh", "rail": ""}]
-    true = {"peer": "b", "door": "mesh", "rail": "", "step": "done", "got": 262144, "caller": "z"}
-    lies = [{**true, "peer": "c"}, {**true, "door": "master"}, {**true, "rail": "r"}, 7, {"peer": ["b"]}]
+    order = [{"name": "b", "listener": "mesh", "rail": ""}]
+    true = {"peer": "b", "listener": "mesh", "rail": "", "step": "done", "got": 262144, "caller": "z"}
+    lies = [{**true, "peer": "c"}, {**true, "listener": "master"}, {**true, "rail": "r"}, 7, {"peer": ["b"]}]
     (way,) = parse_paths([true, *lies, true], "a", order)
     assert (way.ends, way.open) == (("a", "b"), True)
     assert parse_paths("nonsense", "a", order) == ()
@@ -146,7 +148,7 @@ def test_only_what_was_asked_is_believed() -> None:
 
 def test_who_is_absent_does_not_count() -> None:
     """Calls from and to a node that fell silent say nothing of the way."""
-    orders = [{"name": name, "door": "mesh", "rail": ""} for name in ("b", "c")]
+    orders = [{"name": name, "listener": "mesh", "rail": ""} for name in ("b", "c")]
     told = [{"peer": name, "step": "greet", "error": "nobody answers"} for name in ("b", "c")]
     wire = MeshResult(("a", "b", "c"), parse_paths(told, "a", orders), {"b": "it did not report"})
     assert [way.ends for way in wire.select_paths("mesh")] == [("a", "c")]

@@ -248,7 +248,7 @@ def test_nodes_are_chosen_by_the_job_unless_the_command_line_says_otherwise(
 
 def test_more_nodes_than_there_are_is_an_error() -> None:
     """The message says how many can be used."""
-    with pytest.raises(UsageError, match="wants 4 nodes, 3 can be used"):
+    with pytest.raises(UsageError, match="needs 4 nodes, 3 are available"):
         make_plan("{name: j, script: t.py, nodes: 4}")
 
 
@@ -280,8 +280,8 @@ def test_a_run_that_may_start_again_leaves_to_the_agents_what_another_attempt_ch
     assert spec["argv"][-1] == [node_rank, " of 2 at ", address, ", try ", attempt]
     assert spec["argv"][spec["argv"].index("--log-dir") + 1] == [{"fill": "run_dir"}, "/attempt-", attempt]
     assert spec["argv"][spec["argv"].index("--node-rank") + 1] == [node_rank]
-    assert (spec["seat"], spec["seats"], spec["spare"], spec["world_size"]) == (1, 3, False, 2)
-    assert (spare["seat"], spare["node_rank"], spare["spare"], spare["nnodes"]) == (2, 2, True, 2)
+    assert (spec["slot"], spec["slots"], spec["spare"], spec["world_size"]) == (1, 3, False, 2)
+    assert (spare["slot"], spare["node_rank"], spare["spare"], spare["nnodes"]) == (2, 2, True, 2)
     assert spare["argv"] == spec["argv"]
     assert [(one["node"], one["node_rank"]) for one in spec["roster"]] == [
         ("gpu01", 0),
@@ -304,7 +304,7 @@ def test_a_run_that_does_not_start_again_is_told_as_before() -> None:
 
     assert spec["argv"][-1] == "1"
     assert spec["argv"][spec["argv"].index("--log-dir") + 1] == [{"fill": "run_dir"}, "/attempt-1"]
-    assert not {"seat", "seats", "spare", "roster", "restart"} & set(spec)
+    assert not {"slot", "slots", "spare", "roster", "restart"} & set(spec)
 
 
 def test_spares_start_as_many_workers_as_the_others() -> None:

@@ -32,14 +32,14 @@ def roster(*ranks: int | None, lost: str = "") -> list[dict[str, Any]]:
     """Write who has which rank, by the order of the seats."""
     names = [f"gpu0{seat + 1}" for seat in range(len(ranks))]
     return [
-        {"seat": seat, "node": name, "node_rank": ranks[seat], "lost": name == lost}
+        {"slot": seat, "node": name, "node_rank": ranks[seat], "lost": name == lost}
         for seat, name in enumerate(names)
     ]
 
 
 def part(state: str, **more: Any) -> NodeState:
     """Build a node's part of a run on two nodes with a spare."""
-    return parse_state(Untrusted({"run": RUN, "state": state, "nnodes": 2, "seats": 3, "gang": True, **more}))
+    return parse_state(Untrusted({"run": RUN, "state": state, "nnodes": 2, "slots": 3, "gang": True, **more}))
 
 
 REPLACED = {"attempt": 2, "roster": roster(0, None, 1, lost="gpu02"), "attempts": [FIRST]}
@@ -103,7 +103,7 @@ def test_what_a_node_says_of_attempts_is_read_with_distrust() -> None:
 
 def test_a_run_is_complete_without_nodes_that_are_not_its_own() -> None:
     """By count, or by the roster: then a lost node need not be waited for, and a stranger is no part of it."""
-    plain = {"nnodes": 2, "seats": 0}
+    plain = {"nnodes": 2, "slots": 0}
     half = {"gpu01": part("RUNNING", **plain)}
     replaced = {"gpu01": part("RUNNING", **REPLACED), "gpu03": part("RUNNING", **REPLACED)}
 
@@ -163,10 +163,10 @@ def test_who_is_lost_is_said_by_two() -> None:
 def lose_all(nodes: int, spares: int) -> tuple[int, str | None]:
     """Lose one node after the other; gives how many the nodes themselves survive, and why there is no more."""
     roster = [
-        {"seat": seat, "node": f"n{seat}", "node_rank": seat if seat < nodes else None}
+        {"slot": seat, "node": f"n{seat}", "node_rank": seat if seat < nodes else None}
         for seat in range(nodes + spares)
     ]
-    course = Roster({"seat": 0, "seats": nodes + spares, "nnodes": nodes, "attempt": 1, "roster": roster})
+    course = Roster({"slot": 0, "slots": nodes + spares, "nnodes": nodes, "attempt": 1, "roster": roster})
     for lost in range(nodes + spares):
         here = nodes + spares - lost - 1
         why = course.find_shortage(here, here)
@@ -178,10 +178,10 @@ def lose_all(nodes: int, spares: int) -> tuple[int, str | None]:
 @pytest.mark.parametrize(
     ("nodes", "spares", "survived", "why", "said"),
     [
-        (2, 2, 1, "majority", "2 spares, but only 1 lost node can be survived"),
-        (1, 1, 0, "majority", "1 spare, but no lost node can be survived"),
-        (2, 5, 3, "majority", "5 spares, but only 3 lost nodes can be survived"),
-        (2, 3, 2, "majority", "3 spares, but only 2 lost nodes can be survived"),
+        (2, 2, 1, "majority", "only 1 of 2 spares can replace lost nodes"),
+        (1, 1, 0, "majority", "only 0 of 1 spares can replace lost nodes"),
+        (2, 5, 3, "majority", "only 3 of 5 spares can replace lost nodes"),
+        (2, 3, 2, "majority", "only 2 of 3 spares can replace lost nodes"),
         (3, 2, 2, "nodes", ""),
         (2, 1, 1, "nodes", ""),
         (4, 0, 0, "nodes", ""),

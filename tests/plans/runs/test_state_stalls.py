@@ -24,7 +24,7 @@ NOW = 10_000.0
 
 def part(pulses: dict[str, Any], **more: Any) -> NodeState:
     """Build a node's living part."""
-    return parse_state(Untrusted({"run": "r", "state": "RUNNING", "pulses": pulses, **more}))
+    return parse_state(Untrusted({"run": "r", "state": "RUNNING", "activity": pulses, **more}))
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,9 @@ def test_clocks_are_corrected() -> None:
     assert find_stalls(parts, offsets, NOW) == {}
     assert measure_start_skew(parts, offsets) == pytest.approx(0.02)
     assert measure_remaining(parts, offsets, NOW) == pytest.approx(3550.0)
-    assert render_timing(parts, offsets, NOW) == "time limit 1 h, 59 min 10 s left; ranks began within 0.02 s"
+    assert (
+        render_timing(parts, offsets, NOW) == "time limit 1 h, 59 min 10 s left; ranks started within 0.02 s"
+    )
     assert set(find_stalls(parts, {"b": -3600.0}, NOW)) == set()
     assert set(find_stalls(parts, {"a": 3600.0}, NOW)) == {"a"}
 
@@ -108,4 +110,4 @@ def test_pulses_as_json() -> None:
 )
 def test_a_node_may_say_anything(raw: Any) -> None:
     """Nothing raises, nothing of the wrong type stays."""
-    assert parse_activity(Untrusted({"pulses": raw}), 9) in ((), (RankActivity(1),))
+    assert parse_activity(Untrusted({"activity": raw}), 9) in ((), (RankActivity(1),))

@@ -87,7 +87,7 @@ def test_who_leaves_when_asked_is_not_the_cause() -> None:
 def test_a_node_that_answers_without_its_agent_is_not_away() -> None:
     """Guardian and agent were killed there: what is left can be stopped at once."""
     for left in ([], [{"pid": 7, "name": "python", "state": "S"}]):
-        told = {"run": "r", "state": "LOST", "reason": "agent and guardian are gone", "left": left}
+        told = {"run": "r", "state": "LOST", "reason": "agent and guardian are not running", "left": left}
         verdict = judge("r", {"a": parse_state(Untrusted(told)), "gpu02": None}, [LOST], stopped_at=10.0)
         assert dict(verdict.node_states) == {"a": "LOST", "gpu02": "LOST"}
         assert (verdict.unwatched, verdict.away) == (("a",) if left else (), ("gpu02",))
@@ -153,9 +153,9 @@ def test_the_stop_of_a_node_that_the_others_lost_counts_too() -> None:
 def test_a_replaced_node_that_runs_on_tells_nothing_of_the_end() -> None:
     """It stopped when it was replaced: the rank that failed later, in the next attempt, was stopped by nobody."""
     slots = [
-        {"seat": 0, "node": "gpu01", "node_rank": 0},
-        {"seat": 1, "node": "gpu02", "node_rank": None, "lost": True, "reason": SILENT},
-        {"seat": 2, "node": "gpu03", "node_rank": 1},
+        {"slot": 0, "node": "gpu01", "node_rank": 0},
+        {"slot": 1, "node": "gpu02", "node_rank": None, "lost": True, "reason": SILENT},
+        {"slot": 2, "node": "gpu03", "node_rank": 1},
     ]
     killed = {"rank": 0, "exit": None, "signal": 9, "time": 9.0}
     end = record(
@@ -168,9 +168,9 @@ def test_a_replaced_node_that_runs_on_tells_nothing_of_the_end() -> None:
     verdict = judge_recorded(
         RUN,
         {
-            "gpu01": kept("gpu01", "FAILED", end, roster=slots, attempt=2, seats=3),
-            "gpu02": kept("gpu02", "RUNNING", alone, seats=3),
-            "gpu03": kept("gpu03", "CANCELLED", end, roster=slots, attempt=2, seats=3),
+            "gpu01": kept("gpu01", "FAILED", end, roster=slots, attempt=2, slots=3),
+            "gpu02": kept("gpu02", "RUNNING", alone, slots=3),
+            "gpu03": kept("gpu03", "CANCELLED", end, roster=slots, attempt=2, slots=3),
         },
     )
 

@@ -56,7 +56,7 @@ def test_an_ssh_configuration_without_machines(text: str) -> None:
         take(text)
     (issue,) = caught.value.issues
     assert issue.code == "CC-SPEC-022"
-    assert issue.message.startswith("this is an SSH configuration without a host to take")
+    assert issue.message.startswith("this SSH configuration contains no usable host")
     assert "clusterctl init HOST" in issue.fix
 
 
@@ -73,7 +73,8 @@ def test_groups_are_named_where_all_hosts_were_taken() -> None:
 
     assert len(inventory.nodes) == 4
     assert (
-        "one group with --group: kube-master (1), etcd (1), kube-node (2), k8s-cluster (3), slurm-m" in written
+        "one group with --group: kube-master (1), etcd (1), kube-node (2), k8s-cluster (3), slurm-m"
+        in written
     )
     assert dict(parts)["slurm-node"] == 2
     assert "nfs-clients" not in dict(parts)
@@ -101,7 +102,7 @@ def test_only_local_hosts() -> None:
         taken_file("only-local.ini")
     (issue,) = caught.value.issues
     assert (issue.code, issue.location and issue.location.line) == ("CC-SPEC-022", 2)
-    assert "no host is reached by SSH: 'localhost' is left out" in issue.message
+    assert "no host can be used over SSH: 'localhost' is left out" in issue.message
 
 
 def test_a_user_before_the_host() -> None:
