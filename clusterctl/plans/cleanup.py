@@ -18,6 +18,7 @@ from clusterctl.plans.sync.results import OutsideFiles, parse_outside, with_outs
 from clusterctl.protocol.run_id import RunId, parse_run_id
 from clusterctl.protocol.states import UNKNOWN
 from clusterctl.protocol.untrusted import Untrusted
+from clusterctl.translation import tr
 
 KEEP = 10  # newest runs of each job
 OLDER_THAN = 30 * 86400.0  # seconds
@@ -163,9 +164,11 @@ def _describe_uncertainty(stored_runs: list[StoredRun]) -> str:
     states = [stored.state for stored in stored_runs if stored.state]
     nnodes = max((state.nnodes for state in states), default=0)
     if len(states) < nnodes:
-        return f"only {len(states)} of its {nnodes} nodes told of it, so age alone counts"
+        return tr(
+            "only {n} of its {nodes} nodes report it, so only its age counts", n=len(states), nodes=nnodes
+        )
     if any(state.state == UNKNOWN for state in states):
-        return "a node does not know how it ended, so age alone counts"
+        return tr("a node cannot report how it ended, so only its age counts")
     return ""
 
 
