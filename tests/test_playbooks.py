@@ -115,7 +115,7 @@ def test_no_test_image_counts_twice(trained: tuple[Path, str]) -> None:
 
 def test_all_ranks_end_with_the_same_parameters(trained: tuple[Path, str]) -> None:
     """This is what DDP is for."""
-    hashes = re.findall(r"leaves with the parameters (\w+)", trained[1])
+    hashes = re.findall(r"done, parameter hash (\w+)", trained[1])
 
     assert len(hashes) == 2
     assert len(set(hashes)) == 1

@@ -15,10 +15,12 @@ from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.session import Interpreter, ReplyReader, Session, SessionLimits
 from clusterctl.client.rpc.tasks import ANSWER_LIMIT, SILENCE_LIMIT
 from clusterctl.errors import ClusterctlError, NodeError
+from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.cleanup import Orphan, Orphans, StoredRun, parse_orphans, parse_stored_run
 from clusterctl.plans.facts.untrusted import render_processes
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
+from clusterctl.translation import trn
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.verbs import OrphansRequest
@@ -84,7 +86,9 @@ def remove_stored_runs(session: Session, stored_runs: Sequence[StoredRun], node:
         }
     )
     raw = _receive_record(session, "removed", node) or Untrusted({})
-    failed = tuple(f"{row.text(0)}: {row.text(1)}" for row in raw.rows("failed", MOST_PARTS))
+    failed = tuple(
+        f"{row.text(0)}: {translate_node_text(row.text(1))}" for row in raw.rows("failed", MOST_PARTS)
+    )
     runs, size, contents, environments = (
         raw.count(name) for name in ("runs", "bytes", "contents", "environments")
     )
@@ -125,7 +129,11 @@ def find_orphans(c: Connection, node: Node, interpreter: Interpreter) -> Orphans
     answer = _request_orphans(c, node, interpreter, None, "orphans")
     orphans = parse_orphans(answer.unread("orphans"), answer.unread("others"))
     if orphans.impossible:
-        evidence = f"{orphans.impossible} entries of its list of processes cannot be processes"
+        evidence = trn(
+            "{n} entry of its process list is invalid",
+            "{n} entries of its process list are invalid",
+            orphans.impossible,
+        )
         raise NodeError("CC-RUN-004", node=node.name, evidence=evidence)
     return orphans
 

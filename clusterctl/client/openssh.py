@@ -34,13 +34,17 @@ from clusterctl.plans.ssh import (
     bastion_argv,
     control_argv,
     master_argv,
+    name_lab,
     parse_new_host_keys,
     parse_sharing,
+    render_lab_command,
     session_argv,
     settings_argv,
+    with_english_messages,
 )
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.text import command_line, quote_word
+from clusterctl.translation import tr
 
 MAX_EVIDENCE = 2048
 LOGIN_REFUSED_CODE, CLOSED_CODE, PROXY_CODE = "CC-SSH-007", "CC-SSH-006", "CC-SSH-013"
@@ -142,7 +146,7 @@ def explain_failure(
         "known": _known_name(node),
         "command": render_ssh_command(node),
     }
-    values["via"] = via or "a proxy command or bastion"
+    values["via"] = via or tr("a proxy command or bastion")
     evidence = stderr.strip()[-MAX_EVIDENCE:]
     for pattern, kind, code, case in _ERRORS:
         if re.search(pattern, stderr):
@@ -189,6 +193,8 @@ def no_program(node: Node, error: OSError) -> Unreachable:
 
 def render_ssh_command(node: Node) -> str:
     """Write the `ssh` that a user would type for a node."""
+    if lab := name_lab(node.host, node.ssh.key, node.ssh.proxy_command):
+        return render_lab_command(lab, "ssh", node.name)
     options = ["ssh", *(["-p", str(node.ssh.port)] if node.ssh.port not in (None, 22) else ())]
     options += ["-i", node.ssh.key] if node.ssh.key else []
     options += ["-J", node.ssh.jump] if node.ssh.jump else []
@@ -277,7 +283,7 @@ class OpensshConnection(Context):  # type: ignore[misc]  # invoke ships no types
     def open_channel(self) -> OpensshChannel:
         """Run the constant remote command; ConnectionLost if the master is gone."""
         if not self.is_connected:
-            raise endings.connection_lost(self.node.name, "its ControlMaster has ended")
+            raise endings.connection_lost(self.node.name, tr("its ControlMaster has ended"))
         argv = session_argv(self.program, self.node, self.path)
         return OpensshChannel(self.node.name, argv, lambda: self.is_connected)
 
@@ -342,7 +348,7 @@ class Masters:
         with self._prompt_lock:
             self._check_open(node)
             self._check_bastion(node, sharing, timeouts)
-            self._notice(f"{node.name}: ssh may ask for a password or a code now")
+            self._notice(tr("{node}: ssh may ask for a password or a code now", node=node.name))
             self._log_in(node, sharing, own_socket, timeouts, batch=False)
 
     def _check_bastion(self, node: Node, sharing: ConnectionSharing, timeouts: Timeouts) -> None:
@@ -412,7 +418,7 @@ class Masters:
             if status == SSH_FAILED or status < 0:
                 raise explain_failure(node, message, status, interactive=interactive, via=via)
             for key in parse_new_host_keys(message):
-                self._notice(f"{node.name}: ssh recorded the new host key of {key}")
+                self._notice(tr("{node}: ssh recorded the new host key of {host}", node=node.name, host=key))
             return _text(stdout)
 
     def _start(
@@ -427,6 +433,7 @@ class Masters:
                     stdin=subprocess.DEVNULL,
                     stdout=stdout,
                     stderr=stderr,
+                    env=with_english_messages(os.environ),
                     start_new_session=not interactive,
                 )
             except OSError as error:
@@ -436,7 +443,7 @@ class Masters:
 
     def _check_open(self, node: Node) -> None:
         if self._closed:
-            raise explain_failure(node, "the command is ending", 0, interactive=True)
+            raise explain_failure(node, tr("the command is ending"), 0, interactive=True)
 
     def _open_folder(self) -> Path:
         """Make the directory for our sockets, and the process that ends their masters after us."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from clusterctl.client.rpc.session import Session
 from clusterctl.errors import ClusterctlError
+from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.checks.framework import LocalFacts
 from clusterctl.plans.diagnose.mesh import (
     MeshListener,
@@ -27,6 +28,7 @@ from clusterctl.plans.diagnose.mesh import (
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import Job
+from clusterctl.translation import tr
 
 SEND_LIMIT = 2.0  # seconds for a node to take an order of a few KiB
 LISTEN_LIMIT = 3.0
@@ -81,12 +83,12 @@ class _MeshTest:
                 "master": index == 0,
             }
             self._send(name, {"mesh": "listen", "token": token, **listen_options})
-        answers = self._receive_answers(self._members, {"listening", "problem"}, LISTEN_LIMIT, "listen")
+        answers = self._receive_answers(self._members, {"listening", "problem"}, LISTEN_LIMIT)
         listeners: dict[str, MeshListener] = {}
         for name in (name for name in self._members if name in answers):
             result = parse_listener(
                 answers[name].unread("listening"),
-                answers[name].text("problem", 200),
+                translate_node_text(answers[name].text("problem", 200)),
                 self._members[name].addresses,
             )
             if isinstance(result, MeshListener):
@@ -101,7 +103,7 @@ class _MeshTest:
         orders = plan_mesh_connections(listening) if len(listening) > 1 else {}
         for name, peers in orders.items():
             self._send(name, {"mesh": "call", "peers": peers})
-        answers = self._receive_answers(orders, {"paths"}, REPORT_LIMIT, "report")
+        answers = self._receive_answers(orders, {"paths"}, REPORT_LIMIT)
         return [
             result
             for name in orders
@@ -115,7 +117,7 @@ class _MeshTest:
         except ClusterctlError as error:
             self._absent[name] = error.message
 
-    def _receive_answers(self, names: Iterable[str], keys: set[str], limit: float, verb: str) -> Answers:
+    def _receive_answers(self, names: Iterable[str], keys: set[str], limit: float) -> Answers:
         """Wait for one frame of each node; who sends none within the limit is absent from then on."""
         answers: Answers = {}
         deadline = time.monotonic() + limit
@@ -137,7 +139,7 @@ class _MeshTest:
                 remaining = max(0.0, deadline - time.monotonic())
                 ready = [key.data for key, _ in selector.select(remaining)] if waiting else []
         for name in waiting:
-            self._absent[name] = f"it did not {verb} within {limit:g} s"
+            self._absent[name] = tr("it did not answer within {limit:g} s", limit=limit)
         return answers
 
     def _read_answer(self, name: str, keys: set[str]) -> Untrusted | None:
@@ -147,7 +149,7 @@ class _MeshTest:
                 if any(key in header for key in keys):
                     return header
             if session.ended:  # its descriptor stays readable for ever
-                self._absent[name] = "its part ended before the proof did"
+                self._absent[name] = tr("its part of the network test ended too early")
         except ClusterctlError as error:
             self._absent[name] = error.message
         return None

@@ -30,7 +30,7 @@ ENTRIES: Mapping[str, Entry] = {
                 same("{problem}"),
                 Text(
                     "see `{command} --help`; options for the {program} go after `--`",
-                    "见 `{command} --help`；{program} 的选项写在 `--` 后面",
+                    "见 `{command} --help`；{program}的选项写在 `--` 后面",
                 ),
             ),
         },
@@ -39,7 +39,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "no inventory was found; see [which inventory](command-line.md#which-inventory)",
-            "找不到 inventory",
+            "找不到 inventory；见[使用哪个 inventory](command-line.md#使用哪个-inventory)",
         ),
         do=Text(
             "Use `-i FILE`, or create one with `clusterctl init`",

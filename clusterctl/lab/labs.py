@@ -27,6 +27,7 @@ from clusterctl.lab.state import (
     remove_directory,
     remove_leftovers,
 )
+from clusterctl.node_texts import translate_node_text
 
 DEFAULT_NAME = "lab"
 BREAKS = ("power", "nic-down", "sshd")
@@ -112,7 +113,10 @@ class Lab:
             raise LabError("CC-LAB-008", name=self.name, reason=error) from error
         if "error" in reply:
             raise LabError(
-                "CC-LAB-007", node=request.get("node", ""), action=request["do"], reason=reply["error"]
+                "CC-LAB-007",
+                node=request.get("node", ""),
+                action=request["do"],
+                reason=translate_node_text(reply["error"]),
             )
         return tuple(LabNodeState(name, **state) for name, state in reply["nodes"].items())
 

@@ -16,9 +16,11 @@ import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from clusterctl.plans.facts.untrusted import clean_text
 from clusterctl.specs.inventory.model import Node
+from clusterctl.specs.text import command_line
 
 # Lines that do not start with a colon are not ours: then a start-up file has read our first lines, and
 # `exit 125` says so instead of evaluating what follows.
@@ -110,12 +112,29 @@ class ConnectionSharing:
     bastion: str | None = None  # the first of the bastions: nothing stands before it
 
 
-LAB_RELAY = "clusterctl/lab/netns/relay.py"  # stands in the proxy command of every node of a lab
+LAB_RELAY, LAB_ADDRESSES = "/lab/netns/relay.py", "127.77."  # of practice clusters, see `lab/layout.py`
 
 
-def is_lab_relay(proxy_command: str | None) -> bool:
-    """Tell the proxy command of a lab, which is nothing that a user can run or repair."""
-    return LAB_RELAY in (proxy_command or "")
+def name_lab(host: str, key: str | None, proxy_command: str | None) -> str:
+    """Name the practice cluster that a node is in, whose directory holds its key; empty for any other node."""
+    in_lab = LAB_RELAY in (proxy_command or "") or host.startswith(LAB_ADDRESSES)
+    return PurePosixPath(key).parent.name if key and in_lab else ""
+
+
+def render_lab_command(lab: str, verb: str, node: str) -> str:
+    """Write the command of `clusterctl lab` for a node: what reaches it otherwise is of no interest to users."""
+    return command_line("clusterctl", "lab", verb, "--name", lab, node)
+
+
+def with_english_messages(environment: Mapping[str, str]) -> dict[str, str]:
+    """Change an environment so that programs whose messages are read here write them in English.
+
+    LC_ALL would hide LC_MESSAGES; the rest of what it says, the encoding above all, stays.
+    """
+    changed = {name: value for name, value in environment.items() if name not in ("LC_ALL", "LANGUAGE")}
+    if environment.get("LC_ALL"):
+        changed["LC_CTYPE"] = environment["LC_ALL"]
+    return {**changed, "LC_MESSAGES": "C"}
 
 
 def render_options(node: Node) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from pages import ROOT
 
@@ -87,7 +88,7 @@ def target(link: str, page: Path) -> str:
         return link
     path, _, anchor = link.partition("#")
     file = (page.parent / path).resolve() if path else page
-    name = str(file.relative_to(ROOT)).replace("docs/zh", "docs/en").replace(".zh-CN.md", ".md")
+    name = str(file.relative_to(ROOT)).replace("docs/zh", "docs/en").replace(".zh-CN.", ".")
     return f"{name}#{place(anchor, file)}" if anchor else name
 
 
@@ -96,3 +97,13 @@ def place(anchor: str, file: Path) -> int:
     headings = re.findall(r"^#+ (.*)$", _FENCE.sub("", file.read_text(encoding="utf-8")), re.MULTILINE)
     made = [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
     return made.index(anchor) if anchor in made else -1
+
+
+def keys_of(value: Any, path: str = "") -> set[str]:
+    """Name every key of a JSON value by its path; lists and the names of nodes do not count."""
+    if isinstance(value, list):
+        return {key for item in value for key in keys_of(item, path)}
+    if not isinstance(value, dict):
+        return set()
+    below = {key for name, item in value.items() for key in keys_of(item, f"{path}.{name}")}
+    return below | {f"{path}.{name}" for name in value}

@@ -194,7 +194,7 @@ FAULTS = (
         within=DEATH,
         says=("CC-TIME-001", "rank 1 on {node}: ValueError: told to fail"),
         exit=1,
-        note="The nodes tell their times to each other; an order of events is never one clock's against another's.",
+        note="The nodes exchange their times; the order of events never compares two clocks.",
     ),
     Fault(
         name="stale-store",
@@ -215,7 +215,7 @@ FAULTS = (
         exit=0,
         place=0,
         tests=(MATRIX, "tests/node/supervise/test_run.py::test_another_port_is_taken_when_somebody_has_ours"),
-        note="It costs another start of torchrun on node 0, before any other node has heard of the port.",
+        note="It costs another start of torchrun on node 0, before any other node has the port.",
     ),
     Fault(
         name="ignores-term",
@@ -226,12 +226,12 @@ FAULTS = (
         exit=1,
         place=0,
         tests=(MATRIX, "tests/node/supervise/test_kill.py::test_stop_waits_for_the_grace_and_then_kills"),
-        note="So do all workers in this table: with a `setsid` child each, which ignores SIGTERM and bears no tag.",
+        note="So do all workers in this table: with a `setsid` child each, which ignores SIGTERM and has no tag.",
     ),
     Fault(
         name="child-left",
         breaks="workers end and leave a child",
-        how="the child has left the session with `setsid`, bears no tag and ignores SIGTERM",
+        how="the child has left the session with `setsid`, has no tag and ignores SIGTERM",
         within=None,
         says=("SUCCEEDED after",),
         exit=0,

@@ -20,7 +20,7 @@ from clusterctl.console.text import json_text
 from clusterctl.console.top import Keys, TopLayout, UtilizationView, show_top, top_to_json
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.facts.utilization import NodeUsage
-from clusterctl.plans.ssh import is_lab_relay
+from clusterctl.plans.ssh import name_lab
 from clusterctl.specs.inventory.model import Inventory, Node
 
 ONCE_INTERVAL = 0.5  # seconds between looks while GPUs are still being asked
@@ -40,7 +40,9 @@ class UtilizationMonitor:
     ) -> None:
         self._cluster, self._interval, self._as_json = cluster, interval, as_json
         self._name, self._all_nodes = inventory.cluster, inventory.nodes
-        self._shares_machine = len(nodes) > 1 and all(is_lab_relay(node.ssh.proxy_command) for node in nodes)
+        self._shares_machine = len(nodes) > 1 and all(
+            name_lab(node.host, node.ssh.key, node.ssh.proxy_command) for node in nodes
+        )
         self._runs: dict[str, str] = {}
         self._runs_found_at: float | None = None
         self._pythons = {node.name: interpreter(node) for node in nodes}

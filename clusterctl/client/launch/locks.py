@@ -20,6 +20,7 @@ from clusterctl.plans.facts.gpu_use import describe_holders, parse_holders
 from clusterctl.plans.facts.records import LockHolder
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.nodeset import fold_names
+from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.agent import LockOrder
@@ -62,7 +63,11 @@ def describe_blocked(blocked: HoldersByNode, specs: Mapping[str, Spec]) -> list[
         for line in describe_holders(holders, indices, _render_since):
             groups.setdefault(line, []).append(name)
     lines = [f"{fold_names(names)}: {line}" for line, names in groups.items()]
-    return lines[:MOST_LINES] + ([f"and {len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else [])
+    return lines[:MOST_LINES] + _render_rest(len(lines) - MOST_LINES)
+
+
+def _render_rest(count: int) -> list[str]:
+    return [trn("and {n} more", "and {n} more", count)] if count > 0 else []
 
 
 def _align_ages(blocked: HoldersByNode) -> HoldersByNode:
@@ -83,7 +88,8 @@ def _align_ages(blocked: HoldersByNode) -> HoldersByNode:
 def _render_since(age: float) -> str:
     """Say since when, by the clock of this machine."""
     started = time.localtime(time.time() - max(0.0, min(age, 1e9)))
-    return time.strftime("since %H:%M:%S" if age < 86400 else "since %Y-%m-%d %H:%M", started)
+    clock = time.strftime("%H:%M:%S" if age < 86400 else "%Y-%m-%d %H:%M", started)
+    return tr("since {time}", time=clock)
 
 
 class LockWaiter:
@@ -125,7 +131,10 @@ class LockWaiter:
             if not waiting_for <= self._reported:
                 self._reported = waiting_for
                 self._lock_policy.notify(
-                    "waiting (Ctrl-C cancels) for " + "; ".join(describe_blocked(blocked, self._specs))
+                    tr(
+                        "waiting (Ctrl-C cancels) for {holders}",
+                        holders="; ".join(describe_blocked(blocked, self._specs)),
+                    )
                 )
             time.sleep(POLL * random.uniform(0.8, 1.2))
             blocked = self._send_order("look", self._sessions)

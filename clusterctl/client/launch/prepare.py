@@ -33,6 +33,7 @@ from clusterctl.plans.launch.plan import LaunchPlan, NodePlan
 from clusterctl.protocol.ranks import Slot
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
+from clusterctl.translation import tr
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.agent import Listeners
@@ -148,7 +149,7 @@ def prepare_all(
     try:
         try:
             nodes = [node.member.node for node in plan.all_nodes]
-            for outcome in cluster.each(nodes, prepare_node, step="starting its agent", limit=limit):
+            for outcome in cluster.each(nodes, prepare_node, step=tr("starting the agent"), limit=limit):
                 if outcome.error is not None:
                     raise outcome.error
                 if outcome.value is not None:
@@ -202,11 +203,11 @@ def prepare(
             )
         creates_environment = inputs.setup_upload is not None and needs_setup(events)
         if inputs.setup_upload is not None and creates_environment:
-            observer.set_step(node.name, "taking the files of its setup")
+            observer.set_step(node.name, tr("receiving the setup files"))
             with inputs.home_locks.acquire(workdir_id):
                 on_bytes = partial(observer.add_bytes, node.name)
                 inputs.setup_upload.send(c, node.member.node, interpreter, slot, session, on_bytes)
-        observer.set_step(node.name, "taking the code")
+        observer.set_step(node.name, tr("receiving the code"))
         with inputs.home_locks.acquire(workdir_id):
             tasks.sync(
                 c,
@@ -218,7 +219,7 @@ def prepare(
                 partial(observer.add_bytes, node.name),
             )
         observer.mark_done("code", node.name)
-        observer.set_step(node.name, "getting ready")
+        observer.set_step(node.name, tr("preparing to start"))
         events = _await_ready(session, node, inputs, observer, creates_environment=creates_environment)
     except BaseException as error:
         if node.member.node_rank == 0 or has_listeners(spec):
@@ -304,10 +305,10 @@ def start_workers(
 
 
 def describe_start_failure(error: BaseException) -> str:
-    """Say why not all nodes have started."""
+    """Say in English, for the nodes' records, why not all of them have started."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted before all nodes had started"
-    return "the start failed half-way"
+    return "the start failed before all nodes had started"
 
 
 def _send_go(plan: LaunchPlan, ready: Mapping[str, Ready]) -> int:

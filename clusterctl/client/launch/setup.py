@@ -17,6 +17,7 @@ from clusterctl.client.sync.distribute import Distribution
 from clusterctl.client.sync.scan import ScanResult
 from clusterctl.client.sync.upload import TreeUpload
 from clusterctl.errors import StartError, UsageError
+from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.launch.setup import (
     SetupPlan,
     list_companion_files,
@@ -183,8 +184,8 @@ def needs_setup(events: Mapping[str, Untrusted]) -> bool:
 
 
 def describe_step(text: str, secrets: Mapping[str, str]) -> str:
-    """Say in a few words what a setup is at."""
-    line = " ".join(redact(text, secrets.values()).split())
+    """Shorten what a setup reports of its current step, in the language in use."""
+    line = translate_node_text(" ".join(redact(text, secrets.values()).split()))
     return f"{line if len(line) <= SHOWN_CHARACTERS else line[: SHOWN_CHARACTERS - 3] + '...'}"
 
 

@@ -46,6 +46,7 @@ from clusterctl.plans.notify import (
 )
 from clusterctl.protocol.redact import REDACTED
 from clusterctl.protocol.run_id import RunId, job_name_of, parse_run_id
+from clusterctl.translation import tr
 
 STEP_LIMIT = 5.0  # seconds for one step of one try: connecting, each piece of the answer
 ALL_LIMIT = 15.0  # seconds for all notifications with all their tries
@@ -77,17 +78,17 @@ def find_url_problem(service: str, url: str) -> str:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
     except ValueError:
-        return "it is not a URL"
+        return tr("it is not a URL")
     if parts.scheme not in ("https", "http") or not host or not url.isprintable() or " " in url:
-        return "it is not a URL that begins with https://"
+        return tr("it is not a URL that begins with https://")
     if parts.scheme == "http" and service != "webhook" and not _is_loopback(host):
-        return f"{service} wants https://"
+        return tr("{service} requires https://", service=service)
     return ""
 
 
 def send_all(deliveries: Sequence[Delivery]) -> list[str]:
     """Send all at once; gives why each could not be sent, or nothing, in the order of `deliveries`."""
-    problems = [f"no answer within {ALL_LIMIT:g} s"] * len(deliveries)
+    problems = [tr("no answer within {limit:g} s", limit=ALL_LIMIT)] * len(deliveries)
 
     def work(index: int) -> None:
         problems[index] = send(deliveries[index])
@@ -150,14 +151,14 @@ def _post(url: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, str]:
 
 def _explain(error: object) -> str:
     if isinstance(error, (TimeoutError, socket.timeout)):
-        return f"no answer within {STEP_LIMIT:g} s"
+        return tr("no answer within {limit:g} s", limit=STEP_LIMIT)
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not trusted: {error.verify_message}"
+        return tr("its certificate is not trusted: {reason}", reason=error.verify_message)
     if isinstance(error, socket.gaierror):
-        return "its name is not known here"
+        return tr("its host name cannot be resolved")
     if isinstance(error, OSError):
         return error.strerror or str(error) or type(error).__name__
-    return f"it does not answer as a web server does ({type(error).__name__})"
+    return tr("the answer is not HTTP ({error})", error=type(error).__name__)
 
 
 def _redact(text: str, delivery: Delivery) -> str:
@@ -187,7 +188,7 @@ def save_hooks(folder: Path, run_id: RunId, hooks: Hooks) -> None:
     remove_older(folder, "*", time.time() - MAX_HOOK_AGE)
     file = _hooks_file(folder, run_id)
     if file is None or not _belongs_to(hooks, run_id):
-        raise OSError(22, "it is not the name of a run of this job", run_id)
+        raise OSError(22, tr("this is not the name of a run of this job"), run_id)
     write_own(file, json.dumps(hooks_to_record(hooks)))  # ASCII: a path may hold bytes that are no text
 
 
@@ -242,20 +243,20 @@ def run_command(command: Sequence[str], text: str, folder: str, limit: float) ->
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
-        return f"cannot be run: {error.strerror if isinstance(error, OSError) else error}"
+        return tr("cannot be run: {reason}", reason=error.strerror if isinstance(error, OSError) else error)
     try:
         with suppress(BrokenPipeError):  # it need not read
             child.communicate(text.encode("utf-8", "replace"), timeout=limit)
         status = child.wait(limit)
     except subprocess.TimeoutExpired:
         _kill_session(child)
-        return f"was ended after {limit:g} s"
+        return tr("was stopped after {limit:g} s", limit=limit)
     except BaseException:
         _kill_session(child)
         raise
     if status < 0:
-        return f"was killed by signal {-status}"
-    return f"ended with exit code {status}" if status else ""
+        return tr("was killed by signal {number}", number=-status)
+    return tr("exited with code {status}", status=status) if status else ""
 
 
 def _kill_session(child: subprocess.Popen[bytes]) -> None:

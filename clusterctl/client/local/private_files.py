@@ -17,6 +17,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from clusterctl.translation import tr
+
 MAX_FILE_SIZE = 64 << 20
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 EXISTING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe in its place must not block us
@@ -42,7 +44,7 @@ def check_private(folder: Path) -> None:
         folder_stat = folder.lstat()
         if not stat.S_ISDIR(folder_stat.st_mode):
             raise _not_ours(
-                folder, "is a link" if stat.S_ISLNK(folder_stat.st_mode) else "is not a directory"
+                folder, tr("is a link") if stat.S_ISLNK(folder_stat.st_mode) else tr("is not a directory")
             )
         _check(folder, folder_stat, (os.geteuid(),))
 
@@ -64,7 +66,7 @@ def read_own(file: Path, max_bytes: int = MAX_FILE_SIZE) -> bytes:
         _check_file(file, os.fstat(descriptor))
         content = source.read(max_bytes + 1)
     if len(content) > max_bytes:
-        raise _not_ours(file, f"is larger than {max_bytes} bytes")
+        raise _not_ours(file, tr("is larger than {limit} bytes", limit=max_bytes))
     return content
 
 
@@ -155,24 +157,26 @@ def _temporary_name(file: Path) -> Path:
 
 def _check_file(file: Path, file_stat: os.stat_result) -> None:
     if not stat.S_ISREG(file_stat.st_mode):
-        raise _not_ours(file, "is not an ordinary file")
+        raise _not_ours(file, tr("is not a regular file"))
     if file_stat.st_uid != os.geteuid():
-        raise _not_ours(file, f"belongs to another account (uid {file_stat.st_uid})")
+        raise _not_ours(file, tr("belongs to another account (uid {uid})", uid=file_stat.st_uid))
     # a mode alone opens no file to those who cannot enter its directory
     if _others_write(file_stat) and file.parent.stat().st_mode & 0o011:
-        raise _not_ours(
-            file, f"can be written by others (mode {stat.S_IMODE(file_stat.st_mode):04o}): chmod go-w it"
-        )
+        raise _not_ours(file, _describe_mode(file_stat))
 
 
 def _check(
     folder: Path, folder_stat: os.stat_result, owners: tuple[int, ...], *, others_may_add: bool = False
 ) -> None:
     if folder_stat.st_uid not in owners:
-        raise _not_ours(folder, f"belongs to another account (uid {folder_stat.st_uid})")
+        raise _not_ours(folder, tr("belongs to another account (uid {uid})", uid=folder_stat.st_uid))
     if _others_write(folder_stat) and not others_may_add:
-        mode = stat.S_IMODE(folder_stat.st_mode)
-        raise _not_ours(folder, f"can be written by others (mode {mode:04o}): chmod go-w it")
+        raise _not_ours(folder, _describe_mode(folder_stat))
+
+
+def _describe_mode(path_stat: os.stat_result) -> str:
+    mode = stat.S_IMODE(path_stat.st_mode)
+    return tr("can be written by other users (mode {mode:04o}); run `chmod go-w` on it", mode=mode)
 
 
 def _others_write(path_stat: os.stat_result) -> bool:

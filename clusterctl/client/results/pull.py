@@ -51,6 +51,7 @@ from clusterctl.plans.sync.results import (
     parse_outside,
 )
 from clusterctl.protocol.untrusted import Untrusted, parse_rows
+from clusterctl.translation import tr
 
 LARGEST_BATCH = 4 << 20  # bytes of a batch of rows, unpacked; a node sends 1 MiB and a row
 MOST_ROWS = 1000  # in a batch
@@ -97,10 +98,14 @@ def list_results(
             entries += batch
             name_bytes += sum(4 * (len(entry.path) + len(entry.target)) for entry in batch)
         elif "listed" not in header:
-            raise protocol_error(node, "an answer that was not asked for")
+            raise protocol_error(node, tr("an answer that was not requested"))
         too_long = max_name_bytes is not None and name_bytes > max_name_bytes
         if len(entries) > max_files or too_long or header.flag("more"):
-            excess = "longer names than this machine takes in" if too_long else f"more than {max_files} files"
+            excess = (
+                tr("more bytes of file names than this machine accepts")
+                if too_long
+                else tr("more than {limit} files", limit=max_files)
+            )
             raise NodeError("CC-PULL-001", node=node, excess=excess)
     outside = parse_outside(header.record("outside"))
     workdir_id = header.text("workdir_id", LONGEST_MARK)
@@ -137,7 +142,7 @@ def _request_for(
     if file_stat is None:
         return _resume_request(entry, target, None)
     if not is_regular(file_stat):
-        raise PathOccupiedError("something else has its name here")
+        raise PathOccupiedError(tr("something else has this name here"))
     local_stamp = stamp_of(file_stat)
     if pulled is not None and local_stamp == pulled.local_stamp:
         if pulled.remote_stamp == entry.stamp:
@@ -213,7 +218,7 @@ def _receive_batch(listener: ReplyReader, receivers: deque[FileReceiver], node: 
             return
         index = receivers[0].request.entry.index if receivers else None
         if index is None or index not in [header.integer(key) for key in ("file", "whole", "failed")]:
-            raise protocol_error(node, "an answer that was not asked for")
+            raise protocol_error(node, tr("an answer that was not requested"))
         if "file" in header:
             receivers[0].on_data(header, body)
         else:
@@ -228,7 +233,7 @@ def make_folders_and_links(judged: DownloadPlan, target: TargetDirectory, report
             if entry.kind == "dir":
                 target.make_folder(entry.path)
             elif not target.make_link(entry.path, entry.target):
-                report.refused.append(RefusedEntry(entry.path, "something else has its name here"))
+                report.refused.append(RefusedEntry(entry.path, tr("something else has this name here")))
         except (PathOccupiedError, OSError) as error:
             if isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS:
                 raise write_refused(error, target.path) from error

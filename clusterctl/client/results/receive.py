@@ -21,9 +21,11 @@ from clusterctl.client.results.target_dir import (
 )
 from clusterctl.client.sync.contents import stamp_of
 from clusterctl.errors import LocalSystemError, NodeError
+from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.sync.manifest import render_megabytes
 from clusterctl.plans.sync.results import OutputEntry, RefusedEntry, Stamp
 from clusterctl.protocol.untrusted import Untrusted
+from clusterctl.translation import tr
 
 LARGEST_PART = 1 << 20
 CHUNK = 1 << 20
@@ -99,7 +101,7 @@ class FileReceiver:
             raise protocol_error(self._node, str(error)) from error
         self._received += len(data)
         if not data or self._received > entry.size:
-            raise protocol_error(self._node, f"{entry.path}: a piece that does not fit")
+            raise self._wrong_piece()
         self._on_bytes(len(data))
         if self._error:
             return
@@ -111,13 +113,17 @@ class FileReceiver:
                 or self._size + len(data) > entry.size
                 or not self.request.data
             ):
-                raise protocol_error(self._node, f"{entry.path}: a piece that does not fit")
+                raise self._wrong_piece()
             _write_all(self._descriptor, data)
         except (OSError, PathOccupiedError) as error:
             self._on_error(error)
             return
         self._digest.update(data)
         self._size += len(data)
+
+    def _wrong_piece(self) -> NodeError:
+        detail = tr("{path}: a piece of the wrong size or position", path=self.request.entry.path)
+        return protocol_error(self._node, detail)
 
     def _open(self, offset: int | None) -> None:
         """Begin anew, or go on where what is here ends."""
@@ -143,12 +149,13 @@ class FileReceiver:
         entry = self.request.entry
         try:
             if "failed" in header:
-                self._report_refused(f"the node could not read it: {header.text('why', 200)}")
+                why = translate_node_text(header.text("why", 200))
+                self._report_refused(tr("the node could not read it: {why}", why=why))
             elif self._error:
                 self._report_refused(self._error)
             elif header.integer("size") != entry.size:
                 self._partial.unlink(missing_ok=True)
-                self._report_refused("it became shorter while it was read; pull again")
+                self._report_refused(tr("it became shorter while it was read; pull again"))
             else:
                 self._verify_and_install(header.text("sha256", 64))
                 if not header.flag("same"):
@@ -171,7 +178,9 @@ class FileReceiver:
             self._open(0)
         if self._digest.hexdigest() != sha256:
             self._partial.unlink(missing_ok=True)
-            raise protocol_error(self._node, f"{entry.path}: its content does not have its hash")
+            raise protocol_error(
+                self._node, tr("{path}: the content does not match its hash", path=entry.path)
+            )
         if self._install(sha256):
             self._report.bytes += entry.size
 
@@ -224,7 +233,7 @@ def decompress(body: bytes, max_bytes: int) -> bytes:
     decompressor = zlib.decompressobj()
     data = decompressor.decompress(body, max_bytes)
     if decompressor.unconsumed_tail or not decompressor.eof:
-        raise zlib.error("more data than there may be")
+        raise zlib.error(tr("more data than allowed"))
     return data
 
 

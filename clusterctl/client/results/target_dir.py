@@ -25,6 +25,7 @@ from clusterctl.client.local.private_files import read_own, write_atomically
 from clusterctl.client.sync.contents import stamp_of
 from clusterctl.errors import LocalSystemError
 from clusterctl.plans.sync.results import OutputEntry, Stamp
+from clusterctl.translation import tr
 
 META_FOLDER = ".clusterctl"
 DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
@@ -58,7 +59,7 @@ def prepare_target(folder: Path) -> bool:
             _hide(folder)
         (folder / META_FOLDER).mkdir(exist_ok=True)
         if (folder / META_FOLDER).is_symlink():
-            raise NotADirectoryError(errno.ENOTDIR, "a link", str(folder / META_FOLDER))
+            raise NotADirectoryError(errno.ENOTDIR, tr("a link"), str(folder / META_FOLDER))
         _hide(folder / META_FOLDER)
     except OSError as error:
         raise write_refused(error, folder) from error
@@ -203,7 +204,7 @@ def _open_folder(folder: bytes, parent: int) -> int:
     except (NotADirectoryError, OSError) as error:
         if error.errno in (errno.ENOTDIR, errno.ELOOP):
             shown = folder.decode("utf-8", "replace")
-            raise PathOccupiedError(f"{shown} is a link or a file here") from error
+            raise PathOccupiedError(tr("{name} is a link or a file here", name=shown)) from error
         raise
 
 

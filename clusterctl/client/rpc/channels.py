@@ -29,7 +29,8 @@ from clusterctl.client.rpc import errors
 from clusterctl.client.ssh.sockets import SshSocket
 from clusterctl.client.ssh.timeouts import WATCHDOG
 from clusterctl.errors import ClusterctlError
-from clusterctl.plans.ssh import REMOTE_COMMAND
+from clusterctl.plans.ssh import REMOTE_COMMAND, with_english_messages
+from clusterctl.translation import tr
 
 
 class WakeupPipe:
@@ -154,7 +155,9 @@ class ParamikoChannel:
                 self._channel.exec_command(REMOTE_COMMAND)
             except TRANSPORT_ERRORS as error:
                 if alarm.expired:
-                    raise errors.step_timed_out(self.node, f"channel for {verb}", limit) from error
+                    raise errors.step_timed_out(
+                        self.node, tr("channel for {verb}", verb=verb), limit
+                    ) from error
                 if transport.is_active():
                     raise errors.channel_refused(self.node, str(error)) from error
                 raise self._connection_lost() from error
@@ -221,7 +224,7 @@ class ParamikoChannel:
             self._transport.saved_exception,
         )
         if disconnect_message:
-            return f"the server said: {disconnect_message}"
+            return tr("the server reported: {message}", message=disconnect_message)
         return f"{type(error).__name__}: {error}" if error is not None else ""
 
 
@@ -245,6 +248,7 @@ class OpensshChannel:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             bufsize=0,
+            env=with_english_messages(os.environ),
             start_new_session=True,
         )
         assert self._process.stdin is not None
@@ -337,7 +341,7 @@ class OpensshChannel:
         stderr, status = self._stderr_tail.decode("utf-8", "replace").strip(), self._process.returncode
         if status is not None and status < 0:
             return errors.connection_lost(
-                self.node, stderr or f"the ssh program was ended by signal {-status}"
+                self.node, stderr or tr("the ssh program was killed by signal {number}", number=-status)
             )
         if status != SSH_FAILED:
             return None

@@ -25,6 +25,7 @@ from clusterctl.client.ssh.route import Hop, Routes
 from clusterctl.client.ssh.sockets import raise_file_limit
 from clusterctl.client.ssh.timeouts import retry_while_busy
 from clusterctl.specs.inventory.model import Node
+from clusterctl.translation import tr
 
 T = TypeVar("T")
 
@@ -43,7 +44,14 @@ class Cluster:
         """Open nothing yet; `notice` receives remarks, `cache_dir` is ours, `ask_passphrase` asks the user."""
         raise_file_limit(0)
         self._hostkeys = hostkeys or HostKeys(
-            lambda new: notice(f"{new.node}: new host key {new.fingerprint} recorded in {new.file}")
+            lambda new: notice(
+                tr(
+                    "{node}: new host key {fingerprint} recorded in {file}",
+                    node=new.node,
+                    fingerprint=new.fingerprint,
+                    file=new.file,
+                )
+            )
         )
         self._identities = Identities(ask_passphrase=ask_passphrase)
         self._routes = Routes(SshConfig(notice, folder=cache_dir))
@@ -68,7 +76,7 @@ class Cluster:
         nodes: Iterable[Node],
         work: Callable[[Connection, Node], T],
         *,
-        step: str = "answering",
+        step: str = "",
         limit: int = MAX_PARALLEL,
         keep: bool = True,
     ) -> Iterator[Outcome[T]]:
@@ -82,7 +90,7 @@ class Cluster:
 
         def run(node: Node) -> T:
             connection = self.connection(node)
-            self.steps.set(node.name, step)
+            self.steps.set(node.name, step or tr("waiting for its answer"))
             try:
                 return work(connection, node)
             finally:
@@ -172,7 +180,7 @@ class Cluster:
 
     def _connect(self, node: Node) -> Connection:
         if node.ssh.transport == "openssh":
-            self.steps.set(node.name, "connecting by ssh")
+            self.steps.set(node.name, tr("connecting through ssh"))
             return self._masters.connect(node)
         return self._connect_hop(self._routes.find(node))
 
@@ -180,7 +188,7 @@ class Cluster:
         on_step = partial(self.steps.set, hop.name)
         return retry_while_busy(
             lambda: connect(hop, self._hostkeys, self._identities, bastions=self._bastions, on_step=on_step),
-            on_busy=lambda: on_step("waiting until its sshd is less busy"),
+            on_busy=lambda: on_step(tr("retrying: its sshd is busy")),
         )
 
     def forget(self, node: Node) -> None:

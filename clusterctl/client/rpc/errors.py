@@ -18,10 +18,12 @@ from clusterctl.errors import (
     SyncError,
     Unreachable,
 )
+from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.facts.untrusted import clean_lines, clean_text
 from clusterctl.plans.ssh import ACTIVATED, ACTIVATING, SHELL_ENDED, STOLEN_STDIN
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.text import command_line
+from clusterctl.translation import tr
 
 NO_STATUS = -1  # paramiko's exit status when there is none: a signal ended the process
 CANNOT_RUN, NOT_FOUND = 126, 127
@@ -159,7 +161,7 @@ def unsolicited_data(node: str, verb: str, size: int) -> NodeError:
         "CC-RUN-004",
         "unsolicited",
         node=node,
-        evidence=f"{size >> 20} MiB came while something was being sent to it",
+        evidence=tr("{size} MiB arrived while data was being sent to it", size=size >> 20),
         verb=verb,
     )
 
@@ -172,7 +174,7 @@ def output_flood(node: str, evidence: str) -> NodeError:
 def node_error(node: str, error: Untrusted) -> ClusterctlError:
     """Turn an error that the node reported into ours; a node may report anything, at any length."""
     code, trace = parse_code(error) or UNEXPECTED_CODE, error.text("traceback", LONGEST_TRACE)
-    message = clean_text(error.text("message")) or "unknown"
+    message = translate_node_text(clean_text(error.text("message")) or "unknown")
     if trace:
         evidence = clean_lines(trace, MAX_EVIDENCE)
         return InternalError(code, REPORTED, node=node, evidence=evidence, message=message)
@@ -187,7 +189,9 @@ def parse_code(error: Untrusted) -> str:
 
 
 def _describe_status(status: int) -> str:
-    return "was ended by a signal" if status == NO_STATUS else f"ended with status {status}"
+    if status == NO_STATUS:
+        return tr("was killed by a signal")
+    return tr("exited with status {status}", status=status)
 
 
 def _render_output(noise: bytes, stderr: str) -> str:
@@ -212,8 +216,9 @@ def start_error(header: Untrusted, node: str) -> StartError:
         return _gate_error(header, node, detail)
     if event == "join_failed":
         port = header.integer("port", 1, 65535)
-        return StartError("CC-NET-022", node=node, evidence=header.text("error"), port=port)
-    return StartError("CC-RUN-031", node=node, evidence=detail)
+        evidence = translate_node_text(header.text("error"))
+        return StartError("CC-NET-022", node=node, evidence=evidence, port=port)
+    return StartError("CC-RUN-031", node=node, evidence=translate_node_text(detail))
 
 
 def _gate_error(header: Untrusted, node: str, detail: str) -> StartError:
@@ -221,15 +226,16 @@ def _gate_error(header: Untrusted, node: str, detail: str) -> StartError:
     code = parse_code(header) or "CC-RUN-030"
     if code == "CC-RUN-030":
         case = "environment" if header.flag("environment") else ""
-        return StartError("CC-RUN-030", case, node=node, evidence=detail)
+        return StartError("CC-RUN-030", case, node=node, evidence=translate_node_text(detail))
     reason = clean_text(header.text("reason")) or detail
-    evidence = "" if reason == detail else detail
-    return StartError(code, REPORTED, node=node, evidence=evidence, message=reason)
+    evidence = "" if reason == detail else translate_node_text(detail)
+    return StartError(code, REPORTED, node=node, evidence=evidence, message=translate_node_text(reason))
 
 
 def _setup_error(header: Untrusted, node: str) -> StartError:
     """Make an error of what a node says of its `setup` or `before`."""
-    code, reason = parse_code(header) or "CC-SETUP-001", header.text("why", 1000) or "setup failed"
+    code = parse_code(header) or "CC-SETUP-001"
+    reason = translate_node_text(header.text("why", 1000) or "setup failed")
     error = StartError(code, REPORTED, node=node, evidence=header.text("text"), message=reason)
     if not error.fix:
         retry_command, log = header.text("again"), header.text("log", 1000)

@@ -28,6 +28,7 @@ from clusterctl.errors import ClusterctlError
 from clusterctl.plans.ssh import DECOYS, render_bootstrap
 from clusterctl.protocol.frames import FrameError, encode_frame
 from clusterctl.protocol.untrusted import Untrusted
+from clusterctl.translation import tr
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.verbs import ClientFrame, Request, VerbHeader, VerbName
@@ -215,7 +216,7 @@ class Session:
                     raise errors.unsolicited_data(self.node, self.verb, self._held_bytes) from None
                 if time.monotonic() >= deadline:
                     raise errors.step_timed_out(
-                        self.node, f"room for what we send to {self.verb}", limit
+                        self.node, tr("progress in sending to {verb}", verb=self.verb), limit
                     ) from None
                 continue
             if not sent:
@@ -307,7 +308,7 @@ class Session:
 
     def _explain_no_answer(self, limit: float) -> ClusterctlError:
         if self._reader.started:
-            return errors.step_timed_out(self.node, f"answer from {self.verb}", limit)
+            return errors.step_timed_out(self.node, tr("answer from {verb}", verb=self.verb), limit)
         return self._explain_no_start(limit)
 
     def _explain_no_start(self, limit: float) -> ClusterctlError:

@@ -28,7 +28,9 @@ from pathlib import Path
 
 from clusterctl.client.local.private_files import keep_newest, read_own, write_own
 from clusterctl.errors import Unreachable
+from clusterctl.plans.ssh import with_english_messages
 from clusterctl.specs.text import command_line
+from clusterctl.translation import tr
 
 VERSION = 3
 NONE = "none"
@@ -138,7 +140,7 @@ class SshConfig:
         with self._lock:
             warned, self._warned = self._warned, True
         if not warned:
-            self._notice("there is no ssh program here: ~/.ssh/config is not read, only the inventory counts")
+            self._notice(tr("no ssh program found: ~/.ssh/config is not read, only the inventory is used"))
 
 
 class _OptionsCache:
@@ -314,6 +316,7 @@ def _run_in_session(command: list[str]) -> tuple[int, bytes, bytes]:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        env=with_english_messages(os.environ),
         start_new_session=True,
     ) as process:
         try:
@@ -344,7 +347,7 @@ def _read_outputs(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
                 if not chunk:
                     selector.unregister(key.fd)
             if sum(map(len, outputs.values())) > MAX_OUTPUT:
-                raise OSError(f"it wrote more than {MAX_OUTPUT >> 20} MiB")
+                raise OSError(tr("it wrote more than {limit} MiB", limit=MAX_OUTPUT >> 20))
     return outputs[pipes[0]], outputs[pipes[1]]
 
 

@@ -25,10 +25,19 @@ from clusterctl.client.ssh.route import Hop
 from clusterctl.client.ssh.sockets import ProxySocket, open_proxy, open_tcp
 from clusterctl.client.ssh.timeouts import WATCHDOG, Timeouts
 from clusterctl.client.ssh.transport import DISABLED_ALGORITHMS, BastionTransport, Transport
-from clusterctl.errors import AuthenticationFailed, ClusterctlError, ConnectTimeout, ServerBusy, Unreachable
+from clusterctl.errors import (
+    AuthenticationFailed,
+    ClusterctlError,
+    ConnectError,
+    ConnectTimeout,
+    HostKeyError,
+    ServerBusy,
+    Unreachable,
+)
 from clusterctl.plans.facts.untrusted import clean_lines
-from clusterctl.plans.ssh import is_lab_relay
+from clusterctl.plans.ssh import name_lab, render_lab_command
 from clusterctl.specs.text import command_line
+from clusterctl.translation import to_translate, tr
 
 KEY_ALGORITHMS = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}
 PARAMIKO_LIMIT = 3600.0  # ours are shorter, and say which step it was
@@ -91,14 +100,16 @@ class SshHandshake:
     def authenticate(self, transport: paramiko.Transport) -> None:
         """Show our keys one after the other until one is accepted."""
         self._begin_step("login", self.timeouts.login)
-        self.on_step("logging in")
+        self.on_step(tr("logging in"))
         for candidate in self.keys:
             self.tried.append(candidate.label)
             try:
                 remaining_methods = transport.auth_publickey(self.hop.user, candidate.key)
             except paramiko.BadAuthenticationType as error:
                 allowed = ", ".join(error.allowed_types)
-                raise self._login_refused("it does not accept keys", f"it wants: {allowed}") from error
+                raise self._login_refused(
+                    tr("it does not accept keys"), tr("it accepts: {methods}", methods=allowed)
+                ) from error
             except paramiko.AuthenticationException:
                 if self.alarm.expired or not transport.is_active():
                     raise
@@ -106,13 +117,16 @@ class SshHandshake:
             except paramiko.SSHException as error:
                 if self.alarm.expired:
                     raise
-                raise self._login_refused(f"{candidate.label} cannot be used", str(error)) from error
+                raise self._login_refused(
+                    tr("{key} cannot be used", key=candidate.label), str(error)
+                ) from error
             if remaining_methods:
                 raise self._login_refused(
-                    "it wants more than a key", f"it also wants: {', '.join(remaining_methods)}"
+                    tr("it requires more than a key"),
+                    tr("it also requires: {methods}", methods=", ".join(remaining_methods)),
                 )
             return
-        raise self._login_refused("it accepted none of our keys", "")
+        raise self._login_refused(tr("it accepted none of the keys"), "")
 
     @property
     def disconnect_message(self) -> str:
@@ -146,12 +160,13 @@ class SshHandshake:
 
     def describe_keys(self) -> list[str]:
         """Say which keys were tried, and which were not."""
-        tried = [f"tried {label}" for label in self.tried] or ["there was no key to try"]
-        return tried + [f"not tried: {note}" for note in self.keys.skipped]
+        tried = [tr("tried {key}", key=label) for label in self.tried] or [tr("there was no key to try")]
+        return tried + [tr("not tried: {key}", key=note) for note in self.keys.skipped]
 
 
 def login_refused(hop: Hop, reason: str, evidence: Sequence[str]) -> AuthenticationFailed:
     """Say that a node does not let us in, and what to do."""
+    lab = _lab_of(hop)
     bastions = ",".join(bastion.bastion for bastion in hop.chain())
     options = ["-i", hop.key] if hop.key else []
     options += ["-J", bastions] if bastions else []
@@ -164,7 +179,7 @@ def login_refused(hop: Hop, reason: str, evidence: Sequence[str]) -> Authenticat
         server=hop.description,
         user=hop.user,
         reason=reason,
-        command=command_line("ssh", *options),
+        command=render_lab_command(lab, "ssh", hop.name) if lab else command_line("ssh", *options),
         copy_command=command_line("ssh-copy-id", *options),
     )
 
@@ -172,6 +187,12 @@ def login_refused(hop: Hop, reason: str, evidence: Sequence[str]) -> Authenticat
 MAX_EVIDENCE = 8 << 10  # characters of an error that a server may fill
 IDLE_TICK = 5.0  # seconds between looks of paramiko's idle reading thread, 0.1 by default
 DEFAULT_TIMEOUTS = Timeouts()
+STEP_NAMES: Mapping[str, str] = {
+    "greeting": to_translate("greeting"),
+    "key exchange": to_translate("key exchange"),
+    "host key": to_translate("host key"),
+    "login": to_translate("login"),
+}
 # what sshd says instead of a greeting
 BUSY_GREETINGS = (b"Not allowed at this time", b"Exceeded MaxStartups")
 
@@ -191,9 +212,9 @@ def connect(
     Close it with its own `close`; that also ends a proxy command. `on_step` is told each step.
     """
     keys = identities.keys_for(hop)
-    on_step(f"connecting through {hop.jump.bastion}" if hop.jump else "connecting")
+    on_step(tr("connecting through {bastion}", bastion=hop.jump.bastion) if hop.jump else tr("connecting"))
     sock = _open_socket(hop, timeouts, bastions)
-    on_step("waiting for its sshd")
+    on_step(tr("waiting for its sshd"))
     transport_class = BastionTransport if hop.bastion else Transport
     handshake = handshake_type(
         hop, line=sock, hostkeys=hostkeys, keys=keys, timeouts=timeouts, wire=transport_class
@@ -210,10 +231,29 @@ def connect(
         if failure is None:
             raise
         failure.evidence = clean_lines(failure.evidence, MAX_EVIDENCE)
+        if not isinstance(failure, (AuthenticationFailed, HostKeyError)):
+            failure.fix = _fix_in_lab(hop) or failure.fix
         raise failure from error
     handshake.stop_clock()
     sock.settimeout(IDLE_TICK)
     return connection
+
+
+def _lab_of(hop: Hop) -> str:
+    """Name the practice cluster that a node is in; empty for any other node."""
+    return name_lab(hop.host, hop.key, hop.proxy_command)
+
+
+def _heal_command(hop: Hop) -> str:
+    """Give the command that repairs a node of a practice cluster."""
+    return render_lab_command(_lab_of(hop), "heal", hop.name)
+
+
+def _fix_in_lab(hop: Hop) -> str:
+    """Say what brings a node of a practice cluster back; empty for any other node."""
+    if not _lab_of(hop):
+        return ""
+    return tr("{command}  # or `clusterctl lab status` to see what is broken", command=_heal_command(hop))
 
 
 def _open_socket(hop: Hop, timeouts: Timeouts, bastions: BastionPool | None) -> AnySocket:
@@ -222,7 +262,11 @@ def _open_socket(hop: Hop, timeouts: Timeouts, bastions: BastionPool | None) -> 
             raise ValueError(f"the way to {hop.name} leads through bastions")
         return bastions.open_tunnel(hop, timeouts.connect)
     if hop.proxy_command is None:
-        return open_tcp(hop.name, hop.host, hop.port, timeouts.connect)
+        try:
+            return open_tcp(hop.name, hop.host, hop.port, timeouts.connect)
+        except ConnectError as error:
+            error.fix = _fix_in_lab(hop) or error.fix
+            raise
     return open_proxy(hop.name, hop.proxy_command)
 
 
@@ -274,7 +318,7 @@ def _explain(error: Exception, handshake: SshHandshake, timed_out: bool) -> Clus
         return _proxy_ended(handshake, handshake.sock.status)
     if handshake.step == "login":
         evidence = [handshake.disconnect_message or str(error), *handshake.describe_keys()]
-        return login_refused(handshake.hop, "it ended the connection", evidence)
+        return login_refused(handshake.hop, tr("it closed the connection"), evidence)
     return _no_handshake(handshake, error)
 
 
@@ -300,7 +344,7 @@ def _no_handshake(handshake: SshHandshake, error: Exception) -> Unreachable:
 
 
 def _server_busy(handshake: SshHandshake, evidence: str) -> ServerBusy:
-    when = "during the key exchange" if handshake.greeted else "before greeting us"
+    when = tr("during the key exchange") if handshake.greeted else tr("before its SSH greeting")
     return ServerBusy(
         "CC-SSH-006", node=handshake.hop.name, evidence=evidence, address=handshake.hop.address, when=when
     )
@@ -317,7 +361,7 @@ def _not_ssh(handshake: SshHandshake) -> Unreachable:
 
 def _describe_greeting(handshake: SshHandshake) -> str:
     first_line = handshake.sock.first_bytes.splitlines()[0].decode("utf-8", "backslashreplace")
-    return f"it says: {first_line!r}"
+    return tr("its first line: {line!r}", line=first_line)
 
 
 def _step_timed_out(handshake: SshHandshake) -> ConnectTimeout:
@@ -331,7 +375,7 @@ def _step_timed_out(handshake: SshHandshake) -> ConnectTimeout:
         "handshake",
         node=handshake.hop.name,
         evidence="\n".join(evidence).strip(),
-        waited_for=waited_for,
+        waited_for=tr(STEP_NAMES[waited_for]),
         address=handshake.hop.address,
         limit=handshake.limit,
     )
@@ -341,27 +385,22 @@ def _no_greeting(handshake: SshHandshake) -> ConnectTimeout:
     """Say that only the proxy command is known to be there, not the node."""
     return ConnectTimeout(
         "CC-SSH-004",
-        "lab" if is_lab_relay(handshake.hop.proxy_command) else "proxy",
+        "lab" if _lab_of(handshake.hop) else "proxy",
         node=handshake.hop.name,
         evidence=handshake.sock.describe_end(),
         limit=handshake.limit,
         command=handshake.hop.proxy_command,
-        heal=_heal_command(handshake),
+        heal=_heal_command(handshake.hop),
     )
-
-
-def _heal_command(handshake: SshHandshake) -> str:
-    """Give the command that repairs a node of a lab."""
-    return command_line("clusterctl", "lab", "heal", handshake.hop.name)
 
 
 def _proxy_ended(handshake: SshHandshake, status: int) -> Unreachable:
     return Unreachable(
         "CC-SSH-013",
-        "lab" if is_lab_relay(handshake.hop.proxy_command) else "",
+        "lab" if _lab_of(handshake.hop) else "",
         node=handshake.hop.name,
         evidence=handshake.sock.describe_end(),
         status=status,
-        step=handshake.step,
-        heal=_heal_command(handshake),
+        step=tr(STEP_NAMES[handshake.step]),
+        heal=_heal_command(handshake.hop),
     )

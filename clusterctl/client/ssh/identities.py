@@ -20,11 +20,12 @@ from paramiko.pkey import PublicBlob, UnknownKeyType
 from clusterctl.client.ssh.route import Hop
 from clusterctl.errors import AuthenticationFailed
 from clusterctl.specs.text import command_line
+from clusterctl.translation import to_translate, tr
 
 OPENSSH_MAGIC = b"openssh-key-v1\0"
 CERTIFICATE = "-cert-v01@openssh.com"
 ENCRYPTED = "encrypted"
-PUBLIC_HALF = "that is the public half; give the private key"
+PUBLIC_HALF = to_translate("this is the public key; use the private key")
 PUBLIC_PREFIXES = (b"ssh-", b"ecdsa-", b"sk-", b"-----BEGIN PUBLIC", b"---- BEGIN SSH2 PUBLIC")
 
 
@@ -69,7 +70,7 @@ def with_certificate(candidate: CandidateKey, label: str, path: Path) -> Candida
         return None
     key = _copy(candidate.key)
     key.public_blob = blob
-    return CandidateKey(f"{candidate.label} with {label}", key)
+    return CandidateKey(tr("{key} with {certificate}", key=candidate.label, certificate=label), key)
 
 
 def _copy(key: paramiko.PKey) -> paramiko.PKey:
@@ -93,13 +94,15 @@ def read_key(path: Path, passphrase: str | None = None) -> KeyFile:
         if passphrase is not None:
             return KeyFile(problem=ENCRYPTED, public=_read_public(path))
         return KeyFile(
-            problem=PUBLIC_HALF if _is_public(path) else f"not a private key that can be used: {error}"
+            problem=tr(PUBLIC_HALF)
+            if _is_public(path)
+            else tr("not a usable private key: {reason}", reason=error)
         )
 
 
 def explain_problem(problem: str) -> str:
     """Say why a key is of no use."""
-    return "it has a passphrase, and ssh-agent does not hold it" if problem == ENCRYPTED else problem
+    return tr("it has a passphrase and is not in ssh-agent") if problem == ENCRYPTED else problem
 
 
 def _is_public(path: Path) -> bool:
@@ -151,12 +154,14 @@ class _SharedAgent(paramiko.Agent):
     def _send_message(self, msg):  # type: ignore[no-untyped-def]  # paramiko's own, not in its type information
         with self._request_lock:
             if self._dead:
-                raise paramiko.SSHException("ssh-agent does not answer")
+                raise paramiko.SSHException(tr("ssh-agent does not answer"))
             try:
                 return super()._send_message(msg)  # type: ignore[misc]  # the same
             except OSError as error:
                 self._dead = True  # one wait is enough for all nodes
-                raise paramiko.SSHException(f"ssh-agent does not answer: {error}") from error
+                raise paramiko.SSHException(
+                    tr("ssh-agent does not answer: {reason}", reason=error)
+                ) from error
 
 
 def list_agent_keys(socket_path: str) -> list[CandidateKey]:

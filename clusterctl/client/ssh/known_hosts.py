@@ -18,6 +18,8 @@ from pathlib import Path
 import paramiko
 from paramiko.pkey import UnknownKeyType
 
+from clusterctl.translation import tr
+
 REVOKED = "@revoked"
 AUTHORITY = "@cert-authority"
 HASHED_PREFIX = "|1|"
@@ -168,16 +170,16 @@ class HostCertificate:
         """Say why the certificate does not vouch for `host`; empty if it does."""
         moment = time.time() if now is None else now
         if self.cert_type != HOST_CERTIFICATE:
-            return "it is a certificate for users"
+            return tr("it is a user certificate")
         if moment < self.valid_after:
-            return "it is not valid yet"
+            return tr("it is not valid yet")
         if moment >= self.valid_before:
-            return "it has expired"
+            return tr("it has expired")
         if self.principals and host.lower() not in self.principals:
-            return f"it is for {', '.join(self.principals)}, not for {host}"
+            return tr("it is for {names}, not for {host}", names=", ".join(self.principals), host=host)
         if self.critical_options:
-            return "it has a critical option, which means nothing here"
-        return "" if self._has_valid_signature() else "its signature is wrong"
+            return tr("it has an unknown critical option")
+        return "" if self._has_valid_signature() else tr("its signature is invalid")
 
     def _has_valid_signature(self) -> bool:
         try:
@@ -244,7 +246,7 @@ def find_revocation(file: Path, key: bytes, certificate: bytes = b"") -> str:
     try:
         content = file.read_bytes()
     except OSError as error:
-        return f"{file} cannot be read: {error.strerror}"
+        return tr("{path} cannot be read: {reason}", path=file, reason=error.strerror)
     if content.startswith(KRL_MAGIC):
         return _query_revocation_list(file, certificate or key)
     parsed = parse_certificate(certificate) if certificate else None
@@ -252,7 +254,7 @@ def find_revocation(file: Path, key: bytes, certificate: bytes = b"") -> str:
     for line in content.decode("utf-8", "replace").splitlines():
         fields = line.split()
         if len(fields) > 1 and decode_key(fields[0], fields[1]) in keys:
-            return f"it stands in {file}"
+            return tr("it is listed in {file}", file=file)
     return ""
 
 
@@ -270,5 +272,5 @@ def _query_revocation_list(file: Path, blob: bytes) -> str:
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            return f"ssh-keygen cannot say what {file} revokes: {error}"
-    return "" if completed.returncode == 0 else f"{file} revokes it"
+            return tr("ssh-keygen cannot read {file}: {reason}", file=file, reason=error)
+    return "" if completed.returncode == 0 else tr("it is revoked by {file}", file=file)

@@ -29,6 +29,7 @@ from clusterctl.specs.addresses import LONGEST_CHAIN, Bastion, parse_host, parse
 from clusterctl.specs.codes import InvalidValueError
 from clusterctl.specs.inventory.model import Node, Ssh
 from clusterctl.specs.values import parse_port
+from clusterctl.translation import tr
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +62,7 @@ class Hop:
     @property
     def description(self) -> str:
         """Say what it is."""
-        return f"the bastion {self.bastion}" if self.bastion else "the node"
+        return tr("the bastion {bastion}", bastion=self.bastion) if self.bastion else tr("the node")
 
     def for_node(self, name: str) -> Hop:
         """Make it the way of another node, for messages."""

@@ -23,6 +23,7 @@ from typing import IO, Any, NamedTuple
 
 from clusterctl.errors import ConnectError, ConnectTimeout, LocalSystemError, Unreachable
 from clusterctl.specs.text import command_line
+from clusterctl.translation import trn
 
 RESERVED_FILES = 128  # beside the nodes' connections
 MIN_FILES_PER_NODE = 3  # of a node: its connection, and the two ends of a wakeup pipe for one conversation
@@ -38,7 +39,12 @@ def raise_file_limit(nodes: int) -> None:
     if resource.RLIM_INFINITY != hard < needed:
         if hard < RESERVED_FILES + MIN_FILES_PER_NODE * nodes:
             raise too_few_files(
-                f"{nodes} nodes need {RESERVED_FILES + MIN_FILES_PER_NODE * nodes} at the least"
+                trn(
+                    "{n} node needs at least {files}",
+                    "{n} nodes need at least {files}",
+                    nodes,
+                    files=RESERVED_FILES + MIN_FILES_PER_NODE * nodes,
+                )
             )
         needed = hard
     if resource.RLIM_INFINITY != soft < needed:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from clusterctl.errors import ServerBusy
+from clusterctl.translation import trn
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,9 @@ def retry_while_busy(
             wait = min(LONGEST_WAIT, wait * GROWTH)
             spent = time.monotonic() - began
             if spent + pause > (RETRY_LIMIT if limit is None else limit):
-                retries = f"tried {tries} times in {spent:.0f} s"
+                retries = trn(
+                    "tried {n} time in {spent:.0f} s", "tried {n} times in {spent:.0f} s", tries, spent=spent
+                )
                 error.evidence = "\n".join(filter(None, [error.evidence, retries]))
                 raise
         time.sleep(pause)

@@ -16,6 +16,8 @@ from collections.abc import Sequence
 import paramiko
 from paramiko.common import MSG_CHANNEL_CLOSE, MSG_CHANNEL_REQUEST, MSG_CHANNEL_WINDOW_ADJUST
 
+from clusterctl.translation import tr
+
 # paramiko prints to the screen what it raises anyway, unless its logger has somewhere to go.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
@@ -37,7 +39,7 @@ def check_count(message: paramiko.Message, item_bytes: int) -> None:
     """
     rest = message.get_remainder()
     if int.from_bytes(rest[:4], "big") * item_bytes > len(rest) - 4:
-        raise paramiko.SSHException("the server announces more items than its message holds")
+        raise paramiko.SSHException(tr("the server announces more items than its message holds"))
 
 
 class Transport(paramiko.Transport):

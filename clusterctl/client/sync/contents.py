@@ -20,6 +20,7 @@ from clusterctl.client.local.private_files import keep_newest, read_own, write_o
 from clusterctl.errors import SyncError
 from clusterctl.plans.sync.manifest import Manifest
 from clusterctl.protocol.manifest import TreeEntry
+from clusterctl.translation import tr
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.verbs import Blob, Blobs
@@ -128,7 +129,7 @@ def open_inside(root: bytes, path: str) -> BinaryIO:
     descriptor = os.open(root + b"/" + path.encode(), flags)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(0, "no longer a regular file")
+        raise OSError(0, tr("no longer a regular file"))
     return os.fdopen(descriptor, "rb", buffering=0)
 
 

@@ -11,6 +11,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from clusterctl.node_texts import translate_node_text
+from clusterctl.translation import tr
+
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.verbs import Offer
 
@@ -110,7 +113,12 @@ class Distribution:
             self._changed.notify_all()
         if provider is not None and problem:
             self.notice(
-                f"{node} could not take the code from {provider.node} ({problem}); it is sent from here"
+                tr(
+                    "{node} could not fetch the code from {provider} ({problem}); it is sent from this machine",
+                    node=node,
+                    provider=provider.node,
+                    problem=translate_node_text(problem),
+                )
             )
 
     def add_provider(self, node: str, port: int) -> None:

@@ -11,6 +11,7 @@ from clusterctl.client.sync.distribute import Distribution, Provider, SharedHome
 from clusterctl.client.sync.scan import ScanResult
 from clusterctl.errors import ConnectionLost, SyncError
 from clusterctl.protocol.untrusted import Untrusted
+from clusterctl.translation import tr
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.verbs import Source
@@ -95,7 +96,9 @@ class _Transfer:
             header, _ = self._listener.receive()
             self._answers += 1
             if self._answers > MOST_ANSWERS:
-                raise self._protocol_error(f"{self._answers} answers, and it still does not hold the code")
+                raise self._protocol_error(
+                    tr("{answers} answers, and the code is still not complete", answers=self._answers)
+                )
             if "missing" in header:
                 self._supply_missing(self._parse_missing(header), header.text("source_problem", 200))
             elif "stored" in header:
@@ -123,7 +126,7 @@ class _Transfer:
                 return
         self._rounds += bool(missing)
         if self._rounds > ATTEMPTS:
-            raise self._protocol_error(f"it asked for contents {self._rounds} times")
+            raise self._protocol_error(tr("it requested contents {rounds} times", rounds=self._rounds))
         self.send_contents(missing)
 
     def _on_stored(self, port: int | None) -> None:
@@ -146,7 +149,7 @@ class _Transfer:
     def _parse_counts(self, header: Untrusted) -> tuple[int, int]:
         files, size = header.integer("files", 0), header.integer("bytes", 0)
         if files is None or size is None:
-            raise self._protocol_error("it does not tell how many files and bytes it holds")
+            raise self._protocol_error(tr("it does not report how many files and bytes it has"))
         return files, size
 
     def _parse_missing(self, header: Untrusted) -> frozenset[str]:
@@ -154,11 +157,11 @@ class _Transfer:
         blobs = self.scan.manifest.blobs
         missing = frozenset(header.texts("missing", len(blobs) + 1, HASH_LENGTH))
         if not header.is_list("missing") or len(missing) != header.length("missing"):
-            raise self._protocol_error("what it lacks is no list of contents")
+            raise self._protocol_error(tr("its list of missing contents is malformed"))
         unknown = missing - blobs.keys()
         if unknown:
             raise self._protocol_error(
-                f"it asks for {min(unknown)[:EVIDENCE_LENGTH]}, which is not in the tree"
+                tr("it requests {content}, which is not in the tree", content=min(unknown)[:EVIDENCE_LENGTH])
             )
         return missing
 
@@ -185,6 +188,10 @@ class _Transfer:
             "CC-SYNC-003",
             "" if differing else "unknown",
             node=self.node,
-            evidence=f"tree here {self.scan.manifest.hash}, there {header.text('tree', HASH_LENGTH)}",
+            evidence=tr(
+                "tree on this machine {here}, on the node {there}",
+                here=self.scan.manifest.hash,
+                there=header.text("tree", HASH_LENGTH),
+            ),
             paths=differing,
         )

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from enum import Enum
-from typing import Dict, List, Optional, Set
+from typing import TYPE_CHECKING, Dict, List, Optional, Set
 
 from ...protocol.messages import gang as messages
 from ...protocol.messages.gang import JsonObject, Message, NodePart
@@ -43,6 +43,9 @@ from .membership import (
 from .restart_reason import RestartReason, judge_record
 from .roster import Roster
 from .state import GangState
+
+if TYPE_CHECKING:
+    from ...protocol.messages.files import AttemptEnd
 
 
 class Phase(Enum):
@@ -152,7 +155,7 @@ class Hub(Role[Phase]):
         """Accept the others, and report the port to the client."""
         if self.state.listener is not None:
             self.state.listener.open(self.accept)
-            self.context.report("hub", port=self.state.listener.port)
+            self.context.report("hub", {"port": self.state.listener.port})
 
     def accept(self, channel: SecureChannel) -> bool:
         """Take a peer in, unless it is here or was given up."""
@@ -256,7 +259,8 @@ class Hub(Role[Phase]):
         for slot in sorted(self.roster.all_slots - {self.slot} - set(self.members) - set(self.round.parts)):
             left = self._left_early.get(slot)
             self._lost(
-                slot, Closed("it did not come" if left is None else f"it went away before the start: {left}")
+                slot,
+                Closed("it did not come" if left is None else f"it disconnected before the start: {left}"),
             )
 
         for slot, part in early_parts:  # a gate that broke while GO was on its way
@@ -403,14 +407,15 @@ class Hub(Role[Phase]):
 
     def _decide(self) -> None:
         reason = self._reason
-        times = {"began": self.state.attempts.began, "ended": time.time()}
-        entry = {
+        entry: AttemptEnd = {
             "attempt": self.roster.attempt,
             "reason": reason.reason,
             "node": reason.node,
             "text": reason.text,
+            "began": self.state.attempts.began,
+            "ended": time.time(),
+            "progress": self.round.progress,
         }
-        entry.update(**times, progress=self.round.progress)
         too_few = self.roster.find_shortage(len(self._present_slots), len(self._fit_slots()))
         if self.roster.lacks_progress(entry):
             self._finish(messages.NO_PROGRESS)
@@ -427,7 +432,7 @@ class Hub(Role[Phase]):
             self.roster.mark_unfit(slot, why)
         return self._present_slots - self.roster.unfit
 
-    def _pause(self, entry: JsonObject) -> None:
+    def _pause(self, entry: AttemptEnd) -> None:
         self._enter(Phase.PAUSING)
         self.roster.add_attempt(entry)
         seconds = self.policy.pause_before(self.roster.attempt)
@@ -475,7 +480,7 @@ class Hub(Role[Phase]):
     def _ready(self, slot: Slot, message: messages.Ready) -> None:
         if message.attempt == self.roster.attempt and slot in self.round.expected:
             if slot == self._first_slot and message.port is None:
-                raise ChannelError("it is ready for the master's place, and holds no port")
+                raise ChannelError("it is ready as rank 0 but has no master port")
             self.round.ready[slot] = message
             self._send_go()
 
@@ -553,7 +558,7 @@ class Hub(Role[Phase]):
         present = {slot: view for slot, view in self._views.items() if slot in self.members}
         self.roster.reconcile(list(present.values()))
         for slot in self.roster.all_slots - {self.slot} - self.roster.lost - set(present):
-            self.roster.mark_lost(slot, "it did not come to the next hub")
+            self.roster.mark_lost(slot, "it did not connect to the next hub")
         self.round.attempt, self.round.expected = self.roster.attempt, set(self.roster.node_ranks)
         lost = self.roster.view().lost
         for slot in self.round.expected - set(self.round.parts):

@@ -25,7 +25,7 @@ from clusterctl.specs.fields import (
 )
 from clusterctl.specs.inventory.schema import WaiveEntry
 from clusterctl.specs.job.hooks import HookEntry, NotifyEntry, OnEndEntry, SetupEntry
-from clusterctl.specs.job.model import DEFAULT_REASONS, REASONS, Reason, Restart
+from clusterctl.specs.job.model import DEFAULT_REASONS, REASONS, Reason, Restart, StartMethod
 from clusterctl.specs.nodeset import parse_pattern
 from clusterctl.specs.text import did_you_mean
 from clusterctl.specs.values import SIZE_PATTERN, parse_size
@@ -135,6 +135,8 @@ EnvValue = Annotated[str, ScalarType("a text", str, ANY_TEXT, null_fix=_EMPTY_EN
 Launcher = Annotated[
     Literal["torchrun", "launch", "python", "command"], one_of("torchrun", "launch", "python", "command")
 ]
+StartChoice = Annotated[StartMethod, one_of("exec", "fork", "auto")]
+ModuleName = Annotated[str, ScalarType("a module", values.parse_module, {"type": "string", "minLength": 1})]
 Flag = Annotated[bool, FLAG]
 GpuIndex = Annotated[
     int, ScalarType("the index of a GPU", values.parse_count, whole_number_schema(minimum=0))
@@ -211,6 +213,16 @@ class JobFile(StrictModel):
     launcher: Launcher = Field("torchrun", description="What starts the workers on a node; see below.")
     use_env: Flag = Field(
         False, description="For `launcher: launch`: leave `--local-rank` out; LOCAL_RANK is always set."
+    )
+    start: StartChoice = Field(
+        "exec",
+        description="How torchrun starts its workers: each with a new interpreter (`exec`), or forked from a process "
+        "that has torch imported (`fork`, `auto`); see below.",
+    )
+    preload: tuple[ModuleName, ...] = Field(
+        (),
+        description="For `start: fork` and `auto`: modules to import once per node, such as `transformers`.",
+        json_schema_extra={"uniqueItems": True},
     )
     backend: Backend = Field(
         "nccl", description="Backend that the script uses; `check` looks for what it needs."

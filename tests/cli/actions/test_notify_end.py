@@ -94,7 +94,7 @@ def test_the_command_gets_the_verdict(home: Path, capfd: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("raise SystemExit(3)", "on_end: ./tell.py ended with exit code 3"),
+        ("raise SystemExit(3)", "on_end: ./tell.py exited with code 3"),
         ("import os; os.kill(os.getpid(), 9)", "on_end: ./tell.py was killed by signal 9"),
     ],
 )
@@ -126,7 +126,7 @@ def test_a_command_that_hangs_is_ended_with_its_children(
     keep(home, "on_end: {command: [./tell.py], time_limit: 0.7}")
     notify_end(verdict(), 60.0, "clusterctl", [])
 
-    assert "was ended after 0.7 s" in capfd.readouterr().err
+    assert "was stopped after 0.7 s" in capfd.readouterr().err
 
     def ended() -> bool:
         lines = []
@@ -194,7 +194,7 @@ def test_a_launch_that_could_not_tell_starts_nothing(home: Path, monkeypatch: py
     with pytest.raises(UsageError, match="HOOK_SECRET is not set here") as unset:
         check_hooks(wrong)
     monkeypatch.setenv("HOOK_SECRET", "x")
-    with pytest.raises(UsageError, match="HOOK_URL: dingtalk wants https://") as plain:
+    with pytest.raises(UsageError, match="HOOK_URL: dingtalk requires https://") as plain:
         check_hooks(wrong)
 
     assert unset.value.code == plain.value.code == "CC-END-003"

@@ -189,7 +189,7 @@ def test_garbage_is_no_answer(serve: Make) -> None:
         threading.Thread(target=speak, daemon=True).start()
         said = send(Delivery("webhook", f"http://127.0.0.1:{server.getsockname()[1]}/", WebhookRequest({})))
 
-    assert said == "it does not answer as a web server does (BadStatusLine)"
+    assert said == "the answer is not HTTP (BadStatusLine)"
     assert send(serve((200, '{"errcode": 310000, "errmsg": "sign not match"}')).letter("dingtalk")).endswith(
         "not match"
     )
@@ -223,8 +223,8 @@ def test_no_word_holds_the_secret(serve: Make) -> None:
         ("slack", "http://127.0.0.1:8000/x", ""),
         ("slack", "http://[::1]:8000/x", ""),
         ("webhook", "http://alerts.intern/x", ""),
-        ("slack", "http://hooks.slack.com/x", "slack wants https://"),
-        ("feishu", "http://127.0.0.1.evil.example/x", "feishu wants https://"),
+        ("slack", "http://hooks.slack.com/x", "slack requires https://"),
+        ("feishu", "http://127.0.0.1.evil.example/x", "feishu requires https://"),
         ("webhook", "file:///etc/passwd", "it is not a URL that begins with https://"),
         ("webhook", "ftp://a/b", "it is not a URL that begins with https://"),
         ("webhook", "hooks.slack.com/x", "it is not a URL that begins with https://"),

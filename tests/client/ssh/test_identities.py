@@ -140,7 +140,7 @@ def test_unreadable_key_file(server: Server, client: Client, tmp_path: Path) -> 
 def test_not_a_key(server: Server, client: Client, tmp_path: Path, content: bytes) -> None:
     """A file that is no private key."""
     (tmp_path / "key").write_bytes(content)
-    assert "not a private key" in refusal(client, server.node(key=str(tmp_path / "key"))).message
+    assert "not a usable private key" in refusal(client, server.node(key=str(tmp_path / "key"))).message
 
 
 @pytest.mark.parametrize("form", ["OpenSSH", "PEM"])

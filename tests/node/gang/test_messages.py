@@ -274,7 +274,7 @@ def test_a_seal_takes_no_message_without_end() -> None:
         try:
             into.verify(line.rstrip(b"\n"))
         except ChannelError as error:
-            assert "without an end" in str(error)
+            assert "endless" in str(error)
             break
     else:
         raise AssertionError("it was taken")

@@ -62,7 +62,8 @@ TORCHRUN = {"pid": 7, "starttime": 1, "exit": None, "signal": None}
 SLEEP = Stat(9, "sleep", "S", 1, 1, 1, 0)
 STOPPED = StopOrder("stopped by ann@laptop", 5.0, STOP)
 PART = {"state": "FAILED", "reason": "rank 0 exited with 3", "node_rank": 0}
-READY = {"torch": "2.9.0"}
+TORCH = "2.9.0"
+READY = {"torch": TORCH}
 
 
 def run_of(phase: Phase, *, restartable: bool = False, spec: Any = None, **attempt: Any) -> RunState:
@@ -146,10 +147,10 @@ CASES: dict[str, tuple[RunState, Any, Phase, tuple[Action, ...]]] = {
         (SetState({"reason": ""}), Journal("setup_done", {}), Report("environment", {}), StartGate()),
     ),
     "a gate that is ready waits for `before`": (
-        run_of(Phase.PREPARING, before_pending=True), events.GateReady(READY), Phase.PREPARING, (),
+        run_of(Phase.PREPARING, before_pending=True), events.GateReady(TORCH), Phase.PREPARING, (),
     ),
     "`before` was what the gate waited for": (
-        run_of(Phase.PREPARING, before_pending=True, gate=READY), events.Notice.BEFORE_DONE, Phase.READY,
+        run_of(Phase.PREPARING, before_pending=True, gate=TORCH), events.Notice.BEFORE_DONE, Phase.READY,
         (Journal("ready", READY), Report("ready", READY)),
     ),
     "GO before the gate is ready waits for it": (
@@ -273,14 +274,14 @@ CASES: dict[str, tuple[RunState, Any, Phase, tuple[Action, ...]]] = {
         run_of(Phase.AFTER, after_runs=True)._replace(stops=1), events.StopRequested(STOPPED), Phase.AFTER,
         (
             Act.KILL_AFTER_HOOK,
-            Journal("after_failed", {"reason": "after: was ended by a second stop", "text": ""}),
-            SetState({"after": "after: was ended by a second stop"}), Act.SCAN_OUTSIDE,
+            Journal("after_failed", {"reason": "after: was killed by a second stop", "text": ""}),
+            SetState({"after": "after: was killed by a second stop"}), Act.SCAN_OUTSIDE,
             *stopping(STOPPED.reason, 5.0), GangStop(STOPPED),
         ),
     ),
     "the client leaves before GO": (
         run_of(Phase.READY), events.Notice.CLIENT_LEFT, Phase.ENDING,
-        (*stopping("the client left before GO", 0), KILL_ALL, tick_after(0.02)),
+        (*stopping("the client disconnected before GO", 0), KILL_ALL, tick_after(0.02)),
     ),
     "the client leaves after GO": (run_of(Phase.RUNNING), events.Notice.CLIENT_LEFT, Phase.RUNNING, ()),
     "time is up": (
@@ -369,7 +370,7 @@ CASES: dict[str, tuple[RunState, Any, Phase, tuple[Action, ...]]] = {
             SetState({"attempt": 2, "node_rank": 1, "ranks": {}, "torchrun": None, "master": None}, roster=True),
             SetState({"began": TIME_NOW}), StartTimer("time limit", 40.0, events.Notice.TIME_IS_UP),
             BeginAttempt({**SPEC, "attempt": 2, "node_rank": 1}),
-            StartTimer("go", 600.0, events.Cancelled("no GO came")), Act.START_PROGRESS, OpenPorts(False, False),
+            StartTimer("go", 600.0, events.Cancelled("no GO arrived")), Act.START_PROGRESS, OpenPorts(False, False),
         ),
     ),
     "another attempt without this node": (
@@ -501,7 +502,7 @@ def test_a_failure_that_is_seen_after_the_last_process_sets_no_kill(phase: Phase
 OUTSIDE: list[Any] = [
     events.ClientGo(PORT),
     events.Notice.CLIENT_LEFT,
-    events.Cancelled("no GO came"),
+    events.Cancelled("no GO arrived"),
     events.StopRequested(STOPPED),
     events.StopOrdered(STOPPED._replace(kind=FAILURE)),
     events.Notice.TIME_IS_UP,
@@ -524,7 +525,7 @@ def answers_to(action: Action, chance: random.Random) -> list[Any]:
         return [action.event] if action.name == "end" else []
     answers: dict[Any, list[Any]] = {
         OpenPorts: [events.PortsOpened(chance.random() < 0.5, PORT, True)],
-        StartGate: [events.GateStarted(TORCHRUN), events.GateReady(READY)],
+        StartGate: [events.GateStarted(TORCHRUN), events.GateReady(TORCH)],
         AwaitListener: [events.Listened(True, "")],
         Act.FIND_REMAINING: [events.Remaining([SLEEP] if chance.random() < 0.3 else [])],
         KillBelow: [exited(None, 9)],

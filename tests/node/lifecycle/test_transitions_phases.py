@@ -76,7 +76,7 @@ def summarize(state: RunState, actions: tuple[Action, ...]) -> str:
 
 ORDER = StopOrder("stopped by ann@laptop", 5.0, STOP)
 WHAT_ENDS: dict[str, Any] = {
-    "cancelled": events.Cancelled("no GO came"),
+    "cancelled": events.Cancelled("no GO arrived"),
     "client left": events.Notice.CLIENT_LEFT,
     "person's stop": events.StopRequested(ORDER),
     "gang's stop": events.StopOrdered(ORDER._replace(kind=FAILURE)),
@@ -180,7 +180,7 @@ def test_the_gangs_go_names_the_master() -> None:
     go = events.GangGo("10.0.0.3", 29501)
     early, nothing = transition(run_of(Phase.PREPARING, is_first=False), go)
     assert (early.phase, nothing) == (Phase.PREPARING, ())
-    waited, later = transition(early, events.GateReady({}))
+    waited, later = transition(early, events.GateReady(""))
     ready, actions = transition(run_of(Phase.READY, is_first=False), go)
     assert waited.phase is ready.phase is Phase.RUNNING
     assert SendGo("10.0.0.3", 29501) in actions
@@ -214,7 +214,7 @@ def test_torchruns_end_is_recorded_in_every_phase(phase: Phase) -> None:
     )
     state = run_of(phase)
     if phase is Phase.ENDING:
-        state = state.observe(started=False, cancelled="no GO came")
+        state = state.observe(started=False, cancelled="no GO arrived")
     after, actions = transition(state, event)
     assert actions[0] == SetState({"torchrun": {**TORCHRUN, "exit": 1}})
     assert (after.attempt.torchrun_runs, after.attempt.observed.exit) == (False, 1)
@@ -240,7 +240,7 @@ def test_a_spare_that_is_called_in_waits_for_no_client() -> None:
         events.Notice.BEFORE_DONE,
         events.HelperFailed("setup: boom", FACTS),
         events.StepFailed("boom", "boom", "", False),
-        events.GateReady({}),
+        events.GateReady(""),
         events.GangGo("10.0.0.3", 29501),
     ],
 )

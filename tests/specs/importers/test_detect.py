@@ -297,7 +297,7 @@ def test_ansible_yaml() -> None:
         ("gpu03", "gpu03", "trainer", None),
     ]
     assert {n.ssh.jump for n in inventory.nodes} == {"hop1,hop2"}
-    assert "line 13: the YAML tag '!vault' is not used here" in remarks(written)
+    assert "line 13: the YAML tag '!vault' is not supported" in remarks(written)
     assert "62313365" not in written
 
 
