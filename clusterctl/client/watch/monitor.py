@@ -21,6 +21,7 @@ from clusterctl.client.watch.follower import LogLines, NodeEvent, NodeStreams, S
 from clusterctl.client.watch.node_report import AttemptTracker, Message, NodeReport
 from clusterctl.client.watch.streams import SILENCE_LIMIT, StreamEnd, can_reconnect
 from clusterctl.errors import ClusterctlError
+from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.launch.world_size import describe_world_event
 from clusterctl.plans.runs.gang_record import choose_record, find_reported_loss
 from clusterctl.plans.runs.state import NodeState
@@ -287,7 +288,7 @@ class RunMonitor:
         """Report why the nodes stop; that the hub is lost is one node's view while the hub and most others answer."""
         loss = find_reported_loss(reason)
         if loss is None or not loss.is_hub:
-            self._on_failure(Message(reason, reason))
+            self._on_failure(Message(reason, translate_node_text(reason)))
             return
         views = self._hub_views.setdefault(loss.node, set())
         views.add(node)
