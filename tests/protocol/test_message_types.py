@@ -55,7 +55,6 @@ UNSENT_BY_CLIENT = dict.fromkeys(
 UNREAD_BY_CLIENT = {
     "grace": "of the journal, for people",
     "held": "of the journal and of `locks`: who reads looks at the holders",
-    "method": "of `start_method`: the journal is for people",
     "port_taken": "of `failed`: the text says it too",
     "used": "of `gpu_memory`: for people who read the record",
     **dict.fromkeys(("agent", "guardian", "parted", "releasing"), "the node reads its own state"),
