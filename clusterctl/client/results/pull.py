@@ -102,7 +102,7 @@ def list_results(
         too_long = max_name_bytes is not None and name_bytes > max_name_bytes
         if len(entries) > max_files or too_long or header.flag("more"):
             excess = (
-                tr("more bytes of file names than this machine accepts")
+                tr("too many bytes of file names")
                 if too_long
                 else tr("more than {limit} files", limit=max_files)
             )
