@@ -49,7 +49,7 @@ class MeshMember:
 
 
 def run_mesh_test(members: Mapping[str, MeshMember]) -> MeshResult:
-    """Let the nodes call each other and tell what came of it; the first is node 0. A hanging node costs its limit only.
+    """Let the nodes connect to each other and return the results. A hanging node costs its limit only.
 
     Closes the sessions; no listener is left when they have ended.
     """
@@ -76,7 +76,7 @@ class _MeshTest:
         return MeshResult(names, tuple(results), self._absent, master_port, seconds, self._ports_taken)
 
     def _listen(self) -> dict[str, MeshListener]:
-        """Have all listen; gives where, in the order of the nodes."""
+        """Have all listen; returns where, in the order of the nodes."""
         token = secrets.token_hex(32)
         for index, (name, member) in enumerate(self._members.items()):
             order: MeshListen = {
@@ -130,7 +130,9 @@ class _MeshTest:
             waiting = {name for name in names if name not in self._absent}
             for name in waiting:
                 selector.register(self._members[name].session, selectors.EVENT_READ, name)
-            ready: Sequence[str] = tuple(waiting)  # what came before we watched is told by no descriptor
+            ready: Sequence[str] = tuple(
+                waiting
+            )  # no descriptor is ready for what arrived before the selector watched it
             first = True  # also where the time is up: what is here is taken in
             while waiting and (first or time.monotonic() < deadline):
                 first = False
