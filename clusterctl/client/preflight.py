@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from clusterctl.client.rpc.session import Session
 from clusterctl.errors import ClusterctlError
@@ -29,6 +29,9 @@ from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import Job
 from clusterctl.translation import tr
+
+if TYPE_CHECKING:
+    from clusterctl.protocol.messages.network import MeshCallOrder, MeshListen
 
 SEND_LIMIT = 2.0  # seconds for a node to take an order of a few KiB
 LISTEN_LIMIT = 3.0
@@ -76,13 +79,15 @@ class _MeshTest:
         """Have all listen; gives where, in the order of the nodes."""
         token = secrets.token_hex(32)
         for index, (name, member) in enumerate(self._members.items()):
-            listen_options = {
+            order: MeshListen = {
+                "mesh": "listen",
+                "token": token,
                 "name": name,
                 "addresses": dict(member.addresses),
                 "ports": member.ports,
                 "master": index == 0,
             }
-            self._send(name, {"mesh": "listen", "token": token, **listen_options})
+            self._send(name, order)
         answers = self._receive_answers(self._members, {"listening", "problem"}, LISTEN_LIMIT)
         listeners: dict[str, MeshListener] = {}
         for name in (name for name in self._members if name in answers):
@@ -111,7 +116,7 @@ class _MeshTest:
             for result in parse_paths(answers[name].unread("paths"), name, orders[name])
         ]
 
-    def _send(self, name: str, order: Any) -> None:  # node/diagnose/mesh.py says what it may be
+    def _send(self, name: str, order: MeshListen | MeshCallOrder) -> None:
         try:
             self._members[name].session.send(order, timeout=SEND_LIMIT)
         except ClusterctlError as error:
