@@ -353,7 +353,7 @@ def _status_row(
     if node.unplanned_world_size:
         observed, planned = node.unplanned_world_size
         notes.append(tr("WORLD_SIZE {observed}, planned {planned}", observed=observed, planned=planned))
-    notes += [f"r{rank}: {reason}" for rank, reason in stalls.items()]
+    notes += [f"r{rank}: {stall}" for rank, stall in stalls.items()]
     notes = [clip(note, LONGEST_LINE) for note in notes]
     return (
         name,

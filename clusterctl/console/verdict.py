@@ -403,7 +403,11 @@ def _render_after(verdict: Verdict) -> list[str]:
     for name, problem in verdict.after_errors.items():
         groups.setdefault(problem, []).append(name)
     return [
-        tr("note: {nodes}: {problem}", nodes=fold_names(names), problem=clip(problem, LONGEST_LINE))
+        tr(
+            "note: {nodes}: {problem}",
+            nodes=fold_names(names),
+            problem=clip(translate_node_text(problem), LONGEST_LINE),
+        )
         for problem, names in groups.items()
     ]
 

@@ -31,8 +31,11 @@ class Message(NamedTuple):
 
     @classmethod
     def of(cls, message: str, **facts: object) -> Message:
-        """Fill a message that is marked with `to_translate`."""
-        return cls(fill(message, facts), tr(message, **facts))
+        """Fill a message that is marked with `to_translate`; its facts may be texts of nodes."""
+        shown = {
+            name: translate_node_text(fact) if isinstance(fact, str) else fact for name, fact in facts.items()
+        }
+        return cls(fill(message, facts), tr(message, **shown))
 
     @classmethod
     def of_node(cls, text: str) -> Message:
