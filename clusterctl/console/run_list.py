@@ -26,6 +26,7 @@ from clusterctl.console.runs import (
 from clusterctl.console.terminal import is_verbose, stdout
 from clusterctl.console.text import cut_text, sanitize
 from clusterctl.console.verdict import UNBROKEN, describe_cause, state_mark
+from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.runs.selection import Owner, owner_of
 from clusterctl.plans.runs.state import Parts, roster_of, taking_part
 from clusterctl.plans.runs.verdict import Verdict, judge_recorded, judged_state
@@ -131,7 +132,7 @@ def _describe_end(row: _Row) -> str:
     if row.state == UNKNOWN:
         silent = [name for name, part in row.parts.items() if part is None]
         return tr("no answer from {nodes}", nodes=fold_names(silent)) if silent else ""
-    return next((part.reason for part in known if part.reason), "")
+    return translate_node_text(next((part.reason for part in known if part.reason), ""))
 
 
 def describe_live_runs(runs: Mapping[RunId, Parts]) -> dict[str, str]:

@@ -138,7 +138,7 @@ class UtilizationView:
                 runs=layout.runs,
                 shares_machine=layout.shares_machine,
                 title=tr(
-                    "clusterctl top   {cluster}   {time}   every {seconds:g} s",
+                    "{cluster}   {time}   every {seconds:g} s",
                     cluster=self._cluster,
                     time=time.strftime("%H:%M:%S"),
                     seconds=self._interval,

@@ -31,7 +31,7 @@ class ScalarType:
     nullable: bool = False
     null_fix: str = to_translate("give a value, or delete the line")
     example: str = ""
-    choices: tuple[str, ...] = ()  # in place of a noun
+    choices: tuple[str, ...] = ()  # what the noun is made of, if it is a choice
 
     @property
     def expected(self) -> str:
@@ -118,7 +118,7 @@ def one_of(*choices: str) -> ScalarType:
             suggestion=did_you_mean(word, choices),
         )
 
-    return ScalarType("", parse, {"enum": list(choices)}, choices=choices)
+    return ScalarType(_either(choices), parse, {"enum": list(choices)}, choices=choices)
 
 
 def _either(choices: tuple[str, ...]) -> str:
