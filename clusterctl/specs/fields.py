@@ -118,7 +118,8 @@ def one_of(*choices: str) -> ScalarType:
             suggestion=did_you_mean(word, choices),
         )
 
-    return ScalarType(_either(choices), parse, {"enum": list(choices)}, choices=choices)
+    noun = " or ".join(filter(None, (", ".join(choices[:-1]), choices[-1])))
+    return ScalarType(noun, parse, {"enum": list(choices)}, choices=choices)
 
 
 def _either(choices: tuple[str, ...]) -> str:
