@@ -83,6 +83,8 @@ def test_spares_come_last() -> None:
         ("gpu3", 3, True),
     ]
     assert placed("nodes: 2\nrestart: {spares: 1}", exclude="gpu4")[-1] == ("gpu3", 2, True)
-    with pytest.raises(UsageError, match="needs 2 spares in addition to its 3 nodes, 1 of them available") as error:
+    with pytest.raises(
+        UsageError, match="needs 2 spares in addition to its 3 nodes, 1 of them available"
+    ) as error:
         placed("restart: {spares: 2}")
     assert error.value.code == "CC-USE-032"
