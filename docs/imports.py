@@ -18,10 +18,12 @@ LAYERS = (
     "protocol",
     "errors",
     "codes",
+    "node_texts",
     "translation",
     "lab",
     "node",
 )
+FILES = ("errors.py", "node_texts.py", "translation.py")
 SENT = (("client", "node"), ("client", "protocol"))  # read as files and sent, besides what is imported
 PER_LINE = 5  # folders beside each other in a box of the picture
 
@@ -130,9 +132,7 @@ def tree(_: str) -> str:
     rows = [(f"{'  ' * one.count('/')}{one.rpartition('/')[2]}/", _held(one), purpose(one)) for one in order]
     width = max(len(name) for name, _, _ in rows)
     lines = [f"  {name:{width}} {count:3}  {text}" for name, count, text in rows]
-    lines += [
-        f"  {file:{width}} {'':3}  {_purpose_of_file(file)}" for file in ("errors.py", "translation.py")
-    ]
+    lines += [f"  {file:{width + 4}}  {_purpose_of_file(file)}" for file in FILES]
     return "\n".join(["```text", "clusterctl/", *lines, "```"])
 
 

@@ -8,6 +8,7 @@ order. Needs Linux, `sshd`, and a torch in this Python.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import fcntl
 import os
 import pty
@@ -20,6 +21,7 @@ import tempfile
 import termios
 import time
 from collections.abc import Iterator, Mapping
+from itertools import count
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -53,7 +55,7 @@ def main() -> int:
 
 def record_failure(language: str) -> Screen:
     """Start a lab, launch, cut the power of a node, wait for the result."""
-    state = tempfile.mkdtemp(prefix="cc")
+    state = new_folder()
     environment = {
         **os.environ,
         "XDG_STATE_HOME": state,
@@ -74,6 +76,16 @@ def record_failure(language: str) -> Screen:
         )
         shutil.rmtree(state, ignore_errors=True)
     return screen
+
+
+def new_folder() -> str:
+    """Make a folder with a short name, which stands in lines of 80 columns: `tempfile` makes long ones."""
+    for number in count():
+        folder = f"{tempfile.gettempdir()}/c{number}"
+        with contextlib.suppress(FileExistsError):
+            Path(folder).mkdir(0o700)
+            return folder
+    raise AssertionError("count() has no end")
 
 
 def type_command(screen: Screen, words: tuple[str, ...], comment: str = "") -> None:

@@ -6,6 +6,7 @@ import gc
 import importlib
 import io
 import os
+import re
 import sys
 from collections.abc import Sequence
 from types import TracebackType
@@ -218,8 +219,14 @@ def _report_usage_error(error: click.UsageError) -> int:
     program = (
         _FORWARDS_ARGUMENTS_TO.get(path.rpartition(" ")[2]) if isinstance(error, click.NoSuchOption) else None
     )
-    show_usage_error(error.format_message(), path, tr(program) if program else "")
+    show_usage_error(_on_one_line(error.format_message()), path, tr(program) if program else "")
     return 2
+
+
+def _on_one_line(message: str) -> str:
+    """Remove the line breaks and tabs of click's lists, and the spaces that it puts after a Chinese sentence."""
+    text = " ".join(message.split())
+    return text if language() == "en" else re.sub("(?<=[。：？]) ", "", text)  # noqa: RUF001 - Chinese signs
 
 
 _FORWARDS_ARGUMENTS_TO = {

@@ -23,6 +23,127 @@ ENTRIES: Mapping[str, Entry] = {
             "Fix the reported line; usually the indentation is wrong, or a quotation mark is not closed",
             "修改报告的那一行；多半是缩进有误，或者引号没有闭合",
         ),
+        cases={
+            "tab": Case(
+                Text("a tab where YAML needs spaces", "YAML 要求空格的地方有制表符"),
+                Text("indent with spaces only", "只用空格缩进"),
+            ),
+            "first-character": Case(
+                Text("a value cannot begin with {character}", "值不能以 {character} 开头"),
+                Text("put the value in quotes: 'like this'", "给值加引号：'像这样'"),
+            ),
+            "colon": Case(
+                Text("a ':' is not allowed here", "这里不能有 ':'"),
+                Text(
+                    "quote the text if the ':' belongs to it; else check the indentation of this line and the one above",
+                    "如果 ':' 是文本的一部分，给文本加引号；否则检查这一行和上一行的缩进",
+                ),
+            ),
+            "dash": Case(
+                Text("a '- ' is not allowed here", "这里不能有 '- '"),
+                Text("check the indentation of this line and the ones above", "检查这一行和上面几行的缩进"),
+            ),
+            "open-quote": Case(
+                Text("a quotation mark that is not closed", "引号没有闭合"),
+                Text("close the quotation", "补上后引号"),
+            ),
+            "no-colon": Case(
+                Text("a key without its ':'", "键后面缺少 ':'"),
+                Text("write KEY: VALUE", "写成 KEY: VALUE"),
+            ),
+            "brace": Case(
+                Text("a '{' inside brackets begins a mapping", "方括号里的 '{' 会开始一个映射"),
+                Text(
+                    "put a text that contains { or } in quotes: '${run_id}'",
+                    "给含有 { 或 } 的文本加引号：'${run_id}'",
+                ),
+            ),
+            "no-comma": Case(
+                Text("expected ',' or '{closing}'", "应为 ',' 或 '{closing}'"),
+                Text("add the comma, or close the bracket", "补上逗号，或者闭合括号"),
+            ),
+            "no-comma-opened": Case(
+                Text("expected ',' or '{closing}'", "应为 ',' 或 '{closing}'"),
+                Text(
+                    "add the comma, or close the bracket that opens in line {line}",
+                    "补上逗号，或者闭合第 {line} 行打开的括号",
+                ),
+            ),
+            "escape": Case(
+                Text("unknown escape {character} in double quotes", "双引号里有未知的转义字符 {character}"),
+                Text("use single quotes", "改用单引号"),
+            ),
+            "key-level": Case(
+                Text(
+                    "the indentation of this key matches no level of the file",
+                    "这个键的缩进与文件的任何一层都不对应",
+                ),
+                Text("check the indentation of this line and the ones above", "检查这一行和上面几行的缩进"),
+            ),
+            "dash-level": Case(
+                Text(
+                    "the indentation of this '- ' matches no list of the file",
+                    "这个 '- ' 的缩进与文件里的任何列表都不对应",
+                ),
+                Text("check the indentation of this line and the ones above", "检查这一行和上面几行的缩进"),
+            ),
+            "after-value": Case(
+                Text("text after the end of a value", "值结束之后还有文本"),
+                Text("put the value in quotes: 'like this'", "给值加引号：'像这样'"),
+            ),
+            "level": Case(
+                Text("this does not match the lines above", "与上面几行的结构不符"),
+                Text("check the indentation of this line and the ones above", "检查这一行和上面几行的缩进"),
+            ),
+            "no-value": Case(
+                Text("expected a value, found {found}", "应为值，实际是 {found}"),
+                Text("put the value in quotes: 'like this'", "给值加引号：'像这样'"),
+            ),
+            "after-end": Case(
+                Text("text after the end of the file's content", "文件内容结束之后还有文本"),
+                Text("check the indentation of this line and the ones above", "检查这一行和上面几行的缩进"),
+            ),
+            "marker": Case(
+                Text("a '*', '&' or '%' has a special meaning in YAML", "'*'、'&'、'%' 在 YAML 里有特殊含义"),
+                Text("put the value in quotes: 'like this'", "给值加引号：'像这样'"),
+            ),
+            "after-block": Case(
+                Text("text after a '|' or '>'", "'|' 或 '>' 后面有文本"),
+                Text("begin the text on a new line", "文本另起一行"),
+            ),
+            "directive": Case(
+                Text("a '%' line that YAML does not define", "YAML 没有定义的 '%' 行"),
+                Text("delete it", "删掉它"),
+            ),
+            "tag": Case(
+                Text("a '!' has a special meaning in YAML", "'!' 在 YAML 里有特殊含义"),
+                Text("put the value in quotes: 'like this'", "给值加引号：'像这样'"),
+            ),
+            "other": Case(
+                Text("this is not YAML: {problem}", "不是合法的 YAML：{problem}"),
+            ),
+            "unclosed": Case(
+                Text("the '{opening}' here is not closed", "这里的 '{opening}' 没有闭合"),
+                Text("add the closing '{closing}'", "补上 '{closing}'"),
+            ),
+            "inexpressible": Case(
+                Text("something that YAML cannot express", "YAML 无法表示的内容"),
+                Text(
+                    "look for escapes such as \\U in double quotes after this point",
+                    "检查此处之后双引号里的 \\U 之类的转义",
+                ),
+            ),
+            "alias-inside": Case(
+                Text("the alias {alias} is inside what it repeats", "别名 {alias} 位于它要重复的内容之中"),
+                Text("quote the text if the * belongs to it", "如果 * 是文本的一部分，给文本加引号"),
+            ),
+            "alias-unknown": Case(
+                Text(
+                    "the alias {alias} repeats nothing: no & has its name", "别名 {alias} 没有对应的锚点（&）"
+                ),
+                Text("quote the text if the * belongs to it", "如果 * 是文本的一部分，给文本加引号"),
+            ),
+        },
     ),
     "CC-SPEC-002": Entry(
         "error",
@@ -32,6 +153,18 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         do=Text("Save it as UTF-8 without control characters", "保存为 UTF-8，并去掉控制字符"),
         cases={
+            "byte": Case(
+                Text("the byte 0x{byte:02x} is not UTF-8 text", "字节 0x{byte:02x} 不是 UTF-8 文本"),
+                Text("save the file as UTF-8", "把文件保存为 UTF-8"),
+            ),
+            "not-yaml": Case(
+                Text("the character U+{number:04X} is not allowed in YAML", "YAML 不允许字符 U+{number:04X}"),
+                Text("remove it", "删掉它"),
+            ),
+            "unsendable": Case(
+                Text("the character U+{number:04X} cannot be passed on", "字符 U+{number:04X} 无法传递"),
+                Text("remove it", "删掉它"),
+            ),
             "file": Case(
                 Text("{path}:{line}: not UTF-8 text", "{path}:{line}：不是 UTF-8 文本"),
                 Text("save the file as UTF-8", "把文件保存为 UTF-8"),
@@ -63,6 +196,25 @@ ENTRIES: Mapping[str, Entry] = {
             "检查文件是否正确；长列表写在 `args` 里，数据放在单独的文件里",
         ),
         cases={
+            "text": Case(
+                Text("more than {kib} KiB of text", "文本超过 {kib} KiB"),
+                Text(
+                    "inventories and jobs are far smaller: is this the right file?",
+                    "inventory 和作业文件要小得多：文件对吗？",
+                ),
+            ),
+            "depth": Case(
+                Text("nested more than {most} levels deep", "嵌套超过 {most} 层"),
+            ),
+            "values": Case(
+                Text(
+                    "more than {most} values, counting what aliases repeat",
+                    "超过 {most} 个值（包括别名重复的内容）",
+                ),
+            ),
+            "issues": Case(
+                Text("{count} more problems are not shown", "还有 {count} 个问题没有列出"),
+            ),
             "file": Case(
                 Text("{path}: larger than {kib} KiB", "{path}：超过 {kib} KiB"),
                 RIGHT_FILE,
@@ -89,6 +241,12 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text("a key is written twice", "同一个键写了两次"),
         do=Text("Keep one of the two", "只保留一个"),
+        cases={
+            "": Case(
+                Text("the key {key} is here twice", "键 {key} 写了两次"),
+                Text("keep one; the other is at {other}", "保留一个；另一个在 {other}"),
+            ),
+        },
     ),
     "CC-SPEC-005": Entry(
         "error",
@@ -100,6 +258,20 @@ ENTRIES: Mapping[str, Entry] = {
             "Start from an example in `inventories/`, or from `clusterctl init`",
             "从 `inventories/` 里的示例开始，或者用 `clusterctl init` 生成",
         ),
+        cases={
+            "empty": Case(
+                Text("the file is empty", "文件是空的"),
+                Text("the file begins with a line such as KEY: VALUE", "文件以 KEY: VALUE 这样的行开头"),
+            ),
+            "no-mapping": Case(
+                Text("expected keys and values, got {found}", "应为键和值，实际是 {found}"),
+                Text("the file begins with a line such as KEY: VALUE", "文件以 KEY: VALUE 这样的行开头"),
+            ),
+            "second": Case(
+                Text("a second document begins here", "从这里开始是第二个文档"),
+                Text("one file holds one document", "一个文件只能有一个文档"),
+            ),
+        },
     ),
     "CC-SPEC-006": Entry(
         "error",
@@ -108,6 +280,25 @@ ENTRIES: Mapping[str, Entry] = {
             "不支持的 YAML 写法：合并键、标签，或者用列表作键",
         ),
         do=Text("Write the values out; anchors and aliases are supported", "把值展开来写；支持锚点和别名"),
+        cases={
+            "key": Case(
+                Text("expected a key, got {found}", "应为键，实际是 {found}"),
+            ),
+            "merge": Case(
+                Text("merge keys (<<) are not part of YAML 1.2", "合并键（<<）不属于 YAML 1.2"),
+                Text(
+                    "repeat the values; what all nodes share goes to the top level of the inventory",
+                    "把值逐个写出；所有节点共用的写在 inventory 的顶层",
+                ),
+            ),
+            "tag": Case(
+                Text("the YAML tag {tag} is not supported", "不支持 YAML 标签 {tag}"),
+                Text(
+                    "quote the text if the ! belongs to it, else delete the tag",
+                    "如果 ! 是文本的一部分，给文本加引号，否则删掉标签",
+                ),
+            ),
+        },
     ),
     "CC-SPEC-007": Entry(
         "error",
@@ -173,12 +364,29 @@ ENTRIES: Mapping[str, Entry] = {
             "The message shows the nearest known key; usually it is a spelling mistake",
             "报错里有最接近的键名，多半是拼写错误",
         ),
+        cases={
+            "": Case(
+                Text("unknown key {key}", "未知的键 {key}"),
+                Text("known keys: {known}", "可用的键：{known}"),
+            ),
+            "near": Case(
+                Text("unknown key {key}{suggestion}", "未知的键 {key}{suggestion}"),
+            ),
+        },
     ),
     "CC-SPEC-011": Entry(
         "error",
         Text("a key is missing", "缺少键"),
         do=Text("Add the missing key", "补上缺少的键"),
         cases={
+            "": Case(
+                Text("the key {key} is missing", "缺少键 {key}"),
+                Text("add {name}: {meaning}", "加上 {name}：{meaning}"),
+            ),
+            "inside": Case(
+                Text("the key {key} is missing in {parent}", "{parent} 里缺少键 {key}"),
+                Text("add {name}: {meaning}", "加上 {name}：{meaning}"),
+            ),
             "empty-setup": Case(
                 Text(
                     "setup: none of venv, uv, conda and run is set", "setup：没有设置 venv、uv、conda 或 run"
@@ -201,6 +409,18 @@ ENTRIES: Mapping[str, Entry] = {
             "报错里写明了应有的类型：列表 `[a, b]`、数字或文本",
         ),
         cases={
+            "list": Case(
+                Text("{path}: expected a list, got {found}", "{path}：应为列表，实际是 {found}"),
+                Text("{form}", "{form}"),
+            ),
+            "mapping": Case(
+                Text("{path}: expected keys and values, got {found}", "{path}：应为键和值，实际是 {found}"),
+                Text("{form}", "{form}"),
+            ),
+            "mapping-keys": Case(
+                Text("{path}: expected keys and values, got {found}", "{path}：应为键和值，实际是 {found}"),
+                Text("{path}: {KEY: VALUE} with the keys {keys}", "{path}: {KEY: VALUE}，可用的键：{keys}"),
+            ),
             "whole-number": Case(
                 Text("expected a whole number, got {text}", "应为整数，实际是 {text}"),
                 Text("plain decimal digits, such as 8", "使用十进制数字，例如 8"),
@@ -233,6 +453,10 @@ ENTRIES: Mapping[str, Entry] = {
         Text("the value is not allowed here", "值不在允许的范围内"),
         do=Text("The message lists the allowed values", "报错里列出了允许的值"),
         cases={
+            "twice": Case(
+                Text("{name}: {text} is here twice", "{name}：{text} 写了两次"),
+                Text("keep one", "保留一个"),
+            ),
             "leaves-output-directory": Case(
                 Text("{text} is outside the output directory", "{text} 超出了输出目录"),
                 Text(
@@ -400,6 +624,14 @@ ENTRIES: Mapping[str, Entry] = {
         Text("a value is missing", "缺少值"),
         do=Text("Write a value, or remove the key", "写上值，或者删除这个键"),
         cases={
+            "list": Case(
+                Text("{path}: expected a list, got nothing", "{path}：应为列表，实际没有值"),
+                Text("give a value, or delete the line", "写一个值，或者删掉这一行"),
+            ),
+            "mapping": Case(
+                Text("{path}: expected keys and values, got nothing", "{path}：应为键和值，实际没有值"),
+                Text("give a value, or delete the line", "写一个值，或者删掉这一行"),
+            ),
             "empty-command": Case(
                 Text("command: expected at least a program", "command：至少要有程序名"),
                 same("[./train.sh]"),

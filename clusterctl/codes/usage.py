@@ -30,7 +30,7 @@ ENTRIES: Mapping[str, Entry] = {
                 same("{problem}"),
                 Text(
                     "see `{command} --help`; options for the {program} go after `--`",
-                    "见 `{command} --help`；{program} 的选项写在 `--` 后面",
+                    "见 `{command} --help`；{program}的选项写在 `--` 后面",
                 ),
             ),
         },

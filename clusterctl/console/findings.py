@@ -342,6 +342,7 @@ def _was_reached(name: str, findings: Sequence[Finding]) -> bool:
 def render_findings(console: Console, findings: Sequence[Finding]) -> None:
     """Print the findings, worst first: what was seen, why it matters, how to fix it; what follows from it in a line."""
     for finding, consequences in fold_consequences(sort_findings(findings)):
+        console.print()
         _render_finding(console, finding, consequences)
 
 

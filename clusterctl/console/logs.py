@@ -192,7 +192,8 @@ def describe_dropped(dropped: tuple[int, int]) -> str:
     """Say what is missing in a log that was cut."""
     from clusterctl.console.progress import render_size
 
-    return f"{render_size(dropped[1] - dropped[0])} of this log were dropped here to hold log_limit"
+    size = render_size(dropped[1] - dropped[0])
+    return f"{size} of this log were dropped here to hold log_limit"  # a part of a log: English, as all of it
 
 
 def label_color(index: int) -> str:

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from clusterctl.console.runs import (
+    fold_numbers,
     latest_part,
     make_table,
     render_age,
@@ -25,6 +26,7 @@ from clusterctl.console.runs import (
 from clusterctl.console.terminal import is_verbose, stdout
 from clusterctl.console.text import cut_text, sanitize
 from clusterctl.console.verdict import UNBROKEN, describe_cause, state_mark
+from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.runs.selection import Owner, owner_of
 from clusterctl.plans.runs.state import Parts, roster_of, taking_part
 from clusterctl.plans.runs.verdict import Verdict, judge_recorded, judged_state
@@ -130,4 +132,15 @@ def _describe_end(row: _Row) -> str:
     if row.state == UNKNOWN:
         silent = [name for name, part in row.parts.items() if part is None]
         return tr("no answer from {nodes}", nodes=fold_names(silent)) if silent else ""
-    return next((part.reason for part in known if part.reason), "")
+    return translate_node_text(next((part.reason for part in known if part.reason), ""))
+
+
+def describe_live_runs(runs: Mapping[RunId, Parts]) -> dict[str, str]:
+    """Say of each node which live run it has, and which ranks of it: `a017 r0-3`; the newest if there are several."""
+    found: dict[str, str] = {}
+    for run_id, parts in runs.items():
+        for name, part in parts.items():
+            if part is not None and part.live and name not in found:
+                ranks = fold_numbers([str(rank.rank) for rank in part.ranks])
+                found[name] = f"{short_id(run_id)} r{ranks}" if ranks else short_id(run_id)
+    return found

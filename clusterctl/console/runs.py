@@ -23,6 +23,7 @@ from clusterctl.console.verdict import (
     render_outside_note,
     state_mark,
 )
+from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.runs.gang_record import SlotState
 from clusterctl.plans.runs.selection import Owner, owner_of
 from clusterctl.plans.runs.state import (
@@ -334,23 +335,25 @@ def _status_row(
     slot: SlotState | None = None,
     loss: str = "",
 ) -> tuple[str | Text, ...]:
+    loss = translate_node_text(loss)
     if node is None and slot is not None and slot.lost:
-        return name, Text(LOST, "red"), "", "", Text(sanitize(slot.reason))
+        return name, Text(LOST, "red"), "", "", Text(sanitize(translate_node_text(slot.reason)))
     if node is None and loss:
         return name, Text(LOST, "red"), "", "", Text(sanitize(tr("{reason}; no answer", reason=loss)))
     if node is None:
         return name, Text(UNKNOWN, "red"), "", "", tr("no answer")
     ranks = "  ".join(f"r{rank.rank} {_describe_rank(rank, live=node.live)}" for rank in node.ranks)
     adds_loss = loss and node.state in (CANCELLED, UNKNOWN)  # else its own reason says why it was lost
-    stopping = tr("stopping: {reason}", reason=node.stopping) if node.live and node.stopping else ""
-    own_reason = tr("{reason}; the node reports: {own}", reason=loss, own=node.reason)
-    notes = [own_reason if adds_loss else node.reason, stopping]
+    given, stop = translate_node_text(node.reason), translate_node_text(node.stopping)
+    stopping = tr("stopping: {reason}", reason=stop) if node.live and stop else ""
+    own_reason = tr("{reason}; the node reports: {own}", reason=loss, own=given)
+    notes = [own_reason if adds_loss else given, stopping]
     notes += [tr("still running: {process}", process=remaining) for remaining in node.left_processes]
-    notes += [slot.reason] if slot is not None and slot.reason != node.reason else []
+    notes += [translate_node_text(slot.reason)] if slot is not None and slot.reason != node.reason else []
     if node.unplanned_world_size:
         observed, planned = node.unplanned_world_size
         notes.append(tr("WORLD_SIZE {observed}, planned {planned}", observed=observed, planned=planned))
-    notes += [f"r{rank}: {reason}" for rank, reason in stalls.items()]
+    notes += [f"r{rank}: {stall}" for rank, stall in stalls.items()]
     notes = [clip(note, LONGEST_LINE) for note in notes]
     return (
         name,

@@ -119,7 +119,7 @@ def show_live_line(text: str) -> None:
     """Write one line on stderr, a terminal, in place of the last one of these; an empty text takes it away."""
     from clusterctl.console.text import cut_text
 
-    if _live_line != ([text] if text else []):
+    if can_redraw(sys.stderr) and _live_line != ([text] if text else []):
         clear_live_line()
         if text:
             _live_line.append(text)

@@ -10,6 +10,7 @@ from clusterctl.codes.lookup import find_entry
 from clusterctl.console.progress import render_size
 from clusterctl.console.terminal import is_verbose, stderr, symbol, uses_color
 from clusterctl.console.text import cut_text, display_width, sanitize, wrap_text
+from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.known_errors import advised_command
 from clusterctl.plans.launch.world_size import render_unplanned
 from clusterctl.plans.runs.gang_record import GIVEN_UP, Attempt
@@ -193,7 +194,7 @@ def render_attempts(attempts: Sequence[Attempt]) -> list[str]:
         tr(
             "attempt {number}: {text} ({reason})",
             number=attempt.number,
-            text=clip(attempt.text, LONGEST_LINE),
+            text=clip(translate_node_text(attempt.text), LONGEST_LINE),
             reason=attempt.reason,
         )
         for attempt in attempts
@@ -289,8 +290,8 @@ def describe_ending(failure: Failure) -> str:
     if failure.exit is not None:
         return tr("exit code {code}", code=failure.exit)
     if failure.lost:
-        return tr("the node is lost: {why}", why=failure.reason.removeprefix("lost: "))
-    return failure.reason or tr("ended")
+        return tr("the node is lost: {why}", why=translate_node_text(failure.reason.removeprefix("lost: ")))
+    return translate_node_text(failure.reason) or tr("ended")
 
 
 def _describe_end(cause: Cause) -> str:
@@ -386,7 +387,12 @@ def _render_reasons(verdict: Verdict) -> list[str]:
     for name, reason in verdict.reasons.items():
         groups.setdefault(reason, []).append(name)
     return [
-        INDENT + tr("{process}: {what}", process=fold_names(names), what=clip(reason, LONGEST_LINE))
+        INDENT
+        + tr(
+            "{process}: {what}",
+            process=fold_names(names),
+            what=clip(translate_node_text(reason), LONGEST_LINE),
+        )
         for reason, names in groups.items()
     ]
 
@@ -397,7 +403,11 @@ def _render_after(verdict: Verdict) -> list[str]:
     for name, problem in verdict.after_errors.items():
         groups.setdefault(problem, []).append(name)
     return [
-        tr("note: {nodes}: {problem}", nodes=fold_names(names), problem=clip(problem, LONGEST_LINE))
+        tr(
+            "note: {nodes}: {problem}",
+            nodes=fold_names(names),
+            problem=clip(translate_node_text(problem), LONGEST_LINE),
+        )
         for problem, names in groups.items()
     ]
 

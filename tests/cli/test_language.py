@@ -90,14 +90,16 @@ def test_columns_of_chinese_help_are_straight(
     [
         (["lunch"], "没有命令 'lunch'；是不是 'launch'？"),
         (["lab", "list"], "没有命令 'lab list'；是不是 'lab status'？"),
-        (["ps", "--jsn"], "没有选项 '--jsn'。 是不是 '--json'？"),
+        (["ps", "--jsn"], "没有选项 '--jsn'。是不是 '--json'？"),
         (["launch"], "缺少参数 'JOB.yaml'"),
         (["logs", "--tail"], "选项 '--tail' 需要 1 个值。"),
         (["logs", "--tail", "x"], "'--tail' 的值无效：'x' 不是行数"),
         (["logs", "--rank", "-1"], "-1 不在范围 x>=0 内。"),
         (["logs", "--stream", "out"], "'out' 无效，可选：'stdout', 'stderr'。"),
         (["lab", "break", "gpu01", "fire"], "'HOW' 的值无效：'fire' 无效，可选："),
-        (["ps", "x"], "多余的参数（x）"),
+        (["ps", "x"], "是不是：clusterctl status x"),
+        (["status", "x", "y"], "多余的参数（y）"),
+        (["lab", "break", "gpu01"], "可选：power, nic-down, sshd"),
         (["lab", "down", "b"], "多余的参数：b"),
     ],
 )

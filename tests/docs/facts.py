@@ -29,6 +29,11 @@ _WORD = re.compile(  # an option, a variable, a key, a path, anything with a dig
     r"(?<![\w-])--?[a-zA-Z][\w-]*|\b[A-Z][A-Z0-9_]{2,}\b|(?m:^[ -]*\w+:)|[\w.~$<{}>-]+/[\w./~$<{}>-]*|[\w.]*\d[\w.]*"
 )
 
+# Headings of tables and beginnings of lines that a Chinese screen has in Chinese: `NODE`, `note:`
+_CATALOGUE = ROOT / "clusterctl" / "locale" / "zh_CN" / "LC_MESSAGES" / "clusterctl.po"
+_SHOWN = re.findall(r'(?m)^msgid "([A-Z_ ]+(?=")|[a-z]+:(?= \{))', _CATALOGUE.read_text(encoding="utf-8"))
+TRANSLATED = frozenset(word for heading in _SHOWN for word in heading.split()) - {"GPU"}
+
 Fact = tuple[str, str]
 
 
@@ -71,7 +76,8 @@ def differences(english: tuple[str, str], chinese: tuple[str, str]) -> set[Fact]
 def block_facts(text: str) -> Counter[Fact]:
     """Count the lines of a block, the commands in it, and the words that are no prose."""
     found = [("command", one) for one in _COMMAND.findall(text)]
-    found += [("value", one.strip()) for one in _WORD.findall(text)]
+    words = [one.strip() for one in _WORD.findall(text)]
+    found += [("value", one) for one in words if one not in TRANSLATED]
     return Counter([*found, ("lines", str(len(text.splitlines())))])
 
 

@@ -82,13 +82,13 @@ def test_lab_down_without_a_name_asks(home: dict[str, str], tmp_path: Path) -> N
     assert up(home, "mine", tmp_path).code == 0
     refused = cctl(None, "lab", "down", **home)
     words = [*COMMAND, "lab", "down"]
-    code, asked = converse(words, environment(None, **home), [("with all that runs there?", "n")])
+    code, asked = converse(words, environment(None, **home), [("and everything that runs there?", "n")])
 
     assert (refused.code, "CC-USE-091" in refused.err, code) == (2, True, 2)
     for text in (refused.err, asked):
         assert "lab mine: gpu01, up for" in text and f"started in {tmp_path}" in text
     assert "fix: clusterctl lab down --name mine" in refused.err
-    code, _ = converse(words, environment(None, **home), [("with all that runs there?", "y")])
+    code, _ = converse(words, environment(None, **home), [("and everything that runs there?", "y")])
     assert (code, cctl(None, "lab", "status", **home).out) == (0, "")
 
 

@@ -85,7 +85,7 @@ def test_a_stop_says_what_it_waits_for_and_goes_on_without_us(cluster: Lab, tmp_
     ended = cctl(cluster, "stop", run, "--grace", "0")
 
     names = [node.name for node in cluster.nodes[:2]]
-    assert f"stopping {run} on gpu[01-02], grace 600 s" in line
+    assert f"stopping {run} on gpu[01-02], grace period 600 s" in line
     assert stopping.returncode == 130
     assert "the nodes continue to stop the run" in err
     assert f"clusterctl status {run}" in err

@@ -149,7 +149,7 @@ def test_from_nothing_to_every_node(site: Site) -> None:
     code, seen = site.converse(
         "--same-password",
         answers=[
-            ("Make one? [Y/n]", ""),
+            ("Create it? [Y/n]", ""),
             ("Are these the keys of the nodes", "y"),
             ("Password for all 2 nodes", PASSWORD),
         ],
@@ -159,7 +159,7 @@ def test_from_nothing_to_every_node(site: Site) -> None:
     fingerprint = subprocess.run(
         ["ssh-keygen", "-lf", site.top / "host.pub"], capture_output=True, text=True, check=True
     ).stdout.split()[1]
-    assert seen.count(f"it shows ssh-ed25519 {fingerprint}") == 2
+    assert seen.count(f"unknown host key ssh-ed25519 {fingerprint}") == 2
     assert PASSWORD not in seen
     for name in ("gpu02", "gpu03"):
         assert f"{name}: installed in {site.authorized}; login with the key works" in seen

@@ -373,7 +373,7 @@ def test_a_script_that_is_not_sent_is_an_error_before_anything_starts(cluster: L
     result = cctl(cluster, "launch", job)
 
     assert result.code == 2
-    assert "trian.py is not in the code" in result.err
+    assert "script: trian.py not found in" in result.err and "there is train.py" in result.err
 
 
 def test_secrets_reach_the_workers_and_no_file(cluster: Lab, tmp_path: Path) -> None:

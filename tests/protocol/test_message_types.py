@@ -55,6 +55,7 @@ UNSENT_BY_CLIENT = dict.fromkeys(
 UNREAD_BY_CLIENT = {
     "grace": "of the journal, for people",
     "held": "of the journal and of `locks`: who reads looks at the holders",
+    "method": "of `start_method`: the journal is for people",
     "port_taken": "of `failed`: the text says it too",
     "used": "of `gpu_memory`: for people who read the record",
     **dict.fromkeys(("agent", "guardian", "parted", "releasing"), "the node reads its own state"),
@@ -259,29 +260,6 @@ def test_names_of_events_are_sent_and_read() -> None:
     sent = named("send_event", "report", "_send_event", "Report", "SendClient", "abort_start")
     assert sent | {"workdir"} == events  # which the verb `start` itself sends
     assert events <= mentioned("client", "plans", "cli")
-
-
-def test_facts_of_events_are_defined() -> None:
-    """The facts of an event, and what is set in a state, are keys of it."""
-    undefined = [
-        (path, name, word.arg)
-        for path, tree in sources("node").items()
-        for name, message in FACTS.items()
-        for call in calls(tree, name)
-        if call.args or name == "set"
-        for word in call.keywords
-        if word.arg and word.arg not in definitions()[message]
-    ]
-    assert undefined == []
-
-
-FACTS = {
-    "add_event": "JournalEntry",
-    "send_event": "Event",
-    "report": "Event",
-    "_abort": "Event",
-    "set": "State",
-}
 
 
 def test_orders_are_sent_and_read() -> None:

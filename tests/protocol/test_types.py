@@ -39,11 +39,16 @@ def f(session: Session, stream: Stream, record: Record, spec: Spec, state: State
     spec["worldsize"] = 4
     state["state"] = "RUNING"
     record.state["torchrn"]
+    record.set({"began": 1.0})
+    record.set({"begun": 1.0})
+    record.add_event("going", {"master": "a:1"})
+    record.add_event("going", {"mastr": "a:1"})
+    record.add_event("gone")
     if record.state["state"] == "RUNNING" and spec["nnodes"] > 1 and a["limit"] and b["limit"]:
         return
 """
 WRONG = {("mixed_up.py", 7), ("mixed_up.py", 8), ("mixed_up.py", 9)}
-WRONG |= {("misspelled.py", line) for line in (10, 11, 13, 15, 16, 17, 18)}
+WRONG |= {("misspelled.py", line) for line in (10, 11, 13, 15, 16, 17, 18, 20, 22, 23)}
 
 
 @pytest.mark.process

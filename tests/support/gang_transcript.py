@@ -93,7 +93,7 @@ class Agent:
         text = " ".join(json.dumps(value) for value in [*values, *([facts] if facts else [])])
         self.world.write(f"{self.name} {name}", text)
 
-    def report(self, event: str, **facts: Any) -> None:
+    def report(self, event: str, facts: Any) -> None:
         """Keep where it listens."""
         self.answer("report", event, **facts)
         if event in ("hub", "listener"):

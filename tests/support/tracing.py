@@ -33,13 +33,13 @@ class Record(run_record.Record):
         super().__init__(rundir, state)
         TRACES[:] = [os.path.join(rundir, "trace.jsonl")]
 
-    def set(self, **values):
+    def set(self, values):
         trace("state", "", values)
-        super().set(**values)
+        super().set(values)
 
-    def add_event(self, event, **facts):
-        trace("journal", event, facts)
-        return super().add_event(event, **facts)
+    def add_event(self, event, facts=None):
+        trace("journal", event, facts or {})
+        super().add_event(event, facts)
 
     def save_gang_record(self, record):
         trace("record", "", {"whole": record["whole"], "parts": record["parts"]})

@@ -10,10 +10,13 @@ from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand
 from clusterctl.cli.options import json_option, shared_options
 from clusterctl.console.text import json_text
+from clusterctl.errors import UsageError
+from clusterctl.specs.text import command_line
 
 
 @click.command(
     cls=VerbCommand,
+    context_settings={"allow_extra_args": True},
     examples=[
         ("clusterctl ps", ""),
         ("clusterctl ps --orphans", "processes that crashed runs left"),
@@ -25,6 +28,9 @@ from clusterctl.console.text import json_text
 @shared_options
 def ps(settings: Settings, orphans: bool, as_json: bool) -> int:
     """List the runs on the nodes, the newest first; with -v full ids, nodes and directories."""
+    if words := click.get_current_context().args:
+        command = command_line("status", words[0], command=settings.command)
+        raise UsageError("CC-USE-092", "option", words=" ".join(words), command=command)
     from clusterctl.cli.actions.find_runs import find_runs
     from clusterctl.cli.context.nodes import current_owner, open_cluster, reading_exit_code, report_failures
     from clusterctl.console.run_list import show_runs

@@ -125,6 +125,8 @@ def notice(line: str) -> None:
     info(tr("note: {text}", text=line))
 
 
-def hint_next(*commands: str) -> None:
-    """Write the commands that come next."""
-    hint(tr("next: {commands}", commands="; ".join(commands)))
+def hint_next(command: str, then: str = "") -> None:
+    """Write the command that comes next, and the one after it on a line of its own."""
+    hint(tr("next: {command}", command=command))
+    if then:
+        hint(tr("then: {command}", command=then))

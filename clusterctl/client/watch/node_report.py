@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from clusterctl.client.watch.follower import LogLines
+from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.runs.gang_record import SlotState, attempt_of
 from clusterctl.plans.runs.state import NodeState, roster_of
 from clusterctl.protocol.end_record import MOST_ATTEMPTS, MOST_EXIT, MOST_SIGNAL, parse_rank
@@ -30,8 +31,16 @@ class Message(NamedTuple):
 
     @classmethod
     def of(cls, message: str, **facts: object) -> Message:
-        """Fill a message that is marked with `to_translate`."""
-        return cls(fill(message, facts), tr(message, **facts))
+        """Fill a message that is marked with `to_translate`; its facts may be texts of nodes."""
+        shown = {
+            name: translate_node_text(fact) if isinstance(fact, str) else fact for name, fact in facts.items()
+        }
+        return cls(fill(message, facts), tr(message, **shown))
+
+    @classmethod
+    def of_node(cls, text: str) -> Message:
+        """Take a text that a node sent."""
+        return cls(text, translate_node_text(text))
 
 
 @dataclass(frozen=True)
@@ -307,7 +316,9 @@ class AttemptTracker:
         self._last_paused = number
         if number == self.number:
             self.flush_notices()
-        message = tr("attempt {n}: {reason}", n=number, reason=event.text("reason", 1000))
+        message = tr(
+            "attempt {n}: {reason}", n=number, reason=translate_node_text(event.text("reason", 1000))
+        )
         if number + 1 >= self.number and seconds is not None:
             pause = render_duration(seconds)
             message = tr(

@@ -8,25 +8,27 @@ ends on each node by itself.
 from __future__ import annotations
 
 import time
-from typing import Any, List, Optional, Set, Union
+from typing import TYPE_CHECKING, Any, List, Optional, Set, Union
 
 from ...protocol.messages.gang import (
     NODES,
     Cleared,
     Ended,
     Failed,
-    JsonObject,
     Listening,
     NodePart,
     Ready,
     StopOrder,
 )
-from ...protocol.ranks import NodeRank, Slot
+from ...protocol.ranks import Slot
 from .hub import Hub
 from .listener import Listener
 from .membership import Gang, GangContext, lost_part, silence_limit
 from .peer import Peer
 from .state import Attempts, GangState
+
+if TYPE_CHECKING:
+    from ...protocol.messages.agent import EventFacts, EventName
 
 ELECTION_LIMIT = 3.0  # silences within which the next hub must be found
 
@@ -48,7 +50,7 @@ class GangMember(Gang):
         if (isinstance(role, Hub) or not never) and self.roster.slot_count > 1 and state.listener is None:
             state.listener = Listener(self.context.loop, self.context.spec, self.context.token)
             if not never:
-                self.context.report("listener", port=state.listener.port)
+                self.context.report("listener", {"port": state.listener.port})
             if isinstance(role, Hub):
                 role.open()
 
@@ -67,15 +69,15 @@ class GangMember(Gang):
         """GO was given here."""
         self.role.on_go()
 
-    def on_startup_event(self, event: str, facts: JsonObject) -> None:
+    def on_startup_event(self, event: EventName, facts: EventFacts) -> None:
         """A later attempt has come so far here."""
         attempt, state = self.roster.attempt, self.state
         if event == "port":
-            state.master_port = int(facts["port"])
+            state.master_port = int(facts["port"] or 0)
         elif event == "ready":
             self.role.report(Ready(attempt, state.master_port, state.address))
         elif event == "listening":
-            self.role.report(Listening(attempt, int(facts["port"])))
+            self.role.report(Listening(attempt, int(facts["port"] or 0)))
 
     def on_failure(self, reason: str) -> None:
         """Something failed here."""
@@ -127,18 +129,11 @@ class GangMember(Gang):
     def _finish_alone(self) -> None:
         """End with what is known here: who is lost, and our part."""
         state, now, left = self.state, time.time(), len(self._candidates())
-        lost = [
-            entry for entry in self.roster.entries if entry.get("lost") and entry["node_rank"] is not None
-        ]
         parts = [
-            lost_part(
-                entry["node"],
-                NodeRank(entry["node_rank"]),
-                entry["reason"],
-                now,
-                state.last_seen.get(entry["slot"]),
-            )
-            for entry in lost
+            lost_part(entry["node"], rank, entry["reason"], now, state.last_seen.get(entry["slot"]))
+            for entry in self.roster.entries
+            for rank in [entry["node_rank"]]
+            if entry.get("lost") and rank is not None
         ]
         parts += [state.part] if state.part is not None else []
         gave_up = None if state.stop_order is not None else self.roster.find_shortage(left, left) or NODES

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from enum import Enum
-from typing import Dict, List, Optional, Set
+from typing import TYPE_CHECKING, Dict, List, Optional, Set
 
 from ...protocol.messages import gang as messages
 from ...protocol.messages.gang import JsonObject, Message, NodePart
@@ -43,6 +43,9 @@ from .membership import (
 from .restart_reason import RestartReason, judge_record
 from .roster import Roster
 from .state import GangState
+
+if TYPE_CHECKING:
+    from ...protocol.messages.files import AttemptEnd
 
 
 class Phase(Enum):
@@ -152,7 +155,7 @@ class Hub(Role[Phase]):
         """Accept the others, and report the port to the client."""
         if self.state.listener is not None:
             self.state.listener.open(self.accept)
-            self.context.report("hub", port=self.state.listener.port)
+            self.context.report("hub", {"port": self.state.listener.port})
 
     def accept(self, channel: SecureChannel) -> bool:
         """Take a peer in, unless it is here or was given up."""
@@ -404,14 +407,15 @@ class Hub(Role[Phase]):
 
     def _decide(self) -> None:
         reason = self._reason
-        times = {"began": self.state.attempts.began, "ended": time.time()}
-        entry = {
+        entry: AttemptEnd = {
             "attempt": self.roster.attempt,
             "reason": reason.reason,
             "node": reason.node,
             "text": reason.text,
+            "began": self.state.attempts.began,
+            "ended": time.time(),
+            "progress": self.round.progress,
         }
-        entry.update(**times, progress=self.round.progress)
         too_few = self.roster.find_shortage(len(self._present_slots), len(self._fit_slots()))
         if self.roster.lacks_progress(entry):
             self._finish(messages.NO_PROGRESS)
@@ -428,7 +432,7 @@ class Hub(Role[Phase]):
             self.roster.mark_unfit(slot, why)
         return self._present_slots - self.roster.unfit
 
-    def _pause(self, entry: JsonObject) -> None:
+    def _pause(self, entry: AttemptEnd) -> None:
         self._enter(Phase.PAUSING)
         self.roster.add_attempt(entry)
         seconds = self.policy.pause_before(self.roster.attempt)

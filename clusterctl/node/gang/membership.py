@@ -6,6 +6,7 @@ import time
 from collections import deque
 from enum import Enum
 from typing import (
+    TYPE_CHECKING,
     Any,
     Callable,
     Deque,
@@ -38,6 +39,10 @@ from ...protocol.ranks import NodeRank
 from ..runtime.connections import ChannelError
 from ..runtime.event_loop import Loop
 from .channel import SecureChannel
+
+if TYPE_CHECKING:
+    from ...protocol.messages.agent import EventFacts, EventName
+    from ..state.locks import SendEvent
 
 # what an agent uses of its gang
 __all__ = [
@@ -73,7 +78,7 @@ class GangContext(NamedTuple):
     loop: Loop
     spec: Dict[str, Any]
     token: bytes
-    report: Callable[..., None]  # the client
+    report: SendEvent  # to the client
     stop: Callable[[StopOrder], None]  # end this node's part
     save_record: Callable[[JsonObject], None]  # write the record
     leave: Callable[[], None]  # nothing is left to wait for
@@ -94,7 +99,7 @@ class Gang:
     def set_listen_addresses(self, addresses: List[Any]) -> None:
         """Take where each of the others listens: [slot, address, port]."""
 
-    def on_startup_event(self, event: str, facts: JsonObject) -> None:
+    def on_startup_event(self, event: EventName, facts: EventFacts) -> None:
         """A later attempt has come so far here."""
 
     def on_cleared(self, unfit: str, progress: Optional[bool]) -> None:

@@ -148,13 +148,13 @@ class Peer(Role[Phase]):
     def _joined(self, _: messages.Welcome) -> None:
         self._connector.stop()
         self._enter(Phase.JOINED)
-        self.context.report("joined")
+        self.context.report("joined", {})
 
     def _rejoined(self, _: messages.Welcome) -> None:
         """Send the next hub what is known here, and how our part ended."""
         self._connector.stop()
         self._enter(Phase.IDLE if self.state.idle else Phase.ENDED)
-        self.context.report("joined")
+        self.context.report("joined", {})
         self.state.election_deadline = 0.0
         self._send(messages.Hello(self.state.part, self.roster.view()))
         self._wait_for_hub()
@@ -205,7 +205,7 @@ class Peer(Role[Phase]):
 
     def _stop_without_hub(self, why: str, reason: str, grace: float) -> None:
         self._enter(Phase.LEAVING)
-        self.context.report("join_failed", error=why, port=self._connector.port)
+        self.context.report("join_failed", {"error": why, "port": self._connector.port})
         self.context.stop(messages.StopOrder(f"{self._hub} {reason}", grace, messages.FAILURE))
 
     @property

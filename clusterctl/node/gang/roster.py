@@ -6,12 +6,15 @@ attempt gives it a node rank, or none.
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ...protocol.messages.gang import MAJORITY, MAX_RESTARTS, NODES, REASON, RosterView
 from ...protocol.ranks import NodeRank, Slot
 from ...protocol.reasons import CODE
 from .membership import LONGEST_PAUSE
+
+if TYPE_CHECKING:
+    from ...protocol.messages.files import AttemptEnd, RosterEntry
 
 JsonObject = Dict[str, Any]
 
@@ -59,16 +62,17 @@ class Roster:
         self.nnodes = int(spec["nnodes"])
         self.slot_count = int(spec.get("slots") or self.nnodes)
         self.attempt = int(spec.get("attempt", 1))
-        self.history: List[JsonObject] = []
+        self.history: List[AttemptEnd] = []
         self.listen_addresses: Dict[Slot, Tuple[str, int]] = {}
-        self.entries = [dict(entry) for entry in spec.get("roster") or self._planned_entries(spec)]
+        entries: List[RosterEntry] = spec.get("roster") or self._planned_entries(spec)
+        self.entries = [entry.copy() for entry in entries]
 
-    def _planned_entries(self, spec: JsonObject) -> List[JsonObject]:
+    def _planned_entries(self, spec: JsonObject) -> List[RosterEntry]:
         """Give every node its number as its rank; the names of nodes that the spec does not name come with them."""
         names = dict(enumerate(spec.get("nodes") or ()))
         names.update({0: spec["hub"], self.own_slot: spec["node"]})
         return [
-            {"slot": slot, "node": names.get(slot) or f"node-{slot}", "node_rank": slot}
+            {"slot": Slot(slot), "node": names.get(slot) or f"node-{slot}", "node_rank": NodeRank(slot)}
             for slot in range(self.nnodes)
         ]
 
@@ -109,7 +113,7 @@ class Roster:
         """Mark a slot as lost for good."""
         for entry in self.entries:
             if entry["slot"] == slot and not entry.get("lost"):
-                entry.update(lost=True, reason=why)
+                entry.update({"lost": True, "reason": why})
 
     def mark_unfit(self, slot: Slot, why: str) -> None:
         """Mark a slot that can take part no more, although its agent is here; without a reason it can."""
@@ -122,7 +126,7 @@ class Roster:
         """Return the slots that can take part no more."""
         return {entry["slot"] for entry in self.entries if entry.get("unfit")}
 
-    def add_attempt(self, entry: JsonObject) -> None:
+    def add_attempt(self, entry: AttemptEnd) -> None:
         """Write an attempt down that has ended, once."""
         self.history = [other for other in self.history if other["attempt"] != entry["attempt"]] + [entry]
 
@@ -156,7 +160,7 @@ class Roster:
         self.attempt += 1
         return True
 
-    def lacks_progress(self, entry: JsonObject) -> bool:
+    def lacks_progress(self, entry: AttemptEnd) -> bool:
         """Whether this attempt is one too many without progress."""
         last = [*(other for other in self.history if other["attempt"] != entry["attempt"]), entry][
             -MOST_WITHOUT_PROGRESS:

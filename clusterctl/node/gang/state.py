@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List, Optional, Protocol
+from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Protocol
 
 from ...protocol.messages.gang import STOP, TIME, Cleared, JsonObject, NodePart, StopOrder
 from ...protocol.ranks import Slot
 from .listener import Listener
 from .membership import GangContext, make_record
 from .roster import NEVER, Policy, Roster
+
+if TYPE_CHECKING:
+    from ...protocol.messages.files import AttemptEnd
 
 
 class Attempts(Protocol):
@@ -29,7 +32,7 @@ class Attempts(Protocol):
     def show_roster(self) -> None:
         """Record who is lost."""
 
-    def on_pause(self, entry: JsonObject, seconds: float) -> None:
+    def on_pause(self, entry: AttemptEnd, seconds: float) -> None:
         """There will be another attempt, soon."""
 
     def start_next_attempt(self) -> None:
@@ -59,7 +62,7 @@ class OneAttempt:
     def conclude(self, end: JsonObject) -> None:
         """The agent has recorded its end by itself."""
 
-    def on_pause(self, entry: JsonObject, seconds: float) -> None:
+    def on_pause(self, entry: AttemptEnd, seconds: float) -> None:
         """It never pauses."""
 
     def start_next_attempt(self) -> None:

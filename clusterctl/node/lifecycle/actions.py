@@ -10,21 +10,21 @@ from ..gang.membership import JsonObject, StopOrder
 from ..runtime.processes import Stat
 
 if TYPE_CHECKING:
-    from ...protocol.messages.agent import EventName
-    from ...protocol.messages.files import JournalEvent
+    from ...protocol.messages.agent import AnyEventFacts, EventName
+    from ...protocol.messages.files import AnyJournalFacts, JournalEvent, StateChange
 
 
 class Journal(NamedTuple):
     """Append to events.jsonl."""
 
     event: JournalEvent
-    facts: JsonObject
+    facts: AnyJournalFacts
 
 
 class SetState(NamedTuple):
     """Write into state.json; with `roster` also what the gang knows of its nodes."""
 
-    values: JsonObject
+    values: StateChange
     roster: bool = False
 
 
@@ -32,14 +32,14 @@ class Report(NamedTuple):
     """Report to who leads the start: of the first attempt the client, then the gang."""
 
     event: EventName
-    facts: JsonObject
+    facts: AnyEventFacts
 
 
 class SendClient(NamedTuple):
     """Send an event to the client."""
 
     event: EventName
-    facts: JsonObject
+    facts: AnyEventFacts
 
 
 class StartTimer(NamedTuple):

@@ -35,6 +35,9 @@ from .state import FOREVER, Phase, RunState
 if TYPE_CHECKING:
     from typing import Literal
 
+    from ...protocol.messages.files import AttemptRecord, JournalFacts, StartFailure, StateChange
+    from ...protocol.states import RunState as StateName
+
 Step = Tuple[RunState, Tuple[Action, ...]]
 SUMMARY_TIME = 0.7  # seconds that torchrun has, once its workers are killed, to say what happened
 OUTLIVED_WAIT = 1.0  # seconds that processes have which outlive torchrun
@@ -105,6 +108,11 @@ def on_remaining(state: RunState, event: events.Remaining) -> Step:
 # workers
 
 
+def on_start_method(state: RunState, event: events.StartMethodChosen) -> Step:
+    """The job's `start` has been decided."""
+    return state, (Journal("start_method", {"method": event.method, "text": event.text}),)
+
+
 def on_workers_started(state: RunState, event: events.WorkersStarted) -> Step:
     """Record them; the logs are followed before they are reported."""
     started = Act.START_LOGS, RecordWorkers(), Journal("workers", {"ranks": event.ranks})
@@ -122,7 +130,12 @@ def on_world_seen(state: RunState, event: events.WorldSeen) -> Step:
 
 def on_rank_exited(state: RunState, event: events.RankExited) -> Step:
     """Record a worker's end; the others do not wait long for torchrun after a failure."""
-    end = {"rank": event.rank, "pid": event.pid, "exit": event.exit, "signal": event.signal}
+    end: JournalFacts = {
+        "rank": event.rank,
+        "pid": event.pid,
+        "exit": event.exit,
+        "signal": event.signal,
+    }
     actions = Journal("rank_exited", end), RecordWorkers(event.rank)
     if not event.failure:
         return state, actions
@@ -147,7 +160,7 @@ def begin_end(state: RunState) -> RunState:
 
 
 def abort_start(
-    state: RunState, event: Literal["setup_failed", "gate_failed"], reason: str, facts: JsonObject
+    state: RunState, event: Literal["setup_failed", "gate_failed"], reason: str, facts: StartFailure
 ) -> Step:
     """Report why there will be no run, and end what was started for it."""
     state, actions = kill_now(begin_end(state.observe(gate_failed=reason)))
@@ -275,8 +288,8 @@ def on_after_ended(state: RunState, event: events.AfterEnded) -> Step:
         return state, ()
     failed: Tuple[Action, ...] = ()
     if event.reason:
-        facts = {"reason": event.reason, "text": event.text}
-        failed = Journal("after_failed", facts), SetState({"after": event.reason})
+        journal = Journal("after_failed", {"reason": event.reason, "text": event.text})
+        failed = journal, SetState({"after": event.reason})
     return state.change(after_runs=False), (Act.KILL_AFTER_HOOK, *failed, Act.SCAN_OUTSIDE)
 
 
@@ -290,15 +303,15 @@ def on_outside_read(state: RunState, event: events.OutsideRead) -> Step:
 def hand_over(state: RunState) -> Step:
     """Record the end of this node's part and report it; with restarts the gang decides what follows."""
     part, attempt = state.part or {}, state.attempt
-    account = {"ended": list(attempt.signalled), "left": list(state.leftovers)}
-    end = {"state": part["state"], "reason": part["reason"]}
+    name, reason, left = part["state"], part["reason"], list(state.leftovers)
+    end: JournalFacts = {"state": name, "reason": reason, "ended": list(attempt.signalled), "left": left}
     state = state.change(phase=Phase.ENDED)
     if state.restartable and (attempt.observed.started or not attempt.is_first):
-        waits = {"state": "WAITING", "reason": "waits for the other nodes", "left": account["left"]}
-        recorded = Journal("attempt_ended", {"attempt": attempt.number, **end, **account}), SetState(waits)
+        waits = SetState({"state": "WAITING", "reason": "waits for the other nodes", "left": left})
+        recorded = Journal("attempt_ended", {"attempt": attempt.number, **end}), waits
         return state, (Act.CONCLUDE_LOGS, *recorded, GangEnd(part))
-    recorded = Journal("ended", {**end, **account}), SetState({**end, "left": account["left"]})
-    reported = SendClient("ended", end), Act.CLOSE_CLIENT, Act.UNLOCK
+    recorded = Journal("ended", end), SetState({"state": name, "reason": reason, "left": left})
+    reported = SendClient("ended", {"state": name, "reason": reason}), Act.CLOSE_CLIENT, Act.UNLOCK
     saved = Act.CONCLUDE_LOGS, SaveRecord(part)
     return state._replace(final=True), (*saved, *recorded, *reported, GangEnd(part))
 
@@ -325,16 +338,28 @@ def on_cleared(state: RunState, event: events.Cleared) -> Step:
 
 def on_paused(state: RunState, event: events.Paused) -> Step:
     """Record the attempt that ended, and that another one follows."""
-    entry, unknown = event.entry, {"state": None, "reason": "", "node_rank": None}
+    entry = event.entry
+    unknown: JsonObject = {"state": None, "reason": "", "node_rank": None}
     part = unknown if state.attempt.idle else state.part or unknown
-    facts = {"attempt": entry["attempt"], "reason": entry["text"], "seconds": event.seconds}
-    own_end = {"node_rank": part["node_rank"], "state": part["state"], "reason": part["reason"]}
-    cause = {"cause_reason": entry["reason"], "node": entry["node"], "text": entry["text"]}
-    about = {"attempt": entry["attempt"], "began": entry["began"], "ended": entry["ended"]}
+    pausing = Journal(
+        "pausing", {"attempt": entry["attempt"], "reason": entry["text"], "seconds": event.seconds}
+    )
     earlier = [other for other in event.attempts if other["attempt"] != entry["attempt"]]
-    last = {**about, **own_end, **cause, "progress": entry["progress"], "ranks": event.ranks}
-    values = {"state": "WAITING", "reason": event.text, "attempts": [*earlier, last]}
-    return state, (Journal("pausing", facts), SetState(values, roster=True))
+    last: AttemptRecord = {
+        "attempt": entry["attempt"],
+        "began": entry["began"],
+        "ended": entry["ended"],
+        "node_rank": part["node_rank"],
+        "state": part["state"],
+        "reason": part["reason"],
+        "cause_reason": entry["reason"],
+        "node": entry["node"],
+        "text": entry["text"],
+        "progress": entry["progress"],
+        "ranks": event.ranks,
+    }
+    waits: StateChange = {"state": "WAITING", "reason": event.text, "attempts": [*earlier, last]}
+    return state, (pausing, SetState(waits, roster=True))
 
 
 def on_concluded(state: RunState, event: events.Concluded) -> Step:
@@ -342,21 +367,20 @@ def on_concluded(state: RunState, event: events.Concluded) -> Step:
     if state.final:
         return state, ()
     name, reason = own_end(state, event.end.get("state"), str(event.end.get("reason") or ""))
-    end = {"state": name, "reason": reason}
-    account = {"ended": list(state.attempt.signalled), "left": list(state.leftovers)}
+    account: JournalFacts = {"ended": list(state.attempt.signalled), "left": list(state.leftovers)}
     recorded = (
-        Journal("ended", {**end, **account}),
-        SetState({**end, "gave_up": event.end.get("gave_up")}, True),
+        Journal("ended", {"state": name, "reason": reason, **account}),
+        SetState({"state": name, "reason": reason, "gave_up": event.end.get("gave_up")}, roster=True),
     )
-    reported = SendClient("ended", end), Act.CLOSE_CLIENT, Act.UNLOCK
+    reported = SendClient("ended", {"state": name, "reason": reason}), Act.CLOSE_CLIENT, Act.UNLOCK
     return state._replace(final=True), (*recorded, *reported)
 
 
-def own_end(state: RunState, given: Optional[str], reason: str) -> Tuple[str, str]:
+def own_end(state: RunState, given: Optional[StateName], reason: str) -> Tuple[StateName, str]:
     """Say how the run ended for this node."""
     idle = state.attempt.idle
     if given and (state.agent_lost_reason or not idle):
         return given, reason
     if state.part is not None:  # of an earlier attempt, where this node was fit for no other
-        return str(state.part["state"]), str(state.part["reason"])
+        return state.part["state"], state.part["reason"]
     return ("SUCCEEDED", NOT_NEEDED) if idle else ("FAILED", "the run ended before this node's part did")

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional
 
-from ...protocol.ranks import Rank
+from ...protocol.ranks import NodeRank, Rank
 from ..gang.membership import JsonObject, StopOrder
 from ..runtime.processes import Stat
+
+if TYPE_CHECKING:
+    from ...protocol.messages.files import (
+        AttemptEnd,
+        AttemptRecord,
+        EndedProcess,
+        LeftProcess,
+        OutsideSummary,
+        RankRecord,
+        StartFailure,
+        TorchrunRecord,
+    )
 
 
 class Notice(Enum):
@@ -69,18 +81,18 @@ class GangGo(NamedTuple):
 class Paused(NamedTuple):
     """There will be another attempt, soon."""
 
-    entry: JsonObject  # the attempt that ended
+    entry: AttemptEnd  # the attempt that ended
     seconds: float
     text: str
-    attempts: List[JsonObject]  # those on record
-    ranks: JsonObject
+    attempts: List[AttemptRecord]  # those on record
+    ranks: Dict[str, RankRecord]
 
 
 class AttemptCalled(NamedTuple):
     """The gang begins another attempt; this node's part of it is in the spec."""
 
     spec: JsonObject
-    node_rank: Optional[int]
+    node_rank: Optional[NodeRank]
     time_left: Optional[float]  # of the job's limit, where it has not been counted here
 
 
@@ -104,7 +116,7 @@ class PortsOpened(NamedTuple):
 class GateStarted(NamedTuple):
     """The gate runs; `port` is the new master port after one that was taken."""
 
-    entry: Optional[JsonObject]
+    entry: Optional[TorchrunRecord]
     port: Optional[int] = None
 
 
@@ -127,19 +139,26 @@ class HelperFailed(NamedTuple):
     """The environment could not be made, or a command of `before` failed."""
 
     reason: str
-    facts: JsonObject
+    facts: StartFailure
 
 
 class GateReady(NamedTuple):
     """The gate has torchrun imported."""
 
-    facts: JsonObject
+    torch: str
 
 
 class Listened(NamedTuple):
     """Torchrun listens on the master port, or does not come to it; then `text` is what it printed."""
 
     listens: bool
+    text: str
+
+
+class StartMethodChosen(NamedTuple):
+    """The first worker was forked, or had to be started with a new interpreter; `text` is why."""
+
+    method: str
     text: str
 
 
@@ -168,7 +187,7 @@ class RankExited(NamedTuple):
 class TorchrunExited(NamedTuple):
     """The gate or torchrun has ended."""
 
-    entry: Optional[JsonObject]
+    entry: Optional[TorchrunRecord]
     exit: Optional[int]
     signal: Optional[int]
     ending: str  # exit or signal in words
@@ -187,8 +206,8 @@ class Remaining(NamedTuple):
 class AllEnded(NamedTuple):
     """Nothing of the attempt runs any more but what could not be ended."""
 
-    leftovers: List[JsonObject]
-    signalled: List[JsonObject]
+    leftovers: List[LeftProcess]
+    signalled: List[EndedProcess]
     worlds: Dict[Rank, Optional[int]]
 
 
@@ -209,7 +228,7 @@ class AfterEnded(NamedTuple):
 class OutsideRead(NamedTuple):
     """What the job has left outside its output directory."""
 
-    summary: Optional[JsonObject]
+    summary: Optional[OutsideSummary]
 
 
 class Cleared(NamedTuple):

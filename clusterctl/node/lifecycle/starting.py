@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Callable, Optional, Tuple
 
 from ..gang.membership import READY_LIMIT
 from ..state.run_record import time_to_prepare
@@ -26,6 +26,9 @@ from .actions import (
 from .ending import Step, abort_start, fail, tick
 from .events import Notice
 from .state import Phase, RunState, new_attempt
+
+if TYPE_CHECKING:
+    from ...protocol.messages.files import StartFailure, StateChange, TorchrunRecord
 
 PORT_TRIES = 3  # ports that torchrun may find taken by another process before the run fails
 
@@ -92,10 +95,10 @@ def report_setup(state: RunState) -> Tuple[Action, ...]:
     )
 
 
-def announce_start(state: RunState, torchrun: Optional[Mapping[str, Any]]) -> Step:
+def announce_start(state: RunState, torchrun: Optional[TorchrunRecord]) -> Step:
     """Report the start; after the first attempt no client has to bring anything."""
     attempt = state.attempt
-    started = Report("started", dict(torchrun or {}))
+    started = Report("started", torchrun or {})
     port = (Report("port", {"port": attempt.held_port}),) if attempt.held_port is not None else ()
     step: Step = state.change(announced=True), (*report_setup(state), started, *port)
     if attempt.is_first:
@@ -147,8 +150,9 @@ def on_helper_failed(state: RunState, event: events.HelperFailed) -> Step:
 
 def on_step_failed(state: RunState, event: events.StepFailed) -> Step:
     """Give up the start, and report why there will be no run."""
-    environment = {"environment": True} if event.in_environment else {}
-    facts = {"text": event.text, "code": event.code, **environment}
+    facts: StartFailure = {"text": event.text, "code": event.code}
+    if event.in_environment:
+        facts["environment"] = True
     return abort_start(state, "gate_failed", event.reason, facts)
 
 
@@ -157,15 +161,16 @@ def on_step_failed(state: RunState, event: events.StepFailed) -> Step:
 
 def on_gate_ready(state: RunState, event: events.GateReady) -> Step:
     """Then only `before` may have to be waited for."""
-    return report_ready(state.change(gate=event.facts))
+    return report_ready(state.change(gate=event.torch))
 
 
 def report_ready(state: RunState) -> Step:
     """Report it once when nothing more has to be waited for but GO."""
-    facts = state.attempt.gate
-    if facts is None or state.attempt.before_pending:
+    torch = state.attempt.gate
+    if torch is None or state.attempt.before_pending:
         return state, ()
-    step: Step = state.change(phase=Phase.READY), (Journal("ready", facts), Report("ready", facts))
+    ready = Journal("ready", {"torch": torch}), Report("ready", {"torch": torch})
+    step: Step = state.change(phase=Phase.READY), ready
     return step if state.attempt.port is None else join_steps(step, start_torchrun)
 
 
@@ -228,13 +233,16 @@ def count_time(state: RunState, seconds: Optional[float]) -> Step:
 
 def on_listened(state: RunState, event: events.Listened) -> Step:
     """Report what became of the master port; the client has no more to wait for."""
-    port = {"port": state.attempt.port}
+    port = state.attempt.port
     step = start_time_limit(state.change(awaits_listener=False))
     if event.listens:
-        outcome: Tuple[Action, ...] = Journal("listening", port), Report("listening", port)
+        outcome: Tuple[Action, ...] = (
+            Journal("listening", {"port": port}),
+            Report("listening", {"port": port}),
+        )
     else:
-        failed = {"text": event.text, "port_taken": "EADDRINUSE" in event.text}
-        outcome = (Report("failed", failed),)
+        taken = "EADDRINUSE" in event.text
+        outcome = (Report("failed", {"text": event.text, "port_taken": taken}),)
     return step[0], (*step[1], *outcome, Act.CLOSE_CLIENT)
 
 
@@ -312,9 +320,10 @@ def gate_failed(state: RunState, event: events.TorchrunExited) -> Step:
 def on_attempt_called(state: RunState, event: events.AttemptCalled) -> Step:
     """Begin another attempt, with the node rank that the gang gives, or none."""
     spec, first, idle = event.spec, state.attempt, event.node_rank is None
-    fields = {"attempt": spec["attempt"], "node_rank": spec["node_rank"]}
     called = Journal("attempt", {"attempt": spec["attempt"], "node_rank": event.node_rank})
-    written = SetState({**fields, "ranks": {}, "torchrun": None, "master": None}, roster=True)
+    begun: StateChange = {"attempt": spec["attempt"], "node_rank": spec["node_rank"]}
+    begun.update({"ranks": {}, "torchrun": None, "master": None})
+    written = SetState(begun, roster=True)
     # a spare may be called in before the client's GO has come to it
     step: Step = state, (called, CancelTimer("go"), written)
     if event.time_left is not None and state.began is None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Tuple
 
 from ..gang.membership import JsonObject
 from ..runtime.exit_status import Observed
+
+if TYPE_CHECKING:
+    from ...protocol.messages.files import EndedProcess, LeftProcess
 
 FOREVER = float("inf")
 
@@ -50,7 +53,7 @@ class AttemptState(NamedTuple):
     helper: str = ""  # `setup` or `before`, while it runs
     before_pending: bool = False
     before_started: bool = False
-    gate: Optional[JsonObject] = None  # what the gate reported when it was ready
+    gate: Optional[str] = None  # the version of torch that the gate reported when it was ready
     held_port: Optional[int] = None  # the master port that is kept free until torchrun has it
     address: str = ""
     port: Optional[int] = None  # GO's
@@ -64,7 +67,7 @@ class AttemptState(NamedTuple):
     lost_at: float = 0.0  # when its agent or guardian was
     torchrun_killed: Optional[JsonObject] = None
     # the end
-    signalled: Tuple[JsonObject, ...] = ()
+    signalled: Tuple[EndedProcess, ...] = ()
     after_runs: bool = False
 
     @property
@@ -91,7 +94,7 @@ class RunState(NamedTuple):
     failing: bool = False  # after an error of the agent's own
     agent_lost_reason: str = ""  # why this node can take part in no other attempt
     part: Optional[JsonObject] = None  # this node's part of the last attempt in which it had one
-    leftovers: Tuple[JsonObject, ...] = ()  # processes that could not be ended
+    leftovers: Tuple[LeftProcess, ...] = ()  # processes that could not be ended
     final: bool = False  # whether the run's end is recorded
 
     @property

@@ -101,7 +101,8 @@ class SizeLimit:
         """Leave alone what can never be freed; all else is tried again at the next look."""
         if error.errno in UNSUPPORTED:
             if not self._unfreeable:
-                self._record.add_event("logs_unbounded", limit=self._limit, why=os.strerror(error.errno or 0))
+                why = os.strerror(error.errno or 0)
+                self._record.add_event("logs_unbounded", {"limit": self._limit, "why": why})
             self._unfreeable.add(file)
         elif error.errno in DISK_FULL:
             release_disk_reserve(self._record.rundir)  # room to write down what is freed
@@ -118,7 +119,7 @@ class SizeLimit:
             return False
         self._cuts[file] = truncate_middle(file, cut, head, end)
         if cut is None and len(self._cuts) == 1:
-            self._record.add_event("logs_cut", limit=self._limit)
+            self._record.add_event("logs_cut", {"limit": self._limit})
         if self._disk_full:
             self._disk_full = False
             reserve_disk(self._record.rundir)

@@ -6,7 +6,10 @@ import os
 import signal
 import time
 from collections import namedtuple
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Optional, Set
+
+if TYPE_CHECKING:
+    from ...protocol.messages.files import EndedProcess, LeftProcess, ProcessRecord
 
 ENDED_STATES = "ZX"
 PR_SET_PDEATHSIG = 1
@@ -21,7 +24,7 @@ class Identity(namedtuple("Identity", "pid starttime")):
     pid: int
     starttime: int
 
-    def as_dict(self) -> Dict[str, Any]:
+    def as_dict(self) -> ProcessRecord:
         """Render for state.json."""
         return {"pid": self.pid, "starttime": self.starttime}
 
@@ -185,9 +188,9 @@ def _signal_by_pid(identity: Identity, number: int) -> bool:
     return True
 
 
-def set_subreaper() -> bool:
-    """Make orphans below this process its children; False where the kernel or Python cannot."""
-    return _prctl(PR_SET_CHILD_SUBREAPER, 1)
+def set_subreaper(*, enabled: bool = True) -> bool:
+    """Make orphans below this process its children, or no more; False where the kernel or Python cannot."""
+    return _prctl(PR_SET_CHILD_SUBREAPER, int(enabled))
 
 
 def set_parent_death_signal(number: int) -> bool:
@@ -284,7 +287,7 @@ class ProcessTree:
         """Look for the tag; one that ends with a slash stands for those of all attempts, any other for itself alone."""
         return find_tagged_below(self.tag) if self.tag.endswith("/") else find_tagged(self.tag)
 
-    def signalled(self) -> List[Dict[str, Any]]:
+    def signalled(self) -> List[EndedProcess]:
         """Render what was signalled."""
         return [{"pid": identity.pid, "name": name} for identity, name in self.ended.items()]
 
@@ -310,7 +313,7 @@ def running_descendants(exclude: Iterable[int] = ()) -> List[Stat]:
     return [stat for stat in descendants(os.getpid(), exclude) if stat.running]
 
 
-def describe_leftovers(processes: Iterable[Stat]) -> List[Dict[str, Any]]:
+def describe_leftovers(processes: Iterable[Stat]) -> List[LeftProcess]:
     """Render processes that could not be ended."""
     return [{"pid": stat.pid, "name": stat.name, "state": stat.state} for stat in processes]
 

@@ -13,9 +13,12 @@ import struct
 import time
 from contextlib import suppress
 from hashlib import sha256
-from typing import Any, Dict, Iterable, List, Optional
+from typing import TYPE_CHECKING, Any, Iterable, List, Optional, Tuple
 
 from ...protocol.untrusted import MalformedError, parse_object
+
+if TYPE_CHECKING:
+    from ...protocol.messages.agent import Holder, HolderAnswer
 
 PREFIX = "clusterctl/"
 GPU = PREFIX + "gpu/"  # + the UUID: held alone
@@ -26,8 +29,6 @@ MOST_NAMES = 256  # names looked at
 LONGEST_ANSWER = 4096  # bytes that a holder may say
 LONGEST_TEXT = 300  # characters of a text in it
 HIGHEST_PID = 1 << 22
-
-Holder = Dict[str, Any]
 
 
 def socket_address(name: str) -> bytes:
@@ -76,7 +77,8 @@ class _HolderQuery:
         self.held = True
         self.done = False
         self._content = b""
-        self._peer: Dict[str, Any] = {"pid": None, "uid": None}
+        self._pid: Optional[int] = None
+        self._uid: Optional[int] = None
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket.setblocking(False)
         try:
@@ -86,7 +88,7 @@ class _HolderQuery:
             self.held = error.errno == errno.EAGAIN  # its queue is full: held, and nobody serves it
             self.socket.close()
         else:
-            self._peer = _peer_of(self.socket)
+            self._pid, self._uid = _peer_of(self.socket)
 
     def read(self) -> bool:
         """Take what has come; True at the end."""
@@ -105,10 +107,12 @@ class _HolderQuery:
     def finish(self) -> Holder:
         """Close, and give what is known."""
         self.socket.close()
-        answer = read_answer(self._content[:LONGEST_ANSWER])
-        age = time.time() - answer["since"] if answer.get("since") is not None else None
-        origin = {"name": printable(self.name), "age": age, "user": _user(self._peer["uid"])}
-        return {**answer, **origin, **self._peer}
+        holder: Holder = {**read_answer(self._content[:LONGEST_ANSWER])}  # type: ignore[typeddict-item]  # the rest follows
+        holder["name"] = printable(self.name)
+        holder["age"] = time.time() - holder["since"] if holder.get("since") is not None else None
+        holder["user"] = _user(self._uid)
+        holder["pid"], holder["uid"] = self._pid, self._uid
+        return holder
 
 
 def belongs_to(holder: Holder, run_id: str) -> bool:
@@ -116,7 +120,7 @@ def belongs_to(holder: Holder, run_id: str) -> bool:
     return bool(holder.get("run") == run_id and holder.get("uid") == os.geteuid())
 
 
-def read_answer(content: bytes) -> Holder:
+def read_answer(content: bytes) -> HolderAnswer:
     """Read what a holder, which may be anybody on this machine, tells of itself; empty if that is nothing."""
     try:
         answer = parse_object(content, LONGEST_ANSWER)
@@ -124,14 +128,10 @@ def read_answer(content: bytes) -> Holder:
         return {}
     texts = {name: printable(answer.text(name, LONGEST_TEXT)) for name in ("run", "job", "node", "by")}
     times = {name: answer.moment(name) for name in ("since", "submitted")}
-    return {
-        **_without_empty({**texts, **times, "agent": answer.integer("agent", 1, HIGHEST_PID)}),
-        "going": answer.flag("going"),
-    }
-
-
-def _without_empty(facts: Holder) -> Holder:
-    return {name: value for name, value in facts.items() if value not in (None, "")}
+    facts = {**texts, **times, "agent": answer.integer("agent", 1, HIGHEST_PID)}
+    known: Any = {name: value for name, value in facts.items() if value not in (None, "")}
+    known["going"] = answer.flag("going")
+    return known  # type: ignore[no-any-return]  # with keys of the definition only
 
 
 def printable(text: str) -> str:
@@ -139,13 +139,13 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
-def _peer_of(sock: socket.socket) -> Dict[str, Any]:
+def _peer_of(sock: socket.socket) -> Tuple[Optional[int], Optional[int]]:
     """Tell who called listen() there; the kernel remembers it."""
     try:
         pid, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     except (OSError, AttributeError):
-        return {"pid": None, "uid": None}
-    return {"pid": pid or None, "uid": uid}
+        return None, None
+    return pid or None, uid
 
 
 def _user(uid: Optional[int]) -> Optional[str]:

@@ -15,7 +15,7 @@ import random
 import socket
 import time
 from contextlib import suppress
-from typing import Any, Callable, Dict, List, Set
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Set
 
 from ...protocol.states import PREPARING, WAITING
 from ..runtime.event_loop import Loop
@@ -23,7 +23,6 @@ from .lock_holders import (
     GPU,
     NODE,
     SHARE,
-    Holder,
     belongs_to,
     names_in_use,
     query_holders,
@@ -32,6 +31,11 @@ from .lock_holders import (
 )
 from .run_record import Record
 
+if TYPE_CHECKING:
+    from ...protocol.messages.agent import AnyEventFacts, EventName, Holder, HolderAnswer
+
+    SendEvent = Callable[[EventName, AnyEventFacts], None]
+
 ORDERS = ("lock", "look", "unlock")
 LOCK_TRIES = 5  # times to take all, when those who were in the way have just left
 BACKLOG = 64
@@ -39,7 +43,6 @@ VISITORS_PER_TURN = 16  # visitors served before the agent does something else
 ACCEPT_PAUSE = 1.0  # seconds without visitors after the system refused one
 
 Spec = Dict[str, Any]
-SendEvent = Callable[..., None]
 
 
 def exclusive_names(spec: Spec) -> List[str]:
@@ -153,12 +156,19 @@ class Locks:
 
     def _render_answer(self) -> bytes:
         spec = self._spec
-        texts = {key: str(spec.get(key) or "")[:300] for key in ("run", "job", "node")}
-        texts["by"] = str(spec.get("launched_by") or "")[:300]
-        numbers = {"since": self._since, "submitted": spec.get("submitted"), "protocol": 1}
-        return json.dumps({**texts, **numbers, "going": self._has_started(), "agent": os.getpid()}).encode(
-            "ascii"
-        )
+        run, job, node, by = (str(spec.get(key) or "")[:300] for key in ("run", "job", "node", "launched_by"))
+        answer: HolderAnswer = {
+            "run": run,
+            "job": job,
+            "node": node,
+            "by": by,
+            "since": self._since,
+            "submitted": spec.get("submitted"),
+            "protocol": 1,
+            "going": self._has_started(),
+            "agent": os.getpid(),
+        }
+        return json.dumps(answer).encode("ascii")
 
 
 class NodeLocks:
@@ -185,16 +195,17 @@ class NodeLocks:
             holders = self._locks.find_holders()
         else:
             self._locks.release()
-        entries = [{**holder, "gpu": self._gpus.get(holder["name"])} for holder in holders]
-        self._send_event("locks", held=self._locks.held, holders=entries)
+        for holder in holders:
+            holder["gpu"] = self._gpus.get(holder["name"])
+        self._send_event("locks", {"held": self._locks.held, "holders": holders})
 
     def _record_holders(self, holders: List[Holder]) -> None:
         if holders:
             run_ids = sorted({str(holder.get("run") or holder["name"]) for holder in holders})
             if self._record.state["state"] != WAITING:
-                self._record.add_event("busy", holders=run_ids)
-            self._record.set(state=WAITING, reason="waits for %s" % ", ".join(run_ids))
+                self._record.add_event("busy", {"holders": run_ids})
+            self._record.set({"state": WAITING, "reason": "waits for %s" % ", ".join(run_ids)})
         elif self._record.state["state"] == WAITING and self._record.state["reason"] != "spare":
             self._record.add_event("locked")
             spare = bool(self._record.state.get("spare"))
-            self._record.set(state=WAITING if spare else PREPARING, reason="spare" if spare else "")
+            self._record.set({"state": WAITING if spare else PREPARING, "reason": "spare" if spare else ""})

@@ -22,7 +22,15 @@ from ..runtime.stream import VerbError
 from .workdir import component, read_json, write_atomically
 
 if TYPE_CHECKING:
-    from ...protocol.messages.files import CopiedFromSpec, Membership, RankRecord, State
+    from ...protocol.messages.files import (
+        AnyJournalFacts,
+        CopiedFromSpec,
+        JournalEvent,
+        Membership,
+        RankRecord,
+        State,
+        StateChange,
+    )
 
 MOST_ATTEMPTS = 100_000
 HIGHEST_PID = 1 << 22
@@ -65,15 +73,10 @@ def new_state(spec: Mapping[str, Any]) -> State:
     values: Any = {key: spec.get(key) for key in COPIED_KEYS}
     copied: CopiedFromSpec = values
     membership: Membership = {}
+    changes: StateChange = {}
     if spec.get("restart"):
-        membership = {
-            "slot": spec.get("slot"),
-            "slots": spec.get("slots"),
-            "spare": spec.get("spare"),
-            "roster": spec.get("roster"),
-            "attempts": [],
-            "gave_up": None,
-        }
+        membership = {"slot": spec.get("slot"), "slots": spec.get("slots"), "spare": spec.get("spare")}
+        changes = {"roster": spec.get("roster"), "attempts": [], "gave_up": None}
     return {
         "protocol": PROTOCOL,
         **copied,
@@ -86,7 +89,8 @@ def new_state(spec: Mapping[str, Any]) -> State:
         "nproc": spec.get("nproc"),
         "gang": bool(spec.get("gang")),
         "parted": False,
-        **membership,  # type: ignore[typeddict-item]  # mypy misses the keys that are set later
+        **membership,
+        **changes,  # type: ignore[typeddict-item]  # mypy misses the keys that are set later
         "guardian": None,
         "agent": None,
         "torchrun": None,
@@ -110,21 +114,19 @@ class Record:
         self._changed = False
         self._gang_record: Optional[Dict[str, Any]] = None
 
-    def set(self, **values: Any) -> None:
+    def set(self, values: StateChange) -> None:
         """Change the state; `since` follows the value of `state`."""
-        if values.get("state", self.state["state"]) != self.state["state"]:
-            values["since"] = time.time()
-        state: Any = self.state  # a test compares the names that are set with those of State
-        state.update(values)
+        has_changed = values.get("state", self.state["state"]) != self.state["state"]
+        state: Any = self.state  # of which a StateChange is a part
+        state.update(values, **({"since": time.time()} if has_changed else {}))
         self._changed = True
         self.flush()
 
-    def add_event(self, event: str, **facts: Any) -> Dict[str, Any]:
-        """Append an event; returns it as written."""
-        entry = {"time": time.time(), "event": event, **facts}
+    def add_event(self, event: JournalEvent, facts: Optional[AnyJournalFacts] = None) -> None:
+        """Append an event."""
+        entry = {"time": time.time(), "event": event, **(facts or {})}
         self._lines.append(json.dumps(entry).encode("utf-8") + b"\n")
         self.flush()
-        return entry
 
     def save_gang_record(self, record: Dict[str, Any]) -> None:
         """Write gang.json, what is known of the whole run's end, in place of an older one."""

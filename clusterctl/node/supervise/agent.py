@@ -110,7 +110,9 @@ class Agent:
         self._loop.watch(wakeup, lambda: self._on_signals(os.read(wakeup, 512)))
         self._loop.watch(self._descriptors.orders, self._on_guardian)
         own_identity = identify(os.getpid())
-        self._record.set(state="PREPARING", guardian=guardian.as_dict(), agent=own_identity.as_dict())
+        self._record.set(
+            {"state": "PREPARING", "guardian": guardian.as_dict(), "agent": own_identity.as_dict()}
+        )
         self._record.add_event("preparing")
         self._start_go_timeout()
         self._executor.start_logs()

@@ -142,8 +142,10 @@ class Attempt:
             self._post_torchrun_exit()
         elif event == "workers":
             self.post(events.WorkersStarted(sorted(self.workers())))
+        elif event == "start_method":
+            self.post(events.StartMethodChosen(facts["method"], facts["text"]))
         elif event == "ready":
-            self.post(events.GateReady(facts))
+            self.post(events.GateReady(facts["torch"]))
 
     def _post_torchrun_exit(self) -> None:
         torchrun = self.torchrun
@@ -191,7 +193,7 @@ class Attempt:
         unplanned = sizes - {self._spec["world_size"]}
         world_size = next(iter(unplanned or sizes), None)
         ranks = {str(rank): worker.as_dict() for rank, worker in sorted(self.workers().items())}
-        self._record.set(ranks=ranks, world_size_seen=world_size)
+        self._record.set({"ranks": ranks, "world_size_seen": world_size})
         if action.ended is not None:
             self.evidence.on_worker_end(self.workers()[action.ended])
 

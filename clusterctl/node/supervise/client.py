@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import socket
-from typing import Any, Callable, Dict
+from typing import TYPE_CHECKING, Any, Callable, Dict
 
 from ..runtime.event_loop import Loop
 from ..runtime.stream import Stream
+
+if TYPE_CHECKING:
+    from ...protocol.messages.agent import AnyEventFacts, EventName
 
 SEND_TIMEOUT = 5.0  # seconds for a relay that does not read
 OnOrder = Callable[[Dict[str, Any]], None]
@@ -25,7 +28,7 @@ class Client:
         self.connected = True
         loop.watch(descriptor, self._read)
 
-    def send_event(self, event: str, **facts: Any) -> None:
+    def send_event(self, event: EventName, facts: AnyEventFacts) -> None:
         """Send an event; a client that is gone misses it."""
         if self.connected:
             try:

@@ -63,10 +63,10 @@ class Executor:
 
     def _performers(self) -> Dict[Type[Any], Callable[[Any, RunState], object]]:
         return {
-            actions.Journal: lambda action, _: self._record.add_event(action.event, **action.facts),
+            actions.Journal: lambda action, _: self._record.add_event(action.event, action.facts),
             actions.SetState: lambda action, _: self._set_state(action),
             actions.Report: self._report,
-            actions.SendClient: lambda action, _: self._client.send_event(action.event, **action.facts),
+            actions.SendClient: lambda action, _: self._client.send_event(action.event, action.facts),
             actions.StartTimer: lambda action, _: self._start_timer(action),
             actions.CancelTimer: lambda action, _: self._loop.cancel(action.name),
             actions.OpenPorts: lambda action, _: self._open_ports(action),
@@ -122,14 +122,17 @@ class Executor:
     # record, client, timers
 
     def _set_state(self, action: actions.SetState) -> None:
-        roster = {"roster": self._restarts.roster.entries} if action.roster and self._restarts else {}
-        self._record.set(**action.values, **roster)
+        if action.roster and self._restarts:
+            self._record.set({**action.values, "roster": self._restarts.roster.entries})
+        else:
+            self._record.set(action.values)
 
     def _report(self, action: actions.Report, state: RunState) -> None:
         if state.attempt.is_first:
-            self._client.send_event(action.event, **action.facts)
+            self._client.send_event(action.event, action.facts)
         else:
-            self.gang.on_startup_event(action.event, action.facts)
+            facts: Any = action.facts  # what a gang looks at has EventFacts
+            self.gang.on_startup_event(action.event, facts)
 
     def _start_timer(self, action: actions.StartTimer) -> None:
         self._loop.after(action.seconds, action.name, lambda: self._site.post(action.event))
@@ -190,7 +193,7 @@ class Executor:
     def leave(self) -> None:
         """End the loop once the last words are written."""
         if not self._record.state["parted"]:
-            self._record.set(parted=True)
+            self._record.set({"parted": True})
             self._loop.after(WRITE_LIMIT, "give up", self._loop.stop)
         release_disk_reserve(self._site.rundir)
         if self._record.flush():

@@ -12,18 +12,19 @@ import signal
 import subprocess
 import time
 from contextlib import suppress
-from typing import Any, Callable, Dict, List
+from typing import TYPE_CHECKING, Any, Callable, Dict, List
 
 from ..probe.nvidia_smi import APPS, BUSY_MEMORY, USED, find, read_apps, read_used
 from ..runtime.event_loop import Loop
 from ..state.run_record import Record
 
+if TYPE_CHECKING:
+    from ...protocol.messages.files import HeldMemory
+
 RELEASE_LIMIT = 50.0  # seconds for the driver, as in NVIDIA's own resiliency extension
 POLL_INTERVAL = 2.0
 FIRST_QUERY_LIMIT = 3.0  # seconds for the look before the end is told
 SMI_LIMIT = 10.0
-
-HeldMemory = Dict[str, Any]
 
 
 class SmiQuery:
@@ -104,8 +105,8 @@ class GpuMemoryWait:
 
     def _record_held(self, on_done: Callable[[], None]) -> None:
         if self._held:
-            self._record.add_event("gpu_memory", held=self._held)
-            self._record.set(gpu_memory=self._held, releasing=True)
+            self._record.add_event("gpu_memory", {"held": self._held})
+            self._record.set({"gpu_memory": self._held, "releasing": True})
         on_done()
 
     def _query_again(self) -> None:
@@ -116,8 +117,8 @@ class GpuMemoryWait:
         if self._held and waited < RELEASE_LIMIT:
             self._loop.after(POLL_INTERVAL, "memory", self._query_again)
             return
-        self._record.add_event("gpu_memory", held=self._held, seconds=round(waited, 1))
-        self._record.set(gpu_memory=self._held, releasing=False)
+        self._record.add_event("gpu_memory", {"held": self._held, "seconds": round(waited, 1)})
+        self._record.set({"gpu_memory": self._held, "releasing": False})
         self._on_free()
 
     def _query(self, limit: float, on_done: Callable[[], None]) -> None:

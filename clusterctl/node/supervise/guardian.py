@@ -23,6 +23,8 @@ from ..state.run_record import Record, new_state, read_state, run_tag_prefix
 from ..state.workdir import read_json, release_disk_reserve
 
 if TYPE_CHECKING:
+    from ...protocol.messages.files import JournalFacts
+    from ...protocol.states import RunState
     from .agent import Agent
 
 AGENT_LIMIT = 20.0  # seconds without a beat
@@ -126,7 +128,8 @@ def stop_run(rundir: str, spec: Dict[str, Any], reason: str) -> None:
     if record.state["state"] in FINAL:
         return
     before_go = record.state["state"] in (SUBMITTED, PREPARING, WAITING) and not record.state["began"]
-    state = FAILED_SETUP if before_go else FAILED
-    record.add_event("agent_lost", reason=reason)
-    record.add_event("ended", state=state, reason=reason, ended=process_tree.signalled(), left=leftovers)
-    record.set(state=state, reason=reason, left=leftovers)
+    record.add_event("agent_lost", {"reason": reason})
+    state: RunState = FAILED_SETUP if before_go else FAILED
+    end: JournalFacts = {"state": state, "reason": reason, "ended": process_tree.signalled()}
+    record.add_event("ended", {**end, "left": leftovers})
+    record.set({"state": state, "reason": reason, "left": leftovers})

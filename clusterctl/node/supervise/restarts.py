@@ -6,13 +6,16 @@ Between attempts the run's state is WAITING; its end is recorded when the gang h
 from __future__ import annotations
 
 import time
-from typing import Callable, Optional
+from typing import TYPE_CHECKING, Callable, Optional
 
 from ..gang.membership import JsonObject
 from ..gang.roster import Policy, Roster, read_policy
 from ..lifecycle.events import AttemptCalled, Concluded, Event, GangGo, Paused
 from ..lifecycle.state import RunState
 from ..state.run_record import Record
+
+if TYPE_CHECKING:
+    from ...protocol.messages.files import AttemptEnd
 
 
 class Restarts:
@@ -46,9 +49,9 @@ class Restarts:
 
     def show_roster(self) -> None:
         """Let who watches see at once who is lost: SSH may reach it, and nothing from there need be waited for."""
-        self._record.set(roster=self.roster.entries)
+        self._record.set({"roster": self.roster.entries})
 
-    def on_pause(self, entry: JsonObject, seconds: float) -> None:
+    def on_pause(self, entry: AttemptEnd, seconds: float) -> None:
         """There will be another attempt, soon."""
         most, number = self.policy.max_restarts, self.roster.attempt
         text = "restart %d of %d in %g s: %s" % (number, most, seconds, entry["text"])

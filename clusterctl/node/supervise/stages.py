@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, Dict, List, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional
 
 from ..lifecycle.actions import StartHelper
 from ..lifecycle.events import AfterEnded, Doing, Event, HelperFailed, Notice
@@ -13,6 +13,9 @@ from ..state.environments import Environment, append_programs_to_path, environme
 from ..state.run_record import run_tag_prefix
 from .evidence import Evidence
 from .spawn import HelperProcess, Report, make_paths, plan_environment
+
+if TYPE_CHECKING:
+    from ...protocol.messages.files import StartFailure
 
 JsonObject = Dict[str, Any]
 SETUP_LOG = "setup.log"
@@ -111,9 +114,9 @@ class Stages:
 
     def _post_failure(self, stage: str, log: str, failure: JsonObject, code: str) -> None:
         hide, text = self._evidence.redact, self._evidence.shorten(str(failure["text"]))
-        details = {"text": text, "again": hide(str(failure["again"]))}
         why = hide("%s: %s" % (stage, failure["reason"]))
-        facts = {**details, "why": why, "code": str(failure["code"]) or code, "log": log}
+        facts: StartFailure = {"text": text, "again": hide(str(failure["again"])), "why": why}
+        facts.update({"code": str(failure["code"]) or code, "log": log})
         self._post(HelperFailed(why, facts))
 
     # after

@@ -15,7 +15,7 @@ import re
 import signal
 import struct
 from contextlib import suppress
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Set
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, Optional, Set
 
 from ...protocol.exit_status import describe_end, split_status
 from ...protocol.ranks import Rank
@@ -33,6 +33,9 @@ from ..runtime.processes import (
 from ..state.environments import append_programs_to_path
 from ..state.workdir import read_tail
 from .spawn import AttemptPaths, Gate, plan_environment, render_template, start_gate
+
+if TYPE_CHECKING:
+    from ...protocol.messages.files import RankRecord, TorchrunRecord
 
 # torchrun's own table of failures, for a worker that was gone before anybody could look at it
 FAILURE_TABLE = re.compile(r"rank\s*: (\d+) \(local_rank: \d+\)\s+exitcode\s*: (-?\d+) \(pid: \d+\)")
@@ -74,17 +77,23 @@ class Worker:
         """Say how it ended."""
         return f"rank {self.rank} {describe_end(self.exit, self.signal)}"
 
-    def as_dict(self) -> Dict[str, Any]:
+    def as_dict(self) -> RankRecord:
         """Render for state.json."""
-        entry = {
+        entry: RankRecord = {
             "local_rank": self.local_rank,
-            **self.identity.as_dict(),
+            "pid": self.identity.pid,
+            "starttime": self.identity.starttime,
             "exit": self.exit,
             "signal": self.signal,
+            "stdout": self._log("stdout"),
+            "stderr": self._log("stderr"),
         }
-        for stream in ("stdout", "stderr"):
-            entry[stream] = f"{self.folder}/{stream}.log" if self.folder else None
-        return {**entry, "starved": True} if self.starved else entry
+        if self.starved:
+            entry["starved"] = True
+        return entry
+
+    def _log(self, stream: str) -> Optional[str]:
+        return f"{self.folder}/{stream}.log" if self.folder else None
 
     def record_exit(self, status: int) -> None:
         """Record the end by its wait status."""
@@ -238,7 +247,7 @@ class Torchrun:
         env, self._templates = plan_environment(inherited, self.spec, secrets, self.paths)
         if not self.spec["module"]:
             append_programs_to_path(env, self.spec["python"])
-        self._gate = start_gate(self.spec["python"], self.spec["module"], env, self.paths)
+        self._gate = start_gate(self.spec, env, self.paths)
         self._loop.watch(self._gate.report, self._read_reports)
 
     def send_go(self, address: str, port: int) -> None:
@@ -273,7 +282,7 @@ class Torchrun:
         """Look at the process, while it has not ended."""
         return find_process(self._gate.identity) if self._gate is not None and not self.ended else None
 
-    def as_dict(self) -> Optional[Dict[str, Any]]:
+    def as_dict(self) -> Optional[TorchrunRecord]:
         """Render for state.json."""
         if self._gate is None:
             return None
@@ -320,6 +329,8 @@ class Torchrun:
             self._watch_worker(self.workers.announce(report["worker"]))
             if len(self.workers.by_rank) == self.spec["processes"]:
                 self._notify("workers")
+        elif "start" in report:
+            self._notify("start_method", method=report["start"], text=report["text"])
         elif "ended" in report:
             worker = self.workers.record_end(**report["ended"])
             if worker is not None:

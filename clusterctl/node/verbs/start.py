@@ -124,7 +124,7 @@ def make_rundir(workdir: str, spec: Spec) -> str:
     except FileExistsError:
         raise VerbError("CC-RUN-013", f"run {spec['run']} was already started on {spec['node']}") from None
     record = Record(rundir, new_state(spec))
-    record.set()
+    record.set({})
     if not record.flush():
         os.unlink(path)
         raise VerbError("CC-DISK-001", f"cannot write {record.paths.state}")

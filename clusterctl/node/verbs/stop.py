@@ -42,8 +42,9 @@ from ..state.run_record import (
 from ..state.workdir import parse_dict, release_disk_reserve, write_atomically
 
 if TYPE_CHECKING:
-    from ...protocol.messages.files import EndedProcess, LeftProcess, State, StopFile
+    from ...protocol.messages.files import EndedProcess, JournalFacts, LeftProcess, State, StopFile
     from ...protocol.messages.verbs import NodeFrame, StopEvent, StopReport, StopRequest
+    from ...protocol.states import RunState
 
 POLL_INTERVAL = 0.05
 BEAT_INTERVAL = 2.0
@@ -317,9 +318,8 @@ def record_end(
     is_lost = state["state"] == LOST
     reason = state["reason"] if is_lost else str(request.get("reason") or "stopped")
     record = Record(rundir, state)
-    final_state = LOST if is_lost else CANCELLED
-    record.add_event(
-        "ended", state=final_state, reason=reason, ended=process_tree.signalled(), left=leftovers
-    )
-    record.set(state=final_state, reason=reason, left=leftovers)
+    final_state: RunState = LOST if is_lost else CANCELLED
+    end: JournalFacts = {"state": final_state, "reason": reason, "ended": process_tree.signalled()}
+    record.add_event("ended", {**end, "left": leftovers})
+    record.set({"state": final_state, "reason": reason, "left": leftovers})
     return record.state

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, TypedDict, Union
 
 from ..ranks import Slot
+from .files import StartFailure, TorchrunRecord
 
 
 class Secrets(TypedDict):
@@ -91,8 +92,22 @@ class _Event(TypedDict):
     event: EventName
 
 
-class Holder(TypedDict, total=False):
-    """Who holds a lock: what the kernel says of it, and what it says itself."""
+class HolderAnswer(TypedDict, total=False):
+    """What the holder of a lock sends to every process that connects to it; agents of all versions send these keys."""
+
+    run: str | None
+    job: str
+    node: str
+    by: str
+    since: float
+    submitted: float | None
+    protocol: int
+    going: bool  # its workers run
+    agent: int
+
+
+class Holder(HolderAnswer, total=False):
+    """A lock that is held: what the kernel reports of its holder, and what the holder sends itself."""
 
     name: str
     gpu: int | None
@@ -100,36 +115,29 @@ class Holder(TypedDict, total=False):
     uid: int | None
     user: str | None
     age: float | None
-    run: str
-    job: str
-    node: str
-    by: str
-    since: float
-    submitted: float
-    agent: int
-    going: bool
 
 
-class Event(_Event, total=False):
-    """An event of the agent, or of the verb `start` itself; which facts there are depends on the event."""
+class EventFacts(StartFailure, total=False):
+    """What an event holds; which facts there are depends on the event. `text` of `doing` is a step."""
 
     id: str  # workdir: its random id
     held: bool  # locks
     holders: list[Holder]  # locks
     pid: int | None  # started: of the gate
     starttime: int | None
-    port: int  # hub, listener, port, listening; join_failed: which it tried
+    port: int | None  # hub, listener, port, listening; join_failed: which it tried
     made: bool  # setup: the environment is there
-    text: str  # doing: a step; of a failure, the end of its output
     torch: str  # ready
     error: str  # join_failed
-    code: str
     reason: str
-    why: str
-    log: str
-    again: str  # a command that does the failed step once more
-    environment: bool  # gate_failed: in the job's own environment
     port_taken: bool  # failed: another process has the master port; `text` says it too
     state: str  # ended
     exit: int | None
     signal: int | None
+
+
+AnyEventFacts = Union[EventFacts, StartFailure, TorchrunRecord]
+
+
+class Event(_Event, EventFacts):
+    """An event of the agent, or of the verb `start` itself."""

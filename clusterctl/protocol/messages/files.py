@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypedDict, Union
 
-from ..ranks import NodeRank, Slot
+from ..ranks import NodeRank, Rank, Slot
 from ..states import RunState
 
 SentTemplate = Union[
@@ -103,6 +103,19 @@ class RestartPart(TypedDict, total=False):
     restart: RestartSpec
 
 
+class StartSpec(TypedDict):
+    """How torchrun starts its workers where not always with a new interpreter."""
+
+    mode: str  # fork, or auto: only with tested versions
+    preload: list[str]  # modules that are imported first
+
+
+class StartPart(TypedDict, total=False):
+    """Of a job with `start`."""
+
+    start: StartSpec
+
+
 class HubPart(TypedDict, total=False):
     """What only node 0's agent gets: the nodes that are going to join."""
 
@@ -142,7 +155,7 @@ class _Spec(TypedDict):
     output_dir: str
 
 
-class Spec(_Spec, HubPart, Hooks, RestartPart, LaunchRecord, total=False):
+class Spec(_Spec, HubPart, StartPart, Hooks, RestartPart, LaunchRecord, total=False):
     """spec.json: what a node's agent carries out."""
 
     environment: str  # the agent's own: where the environment is
@@ -254,20 +267,44 @@ class RankActivity(TypedDict):
 
 
 class CopiedFromSpec(TypedDict):
-    """What a record takes over from the spec."""
+    """What a record takes over from the spec, with the first attempt and the rank in it."""
 
     run: str
     job: str
     cluster: str | None  # null for the test run of `check --deep`
     node: str
-    node_rank: NodeRank
     nnodes: int
-    attempt: int
     launched_by: str
     launched_id: str
     launched_from: str
     submitted: float | None
     time_limit: float | None
+
+
+class StateChange(TypedDict, total=False):
+    """What changes in a record: all that is not of a run with `restart`, of a GPU or of `after` is always there."""
+
+    attempt: int
+    node_rank: NodeRank
+    state: RunState
+    since: float
+    reason: str
+    world_size_seen: int | None
+    guardian: ProcessRecord | None
+    agent: ProcessRecord | None
+    torchrun: TorchrunRecord | None
+    ranks: dict[str, RankRecord]
+    master: str | None
+    began: float | None
+    left: list[LeftProcess]
+    parted: bool  # nothing of the gang is left to wait for
+    roster: list[RosterEntry] | None
+    attempts: list[AttemptRecord]
+    gave_up: str | None
+    gpu_memory: list[HeldMemory]
+    releasing: bool
+    after: str
+    outside: OutsideSummary
 
 
 class Membership(TypedDict, total=False):
@@ -276,41 +313,22 @@ class Membership(TypedDict, total=False):
     slot: Slot | None
     slots: int | None
     spare: bool | None
-    roster: list[RosterEntry] | None
-    attempts: list[Any]  # of AttemptRecord
-    gave_up: str | None
 
 
 class _State(CopiedFromSpec):
     """What a record always holds."""
 
     protocol: int
-    state: RunState
-    since: float
     boot_id: str
     machine: str
     world_size: int | None
-    world_size_seen: int | None
     nproc: int | None
     gang: bool | GangRecord  # a flag; in answers the record, if there is one
-    parted: bool  # nothing of the gang is left to wait for
-    guardian: ProcessRecord | None
-    agent: ProcessRecord | None
-    torchrun: TorchrunRecord | None
-    ranks: dict[str, RankRecord]
-    master: str | None
-    began: float | None
-    reason: str
-    left: list[LeftProcess]
 
 
-class State(_State, Membership, total=False):
+class State(_State, StateChange, Membership, total=False):
     """state.json: one node's part of a run."""
 
-    gpu_memory: list[HeldMemory]
-    releasing: bool
-    after: str
-    outside: OutsideSummary
     stopping: str | None  # in answers only
     activity: dict[str, RankActivity]  # in answers only
 
@@ -392,6 +410,7 @@ JournalEvent = Literal[
     "port_taken",
     "listening",
     "workers",
+    "start_method",
     "world_size",
     "rank_exited",
     "torchrun_exited",
@@ -418,22 +437,28 @@ class _JournalEntry(TypedDict):
     event: JournalEvent
 
 
-class JournalEntry(_JournalEntry, total=False):
-    """A line of events.jsonl; which facts there are depends on the event."""
+class StartFailure(TypedDict, total=False):
+    """Why there will be no run; `text` is the end of the output of what failed."""
+
+    text: str
+    code: str
+    why: str
+    log: str
+    again: str  # a command that does the failed step once more
+    environment: bool  # the job's own environment is in use
+
+
+class JournalFacts(StartFailure, total=False):
+    """What a line holds of its event; which facts there are depends on the event."""
 
     state: str | None
     reason: str
-    text: str
-    code: str
-    log: str
-    again: str
-    why: str | int
-    environment: bool
     holders: list[str]
     torch: str
+    method: str
     master: str
-    port: int
-    ranks: list[int]
+    port: int | None
+    ranks: list[Rank]
     rank: int
     pid: int
     exit: int | None
@@ -448,3 +473,10 @@ class JournalEntry(_JournalEntry, total=False):
     node_rank: NodeRank | None
     ended: list[EndedProcess]
     left: list[LeftProcess]
+
+
+AnyJournalFacts = Union[JournalFacts, StartFailure]
+
+
+class JournalEntry(_JournalEntry, JournalFacts):
+    """A line of events.jsonl."""

@@ -15,11 +15,14 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Callable, Dict, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Dict, NamedTuple, TypeVar
 
 from ..ranks import NodeRank, Slot
 from ..reasons import CODE
 from ..untrusted import LATEST, MalformedError, Untrusted
+
+if TYPE_CHECKING:
+    from .files import AttemptEnd, RosterEntry
 
 JsonObject = Dict[str, Any]
 NodePart = Dict[str, Any]
@@ -134,8 +137,8 @@ class RosterView(NamedTuple):
     """What another agent knows of the whole run: who has which rank, who is lost or unfit and why, what went before."""
 
     attempt: int
-    entries: list[JsonObject]
-    history: list[JsonObject]
+    entries: list[RosterEntry]
+    history: list[AttemptEnd]
 
     @property
     def node_ranks(self) -> dict[Slot, NodeRank]:
@@ -208,7 +211,7 @@ class SlotLost(NamedTuple):
 class Pause(NamedTuple):
     """An attempt has ended, and there will be another."""
 
-    entry: JsonObject
+    entry: AttemptEnd
     seconds: float
     roster: RosterView
 
@@ -299,7 +302,7 @@ def _part_or_none(message: Untrusted, key: str, bounds: Bounds) -> NodePart | No
     return None if message.is_null(key) else _part(message, key, bounds)
 
 
-def _entry(message: Untrusted, key: str, bounds: Bounds) -> JsonObject:
+def _entry(message: Untrusted, key: str, bounds: Bounds) -> AttemptEnd:
     return read_entry(message.record(key), bounds)
 
 
@@ -484,7 +487,7 @@ def _read_failure(message: Untrusted) -> JsonObject:
     return {**failure, **activity, "said": blocks, "tail": tail}
 
 
-def _read_slots(message: Untrusted, key: str, bounds: Bounds) -> list[JsonObject]:
+def _read_slots(message: Untrusted, key: str, bounds: Bounds) -> list[RosterEntry]:
     """Read which slot has which node and rank: all slots of this run with their own nodes, and no rank twice."""
     roster = [_read_slot(entry, bounds) for entry in message.records(key, bounds.slots + 1)]
     if [entry["slot"] for entry in roster] != list(range(bounds.slots)):
@@ -495,29 +498,30 @@ def _read_slots(message: Untrusted, key: str, bounds: Bounds) -> list[JsonObject
     return roster
 
 
-def _read_slot(message: Untrusted, bounds: Bounds) -> JsonObject:
+def _read_slot(message: Untrusted, bounds: Bounds) -> RosterEntry:
     slot = _slot(message, "slot", bounds)
-    node_rank = message.integer("node_rank", 0, bounds.node_ranks - 1)
+    number = message.integer("node_rank", 0, bounds.node_ranks - 1)
+    node_rank = None if number is None else NodeRank(number)
     if not bounds.is_name_of(slot, message.text("node")) or (
         node_rank is None and not message.is_null("node_rank")
     ):
         raise MalformedError("a slot that is none of this run")
-    entry: JsonObject = {"slot": slot, "node": message.text("node"), "node_rank": node_rank}
+    entry: RosterEntry = {"slot": slot, "node": message.text("node"), "node_rank": node_rank}
     if message.text("address"):
         entry["address"] = message.text("address", LONGEST_NODE)
     if message.text("unfit"):
         entry["unfit"] = message.text("unfit", LONGEST_REASON)
     if message.flag("lost"):
-        entry.update(lost=True, reason=message.text("reason", LONGEST_REASON))
+        entry["lost"], entry["reason"] = True, message.text("reason", LONGEST_REASON)
     return entry
 
 
-def _read_history(message: Untrusted, key: str, bounds: Bounds) -> list[JsonObject]:
+def _read_history(message: Untrusted, key: str, bounds: Bounds) -> list[AttemptEnd]:
     """Read what became of the attempts that have ended."""
     return [read_entry(entry, bounds) for entry in message.records(key, bounds.attempts)]
 
 
-def read_entry(message: Untrusted, bounds: Bounds) -> JsonObject:
+def read_entry(message: Untrusted, bounds: Bounds) -> AttemptEnd:
     """Read what became of one attempt."""
     return {
         "attempt": required(message.integer("attempt", 1, bounds.attempts), "attempt"),

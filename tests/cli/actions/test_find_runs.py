@@ -14,12 +14,19 @@ from clusterctl.plans.runs.selection import choose_live_run, choose_run, gather_
 from clusterctl.plans.runs.state import parse_state
 from clusterctl.protocol.untrusted import Untrusted
 
-AGES = {"good-20260101T000000-0001": 120, "good-20260102T000000-0002": 60, "bad-20260101T000000-0003": 0}
+DAYS = {"good-20260101T000000-0001": 5, "good-20260102T000000-0002": 3, "bad-20260101T000000-0003": 0}
 STATES = [
     parse_state(
-        Untrusted({"run": run, "node": "gpu01", "state": "SUCCEEDED", "submitted": time.time() - 60 * age})
+        Untrusted(
+            {
+                "run": run,
+                "node": "gpu01",
+                "state": "SUCCEEDED",
+                "submitted": time.time() - 86400 * days - 3600,
+            }
+        )
     )
-    for run, age in AGES.items()
+    for run, days in DAYS.items()
 ]
 RUNS = gather_runs({"gpu01": STATES}, [])
 
@@ -32,8 +39,8 @@ def test_an_ambiguous_prefix_lists_the_runs_with_state_and_age() -> None:
 
     first, second = caught.value.evidence.splitlines()
     assert caught.value.message == "'good' matches 2 runs"
-    assert first.startswith("good-20260102T000000-0002  SUCCEEDED, launched") and "60m ago" in first
-    assert second.startswith("good-20260101T000000-0001  ") and "2h ago" in second
+    assert first.startswith("good-20260102T000000-0002  SUCCEEDED, launched") and "3d ago" in first
+    assert second.startswith("good-20260101T000000-0001  ") and "5d ago" in second
     assert caught.value.fix == "the newest: clusterctl --lab two logs good-20260102T000000-0002"
 
 

@@ -25,7 +25,7 @@ def test_a_start_that_is_interrupted_is_called_that(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(launch.prepare, "start_workers", interrupt)
-    phases = SimpleNamespace(start=lambda *_: None, stop=lambda: None)
+    phases = SimpleNamespace(start=lambda *_: None, break_off=lambda: None)
     output = SimpleNamespace(hint=lambda *_: "")
     begun: Any = SimpleNamespace(_phases=phases, _interpreters={}, _output=output)
     nobody: Any = None

@@ -116,14 +116,14 @@ def test_it_is_tried_once_more_where_that_may_help(serve: Make, first: tuple[int
     said = send(service.letter("slack"))
 
     assert len(service.got) == tries
-    assert said == ("" if tries == 2 else "it answers 404: no_service")
+    assert said == ("" if tries == 2 else "HTTP 404: no_service")
 
 
 def test_it_is_not_tried_for_ever(serve: Make) -> None:
     """Two tries, and the service's own words."""
     service = serve((500, "out\nof\x1b[31m order"))
 
-    assert send(service.letter()) == "it answers 500: out of [31m order"
+    assert send(service.letter()) == "HTTP 500: out of [31m order"
     assert len(service.got) == 2
 
 
@@ -133,7 +133,7 @@ def test_a_redirect_is_not_followed(serve: Make, status: int) -> None:
     other, service = serve((200, "ok")), serve((status, ""))
     service.location = other.url
 
-    assert send(service.letter()) == f"it answers with a redirect ({status}), which is not followed"
+    assert send(service.letter()) == f"HTTP {status}: redirects are not followed"
     assert other.got == []
 
 
@@ -200,7 +200,7 @@ def test_all_go_out_at_once(serve: Make, mute: str) -> None:
     service = serve((200, "ok"))
     letters = [Delivery("slack", mute, WebhookRequest({})), service.letter(), service.letter("wecom")]
 
-    assert send_all(letters) == ["no answer within 2 s", "", "its answer is not what wecom says: ok"]
+    assert send_all(letters) == ["no answer within 2 s", "", "not a reply of wecom: ok"]
     assert send_all([]) == []
 
 
@@ -211,7 +211,7 @@ def test_no_word_holds_the_secret(serve: Make) -> None:
         replace(echo.letter(path=f"/hook/{TOKEN}?key={TOKEN}"), message=WebhookRequest({}, "sign=abcdefgh"))
     )
 
-    assert said.startswith("it answers 400: bad hook")
+    assert said.startswith("HTTP 400: bad hook")
     assert TOKEN not in said
     assert "abcdefgh" not in said
 

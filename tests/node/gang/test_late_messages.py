@@ -32,7 +32,7 @@ SPEC: dict[str, Any] = {
 @pytest.fixture
 def agent(tmp_path: Any) -> Any:
     """What the gang's code and `Restarts` have of an agent between two attempts."""
-    record = SimpleNamespace(set=lambda **_: None, state={"attempts": [], "ranks": {}})
+    record = SimpleNamespace(set=lambda _: None, state={"attempts": [], "ranks": {}})
     return SimpleNamespace(loop=Loop(), record=record, spec={**SPEC, "output_dir": str(tmp_path)})
 
 

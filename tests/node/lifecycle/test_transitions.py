@@ -62,7 +62,8 @@ TORCHRUN = {"pid": 7, "starttime": 1, "exit": None, "signal": None}
 SLEEP = Stat(9, "sleep", "S", 1, 1, 1, 0)
 STOPPED = StopOrder("stopped by ann@laptop", 5.0, STOP)
 PART = {"state": "FAILED", "reason": "rank 0 exited with 3", "node_rank": 0}
-READY = {"torch": "2.9.0"}
+TORCH = "2.9.0"
+READY = {"torch": TORCH}
 
 
 def run_of(phase: Phase, *, restartable: bool = False, spec: Any = None, **attempt: Any) -> RunState:
@@ -146,10 +147,10 @@ CASES: dict[str, tuple[RunState, Any, Phase, tuple[Action, ...]]] = {
         (SetState({"reason": ""}), Journal("setup_done", {}), Report("environment", {}), StartGate()),
     ),
     "a gate that is ready waits for `before`": (
-        run_of(Phase.PREPARING, before_pending=True), events.GateReady(READY), Phase.PREPARING, (),
+        run_of(Phase.PREPARING, before_pending=True), events.GateReady(TORCH), Phase.PREPARING, (),
     ),
     "`before` was what the gate waited for": (
-        run_of(Phase.PREPARING, before_pending=True, gate=READY), events.Notice.BEFORE_DONE, Phase.READY,
+        run_of(Phase.PREPARING, before_pending=True, gate=TORCH), events.Notice.BEFORE_DONE, Phase.READY,
         (Journal("ready", READY), Report("ready", READY)),
     ),
     "GO before the gate is ready waits for it": (
@@ -524,7 +525,7 @@ def answers_to(action: Action, chance: random.Random) -> list[Any]:
         return [action.event] if action.name == "end" else []
     answers: dict[Any, list[Any]] = {
         OpenPorts: [events.PortsOpened(chance.random() < 0.5, PORT, True)],
-        StartGate: [events.GateStarted(TORCHRUN), events.GateReady(READY)],
+        StartGate: [events.GateStarted(TORCHRUN), events.GateReady(TORCH)],
         AwaitListener: [events.Listened(True, "")],
         Act.FIND_REMAINING: [events.Remaining([SLEEP] if chance.random() < 0.3 else [])],
         KillBelow: [exited(None, 9)],

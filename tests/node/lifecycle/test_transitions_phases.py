@@ -180,7 +180,7 @@ def test_the_gangs_go_names_the_master() -> None:
     go = events.GangGo("10.0.0.3", 29501)
     early, nothing = transition(run_of(Phase.PREPARING, is_first=False), go)
     assert (early.phase, nothing) == (Phase.PREPARING, ())
-    waited, later = transition(early, events.GateReady({}))
+    waited, later = transition(early, events.GateReady(""))
     ready, actions = transition(run_of(Phase.READY, is_first=False), go)
     assert waited.phase is ready.phase is Phase.RUNNING
     assert SendGo("10.0.0.3", 29501) in actions
@@ -240,7 +240,7 @@ def test_a_spare_that_is_called_in_waits_for_no_client() -> None:
         events.Notice.BEFORE_DONE,
         events.HelperFailed("setup: boom", FACTS),
         events.StepFailed("boom", "boom", "", False),
-        events.GateReady({}),
+        events.GateReady(""),
         events.GangGo("10.0.0.3", 29501),
     ],
 )

@@ -45,7 +45,7 @@ def test_a_disk_that_refuses_delays_and_loses_nothing(tmp_path: Path) -> None:
     rundir = tmp_path / "run"
     record = Record(str(rundir), new_state(SPEC))
     record.add_event("preparing")
-    record.set(state="RUNNING")
+    record.set({"state": "RUNNING"})
     record.add_event("going")
     assert not record.flush()
     rundir.mkdir()
@@ -59,9 +59,9 @@ def test_a_disk_that_refuses_delays_and_loses_nothing(tmp_path: Path) -> None:
 def test_since_follows_the_state(tmp_path: Path) -> None:
     """Other changes leave it alone."""
     record = Record(str(tmp_path), {**new_state(SPEC), "since": 1.0})
-    record.set(reason="x", state="SUBMITTED")
+    record.set({"reason": "x", "state": "SUBMITTED"})
     assert record.state["since"] == 1.0
-    record.set(state="PREPARING")
+    record.set({"state": "PREPARING"})
     assert record.state["since"] > 1.0
 
 
