@@ -141,6 +141,15 @@ def info(line: str, *, is_safe: bool = False) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
+def wrap_prose(text: str) -> str:
+    """Break a text between words where stderr is a terminal; one with a command stays whole, to be copied."""
+    if not sys.stderr.isatty() or "clusterctl " in text:
+        return text
+    from clusterctl.console.text import wrap_text
+
+    return "\n".join(wrap_text(text, stderr().width, indent="  "))
+
+
 def hint(line: str) -> None:
     """Write one dimmed line to stderr, unless `-q`."""
     if not is_quiet():
