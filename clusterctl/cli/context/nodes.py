@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from clusterctl.cli.context.load import own_id
-from clusterctl.console.terminal import hint, info, wrap_prose
+from clusterctl.console.terminal import hint, info
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def report_failures(errors: Iterable[ClusterctlError]) -> None:
 
 def notice(line: str) -> None:
     """Say something worth knowing that is no result."""
-    info(wrap_prose(tr("note: {text}", text=line)))
+    info(tr("note: {text}", text=line))
 
 
 def hint_next(command: str, then: str = "") -> None:
