@@ -382,7 +382,7 @@ def _describe_rank(rank: RankState, *, live: bool) -> str:
     if rank.exit is not None:
         return "ok" if rank.exit == 0 else tr("exit {code}", code=rank.exit)
     if rank.stopped and live:
-        return tr("suspended (SIGSTOP)")
+        return tr("stopped (SIGSTOP)")
     return tr("running") if live else "?"
 
 

@@ -387,6 +387,6 @@ def test_an_ordinary_user_does_it_all(make_lab: Callable[..., Lab], ordinary_use
     launched = user("launch", "job.yaml")
     assert "SUCCEEDED" in launched
     assert '"sum": 3.0' in launched
-    assert run_id(launched) in user("ps")
+    assert run_id(launched) in user("ps", "-v")
     assert '"RANK": "1"' in user("logs", "--rank", "1")
     assert leftovers(lab) == {}
