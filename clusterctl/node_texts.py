@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from clusterctl.translation import language, to_translate, tr
+from clusterctl.translation import Translated, language, to_translate, tr
 
 LONGEST_TEXT = 2000  # characters; of a longer one nothing is translated
 MOST_NESTED = 4  # a reason may hold another one
@@ -108,9 +108,9 @@ TEMPLATES = (
     to_translate("it began attempt {number} after {previous}"),
     to_translate("the last attempt has not been cleared away"),
     to_translate("only {left} of {count} nodes are left"),
-    to_translate("no such rank"),
-    to_translate("this rank is already connected"),
-    to_translate("not the node name of this rank"),
+    to_translate("no such slot"),
+    to_translate("this slot is already connected"),
+    to_translate("not the node name of this slot"),
     to_translate("not of this run"),
     to_translate("{node} is lost: {why}"),
     to_translate("{node} is lost"),
@@ -131,6 +131,9 @@ TEMPLATES = (
     to_translate("torchrun on {node}, exit code {code}"),
     to_translate("{node}: {why}"),
     to_translate("torchrun was killed by {signal}"),
+    to_translate("rank {rank}: {why}"),
+    to_translate("its stream broke {count} times without data"),
+    to_translate("the connection was lost and not restored"),
     to_translate("torchrun exited with {code}"),
     to_translate("rank {rank} was killed by {signal}"),
     to_translate("rank {rank} exited with {code}"),
@@ -210,7 +213,7 @@ def translate_node_text(text: str) -> str:
     """Translate a text that a node sent, line by line; a line that matches no template stays unchanged."""
     if language() == "en" or len(text) > LONGEST_TEXT:
         return text
-    return "\n".join(_translate(line, MOST_NESTED) for line in text.split("\n"))
+    return Translated("\n".join(_translate(line, MOST_NESTED) for line in text.split("\n")), text)
 
 
 def find_template(text: str) -> tuple[str, dict[str, str]] | None:

@@ -55,15 +55,42 @@ def use_language(chosen: Language) -> None:
     _chosen[:] = [chosen]
 
 
+class Translated(str):
+    """A text in the user's language, with its English: for what is written down, sent, or shown to programs."""
+
+    __slots__ = ("english",)
+    english: str
+
+    def __new__(cls, text: str, english: str) -> Translated:
+        """Keep both."""
+        translated = super().__new__(cls, text)
+        translated.english = english
+        return translated
+
+
+def english_of(text: str) -> str:
+    """Give the English of a text, which is the text itself where it was never translated."""
+    return text.english if isinstance(text, Translated) else text
+
+
+def _in_english(facts: Mapping[str, object]) -> dict[str, object]:
+    return {name: english_of(fact) if isinstance(fact, str) else fact for name, fact in facts.items()}
+
+
 def tr(message: str, /, **facts: object) -> str:
     """Translate a message and fill its placeholders: `tr("connecting to {node}", node=name)`."""
-    text = message if language() == "en" else _catalogue().gettext(message)
-    return fill(text, facts) if facts else text
+    if language() == "en":
+        return fill(message, facts) if facts else message
+    text = _catalogue().gettext(message)
+    return Translated(fill(text, facts), fill_english(message, facts)) if facts else Translated(text, message)
 
 
 def trn(one: str, many: str, number: int, /, **facts: object) -> str:
     """Translate a message that counts; `{n}` is the number: `trn("{n} node", "{n} nodes", len(nodes))`."""
-    return fill(ngettext(one, many, number), {"n": number, **facts})
+    values = {"n": number, **facts}
+    text = fill(ngettext(one, many, number), values)
+    english = one if number == 1 else many
+    return text if language() == "en" else Translated(text, fill_english(english, values))
 
 
 def ngettext(one: str, many: str, number: int) -> str:
@@ -88,6 +115,11 @@ def fill(template: str, facts: Mapping[str, object]) -> str:
         return format(repr(facts[name]) if quoted else facts[name], form or "")
 
     return PLACEHOLDER.sub(value, template)
+
+
+def fill_english(template: str, facts: Mapping[str, object]) -> str:
+    """Put the English of values into an English text."""
+    return fill(template, _in_english(facts))
 
 
 def placeholders(template: str) -> frozenset[str]:

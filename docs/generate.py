@@ -22,9 +22,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import catalogue
 import chinese
+import english_parts
 import faults
 import imports
-import linking
 import llms
 import manpage
 import messages
@@ -399,18 +399,20 @@ def generated() -> Iterator[tuple[Path, str]]:
     yield FILE, written(catalogue.happens())
     yield from plots.drawn()
     yield from manpage.written()
-    pages = rendered(
-        [*CHINESE.glob("*.md"), ROOT / "README.zh-CN.md", *(ROOT / "playbooks").glob("*/README.zh-CN.md")],
-        "zh",
-    )
-    for path, text in pages.items():
-        yield (
-            path,
-            linking.to_chinese_pages(
-                text, path, {page.name: pages[page] for page in pages if page.parent == CHINESE}
-            ),
-        )
+    yield from chinese_pages()
     use_language("en")
+
+
+def chinese_pages() -> Iterator[tuple[Path, str]]:
+    """Give the Chinese pages, with what they take from others."""
+    fronts = [ROOT / "README.zh-CN.md", *(ROOT / "playbooks").glob("*/README.zh-CN.md")]
+    english = {path: path.with_name("README.md") for path in fronts}
+    english |= {path: PAGES / path.name for path in CHINESE.glob("*.md")}
+    pages = rendered(english, "zh")
+    by_name = {path.name: text for path, text in pages.items() if path.parent == CHINESE}
+    for path, text in pages.items():
+        whole = english_parts.with_english_blocks(text, english[path].read_text(encoding="utf-8"))
+        yield path, english_parts.to_chinese_pages(whole, path, by_name)
 
 
 def rendered(paths: Iterable[Path], chosen: Language) -> dict[Path, str]:

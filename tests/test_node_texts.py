@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from test_layers import Module, modules
 
-from clusterctl.client.rpc.errors import node_error, start_error
+from clusterctl.client.rpc.errors import node_error, start_error, step_timed_out
 from clusterctl.node_texts import FREE, LONGEST_TEXT, TEMPLATES, find_template, translate_node_text
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.translation import fill, tr, use_language
@@ -85,6 +85,16 @@ def test_an_error_of_a_node_is_shown_in_chinese(chinese: None) -> None:  # noqa:
     assert error.message == "在 gpu01 的 /scratch 中没有任务 x"
     failed = start_error(Untrusted({"event": "setup_failed", "why": "setup: `make` exited with 2"}), "gpu01")
     assert failed.message == "setup：`make` 退出，退出码 2"
+
+
+def test_an_error_keeps_its_english(chinese: None) -> None:  # noqa: ARG001 - sets the language
+    """Also that of facts that are texts: what is recorded on nodes does not depend on who looks on."""
+    error = node_error("gpu01", Untrusted({"code": "CC-RUN-011", "message": "no run x on gpu01 in /scratch"}))
+    assert error.english == "no run x on gpu01 in /scratch"
+    timed_out = step_timed_out("gpu01", tr("answer from {verb}", verb="ps"), 20.0)
+    assert timed_out.message != timed_out.english
+    assert "answer from ps" in timed_out.english
+    assert not re.search(r"[\u4e00-\u9fff]", timed_out.english)
 
 
 def test_what_nodes_raise_is_in_the_table() -> None:

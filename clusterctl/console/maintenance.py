@@ -11,6 +11,7 @@ from clusterctl.console.progress import render_size
 from clusterctl.console.text import sanitize
 from clusterctl.console.verdict import render_outside
 from clusterctl.errors import ClusterctlError
+from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.cleanup import BEYOND_NEWEST, CleanupPlan, Orphan, Orphans, StoredRun
 from clusterctl.plans.runs.verdict import name_state
 from clusterctl.plans.sync.results import outside_to_json
@@ -93,7 +94,8 @@ def _show_kept(cleanup_plan: CleanupPlan) -> None:
         if len(run_ids) > MOST_RUNS:
             named = tr("{names} and {n} more", names=named, n=len(run_ids) - MOST_RUNS)
         nodes = fold_names([stored.node for stored in kept])
-        _print(tr("{runs}  kept on {nodes}: {reason}", runs=named, nodes=nodes, reason=reason))
+        shown = translate_node_text(reason)
+        _print(tr("{runs}  kept on {nodes}: {reason}", runs=named, nodes=nodes, reason=shown))
 
 
 def _show_unused(

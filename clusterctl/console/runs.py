@@ -345,21 +345,19 @@ def _status_row(
     slot: SlotState | None = None,
     loss: str = "",
 ) -> tuple[str | Text, ...]:
+    loss = translate_node_text(loss)
     if node is None and slot is not None and slot.lost:
         return name, Text(LOST, "red"), "", "", Text(sanitize(translate_node_text(slot.reason)))
-    loss = translate_node_text(loss)
     if node is None and loss:
         return name, Text(LOST, "red"), "", "", Text(sanitize(tr("{reason}; no answer", reason=loss)))
     if node is None:
         return name, Text(UNKNOWN, "red"), "", "", tr("no answer")
     ranks = "  ".join(f"r{rank.rank} {_describe_rank(rank, live=node.live)}" for rank in node.ranks)
     adds_loss = loss and node.state in (CANCELLED, UNKNOWN)  # else its own reason says why it was lost
-    stopping = ""
-    if node.live and node.stopping:
-        stopping = tr("stopping: {reason}", reason=translate_node_text(node.stopping))
-    reason = translate_node_text(node.reason)
-    own_reason = tr("{reason}; the node reports: {own}", reason=loss, own=reason)
-    notes = [own_reason if adds_loss else reason, stopping]
+    given, stop = translate_node_text(node.reason), translate_node_text(node.stopping)
+    stopping = tr("stopping: {reason}", reason=stop) if node.live and stop else ""
+    own_reason = tr("{reason}; the node reports: {own}", reason=loss, own=given)
+    notes = [own_reason if adds_loss else given, stopping]
     notes += [tr("still running: {process}", process=remaining) for remaining in node.left_processes]
     notes += [translate_node_text(slot.reason)] if slot is not None and slot.reason != node.reason else []
     if node.unplanned_world_size:

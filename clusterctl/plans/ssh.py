@@ -21,6 +21,7 @@ from pathlib import PurePosixPath
 from clusterctl.plans.facts.untrusted import clean_text
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.text import command_line
+from clusterctl.translation import tr
 
 # Lines that do not start with a colon are not ours: then a start-up file has read our first lines, and
 # `exit 125` says so instead of evaluating what follows.
@@ -190,8 +191,8 @@ def parse_sharing(output: str) -> ConnectionSharing:
 def _describe_intermediary(settings: Mapping[str, str]) -> str | None:
     jump, command = (settings.get(key, "none") for key in ("proxyjump", "proxycommand"))
     if jump != "none":
-        return f"the bastion {jump}"
-    return None if command == "none" else "a proxy command"
+        return tr("the bastion {name}", name=jump)
+    return None if command == "none" else tr("a proxy command")
 
 
 def master_argv(
@@ -296,7 +297,7 @@ exit 0
 
 @dataclass(frozen=True)
 class KeyInstallResult:
-    """What a node says: `added`, `present`, or `failed` with why; and notes."""
+    """What a node reports: `added`, `present`, or `failed` with why; and notes."""
 
     state: str
     detail: str
@@ -316,6 +317,6 @@ def parse_install_result(text: str) -> KeyInstallResult:
     final_reports = [report for report in reports if report.split(" ")[0] in (ADDED, PRESENT, FAILED)]
     if not final_reports:
         last_line = clean_text(text.strip().rpartition("\n")[2])
-        return KeyInstallResult(FAILED, last_line or "the node's shell said nothing", notes)
+        return KeyInstallResult(FAILED, last_line or tr("no output from the node's shell"), notes)
     state, _, detail = final_reports[-1].partition(" ")
     return KeyInstallResult(state, detail, notes)

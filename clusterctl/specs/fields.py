@@ -14,6 +14,7 @@ from clusterctl.specs.codes import InvalidValueError
 from clusterctl.specs.text import did_you_mean
 from clusterctl.specs.values import LONGEST_NAME, parse_name, parse_python, parse_text
 from clusterctl.specs.yaml.tree import quoted
+from clusterctl.translation import to_translate, tr
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
 class ScalarType:
     """The pydantic annotation of one kind of scalar."""
 
-    noun: str  # what is expected, for messages
+    noun: str  # what is expected, for messages: translated there
     parse: Callable[[str], object]
     schema: dict[str, Any]
     nullable: bool = False
-    null_fix: str = "give a value, or drop the line"
+    null_fix: str = to_translate("give a value, or delete the line")
     example: str = ""
 
     def validate(self, raw: object) -> object:
@@ -36,12 +37,12 @@ class ScalarType:
         if isinstance(raw, str):
             return self.parse(raw)
         if raw is not None:
-            actual = "a list" if isinstance(raw, list) else "keys and values"
+            found, noun = tr("a list") if isinstance(raw, list) else tr("keys and values"), tr(self.noun)
             case = "single-example" if self.example else "single"
-            raise InvalidValueError("CC-SPEC-012", case, noun=self.noun, found=actual, example=self.example)
+            raise InvalidValueError("CC-SPEC-012", case, noun=noun, found=found, example=self.example)
         if self.nullable:
             return None
-        raise InvalidValueError("CC-SPEC-014", "nothing", noun=self.noun, way_out=self.null_fix)
+        raise InvalidValueError("CC-SPEC-014", "nothing", noun=tr(self.noun), way_out=tr(self.null_fix))
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(self.validate)
@@ -124,8 +125,8 @@ def _parse_flag(word: str) -> bool:
     return word == "true"
 
 
-FLAG = ScalarType("true or false", _parse_flag, {"type": "boolean"})
-NAME = ScalarType("a name", parse_name, text_schema(NAME_PATTERN, maxLength=LONGEST_NAME))
-PYTHON = ScalarType("an interpreter", parse_python, {"type": "string"})
-TEXT = ScalarType("a text", parse_text, {"type": "string", "minLength": 1})
-OPTIONAL_TEXT = optional("a text", parse_text, {"type": "string", "minLength": 1})
+FLAG = ScalarType(to_translate("true or false"), _parse_flag, {"type": "boolean"})
+NAME = ScalarType(to_translate("a name"), parse_name, text_schema(NAME_PATTERN, maxLength=LONGEST_NAME))
+PYTHON = ScalarType(to_translate("an interpreter"), parse_python, {"type": "string"})
+TEXT = ScalarType(to_translate("a text"), parse_text, {"type": "string", "minLength": 1})
+OPTIONAL_TEXT = optional(to_translate("a text"), parse_text, {"type": "string", "minLength": 1})

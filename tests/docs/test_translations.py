@@ -14,8 +14,8 @@ from pages import ROOT, links
 sys.path.insert(0, str(ROOT / "docs"))
 
 import chinese
+import english_parts
 import generate
-import linking
 
 DOCS = ROOT / "docs"
 INDEX = DOCS / "zh" / "README.md"
@@ -137,6 +137,14 @@ def test_a_missing_fact_is_noticed(stated: str, instead: str) -> None:
     assert mismatches(SAMPLE, changed, DOCS / "zh" / "a.md", DOCS / "en" / "a.md")
 
 
+def test_output_is_taken_from_the_english_page() -> None:
+    """A block without Chinese words becomes the one in its place; with other blocks on the page nothing changes."""
+    english, ours = "```\n$ a\nnew\n```\n\n```\nb  # of\n```\n", "```\n$ a\nold\n```\n\n```\nb  # 的\n```\n"
+
+    assert english_parts.with_english_blocks(ours, english) == ours.replace("old", "new")
+    assert english_parts.with_english_blocks(ours, "```\nnew\n```\n") == ours
+
+
 def test_generated_tables_have_their_words() -> None:
     """Every cell of a generated table has its Chinese in docs/zh/words.yaml, and no word there is of no use."""
     shown = {"you see", "code", "do", *generate.AROUND}
@@ -179,7 +187,7 @@ def test_a_link_leads_to_the_same_heading() -> None:
     english = "[English](../en/job.md), [waivers](../en/inventory.md#keys-of-waive)\uff08英文\uff09"
     pages = {page.name: page.read_text(encoding="utf-8") for page in TRANSLATED}
 
-    assert linking.to_chinese_pages(english, DOCS / "zh" / "a.md", pages) == (
+    assert english_parts.to_chinese_pages(english, DOCS / "zh" / "a.md", pages) == (
         "[English](../en/job.md), [waivers](inventory.md#waive-的键)"
     )
 

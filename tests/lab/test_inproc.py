@@ -117,7 +117,7 @@ def test_a_power_cut_ends_all_on_the_node_and_heal_brings_it_back(lab: Lab, tmp_
     assert check.code == 4
     (finding,) = json.loads(check.out)["findings"]
     assert finding["nodes"] == ["gpu02"]
-    assert f"`clusterctl lab heal --name {lab.name} gpu02`" in finding["fix"]
+    assert f"clusterctl lab heal --name {lab.name} gpu02" in finding["fix"]
     assert labs.heal_node(lab, "gpu02").is_on
     assert lab.find_node("gpu02").run(["ls"]).stdout.split() == ["kept"]
     assert cctl(lab, "stop", run).code == 0

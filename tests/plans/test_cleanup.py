@@ -71,8 +71,8 @@ def test_where_nobody_knows_only_the_age_counts() -> None:
     kept = plan_cleanup([*silent, *unknown], RetentionPolicy(0), ME)
     assert going(kept) == set()
     assert {one.run_id.removesuffix(TIME): why for one, why in kept.kept} == {
-        "r": "only 1 of its 2 nodes report it, so only its age counts",
-        "u": "a node cannot report how it ended, so only its age counts",
+        "r": "only 1 of its 2 nodes reported it, so only its age counts",
+        "u": "on one node its end was not recorded, so only its age counts",
     }
     assert plan_cleanup([*silent, *unknown], RetentionPolicy(1), ME).kept == kept.kept[:1]
     assert going(plan_cleanup([*silent, *unknown], RetentionPolicy(0, 4 * DAY), ME)) == {

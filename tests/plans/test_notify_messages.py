@@ -25,9 +25,11 @@ from clusterctl.plans.runs.verdict import Verdict
 from clusterctl.protocol.root_cause import Cause, Failure
 from clusterctl.specs.job.model import Notify, OnEnd
 from clusterctl.specs.text import render_duration
+from clusterctl.translation import Language, use_language
 
 RUN = "digits-20261121T101500-ab12"
 NOW = 1599360473.25
+LANGUAGES: tuple[Language, ...] = ("en", "zh")
 
 
 def ended(state: str = "FAILED", exception: str = "ValueError: bad loss", **changes: object) -> RunEnd:
@@ -225,3 +227,27 @@ def test_a_launch_says_what_it_will_run_here() -> None:
 def test_spans(seconds: float, words: str) -> None:
     """Two units are enough."""
     assert render_duration(seconds) == words
+
+
+@pytest.mark.parametrize("to", ["slack", "feishu", "dingtalk", "wecom", "webhook"])
+@pytest.mark.parametrize(
+    "run_end",
+    [
+        ended(),
+        ended("SUCCEEDED"),
+        ended(
+            "TIMEOUT", reasons={"gpu01": "time limit of 12 h", "gpu02": "gpu01 is lost: no answer"}, attempt=2
+        ),
+    ],
+    ids=["failed", "succeeded", "timeout"],
+)
+def test_a_service_is_sent_english_in_every_language(run_end: RunEnd, to: str) -> None:
+    """A program may read it: the user's language is for the user's screen."""
+    bodies = []
+    for language in LANGUAGES:
+        use_language(language)
+        try:
+            bodies.append(render_webhook_request(run_end, notify(to), "secret", NOW))
+        finally:
+            use_language("en")
+    assert bodies[0] == bodies[1]

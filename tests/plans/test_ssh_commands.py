@@ -131,7 +131,12 @@ def test_messages_that_are_read_are_english(before: dict[str, str], after: dict[
 @pytest.mark.parametrize(
     ("host", "key", "proxy", "lab"),
     [
-        ("10.77.0.2", "/s/lab/mine/id_ed25519", "nsenter -t 7 -n python /c/lab/netns/relay.py %h %p", "mine"),
+        (
+            "10.77.0.2",
+            "/s/lab/mine/id_ed25519",
+            "nsenter -t 7 -n python /c/clusterctl/lab/netns/relay.py %h %p",
+            "mine",
+        ),
         ("127.77.2.1", "/s/lab/q/id_ed25519", None, "q"),
         ("10.77.0.2", "/home/ann/.ssh/id_ed25519", None, ""),
         ("10.77.0.2", None, "nc %h %p", ""),

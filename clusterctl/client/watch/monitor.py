@@ -34,7 +34,7 @@ from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.values import Size
-from clusterctl.translation import to_translate, tr
+from clusterctl.translation import fill, to_translate, tr
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.verbs import FollowChoice, LogChoice
@@ -279,21 +279,20 @@ class RunMonitor:
             )
         report.state = replace(state, reason=redact(state.reason, self._secrets))
         if report.state.state in FAILED_STATES and not self._attempts.is_not_participating(report.node.name):
-            reason = report.state.reason or report.state.state
             self._on_failure(
-                Message.of(to_translate("{node}: {reason}"), node=report.node.name, reason=reason)
+                Message.of_node(f"{report.node.name}: {report.state.reason or report.state.state}")
             )
 
     def _on_gang_stop(self, node: str, reason: str) -> None:
         """Report why the nodes stop; that the hub is lost is one node's view while the hub and most others answer."""
         loss = find_reported_loss(reason)
         if loss is None or not loss.is_hub:
-            self._on_failure(Message(reason, translate_node_text(reason)))
+            self._on_failure(Message.of_node(reason))
             return
         views = self._hub_views.setdefault(loss.node, set())
         views.add(node)
         if loss.node not in self._connected_nodes or 2 * len(views) > len(self._reports):
-            self._on_failure(Message.of(to_translate("{node} is lost: {why}"), node=loss.node, why=loss.why))
+            self._on_failure(Message.of_node(f"{loss.node} is lost: {loss.why}"))
         elif self._pending_failure is None:
             text = to_translate("{node} has lost its connection to {hub}: {why}")
             self._wait_for_gang_stop(Message.of(text, node=node, hub=loss.node, why=loss.why), is_view=True)
@@ -361,7 +360,7 @@ class RunMonitor:
         elif can_reconnect(error):
             self._reconnect(report, error)
         else:
-            self._mark_lost(report, error.message if error else "")
+            self._mark_lost(report, error.english if error else "")
 
     # streams that break
 
@@ -376,7 +375,7 @@ class RunMonitor:
         self._breaks[name] = self._breaks.get(name, 0) + 1
         contacted = [other for other in self._others(report) if other.contacted]
         if contacted and all(other.done for other in contacted) and self._breaks[name] > MAX_BREAKS:
-            self._mark_lost(report, f"its stream broke {MAX_BREAKS} times and brought nothing")
+            self._mark_lost(report, f"its stream broke {MAX_BREAKS} times without data")
             return
         overdue = now >= broke_at + limit
         if (
@@ -384,7 +383,7 @@ class RunMonitor:
             and overdue
             and (self._others_responding(name, broke_at) or self._no_node_for_long(now))
         ):
-            self._mark_lost(report, "the connection broke and did not come back")
+            self._mark_lost(report, "the connection was lost and not restored")
         else:
             self._streams.reopen(name, error)
 
@@ -407,7 +406,8 @@ class RunMonitor:
     def _mark_lost(self, report: NodeReport, reason: str) -> None:
         report.done, report.lost_reason = True, reason
         text = to_translate("{node} is lost: {why}; its processes could not be stopped from here")
-        lost = Message.of(text, node=report.node.name, why=reason)
+        shown = tr(text, node=report.node.name, why=translate_node_text(reason))
+        lost = Message(fill(text, {"node": report.node.name, "why": reason}), shown)
         known = self._pending_failure
         if known is None or not known[1].english.startswith(f"{report.node.name} is lost: "):
             self._notice(lost.shown)

@@ -37,6 +37,11 @@ class Message(NamedTuple):
         }
         return cls(fill(message, facts), tr(message, **shown))
 
+    @classmethod
+    def of_node(cls, text: str) -> Message:
+        """Take a text that a node sent."""
+        return cls(text, translate_node_text(text))
+
 
 @dataclass(frozen=True)
 class ProcessEnd:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.checks.framework import (
     CheckContext,
     Hit,
@@ -55,7 +56,7 @@ def link_fails(context: CheckContext) -> Iterator[Hit]:
         return
     for link in deep.diagnosis.links:
         failed = next((group for group in _groups_between(deep, link) if not group.ok), None)
-        error = deep.describe_error(failed)
+        error = translate_node_text(deep.describe_error(failed))
         names = [deep.name(number) for number in link]
         evidence = tr("{subject}: {text}", subject=tr(" and ").join(names), text=error)
         yield across_nodes(names, evidence, last=names[-1])
@@ -73,7 +74,7 @@ def all_fail(context: CheckContext) -> Iterator[Hit]:
         return
     pairs = deep.pairs
     working = sum(group.ok for group in pairs)
-    error = deep.describe_error(deep.full_group)
+    error = translate_node_text(deep.describe_error(deep.full_group))
     if pairs:
         evidence = trn(
             "all nodes together: {error}; {working} of {n} pair works",

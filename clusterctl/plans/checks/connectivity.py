@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import median_low
 from typing import Literal
 
+from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.checks.framework import (
     CheckContext,
     Hit,
@@ -230,7 +231,7 @@ def _describe_pattern(texts: Mapping[Kind, str], found: Pattern) -> str:
 
 
 def _render_errors(errors: Collection[str]) -> str:
-    return tr("({reasons})", reasons=join_parts(sorted(errors)[:2]))
+    return tr("({reasons})", reasons=join_parts(map(translate_node_text, sorted(errors)[:2])))
 
 
 def _with_suspect(text: str, open_count: int, pattern: Pattern) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.checks.framework import (
     CheckContext,
     Hit,
@@ -183,7 +184,7 @@ def smi_failed(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         error = facts.gpus.error or facts.gpu_health.error
         if error and relevant and not _is_driver_mismatched(facts):
-            yield on_node(node, error)
+            yield on_node(node, translate_node_text(error))
 
 
 @check("CC-GPU-010", needs=("gpus",))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
+from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.checks.framework import (
     CheckContext,
     Hit,
@@ -225,7 +226,7 @@ def unanswered_questions(context: CheckContext) -> Iterator[Hit]:
                 asked = (
                     tr("{error} ({evidence})", error=question, evidence=tr(subject)) if subject else question
                 )
-                evidence = tr("{subject}: {text}", subject=asked, text=problem)
+                evidence = tr("{subject}: {text}", subject=asked, text=translate_node_text(problem))
                 yield on_node(node, evidence)
 
 

@@ -31,6 +31,7 @@ from clusterctl.specs.text import did_you_mean
 from clusterctl.specs.values import SIZE_PATTERN, parse_size
 from clusterctl.specs.yaml.tree import YamlList, YamlMapping, quoted
 from clusterctl.specs.yaml.validate import find_duplicates
+from clusterctl.translation import to_translate
 
 
 def _parse_file_pattern(text: str) -> str:
@@ -42,10 +43,14 @@ def _parse_file_pattern(text: str) -> str:
 
 ReasonName = Annotated[Reason, one_of(*REASONS)]
 RestartLimit = Annotated[
-    int, ScalarType("a whole number", values.parse_positive, whole_number_schema(minimum=1))
+    int, ScalarType(to_translate("a whole number"), values.parse_positive, whole_number_schema(minimum=1))
 ]
-Count = Annotated[int, ScalarType("a whole number", values.parse_count, whole_number_schema(minimum=0))]
-FilePattern = Annotated[str, ScalarType("a pattern", _parse_file_pattern, {"type": "string", "minLength": 1})]
+Count = Annotated[
+    int, ScalarType(to_translate("a whole number"), values.parse_count, whole_number_schema(minimum=0))
+]
+FilePattern = Annotated[
+    str, ScalarType(to_translate("a pattern"), _parse_file_pattern, {"type": "string", "minLength": 1})
+]
 
 
 class RestartEntry(StrictModel):
@@ -106,20 +111,22 @@ def _parse_nodes(pattern: str) -> int | str:
     return pattern
 
 
-_EMPTY_ARG = "write '' for an empty argument, 'null' in quotes for the word"
-_EMPTY_ENV = "write '' for an empty value, 'null' in quotes for the word"
+_EMPTY_ARG = to_translate("write '' for an empty argument, 'null' in quotes for the word")
+_EMPTY_ENV = to_translate("write '' for an empty value, 'null' in quotes for the word")
 _ENV_NAME = {"type": "string", "pattern": f"^{values.FREE_ENV_PATTERN}$"}
 
 JobName = Annotated[str, NAME]
-Script = Annotated[str | None, ScalarType("a path", values.parse_script, {"type": "string", "minLength": 1})]
-Module = Annotated[
-    str | None, ScalarType("a module", values.parse_module, {"type": "string", "minLength": 1})
+Script = Annotated[
+    str | None, ScalarType(to_translate("a path"), values.parse_script, {"type": "string", "minLength": 1})
 ]
-Arg = Annotated[str, ScalarType("a text", str, ANY_TEXT, null_fix=_EMPTY_ARG)]
+Module = Annotated[
+    str | None, ScalarType(to_translate("a module"), values.parse_module, {"type": "string", "minLength": 1})
+]
+Arg = Annotated[str, ScalarType(to_translate("a text"), str, ANY_TEXT, null_fix=_EMPTY_ARG)]
 Nproc = Annotated[
     int | Literal["gpu", "cpu"],
     ScalarType(
-        "gpu, cpu or a whole number",
+        to_translate("gpu, cpu or a whole number"),
         _parse_nproc,
         {"anyOf": [{"enum": ["gpu", "cpu"]}, whole_number_schema(minimum=1)]},
     ),
@@ -127,11 +134,15 @@ Nproc = Annotated[
 NodeChoice = Annotated[
     int | str,
     ScalarType(
-        "a choice of nodes", _parse_nodes, {"type": ["string", "integer"], "minLength": 1, "minimum": 1}
+        to_translate("a choice of nodes"),
+        _parse_nodes,
+        {"type": ["string", "integer"], "minLength": 1, "minimum": 1},
     ),
 ]
-Variable = Annotated[str, ScalarType("the name of a variable", values.parse_env_name, _ENV_NAME)]
-EnvValue = Annotated[str, ScalarType("a text", str, ANY_TEXT, null_fix=_EMPTY_ENV)]
+Variable = Annotated[
+    str, ScalarType(to_translate("the name of a variable"), values.parse_env_name, _ENV_NAME)
+]
+EnvValue = Annotated[str, ScalarType(to_translate("a text"), str, ANY_TEXT, null_fix=_EMPTY_ENV)]
 Launcher = Annotated[
     Literal["torchrun", "launch", "python", "command"], one_of("torchrun", "launch", "python", "command")
 ]
@@ -139,7 +150,7 @@ StartChoice = Annotated[StartMethod, one_of("exec", "fork", "auto")]
 ModuleName = Annotated[str, ScalarType("a module", values.parse_module, {"type": "string", "minLength": 1})]
 Flag = Annotated[bool, FLAG]
 GpuIndex = Annotated[
-    int, ScalarType("the index of a GPU", values.parse_count, whole_number_schema(minimum=0))
+    int, ScalarType(to_translate("the index of a GPU"), values.parse_count, whole_number_schema(minimum=0))
 ]
 Backend = Annotated[Literal["nccl", "gloo"], one_of("nccl", "gloo")]
 Via = Annotated[Literal["auto", "direct", "tree"], one_of("auto", "direct", "tree")]
@@ -149,10 +160,10 @@ _DURATION = {
     "minLength": 1,
     "minimum": 0,
 }
-Duration = Annotated[float, ScalarType("a time", values.parse_duration, _DURATION)]
-Limit = Annotated[float | None, optional("a time", values.parse_limit, _DURATION)]
+Duration = Annotated[float, ScalarType(to_translate("a time"), values.parse_duration, _DURATION)]
+Limit = Annotated[float | None, optional(to_translate("a time"), values.parse_limit, _DURATION)]
 _SIZE = {"type": ["string", "integer"], "pattern": f"^({SIZE_PATTERN})$", "minimum": 0, "maximum": 0}
-ByteLimit = Annotated[int, ScalarType("a size", parse_size, _SIZE)]
+ByteLimit = Annotated[int, ScalarType(to_translate("a size"), parse_size, _SIZE)]
 Text = Annotated[str, TEXT]
 OptionalPython = Annotated[str | None, PYTHON]
 OptionalText = Annotated[str | None, TEXT]
@@ -185,7 +196,9 @@ class JobFile(StrictModel):
         json_schema_extra={"oneOf": [{"required": [key]} for key in ("script", "module", "command")]},
     )
 
-    name: JobName = Field(description="Name of the job, the first part of the name of each of its runs.")
+    name: JobName = Field(
+        description=to_translate("Name of the job, the first part of the name of each of its runs.")
+    )
     script: Script = Field(
         None, description="Training script: a path inside `sync.source`, or an absolute path on the nodes."
     )

@@ -1,4 +1,4 @@
-"""Links of the Chinese pages: to the Chinese page and its heading wherever there is one."""
+"""What Chinese pages take from others: links to Chinese pages and headings, blocks without Chinese words."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 DOCS = Path(__file__).parent
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+HAN = re.compile(r"[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]")
 LINK = re.compile(r"(\[[^\]]*\])\(([^)\s#:]*)(?:#([^)\s]+))?\)((?:\uff08英文\uff09)?)")
 
 
@@ -37,3 +38,17 @@ def anchors(text: str) -> list[str]:
     """Give the anchors of a page's headings in their order, as GitHub names them."""
     headings = re.findall(r"^#+ (.*)$", FENCE.sub("", text), re.MULTILINE)
     return [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
+
+
+def with_english_blocks(text: str, english: str) -> str:
+    """Replace each block without Chinese words, such as output, by the one in its place on the English page."""
+    blocks = [found[0] for found in FENCE.finditer(english)]
+    if len(blocks) != len(FENCE.findall(text)):
+        return text  # one of the pages is still to be changed
+    places = iter(blocks)
+
+    def block(found: re.Match[str]) -> str:
+        fresh = next(places)
+        return found[0] if HAN.search(found[0]) else fresh
+
+    return FENCE.sub(block, text)
