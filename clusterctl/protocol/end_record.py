@@ -62,7 +62,7 @@ class GangRecord:
         return replace(self, stopped_at=stopped_at, parts=tuple(parts))
 
     def only_nodes(self, names: Collection[str]) -> GangRecord:
-        """Leave out what is told of nodes that the inventory does not have: such a name may be anything."""
+        """Leave out what is reported of nodes that the inventory does not have: such a name may be anything."""
         parts = tuple(part for part in self.parts if part.node in names)
         return replace(self, hub=self.hub if self.hub in names else "", parts=parts)
 

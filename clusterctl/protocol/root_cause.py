@@ -56,7 +56,7 @@ class Failure:
     `origin` the first exception of its chain, `where` the file of its innermost frame, `own_frame` file, line and
     source of the innermost frame of the user's, `survived` whether the rank lived on. `frozen`: a signal had stopped
     it while it lived. `starved`: the kernel killed because memory ran out.
-    `after_stop`: its node had been told to end the run before it ended; None if only the clocks can tell.
+    `after_stop`: its node had the order to end the run before it ended; None if only the clocks can tell.
     `lost`: the other nodes do not hear the node any more; `cut_off`: likewise, but we do, and it reports `reason`.
     `last_seen` is the last sign of life of both, None if unknown.
     A rank that ended with 0 is here too: it is to blame if the others still needed it.
@@ -89,7 +89,7 @@ class Cause:
     """The failure to show first, and those that followed from it.
 
     `stopped`: our stop cut its clean-up short. `symptom_match`: what its text means. `waited_for`: it is blamed
-    because the others waited for it in vain. `left`: because they lost their connections to it, and only the stop
+    because the others waited for it. `left`: because they lost their connections to it, and only the stop
     ended it. `silent`: where several may be, the ranks that complained of nothing. `ended`: the consequences that are
     nothing but our stop, or torchrun's; an exit code of a rank's own is not. `weight`: the best evidence that there
     is.
@@ -187,7 +187,7 @@ def weight_of(failure: Failure, stopped_at: float | None) -> int:
 
 @dataclass(frozen=True, eq=False)
 class _Weighted:
-    """A failure, what its words mean, how telling they are, and whether it ended after it had been told to."""
+    """A failure, what its words mean, how much they say, and whether it ended after the order to end."""
 
     failure: Failure
     known: SymptomMatch | None
@@ -319,7 +319,7 @@ def _ended_well(failure: Failure) -> bool:
 
 
 def _was_stopped(failure: Failure, stopped_at: float | None) -> bool:
-    """Tell whether a rank ended after we had told its node to end the run."""
+    """Tell whether a rank ended after its node had the order to end the run."""
     if failure.after_stop is not None:
         return failure.after_stop
     return stopped_at is not None and failure.time >= stopped_at - CLOCK_SLACK

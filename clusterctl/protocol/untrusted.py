@@ -6,7 +6,7 @@
 `{},{},...` would be two gigabytes), its depth, and every number (finite, below 2^64, so that no arithmetic on it can
 overflow). An `Untrusted` gives out nothing that its reader has not bounded: a missing value and one of the wrong type
 are the same, lists are cut to what was asked for, texts are shortened and can always be encoded. Control characters
-stay in texts; whoever prints or pastes a text cleans it there.
+stay in texts; the code that prints or pastes a text cleans it there.
 
 What is not here: the meaning of any message.
 """

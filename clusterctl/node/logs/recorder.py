@@ -50,7 +50,7 @@ class LogRecorder:
         for file in self._files():
             if file not in self._logs:
                 self._logs[file] = SizeIndex(file, self._checked_at)
-                self._written_at = float("-inf")  # whoever finds a log finds its index
+                self._written_at = float("-inf")  # a reader that finds a log finds its index
             grown = self._logs[file].check(now) or grown
         self._checked_at = now
         if time.monotonic() - self._written_at > WRITE_EVERY or any(

@@ -42,7 +42,7 @@ def read_truncation(log: str) -> Optional[Truncation]:
 def truncate_middle(log: str, previous: Optional[Truncation], head: int, freed: int) -> Truncation:
     """Free a log up to `freed`, but for its first lines; OSError where the file system cannot do that.
 
-    The word comes before the deed: whoever meets zeros finds out why.
+    The record is written before the log is cut: a reader that finds zeros finds out why.
     """
     descriptor = os.open(log, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:

@@ -126,7 +126,7 @@ def _query(smi: str, fields: dict[str, str]) -> tuple[str, str | None]:
 
 XML_LIMIT = 5.0  # seconds; it asks each GPU for everything, and may take a second
 LINK_LIMIT = 2.0
-MOST_XIDS = 64  # told, the newest
+MOST_XIDS = 64  # reported, the newest
 KERNEL_LOG = "/dev/kmsg"
 LONGEST_LOG = 0.5  # seconds to read it
 XID = re.compile(r"NVRM: Xid \(PCI:([0-9A-Fa-f:.]+)\): (\d+)(?:, (.*))?")

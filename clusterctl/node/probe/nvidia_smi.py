@@ -88,7 +88,7 @@ def read_cell(text: str) -> Any:
 BUSY_MEMORY = 512  # MiB; an idle GPU uses less
 USED = ["--query-gpu=uuid,memory.used", "--format=csv,noheader,nounits"]
 APPS = ["--query-compute-apps=gpu_uuid,pid,used_memory", "--format=csv,noheader,nounits"]
-MOST_APPS = 64  # processes told
+MOST_APPS = 64  # processes reported
 
 
 def read_used(text: str) -> Dict[str, int]:

@@ -133,7 +133,7 @@ def _read_output(reader: int) -> bytes:
     return content
 
 
-MOST_PACKAGES = 2000  # packages told; the digest is over all
+MOST_PACKAGES = 2000  # packages reported; the digest is over all
 
 
 def installed() -> PackagesFacts:

@@ -169,7 +169,7 @@ def _lingers() -> bool:
 CGROUPS = "/sys/fs/cgroup"
 SHM = "/dev/shm"
 MOST_FILES = 4000
-UNUSED_AFTER = 3600.0  # seconds; NCCL's files bear no pid: only old ones can be told from those in use
+UNUSED_AFTER = 3600.0  # seconds; NCCL's files have no pid in their names: only old ones are surely not in use
 TORCH_FILE = re.compile(r"torch_(\d+)_")
 
 

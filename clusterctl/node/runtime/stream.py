@@ -1,4 +1,4 @@
-"""A conversation in frames over file descriptors, and what is told of a verb that failed."""
+"""A conversation in frames over file descriptors, and what is reported of a verb that failed."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 TAIL_LINES = 20  # lines
 TAIL_BYTES = 64 << 10  # bytes of a log's end that are looked at
-LARGEST_LOG = 64 << 20  # bytes of a log; beyond, it begins anew
+LARGEST_LOG = 64 << 20  # bytes of a log; beyond, it begins again
 REPORT_INTERVAL = 0.5  # seconds
 PLAIN = re.compile(r"[\w@%+=:,./-]+\Z", re.ASCII)
 

@@ -56,7 +56,7 @@ def component(name: str) -> str:
 
 
 def write_atomically(path: str, content: bytes, *, durable: bool = False) -> None:
-    """Write aside and rename; whoever reads sees the old content or the new, mode 0600."""
+    """Write aside and rename; a reader sees the old content or the new, mode 0600."""
     temporary = temporary_path(path)
     write_new(temporary, content, durable=durable)
     os.replace(temporary, path)

@@ -256,7 +256,7 @@ def is_group_alive(group: int) -> bool:
 
 
 def exec_program(argv: List[str], folder: str) -> None:
-    """Take the files as output and exec; a failing exec is told in the program's own stderr."""
+    """Take the files as output and exec; a failing exec is written to the program's stderr."""
     try:
         os.setsid()
         for descriptor, name in ((1, STDOUT_LOG), (2, STDERR_LOG)):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 RELEASE_LIMIT = 50.0  # seconds for the driver, as in NVIDIA's own resiliency extension
 POLL_INTERVAL = 2.0
-FIRST_QUERY_LIMIT = 3.0  # seconds for the look before the end is told
+FIRST_QUERY_LIMIT = 3.0  # seconds for the first query, before the end is reported
 SMI_LIMIT = 10.0
 
 

@@ -34,7 +34,7 @@ class Progress:
         run_in_thread(lambda: self._before.append(self._scan()))
 
     def finish(self, on_result: Callable[[Optional[bool]], None]) -> None:
-        """Call `on_result` with whether anything is new; with None if that cannot be told in time."""
+        """Call `on_result` with whether anything is new; with None if that is not known in time."""
         call_in_thread(
             self._loop, "progress", SCAN_LIMIT, self._scan, lambda after: on_result(self._compare(after))
         )

@@ -103,7 +103,7 @@ def plan_environment(
 
 
 def start_gate(spec: Spec, env: Mapping[str, str], paths: AttemptPaths) -> Gate:
-    """Fork the gate, which will run torch's module or a program; torchrun.log has the error of a failing exec."""
+    """Fork the gate, which will run torch's module or a program; a failing exec is written to torchrun.log."""
     go_read, go_write = os.pipe()
     report_read, report_write = os.pipe()
     agent = os.getpid()

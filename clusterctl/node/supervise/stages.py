@@ -127,7 +127,7 @@ class Stages:
         return bool(self._spec.get("after")) and os.path.isdir(os.path.join(self._rundir, "code"))
 
     def start_after(self, end: Mapping[str, str]) -> None:
-        """Run them, told how the attempt ended; AfterEnded is posted in any case."""
+        """Run them with the end of the attempt in their environment; AfterEnded is posted in any case."""
         log = self._attempt_log("after")
         arguments = [self._rundir, "after", os.path.join(self._rundir, log)]
         limit = self._spec["after"]["time_limit"]

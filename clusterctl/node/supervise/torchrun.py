@@ -65,7 +65,7 @@ class Worker:
         self.ended = False
         self.exit: Optional[int] = None
         self.signal: Optional[int] = None
-        self.starved = False  # whether the kernel has killed for want of memory since it was started
+        self.starved = False  # whether the kernel has killed because memory ran out since it was started
         self._earlier_kills = count_memory_kills()
 
     @property
@@ -410,7 +410,7 @@ class WorldSizes:
                     self._on_size(size)
 
     def _read_world_size(self, pid: int) -> Optional[int]:
-        """Read what a worker was told; None for what is no worker, and for what the job's own `env` says."""
+        """Read what a worker was started with; None for what is no worker, and for what the job's own `env` says."""
         env = read_environ(pid)
         size = env.get("WORLD_SIZE", "")
         is_worker = "RANK" in env and size != self._inherited and size.isdigit() and len(size) < 10

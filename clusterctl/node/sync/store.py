@@ -180,7 +180,7 @@ class Store:
         del self._open[sha]
 
     def abandon(self) -> None:
-        """Drop contents of which only a part has come; each can begin anew."""
+        """Drop contents of which only a part has come; each can begin again."""
         while self._open:
             self._open.popitem()[1].discard()
 

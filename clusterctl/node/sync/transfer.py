@@ -46,7 +46,7 @@ SILENCE_LIMIT = 10.0  # seconds without a byte
 PROVIDE_LIMIT = 1800.0  # seconds after which nobody is given anything any more
 MOST_RECEIVERS = 4  # at once; who comes beyond that is turned away
 MOST_PENDING = 32  # that have proved nothing yet; one more, and the oldest of them goes
-LOWEST_RATE = 1e6  # bytes a second; whoever is slower costs more than the way round
+LOWEST_RATE = 1e6  # bytes a second; a slower node costs more than sending from the client
 GRACE = 30.0  # seconds beyond that
 LONGEST_LINE = 1024
 PART = 1 << 20
@@ -246,7 +246,7 @@ def connect_to_provider(provider: Source) -> socket.socket:
 
 
 def open_stream(connection: socket.socket, longest: int) -> Stream:
-    """Begin to exchange frames; whoever does not read for long is left, and no header is longer than this."""
+    """Begin to exchange frames; a node that does not read for long is left, and no header is longer than this."""
     stream = Stream(connection.fileno(), connection.fileno())
     stream.send_timeout = SILENCE_LIMIT
     stream.restrict(lambda text: _parse_header(text, longest), longest, 2 * PART)

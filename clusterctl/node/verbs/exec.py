@@ -4,7 +4,7 @@ request {"argv": [program, arguments...], "keep": bytes of each stream that are 
 node    {"stream": "stdout" | "stderr"} + bytes, as they come; {"beat": n} every 2 s in between; at last
         {"ended": {"exit": code or null, "signal": number or null, "cut": [streams that were longer],
         "left": [names of processes that it has left in the background]}}
-What the command leaves behind by ending stays, as with ssh: it may have been started for that. It is told.
+What the command leaves behind by ending stays, as with ssh: it may have been started for that. It is reported.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 GRACE = 5.0  # seconds between TERM and KILL
 POLL_INTERVAL = 0.05
 BEAT_INTERVAL = 2.0
-MOST_ORPHANS = 500  # processes told
+MOST_ORPHANS = 500  # processes reported
 TAG_PREFIX = b"CLUSTERCTL_RUN="
 
 

@@ -1,4 +1,4 @@
-"""The probe: what a node is, has and can reach, told in one frame; it writes nothing and imports no torch.
+"""The probe: what a node is, has and can reach, in one frame; it writes nothing and imports no torch.
 
 Every question is asked in a thread of its own with a time limit of its own, so that one dead file system or
 name server costs one answer and not the report. An answer that is missing reads `{"problem": "why"}`.

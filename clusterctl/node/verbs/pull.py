@@ -92,7 +92,7 @@ PART = 1 << 18
 BATCH = 1000
 LARGEST_BATCH = 1 << 20  # bytes of JSON, beyond which no further row joins
 SAMPLE = 1 << 12
-STALE = 86400.0  # seconds after which a beacon was left by a client that died
+STALE = 86400.0  # seconds after which such a file was left by a client that died
 
 Row = List[Any]
 
@@ -129,7 +129,7 @@ def run(request: PullRequest, stream: Stream) -> None:
 
 @contextmanager
 def shared_home_probe(workdir: str, request: PullRequest) -> Iterator[str]:
-    """Tell who was first to light the client's beacon in this work directory; it goes out with the client."""
+    """Tell which node was first to write the client's file in this work directory; the session removes it."""
     mark, name = str(request.get("mark") or ""), request.get("shared_home_probe")
     if name is None or not mark or not os.path.isdir(workdir):
         yield mark

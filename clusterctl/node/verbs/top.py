@@ -1,6 +1,6 @@
 """Utilization samples.
 
-The verb `top`: how busy a node is, told every few seconds for as long as the client listens; it leaves nothing.
+The verb `top`: how busy a node is, every few seconds for as long as the client is connected; it leaves nothing.
 
 request {"interval": seconds}
 node    {"sample": {...}} every interval, the first one at once; {"beat": n} at least every 2 s in between
@@ -199,7 +199,7 @@ def run(request: TopRequest, stream: Stream) -> None:
 
 
 class UtilizationStream:
-    """One client, and what it is told."""
+    """One client, and what is sent to it."""
 
     def __init__(self, stream: Stream, interval: float) -> None:
         self._stream, self._interval = stream, interval

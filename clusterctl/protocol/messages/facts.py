@@ -359,7 +359,7 @@ class SetupFacts(TypedDict, total=False):
 
 
 class ProbeFacts(TypedDict):
-    """All that a node told; `problems` holds what it could not answer, `notes` what was dropped."""
+    """All that a node reports."""
 
     interpreter: InterpreterFacts | Problem
     activate: ActivateFacts | Problem

@@ -192,7 +192,7 @@ class _RankRecord(TorchrunRecord):
 class RankRecord(_RankRecord, total=False):
     """One worker: its files are named relative to the run's directory."""
 
-    starved: bool  # killed while the kernel killed for want of memory
+    starved: bool  # killed while the kernel killed because memory ran out
     stopped: bool  # in answers only: a signal has stopped it
 
 
