@@ -136,7 +136,7 @@ def run(argv: Sequence[str] | None = None) -> int:
         return 130
     except (BrokenPipeError, SystemExit):  # click turns the first into the second
         _discard_output()
-        return 0  # whoever read our output has read enough
+        return 0  # the reader closed the pipe, as `head` does
     except click.UsageError as error:
         return _report_usage_error(error)
     except Exception as error:  # the last line of defence: a traceback is never shown to a user
@@ -192,7 +192,7 @@ def _report_error(error: ClusterctlError) -> int:
 
 
 def _system_refusal(error: OSError) -> ClusterctlError:
-    """A full disk, a closed directory: the system's word is clear enough, and no bug of ours."""
+    """Report a full disk or a missing permission with the system's reason: it is no bug of clusterctl."""
     from clusterctl.errors import LocalSystemError
 
     target = error.filename or _describe_failed_output()
@@ -203,7 +203,7 @@ def _system_refusal(error: OSError) -> ClusterctlError:
 
 
 def _describe_failed_output() -> str:
-    """Name what the system refused to write, where it does not say so itself."""
+    """Name what could not be written, where the system's error names no file."""
     try:
         sys.stdout.flush()
     except OSError:

@@ -68,7 +68,7 @@ def _merge(earlier: Settings, later: Settings) -> Settings:
 
 
 def _apply_output_settings(settings: Settings) -> None:
-    """Let everything printed from here on, errors included, know the chosen colour."""
+    """Use the chosen colour for everything that is printed from here on, errors included."""
     from clusterctl.console import terminal
 
     terminal.set_color(settings.color)
@@ -159,7 +159,7 @@ _CONNECT_OPTIONS = (
 
 
 def with_connect_options(function: Command) -> Command:
-    """Add the options that say how to reach machines of which no inventory tells."""
+    """Add the options for connecting to machines that are in no inventory."""
     for option in reversed(_CONNECT_OPTIONS):
         function = option(function)
     return function
@@ -176,7 +176,7 @@ def confirm(lines: Sequence[str], question: str, what: Literal["run", "lab"], co
 
 
 def refuse_surplus(words: Sequence[str], verb: str) -> None:
-    """Refuse words for a script that do not stand behind `--`: they may be options misspelled, or files."""
+    """Refuse arguments of a script without `--` before them: they may be misspelled options, or files."""
     before, behind = _split_at_dashes(_typed())
     surplus = list(words[: len(words) - len(behind)])
     if not surplus:
@@ -193,7 +193,7 @@ def refuse_surplus(words: Sequence[str], verb: str) -> None:
 
 
 def refuse_mixed(command: Sequence[str], verb: str) -> None:
-    """Refuse a command without `--` behind whose first word an option of ours stands: it may be the command's own."""
+    """Refuse options after the first word of a command without `--`: they may be meant for the command."""
     typed = list(_typed())
     if "--" in typed or not command or typed[-len(command) :] == list(command):
         return

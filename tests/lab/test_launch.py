@@ -416,7 +416,7 @@ def test_a_job_whose_python_is_missing_is_what_is_to_be_changed(cluster: Lab, tm
     result = cctl(cluster, "check", job)
 
     assert result.code == 3
-    assert f"set `python` in {job} to the absolute path" in result.out
+    assert f"set `python` in {job} to the absolute path" in " ".join(result.out.split())
     assert "no answer" not in result.out
 
 

@@ -43,7 +43,7 @@ VOLATILE = (
     (r"\S*/(?=[\w.-])", ""),  # where a file lies
     (r"digits-ddp-\d{8}T\d{6}-[0-9a-f]{4}", "RUN"),
     (r"\S+@\S+", "WHO"),
-    (r"(?<=parameters )[0-9a-f]+", "HASH"),
+    (r"(?<=parameter hash )[0-9a-f]+", "HASH"),
     (r"rank \d+ (?:failed|exited with \d+)", "rank ENDED"),
     (r"^\s*also .*", "also"),  # who had failed, too, before the stop came
     (r"\d[\d.]*\s?(?:[kM]B|bytes|s|min)\b", "N"),

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunOutput:
-    """How a command speaks of a run: as NDJSON or in words; `command` is how its hints begin."""
+    """How a command reports a run: as NDJSON or as text; `command` is how its hints begin."""
 
     as_json: bool
     command: str
@@ -84,7 +84,7 @@ class RunOutput:
         return "\n".join(f"  {command:{width}}  {meaning}" for command, meaning in commands.items())
 
     def describe_leaving(self, run_id: str, *, stopping: bool) -> str:
-        """Say what becomes of a run that nobody watches any more."""
+        """Describe what happens to the run after this command ends."""
         if stopping:
             command = self.hint("stop", run_id)
             return "\n" + tr(
@@ -96,7 +96,7 @@ class RunOutput:
 def watch_run(
     cluster: Cluster, options: MonitorOptions, output: RunOutput, logs: LogSink, began: float
 ) -> int:
-    """Follow a run that began at `began` (time.time()) to its verdict, whose exit code this gives; Ctrl-C leaves."""
+    """Follow a run that began at `began` (time.time()) until it ends and give its exit code; Ctrl-C detaches."""
     has_live_line = can_redraw(sys.stderr) and not is_quiet() and not output.as_json
     monitor = RunMonitor(
         cluster,
@@ -238,7 +238,7 @@ def _start_time(parts: Parts) -> float:
     return time.time() - max(0.0, ended - submitted_at(parts))
 
 
-PULSE = 5.0  # seconds between two looks at what each rank said last
+PULSE = 5.0  # seconds between two reads of the last line of each rank
 
 
 def watch_status(

@@ -137,7 +137,7 @@ class Clean:
         self._orphans: dict[str, tuple[Orphan, ...]] = {}
         self._ended: dict[str, EndedOrphans] = {}
         self._errors: dict[str, ClusterctlError] = {}
-        self._some_kept = False  # whether somebody has chosen to keep what was shown
+        self._some_kept = False  # whether the user has chosen to keep some of what was shown
 
     def run(self) -> int:
         """Go through the steps; gives the exit code."""
@@ -203,7 +203,7 @@ class Clean:
         return not cleanup.removals and not spare and not self._orphans
 
     def _find_orphans(self, cluster: Cluster) -> None:
-        """Ask what may be ended; a node that does not say has nothing."""
+        """Find leftover processes that may be stopped; a node without an answer has none."""
         nodes = [node for node in self._nodes if node.name in self._storage]
         answers = query_orphans(cluster, nodes)
         report_failures(answers.errors.values())
@@ -231,11 +231,11 @@ class Clean:
 
     @property
     def _is_interactive(self) -> bool:
-        """Tell whether somebody sits there who has seen what would go."""
+        """Tell whether a user at a terminal has seen what would be removed."""
         return not self._options.yes and not self._options.as_json and sys.stdin.isatty()
 
     def _keep_stranded(self, cleanup: CleanupPlan) -> CleanupPlan:
-        """Ask about runs that have files outside the output directory: nobody else has these."""
+        """Ask about runs that have files outside the output directory: there may be no other copy."""
         stranded = cleanup.lost_files
         if not stranded or not self._is_interactive:
             return cleanup
@@ -259,7 +259,7 @@ class Clean:
         return cleanup.without_runs(stranded)
 
     def _confirm(self) -> None:
-        """Never remove anything that nobody has agreed to."""
+        """Remove nothing that the user has not confirmed."""
         if self._orphans:
             question = tr("Stop and remove the rest?") if self._some_kept else tr("Stop and remove all this?")
         else:
@@ -269,7 +269,7 @@ class Clean:
         raise UsageError("CC-USE-031", "json" if self._options.as_json else "")
 
     def _remove(self, cleanup: CleanupPlan) -> None:
-        """Let all nodes remove at once; each only knows its own parts."""
+        """Remove on all nodes at once; each removes its own parts."""
         by_node: dict[str, list[StoredRun]] = {name: [] for name in self._storage}
         for part, _ in cleanup.removals:
             by_node[part.node].append(part)

@@ -1,4 +1,4 @@
-"""The deep check: a small job of ours, launched as any other, whose leader says which node or link is in the way."""
+"""The deep check: a small test job, launched as any other, whose rank 0 reports the slow or failing node or link."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ MOST_LINES = 2000  # of the leader's; a search has some dozens
 def run_deep_check(
     cluster: Cluster, nodes: Sequence[Node], job: Job | None, preflight: Preflight
 ) -> Preflight:
-    """Run the deep check on nodes that are fit; its findings join the others. Leaves nothing on the nodes."""
+    """Run the deep check on nodes without errors; adds its findings. Leaves nothing on the nodes."""
     backend = choose_backend(job, list(preflight.facts.values()))
     deep = DeepCheckResult(backend, tuple(node.name for node in nodes), 0)
     pending = tuple(name for name, facts in preflight.facts.items() if facts.setup.pending)
@@ -106,7 +106,7 @@ class DeepCheckRun:
         self._lines: list[str] = []
 
     def run(self, deep: DeepCheckResult, scan: ScanResult) -> DeepCheckResult:
-        """Start the job, hear what its leader says, and remove all traces."""
+        """Start the job, read what rank 0 reports, and remove all files."""
         members = [Member(node, Slot(number)) for number, node in enumerate(self._nodes)]
         measured = {
             node.name: measure(self._job, node, self._preflight.facts[node.name]) for node in self._nodes
@@ -173,7 +173,7 @@ class DeepCheckRun:
             self._lines += marked[: MOST_LINES - len(self._lines)]
 
     def _stop(self, run_id: str) -> None:
-        """End the job wherever it is, also on nodes that were still preparing; nobody else will."""
+        """Stop the job on all nodes, also on those that were still preparing."""
         stop_everywhere(self._handle(run_id), "the deep check was left")
 
     def _handle(self, run_id: str) -> RunHandle:

@@ -1,4 +1,4 @@
-"""Run a command on many nodes and show what they say."""
+"""Run a command on many nodes and show its output."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run_everywhere(nodes: Sequence[Node], command: Sequence[str], *, fold: bool,
     errors: dict[str, ClusterctlError] = {}
 
     with open_cluster() as cluster:
-        cluster.open_early(nodes, keep=False)  # a person is asked before the screen moves
+        cluster.open_early(nodes, keep=False)  # questions come before the live progress
         phases.set_steps(cluster.steps)
         if fold:
             phases.start("exec")

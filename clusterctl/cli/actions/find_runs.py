@@ -1,4 +1,4 @@
-"""Ask the nodes which runs they remember; the nodes' word is the truth, from any machine."""
+"""Read the list of runs from the nodes, which is the same from any machine."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def choose_found_run(
 def fetch_end_record(
     cluster: Cluster, nodes: Sequence[Node], found_runs: FoundRuns, run_id: RunId, *, named: bool
 ) -> Parts:
-    """Give the parts of a run, of one that ended badly with all that its nodes know of the end.
+    """Give the parts of a run; of a failed one with the record of its end.
 
     `named`: the nodes were asked for this run; in a list of all they may leave that out.
     """

@@ -1,4 +1,4 @@
-"""`init`: who the machines are, what they say, and the two files."""
+"""`init`: choose the machines, read their NICs and GPUs, write the two files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MOST_SHOWN = 20
 
 @dataclass(frozen=True)
 class InitOptions:
-    """What the command line asks for."""
+    """The options of `init`."""
 
     hosts: Sequence[str]
     source: str | None
@@ -61,7 +61,7 @@ class InitCommand:
         self._name = choose_job_name(options.name, folder.resolve().name.lower())
 
     def run(self) -> int:
-        """Ask, write, and say what is next."""
+        """Ask for what is missing, write the files, and name the next command."""
         inventory, job = self._folder / "inventory.yaml", self._folder / "job.yaml"
         if not self._folder.is_dir():
             raise UsageError("CC-USE-070", folder=self._folder)
@@ -151,10 +151,10 @@ class InitCommand:
             else read_hosts(text.split(), self._connect_options)
         )
 
-    # what they say
+    # what is on the machines
 
     def _probe_hosts(self, imported: Imported) -> DiscoveryAnswers:
-        """Ask all, and again with what a person adds: that new host keys are to be believed, where torch is."""
+        """Read all machines, and again after the user trusts new host keys or names the Python with torch."""
         from clusterctl.client.ssh.key_install import HostKeyPrompts
 
         prompts = HostKeyPrompts(notice)

@@ -78,7 +78,7 @@ def refuse_existing(path: str) -> None:
 
 
 def write_inventory(text: str, path: str, *, force: bool) -> None:
-    """Write the new inventory; a file that is there is replaced only if that was asked for, and then at once."""
+    """Write the new inventory; an existing file is replaced only with `force`, and then atomically."""
     target = expand(path)
     if target.is_dir():
         raise UsageError("CC-USE-040", "directory", path=path)
@@ -112,7 +112,7 @@ DEFAULT_NAME = "cluster"
 
 @dataclass(frozen=True)
 class ConnectOptions:
-    """How to get in, where a host does not say so itself."""
+    """How to log in, for hosts that do not specify it themselves."""
 
     user: str | None = None
     port: int | None = None
@@ -125,7 +125,7 @@ class ConnectOptions:
 
 @dataclass(frozen=True)
 class DiscoveryAnswers:
-    """What was found: the inventory's text, and by node what it said or why it said nothing."""
+    """What was found: the text of the inventory, and the facts or the error of each node."""
 
     text: str
     facts: Mapping[str, Facts]
@@ -140,7 +140,7 @@ class DiscoveryAnswers:
 def discover(
     hosts: Sequence[str], connect_options: ConnectOptions, cluster: str, output: str | None, *, force: bool
 ) -> int:
-    """Ask all hosts at once and write what they said; 0 all answered, 5 some, 4 none."""
+    """Read all hosts at once and write the inventory; 0 all answered, 5 some, 4 none."""
     if output is not None and not force:
         refuse_existing(output)
     answers = probe_hosts(read_hosts(hosts, connect_options), cluster)
@@ -158,7 +158,7 @@ def discover(
 
 
 def with_lab(connect_options: ConnectOptions, lab_name: str | None) -> ConnectOptions:
-    """Connect as a running lab's nodes want it, where the command line does not say otherwise."""
+    """Use the connection options of a running lab, where the command line has none."""
     if lab_name is None:
         return connect_options
     from clusterctl.lab.labs import load
@@ -192,7 +192,7 @@ def read_hosts(hosts: Sequence[str], connect_options: ConnectOptions) -> Importe
 
 
 def with_connect_options(imported: Imported, connect_options: ConnectOptions) -> Imported:
-    """Complete how to get in, where a host does not say so itself."""
+    """Add the connection options to hosts that do not specify them themselves."""
     given = {key: value for key, value in vars(connect_options).items() if value is not None}
     completed = (
         replace(host, **{key: value for key, value in given.items() if getattr(host, key) is None})

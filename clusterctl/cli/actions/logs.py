@@ -90,7 +90,7 @@ class LogQuery:
 
 
 class LineFilter:
-    """Passes on to a printer the lines that are young enough, counts them, and tells once where times are guessed."""
+    """Passes lines that are new enough to a printer, counts them, and warns once per node about estimated times."""
 
     def __init__(self, printer: BatchLogSink, since: float | None, *, show_times: bool) -> None:
         self._printer, self._since = printer, since
@@ -340,7 +340,7 @@ def _log_reader(request: LogRequest) -> LogReader:
 
 
 def _print(update: Update, line_filter: LineFilter) -> None:
-    """Print lines; tell at once of a node that is given up, for the others' lines may go on for hours."""
+    """Print lines; report the failure of a node at once, since the other nodes may send lines for hours."""
     if isinstance(update, LogLines):
         line_filter.show_all((update,))
     elif isinstance(update, StreamEnd) and update.error is not None:

@@ -60,7 +60,7 @@ def _store_hooks(run_id: RunId, hooks: Hooks) -> None:
 
 
 def warn_not_notified(run_id: RunId, attach: str) -> None:
-    """Say who tells of the end of a run that one leaves."""
+    """Warn that notifications are not sent after this command ends."""
     from clusterctl.client.local.notify import has_hooks
 
     try:
@@ -99,7 +99,7 @@ def notify_end(verdict: Verdict, seconds: float, command: str, secrets: Collecti
 
 
 def _warn_unreadable(error: OSError) -> None:
-    """The run has its verdict, and what cannot be believed must not take its exit code."""
+    """Report an unsafe file of hooks; the exit code stays that of the run."""
     notice(
         tr(
             "notifications and on_end are skipped: {path} {reason}",
@@ -110,7 +110,7 @@ def _warn_unreadable(error: OSError) -> None:
 
 
 class EndNotifier:
-    """The hooks of one run that has ended; `unsent` is what the next `attach` shall try again."""
+    """The hooks of one run that has ended; `unsent` is what the next `attach` tries again."""
 
     def __init__(self, hooks: Hooks, ended: RunEnd, secrets: Collection[str]) -> None:
         self._ended, self._secrets = ended, secrets

@@ -36,7 +36,7 @@ PHASE = "check"
 
 @dataclass(frozen=True)
 class Preflight:
-    """What the nodes said, what could not be asked, and what follows."""
+    """The facts of the nodes, the errors of those without an answer, and the findings."""
 
     facts: Mapping[str, Facts]
     failures: Mapping[str, ClusterctlError]
@@ -124,7 +124,7 @@ def run_preflight(
 def _run_mesh_test(
     nodes: Sequence[Node], facts: Mapping[str, Facts], open_probes: Mapping[str, Session]
 ) -> MeshResult | None:
-    """Let the nodes whose training addresses are known call each other; None where there are no two."""
+    """Test connections between nodes with known training addresses; None with fewer than two of them."""
     networks = {node.name: resolve_network(node, facts.get(node.name)) for node in nodes}
     participants = choose_mesh_members(nodes, facts, networks)
     rails = plan_rails(participants, facts, networks)

@@ -30,7 +30,7 @@ UNKNOWN_HOST = "CC-SSH-009"
 
 @dataclass(frozen=True)
 class PushKeysOptions:
-    """What the command line asks for."""
+    """The options of `keys push`."""
 
     key: str | None
     same_password: bool
@@ -130,7 +130,7 @@ class KeyPush:
                 self._pending.append(outcome.node)
 
     def _confirm_host_keys(self, installer: KeyInstaller) -> None:
-        """Show the host keys that nobody here knows, and go on with those that are agreed to."""
+        """Show unknown host keys, and continue with those that the user accepts."""
 
         for _ in range(MAX_PROMPT_ROUNDS):
             if not confirm_host_keys(
@@ -155,7 +155,7 @@ class KeyPush:
         return os.environ[variable]
 
     def _install(self, installer: KeyInstaller) -> None:
-        """Install on all closed nodes at once; those that refuse a password are asked for again, a few times."""
+        """Install on all nodes without the key at once; ask again for wrong passwords, a few times."""
         for attempt in range(TRIES):
             if not self._pending:
                 return
@@ -276,7 +276,9 @@ def _skipped_error(node: Node) -> UsageError:
     return UsageError("CC-KEYS-011", node=node.name)
 
 
-MAX_PROMPT_ROUNDS = 10  # behind a bastion that is met first there are more to meet, and a chain has eight
+MAX_PROMPT_ROUNDS = (
+    10  # each bastion of a chain may have unknown host keys behind it, and a chain has up to eight
+)
 QUESTION = to_translate(
     "Are these the keys of the nodes (compare with `ssh-keygen -lf /etc/ssh/ssh_host_*.pub` there)?"
 )

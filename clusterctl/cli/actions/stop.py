@@ -41,7 +41,7 @@ def choose_to_stop(runs: Runs, run_prefix: str | None, label: str) -> RunId:
 
 
 def confirm_stop(run_id: str, parts: Parts, *, named: bool, label: str, command: str) -> None:
-    """Never end a run by accident: one that nobody has named, somebody else's, or one of which nothing is known."""
+    """Ask before stopping a run that was not named, that another user started, or of which there is no record."""
     me = current_owner()
     if not parts:
         reason = tr("no node has a record of {run}, so its owner is unknown", run=run_id)

@@ -1,4 +1,4 @@
-"""Send code to the nodes' stores and say what each of them holds."""
+"""Send code to the stores of the nodes and report what each of them has."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def sync_code(job: Job, members: Sequence[Member], scan: ScanResult, *, as_json:
         return result
 
     with open_cluster() as cluster:
-        cluster.open_early(member.node for member in members)  # a person is asked before the screen moves
+        cluster.open_early(member.node for member in members)  # questions come before the live progress
         phases.set_steps(cluster.steps)
         phases.start("code")
         try:
@@ -86,7 +86,7 @@ def find_addresses(cluster: Cluster, job: Job, nodes: Sequence[Node], size: int)
     )
     if distribution.offer(nodes[0].name, size) is None:
         return None
-    # It brings along all that can be told of a node, which small code does without.
+    # imports all facts of nodes, which is not needed for small code
     from clusterctl.plans.launch.network import resolve_network
 
     ips = {node.name: resolve_network(node, None).ip for node in nodes if not node.nic and not node.network}

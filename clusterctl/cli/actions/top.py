@@ -23,7 +23,7 @@ from clusterctl.plans.facts.utilization import NodeUsage
 from clusterctl.plans.ssh import name_lab
 from clusterctl.specs.inventory.model import Inventory, Node
 
-ONCE_INTERVAL = 0.5  # seconds between looks while GPUs are still being asked
+ONCE_INTERVAL = 0.5  # seconds between samples while GPUs are still being read
 ONCE_LIMIT = 45.0
 RUNS_EVERY = 15.0  # seconds between two questions for the runs
 RUNS_LIMIT = 10.0  # seconds that one look waits for them
@@ -122,7 +122,7 @@ class UtilizationMonitor:
                 self._errors[name] = update.error
 
     def _pending_nodes(self) -> list[str]:
-        """Name the nodes that have neither failed nor told all they have."""
+        """Name the nodes that have neither failed nor sent all their values."""
         return [
             name
             for name, gauged in self._gauged.items()

@@ -219,7 +219,7 @@ def _describe_interrupted(labs_dir: Path, names: Sequence[str]) -> str:
 
 
 def _confirm_down(chosen: Lab) -> None:
-    """Never take a lab down that nobody has named or agreed to."""
+    """Ask before stopping a lab that was not named."""
     import time
 
     from clusterctl.cli.options import confirm

@@ -1,4 +1,4 @@
-"""The code that a job sends: scanned before any node is asked, so that a wrong path costs no waiting."""
+"""The code that a job sends: scanned before any connection, so that a wrong path fails at once."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def warn_not_distributed(job: Job, nnodes: int, scan: ScanResult) -> None:
     small = [path for path in list_scripts(job, sizes.keys()) if sizes[path] <= LARGEST_SCRIPT]
     texts = {}
     for path in small if job.is_single_process else ():
-        with suppress(OSError):  # it was there a moment ago; sending it will tell
+        with suppress(OSError):  # removed since the scan; sending it reports the error
             texts[path] = (scan.root / path).read_text(encoding="utf-8", errors="replace")
     warning = describe_unaware(job, nnodes, texts)
     if warning:

@@ -17,7 +17,7 @@ MAX_TRACEBACK = 64 << 10  # characters of one traceback
 
 
 def as_bug(error: BaseException) -> InternalError:
-    """Turn an exception that nobody expected into an error that a user can report."""
+    """Turn an unexpected exception into an error that a user can report."""
     return _bug(f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error)), node="")
 
 

@@ -83,7 +83,7 @@ def _refuse_unsafe(folder: Path) -> None:
     except NotOursError as error:
         raise UsageError("CC-USE-041", path=error.filename, reason=error.strerror) from error
     except OSError:
-        pass  # it cannot be looked at: what cannot be read is not believed, and writing says why it fails
+        pass  # not readable: nothing in it is used, and writing reports why it fails
 
 
 LARGEST_FILE = 256 << 10  # as `specs.yaml.reader` has it, which is not imported for a file that is remembered
@@ -111,7 +111,7 @@ def load_inventory(settings: Settings) -> Inventory:
 
 
 def load_chosen_inventory(settings: Settings) -> tuple[Inventory, ChosenInventory]:
-    """Read the inventory and say which file it was."""
+    """Read the inventory and give the choice of the file."""
     from clusterctl.client.local.parse_cache import parse_once
     from clusterctl.specs.inventory.model import Inventory
 

@@ -89,7 +89,7 @@ def current_owner() -> Owner:
 
 
 def launch_record() -> LaunchRecord:
-    """Give what a run's record says of us: who launches, and from which directory."""
+    """Give what the record of a run contains about its launch: by whom, and from which directory."""
     me = current_owner()
     try:
         folder = str(Path.cwd())
