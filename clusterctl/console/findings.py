@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +16,9 @@ from rich.text import Text
 
 from clusterctl.codes.lookup import families, family_of
 from clusterctl.console.terminal import print_table, symbol
-from clusterctl.console.text import sanitize, wrap_text
+from clusterctl.console.text import COMMAND as _COMMAND
+from clusterctl.console.text import sanitize
+from clusterctl.console.text import wrap_prose as _wrap
 from clusterctl.plans.checks.causes import fold_consequences
 from clusterctl.plans.checks.framework import SEVERITIES, Finding, join_items
 from clusterctl.plans.checks.nics import (
@@ -371,20 +372,6 @@ def _render_finding(console: Console, finding: Finding, consequences: Sequence[F
         _print_labelled(console, tr("also:"), tr("same cause: {findings}", findings=also))
 
 
-# How a line begins that is there to be pasted; such a line stays whole.
-_COMMAND = re.compile(r"(clusterctl|python3?|pip|ssh(-\w+)?|sudo|chmod|chown|mv|rm|cp|export)\s")
-_IN_BACKQUOTES = re.compile(r"`[^`]*`")
-_KEPT_SPACE = "\ue000"  # stands for a space that no line is broken at
-
-
-def _wrap(line: str, width: int) -> list[str]:
-    """Break a line of prose; a command in backquotes stays whole where it fits a line."""
-    kept = _IN_BACKQUOTES.sub(
-        lambda found: found[0].replace(" ", _KEPT_SPACE) if cell_len(found[0]) <= width else found[0], line
-    )
-    return [piece.replace(_KEPT_SPACE, " ") for piece in wrap_text(kept, width)]
-
-
 def _print_labelled(console: Console, label: str, text: str) -> None:
     """Print a text behind a label; commands stay unwrapped, because they are there to be pasted."""
     width = max(20, console.width - INDENT)
@@ -470,23 +457,22 @@ def render_explanation(console: Console, explanation: Explanation) -> None:
     )
     console.print()
     _print_text(console, tr("effect"), explanation.effect)
+    _print_text(console, tr("role"), explanation.role)
     _print_text(console, tr("why"), explanation.why)
     _print_text(console, tr("what"), explanation.text)
     _print_text(console, tr("do"), explanation.do)
     _print_text(console, tr("occurs as"), "\n".join(explanation.happens))
     if explanation.example is not None:
         _print_text(console, tr("example"), explanation.example.seen)
-        _print_text(console, tr("fix"), explanation.example.fix, wrap=False)
-    _print_text(console, tr("try"), explanation.command, wrap=False)
-    _print_text(
-        console, tr("see"), f"clusterctl explain {explanation.see}" if explanation.see else "", wrap=False
-    )
+        _print_text(console, tr("fix"), explanation.example.fix)
+    _print_text(console, tr("try"), explanation.command)
+    _print_text(console, tr("see"), f"clusterctl explain {explanation.see}" if explanation.see else "")
 
 
-def _print_text(console: Console, label: str, text: str, *, wrap: bool = True) -> None:
+def _print_text(console: Console, label: str, text: str) -> None:
     width = max(20, min(console.width, 100) - EXPLAIN_INDENT)
     lines = text.split("\n") if text else []
-    pieces = [piece for line in lines for piece in (_wrap(line, width) if wrap else [line])]
+    pieces = [piece for line in lines for piece in ([line] if _COMMAND.match(line) else _wrap(line, width))]
     for index, piece in enumerate(pieces):
         padding = " " * (EXPLAIN_INDENT - 2 - cell_len(label))
         label_cell = (f"{padding}{label}  " if index == 0 else " " * EXPLAIN_INDENT, "cyan")
@@ -506,4 +492,7 @@ def render_codes(console: Console, titles: Mapping[str, str], family: str) -> No
 
 def explanation_to_json(explanation: Explanation) -> dict[str, Any]:
     """Give an explanation as `explain --json` prints it."""
-    return {"schema": SCHEMA, **asdict(explanation)}
+    values = asdict(explanation)
+    values["effect"] = values["effect"] or values["role"]
+    del values["role"]
+    return {"schema": SCHEMA, **values}
