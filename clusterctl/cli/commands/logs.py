@@ -75,7 +75,8 @@ def logs(
 ) -> int:
     """Show the output of a run's ranks.
 
-    RUN is a run id or an unambiguous prefix; default: your newest run. Node ranks in --node are those of the inventory.
+    RUN is a run id, its short form or an unambiguous prefix; default: your newest run. Node ranks in --node are
+    those of the inventory.
     """
     from clusterctl.cli.actions.logs import LogQuery, read_logs
 
