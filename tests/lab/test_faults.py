@@ -383,7 +383,7 @@ def test_an_ordinary_user_does_it_all(make_lab: Callable[..., Lab], ordinary_use
         done = lab.run(command, cwd=folder, check=check, timeout=120)  # type: ignore[attr-defined]  # the same
         return str(done.stdout) + str(done.stderr)
 
-    assert "fit" in user("check", "job.yaml")
+    assert "nodes are ready" in user("check", "job.yaml")
     launched = user("launch", "job.yaml")
     assert "SUCCEEDED" in launched
     assert '"sum": 3.0' in launched
