@@ -325,9 +325,7 @@ def failing(part: str) -> str:
     """Write one part of the catalogue of what goes wrong; without a part, how much of it is covered."""
     if not part:
         return catalogue.share() + "\n"
-    return table(
-        ("", "what goes wrong", "what is done about it", "codes", "tested by"), catalogue.cells(part)
-    )
+    return table(tuple(one.here for one in catalogue.HEADINGS), catalogue.cells(part))
 
 
 def told(_: str) -> str:
@@ -373,7 +371,7 @@ KINDS: Mapping[str, Callable[[str], str]] = {
 }
 LITERAL = ("layers", "tree", "inside", "messages")  # code, and not words: the same in every language
 FROM_HELP = ("verbs", "shared", "verb")  # texts of the command line, in Chinese by the catalogue of messages
-FROM_CODES = ("findings", "errors", "symptoms", "troubles")  # texts of the table of codes
+FROM_CODES = ("findings", "errors", "symptoms", "troubles", "catalogue")  # texts in both languages
 
 
 def render(page: str, chosen: Language) -> str:

@@ -275,8 +275,8 @@ ENTRIES: Mapping[str, Entry] = {
         cases={
             "": Case(
                 fix=Text(
-                    "{command} > lock.txt, and install that on the others",
-                    "{command} > lock.txt，然后在其他节点上按它安装",
+                    "{command} > lock.txt  # then install that on the other nodes",
+                    "{command} > lock.txt  # 然后在其他节点上按它安装",
                 )
             ),
         },

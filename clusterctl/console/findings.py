@@ -457,23 +457,22 @@ def render_explanation(console: Console, explanation: Explanation) -> None:
     )
     console.print()
     _print_text(console, tr("effect"), explanation.effect)
+    _print_text(console, tr("role"), explanation.role)
     _print_text(console, tr("why"), explanation.why)
     _print_text(console, tr("what"), explanation.text)
     _print_text(console, tr("do"), explanation.do)
     _print_text(console, tr("occurs as"), "\n".join(explanation.happens))
     if explanation.example is not None:
         _print_text(console, tr("example"), explanation.example.seen)
-        _print_text(console, tr("fix"), explanation.example.fix, wrap=False)
-    _print_text(console, tr("try"), explanation.command, wrap=False)
-    _print_text(
-        console, tr("see"), f"clusterctl explain {explanation.see}" if explanation.see else "", wrap=False
-    )
+        _print_text(console, tr("fix"), explanation.example.fix)
+    _print_text(console, tr("try"), explanation.command)
+    _print_text(console, tr("see"), f"clusterctl explain {explanation.see}" if explanation.see else "")
 
 
-def _print_text(console: Console, label: str, text: str, *, wrap: bool = True) -> None:
+def _print_text(console: Console, label: str, text: str) -> None:
     width = max(20, min(console.width, 100) - EXPLAIN_INDENT)
     lines = text.split("\n") if text else []
-    pieces = [piece for line in lines for piece in (_wrap(line, width) if wrap else [line])]
+    pieces = [piece for line in lines for piece in ([line] if _COMMAND.match(line) else _wrap(line, width))]
     for index, piece in enumerate(pieces):
         padding = " " * (EXPLAIN_INDENT - 2 - cell_len(label))
         label_cell = (f"{padding}{label}  " if index == 0 else " " * EXPLAIN_INDENT, "cyan")
@@ -493,4 +492,7 @@ def render_codes(console: Console, titles: Mapping[str, str], family: str) -> No
 
 def explanation_to_json(explanation: Explanation) -> dict[str, Any]:
     """Give an explanation as `explain --json` prints it."""
-    return {"schema": SCHEMA, **asdict(explanation)}
+    values = asdict(explanation)
+    values["effect"] = values["effect"] or values["role"]
+    del values["role"]
+    return {"schema": SCHEMA, **values}

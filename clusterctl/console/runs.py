@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from clusterctl.console.terminal import stdout, uses_color
-from clusterctl.console.text import json_text, sanitize
+from clusterctl.console.text import json_text, sanitize, wrap_text
 from clusterctl.console.verdict import (
     LONGEST_LINE,
     UNBROKEN,
@@ -220,10 +220,20 @@ def render_status(
     if (seconds := run_seconds(node_states, now)) is not None:
         head.append(tr("   ran {span}", span=render_span(seconds)))
     texts = filter(
-        None, (about, render_timing(node_states, offsets, now), *render_attempts(attempts_of(node_states)))
+        None,
+        (
+            *_wrap_about(about),
+            render_timing(node_states, offsets, now),
+            *render_attempts(attempts_of(node_states)),
+        ),
     )
     table = _make_nodes_table(node_states, find_stalls(node_states, offsets, now), verdict)
     return Group(head, *map(Text, texts), table, *map(Text, render_last_lines(node_states)))
+
+
+def _wrap_about(text: str) -> list[str]:
+    console = stdout()
+    return wrap_text(text, console.width, indent="  ") if console.is_terminal else [text]
 
 
 def _make_nodes_table(
@@ -370,7 +380,7 @@ def _describe_rank(rank: RankState, *, live: bool) -> str:
     if rank.exit is not None:
         return "ok" if rank.exit == 0 else tr("exit {code}", code=rank.exit)
     if rank.stopped and live:
-        return tr("suspended (SIGSTOP)")
+        return tr("stopped (SIGSTOP)")
     return tr("running") if live else "?"
 
 

@@ -137,8 +137,22 @@ def info(line: str, *, is_safe: bool = False) -> None:
     """Write one line of chatter to stderr, unless `-q`; a text that `is_safe` may hold colours of our own."""
     if not is_quiet():
         clear_live_line()
-        text = line if is_safe else "\n".join(map(sanitize, line.split("\n")))
+        lines = [sanitize(part) for part in line.split("\n")]
+        text = line if is_safe else "\n".join(text for part in lines for text in _wrap_for_terminal(part))
         print(text, file=sys.stderr, flush=True)
+
+
+def _wrap_for_terminal(line: str) -> list[str]:
+    """Break a line between words where stderr is a terminal; a command at its end stays whole, to be copied."""
+    from clusterctl.console.text import display_width, wrap_text
+
+    if not sys.stderr.isatty() or display_width(line) <= stderr().width:
+        return [line]
+    prose, colon, command = line.partition(": clusterctl ")
+    if not colon and "clusterctl " in line:
+        return [line]
+    lines = wrap_text(f"{prose}:" if colon else prose, stderr().width, indent="  ")
+    return [*lines, f"  clusterctl {command}"] if colon else lines
 
 
 def hint(line: str) -> None:

@@ -107,8 +107,8 @@ def show_verdict(verdict: Verdict, seconds: float, command: str = "clusterctl", 
     lines += [tr("warning: {text}", text=line) for line in render_unplanned(verdict.world_sizes)]
     lines += render_outside_note(verdict.outside_files, verdict.run_id, command)
     first_line, *more_lines = map(sanitize, lines)
-    if uses_color(sys.stderr):
-        shown = sanitize(start)
+    shown = sanitize(start)
+    if uses_color(sys.stderr) and first_line.startswith(shown):  # on a very narrow terminal it may be broken
         first_line = f"{_color_of(verdict.state)}{shown}{_RESET}{first_line.removeprefix(shown)}"
     print("\n".join([first_line, *more_lines]), file=sys.stderr, flush=True)
 

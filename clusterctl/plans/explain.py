@@ -23,6 +23,7 @@ from clusterctl.translation import language, to_translate, tr
 CODE_PATTERN = re.compile(r"(?:CC-)?([A-Z]+)(?:-(\d{1,3}))?", re.IGNORECASE)
 EXAMPLE_VALUES = {"node": "NODE", "rank": "RANK", "module": "MODULE", "path": "PATH", "run": "RUN"}
 LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
+BETWEEN_CLAUSES = ";: \uff1b\uff1a"  # the last two are Chinese
 FIRST_CLAUSE = re.compile("(?<=[\\w)])(?:[;:] |[\uff1b\uff1a])")  # the last two are Chinese
 SEVERITIES: Mapping[Severity, str] = {
     "error": to_translate("error"),
@@ -66,6 +67,7 @@ class Explanation:
     kind: str
     title: str
     effect: str = ""
+    role: str = ""  # of the end of a rank in the failure of a run
     why: str = ""
     text: str = ""
     do: str = ""
@@ -81,7 +83,7 @@ def parse_manual(raw: Mapping[str, Any]) -> Manual:
         code: Example(str(example["seen"]), str(example["fix"]))
         for code, example in raw["examples"][language()].items()
     }
-    return Manual(examples, raw["happens"])
+    return Manual(examples, raw["happens"][language()])
 
 
 def list_titles() -> dict[str, str]:
@@ -139,12 +141,23 @@ def explain(code: str, manual: Manual) -> Explanation:
     title, what, do = short_title(code), _without_markup(entry.what.here), _without_markup(entry.do.here)
     if code in all_checks():
         effect, example = tr(EFFECTS[entry.severity]), manual.examples.get(code)
-        return Explanation(code, tr("finding"), title, effect, entry.why.here, what, do, happens, example)
+        return Explanation(
+            code,
+            tr("finding"),
+            title,
+            effect,
+            why=entry.why.here,
+            text=what,
+            do=do,
+            happens=happens,
+            example=example,
+        )
     whole = _without_markup(entry.title.here)
     if entry.when.here:
         effect = tr("{severity}, {when}", severity=tr(SEVERITIES[entry.severity]), when=entry.when.here)
         return Explanation(code, tr("error"), title, effect, text=what, do=do, happens=happens)
-    text = ("" if whole == title else whole) if not what else join_sentences(whole, what)
+    more = whole[len(title) :].lstrip(BETWEEN_CLAUSES)
+    text = join_sentences(more, what) if more and what else more or what
     return Explanation(code, tr("error"), title, text=text, do=do, happens=happens)
 
 
@@ -158,7 +171,7 @@ def _explain_symptom(symptom: Symptom, entry: Entry, happens: tuple[str, ...]) -
         symptom.code,
         tr("end of a rank"),
         entry.title.here,
-        tr(GRADES[symptom.grade]),
+        role=tr(GRADES[symptom.grade]),
         text=entry.do.here,
         happens=happens,
         command=render_command(symptom.code, EXAMPLE_VALUES),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from clusterctl.console import terminal
-from clusterctl.console.run_list import show_runs
+from clusterctl.console.run_list import describe_live_runs, show_runs
 from clusterctl.console.runs import fold_numbers, render_span, render_status, run_seconds
 from clusterctl.plans.runs.selection import Owner
 from clusterctl.plans.runs.state import NodeState, parse_state
@@ -115,3 +115,15 @@ def test_many_alike_nodes_share_a_row() -> None:
     ]
     assert len(shown(8)) == 11
     assert fold_numbers(["7", "spare", "0", "1", "spare"]) == "0-1, 7, spare"
+
+
+def test_the_live_run_of_each_node_with_its_ranks() -> None:
+    """The newest, where a node has several; none of those that have ended."""
+    new, old = RunId("new-20260102T000000-0002"), RunId("old-20260101T000000-0001")
+    ranks = {str(rank): {} for rank in range(4, 8)}
+    runs = {
+        new: {"gpu01": part(new, state="RUNNING", ranks=ranks), "gpu03": None},
+        old: {"gpu01": part(old, state="RUNNING"), "gpu02": part(old, "gpu02", 1, "WAITING")},
+        GOOD: {"gpu04": part(GOOD, "gpu04")},
+    }
+    assert describe_live_runs(runs) == {"gpu01": "0002 r4-7", "gpu02": "0001"}

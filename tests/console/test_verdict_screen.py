@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import replace
 
@@ -9,9 +10,21 @@ import pytest
 from failures import fail
 
 from clusterctl.console.verdict import render_cause, show_verdict
+from clusterctl.plans.runs.gang_record import Attempt
 from clusterctl.plans.runs.verdict import judge, verdict_to_json
 from clusterctl.protocol.root_cause import Failure, find_cause
 from clusterctl.protocol.tracebacks import clip
+
+ATTEMPT = Attempt(1, "node_lost", "gpu02 is lost", "gpu01", None, None, None)
+
+
+class Screen(io.StringIO):
+    """A terminal that remembers all that was written to it."""
+
+    def isatty(self) -> bool:
+        """Say that it is one."""
+        return True
+
 
 MEMORY = (
     "Traceback (most recent call last):",
@@ -166,6 +179,26 @@ def test_the_only_rank_that_does_not_complain() -> None:
     assert (
         "    it timed out waiting for one of these, which reported nothing: 20 ranks on gpu[23-25]" in several
     )
+
+
+@pytest.mark.parametrize(("columns", "colored"), [("80", True), ("30", False)])
+def test_the_state_is_the_one_coloured_text(
+    monkeypatch: pytest.MonkeyPatch, columns: str, colored: bool
+) -> None:
+    """On a terminal that has room for it; nothing is written twice where it has not."""
+    screen = Screen()
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr("sys.stderr", screen)
+    verdict = replace(judge("r", {}, [fail(0, MEMORY, 1.0)]), attempt=12, attempts=(ATTEMPT,))
+    show_verdict(verdict, 11.8, hidden=36)
+    first, *rest = screen.getvalue().splitlines()
+
+    assert first.startswith("\x1b[1;31mx FAILED after 11.8 s, 12 attempts\x1b[0m   rank 0") == colored
+    assert "\x1b" not in "".join(rest)
+    assert screen.getvalue().count("FAILED") == 1
+    assert "36 lines of torchrun itself are hidden" in screen.getvalue()
 
 
 def test_what_a_rank_says_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:

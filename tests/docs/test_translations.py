@@ -21,9 +21,7 @@ DOCS = ROOT / "docs"
 INDEX = DOCS / "zh" / "README.md"
 TRANSLATED = sorted(path for path in (DOCS / "zh").glob("*.md") if path != INDEX)
 FRONT = ROOT / "README.zh-CN.md"
-ENGLISH_ONLY = {  # what is made from English texts of the program, and what is measured
-    *("catalogue.md", "benchmarks.md"),
-}
+ENGLISH_ONLY = {"benchmarks.md"}  # what is measured
 
 
 def english(page: Path) -> Path:

@@ -383,10 +383,10 @@ def test_an_ordinary_user_does_it_all(make_lab: Callable[..., Lab], ordinary_use
         done = lab.run(command, cwd=folder, check=check, timeout=120)  # type: ignore[attr-defined]  # the same
         return str(done.stdout) + str(done.stderr)
 
-    assert "nodes are ready" in user("check", "job.yaml")
+    assert "are ready" in user("check", "job.yaml")
     launched = user("launch", "job.yaml")
     assert "SUCCEEDED" in launched
     assert '"sum": 3.0' in launched
-    assert run_id(launched) in user("ps")
+    assert run_id(launched) in user("ps", "-v")
     assert '"RANK": "1"' in user("logs", "--rank", "1")
     assert leftovers(lab) == {}

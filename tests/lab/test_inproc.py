@@ -96,7 +96,7 @@ def test_a_job_from_check_to_stop(lab: Lab, tmp_path: Path) -> None:
     assert {word["GLOO_SOCKET_IFNAME"] for word in words} == {"lo"}
     assert words[0]["CLUSTERCTL_OUTPUT_DIR"] != words[1]["CLUSTERCTL_OUTPUT_DIR"]
     run = run_id(launch.err)
-    assert run in cctl(lab, "ps").out
+    assert run in cctl(lab, "ps", "-v").out
     assert "SUCCEEDED" in cctl(lab, "status", run).out
     assert '"RANK": "1"' in cctl(lab, "logs", run, "--node", "1").out
     assert leftovers(lab) == {}

@@ -275,7 +275,7 @@ def test_what_launch_says_before_the_first_worker(cluster: Lab, tmp_path: Path) 
     result = cctl(cluster, "launch", job)
 
     assert result.code == 0, result.err
-    assert "1 spare, but no lost node can be survived" in result.err
+    assert "only 0 of 1 spares can replace lost nodes" in result.err
     assert "2 files, " in result.err
 
 

@@ -71,7 +71,7 @@ def test_what_a_script_leaves_in_its_working_directory_is_not_lost(cluster: Lab,
 
     kept = cctl(cluster, "clean", "--keep", "0")
     assert (kept.code, told in kept.out) == (2, True)
-    assert run in cctl(cluster, "ps").out
+    assert run in cctl(cluster, "ps", "-v").out
     assert cctl(cluster, "clean", "--keep", "0", "-y").code == 0
 
 
