@@ -163,7 +163,8 @@ def _find_closed(context: CheckContext, mesh: MeshResult, rail: str) -> Iterator
                 context, pattern.nodes, {name for ends in pattern.paths for name in ends}
             )
         )
-        text = f"{_describe_pattern(_CLOSED, pattern)}{render_rail(rail)} {why}"
+        where = f"{_describe_pattern(_CLOSED, pattern)}{render_rail(rail)}"
+        text = tr("{problem} {reasons}", problem=where, reasons=why)
         if duplicate:
             evidence = tr("{subject}: {text}", subject=text, text=duplicate[0])
             yield across_nodes(pattern.nodes, evidence, "duplicate", command=duplicate[1])
@@ -263,11 +264,13 @@ def _firewall_facts(context: CheckContext, pattern: Pattern) -> dict[str, str]:
     facts = context.facts[target]
     caller_names = {ends[1 - ends.index(target)] for ends in pattern.paths if target in ends}
     callers = [str(context.networks[other.name].ip) for other in context.nodes if other.name in caller_names]
-    more = [tr("{count} more", count=len(callers) - 3)] if len(callers) > 3 else []
+    shown = join_items(callers[:3])
+    if len(callers) > 3:
+        shown = tr("{addresses} and {count} more", addresses=shown, count=len(callers) - 3)
     return {
         "command": run_on_nodes(context.program, [target], as_root(facts, "nft list ruleset")),
         "ports": f"{facts.ports.first or 32768}-{facts.ports.last or 60999}",
-        "callers": join_items([*callers[:3], *more]),
+        "callers": shown,
     }
 
 

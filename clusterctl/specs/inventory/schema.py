@@ -81,7 +81,7 @@ class WaiveEntry(StrictModel):
         ALL, description="On which nodes: names, ranges and globs such as `gpu[01-04]`."
     )
     reason: WaiverReason = Field(
-        description=to_translate("Why it does not count; it is shown whenever the waiver is used.")
+        description=to_translate("Why it is ignored; shown whenever the waiver is used.")
     )
 
 
@@ -224,11 +224,12 @@ class NodeSettings(StrictModel):
         description="Shell line run on the node before Python, such as `source /etc/profile.d/modules.sh`.",
     )
     workdir: Workdir = Field(
-        "~/.clusterctl", description="Directory on the node that clusterctl keeps everything in and owns."
+        "~/.clusterctl",
+        description="Directory on the node that belongs to clusterctl; everything is kept in it.",
     )
     nic: Nics = Field(
         None,
-        description="NIC or NICs that carry the training, others on each node if need be; beats `network`.",
+        description="NIC or NICs for training; may differ between nodes; takes precedence over `network`.",
     )
     network: Network = Field(
         None, description="IPv4 network (CIDR) of the training; each node uses the NIC with an address in it."
@@ -247,9 +248,7 @@ class _NodeIdentity(StrictModel):
         None,
         description="IPv4 address for the training; default: found by `nic`, `network` or `host`.",
     )
-    spare: Flag = Field(
-        False, description="Keep the node in reserve: no job takes it unless it names it, or wants `spares`."
-    )
+    spare: Flag = Field(False, description="Spare node: only jobs that name it, or ask for `spares`, use it.")
 
 
 class NodeEntry(NodeSettings, _NodeIdentity):  # pydantic puts the fields of the last base first
@@ -260,7 +259,7 @@ class NodeEntry(NodeSettings, _NodeIdentity):  # pydantic puts the fields of the
 
 class _InventoryHeader(StrictModel):
     cluster: Name = Field(description=to_translate("Name of the cluster."))
-    waive: tuple[WaiveEntry, ...] = Field((), description="Findings of `check` that do not count, and why.")
+    waive: tuple[WaiveEntry, ...] = Field((), description="Findings of `check` to ignore, and why.")
 
 
 class InventoryFile(NodeSettings, _InventoryHeader):

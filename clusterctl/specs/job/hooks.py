@@ -51,13 +51,13 @@ class OnEndEntry(StrictModel):
     model_config = ConfigDict(title="on_end")
 
     command: tuple[CommandArgument, ...] = Field(
-        description="A program and its arguments, run on the launching machine, beside the job file; no shell.",
+        description="A program and its arguments, run on the launching machine, in the job file's directory; no shell.",
         json_schema_extra={"minItems": 1},
     )
     when: WhenEnds = Field(
-        None, description="Which ends it is for: succeeded, failed, timeout, cancelled; without it all."
+        None, description="For which results: succeeded, failed, timeout, cancelled; default: all."
     )
-    time_limit: Limit = Field(60.0, description="How long it may take; then it is ended.")
+    time_limit: Limit = Field(60.0, description="Time limit; then it is stopped.")
 
 
 class NotifyEntry(StrictModel):
@@ -77,7 +77,7 @@ class NotifyEntry(StrictModel):
         None, description="For `feishu` and `dingtalk`: name of the variable that holds the signing secret."
     )
     when: WhenEnds = Field(
-        None, description="Which ends it is for: succeeded, failed, timeout, cancelled; without it all."
+        None, description="For which results: succeeded, failed, timeout, cancelled; default: all."
     )
 
 
@@ -144,11 +144,11 @@ class SetupEntry(StrictModel):
     model_config = ConfigDict(title="setup")
 
     venv: OptionalJobPath = Field(
-        None, description="Make a venv, and install by pip what this requirements file names."
+        None, description="Make a venv and install this requirements file with pip."
     )
     uv: OptionalJobPath = Field(
         None,
-        description="Make it with uv: from a `uv.lock`, its `pyproject.toml` beside it, or a requirements file.",
+        description="Make it with uv: from a `uv.lock` and the `pyproject.toml` next to it, or a requirements file.",
     )
     conda: OptionalJobPath = Field(
         None,
@@ -157,19 +157,19 @@ class SetupEntry(StrictModel):
     )
     wheelhouse: OptionalJobPath = Field(
         None,
-        description="Folder of wheels that is sent along; `venv` and `uv` then install from it alone, with no network.",
+        description="Folder of wheels that is sent along; `venv` and `uv` then install only from it, without network.",
     )
     system_site_packages: Flag = Field(
         False, description="Let the environment see the packages of the node's own Python, such as its torch."
     )
     files: tuple[JobPath, ...] = Field(
-        (), description="More files and folders beside the job that `run` needs; they count as content."
+        (), description="More files and folders next to the job file that `run` needs; they count as content."
     )
     run: OptionalCommands = Field(
         None,
         description="Shell commands to run then, in the environment; the first that fails ends the launch.",
     )
-    time_limit: Limit = Field(1800.0, description="How long all of it may take on a node.")
+    time_limit: Limit = Field(1800.0, description="Time limit for all of it on a node.")
 
 
 class HookEntry(StrictModel):
@@ -182,7 +182,7 @@ class HookEntry(StrictModel):
             "Shell commands, run one after the other in the run's copy of the code, with the job's environment."
         )
     )
-    time_limit: Limit = Field(60.0, description="How long they may take together; then they are ended.")
+    time_limit: Limit = Field(60.0, description="Time limit for all of them; then they are stopped.")
 
 
 def setup_of(entry: SetupEntry | None) -> Setup | None:

@@ -58,14 +58,14 @@ class RestartEntry(StrictModel):
 
     model_config = ConfigDict(title="restart")
 
-    max: RestartLimit = Field(3, description="How many times at most the run is started again.")
+    max: RestartLimit = Field(3, description="Maximum number of restarts.")
     on: tuple[ReasonName, ...] = Field(
         DEFAULT_REASONS,
         description="For which reasons; an error of the script itself is never among them. See below.",
         json_schema_extra={"uniqueItems": True, "minItems": 1},
     )
     spares: Count = Field(
-        0, description="Nodes that are prepared in reserve; each takes the place of a node that is lost."
+        0, description="Number of spare nodes that are prepared; each can replace a lost node."
     )
     progress: FilePattern = Field(
         "**",
@@ -179,7 +179,7 @@ class SyncEntry(StrictModel):
         description="Directory that is copied to every node, relative to the job file; the job runs there.",
     )
     exclude: tuple[Text, ...] = Field(
-        (), description="What stays behind, in the words of `.gitignore`; `.gitignore` files count as well."
+        (), description="What is not sent, as patterns of `.gitignore`; `.gitignore` files apply too."
     )
     via: Via = Field(
         "auto",
@@ -221,7 +221,8 @@ class JobFile(StrictModel):
         json_schema_extra={"uniqueItems": True, "minItems": 1},
     )
     exclusive: Flag = Field(
-        False, description="Have each node alone: no other run may be on it, whatever it uses; see below."
+        False,
+        description="Use each node exclusively: no other run may be on it, whatever it uses; see below.",
     )
     launcher: Launcher = Field("torchrun", description="What starts the workers on a node; see below.")
     use_env: Flag = Field(
@@ -259,7 +260,7 @@ class JobFile(StrictModel):
         description="Shell commands on every node before torchrun starts, in each attempt; one that fails ends it.",
     )
     after: HookEntry | None = Field(
-        None, description="Shell commands on every node when all its ranks have ended, however they have."
+        None, description="Shell commands on every node after all its ranks have ended, whatever the result."
     )
     grace: Duration = Field(
         30.0,
@@ -276,13 +277,17 @@ class JobFile(StrictModel):
     )
     restart: RestartEntry | None = Field(
         None,
-        description="When the nodes start a failed run again by themselves, and with which nodes in reserve.",
+        description="When the nodes restart a failed run by themselves, and with how many spare nodes.",
     )
     on_end: OnEndEntry | None = Field(
         None,
-        description="A command of your own that is run when a run has ended, with the verdict on its stdin.",
+        description="A command of your own that is run when a run has ended, with the result on its stdin.",
     )
     notify: tuple[NotifyEntry, ...] = Field((), description="Messages to send when a run has ended.")
-    waive: tuple[WaiveEntry, ...] = Field((), description="Findings of `check` that do not count, and why.")
-    python: OptionalPython = Field(None, description="Interpreter for this job; beats the inventory's.")
-    activate: OptionalText = Field(None, description="Shell line run before Python; beats the inventory's.")
+    waive: tuple[WaiveEntry, ...] = Field((), description="Findings of `check` to ignore, and why.")
+    python: OptionalPython = Field(
+        None, description="Interpreter for this job; takes precedence over the inventory's."
+    )
+    activate: OptionalText = Field(
+        None, description="Shell line run before Python; takes precedence over the inventory's."
+    )
