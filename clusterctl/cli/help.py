@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from clusterctl.translation import to_translate, tr
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 # Group -> verb -> (module under clusterctl.cli.commands, one line for --help). A module loads when its verb is called.
 VERB_GROUPS = {
@@ -90,6 +93,13 @@ class TranslatedHelp(click.Command):
         first = _paragraphs(self.help)[0]
         translated = tr(first)
         return super().get_short_help_str(limit) if translated == first else translated
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete as click does, with the help texts that some shells show beside the values."""
+        items = super().shell_complete(ctx, incomplete)
+        for item in items:
+            item.help = item.help and tr(item.help)
+        return items
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
         """Write the docstring of the command."""

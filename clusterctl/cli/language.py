@@ -11,11 +11,15 @@ from clusterctl.translation import VARIABLE, language_of, ngettext, parse_langua
 
 
 def choose_language(environment: Mapping[str, str], streams: Iterable[TextIO]) -> None:
-    """Use the language that the environment asks for, if all streams can show it; raises UsageError for another."""
+    """Use the language that the environment asks for, if all streams can show it."""
     chosen = language_of(environment)
     use_language(chosen if all(map(_can_show_chinese, streams)) else "en")
     if chosen == "zh":
         _translate_click()
+
+
+def refuse_unknown_language(environment: Mapping[str, str]) -> None:
+    """Raise UsageError if our own variable names a language that we do not have."""
     asked = environment.get(VARIABLE, "")
     if asked and parse_language(asked) is None:
         raise UsageError("CC-USE-093", value=asked)

@@ -23,7 +23,7 @@ from clusterctl.cli.help import (
     describe_ssh,
     describe_unknown_verb,
 )
-from clusterctl.cli.language import choose_language
+from clusterctl.cli.language import choose_language, refuse_unknown_language
 from clusterctl.cli.options import shared_options
 from clusterctl.errors import ClusterctlError
 from clusterctl.translation import language, to_translate, tr
@@ -146,6 +146,8 @@ def run(argv: Sequence[str] | None = None) -> int:
 def _invoke(argv: Sequence[str] | None) -> int:
     _escape_unprintable()
     choose_language(os.environ, (sys.stdout, sys.stderr))
+    if COMPLETE_VARIABLE not in os.environ:  # an error between two keys of the user would only spoil the line
+        refuse_unknown_language(os.environ)
     code = root.main(
         args=list(argv) if argv is not None else None,
         complete_var=COMPLETE_VARIABLE,

@@ -30,7 +30,7 @@ MOST_PARTS = 20_000  # of one node
 
 @dataclass(frozen=True)
 class UnusedStorage:
-    """Contents of the store, old versions of clusterctl's own part, or environments that nobody has used for long."""
+    """Contents of the store, old versions of clusterctl's own part, or environments not used for long."""
 
     contents: int
     bytes: int
@@ -48,7 +48,7 @@ class NodeStorage:
 
     @property
     def unused(self) -> tuple[UnusedStorage, ...]:
-        """Give all that a node can do without, beside runs."""
+        """Return all that a node can remove, besides runs."""
         return (self.store, self.payloads, self.environments)
 
 
@@ -64,7 +64,7 @@ class RemovalReport:
 
 
 def read_storage(session: Session, node: str) -> NodeStorage | None:
-    """Hear what a node holds; None if it has no work directory."""
+    """Receive what a node stores; None if it has no work directory."""
     raw = _receive_record(session, "found", node)
     if raw is None:
         return None
@@ -158,7 +158,7 @@ def _request_orphans(c: Connection, node: Node, interpreter: Interpreter, to_end
         raise NodeError("CC-RUN-032", evidence=session.stderr)
 
 
-NEVER = 10 * 365 * 86400.0  # seconds after which a node would spare what it was not told
+NEVER = 10 * 365 * 86400.0  # seconds: so large that a node removes only what is named
 TRIES = 3
 
 

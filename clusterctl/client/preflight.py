@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from clusterctl.client.rpc.session import Session
 from clusterctl.errors import ClusterctlError
@@ -30,6 +30,9 @@ from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import Job
 from clusterctl.translation import tr
 
+if TYPE_CHECKING:
+    from clusterctl.protocol.messages.network import MeshCallOrder, MeshListen
+
 SEND_LIMIT = 2.0  # seconds for a node to take an order of a few KiB
 LISTEN_LIMIT = 3.0
 REPORT_LIMIT = 9.0  # a call may connect for 2.5 s, wait 4 s for a slow process, and 2.5 s for a byte
@@ -46,7 +49,7 @@ class MeshMember:
 
 
 def run_mesh_test(members: Mapping[str, MeshMember]) -> MeshResult:
-    """Let the nodes call each other and tell what came of it; the first is node 0. A hanging node costs its limit only.
+    """Let the nodes connect to each other and return the results. A hanging node costs its limit only.
 
     Closes the sessions; no listener is left when they have ended.
     """
@@ -73,16 +76,18 @@ class _MeshTest:
         return MeshResult(names, tuple(results), self._absent, master_port, seconds, self._ports_taken)
 
     def _listen(self) -> dict[str, MeshListener]:
-        """Have all listen; gives where, in the order of the nodes."""
+        """Have all listen; returns where, in the order of the nodes."""
         token = secrets.token_hex(32)
         for index, (name, member) in enumerate(self._members.items()):
-            listen_options = {
+            order: MeshListen = {
+                "mesh": "listen",
+                "token": token,
                 "name": name,
                 "addresses": dict(member.addresses),
                 "ports": member.ports,
                 "master": index == 0,
             }
-            self._send(name, {"mesh": "listen", "token": token, **listen_options})
+            self._send(name, order)
         answers = self._receive_answers(self._members, {"listening", "problem"}, LISTEN_LIMIT)
         listeners: dict[str, MeshListener] = {}
         for name in (name for name in self._members if name in answers):
@@ -111,7 +116,7 @@ class _MeshTest:
             for result in parse_paths(answers[name].unread("paths"), name, orders[name])
         ]
 
-    def _send(self, name: str, order: Any) -> None:  # node/diagnose/mesh.py says what it may be
+    def _send(self, name: str, order: MeshListen | MeshCallOrder) -> None:
         try:
             self._members[name].session.send(order, timeout=SEND_LIMIT)
         except ClusterctlError as error:
@@ -125,7 +130,9 @@ class _MeshTest:
             waiting = {name for name in names if name not in self._absent}
             for name in waiting:
                 selector.register(self._members[name].session, selectors.EVENT_READ, name)
-            ready: Sequence[str] = tuple(waiting)  # what came before we watched is told by no descriptor
+            ready: Sequence[str] = tuple(
+                waiting
+            )  # no descriptor is ready for what arrived before the selector watched it
             first = True  # also where the time is up: what is here is taken in
             while waiting and (first or time.monotonic() < deadline):
                 first = False

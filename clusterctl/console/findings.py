@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +16,9 @@ from rich.text import Text
 
 from clusterctl.codes.lookup import families, family_of
 from clusterctl.console.terminal import print_table, symbol
-from clusterctl.console.text import sanitize, wrap_text
+from clusterctl.console.text import COMMAND as _COMMAND
+from clusterctl.console.text import sanitize
+from clusterctl.console.text import wrap_prose as _wrap
 from clusterctl.plans.checks.causes import fold_consequences
 from clusterctl.plans.checks.framework import SEVERITIES, Finding, join_items
 from clusterctl.plans.checks.nics import (
@@ -369,20 +370,6 @@ def _render_finding(console: Console, finding: Finding, consequences: Sequence[F
     if consequences:
         also = join_items(f"{other.title} {other.code}" for other in consequences)
         _print_labelled(console, tr("also:"), tr("same cause: {findings}", findings=also))
-
-
-# How a line begins that is there to be pasted; such a line stays whole.
-_COMMAND = re.compile(r"(clusterctl|python3?|pip|ssh(-\w+)?|sudo|chmod|chown|mv|rm|cp|export)\s")
-_IN_BACKQUOTES = re.compile(r"`[^`]*`")
-_KEPT_SPACE = "\ue000"  # stands for a space that no line is broken at
-
-
-def _wrap(line: str, width: int) -> list[str]:
-    """Break a line of prose; a command in backquotes stays whole where it fits a line."""
-    kept = _IN_BACKQUOTES.sub(
-        lambda found: found[0].replace(" ", _KEPT_SPACE) if cell_len(found[0]) <= width else found[0], line
-    )
-    return [piece.replace(_KEPT_SPACE, " ") for piece in wrap_text(kept, width)]
 
 
 def _print_labelled(console: Console, label: str, text: str) -> None:

@@ -124,3 +124,18 @@ def wrap_text(text: str, width: int, first_indent: str = "", indent: str = "") -
             lines.append(line.rstrip())
             line = indent + token
     return [*lines, line.rstrip()] if line.strip() else lines
+
+
+# How a line begins that is there to be pasted; such a line stays whole.
+COMMAND = re.compile(r"(clusterctl|python3?|pip|ssh(-\w+)?|sudo|chmod|chown|mv|rm|cp|export)\s")
+_IN_BACKQUOTES = re.compile(r"`[^`]*`")
+_KEPT_SPACE = "\ue000"  # stands for a space that no line is broken at
+
+
+def wrap_prose(text: str, width: int, indent: str = "") -> list[str]:
+    """Break a text as `wrap_text` does; a command in backquotes stays whole where it fits a line."""
+    kept = _IN_BACKQUOTES.sub(
+        lambda found: found[0].replace(" ", _KEPT_SPACE) if display_width(found[0]) <= width else found[0],
+        text,
+    )
+    return [line.replace(_KEPT_SPACE, " ") for line in wrap_text(kept, width, indent=indent)]

@@ -1,4 +1,4 @@
-"""Raise a lab."""
+"""Start a lab."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _SUBNETS = range(1, 255)
 
 @dataclass(frozen=True)
 class LabOptions:
-    """What `lab up` was asked for; a bound lab ends with this process.
+    """The options of `lab up`; a bound lab ends with this process.
 
     With `shared_home` all nodes have one home, as over NFS; with `gpus` each seems to have so many GPUs. With the
     backend `auto` a machine that cannot have namespaces gets a lab without them.
@@ -79,7 +79,7 @@ def plan_netns_lab(state_dir: Path, options: LabOptions) -> LabPlan:
 
 
 def plan_inproc_lab(state_dir: Path, options: LabOptions) -> LabPlan:
-    """A lab without namespaces, at addresses and a port where nobody listens yet."""
+    """A lab without namespaces, at addresses and a port where nothing listens yet."""
     nodes, port = _find_free_addresses(options.count)
     return LabPlan(
         name=options.name,
@@ -104,7 +104,7 @@ def _find_free_addresses(count: int) -> tuple[tuple[LabNodePlan, ...], int]:
             if _are_free((node.host for node in nodes), port):
                 return nodes, port
             if not _are_free(["127.77.0.1"], port):
-                break  # somebody has this port at all addresses
+                break  # another program has this port at all addresses
     raise LabError("CC-LAB-007", "loopback")
 
 
@@ -255,7 +255,7 @@ def _make_keys(plan: LabPlan, directory: Path) -> None:
 
 
 def _spawn_holder(plan: LabPlan, directory: Path, holder_end: socket.socket) -> None:
-    """Start the process that leaves the holder behind, and wait for its end."""
+    """Start the process that starts the holder, and wait for its end."""
     root = str(Path(__file__).parents[2])
     options = ["-I"] if plan.backend == "inproc" else ["-I", "-S"]  # only the first one needs packages
     tag = {TAG: str(directory)} if plan.backend == "inproc" else {}
@@ -318,7 +318,7 @@ def _write_files(plan: LabPlan, directory: Path, holder: Process) -> None:
 
 
 def current_directory() -> str:
-    """The directory that we are in; empty if it is gone."""
+    """The directory that we are in; empty if it has been removed."""
     try:
         return str(Path.cwd())
     except OSError:

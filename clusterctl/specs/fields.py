@@ -31,18 +31,26 @@ class ScalarType:
     nullable: bool = False
     null_fix: str = to_translate("give a value, or delete the line")
     example: str = ""
+    choices: tuple[str, ...] = ()  # what the noun is made of, if it is a choice
+
+    @property
+    def expected(self) -> str:
+        """What is expected, in the language in use."""
+        return _either(self.choices) if self.choices else tr(self.noun)
 
     def validate(self, raw: object) -> object:
         """Turn a text, or null where it may stand, into the value; raises InvalidValueError."""
         if isinstance(raw, str):
             return self.parse(raw)
         if raw is not None:
-            found, noun = tr("a list") if isinstance(raw, list) else tr("keys and values"), tr(self.noun)
+            found = tr("a list") if isinstance(raw, list) else tr("keys and values")
             case = "single-example" if self.example else "single"
-            raise InvalidValueError("CC-SPEC-012", case, noun=noun, found=found, example=self.example)
+            raise InvalidValueError(
+                "CC-SPEC-012", case, noun=self.expected, found=found, example=self.example
+            )
         if self.nullable:
             return None
-        raise InvalidValueError("CC-SPEC-014", "nothing", noun=tr(self.noun), way_out=tr(self.null_fix))
+        raise InvalidValueError("CC-SPEC-014", "nothing", noun=self.expected, way_out=tr(self.null_fix))
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(self.validate)
@@ -98,7 +106,6 @@ def whole_number_schema(**limits: int) -> JsonSchema:
 
 def one_of(*choices: str) -> ScalarType:
     """Make the kind of a value that is one of a few words."""
-    expected = " or ".join((", ".join(choices[:-1]), choices[-1])) if len(choices) > 1 else choices[0]
 
     def parse(word: str) -> str:
         if word in choices:
@@ -106,12 +113,18 @@ def one_of(*choices: str) -> ScalarType:
         raise InvalidValueError(
             "CC-SPEC-013",
             "choice",
-            expected=expected,
+            expected=_either(choices),
             word=quoted(word),
             suggestion=did_you_mean(word, choices),
         )
 
-    return ScalarType(expected, parse, {"enum": list(choices)})
+    noun = " or ".join(filter(None, (", ".join(choices[:-1]), choices[-1])))
+    return ScalarType(noun, parse, {"enum": list(choices)}, choices=choices)
+
+
+def _either(choices: tuple[str, ...]) -> str:
+    """Write a choice between words."""
+    return tr(" or ").join(filter(None, (tr(", ").join(choices[:-1]), choices[-1])))
 
 
 def optional(noun: str, parse: Callable[[str], object], schema: JsonSchema, example: str = "") -> ScalarType:

@@ -13,10 +13,13 @@ from collections.abc import Iterator
 import click
 import pytest
 from click.testing import CliRunner
+from commands import run_command
 from test_help import commands
+from waiting import HANG
 
+from clusterctl.cli.completion import COMPLETE_VARIABLE
 from clusterctl.cli.formatter import cell_width, wrap_cells
-from clusterctl.cli.language import choose_language
+from clusterctl.cli.language import choose_language, refuse_unknown_language
 from clusterctl.cli.main import root
 from clusterctl.cli.main import run as main
 from clusterctl.errors import UsageError
@@ -134,8 +137,9 @@ def test_another_language_is_refused(
     monkeypatch.setenv("CLUSTERCTL_LANG", value)
     assert main(["--help"]) == 2
     assert f"CC-USE-093: CLUSTERCTL_LANG={value}: unknown language" in capsys.readouterr().err
+    choose_language({"CLUSTERCTL_LANG": value, "LANG": "zh_CN.UTF-8"}, [])
     with pytest.raises(UsageError, match="不支持的语言"):
-        choose_language({"CLUSTERCTL_LANG": value, "LANG": "zh_CN.UTF-8"}, [])
+        refuse_unknown_language({"CLUSTERCTL_LANG": value})
     use_language("en")
 
 
@@ -146,6 +150,16 @@ def test_a_terminal_that_cannot_show_chinese_gets_english() -> None:
         choose_language({"CLUSTERCTL_LANG": "zh"}, [stream])
         assert language() == chosen
     use_language("en")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [("zh", "跟随任务直到结束"), ("fr", "Follow a run until it ends")]
+)
+def test_completion_is_translated_and_never_an_error(value: str, text: str) -> None:
+    """zsh and fish show what a verb is for; an unknown language must not spoil the line of the user."""
+    completing = {COMPLETE_VARIABLE: "zsh_complete", "COMP_WORDS": "clusterctl att", "COMP_CWORD": "1"}
+    done = run_command([], cwd=None, env={**os.environ, **completing, "CLUSTERCTL_LANG": value}, timeout=HANG)
+    assert text in done.stdout and done.stderr == ""
 
 
 @pytest.mark.usefixtures("chinese")

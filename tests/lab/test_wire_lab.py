@@ -65,9 +65,9 @@ def test_a_launch_names_both_ends_of_a_closed_way(make_lab: Callable[..., Bed], 
     result = cctl(lab, "launch", make_project(tmp_path / "job", HELLO))
     assert result.code == 3, result.out + result.err
     said = " ".join(result.err.split())
-    assert "error CC-NET-030 two nodes cannot connect to each other (gpu[02-03])" in said
+    assert "error CC-NET-030: two nodes cannot connect to each other (gpu[02-03])" in said
     assert (
-        "gpu02 -> gpu03 blocked (no answer within 2.5 s), all 11 other ways are open: a firewall on gpu03?"
+        "gpu02 -> gpu03 blocked (no answer within 2.5 s), all 11 other connections work: a firewall on gpu03?"
         in said
     )
     assert "nft list ruleset" in said

@@ -18,7 +18,7 @@ ENTRY: dict[str, Any] = {"pid": 7, "starttime": 9, "exit": None, "signal": None}
         ("follow", {"positions": {"a": 1}}),
         ("stop", {"event": {"time": 1, "event": "ended", "left": [{"pid": 7, "name": "x", "state": "D"}]}}),
         ("follow", {"state": {"torchrun": ENTRY, "gang": {"parts": []}, "cluster": None}}),
-        ("probe", {"listening": []}),
+        ("probe", {"listening": {"ports": {"": 40000}}}),
     ],
 )
 def test_what_is_defined_passes(verb: str, header: dict[str, Any]) -> None:
@@ -39,7 +39,8 @@ def test_what_is_defined_passes(verb: str, header: dict[str, Any]) -> None:
         ("follow", {"state": {"torchrun": {**ENTRY, "pid": "7"}}}),
         ("follow", {"state": {"gang": {"words": 1}}}),
         ("ps", {"runs": [{"attempts": [{"attempt": "1"}]}], "time": 1.0}),
-        ("orphans", {"listening": []}),
+        ("probe", {"listening": []}),
+        ("probe", {"facts": {"torch": {"versions": "2.9"}}}),
     ],
 )
 def test_what_differs_is_named(verb: str, header: dict[str, Any]) -> None:

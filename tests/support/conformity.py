@@ -10,18 +10,16 @@ from functools import cache
 from itertools import repeat
 from typing import Any, ForwardRef, Literal, Union, get_args, get_origin
 
-from clusterctl.protocol.messages import agent, files, gang, verbs
+from clusterctl.protocol.messages import agent, facts, files, gang, network, verbs
 
-NAMES = {name: kind for module in (gang, agent, files, verbs) for name, kind in vars(module).items()}
+NAMES = {
+    name: kind
+    for module in (gang, agent, facts, files, network, verbs)
+    for name, kind in vars(module).items()
+}
 HAND_MADE = ("State",)  # tests write some of these by hand, with fewer keys
 COPIED = files.CopiedFromSpec.__annotations__.keys()  # null where the spec of a test lacks the key
 VERBS = get_args(verbs.VerbName)  # tests bring further ones
-OF_PROBE = (
-    "facts",
-    "beat",
-    "error",
-    "end",
-)  # what else it sends is the test of the network, see node/diagnose/mesh.py
 
 
 def problems(kind: Any, value: Any, place: str = "") -> Iterator[str]:
@@ -33,7 +31,10 @@ def problems(kind: Any, value: Any, place: str = "") -> Iterator[str]:
     if origin in (Union, types.UnionType):
         found = [list(problems(part, value, place)) for part in parts]
         if all(found):
-            yield from min(found, key=len)
+            yield from min(
+                zip(found, parts, strict=True),
+                key=lambda pair: (not shares_key(pair[1], value), len(pair[0])),
+            )[0]
     elif origin is Literal:
         if value not in parts:
             yield f"{place}: {value!r} is none of {parts}"
@@ -44,6 +45,12 @@ def problems(kind: Any, value: Any, place: str = "") -> Iterator[str]:
             yield from problems(part, item, f"{place}[]")
     elif not is_scalar(kind, value):
         yield f"{place}: {str(value)[:60]!r} is no {kind}"
+
+
+def shares_key(kind: Any, value: Any) -> bool:
+    """Tell whether an object has a key of a message: it is then most likely this one."""
+    keys = getattr(resolve(kind), "__annotations__", {})
+    return isinstance(value, dict) and bool(keys.keys() & value.keys())
 
 
 CONTAINERS: dict[Any, Any] = {list: list, tuple: list, dict: dict}  # of a type, as JSON has them
@@ -96,7 +103,7 @@ def resolve(kind: Any) -> Any:
 
 def frame_problems(verb: str, header: dict[str, Any], body: bytes = b"") -> list[str]:
     """Say what of a frame of a node is in no message of protocol/messages."""
-    if verb not in VERBS or (verb == "probe" and not header.keys() & set(OF_PROBE)):
+    if verb not in VERBS:
         return []
     found = list(problems(verbs.NodeFrame, header, verb))
     if verb == "follow" and "events" in header:

@@ -16,6 +16,8 @@ from typing import Any
 from noderun import payload_zip
 from waiting import wait_until
 
+from clusterctl.node.runtime.processes import restore_signals
+
 
 @dataclass(frozen=True)
 class Ended:
@@ -38,6 +40,7 @@ class Gate:
     env: Mapping[str, str] = field(default_factory=dict)
     preload: Sequence[str] = ()
     module: str = "torch.distributed.run"
+    python: str = sys.executable
     reports: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -54,7 +57,7 @@ class Gate:
         words = [str(go), str(report), self.module, *([] if self.start == "exec" else [json.dumps(plan)])]
         with (self.attempt / "torchrun.log").open("w") as log:
             self.process = subprocess.Popen(
-                [sys.executable, str(archive), "gate", *words],
+                [self.python, str(archive), "gate", *words],
                 pass_fds=(go, report),
                 env={**os.environ, "PYTHONUNBUFFERED": "1", **self.env},
                 cwd=self.root,
@@ -62,6 +65,7 @@ class Gate:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                preexec_fn=restore_signals,  # noqa: PLW1509 - as the agent does; nothing here has threads
             )
         os.close(go)
         os.close(report)

@@ -57,7 +57,7 @@ class HubAddress:
         self._lock = threading.Lock()
 
     def set_port(self, port: int) -> None:
-        """Tell the port."""
+        """Set the port."""
         with self._lock:
             if not self._port.done():
                 self._port.set_result(port)
@@ -70,7 +70,7 @@ class HubAddress:
                 self._all_listeners.set_result(sorted(self._listeners))
 
     def fail(self, error: BaseException) -> None:
-        """A node did not come up: nobody need wait for it."""
+        """A node did not come up: stop waiting for it."""
         with self._lock:
             for future in (self._port, self._all_listeners):
                 if not future.done():
@@ -90,7 +90,7 @@ EMPTY = Untrusted({})
 
 
 class Observer(Protocol):
-    """Hears of the progress; called from many threads."""
+    """Receives the progress; called from many threads."""
 
     def mark_done(self, phase: str, name: str) -> None:
         """A node is through `start`, `setup`, `code` or `ready`."""
@@ -137,7 +137,7 @@ def prepare_all(
     inputs: LaunchInputs,
     observer: Observer,
 ) -> dict[str, Ready]:
-    """Bring all nodes to the gate at once; the first failure, or Ctrl-C, cancels what was prepared everywhere."""
+    """Prepare all nodes at once, up to the gate; the first failure, or Ctrl-C, cancels what was prepared everywhere."""
     plans = {node.name: node for node in plan.all_nodes}
     ready: dict[str, Ready] = {}
     # Where every agent has a listener, no node is ready before all have reported theirs.
@@ -184,7 +184,7 @@ def cancel_all(ready: Mapping[str, Ready]) -> None:
 def prepare(
     c: Connection, node: NodePlan, interpreter: Interpreter, inputs: LaunchInputs, observer: Observer
 ) -> Ready:
-    """Bring one node to the gate: agent up, code there and proven equal, torchrun imported, unless it is a spare."""
+    """Prepare one node up to the gate: agent up, code verified, torchrun imported, unless it is a spare."""
     spec = inputs.specs[node.name]
     run_id = str(spec["run"])
     slot = node.member.slot
@@ -278,7 +278,7 @@ def _show_steps(name: str, inputs: LaunchInputs, observer: Observer) -> Callable
 
 
 def has_listeners(spec: Spec) -> bool:
-    """Tell whether every agent of a run listens, since any of them may have to be the hub."""
+    """Return whether every agent of a run listens, since any of them may have to be the hub."""
     return bool(spec.get("gang") and spec.get("restart"))
 
 
@@ -290,7 +290,7 @@ def start_workers(
 ) -> int:
     """Let all start: the master first, and the others once its own torchrun listens. Gives the master port.
 
-    Where the job starts its workers itself nobody knows what will listen, or when: all start at once.
+    Where the job starts its workers itself it is unknown what will listen, or when: all start at once.
 
     Whatever goes wrong in between ends the run on every node, started or not.
     """
@@ -305,7 +305,7 @@ def start_workers(
 
 
 def describe_start_failure(error: BaseException) -> str:
-    """Say in English, for the nodes' records, why not all of them have started."""
+    """Describe in English, for the nodes' records, why not all of them have started."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted before all nodes had started"
     return "the start failed before all nodes had started"
@@ -323,10 +323,10 @@ def _send_go(plan: LaunchPlan, ready: Mapping[str, Ready]) -> int:
         events = tasks.await_event(ready[master].session, "listening", tasks.GO_LIMIT, node=master)
         # another one, if the first was taken meanwhile
         port = events["listening"].integer("port", 1, 65535) or port
-    others += [node.name for node in plan.spares]  # which are only told that it has begun
+    others += [node.name for node in plan.spares]  # which are only informed that it has begun
     for name in others:
         ready[name].session.send({"do": "go", "master_port": port})
-    # a program that fails at once may have ended the run before a slow node hears of its beginning
+    # a program that fails at once may have ended the run before a slow node is informed of its beginning
     for name in others:
         tasks.await_event(
             ready[name].session, "going", tasks.GO_LIMIT, node=name, or_ended=plan.job.is_single_process
@@ -341,7 +341,7 @@ def close_sessions(ready: Iterable[Ready]) -> None:
 
 
 def cancel(session: Session) -> None:
-    """End what was prepared on a node and wait until it says so; a dead connection cancels by itself."""
+    """End what was prepared on a node and wait for its confirmation; a dead connection cancels by itself."""
     try:
         session.send({"do": "cancel"})
         tasks.await_event(session, "ended", CANCEL_LIMIT, node="")

@@ -1,10 +1,10 @@
 """Post notifications, run on_end, stored hooks.
 
-Post a message to a URL that is a secret: bounded time, one more try, no redirect, nothing of it in what is said.
+Post a message to a URL that is a secret: bounded time, one more try, no redirect, no part of it in any message.
 
-| CC-END-001 | the command of `on_end` failed or took too long | (told; the run's verdict stays)   |
-| CC-END-002 | a notification could not be sent                | (told; the run's verdict stays)   |
-| CC-END-003 | a URL or secret is not set, or no URL of the web | UsageError before a launch, told after |
+| CC-END-001 | the command of `on_end` failed or took too long  | reported; the verdict stays                |
+| CC-END-002 | a notification could not be sent                 | reported; the verdict stays                |
+| CC-END-003 | a URL or secret is not set, or no URL of the web | UsageError before a launch, reported after |
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def find_url_problem(service: str, url: str) -> str:
-    """Say why a URL cannot be used, without it; nothing if it can."""
+    """Describe why a URL cannot be used, without it; nothing if it can."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
@@ -87,7 +87,7 @@ def find_url_problem(service: str, url: str) -> str:
 
 
 def send_all(deliveries: Sequence[Delivery]) -> list[str]:
-    """Send all at once; gives why each could not be sent, or nothing, in the order of `deliveries`."""
+    """Send all at once; returns why each could not be sent, or nothing, in the order of `deliveries`."""
     problems = [tr("no answer within {limit:g} s", limit=ALL_LIMIT)] * len(deliveries)
 
     def work(index: int) -> None:
@@ -105,7 +105,7 @@ def send_all(deliveries: Sequence[Delivery]) -> list[str]:
 
 
 def send(delivery: Delivery) -> str:
-    """Send one message, and once more if the service may only have been busy; gives why it could not be sent."""
+    """Send one message, and once more if the service may only have been busy; returns why it could not be sent."""
     problem = ""
     for attempt in range(TRIES):
         time.sleep(PAUSE * attempt)
@@ -162,7 +162,7 @@ def _explain(error: object) -> str:
 
 
 def _redact(text: str, delivery: Delivery) -> str:
-    """Take every part of the URL that could be a secret out of what a service or the system said."""
+    """Take every part of the URL that could be a secret out of what a service or the system reported."""
     parts = urlsplit(delivery.url)
     pieces = [delivery.url, parts.path, parts.query, delivery.message.query, parts.username, parts.password]
     pieces += parts.path.split("/") + [piece.partition("=")[2] for piece in parts.query.split("&")]
@@ -178,7 +178,7 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-MAX_HOOK_AGE = 90 * 86400.0  # seconds after which a run that nobody attached to is forgotten
+MAX_HOOK_AGE = 90 * 86400.0  # seconds after which the hooks of a run without an attached client are removed
 MAX_HOOKS_SIZE = 1 << 20
 
 
@@ -193,7 +193,7 @@ def save_hooks(folder: Path, run_id: RunId, hooks: Hooks) -> None:
 
 
 def has_hooks(folder: Path, run_id: RunId) -> bool:
-    """Tell whether something is still to be done for a run; raises NotOursError."""
+    """Return whether something is still to be done for a run; raises NotOursError."""
     check_private(folder)
     file = _hooks_file(folder, run_id)
     return file is not None and is_own(file)
@@ -202,7 +202,7 @@ def has_hooks(folder: Path, run_id: RunId) -> bool:
 def claim_hooks(folder: Path, run_id: RunId) -> Hooks | None:
     """Take what is to be done, so that of several who see the end of a run one alone does it.
 
-    What is not the hooks of this run stays where it is. Raises NotOursError where somebody else could have written.
+    What is not the hooks of this run stays where it is. Raises NotOursError where another account could have written.
     """
     check_private(folder)
     file = _hooks_file(folder, run_id)
@@ -233,7 +233,7 @@ TERM_GRACE = 2.0  # seconds between TERM and KILL
 
 
 def run_command(command: Sequence[str], text: str, folder: str, limit: float) -> str:
-    """Give it a text on stdin and wait; gives how it failed, or nothing. Its whole session ends at the limit."""
+    """Return it a text on stdin and wait; returns how it failed, or nothing. Its whole session ends at the limit."""
     try:
         child = subprocess.Popen(
             list(command),
@@ -260,7 +260,7 @@ def run_command(command: Sequence[str], text: str, folder: str, limit: float) ->
 
 
 def _kill_session(child: subprocess.Popen[bytes]) -> None:
-    """End its whole session: what it started and left behind is killed too."""
+    """End its whole session: what it started is killed too."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
             os.killpg(child.pid, number)

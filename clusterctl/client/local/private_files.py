@@ -1,12 +1,12 @@
-"""Our own directories on this machine: nothing in them is believed or written before they are known to be ours.
+"""Our own directories on this machine: nothing in them is trusted or written before they are known to be ours.
 
-    $XDG_STATE_HOME/            BASE     ours or root's, and nobody else may write there
-        clusterctl/             PRIVATE  ours, no link, and nobody else may write there
+    $XDG_STATE_HOME/            BASE     ours or root's, and writable by no other account
+        clusterctl/             PRIVATE  ours, no link, and writable by no other account
             ends/ specs/ ...    PRIVATE
                 a file          OWN      ours, no link, an ordinary file, not larger than expected
 
-Whoever else could write into one of them could have us run a command (`ends` holds what to do when a run ends).
-As in sshd, a group that has nobody but its user in it is not somebody else.
+Another account that could write into one of them could have us run a command (`ends` holds what to do when a run ends).
+As in sshd, a group without any member but its user is not another account.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROOT = 0
 
 
 class NotOursError(PermissionError):
-    """A directory or file of ours is somebody else's, or somebody else can write to it; `filename` names it."""
+    """A directory or file of ours belongs to, or can be written by, another account; `filename` names it."""
 
 
 def check_base(folder: Path) -> None:
@@ -60,7 +60,7 @@ def make_private(folder: Path) -> None:
 
 
 def read_own(file: Path, max_bytes: int = MAX_FILE_SIZE) -> bytes:
-    """Read a file of ours; NotOursError if somebody else has put it there or can change it, or if it is too large."""
+    """Read a file of ours; NotOursError if another account owns it or can change it, or if it is too large."""
     descriptor = os.open(file, EXISTING)
     with os.fdopen(descriptor, "rb") as source:
         _check_file(file, os.fstat(descriptor))
@@ -71,7 +71,7 @@ def read_own(file: Path, max_bytes: int = MAX_FILE_SIZE) -> bytes:
 
 
 def is_own(file: Path) -> bool:
-    """Tell whether a file of ours is there."""
+    """Return whether a file of ours is there."""
     try:
         _check_file(file, file.lstat())
     except OSError:
@@ -86,7 +86,7 @@ def write_own(file: Path, content: str | bytes) -> None:
 
 
 def write_atomically(file: Path, content: str | bytes) -> None:
-    """Write a file beside and rename it, mode 0600: whoever reads sees the old content or the new, never half of it."""
+    """Write a temporary file and rename it, mode 0600: a reader gets the old content or the new, never half of it."""
     _write(file, content, lambda aside: aside.replace(file))
 
 
@@ -110,7 +110,7 @@ def append_own(file: Path, content: str, max_bytes: int) -> None:
 
 
 def claim_own(file: Path) -> bool:
-    """Remove a file of ours; of several who do so at once one alone is told True."""
+    """Remove a file of ours; of several processes that do so at once only one gets True."""
     renamed = _temporary_name(file)
     try:
         file.rename(renamed)
@@ -186,7 +186,7 @@ def _others_write(path_stat: os.stat_result) -> bool:
 
 
 def _is_ours_alone(gid: int) -> bool:
-    """Tell whether a group is the one that was made for our account, as many systems do, and has nobody else in it."""
+    """Return whether a group was made for our account, as many systems do, and has no other member."""
     import grp
     import pwd
 

@@ -33,9 +33,9 @@ CHUNK = 1 << 20
 
 @dataclass(frozen=True)
 class FileRequest:
-    """A file to ask for: what is here of it, and whether the rest is wanted or only its hash.
+    """A file to request: how much of it is here, and whether its data or only its hash is needed.
 
-    `is_partial` says that this is a part which came before, not the file of that name; `local_stamp` is the latter's
+    `is_partial`: what is here is a part that arrived before, not the file of that name; `local_stamp` is the latter's
     stamp.
     """
 
@@ -68,7 +68,7 @@ class PullReport:
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether the node had nothing at all."""
+        """Return whether the node had nothing at all."""
         return not (self.files or self.unchanged or self.kept or self.refused)
 
 
@@ -93,7 +93,7 @@ class FileReceiver:
         self._error = ""
 
     def on_data(self, header: Untrusted, body: bytes) -> None:
-        """Write a piece; an empty one brings nothing nearer to the end, so that it is nonsense."""
+        """Write a piece; an empty one is an error, since the transfer would never end."""
         entry = self.request.entry
         try:
             data = decompress(body, LARGEST_PART) if header.flag("packed") else body
@@ -126,7 +126,7 @@ class FileReceiver:
         return protocol_error(self._node, detail)
 
     def _open(self, offset: int | None) -> None:
-        """Begin anew, or go on where what is here ends."""
+        """Begin at the start, or continue where the local file ends."""
         resumed = offset == self.request.offset and self.request.offset > 0
         truncate = 0 if resumed and self.request.is_partial else os.O_TRUNC
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | truncate
@@ -137,7 +137,7 @@ class FileReceiver:
         self._size = os.fstat(self._descriptor).st_size
 
     def _copy_existing(self) -> None:
-        """Begin with the file that was brought before, which is the beginning of the new one."""
+        """Begin with the file that was downloaded before, which is the beginning of the new one."""
         with self._target.open_file(self.request.entry.path) as source:
             remaining = self.request.offset
             while remaining and (data := os.read(source, min(CHUNK, remaining))):
@@ -145,7 +145,7 @@ class FileReceiver:
                 remaining -= len(data)
 
     def finish(self, header: Untrusted) -> None:
-        """Put the file in its place if it is what the node says it is."""
+        """Install the file if it has the size and hash that the node reports."""
         entry = self.request.entry
         try:
             if "failed" in header:
@@ -197,7 +197,7 @@ class FileReceiver:
             self._report.kept.append(entry.path)
 
     def _install(self, sha256: str) -> bool:
-        """Give the file its name, unless what has that name was changed here while it was on its way."""
+        """Return the file its name, unless what has that name was changed here while it was on its way."""
         entry, target = self.request.entry, self._target
         file_stat = target.find(entry.path)
         if (file_stat and stamp_of(file_stat)) != self.request.local_stamp:
@@ -238,7 +238,7 @@ def decompress(body: bytes, max_bytes: int) -> bytes:
 
 
 def protocol_error(node: str, detail: str) -> NodeError:
-    """Say that a node does not keep to what it announced."""
+    """Report that a node does not keep to what it announced."""
     return NodeError("CC-PULL-003", node=node, evidence=detail)
 
 
@@ -252,7 +252,7 @@ def hash_descriptor(descriptor: int) -> Any:
 
 
 def describe_error(error: Exception) -> str:
-    """Say what the system refused, or what was in the way."""
+    """Describe what the system refused, or what was in the way."""
     return str(getattr(error, "strerror", None) or error)
 
 
@@ -285,7 +285,7 @@ class DiskBudget:
     def reserve(self, size: int) -> bool:
         """Take so many bytes; False if others have announced too many to begin now, NodeError if they never fit.
 
-        What a node announces keeps nobody out for good: once the others are through, what they really brought counts.
+        What a node announces blocks no other node for good: once the others are done, what they really sent counts.
         """
         with self._changed:
             if size > self._measured:
@@ -299,7 +299,7 @@ class DiskBudget:
             return True
 
     def measure(self) -> None:
-        """Look again what is free; nobody is writing now."""
+        """Measure again what is free; no thread is writing now."""
         with self._changed:
             self._free = self._measured = shutil.disk_usage(self._folder).free
 
@@ -309,7 +309,7 @@ class DiskBudget:
             raise self._refusal or LocalSystemError("CC-PULL-002", "interrupted")
 
     def close(self, refusal: LocalSystemError | None = None) -> None:
-        """Let nobody go on; without a refusal, wait until those who write have remembered what they have."""
+        """Let no thread continue; without a refusal, wait until those that write have saved their state."""
         with self._changed:
             self._closed, self._refusal = True, self._refusal or refusal
             if refusal is None:

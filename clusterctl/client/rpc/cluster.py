@@ -41,7 +41,7 @@ class Cluster:
         ask_passphrase: AskPassphrase | None = None,
         hostkeys: HostKeys | None = None,
     ) -> None:
-        """Open nothing yet; `notice` receives remarks, `cache_dir` is ours, `ask_passphrase` asks the user."""
+        """Open nothing yet; `notice` receives remarks, `cache_dir` is ours, `ask_passphrase` prompts the user."""
         raise_file_limit(0)
         self._hostkeys = hostkeys or HostKeys(
             lambda new: notice(
@@ -100,7 +100,7 @@ class Cluster:
         return fan_out(targets, run, limit=limit)
 
     def open_early(self, nodes: Iterable[Node], *, keep: bool = True) -> None:
-        """Begin to connect while there is other work to do here; what comes of it is told at the first use.
+        """Begin to connect while there is other work to do here; failures are raised at the first use.
 
         Of very many only the first are opened: as many as can be at work at a time.
         """
@@ -109,11 +109,11 @@ class Cluster:
         self._open_in_background([node for node in targets[:MAX_PARALLEL] if node.name not in self._pending])
 
     def _is_direct(self, node: Node) -> bool:
-        """Tell whether no bastion is on the way: its sshd may drop the others where one of many tunnels is closed."""
+        """Return whether no bastion is on the way: its sshd may drop the others where one of many tunnels is closed."""
         return node.ssh.transport == "paramiko" and self._routes.find(node).jump is None
 
     def _prepare(self, nodes: Sequence[Node], *, keep: bool = True) -> None:
-        """Work out the ways and ask for passphrases, while there is one thread and nothing on the screen moves."""
+        """Resolve the routes and prompt for passphrases, while there is one thread and no progress on the screen."""
         with self._lock:
             known = {*self._connections, *self._pending}
         raise_file_limit(len(known.union(node.name for node in (nodes if keep else nodes[:MAX_PARALLEL]))))
@@ -124,7 +124,7 @@ class Cluster:
             node for node in nodes if node.ssh.transport == "openssh" and not self._is_known(node)
         ]
         if openssh_nodes and can_prompt():
-            # ssh asks at the terminal: wait until it is done
+            # ssh prompts at the terminal: wait until it is done
             deque(self._open_in_background(openssh_nodes), maxlen=0)
 
     def _open_in_background(self, nodes: Sequence[Node]) -> Iterator[Outcome[None]]:
@@ -137,7 +137,7 @@ class Cluster:
             return node.name in self._connections or node.name in self._pending
 
     def connection(self, node: Node) -> Connection:
-        """Give the node's open connection, making it if there is none or it died."""
+        """Return the node's open connection, making it if there is none or it died."""
         cached = self._connections.get(node.name)
         if cached is not None and cached.is_connected:
             return cached
@@ -155,7 +155,7 @@ class Cluster:
         return self._await_connection(node, future)
 
     def _await_connection(self, node: Node, future: Future[Connection]) -> Connection:
-        """Wait for a connection that is being made, for however many threads; how that ended is told once."""
+        """Wait for a connection that is being made, for any number of threads; how that ended is reported once."""
         try:
             return future.result()
         finally:

@@ -40,17 +40,17 @@ LIMITS: Mapping[str, FrameLimits] = {
     "follow": FrameLimits(header=2 << 20),
     "stop": FrameLimits(header=2 << 20, total=16 << 20),
     "orphans": ANSWER_LIMITS,
-    "start": FrameLimits(total=64 << 20),  # what a setup of hours says it is at
+    "start": FrameLimits(total=64 << 20),  # the progress of a setup that takes hours
 }
 
 
 def limits_for(verb: str) -> FrameLimits:
-    """Give what a node may send in answer to a verb."""
+    """Return what a node may send in answer to a verb."""
     return LIMITS.get(verb, STREAM_LIMITS)
 
 
 def sync_limits(contents: int) -> FrameLimits:
-    """Give what a node may send that names the contents which it lacks, some times over."""
+    """Return what a node may send that names the contents which it lacks, some times over."""
     header = (64 << 10) + 70 * contents
     return FrameLimits(header, values=1000 + 2 * contents, total=(16 << 20) + 8 * header)
 

@@ -51,9 +51,9 @@ class TunnelSocket:
         return self._channel.getpeername()
 
     def abort(self) -> None:
-        """End the stream, from any thread, at once for whoever waits in it.
+        """End the stream, from any thread, at once for every thread that waits in it.
 
-        Telling the bastion takes a thread of its own: it may not be listening, and the caller may be the one
+        Closing the channel takes a thread of its own: it may not be listening, and the caller may be the one
         thread that all time limits hang on.
         """
         threading.Thread(target=self._close_channel, name="hanging up", daemon=True).start()
@@ -64,7 +64,7 @@ class TunnelSocket:
         self.abort()
 
     def describe_end(self) -> str:
-        """Say whether it was the bastion that went."""
+        """Describe whether it was the bastion that went."""
         transport = self._channel.get_transport()
         if transport.is_active():
             return ""
@@ -133,7 +133,7 @@ class BastionPool:
                 state.failure = None
 
     def close(self) -> None:
-        """Close all, those behind others first."""
+        """Close all, those reached through others first."""
         with self._lock:
             states, self._states = self._states, {}
         for hop in sorted(states, key=lambda hop: -len(list(hop.chain()))):
@@ -193,7 +193,7 @@ def _pool_key(hop: Hop) -> Hop:
 
 
 def _responds(transport: paramiko.Transport) -> bool:
-    """Tell a bastion that is only slow to reach a node from one that says nothing at all any more."""
+    """Distinguish a bastion that is only slow to reach a node from one that no longer answers."""
     responded = threading.Event()
 
     def ping() -> None:
@@ -207,7 +207,7 @@ def _responds(transport: paramiko.Transport) -> bool:
 
 
 def _bastion_error(bastion: Hop, node: str, error: ClusterctlError) -> ClusterctlError:
-    """Tell a node that its bastion cannot be used, in the same words for all nodes."""
+    """Report for a node that its bastion cannot be used, with the same text for all nodes."""
     inner = error.code == "CC-SSH-018"  # a bastion before this one: that is the one to name
     code_line = "" if inner else tr("{code} at {address}", code=error.code, address=bastion.address)
     generic = isinstance(error, ServerBusy) or not isinstance(error, ConnectError)

@@ -2,7 +2,7 @@
 
 What happens between the TCP connection and a usable one: greeting, key exchange, host key, our key.
 
-paramiko calls back at three points: for the transport, for a host key that it does not know (we tell it
+paramiko calls back at three points: for the transport, for a host key that it does not know (we give it
 none, so always), and for the login. Each is also where a step ends and the next one's time begins.
 
 The result is one open, verified connection, or one error.
@@ -40,7 +40,7 @@ from clusterctl.specs.text import command_line
 from clusterctl.translation import to_translate, tr
 
 KEY_ALGORITHMS = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}
-PARAMIKO_LIMIT = 3600.0  # ours are shorter, and say which step it was
+PARAMIKO_LIMIT = 3600.0  # ours are shorter, and name the step
 
 
 class SshHandshake:
@@ -75,7 +75,7 @@ class SshHandshake:
     def make_transport(
         self, sock: AnySocket, disabled_algorithms: Mapping[str, Sequence[str]] | None = None
     ) -> paramiko.Transport:
-        """Build the transport; asks the server for a host key of a type that is known."""
+        """Build the transport, which requests a host key of a type that is known."""
         socket_like = cast(socket.socket, sock)
         transport = self.transport = self.transport_class(
             socket_like, disabled_algorithms=disabled_algorithms
@@ -130,16 +130,16 @@ class SshHandshake:
 
     @property
     def disconnect_message(self) -> str:
-        """Return what the server said when it hung up."""
+        """Return the message with which the server disconnected."""
         return self.transport.disconnect_message if self.transport is not None else ""
 
     @property
     def greeted(self) -> bool:
-        """Tell whether an SSH server has said who it is."""
+        """Return whether an SSH server has sent its version."""
         return self.transport is not None and self.transport.remote_version.startswith("SSH-")
 
     def stop_clock(self) -> bool:
-        """Stop the clock; tells whether a limit was reached."""
+        """Stop the clock; returns whether a limit was reached."""
         WATCHDOG.cancel(self.alarm)
         return self.alarm.expired or self.greeting_timed_out
 
@@ -159,13 +159,13 @@ class SshHandshake:
         return login_refused(self.hop, reason, [detail, *self.describe_keys()])
 
     def describe_keys(self) -> list[str]:
-        """Say which keys were tried, and which were not."""
+        """Describe which keys were tried, and which were not."""
         tried = [tr("tried {key}", key=label) for label in self.tried] or [tr("there was no key to try")]
         return tried + [tr("not tried: {key}", key=note) for note in self.keys.skipped]
 
 
 def login_refused(hop: Hop, reason: str, evidence: Sequence[str]) -> AuthenticationFailed:
-    """Say that a node does not let us in, and what to do."""
+    """Report that a node does not let us in, and what to do."""
     lab = _lab_of(hop)
     bastions = ",".join(bastion.bastion for bastion in hop.chain())
     options = ["-i", hop.key] if hop.key else []
@@ -193,7 +193,7 @@ STEP_NAMES: Mapping[str, str] = {
     "host key": to_translate("host key"),
     "login": to_translate("login"),
 }
-# what sshd says instead of a greeting
+# what sshd sends instead of a greeting
 BUSY_GREETINGS = (b"Not allowed at this time", b"Exceeded MaxStartups")
 
 
@@ -207,9 +207,9 @@ def connect(
     handshake_type: Callable[..., SshHandshake] = SshHandshake,
     on_step: Callable[[str], None] = lambda _: None,
 ) -> Connection:
-    """Open a connection to a node or a bastion; raises a ConnectError that says which step failed and why.
+    """Open a connection to a node or a bastion; raises a ConnectError that names the step and the reason.
 
-    Close it with its own `close`; that also ends a proxy command. `on_step` is told each step.
+    Close it with its own `close`; that also ends a proxy command. `on_step` receives each step.
     """
     keys = identities.keys_for(hop)
     on_step(tr("connecting through {bastion}", bastion=hop.jump.bastion) if hop.jump else tr("connecting"))
@@ -245,12 +245,12 @@ def _lab_of(hop: Hop) -> str:
 
 
 def _heal_command(hop: Hop) -> str:
-    """Give the command that repairs a node of a practice cluster."""
+    """Return the command that repairs a node of a practice cluster."""
     return render_lab_command(_lab_of(hop), "heal", hop.name)
 
 
 def _fix_in_lab(hop: Hop) -> str:
-    """Say what brings a node of a practice cluster back; empty for any other node."""
+    """Return the fix that repairs a node of a practice cluster; empty for any other node."""
     if not _lab_of(hop):
         return ""
     return tr("{command}  # or `clusterctl lab status` to see what is broken", command=_heal_command(hop))
@@ -291,7 +291,7 @@ def _build_connection(hop: Hop, sock: AnySocket, handshake: SshHandshake) -> Con
 
 
 def _fabric_defaults() -> dict[str, Any]:
-    """Give the settings that a connection itself looks up; copying all of Fabric's takes a tenth of connecting."""
+    """Return the settings that a connection itself looks up; copying all of Fabric's takes a tenth of connecting."""
     return {
         "user": "",
         "port": 22,
@@ -382,7 +382,7 @@ def _step_timed_out(handshake: SshHandshake) -> ConnectTimeout:
 
 
 def _no_greeting(handshake: SshHandshake) -> ConnectTimeout:
-    """Say that only the proxy command is known to be there, not the node."""
+    """Report that only the proxy command is known to be there, not the node."""
     return ConnectTimeout(
         "CC-SSH-004",
         "lab" if _lab_of(handshake.hop) else "proxy",

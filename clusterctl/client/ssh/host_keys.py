@@ -1,4 +1,4 @@
-"""Whether a node shows the host key that is known: what changed is refused, what is new may be recorded."""
+"""Return whether a node shows the host key that is known: what changed is refused, what is new may be recorded."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class RecordedHostKey:
 
 @dataclass
 class _KnownHostsFile:
-    """One known_hosts file as it was read; `problem` says why it could not be."""
+    """One known_hosts file as it was read; `problem`: why it could not be."""
 
     path: Path
     known: KnownHosts
@@ -66,12 +66,12 @@ class HostKeys:
         self._lock = threading.Lock()
 
     def key_types(self, hop: Hop) -> list[str]:
-        """List the types of the keys that are known for a node, so that it is asked for one of them."""
+        """List the types of the keys that are known for a node, so that one of them is requested."""
         entries, portless = self._entries(hop)
         return list(dict.fromkeys(entry.key_type for entry in _trusted(entries) or _trusted(portless)))
 
     def trusts_authority(self, hop: Hop) -> bool:
-        """Tell whether a certificate authority is trusted for a node, so that it is asked for its certificate."""
+        """Return whether a certificate authority is trusted for a node, so that its certificate is requested."""
         return bool(self._authorities(hop))
 
     def verify(self, hop: Hop, key_type: str, key: bytes, certificate: bytes = b"") -> None:
@@ -96,7 +96,7 @@ class HostKeys:
     def _entries(self, hop: Hop) -> tuple[list[KnownHostsEntry], list[KnownHostsEntry]]:
         """Return the lines that mean the node, and those that name it without its port.
 
-        As OpenSSH does: a line without the port is asked only if none has it, and then counts only if it holds
+        As OpenSSH does: a line without the port is used only if none has it, and then counts only if it holds
         the very key.
         """
         entries = self._match(hop, _known_hosts_name(hop))
@@ -117,7 +117,7 @@ class HostKeys:
         return [entry for name in names for entry in self._match(hop, name)]
 
     def _is_certified(self, hop: Hop, blob: bytes) -> bool:
-        """Tell whether a trusted authority vouches for the host; HostKeyError if its certificate does not hold."""
+        """Return whether a trusted authority has signed the host's certificate; HostKeyError if that is invalid."""
         certificate = parse_certificate(blob) if blob else None
         if certificate is None:
             return False

@@ -96,11 +96,11 @@ ASKS_FOR_CODE = re.compile(
 
 
 MAX_PROMPT = 1000  # characters
-MAX_ROUNDS = 10  # of questions in one login; a server that wants a password asks once or twice
+MAX_ROUNDS = 10  # of prompts in one login; a server that requires a password prompts once or twice
 
 
 class _UnexpectedPromptError(Exception):
-    """The server asks for what is not the password; the text is its question."""
+    """The server prompts for something other than the password; the text is its prompt."""
 
 
 class _PromptHandler(AuthHandler):
@@ -115,7 +115,7 @@ class _PromptHandler(AuthHandler):
 
 
 class PasswordHandshake(SshHandshake):
-    """One attempt to get into one node by a password; keyboard-interactive counts where it asks for just that."""
+    """One attempt to get into one node by a password; keyboard-interactive counts where it prompts for just that."""
 
     def __init__(self, hop: Hop, *, password: str, **rest: Any) -> None:
         super().__init__(hop, **rest)
@@ -144,7 +144,7 @@ class PasswordHandshake(SshHandshake):
             )
 
     def _send_password(self, transport: paramiko.Transport) -> list[str]:
-        """Give the password, or answer the one question for it; gives what the server wants besides."""
+        """Return the password, or answer the one question for it; returns what the server wants besides."""
         try:
             return transport.auth_password(self.hop.user, self._password, fallback=False)
         except paramiko.BadAuthenticationType as error:
@@ -162,7 +162,7 @@ class PasswordHandshake(SshHandshake):
     def _answer_prompts(
         self, _title: str, _instructions: str, prompts: Sequence[tuple[str, bool]]
     ) -> list[str]:
-        """Answer a question that asks for just the password; no code of a token's is it, and nothing that is echoed."""
+        """Answer a prompt for just the password, never one for a one-time code or one whose input is echoed."""
         self._rounds += 1
         if self._rounds > MAX_ROUNDS:
             raise _UnexpectedPromptError(tr("{rounds} times in one login", rounds=self._rounds))
@@ -229,7 +229,7 @@ class KeyInstaller:
         self._bastions.clear_failures()
 
     def check_access(self, nodes: Iterable[Node]) -> Iterator[Outcome[bool]]:
-        """Tell of every node whether the key opens it already."""
+        """Return for every node whether the key opens it already."""
         checked = list(nodes)
         self._routes.prepare(checked)
         hops = [
@@ -289,7 +289,7 @@ class KeyInstaller:
 
 
 def _run_script(connection: Connection, script: str, node: str) -> str:
-    """Let the node's sh read a script, and give its output: `MAX_OUTPUT` of it, within `INSTALL_LIMIT` seconds.
+    """Let the node's sh read a script, and return its output: `MAX_OUTPUT` of it, within `INSTALL_LIMIT` seconds.
 
     paramiko waits without a limit for the start of a command, and sends as slowly as the server makes room.
     """

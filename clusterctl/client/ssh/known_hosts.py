@@ -89,13 +89,15 @@ class KnownHosts:
     def __init__(self, entries: Iterable[KnownHostsEntry] = ()) -> None:
         self._plain: dict[str, list[KnownHostsEntry]] = defaultdict(list)
         self._hashed: list[tuple[bytes, bytes, KnownHostsEntry]] = []
-        self._cache: dict[str, list[KnownHostsEntry]] = {}  # a hashed line costs a hash each time it is asked
+        self._cache: dict[
+            str, list[KnownHostsEntry]
+        ] = {}  # a hashed line costs a hash each time it is compared
         self._wildcards: list[tuple[list[re.Pattern[str]], list[re.Pattern[str]], KnownHostsEntry]] = []
         for entry in entries:
             self.add(entry)
 
     def add(self, entry: KnownHostsEntry) -> None:
-        """Take one more entry; safe while other threads ask."""
+        """Add an entry; safe while other threads read."""
         names = entry.names.lower().split(",")
         if entry.names.startswith(HASHED_PREFIX):
             parts = _decode_hashed(entry.names)
@@ -154,7 +156,7 @@ PARSE_ERRORS = (paramiko.SSHException, UnknownKeyType, ValueError, IndexError, U
 
 @dataclass(frozen=True)
 class HostCertificate:
-    """What a certificate says; `signed_data` is all of it but the signature."""
+    """The content of a certificate; `signed_data` is all of it but the signature."""
 
     cert_type: int
     key_id: str
@@ -167,7 +169,7 @@ class HostCertificate:
     signature: bytes
 
     def find_flaw(self, host: str, now: float | None = None) -> str:
-        """Say why the certificate does not vouch for `host`; empty if it does."""
+        """Describe why the certificate is not valid for `host`; empty if it is."""
         moment = time.time() if now is None else now
         if self.cert_type != HOST_CERTIFICATE:
             return tr("it is a user certificate")
@@ -239,7 +241,7 @@ KEYGEN_LIMIT = 10.0  # seconds for ssh-keygen
 
 
 def find_revocation(file: Path, key: bytes, certificate: bytes = b"") -> str:
-    """Say why a host key, or the certificate for it, is not to be believed; empty if it may be.
+    """Describe why a host key, or the certificate for it, is not to be believed; empty if it may be.
 
     A file that cannot be read allows nothing, as ssh has it.
     """
@@ -259,7 +261,7 @@ def find_revocation(file: Path, key: bytes, certificate: bytes = b"") -> str:
 
 
 def _query_revocation_list(file: Path, blob: bytes) -> str:
-    """Ask ssh-keygen, which alone knows what a revocation list says of serial numbers and names."""
+    """Use ssh-keygen, which alone can read serial numbers and names in a revocation list."""
     with tempfile.NamedTemporaryFile(prefix="clusterctl-") as key_file:
         key_file.write(paramiko.Message(blob).get_string() + b" " + base64.b64encode(blob) + b"\n")
         key_file.flush()

@@ -43,7 +43,7 @@ def check_count(message: paramiko.Message, item_bytes: int) -> None:
 
 
 class Transport(paramiko.Transport):
-    """A transport that remembers why the server hung up, and may ask for the host's certificate first."""
+    """A transport that keeps the server's disconnect message, and may request the host's certificate first."""
 
     # Ciphers that authenticate come first: paramiko compares the MACs of the others byte by byte, in Python.
     _preferred_ciphers = tuple(
@@ -65,7 +65,7 @@ class Transport(paramiko.Transport):
 
     @property
     def preferred_keys(self) -> Sequence[str]:
-        """Order the host keys to ask for; paramiko asks for certificates last."""
+        """Order the host keys to request; paramiko requests certificates last."""
         names = super().preferred_keys
         if not self.prefers_certificates:
             return names

@@ -30,7 +30,7 @@ MAX_WALKED_FILES = 4 * MAX_FILES  # files after which a tree that is too large i
 
 @dataclass(frozen=True)
 class ScanResult:
-    """A source tree, what should be said about it, and the way to its contents."""
+    """A source tree, its warnings, and access to its contents."""
 
     manifest: Manifest
     warnings: tuple[str, ...]
@@ -140,7 +140,7 @@ class _Walk:
                     pending.append((path, ignore))
 
     def empty_folders(self) -> Iterator[TreeEntry]:
-        """Give the folders that nothing else implies."""
+        """Return the folders that nothing else implies."""
         paths = [*self.folders, *(path for path, _ in self.files), *(link.path for link in self.links)]
         non_empty = {posixpath.dirname(path) for path in paths}
         return (TreeEntry(folder, "dir", 0, "") for folder in self.folders if folder not in non_empty)

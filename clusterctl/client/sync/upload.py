@@ -1,4 +1,4 @@
-"""Bringing the source tree to one node: only what it lacks, and proof that it arrived."""
+"""Send the source tree to one node: only what it lacks, and verify that it arrived."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def send_tree(
     node: str,
     progress: Callable[[int], None] = lambda _: None,
 ) -> SyncResult:
-    """Send the tree; `progress` is told the bytes of each piece that left.
+    """Send the tree; `progress` receives the bytes of each piece that was sent.
 
     Raises SyncError if the node cannot take it, or holds something else in the end (CC-SYNC-003).
     """
@@ -87,11 +87,11 @@ class _Transfer:
         self.sent = self.taken = self._answers = self._rounds = 0
         self._distribution = distribution
         self._provider: Provider | None = None
-        self._missing_bytes = 0  # bytes that were missing when it was last said what is
+        self._missing_bytes = 0  # bytes that were missing at the last report
         self._listener = ReplyReader(session, on_closed=self._closed_error, on_stalled=self._stalled_error)
 
     def receive_until(self, key: str) -> Untrusted:
-        """Send what is asked for until the node says a word."""
+        """Send what is requested until the node sends a certain key."""
         while True:
             header, _ = self._listener.receive()
             self._answers += 1
@@ -107,7 +107,7 @@ class _Transfer:
                 return header
 
     def _supply_missing(self, missing: frozenset[str], problem: str) -> None:
-        """Have what is missing brought: by another node, or by us where there is none or that went wrong."""
+        """Have what is missing sent: by another node, or by us where there is none or that failed."""
         size = sum(self.scan.manifest.blobs[sha].size for sha in missing)
         first, previously_missing, self._missing_bytes = self._missing_bytes == 0, self._missing_bytes, size
         if problem and self._distribution is not None and self._provider is not None:
@@ -153,7 +153,7 @@ class _Transfer:
         return files, size
 
     def _parse_missing(self, header: Untrusted) -> frozenset[str]:
-        """Read what the node lacks, each content as often as it may be lost and asked for again."""
+        """Read what the node lacks, each content as often as it may be lost and requested again."""
         blobs = self.scan.manifest.blobs
         missing = frozenset(header.texts("missing", len(blobs) + 1, HASH_LENGTH))
         if not header.is_list("missing") or len(missing) != header.length("missing"):
@@ -169,7 +169,7 @@ class _Transfer:
         return SyncError("CC-SYNC-008", "answer", node=self.node, evidence=evidence)
 
     def send_contents(self, missing: Collection[str]) -> None:
-        """Send some contents, and say that this was all."""
+        """Send some contents, then a frame that this was all."""
         for shipment in self.scan.contents.shipments(missing):
             self.session.send(shipment.header, shipment.body)
             self.sent += shipment.size

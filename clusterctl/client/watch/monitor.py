@@ -57,6 +57,12 @@ def describe_log_event(event: Untrusted) -> str:
     )
 
 
+def describe_start_event(event: Untrusted) -> str:
+    """Say why a node's workers are not forked although the job asks for it; nothing for another event."""
+    is_fallback = event.text("event") == "start_method" and event.text("method") == "exec"
+    return tr("workers are not forked: {reason}", reason=event.text("text", 300)) if is_fallback else ""
+
+
 # seconds that a node whose connection broke may take to come back before it counts as lost
 RETURN_LIMIT = 20.0
 SILENCE_CODE = "CC-SSH-016"
@@ -140,6 +146,7 @@ class RunMonitor:
         self._reason = ""  # in English: the nodes record it
         self._failure_reported = False
         self._world_events: set[str] = set()
+        self._start_events: set[str] = set()
         self._pending_failure: tuple[float, Message] | None = None
         self._pending_is_view = False  # what one node says of the hub is all that is known of the failure
         self._hub_views: dict[str, set[str]] = {}  # by hub, the nodes that do not hear it any more
@@ -256,6 +263,10 @@ class RunMonitor:
         if world_message and world_message not in self._world_events:  # the verdict names the other nodes
             self._world_events.add(world_message)
             self._notice(f"{report.node.name}: {world_message}")
+        start_message = describe_start_event(event)
+        if start_message and start_message not in self._start_events:  # most often the same on all nodes
+            self._start_events.add(start_message)
+            self._notice(f"{report.node.name}: {start_message}")
         if self._attempts.on_event(report.node.name, event, self._connected_nodes):
             self._pending_failure = None
         failure, reason = report.on_event(event), event.text("reason", 1000)

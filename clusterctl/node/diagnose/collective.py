@@ -30,10 +30,26 @@ import sys
 import time
 from datetime import timedelta
 from statistics import median
-from typing import Any, Callable, Dict, Generator, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    Generator,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
 
 from ...protocol.ranks import NodeRank, Rank
 from ...protocol.untrusted import MalformedError, Row, Untrusted, parse_json, parse_object
+
+if TYPE_CHECKING:
+    from ...protocol.messages.network import AnyEntry, GroupResult, RankProgress, SearchReport
 
 ENOUGH_ROUNDS = 3  # rounds of pairs that show a bad node; a bad link between two good ones may take more
 SLOW_FRACTION = 0.4  # of the usual bandwidth
@@ -57,11 +73,11 @@ class Result(NamedTuple):
 
 Pair = Tuple[NodeRank, NodeRank]
 Pairs = Dict[Pair, Result]
-SearchReport = Dict[str, Any]
-Search = Generator[Round, List[Result], SearchReport]
 
 
-def search(nodes: Sequence[NodeRank], has_time: Callable[[], bool]) -> Search:
+def search(
+    nodes: Sequence[NodeRank], has_time: Callable[[], bool]
+) -> Generator[Round, List[Result], SearchReport]:
     """Try all nodes, then what tells them apart; `has_time` says whether there is time for another round."""
     report: SearchReport = {
         "ok": True,
@@ -201,8 +217,6 @@ BYTES_PER_RANK = 16  # of JSON, in the list of a round's groups
 LONGEST_ERROR = 300  # characters
 SHORTEST_TIME, LONGEST_TIME = 1e-9, 1e6  # seconds
 
-Answer = Dict[str, Any]
-
 
 def read_groups(text: bytes, size: int) -> List[List[Rank]]:
     """Read the groups of a round, which rank 0 has named; none at the end, and where it names what cannot be."""
@@ -225,20 +239,22 @@ def read_node(text: bytes, size: int) -> NodeRank:
     return NodeRank(int(number))
 
 
-def read_answer(text: bytes) -> Answer:
+def read_answer(text: bytes) -> RankProgress:
     """Read how it went on another rank; what it leaves out, or says wrongly, is an error of that rank."""
     try:
         message = parse_object(text, LONGEST_ANSWER)
     except MalformedError as error:
         return {"error": "its answer cannot be read: %s" % error, "rows": []}
     rows = [read_row(row) for row in message.rows("rows", len(SIZES + LARGE_SIZES))]
-    answer: Answer = {"rows": [row for row in rows if row is not None]}
+    answer: RankProgress = {"rows": [row for row in rows if row is not None]}
     if message.text("error"):
-        return {**answer, "error": message.text("error", LONGEST_ERROR), "late": message.flag("late")}
+        answer["error"], answer["late"] = message.text("error", LONGEST_ERROR), message.flag("late")
+        return answer
     joined = message.number("joined", 0.0, LONGEST_TIME)
     if not answer["rows"] or joined is None or message.choice("wrong") is None:
         return {"error": "its answer is incomplete", "rows": []}
-    return {**answer, "wrong": message.flag("wrong"), "joined": joined}
+    answer["wrong"], answer["joined"] = message.flag("wrong"), joined
+    return answer
 
 
 def read_row(row: Row) -> Optional[List[float]]:
@@ -247,7 +263,7 @@ def read_row(row: Row) -> Optional[List[float]]:
     return None if size is None or seconds is None else [size, seconds]
 
 
-def merge_answers(answers: List[Optional[Answer]], ranks: List[Rank]) -> Answer:
+def merge_answers(answers: List[Optional[RankProgress]], ranks: List[Rank]) -> GroupResult:
     """Make of the ranks' answers that of their group; the first complaint stands for all."""
     silent = [rank for rank, answer in zip(ranks, answers) if answer is None]
     failed = [(rank, answer) for rank, answer in zip(ranks, answers) if answer and answer.get("error")]
@@ -262,7 +278,7 @@ def merge_answers(answers: List[Optional[Answer]], ranks: List[Rank]) -> Answer:
     return {"ok": not wrong, "rank": blamed, "error": error, "rows": first["rows"], "joined": first["joined"]}
 
 
-def to_result(group: Answer, rank_count: int) -> Result:
+def to_result(group: GroupResult, rank_count: int) -> Result:
     """Reduce a group's answer to what the search looks at."""
     if not group["ok"]:
         return Result(False)
@@ -330,7 +346,7 @@ class Worker:
         """Give a round's limit for a group of so many ranks."""
         return self.limit if rank_count == self.size else max(3.0, self.limit * SMALL_GROUP_SHARE)
 
-    def _run_participant(self, number: int, group_index: int, ranks: List[Rank]) -> Answer:
+    def _run_participant(self, number: int, group_index: int, ranks: List[Rank]) -> RankProgress:
         """Do it in a process of its own; what it says last counts."""
         limit = self.limit_for(len(ranks))
         reader, writer = os.pipe()
@@ -383,17 +399,14 @@ class Leader:
         self._worker.store.set("round/%d" % number, json.dumps(groups))
         self._worker.participate(number, groups)
         answers = self._gather(number, groups, began)
-        group_answers = [merge_answers([answers.get(rank) for rank in ranks], ranks) for ranks in groups]
-        for group in group_answers:
-            group["at"] = None if group["rank"] is None else self._nodes[group["rank"]]
-        sizes = [len(ranks) for ranks in groups]
-        entries = [
-            {"nodes": n, "ranks": size, **group} for n, size, group in zip(step.groups, sizes, group_answers)
-        ]
-        write_entry({"round": step.kind, "seconds": round(time.monotonic() - began, 2), "groups": entries})
-        return [to_result(group, size) for group, size in zip(group_answers, sizes)]
+        results = [merge_answers([answers.get(rank) for rank in ranks], ranks) for ranks in groups]
+        for nodes, ranks, result in zip(step.groups, groups, results):
+            result["nodes"], result["ranks"] = nodes, len(ranks)
+            result["at"] = None if result["rank"] is None else self._nodes[result["rank"]]
+        write_entry({"round": step.kind, "seconds": round(time.monotonic() - began, 2), "groups": results})
+        return [to_result(result, len(ranks)) for result, ranks in zip(results, groups)]
 
-    def _gather(self, number: int, groups: List[List[Rank]], began: float) -> Dict[Rank, Answer]:
+    def _gather(self, number: int, groups: List[List[Rank]], began: float) -> Dict[Rank, RankProgress]:
         ranks = [rank for group in groups for rank in group]
         limit = began + max(self._worker.limit_for(len(group)) for group in groups) + ANSWER_GRACE
         store = self._worker.store
@@ -403,7 +416,7 @@ class Leader:
         return {rank: read_answer(store.get("answer/%d/%d" % (number, rank))) for rank in answered}
 
 
-def write_entry(entry: Answer) -> None:
+def write_entry(entry: AnyEntry) -> None:
     """Tell the one who asked."""
     print(MARK + json.dumps(entry), flush=True)
 
@@ -416,7 +429,7 @@ def open_store() -> Any:
     return PrefixStore("clusterctl-deep", store)
 
 
-def receive_answer(reader: int, limit: float) -> Answer:
+def receive_answer(reader: int, limit: float) -> RankProgress:
     """Hear what a process says until it ends, or its time is over; the last complete line is the answer."""
     deadline, text = time.monotonic() + limit, b""
     while time.monotonic() < deadline:
@@ -426,7 +439,7 @@ def receive_answer(reader: int, limit: float) -> Answer:
                 break
             text += chunk
     lines = text.split(b"\n")[:-1]
-    answer: Answer = json.loads(lines[-1].decode()) if lines else {"at": "start", "rows": []}
+    answer: RankProgress = json.loads(lines[-1].decode()) if lines else {"at": "start", "rows": []}
     timed_out = time.monotonic() >= deadline
     if "at" in answer and not (timed_out and len(answer["rows"]) >= ENOUGH_ROWS):
         template = (
@@ -458,17 +471,17 @@ def measure_and_exit(writer: int, participant: Participant) -> None:
     os._exit(0)
 
 
-def send_answer(writer: int, answer: Answer) -> None:
+def send_answer(writer: int, answer: RankProgress) -> None:
     """Write a line for the parent."""
     os.write(writer, json.dumps(answer).encode() + b"\n")
 
 
-def measure(writer: int, participant: Participant) -> Answer:
+def measure(writer: int, participant: Participant) -> RankProgress:
     """Form the group and measure all_reduce: the first row of `rows` is the latency, [bytes, seconds]."""
     began = time.monotonic()
     send_answer(writer, {"at": "connecting", "rows": []})
     bench = join_group(participant)
-    answer: Answer = {
+    answer: RankProgress = {
         "wrong": not bench.is_correct(1000),
         "joined": round(time.monotonic() - began, 3),
         "rows": [],
@@ -477,7 +490,8 @@ def measure(writer: int, participant: Participant) -> Answer:
         rows = answer["rows"]
         if len(rows) >= 2 and rows[-1][1] * length / rows[-1][0] > participant.longest:
             break
-        send_answer(writer, {"at": "all_reduce of %d bytes" % length, **answer})
+        step = "all_reduce of %d bytes" % length
+        send_answer(writer, {"at": step, **answer})
         answer["wrong"] = not bench.is_correct(length // 4) or answer["wrong"]
         rows.append([length, bench.time(length // 4)])
     return answer

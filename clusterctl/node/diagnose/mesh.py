@@ -1,13 +1,8 @@
-"""The mesh test on this node; a connection of it is proofs of the token, SIZE bytes both ways, a byte for "all came".
+"""The mesh test on this node: it listens on its training address and calls others, as a training would.
 
-The proof on the wire: this node listens on its training address and calls others, as a training would.
-
-The client's orders come over stdin, after the probe's facts:
-{"mesh": "listen", "name", "addresses": {rail: address}, "token", "ports", "master"}
-    -> {"listening": {"ports": {rail: port}, "master_port"}} or {"problem", "taken"}; rail "" is the training address,
-       "taken": no port of "ports" is free for the master
-{"mesh": "call", "peers": [{"name", "address", "port", "listener", "rail"}]} -> {"paths": [...]}, see Caller.
-The end of stdin ends all, and the kernel does after ALARM seconds: no listener stays behind.
+A connection of it is proofs of the token, SIZE bytes both ways, a byte for "all came". The client's orders, and the
+answers, come and go after the probe's facts: see protocol/messages/network.py. The end of stdin ends all, and the
+kernel does after ALARM seconds: no listener stays behind.
 """
 
 from __future__ import annotations
@@ -19,7 +14,7 @@ import socket
 import struct
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Union
 
 from ...protocol.untrusted import Untrusted
 from ..runtime.connections import (
@@ -37,6 +32,20 @@ from ..runtime.connections import (
 from ..runtime.event_loop import Loop
 
 if TYPE_CHECKING:
+    from typing import Literal
+
+    from ...protocol.messages.network import (
+        MeshAnswer,
+        MeshCall,
+        MeshListen,
+        MeshListening,
+        MeshPeer,
+        MeshPorts,
+        MeshProblem,
+        MeshProof,
+        TcpInfo,
+    )
+    from ..runtime.connections import HandshakeAnswer
     from ..runtime.stream import Stream
 
 
@@ -61,22 +70,18 @@ class Credentials:
         return prove(self._token, purpose, caller, listener, *nonces)
 
 
-def read_tcp_info(conn: socket.socket) -> Dict[str, Any]:
-    """Tell what the kernel knows of a connection: segment size, round trips in microseconds, packets sent again."""
-    stats: Dict[str, Any] = {}
+def read_tcp_info(conn: socket.socket) -> TcpInfo:
+    """Read what the kernel knows of a connection; an older one knows less."""
+    stats: TcpInfo = {}
     try:
         stats["mss"] = conn.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG)
         info = conn.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_SIZE)
-    except OSError:
-        return stats
-    for name, offset, field_format in (
-        ("rtt", RTT_OFFSET, "=I"),
-        ("lost", LOST_OFFSET, "=I"),
-        ("acked", ACKED_OFFSET, "=Q"),
-        ("least_rtt", LEAST_RTT_OFFSET, "=I"),
-    ):
-        if len(info) >= offset + struct.calcsize(field_format):
-            stats[name] = struct.unpack_from(field_format, info, offset)[0]
+        (stats["rtt"],) = struct.unpack_from("=I", info, RTT_OFFSET)
+        (stats["lost"],) = struct.unpack_from("=I", info, LOST_OFFSET)
+        (stats["acked"],) = struct.unpack_from("=Q", info, ACKED_OFFSET)
+        (stats["least_rtt"],) = struct.unpack_from("=I", info, LEAST_RTT_OFFSET)
+    except (OSError, struct.error):
+        pass
     return stats
 
 
@@ -135,7 +140,8 @@ class MeshListener:
         line_socket.trust(_refuse, lambda _: self._trusted.pop(line_socket, None), UNPROVEN_LINE)
         line_socket.set_timeout("nothing", BULK_LIMIT)
         proof = self._credentials.prove("I listen", *identity)
-        line_socket.send_line({"proof": proof, "seen": _peer_address(line_socket.conn)})
+        answered: MeshProof = {"proof": proof, "seen": _peer_address(line_socket.conn)}
+        line_socket.send_line(answered)
         if answer.flag("bulk") and not line_socket.closed:
             self._exchange_bulk(line_socket)
 
@@ -171,7 +177,7 @@ class Caller:
         loop: Loop,
         credentials: Credentials,
         address: str,
-        peer: Dict[str, Any],
+        peer: MeshPeer,
         on_report: Callable[[], None],
     ) -> None:
         self._loop = loop
@@ -180,11 +186,11 @@ class Caller:
         self._peer = peer
         self._on_report = on_report
         self._began = 0.0
-        self._facts: Dict[str, Any] = {"error": None, "unproven": False, "own": address}
-        self._step = ""  # once the other side has proved the token
+        self._seen: Optional[str] = None  # our address there
+        self._step: Optional[Literal["transfer", "done"]] = None  # once the other side has proved the token
         self._bulk: Optional[Bulk] = None
         self._caller = AuthenticatingCaller(loop, self._answer, self._on_proven, self._report_end)
-        self.report: Optional[Dict[str, Any]] = None
+        self.report: Optional[MeshCall] = None
 
     def start(self) -> None:
         """Connect from our training address."""
@@ -196,23 +202,19 @@ class Caller:
         """Let go of it."""
         self._caller.line_socket.close()
 
-    def _answer(self, listener_nonce: str, own_nonce: str) -> Tuple[Dict[str, object], str]:
+    def _answer(self, listener_nonce: str, own_nonce: str) -> HandshakeAnswer:
         """Prove to the listener who we are."""
         name = self._credentials.name
         identity = (name, str(self._peer["name"]), listener_nonce, own_nonce)
         proof = self._credentials.prove("I call", *identity)
-        fields = {
-            "name": name,
-            "nonce": own_nonce,
-            "proof": proof,
-            "bulk": self._peer.get("listener") != MASTER,
-        }
+        bulk = self._peer["listener"] != MASTER
+        fields: MeshAnswer = {"name": name, "nonce": own_nonce, "proof": proof, "bulk": bulk}
         return fields, self._credentials.prove("I listen", *identity)
 
     def _on_proven(self, line_socket: LineSocket, message: Untrusted) -> None:
         self._step = "transfer"
-        self._facts["seen"] = message.text("seen", LONGEST_NAME)
-        if self._peer.get("listener") == MASTER:
+        self._seen = message.text("seen", LONGEST_NAME)
+        if self._peer["listener"] == MASTER:
             self._finish()
         else:
             self._bulk = Bulk(self._loop, line_socket, self._on_bytes)
@@ -231,20 +233,25 @@ class Caller:
         if self.report is not None:
             return
         caller, unproven = self._caller, self._caller.line_socket.malformed
-        if caller.connected_at is not None:
-            self._facts["connect"] = round(caller.connected_at - self._began, 6)
-        self.report = {
-            **self._facts,
-            **read_tcp_info(caller.line_socket.conn),
-            "step": self._step or ("connect" if caller.connected_at is None else "greet"),
-            "peer": self._peer["name"],
-            "listener": self._peer.get("listener"),
-            "rail": self._peer.get("rail", ""),
+        began, connected = self._began, caller.connected_at
+        known: Any = read_tcp_info(caller.line_socket.conn)  # a part of the report
+        report: MeshCall = {
             "error": WRONG_PEER if unproven else why,
             "unproven": unproven,
-            "seconds": round(time.monotonic() - self._began, 6),
+            "own": self._address,
+            "step": self._step or ("connect" if connected is None else "greet"),
+            "peer": self._peer["name"],
+            "listener": self._peer["listener"],
+            "rail": self._peer["rail"],
+            "seconds": round(time.monotonic() - began, 6),
             "got": min(self._bulk.received, SIZE) if self._bulk is not None else 0,
         }
+        report.update(known)
+        if connected is not None:
+            report["connect"] = round(connected - began, 6)
+        if self._seen is not None:
+            report["seen"] = self._seen
+        self.report = report
         self._on_report()
 
 
@@ -260,21 +267,22 @@ def serve(stream: Stream) -> None:
         frame = stream.receive(ORDER_LIMIT)
     except TimeoutError:
         return
-    if frame is not None and frame[0].get("mesh") == "listen":
+    order: Any = frame[0] if frame is not None else {}
+    if order.get("mesh") == "listen":
         # its default is to end the process
-        signal.alarm(min(ALARM_SECONDS, int(frame[0].get("alarm") or ALARM_SECONDS)))
+        signal.alarm(min(ALARM_SECONDS, int(order.get("alarm") or ALARM_SECONDS)))
         stream.send_timeout = CLIENT_TIMEOUT
-        Mesh(stream, frame[0]).run()
+        Mesh(stream, order).run()
         signal.alarm(0)
 
 
 class Mesh:
     """This node's part: its listeners, its calls, and the client's orders."""
 
-    def __init__(self, stream: Stream, order: Dict[str, Any]) -> None:
+    def __init__(self, stream: Stream, order: MeshListen) -> None:
         self._loop = Loop()
         self._stream = stream
-        self._addresses: Dict[str, str] = order["addresses"]
+        self._addresses = order["addresses"]
         self._credentials = Credentials(str(order["name"]), bytes.fromhex(order["token"]))
         self._order = order
         self._listeners: List[MeshListener] = []
@@ -284,7 +292,7 @@ class Mesh:
     def run(self) -> None:
         """Serve until the client has enough."""
         try:
-            self._stream.send(self._listen())
+            self._stream.answer(self._listen())
             self._loop.watch(self._stream.fileno(), self._on_orders)
             self._on_orders()
             self._loop.run()
@@ -294,15 +302,15 @@ class Mesh:
             for listener in self._listeners:
                 listener.close()
 
-    def _listen(self) -> Dict[str, Any]:
+    def _listen(self) -> Union[MeshListening, MeshProblem]:
         """Listen on the training address, and on those of further NICs as far as that can be done."""
         try:
             ports = {MAIN_RAIL: self._add_listener(listen(self._addresses[MAIN_RAIL], [0]))}
-            listening: Dict[str, Any] = {"ports": ports}
-            if self._order.get("master"):
+            listening: MeshPorts = {"ports": ports}
+            if self._order["master"]:
                 from ..runtime.sockets import candidates, ephemeral_range  # node 0's part alone
 
-                free = candidates(self._order.get("ports"), ephemeral_range(), os.urandom(1)[0] / 256)
+                free = candidates(self._order["ports"], ephemeral_range(), os.urandom(1)[0] / 256)
                 listening["master_port"] = self._add_listener(self._listen_as_master(tuple(free)))
         except PortsTaken as error:
             return {"problem": str(error), "taken": True}
@@ -317,7 +325,7 @@ class Mesh:
         try:
             return listen(self._addresses[MAIN_RAIL], ports)
         except OSError as error:
-            if error.errno != errno.EADDRINUSE or not self._order.get("ports"):
+            if error.errno != errno.EADDRINUSE or not self._order["ports"]:
                 raise
             first, last = self._order["ports"]
             raise PortsTaken(f"all of `ports: {first}-{last}` are in use") from None
@@ -327,18 +335,19 @@ class Mesh:
         return int(sock.getsockname()[1])
 
     def _on_orders(self) -> None:
-        for order, _ in self._stream.read_available():
+        for frame, _ in self._stream.read_available():
+            order: Any = frame
             if order.get("mesh") == "call":
                 self._start_callers(order["peers"])
         if self._stream.ended:
             self._loop.stop()
 
-    def _start_callers(self, peers: List[Dict[str, Any]]) -> None:
+    def _start_callers(self, peers: List[MeshPeer]) -> None:
         self._callers = [
             Caller(
                 self._loop,
                 self._credentials,
-                self._addresses[peer.get("rail", MAIN_RAIL)],
+                self._addresses[peer["rail"]],
                 peer,
                 self._report,
             )
@@ -353,7 +362,7 @@ class Mesh:
         """Report when the last call has ended; those who call us may still be at it."""
         if self._calling and all(caller.report is not None for caller in self._callers):
             self._calling = False
-            self._stream.send({"paths": [caller.report for caller in self._callers]})
+            self._stream.answer({"paths": [caller.report for caller in self._callers if caller.report]})
 
 
 class PortsTaken(Exception):

@@ -16,6 +16,7 @@ from .worker import Command
 
 TESTED_TORCH = ("2.13",)
 TESTED_PYTHON = ("3.11",)
+NEWEST_PYTHON = (3, 12)
 
 # What libc, libraries below torch, or modules read once, when they are loaded.
 LOAD_PREFIXES = (
@@ -77,7 +78,12 @@ def find_untested_version(mode: str, torch_version: str) -> str:
 
 
 def find_other_interpreter() -> str:
-    """Refuse interpreters that are not CPython with its lock, and one without `-u`, which torchrun passes."""
+    """Refuse interpreters that are not CPython with its lock, and one without `-u`, which torchrun passes.
+
+    CPython 3.13 crashes in Py_FinalizeEx after a fork in a thread: it goes back to the state of the first thread.
+    """
+    if sys.version_info[:2] > NEWEST_PYTHON:
+        return "Python %d.%d cannot end such a process" % sys.version_info[:2]
     if sys.implementation.name != "cpython":
         return "the interpreter is %s" % sys.implementation.name
     if sysconfig.get_config_var("Py_GIL_DISABLED"):

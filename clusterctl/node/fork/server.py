@@ -97,11 +97,12 @@ def serve(
     gate_end.close()
     for descriptor in private:
         os.close(descriptor)
-    gc.enable()
     obstacle = try_to_show_command()
     send(server_end, {"pid": os.getpid(), "obstacle": obstacle})
     if obstacle:
         os._exit(0)
+    gc.enable()
+    gc.collect()  # what the import made is old from now on: else each worker would begin with looking through all of it
     request = wait_for_request(server_end)
     server_end.close()
     line = socket.socket(fileno=request.line)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import time
-from typing import Callable, Dict, Optional, Tuple
+from typing import TYPE_CHECKING, Callable, Optional
 
 from ...protocol.ranks import Slot
 from ...protocol.untrusted import Untrusted
 from ..runtime.connections import AuthenticatingCaller, LineSocket
 from .channel import Handshake, SecureChannel
 from .membership import GangContext, read_bounds
+
+if TYPE_CHECKING:
+    from ...protocol.messages.network import GangAnswer
+    from ..runtime.connections import HandshakeAnswer
 
 JOIN_LIMIT = 10.0  # seconds to reach the hub, which may be busy with others
 TRY_LIMIT = 5.0  # seconds of one try, up to the hub's welcome
@@ -53,12 +57,12 @@ class Connector:
         self._caller = AuthenticatingCaller(loop, self._answer, self._on_proven, self._on_failed)
         self._caller.connect((self._address, self.port), source, (TRY_LIMIT, TRY_LIMIT))
 
-    def _answer(self, hub_nonce: str, own_nonce: str) -> Tuple[Dict[str, object], str]:
+    def _answer(self, hub_nonce: str, own_nonce: str) -> HandshakeAnswer:
         spec, token = self._context.spec, self._context.token
         handshake = Handshake(spec["run"], self._slot, str(spec["node"]), hub_nonce, own_nonce)
         self._handshake = handshake
         proof = handshake.prove(token, "the peer is who it says")
-        fields = {"slot": self._slot, "node": handshake.node, "nonce": own_nonce, "proof": proof}
+        fields: GangAnswer = {"slot": self._slot, "node": handshake.node, "nonce": own_nonce, "proof": proof}
         return fields, handshake.prove(token, "the hub is who it says")
 
     def _on_proven(self, line_socket: LineSocket, _: Untrusted) -> None:

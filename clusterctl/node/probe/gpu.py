@@ -6,10 +6,20 @@ import errno
 import os
 import re
 import time
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple
 
 from .nvidia_smi import find, query, read_rows
 from .questions import list_folder, read_text
+
+if TYPE_CHECKING:
+    from ...protocol.messages.facts import (
+        GpuFacts,
+        GpuHealthFacts,
+        GpuProcessFacts,
+        GpusFacts,
+        GpuStateFacts,
+        XidFacts,
+    )
 
 SMI_LIMIT = 5.0  # seconds; a sick GPU makes nvidia-smi hang
 APPS_LIMIT = 2.0  # the same, once it has answered
@@ -32,13 +42,13 @@ FULL = dict(
 )
 
 
-def gpus() -> dict[str, Any]:
+def gpus() -> GpusFacts:
     """Tell the accelerators of this node, their driver, and nvidia-smi's own words when it fails."""
     module = _module_version()
     smi = find("nvidia-smi")
     if smi is None and module is None:
         return _other_vendors()
-    answer: dict[str, Any] = {"vendor": "nvidia", "smi": smi, "module": module, "devices": [], "error": None}
+    answer: GpusFacts = {"vendor": "nvidia", "smi": smi, "module": module, "devices": [], "error": None}
     answer["files"] = len(list_folder("/dev", "nvidia[0-9]*"))
     if smi is None:
         answer["error"] = "nvidia-smi is not on this node"
@@ -53,15 +63,15 @@ def gpus() -> dict[str, Any]:
     return answer
 
 
-def openers(devices: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def openers(devices: list[GpuFacts]) -> Iterator[GpuProcessFacts]:
     """Name processes that have a GPU open, for memory that nvidia-smi puts down to nobody: those we may look into."""
-    from .nvidia_smi import describe_process
+    from .nvidia_smi import describe_user
 
-    names = {"/dev/nvidia%d" % device["index"]: device["uuid"] for device in devices}
+    names = {"/dev/nvidia%s" % device["index"]: device["uuid"] for device in devices}
     for folder in list_folder("/proc", "[0-9]*"):
         open_files = {link_target(path) for path in list_folder(folder + "/fd")}
         for device in sorted(open_files & names.keys()):
-            yield {"gpu": names[device], "memory": None, **describe_process(int(os.path.basename(folder)))}
+            yield {"gpu": names[device], **describe_user(int(os.path.basename(folder)), None)}
 
 
 def link_target(path: str) -> str:
@@ -72,7 +82,7 @@ def link_target(path: str) -> str:
         return ""
 
 
-def _other_vendors() -> dict[str, Any]:
+def _other_vendors() -> GpusFacts:
     amd = [path for path in list_folder("/sys/class/kfd/kfd/topology/nodes") if _is_amd_gpu(path)]
     if amd:
         return {"vendor": "amd", "count": len(amd), "module": read_text("/sys/module/amdgpu/version")}
@@ -93,7 +103,7 @@ def _module_version() -> str | None:
     return match.group(1) if match else read_text("/sys/module/nvidia/version")
 
 
-def _query_smi(smi: str) -> dict[str, Any]:
+def _query_smi(smi: str) -> GpusFacts:
     text, error = _query(smi, FULL)
     fields = FULL
     if error and "not a valid field" in error:  # a driver older than some of the fields
@@ -127,10 +137,8 @@ SLOWDOWN_REASONS = {
     "hw_power_brake_slowdown": "power brake",
 }
 
-Health = Dict[str, Any]
 
-
-def gpu_health() -> Optional[Health]:
+def gpu_health() -> Optional[GpuHealthFacts]:
     """Tell what is not in order, GPU by GPU; `None` where there is no nvidia-smi."""
     smi = find("nvidia-smi")
     if smi is None:
@@ -140,7 +148,7 @@ def gpu_health() -> Optional[Health]:
     devices = [] if error else read_xml(text)
     links = read_links(query([smi, "nvlink", "-s"], LINK_LIMIT)[0]) if devices else {}
     for device in devices:
-        device["links"], device["links_down"] = links.get(device["uuid"], (0, 0))
+        device["links"], device["links_down"] = links.get(device["uuid"] or "", (0, 0))
     xids, log_problem = read_xids()
     return {
         "devices": devices,
@@ -151,7 +159,7 @@ def gpu_health() -> Optional[Health]:
     }
 
 
-def read_xml(text: str) -> List[Health]:
+def read_xml(text: str) -> List[GpuStateFacts]:
     """Read the answer to `nvidia-smi -q -x`; nothing if it is none."""
     from xml.etree import ElementTree  # 6 ms, spent only where there are GPUs
 
@@ -163,7 +171,7 @@ def read_xml(text: str) -> List[Health]:
     return [_read_gpu(index, gpu) for index, gpu in enumerate(root.iter("gpu"))]
 
 
-def _read_gpu(index: int, gpu: Any) -> Health:
+def _read_gpu(index: int, gpu: Any) -> GpuStateFacts:
     def text_at(path: str) -> Optional[str]:
         text = (gpu.findtext(path) or "").strip()
         return None if text in ("", "N/A", "[N/A]", "Requested functionality has been deprecated") else text
@@ -214,7 +222,7 @@ def read_links(text: str) -> Dict[str, Tuple[int, int]]:
     return counts
 
 
-def read_xids(path: str = KERNEL_LOG) -> Tuple[List[Health], Optional[str]]:
+def read_xids(path: str = KERNEL_LOG) -> Tuple[List[XidFacts], Optional[str]]:
     """Give the kernel's reports of GPU errors since the boot, each kind once, and why they cannot be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -242,20 +250,23 @@ def _records(descriptor: int) -> Iterator[str]:
         yield chunk.decode("utf-8", "replace")
 
 
-def count_xids(records: Iterator[str], now: float) -> List[Health]:
+def count_xids(records: Iterator[str], now: float) -> List[XidFacts]:
     """Count the reports in records of the kernel's log (`level,number,microseconds,flags;text`), by GPU and number."""
-    reports: Dict[Tuple[str, int], Health] = {}
+    reports: Dict[Tuple[str, int], XidFacts] = {}
     for record in records:
         head, _, text = record.partition(";")
         match = XID.search(text)
         if match:
             fields = head.split(",")
-            age = now - int(fields[2]) / 1e6 if len(fields) > 2 and fields[2].isdigit() else None
-            report = reports.setdefault((match.group(1), int(match.group(2))), {"count": 0})
-            report.update(
-                {"bus": match.group(1), "code": int(match.group(2)), "age": age, "count": report["count"] + 1}
-            )
-            report["text"] = (match.group(3) or "").split("\n")[0][:200]
+            bus, code = match.group(1), int(match.group(2))
+            earlier = reports.get((bus, code))
+            reports[bus, code] = {
+                "bus": bus,
+                "code": code,
+                "age": now - int(fields[2]) / 1e6 if len(fields) > 2 and fields[2].isdigit() else None,
+                "count": ((earlier["count"] or 0) if earlier else 0) + 1,
+                "text": (match.group(3) or "").split("\n")[0][:200],
+            }
     return list(reports.values())[-MOST_XIDS:]
 
 

@@ -19,9 +19,22 @@ import socket
 import struct
 import threading
 import time
-from typing import Any, Iterator
+from typing import TYPE_CHECKING, Iterator
 
 from .questions import list_folder, problem_of, read_int, read_text
+
+if TYPE_CHECKING:
+    from ...protocol.messages.facts import (
+        AddressFacts,
+        GpuDirectFacts,
+        InfinibandPortFacts,
+        NicFacts,
+        PortRangeFacts,
+        Problem,
+        ResolvedNameFacts,
+        RouteEntryFacts,
+        RouteFacts,
+    )
 
 GET_ADDRESSES = 22  # RTM_GETADDR
 REQUEST_ALL = 0x301  # NLM_F_REQUEST | NLM_F_DUMP
@@ -31,10 +44,10 @@ FAMILY_NUMBERS = {int(socket.AF_INET): 4, int(socket.AF_INET6): 6}
 HEADER, ENTRY, ATTRIBUTE = struct.Struct("=IHHII"), struct.Struct("=BBBBI"), struct.Struct("=HH")
 
 
-def addresses() -> dict[str, list[dict[str, Any]]]:
+def addresses() -> dict[str, list[AddressFacts]]:
     """Give the addresses by NIC in the kernel's order; a label such as `eth0:1` belongs to `eth0`."""
     names = dict(socket.if_nameindex())
-    by_nic: dict[str, list[dict[str, Any]]] = {}
+    by_nic: dict[str, list[AddressFacts]] = {}
     for message in _dump_addresses():
         family, prefix, _, _, index = ENTRY.unpack_from(message)
         attributes = dict(_attributes(message[ENTRY.size :]))
@@ -42,7 +55,12 @@ def addresses() -> dict[str, list[dict[str, Any]]]:
         if family in FAMILY_NUMBERS and raw and index in names:
             label = os.fsdecode(attributes[LABEL].rstrip(b"\0")) if LABEL in attributes else names[index]
             ip = socket.inet_ntop(family, raw)
-            entry = {"ip": ip, "prefix": prefix, "family": FAMILY_NUMBERS[family], "label": label}
+            entry: AddressFacts = {
+                "ip": ip,
+                "prefix": prefix,
+                "family": FAMILY_NUMBERS[family],
+                "label": label,
+            }
             by_nic.setdefault(names[index], []).append(entry)
     return by_nic
 
@@ -101,7 +119,7 @@ KIND_OF_DRIVER = {
 }
 
 
-def nics() -> list[dict[str, Any]]:
+def nics() -> list[NicFacts]:
     """Tell every NIC of this network namespace with its addresses, state and kind."""
     addresses = _addresses()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
@@ -110,10 +128,10 @@ def nics() -> list[dict[str, Any]]:
 
 def owners() -> dict[str, str]:
     """Map each address of this node to the NIC that owns it."""
-    return {entry["ip"]: name for name, entries in _addresses().items() for entry in entries}
+    return {entry["ip"] or "": name for name, entries in _addresses().items() for entry in entries}
 
 
-def _nic(probe: socket.socket, index: int, name: str, addresses: list[dict[str, Any]]) -> dict[str, Any]:
+def _nic(probe: socket.socket, index: int, name: str, addresses: list[AddressFacts]) -> NicFacts:
     flags = _number(probe, GET_FLAGS, name, "=H") or 0
     hardware, mac = _hardware(probe, name)
     driver, bus = _driver(probe, name)
@@ -189,16 +207,16 @@ def _c_text(field: bytes) -> str:
     return field.split(b"\0", 1)[0].decode("ascii", "replace")
 
 
-def _addresses() -> dict[str, list[dict[str, Any]]]:
+def _addresses() -> dict[str, list[AddressFacts]]:
     try:
         return addresses()
     except OSError:  # as in a sandbox that knows no netlink
         return _addresses_by_ioctl()
 
 
-def _addresses_by_ioctl() -> dict[str, list[dict[str, Any]]]:
+def _addresses_by_ioctl() -> dict[str, list[AddressFacts]]:
     """Give the first IPv4 address of every NIC: less than the kernel knows, but enough to launch."""
-    by_nic: dict[str, list[dict[str, Any]]] = {}
+    by_nic: dict[str, list[AddressFacts]] = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
             address, mask = _ioctl(probe, GET_ADDRESS, name), _ioctl(probe, GET_NETMASK, name)
@@ -213,18 +231,18 @@ RESOLVERS = 8  # threads; enough for a slow name server, few enough for a small 
 MOST_ROUTES = 512  # of the routing table; a router's full table is not for us
 
 
-def routes(peers: dict[str, str], limit: float) -> dict[str, Any]:
+def routes(peers: dict[str, str], limit: float) -> dict[str, RouteFacts]:
     """Tell for each peer its address, and the source address and NIC that the kernel chooses towards it."""
     addresses = _resolve_all(sorted(set(map(str, peers.values()))), limit)
     nic_of = owners()
     return {name: _route(addresses.get(str(host)), nic_of, limit) for name, host in peers.items()}
 
 
-def _route(resolved: Any, nic_of: dict[str, str], limit: float) -> dict[str, Any]:
+def _route(resolved: str | Problem | None, nic_of: dict[str, str], limit: float) -> RouteFacts:
     if resolved is None:
         return {"problem": "the name was not resolved within %g s" % limit}
     if not isinstance(resolved, str):
-        return dict(resolved)
+        return {"problem": resolved["problem"]}
     try:
         source = source_towards(resolved)
     except OSError as error:
@@ -239,9 +257,9 @@ def source_towards(address: str) -> str:
         return str(probe.getsockname()[0])
 
 
-def _resolve_all(hosts: list[str], limit: float) -> dict[str, Any]:
+def _resolve_all(hosts: list[str], limit: float) -> dict[str, str | Problem]:
     """Resolve names side by side until the limit; a host that is missing in the answer was too slow."""
-    resolved: dict[str, Any] = {}
+    resolved: dict[str, str | Problem] = {}
     todo = []
     for host in hosts:
         if _is_ipv4(host):
@@ -260,7 +278,7 @@ def _resolve_all(hosts: list[str], limit: float) -> dict[str, Any]:
     return dict(resolved)
 
 
-def _resolve_hosts(todo: list[str], resolved: dict[str, Any]) -> None:
+def _resolve_hosts(todo: list[str], resolved: dict[str, str | Problem]) -> None:
     while True:
         try:
             host = todo.pop()
@@ -286,7 +304,7 @@ def _ipv4s(host: str) -> list[str]:
     return list(dict.fromkeys(str(answer[4][0]) for answer in answers))
 
 
-def resolve(host: str) -> dict[str, Any]:
+def resolve(host: str) -> ResolvedNameFacts:
     """Tell the IPv4 addresses that a host's name or literal has on this node."""
     try:
         return {"host": host, "addresses": [host] if _is_ipv4(host) else _ipv4s(host) if host else []}
@@ -294,26 +312,26 @@ def resolve(host: str) -> dict[str, Any]:
         return {"host": host, "addresses": [], "error": problem_of(error)["problem"]}
 
 
-def own_hostname() -> dict[str, Any]:
+def own_hostname() -> ResolvedNameFacts:
     """Tell what this node's own hostname resolves to: Gloo and c10d fall back on that."""
     return resolve(os.uname().nodename)
 
 
-def port_range() -> dict[str, Any]:
+def port_range() -> PortRangeFacts:
     """Tell the ephemeral ports, which must be open between the nodes."""
     bounds = (read_text("/proc/sys/net/ipv4/ip_local_port_range") or "").split()
     reserved = read_text("/proc/sys/net/ipv4/ip_local_reserved_ports")
     return {"first": int(bounds[0]), "last": int(bounds[1]), "reserved": reserved or ""}
 
 
-def routing_table() -> list[dict[str, Any]]:
+def routing_table() -> list[RouteEntryFacts]:
     """Tell the main IPv4 routing table, for addresses that are known only after this probe."""
     lines = (read_text("/proc/net/route", 1 << 20) or "").splitlines()[1 : MOST_ROUTES + 1]
     rows = (line.split() for line in lines)
     return [_table_row(row) for row in rows if len(row) >= 8]
 
 
-def _table_row(row: list[str]) -> dict[str, Any]:
+def _table_row(row: list[str]) -> RouteEntryFacts:
     reject = 0x0200
     return {
         "nic": row[0],
@@ -333,13 +351,13 @@ MOST_GIDS = 64
 UNSET = "0000:0000:0000:0000:0000:0000:0000:0000"
 
 
-def infiniband(root: str = "/sys") -> list[dict[str, Any]]:
+def infiniband(root: str = "/sys") -> list[InfinibandPortFacts]:
     """Tell the ports of the adapters: state, rate, kind of link, their NICs and kinds of addresses."""
     adapters = list_folder(root + "/class/infiniband")
     return [_port(adapter, port) for adapter in adapters for port in list_folder(adapter + "/ports")]
 
 
-def _port(adapter: str, folder: str) -> dict[str, Any]:
+def _port(adapter: str, folder: str) -> InfinibandPortFacts:
     number = os.path.basename(folder)
     return {
         "adapter": os.path.basename(adapter),
@@ -378,7 +396,7 @@ def _gids(folder: str) -> list[str]:
     return list(dict.fromkeys(kinds))
 
 
-def gpudirect(root: str = "") -> dict[str, Any]:
+def gpudirect(root: str = "") -> GpuDirectFacts:
     """Tell whether adapters can reach GPU memory by nvidia_peermem, or by DMA-BUF with the open kernel driver."""
     version = read_text(root + "/proc/driver/nvidia/version")
     return {

@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import suppress
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple
+
+if TYPE_CHECKING:
+    from ...protocol.messages.facts import GpuProcessFacts
+    from ...protocol.messages.files import GpuUser
 
 # Where the driver's tools lie when PATH is as bare as a non-login shell's may be.
 EXTRA_PATH = ["/usr/bin", "/usr/local/bin", "/bin", "/usr/local/nvidia/bin", "/usr/lib/wsl/lib", "/opt/bin"]
@@ -62,7 +66,7 @@ class SmiChild:
                 os.killpg(pid, signal.SIGKILL)
 
 
-def read_rows(text: str, fields: Mapping[str, str]) -> Tuple[List[Dict[str, Any]], List[str]]:
+def read_rows(text: str, fields: Mapping[str, str]) -> Tuple[Any, List[str]]:
     """Read a table without a head; lines of another shape are complaints that nvidia-smi mixes into it."""
     rows, stray_lines = [], []
     for line in text.splitlines():
@@ -86,8 +90,6 @@ USED = ["--query-gpu=uuid,memory.used", "--format=csv,noheader,nounits"]
 APPS = ["--query-compute-apps=gpu_uuid,pid,used_memory", "--format=csv,noheader,nounits"]
 MOST_APPS = 64  # processes told
 
-Process = Dict[str, Any]
-
 
 def read_used(text: str) -> Dict[str, int]:
     """Read the answer to USED: MiB in use by UUID; a line that is no answer is skipped."""
@@ -95,25 +97,25 @@ def read_used(text: str) -> Dict[str, int]:
     return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}
 
 
-def read_apps(text: str) -> List[Process]:
+def read_apps(text: str) -> List[GpuProcessFacts]:
     """Read the answer to APPS, and look up whose processes these are."""
     rows = [[cell.strip() for cell in line.split(",")] for line in text.splitlines()]
     apps = [row for row in rows if len(row) == 3 and row[1].isdigit()]
     return [
-        {"gpu": uuid, "memory": int(memory) if memory.isdigit() else None, **describe_process(int(pid))}
+        {"gpu": uuid, **describe_user(int(pid), int(memory) if memory.isdigit() else None)}
         for uuid, pid, memory in apps[:MOST_APPS]
     ]
 
 
-def describe_process(pid: int) -> Process:
-    """Tell account and command of a process; empty where it is in another container, or gone."""
+def describe_user(pid: int, memory: Optional[int]) -> GpuUser:
+    """Describe a process that holds memory of a GPU."""
     user, command = "", ""
     with suppress(OSError):
         uid = os.stat("/proc/%d" % pid).st_uid
         user = _user_name(uid)
         with open("/proc/%d/cmdline" % pid, "rb") as source:
             command = source.read(400).replace(b"\0", b" ").decode("utf-8", "replace").strip()
-    return {"pid": pid, "user": user, "command": command[:200]}
+    return {"memory": memory, "pid": pid, "user": user, "command": command[:200]}
 
 
 def _user_name(uid: int) -> str:

@@ -20,17 +20,27 @@ import sys
 import time
 import zlib
 from contextlib import suppress
-from typing import Any, Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping
 
 from ..state.environments import environment_folder, find_environment
 from .questions import list_folder, problem_of, read_text
+
+if TYPE_CHECKING:
+    from ...protocol.messages.facts import (
+        ActivateFacts,
+        NcclFacts,
+        OtherNcclFacts,
+        PackagesFacts,
+        SetupFacts,
+        TorchFacts,
+    )
 
 COMPILER_LIMIT = 1.0  # seconds for a compiler to say its version
 MOST_ENTRIES = 60  # entries of a path
 COMPILERS = ("cc", "gcc", "clang")
 
 
-def activate() -> dict[str, Any]:
+def activate() -> ActivateFacts:
     """Tell how `activate` ended and what it gave; nothing where there is none."""
     status = os.environ.get("CLUSTERCTL_ACTIVATE_STATUS", "")
     if not status.isdigit():
@@ -126,7 +136,7 @@ def _read_output(reader: int) -> bytes:
 MOST_PACKAGES = 2000  # packages told; the digest is over all
 
 
-def installed() -> dict[str, Any]:
+def installed() -> PackagesFacts:
     """Tell every package as `name version`, sorted, and a digest of them all; of two of one name the first counts."""
     versions: dict[str, str] = {}
     for folder in sys.path:
@@ -152,7 +162,7 @@ def split_name(folder: str) -> tuple[str, str]:
 LIBRARIES = ("site-packages", "dist-packages")
 
 
-def enter_environment(workdir: str, request: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def enter_environment(workdir: str, request: Mapping[str, Any] | None) -> SetupFacts | None:
     """Look for the environment, and from now on for packages where its Python would; `None` if none is wished for."""
     if not request:
         return None
@@ -193,7 +203,7 @@ def packages() -> dict[str, str]:
     return versions
 
 
-def torch() -> dict[str, Any] | None:
+def torch() -> TorchFacts | None:
     """Tell the torch that `import torch` would find; `None` if there is none."""
     finders = (getattr(finder, "find_spec", None) for finder in sys.meta_path)  # importlib.util costs 3 ms
     spec = next(filter(None, (find("torch", None) for find in finders if find)), None)
@@ -265,21 +275,22 @@ def _collect(reader: int, child: int) -> Any:
     return json.loads(answer.decode())
 
 
-def _nccl() -> dict[str, Any] | None:
+def _nccl() -> NcclFacts | None:
     preloaded = [path for path in re.split(r"[ :]", os.environ.get("LD_PRELOAD", "")) if "nccl" in path]
     wheels = ("nvidia/nccl/lib/libnccl.so.2", "torch/lib/librccl.so*", "torch/lib/libnccl.so*")
     libraries = preloaded + _installed(*wheels)
     if libraries:
-        library = {
+        nccl: NcclFacts = {
             "library": libraries[0],
             "version": _library_version(libraries[0]),
             "preloaded": bool(preloaded),
         }
-        return {**library, "others": list(_other_libraries(libraries[0]))}
+        nccl["others"] = list(_other_libraries(libraries[0]))
+        return nccl
     return _system_nccl() if _installed("torch/lib/libtorch_cuda.so") else None
 
 
-def _other_libraries(library: str) -> Iterator[dict[str, str]]:
+def _other_libraries(library: str) -> Iterator[OtherNcclFacts]:
     """Give the NCCLs that variables lead other programs, or torch built without a path of its own, to."""
     folders = os.environ.get("LD_LIBRARY_PATH", "").split(":")
     candidates = [("LD_LIBRARY_PATH", os.path.join(folder, "libnccl.so.2")) for folder in folders if folder]
@@ -289,7 +300,7 @@ def _other_libraries(library: str) -> Iterator[dict[str, str]]:
                 yield {"by": name, "library": path, "version": _library_version(path)}
 
 
-def _system_nccl() -> dict[str, Any] | None:
+def _system_nccl() -> NcclFacts | None:
     """Ask the library that the loader would find, as builds of conda, NGC and distributions do."""
     for library in (os.path.join(sys.prefix, "lib", "libnccl.so.2"), "libnccl.so.2"):
         try:

@@ -6,7 +6,10 @@ import os
 import threading
 import time
 from fnmatch import filter as matching
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
+
+if TYPE_CHECKING:
+    from ...protocol.messages.facts import Problem
 
 
 def answer_all(
@@ -42,7 +45,7 @@ class _Question:
         return self._answer[0]
 
 
-def problem_of(error: BaseException) -> dict[str, str]:
+def problem_of(error: BaseException) -> Problem:
     """Say what went wrong, in one line."""
     text = " ".join(str(error).split())
     return {"problem": ("%s: %s" % (type(error).__name__, text))[:500]}

@@ -7,10 +7,26 @@ import re
 import sys
 import time
 import zlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...protocol.run_paths import WorkdirPaths
 from .questions import list_folder, read_int, read_text
+
+if TYPE_CHECKING:
+    from ...protocol.messages.facts import (
+        AccountFacts,
+        CgroupFacts,
+        DiskFacts,
+        EncodingFacts,
+        InterpreterFacts,
+        LimitFacts,
+        LimitsFacts,
+        LogindFacts,
+        MachineFacts,
+        PlatformFacts,
+        SharedMemoryFacts,
+        WorkdirFacts,
+    )
 
 # What earlier jobs, profile files or images leave behind, and what steers torchrun, NCCL or Gloo unseen.
 WATCHED = re.compile(
@@ -21,7 +37,7 @@ WATCHED = re.compile(
 )
 
 
-def interpreter() -> dict[str, Any]:
+def interpreter() -> InterpreterFacts:
     """Tell which Python answers."""
     executable = os.path.abspath(sys.executable) if sys.executable else ""
     return {
@@ -34,7 +50,7 @@ def interpreter() -> dict[str, Any]:
     }
 
 
-def platform() -> dict[str, Any]:
+def platform() -> PlatformFacts:
     """Tell the kernel, the processor, the C library and the distribution."""
     uname = os.uname()
     release = _parse_settings(read_text("/etc/os-release") or read_text("/usr/lib/os-release") or "")
@@ -59,7 +75,7 @@ def _parse_settings(text: str) -> dict[str, str]:
     return {key.strip(): value.strip().strip("\"'") for key, mark, value in pairs if mark}
 
 
-def account() -> dict[str, Any]:
+def account() -> AccountFacts:
     """Tell as whom we are logged in."""
     import pwd
 
@@ -72,7 +88,7 @@ def account() -> dict[str, Any]:
     return {"user": user, "uid": uid, "gid": os.getgid(), "home": os.path.expanduser("~"), "shell": shell}
 
 
-def machine() -> dict[str, Any]:
+def machine() -> MachineFacts:
     """Tell which machine this is, how large it is, and at which address SSH arrived."""
     memory = _meminfo()
     return {
@@ -103,21 +119,19 @@ def _ssh_address(connection: str) -> str | None:
     return fields[2] if len(fields) == 4 else None
 
 
-def limits() -> dict[str, Any]:
+def limits() -> LimitsFacts:
     """Tell the resource limits of this session, soft and hard; -1 is unlimited."""
     import resource
 
-    kinds = {
-        "nofile": resource.RLIMIT_NOFILE,
-        "memlock": resource.RLIMIT_MEMLOCK,
-        "nproc": resource.RLIMIT_NPROC,
-        "stack": resource.RLIMIT_STACK,
-    }
-    pairs = {name: resource.getrlimit(kind) for name, kind in kinds.items()}
-    unlimited = resource.RLIM_INFINITY
+    def limit(kind: int) -> LimitFacts:
+        soft, hard = (-1 if value == resource.RLIM_INFINITY else value for value in resource.getrlimit(kind))
+        return {"soft": soft, "hard": hard}
+
     return {
-        name: {"soft": -1 if soft == unlimited else soft, "hard": -1 if hard == unlimited else hard}
-        for name, (soft, hard) in pairs.items()
+        "nofile": limit(resource.RLIMIT_NOFILE),
+        "memlock": limit(resource.RLIMIT_MEMLOCK),
+        "nproc": limit(resource.RLIMIT_NPROC),
+        "stack": limit(resource.RLIMIT_STACK),
     }
 
 
@@ -126,7 +140,7 @@ def environment() -> dict[str, str]:
     return {key: value[:300] for key, value in sorted(os.environ.items()) if WATCHED.match(key)}
 
 
-def logind() -> dict[str, Any]:
+def logind() -> LogindFacts:
     """Tell whether logind ends a user's processes with the login session."""
     running = os.path.isdir("/run/systemd/system")
     settings = {"KillUserProcesses": "no", "RemoveIPC": "yes"}  # systemd's own defaults
@@ -159,7 +173,7 @@ UNUSED_AFTER = 3600.0  # seconds; NCCL's files bear no pid: only old ones can be
 TORCH_FILE = re.compile(r"torch_(\d+)_")
 
 
-def cgroup() -> dict[str, Any]:
+def cgroup() -> CgroupFacts:
     """Tell the tightest limits on the way from this session's control group to the root; None where there is none.
 
     Memory in bytes, `cpus` in processors, `pids_free` is how many more processes and threads may be made.
@@ -205,7 +219,7 @@ def _processors(level: str) -> float | None:
     return int(fields[0]) / int(fields[1]) if len(fields) == 2 and fields[0].isdigit() else None
 
 
-def shared_memory() -> dict[str, Any]:
+def shared_memory() -> SharedMemoryFacts:
     """Tell what this account's processes that are gone have left in /dev/shm: files and bytes."""
     files = size = 0
     with os.scandir(SHM) as entries:
@@ -236,7 +250,7 @@ def _unused_bytes(entry: os.DirEntry[str]) -> int:
     return status.st_blocks * 512 if unused else 0
 
 
-def text() -> dict[str, Any]:
+def text() -> EncodingFacts:
     """Tell how Python reads and writes text here, and the variables that decide it."""
     names = ("LC_ALL", "LC_CTYPE", "LANG", "PYTHONUTF8", "PYTHONIOENCODING")
     variables = ["%s=%s" % (name, os.environ[name][:60]) for name in names if os.environ.get(name)]
@@ -251,7 +265,7 @@ def nearest_existing(path: str) -> str:
     return path
 
 
-def disk(path: str) -> dict[str, Any]:
+def disk(path: str) -> DiskFacts:
     """Tell the room for this user on the file system that holds `path`, in bytes and inodes."""
     path = os.path.expanduser(path)
     nearest = nearest_existing(path)
@@ -286,7 +300,7 @@ def _unescaped(text: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), text)
 
 
-def workdir(path: str, payload: str) -> dict[str, Any]:
+def workdir(path: str, payload: str) -> WorkdirFacts:
     """Tell whether clusterctl's directory exists, whose it is, and whether it could be written."""
     path = os.path.expanduser(path)
     nearest = nearest_existing(path)

@@ -16,10 +16,15 @@ import os
 import socket
 import time
 from hashlib import sha256
-from typing import Any, Callable, Dict, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Sequence, Tuple, Union
 
 from ...protocol.untrusted import Untrusted, parse_object
 from .event_loop import Loop
+
+if TYPE_CHECKING:
+    from ...protocol.messages.network import AnyAnswer, Proof, Question
+
+    HandshakeAnswer = Tuple[AnyAnswer, str]  # our line, and the proof that has to come back
 
 NONCE_LENGTH = 32  # characters
 UNPROVEN_LINE = 1 << 10  # bytes of a line before the other side has proved the token
@@ -138,7 +143,7 @@ class LineSocket:
         self._idle_limit = None
         self._loop.cancel(self._timer)
 
-    def send_line(self, fields: Dict[str, object]) -> None:
+    def send_line(self, fields: Union[Question, Proof]) -> None:
         """Send an object as a line of JSON."""
         self.send(json.dumps(fields).encode("ascii") + b"\n")
 
@@ -310,7 +315,7 @@ class AuthenticatingCaller:
     def __init__(
         self,
         loop: Loop,
-        answer: Callable[[str, str], Tuple[Dict[str, object], str]],
+        answer: Callable[[str, str], HandshakeAnswer],
         on_proven: Callable[[LineSocket, Untrusted], None],
         on_close: OnClose,
     ) -> None:

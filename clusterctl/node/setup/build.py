@@ -24,7 +24,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from ...protocol.manifest import tree_hash
 from ...protocol.run_paths import RunPaths, WorkdirPaths
@@ -38,6 +38,9 @@ from ..supervise.spawn import write_report
 from ..sync.layout import Layout, parse_rows, read_tree
 from ..sync.store import Store, remove_tree
 from .commands import StepFailed, StepRunner, quote
+
+if TYPE_CHECKING:
+    from ...protocol.messages.files import EnvironmentLock, EnvironmentMark, SetupSpec
 
 PTH_NAME = "clusterctl-outer.pth"
 VERSION = re.compile(r"setuptools-(\d+(?:\.\d+)*)[^/]*\.(?:dist|egg)-info\Z")
@@ -120,8 +123,7 @@ class SetupLock:
     def __init__(self, path: str, holder: str) -> None:
         self._path = path
         self._token = os.urandom(8).hex()
-        identity = identify(os.getpid()).as_dict()
-        self._fields = {"token": self._token, "who": holder, "boot_id": boot_id(), **identity}
+        self._holder, self._boot_id, self._identity = holder, boot_id(), identify(os.getpid())
         self._released = threading.Event()
         self._beats = 0
         self._claim_path = ""
@@ -178,7 +180,15 @@ class SetupLock:
         return True
 
     def _content(self) -> bytes:
-        return json.dumps({**self._fields, "beats": self._beats}).encode("utf-8")
+        lock: EnvironmentLock = {
+            "token": self._token,
+            "who": self._holder,
+            "boot_id": self._boot_id,
+            "pid": self._identity.pid,
+            "starttime": self._identity.starttime,
+            "beats": self._beats,
+        }
+        return json.dumps(lock).encode("utf-8")
 
     def _beat(self) -> None:
         """Change the lock now and then, as long as it is ours, and the claim in any case."""
@@ -263,7 +273,7 @@ class Setup:
     def __init__(self, rundir: str, spec: Dict[str, Any], report: int) -> None:
         self._rundir = rundir
         self._spec = spec
-        self._setup_spec: Dict[str, Any] = spec["setup"]
+        self._setup_spec: SetupSpec = spec["setup"]
         self._workdir = os.path.dirname(os.path.dirname(os.path.dirname(rundir)))
         self._folder = environment_folder(self._workdir, self._setup_spec["content"])
         self._report = report
@@ -372,13 +382,14 @@ class Setup:
     def _write_mark(self, prefix: str, token: str) -> None:
         """Let others see it; of two who have made the same the first counts."""
         flush(self._folder)
-        steps = [step["shown"] for step in self._setup_spec["steps"]]
-        origin = {"run": self._spec["run"], "node": self._spec["node"], "time": time.time(), "steps": steps}
-        mark = {
+        mark: EnvironmentMark = {
             "token": token,
             "kind": self._setup_spec["kind"],
             "content": self._setup_spec["content"],
-            **origin,
+            "run": self._spec["run"],
+            "node": self._spec["node"],
+            "time": time.time(),
+            "steps": [step["shown"] for step in self._setup_spec["steps"]],
         }
         path = os.path.join(self._folder, MARK)
         temporary = temporary_path(path)

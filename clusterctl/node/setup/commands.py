@@ -7,13 +7,16 @@ import re
 import shutil
 import subprocess
 from contextlib import suppress
-from typing import Any, Callable, Dict, List, Mapping, Sequence
+from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Sequence
 
 from ...protocol.exit_status import describe_end
 from ...protocol.run_paths import RunPaths
 from ..state.workdir import read_json
 from ..supervise.evidence import is_full
 from ..supervise.spawn import render_template, write_report
+
+if TYPE_CHECKING:
+    from ...protocol.messages.files import StepSpec
 
 TAIL_LINES = 20  # lines
 TAIL_BYTES = 64 << 10  # bytes of a log's end that are looked at
@@ -68,7 +71,7 @@ class StepRunner:
         program_folders = ":".join(map(os.path.expanduser, PROGRAM_FOLDERS))
         self._env = {**env, "PATH": "%s:%s" % (env.get("PATH", os.defpath), program_folders)}
 
-    def find(self, step: Dict[str, Any], values: Mapping[str, str]) -> List[str]:
+    def find(self, step: StepSpec, values: Mapping[str, str]) -> List[str]:
         """Return the words of a step, its program the first of those wished for that is here."""
         programs = [render_template(program, values) for program in step["programs"]]
         available = [

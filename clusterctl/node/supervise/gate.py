@@ -77,7 +77,13 @@ def prepare_fork(start: Dict[str, Any], name: str, private: Sequence[int]) -> Ca
     server, obstacle = None, "the launcher is not torchrun"
     if name == "torch.distributed.run":
         with starter.worker_threads(start["workers"]):
-            server, obstacle = starter.start_server(start["mode"], start["preload"], private)
+            import_module(
+                "torch.distributed"
+            )  # an error of torch is the gate's, any other only ends the attempt to fork
+            try:
+                server, obstacle = starter.start_server(start["mode"], start["preload"], private)
+            except Exception as error:  # noqa: BLE001, RUF100 - whatever it is, workers can be exec'ed
+                obstacle = f"{type(error).__name__}: {error}"
 
     def install(note: Note) -> None:
         reason = starter.fork_workers(server, note) if server is not None else obstacle

@@ -127,8 +127,16 @@ class GpuMemoryWait:
         def on_apps(text: str) -> None:
             processes = read_apps(text)
             for entry in self._held:
-                users = [process for process in processes if process["gpu"] == entry["id"]]
-                entry["by"] = [{key: process[key] for key in process if key != "gpu"} for process in users]
+                entry["by"] = [
+                    {
+                        "memory": one["memory"],
+                        "pid": one["pid"],
+                        "user": one["user"],
+                        "command": one["command"],
+                    }
+                    for one in processes
+                    if one["gpu"] == entry["id"]
+                ]
             on_done()
 
         def on_used(text: str) -> None:

@@ -1,13 +1,11 @@
-"""Code from node to node: one that has all contents gives them on, over the training network.
+"""Code from node to node: one that has all contents sends them to others, over the training network.
 
-provider {"nonce": hex}                          a line of JSON each; both prove the transfer's token, which came over
-receiver {"nonce": hex, "proof": of the token}   SSH, for these two nonces and for their side
-provider {"proof": of the token}
-receiver frame {"hashes": [sha256...]}
-provider frames {"blobs": [[sha256, bytes], ...]} or {"blob": sha256, "last": bool} with contents, then {"done": true}
+Both prove the transfer's token, which came over SSH (protocol/messages/network.py: Question, TransferAnswer, Proof).
+receiver HashesFrame
+provider Blobs, or ContentPart of a larger content, repeated; then Done
 
-What is taken must have its hash, so nothing wrong can slip in; sizes are known from the manifest, and so is how long it
-may take. What is given belongs to the tree that the transfer is about. It is not encrypted, as training's own traffic
+What is received must have its hash, so nothing wrong can slip in; sizes are known from the manifest, and so is how long
+it may take. What is sent belongs to the tree that the transfer is about. It is not encrypted, as training's own traffic
 is not.
 """
 
@@ -19,7 +17,7 @@ import threading
 import time
 import zlib
 from contextlib import suppress
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Set, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Set, Tuple
 
 from ...protocol.untrusted import MalformedError, Untrusted, parse_json
 from ..runtime.connections import (
@@ -36,6 +34,11 @@ from ..runtime.connections import (
 from ..runtime.event_loop import Loop
 from ..runtime.stream import Frame, Stream, VerbError
 from .store import Store
+
+if TYPE_CHECKING:
+    from ...protocol.messages.network import ContentPart, HashesFrame
+    from ...protocol.messages.verbs import Blobs, Done, Offer, Source
+    from ..runtime.connections import HandshakeAnswer
 
 CONNECT_LIMIT = 5.0  # seconds
 HANDSHAKE_LIMIT = 5.0  # seconds to prove the token
@@ -61,13 +64,13 @@ class TransferError(Exception):
 class Provider:
     """Gives the contents of one tree to nodes that know the token, from threads of its own, until it is closed."""
 
-    def __init__(self, store: Store, sizes: Dict[str, int], offer: Dict[str, Any]) -> None:
+    def __init__(self, store: Store, sizes: Dict[str, int], offer: Offer) -> None:
         self._store = store
         self._sizes = sizes
         self._token = str(offer["token"]).encode("ascii")
         self._capacity = threading.BoundedSemaphore(MOST_RECEIVERS)
         self._loop = Loop()
-        self._socket = listen(str(offer["address"]), port_range(offer.get("ports")))
+        self._socket = listen(str(offer["address"]), port_range(offer["ports"]))
         self._listener = AuthenticatingListener(
             self._loop, self._socket, MOST_PENDING, HANDSHAKE_LIMIT, self._on_answer
         )
@@ -122,7 +125,7 @@ def receive(
     store: Store,
     sizes: Dict[str, int],
     missing: Set[str],
-    provider: Dict[str, Any],
+    provider: Source,
     unpack: Callable[[Dict[str, Any], bytes], Iterator[Tuple[str, bytes, bool]]],
     step: Callable[[], None],
 ) -> str:
@@ -153,13 +156,14 @@ def receive(
     return ""
 
 
-def _frames_from(provider: Dict[str, Any], missing: Set[str], sizes: Dict[str, int]) -> Iterator[Frame]:
+def _frames_from(provider: Source, missing: Set[str], sizes: Dict[str, int]) -> Iterator[Frame]:
     deadline = time.monotonic() + time_limit(sizes[sha] for sha in missing)
     try:
         with connect_to_provider(provider) as connection:
             stream = open_stream(connection, longest=LONGEST_HEADER)
             stream.deadline = deadline
-            stream.send({"hashes": sorted(missing)})
+            wanted: HashesFrame = {"hashes": sorted(missing)}
+            stream.send(wanted)
             while True:
                 frame = stream.receive(SILENCE_LIMIT)
                 if frame is None:
@@ -193,12 +197,13 @@ def send_contents(stream: Stream, store: Store, hashes: List[str]) -> None:
             group = []
     if group:
         send_group(stream, group)
-    stream.send({"done": True})
+    done: Done = {"done": True}
+    stream.send(done)
 
 
 def send_group(stream: Stream, contents: List[Tuple[str, bytes]]) -> None:
     """Send small contents in one frame; a local network is faster than compression."""
-    header = {"blobs": [[sha, len(content)] for sha, content in contents]}
+    header: Blobs = {"blobs": [[sha, len(content)] for sha, content in contents]}
     stream.send(header, zlib.compress(b"".join(content for _, content in contents), 0))
 
 
@@ -210,16 +215,17 @@ def send_parts(stream: Stream, sha: str, source: Any, size: int) -> None:
         if not part:
             raise TransferError("a file became shorter")
         sent += len(part)
-        stream.send({"blob": sha, "last": sent >= size}, zlib.compress(part, 0))
+        header: ContentPart = {"blob": sha, "last": sent >= size}
+        stream.send(header, zlib.compress(part, 0))
 
 
-def connect_to_provider(provider: Dict[str, Any]) -> socket.socket:
+def connect_to_provider(provider: Source) -> socket.socket:
     """Connect, and prove the token to each other; TransferError says why not."""
     loop, token = Loop(), str(provider["token"]).encode("ascii")
     connections: List[socket.socket] = []
     problems: List[str] = []
 
-    def answer(nonce: str, own_nonce: str) -> Tuple[Dict[str, object], str]:
+    def answer(nonce: str, own_nonce: str) -> HandshakeAnswer:
         proof = prove(token, "I take", nonce, own_nonce)
         return {"nonce": own_nonce, "proof": proof}, prove(token, "I give", nonce, own_nonce)
 

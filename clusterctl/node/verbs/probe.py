@@ -16,6 +16,7 @@ from ..probe.questions import answer_all
 from ..state.lock_holders import names_in_use, query_holders
 
 if TYPE_CHECKING:
+    from ...protocol.messages.facts import GpuHealthFacts, ProbeFacts, SetupFacts
     from ...protocol.messages.verbs import FullProbeRequest
     from ..runtime.stream import Stream
 
@@ -36,17 +37,17 @@ def run(request: FullProbeRequest, stream: Stream) -> None:
         serve(stream)
 
 
-def gather(request: FullProbeRequest, received: float) -> dict[str, Any]:
+def gather(request: FullProbeRequest, received: float) -> ProbeFacts:
     """Ask all questions at once; `received` is this node's time of the request's arrival (Unix s)."""
     setup = _use_setup_environment(request)
     nccl = python.query_nccl_in_child()  # forked first: forking is safe only while there is one thread
-    answers = answer_all(_questions(request, nccl), GPU_LIMITS, LIMIT)
+    answers: Any = answer_all(_questions(request, nccl), GPU_LIMITS, LIMIT)
     answers["setup"] = setup
     answers["clock"] = {"received": received, "answered": time.time()}
-    return answers
+    return answers  # type: ignore[no-any-return]  # one for each key of ProbeFacts
 
 
-def _use_setup_environment(request: FullProbeRequest) -> dict[str, Any] | None:
+def _use_setup_environment(request: FullProbeRequest) -> SetupFacts | None:
     """Look from now on into the environment that the job's `setup` makes, if it has one and that is here."""
     if not request.get("setup"):
         return None
@@ -55,7 +56,7 @@ def _use_setup_environment(request: FullProbeRequest) -> dict[str, Any] | None:
     return enter_environment(str(request.get("workdir") or "~/.clusterctl"), request["setup"])
 
 
-def _gpu_health() -> dict[str, Any] | None:
+def _gpu_health() -> GpuHealthFacts | None:
     if find("nvidia-smi") is None:
         return None
     from ..probe.gpu import gpu_health

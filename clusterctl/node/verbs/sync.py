@@ -29,7 +29,7 @@ from ..sync.layout import Layout, parse_rows, read_tree, remove_tree_quietly
 from ..sync.store import Store
 
 if TYPE_CHECKING:
-    from ...protocol.messages.verbs import Offer, SyncRequest, TreeSummary
+    from ...protocol.messages.verbs import Offer, Source, SyncRequest, TreeSummary
     from ..sync.transfer import Provider
 
 ATTEMPTS = 3
@@ -83,7 +83,7 @@ def start_provider(store: Store, rows: List[TreeEntry], offer: Optional[Offer]) 
     from ..sync.transfer import Provider
 
     try:
-        return Provider(store, content_sizes(rows), dict(offer))
+        return Provider(store, content_sizes(rows), offer)
     except OSError:
         return None  # others have it from elsewhere
 
@@ -154,7 +154,7 @@ def fill_store(store: Store, rows: List[TreeEntry], heartbeat: Heartbeat) -> boo
 
 
 def receive_from_provider(
-    provider: Dict[str, Any], store: Store, sizes: Dict[str, int], missing: Set[str], heartbeat: Heartbeat
+    provider: Source, store: Store, sizes: Dict[str, int], missing: Set[str], heartbeat: Heartbeat
 ) -> bool:
     """Take what is missing from another node; tell what did not come, and why."""
     from ..sync.transfer import receive

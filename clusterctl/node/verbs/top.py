@@ -21,6 +21,7 @@ from ..probe.questions import list_folder, read_int, read_text
 from ..runtime.stream import Stream
 
 if TYPE_CHECKING:
+    from ...protocol.messages.facts import GpuSample, GpusSample, MachineSample
     from ...protocol.messages.verbs import NodeFrame, TopRequest
 
 NET = "/sys/class/net"
@@ -32,7 +33,7 @@ class UtilizationSampler:
     def __init__(self) -> None:
         self._previous = self._read()
 
-    def sample(self) -> Dict[str, Any]:
+    def sample(self) -> MachineSample:
         """Give shares from 0 to 1, bytes, and bytes per second since the last sample."""
         previous, now = self._previous, self._read()
         self._previous = now
@@ -95,7 +96,6 @@ FIELDS = {
     "temperature": "temperature.gpu",
     "power": "power.draw",
 }
-Gpu = Dict[str, Any]
 
 
 class GpuSampler:
@@ -106,7 +106,7 @@ class GpuSampler:
         self._smi = find("nvidia-smi")
         self._child = SmiChild()
         self._stopped = threading.Event()
-        self._answer: Dict[str, Any] = {"gpus": [], "gpu_problem": None, "gpu_pending": self._smi is not None}
+        self._answer: GpusSample = {"gpus": [], "gpu_problem": None, "gpu_pending": self._smi is not None}
         self._thread: Optional[threading.Thread] = None
 
     def start(self) -> None:
@@ -115,9 +115,11 @@ class GpuSampler:
             self._thread = threading.Thread(target=self._query_repeatedly, daemon=True)
             self._thread.start()
 
-    def latest(self) -> Dict[str, Any]:
+    def latest(self) -> GpusSample:
         """Give what was answered last, without waiting: until the first answer it is pending."""
-        return self._answer if self._smi is not None else {**self._answer, "gpus": read_amd()}
+        if self._smi is None:
+            self._answer["gpus"] = read_amd()
+        return self._answer
 
     def stop(self) -> None:
         """Stop asking, and end what is being asked."""
@@ -127,10 +129,11 @@ class GpuSampler:
     def _query_repeatedly(self) -> None:
         pause = 0.0
         while not self._stopped.wait(pause):
-            self._answer = {"gpu_pending": False, **self._query()}
-            pause = RETRY_AFTER if "no answer" in (self._answer["gpu_problem"] or "") else self._interval
+            gpus, problem = self._query()
+            self._answer = {"gpu_pending": False, "gpus": gpus, "gpu_problem": problem}
+            pause = RETRY_AFTER if "no answer" in (problem or "") else self._interval
 
-    def _query(self) -> Dict[str, Any]:
+    def _query(self) -> Tuple[List[GpuSample], Optional[str]]:
         command = [
             self._smi or "",
             "--query-gpu=" + ",".join(FIELDS.values()),
@@ -139,14 +142,14 @@ class GpuSampler:
         try:
             text, code = self._child.run(command, LIMIT)
         except OSError as error:
-            return {"gpus": [], "gpu_problem": "nvidia-smi: %s" % error.strerror}
+            return [], "nvidia-smi: %s" % error.strerror
         if code is None:
-            return {"gpus": [], "gpu_problem": "nvidia-smi gave no answer within %g s" % LIMIT}
+            return [], "nvidia-smi gave no answer within %g s" % LIMIT
         rows, stray_lines = read_rows(text, FIELDS)
         for row in rows:
             row["power"] = _number(row["power"])
         problem = "; ".join(stray_lines)[:300] or "nvidia-smi ended with %d" % code
-        return {"gpus": rows, "gpu_problem": problem if stray_lines or code else None}
+        return rows, problem if stray_lines or code else None
 
 
 def _number(value: Any) -> Optional[float]:
@@ -156,9 +159,9 @@ def _number(value: Any) -> Optional[float]:
         return None
 
 
-def read_amd(root: str = "/sys/class/drm") -> List[Gpu]:
+def read_amd(root: str = "/sys/class/drm") -> List[GpuSample]:
     """Read AMD's GPUs from the kernel: share in per cent, memory in MiB, degrees; nothing if there are none."""
-    gpus: List[Gpu] = []
+    gpus: List[GpuSample] = []
     for card in list_folder(root, "card*"):
         device = os.path.join(card, "device")
         busy, memory = (

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network
-from typing import Any
+from typing import TYPE_CHECKING, Final
 
 from clusterctl.plans.facts.facts import Facts, plan_neighbours
 from clusterctl.plans.facts.untrusted import read_value
@@ -19,8 +19,12 @@ from clusterctl.plans.launch.network import NodeNetwork, training_nic
 from clusterctl.specs.inventory.model import Node
 from clusterctl.translation import tr
 
+if TYPE_CHECKING:
+    from clusterctl.protocol.messages.network import MeshPeer
+
 TRANSFER_SIZE = 256 << 10  # bytes each way
-MESH, MASTER = "mesh", "master"
+MESH: Final = "mesh"
+MASTER: Final = "master"
 MAIN_RAIL = ""  # the rail of the training addresses; others are called by their network
 
 
@@ -154,27 +158,25 @@ def _network_of(ip: str, prefix: int | None) -> str:
         return ip
 
 
-def plan_mesh_connections(listeners: Mapping[str, MeshListener]) -> dict[str, list[dict[str, Any]]]:
+def plan_mesh_connections(listeners: Mapping[str, MeshListener]) -> dict[str, list[MeshPeer]]:
     """List for each node which peers it calls on which rail; all call the second listener of the node that has one."""
-    connections: dict[str, list[dict[str, Any]]] = {name: [] for name in listeners}
+    connections: dict[str, list[MeshPeer]] = {name: [] for name in listeners}
     for rail in sorted({rail for listener in listeners.values() for rail in listener.ports}):
         names = [name for name, listener in listeners.items() if rail in listener.ports]
         for name, peers in plan_neighbours(names).items():
             connections[name] += [_connection(peer, listeners[peer], rail) for peer in peers]
     for host, listener in listeners.items():
-        for name in connections if listener.master_port else ():
+        if not listener.master_port:
+            continue
+        for name, peers_of_node in connections.items():
             if name != host:
-                connections[name].append(
-                    {
-                        **_connection(host, listener, MAIN_RAIL),
-                        "port": listener.master_port,
-                        "listener": MASTER,
-                    }
-                )
+                peer = _connection(host, listener, MAIN_RAIL)
+                peer["port"], peer["listener"] = listener.master_port, MASTER
+                peers_of_node.append(peer)
     return connections
 
 
-def _connection(name: str, listener: MeshListener, rail: str) -> dict[str, Any]:
+def _connection(name: str, listener: MeshListener, rail: str) -> MeshPeer:
     address, port = listener.addresses[rail], listener.ports[rail]
     return {"name": name, "address": address, "port": port, "listener": MESH, "rail": rail}
 
@@ -188,7 +190,7 @@ def parse_listener(raw: object, problem: str, addresses: Mapping[str, str]) -> M
     return tr("it cannot listen on {address}: {reason}", address=addresses[MAIN_RAIL], reason=reason)
 
 
-def parse_paths(raw: object, caller: str, targets: Sequence[Mapping[str, Any]]) -> tuple[MeshPath, ...]:
+def parse_paths(raw: object, caller: str, targets: Sequence[MeshPeer]) -> tuple[MeshPath, ...]:
     """Read what a node tells of its calls; only of those that it was to make."""
     paths = read_value(tuple[MeshPath, ...], raw, "paths", []) or ()
     by_target = {(path.peer, path.listener, path.rail): replace(path, caller=caller) for path in paths}

@@ -248,13 +248,22 @@ class OutsideSummary(TypedDict):
     more: bool
 
 
+class GpuUser(TypedDict):
+    """A process that holds memory of a GPU, in MiB; user and command are empty where it is in another container."""
+
+    memory: int | None
+    pid: int
+    user: str
+    command: str
+
+
 class HeldMemory(TypedDict, total=False):
     """Memory of a GPU that is still in use."""
 
     gpu: int | None
     id: str
     used: int
-    by: list[dict[str, Any]]  # {"pid", "user", "command"}
+    by: list[GpuUser]
 
 
 class RankActivity(TypedDict):
@@ -480,3 +489,24 @@ AnyJournalFacts = Union[JournalFacts, StartFailure]
 
 class JournalEntry(_JournalEntry, JournalFacts):
     """A line of events.jsonl."""
+
+
+class EnvironmentMark(TypedDict):
+    """The file that says that an environment is complete, and what made it."""
+
+    token: str  # name of its directory
+    kind: str | None
+    content: str
+    run: str
+    node: str
+    time: float
+    steps: list[str]
+
+
+class EnvironmentLock(ProcessRecord):
+    """The file that a run holds while it makes an environment; agents of all versions read it."""
+
+    token: str
+    who: str  # run and node
+    boot_id: str
+    beats: int

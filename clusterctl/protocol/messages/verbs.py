@@ -6,7 +6,9 @@ from typing import Any, Literal, TypedDict, Union
 
 from ..ranks import Rank, Slot
 from .agent import AnyOrder, Event
+from .facts import ProbeFacts, UsageSample
 from .files import EndedProcess, JournalEntry, LeftProcess, OutsideSummary, Spec, State
+from .network import MeshCallOrder, MeshListen, MeshListening, MeshProblem, MeshReport
 
 VerbName = Literal[
     "clean", "exec", "follow", "orphans", "probe", "ps", "pull", "start", "stop", "sync", "top"
@@ -100,9 +102,9 @@ class FullProbeRequest(ProbeRequest, total=False):
 
 
 class ProbeAnswer(TypedDict):
-    """The facts by topic; plans/facts/facts.py says what they are."""
+    """The facts by topic."""
 
-    facts: dict[str, Any]
+    facts: ProbeFacts
 
 
 class ExecRequest(TypedDict):
@@ -409,9 +411,9 @@ class TopRequest(TypedDict):
 
 
 class TopSample(TypedDict):
-    """plans/facts/utilization.py says what a sample is."""
+    """How busy a node is."""
 
-    sample: dict[str, Any]
+    sample: UsageSample
 
 
 class PullRequest(OfNode):
@@ -616,6 +618,8 @@ ClientFrame = Union[
     ClockBegin,
     FetchFiles,
     Remove,
+    MeshListen,
+    MeshCallOrder,
     AnyOrder,
 ]
 NodeFrame = Union[
@@ -623,6 +627,9 @@ NodeFrame = Union[
     ErrorFrame,
     Beat,
     ProbeAnswer,
+    MeshListening,
+    MeshProblem,
+    MeshReport,
     Output,
     ExecEnd,
     WorkdirId,

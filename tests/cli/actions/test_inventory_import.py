@@ -159,6 +159,6 @@ def test_the_groups_are_shown(in_a_folder: Path, capsys: pytest.CaptureFixture[s
     code, _, err = run(capsys, "hosts.ini")
 
     assert code == 0
-    assert "note: All 3 hosts were taken." in err
+    assert "note: All 3 hosts were imported." in err
     assert "--group: login (1), gpu (2)." in err
     assert "--group" not in run(capsys, "hosts.ini", "--group", "gpu")[2]

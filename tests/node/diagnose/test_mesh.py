@@ -30,8 +30,8 @@ class Taking:
         addresses = {"": self.address, "second": f"127.0.9.{number}"}
         self.session = Session("probe", {"stay": True, "workdir": "/tmp"})
         assert "facts" in self._hear()
-        asked = {"mesh": "listen", "name": self.name, "addresses": addresses, "token": token, **order}
-        self.session.send(asked)
+        asked = {"mesh": "listen", "name": self.name, "addresses": addresses, "token": token}
+        self.session.send({**asked, "ports": None, "master": False, **order})
         self.answer = self._hear()
         told = self.answer.get("listening", {})
         self.ports: dict[str, int] = {**told.get("ports", {}), "master": told.get("master_port", 0)}
@@ -44,7 +44,14 @@ class Taking:
     def peer(self, door: str = "mesh", **changes: Any) -> dict[str, Any]:
         """Say where this one can be called."""
         port = self.ports["" if door == "mesh" else "master"]
-        return {"name": self.name, "address": self.address, "port": port, "listener": door, **changes}
+        return {
+            "name": self.name,
+            "address": self.address,
+            "port": port,
+            "listener": door,
+            "rail": "",
+            **changes,
+        }
 
     def call(self, *peers: dict[str, Any]) -> None:
         """Let it call others."""
@@ -156,7 +163,13 @@ def test_a_stranger_at_the_address_is_told(stack: ExitStack) -> None:
     with closing(socket.create_server(("127.0.0.3", 0))) as door:
         mine.call(
             other.peer(),
-            {"name": "n3", "address": "127.0.0.3", "port": door.getsockname()[1], "listener": "mesh"},
+            {
+                "name": "n3",
+                "address": "127.0.0.3",
+                "port": door.getsockname()[1],
+                "listener": "mesh",
+                "rail": "",
+            },
         )
         conn, _ = door.accept()
         conn.sendall(b"SSH-2.0-OpenSSH_9.6\r\n")
@@ -223,7 +236,13 @@ def test_a_stranger_that_sends_a_byte_now_and_then_holds_nobody_up(stack: ExitSt
 
     for deed in (drip, drip_as_guest):
         threading.Thread(target=deed, daemon=True).start()
-    slow = {"name": "n3", "address": "127.0.0.3", "port": door.getsockname()[1], "listener": "mesh"}
+    slow = {
+        "name": "n3",
+        "address": "127.0.0.3",
+        "port": door.getsockname()[1],
+        "listener": "mesh",
+        "rail": "",
+    }
     mine.call(slow, peer.peer())
     ways = mine.ways()
 
@@ -243,6 +262,7 @@ class Liar:
             "address": "127.0.0.4",
             "port": self._door.getsockname()[1],
             "listener": "mesh",
+            "rail": "",
         }
         threading.Thread(target=self._serve, daemon=True).start()
 

@@ -86,6 +86,35 @@ def test_a_torchrun_that_is_killed(node: Make) -> None:
 
 
 @VARIANT
+def test_a_launch_that_is_cancelled_before_go(node: Make) -> None:
+    """The gate and the server it has forked are ended."""
+    run = node(WAITING, start={"mode": "fork", "preload": []})
+    run.start()
+    run.hear("ready")
+    assert run.session is not None
+    run.session.close()
+
+    assert run.ended()["state"] == "CANCELLED"
+
+
+@VARIANT
+def test_a_run_that_starts_again(node: Make) -> None:
+    """Its next attempt has a gate and a server of its own."""
+    script = (
+        "import os, signal\nif os.environ['CLUSTERCTL_ATTEMPT'] == '1': os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    again = {"max": 1, "on": ["worker_killed"], "progress": None, "pause": 0.1}
+    slot = {"seat": 0, "node": "gpu01", "node_rank": 0}
+    gang = {"hub": "gpu01", "seat": 0, "seats": 1, "spare": False, "roster": [slot], "gang": False}
+    run = node(script, start={"mode": "fork", "preload": []}, restart=again, **gang)
+    run.go()
+    state = run.ended()
+
+    assert (state["state"], state["attempt"]) == ("SUCCEEDED", 2)
+    assert [event["method"] for event in run.events() if event["event"] == "start_method"] == ["fork", "fork"]
+
+
+@VARIANT
 def test_a_forked_worker_that_is_killed(node: Make) -> None:
     """Its signal is the cause, and the other worker is ended."""
     run = node(WAITING, nproc=2, world_size=2, start={"mode": "fork", "preload": []}).go().running()

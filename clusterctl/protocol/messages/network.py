@@ -1,0 +1,217 @@
+"""What nodes send each other over the network, and the orders for it: handshakes, code, the two tests of `check`."""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict, Union
+
+from ..ranks import NodeRank, Rank, Slot
+
+
+class Question(TypedDict):
+    """The first line of every connection between nodes, from the one that listens."""
+
+    nonce: str
+
+
+class Proof(TypedDict):
+    """The last line of a handshake, from the one that listens."""
+
+    proof: str
+
+
+class GangAnswer(Question, Proof):
+    """What a peer answers node 0's agent."""
+
+    slot: Slot
+    node: str
+
+
+class TransferAnswer(Question, Proof):
+    """What a node answers that wants code."""
+
+
+class MeshAnswer(Question, Proof):
+    """What a node answers in the mesh test; with `bulk` 256 KiB follow in both directions."""
+
+    name: str
+    bulk: bool
+
+
+class MeshProof(Proof):
+    """The last line in the mesh test: `seen` is the caller's address as it arrived."""
+
+    seen: str
+
+
+AnyAnswer = Union[GangAnswer, TransferAnswer, MeshAnswer]
+
+
+class HashesFrame(TypedDict):
+    """The contents that a node lacks; Blobs, ContentPart and Done follow."""
+
+    hashes: list[str]
+
+
+class ContentPart(TypedDict):
+    """A piece of a larger content."""
+
+    blob: str
+    last: bool
+
+
+class _MeshListen(TypedDict):
+    """Listen for the mesh test; a rail is a network of training NICs, "" the one of the training addresses."""
+
+    mesh: Literal["listen"]
+    name: str
+    addresses: dict[str, str]  # by rail
+    token: str
+    ports: tuple[int, int] | None
+    master: bool  # listen in torchrun's place too
+
+
+class MeshListen(_MeshListen, total=False):
+    """Listen for the mesh test; a rail is a network of training NICs, "" the one of the training addresses."""
+
+    alarm: int  # seconds until the process ends, set by tests
+
+
+class MeshPeer(TypedDict):
+    """Whom a node calls."""
+
+    name: str
+    address: str
+    port: int
+    listener: Literal["mesh", "master"]
+    rail: str
+
+
+class MeshCallOrder(TypedDict):
+    """Call the others."""
+
+    mesh: Literal["call"]
+    peers: list[MeshPeer]
+
+
+class _MeshPorts(TypedDict):
+    """Where a node listens, by rail."""
+
+    ports: dict[str, int]
+
+
+class MeshPorts(_MeshPorts, total=False):
+    """Where a node listens, by rail."""
+
+    master_port: int
+
+
+class MeshListening(TypedDict):
+    """The answer to `listen`."""
+
+    listening: MeshPorts
+
+
+class _MeshProblem(TypedDict):
+    """Why a node does not listen."""
+
+    problem: str
+
+
+class MeshProblem(_MeshProblem, total=False):
+    """Why a node does not listen."""
+
+    taken: Literal[True]  # no port of the inventory is free for the master
+
+
+class TcpInfo(TypedDict, total=False):
+    """What the kernel reports of a connection; round trips in microseconds."""
+
+    mss: int
+    rtt: int
+    lost: int  # packets that were sent again
+    acked: int  # bytes
+    least_rtt: int
+
+
+class _MeshCall(TypedDict):
+    """One call; times in seconds, `got` in bytes."""
+
+    peer: str
+    listener: Literal["mesh", "master"]
+    rail: str
+    step: Literal["connect", "greet", "transfer", "done"]  # how far it came
+    error: str | None
+    unproven: bool  # what answers there does not know the token
+    own: str
+    seconds: float
+    got: int
+
+
+class MeshCall(_MeshCall, TcpInfo, total=False):
+    """One call; times in seconds, `got` in bytes."""
+
+    seen: str
+    connect: float
+
+
+class MeshReport(TypedDict):
+    """What came of all calls of a node."""
+
+    paths: list[MeshCall]
+
+
+class RankProgress(TypedDict, total=False):
+    """What a process of the deep check writes to its parent, and a rank into the store; rows are [bytes, seconds]."""
+
+    rows: list[list[float]]
+    at: str  # which step it has begun
+    wrong: bool  # a sum was wrong
+    joined: float  # seconds to form the group
+    error: str
+    late: bool  # the error is a time limit
+
+
+class _GroupResult(TypedDict):
+    """What came of a group of ranks."""
+
+    ok: bool
+    rank: Rank | None  # that the error is of
+    error: str
+    rows: list[list[float]]
+
+
+class GroupResult(_GroupResult, total=False):
+    """What came of a group of ranks."""
+
+    joined: float
+    at: NodeRank | None  # the node of `rank`
+    nodes: list[NodeRank]
+    ranks: int
+
+
+class RoundEntry(TypedDict):
+    """A line of rank 0: one round of the deep check."""
+
+    round: str
+    seconds: float
+    groups: list[GroupResult]
+
+
+class SearchReport(TypedDict):
+    """What the rounds show; a link is two nodes."""
+
+    ok: bool
+    nodes: list[NodeRank]
+    links: list[list[NodeRank]]
+    slow_nodes: list[NodeRank]
+    slow_links: list[list[NodeRank]]
+    rest: bool | None  # whether all that are not blamed work together
+
+
+class FoundEntry(TypedDict):
+    """The last line of rank 0."""
+
+    found: SearchReport
+
+
+AnyEntry = Union[RoundEntry, FoundEntry]
