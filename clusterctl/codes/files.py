@@ -14,6 +14,15 @@ LIST_MACHINES = Text(
     "list the machines: clusterctl init HOST..., or a file with one host per line",
     "写出机器：clusterctl init HOST...，或者每行一个主机的文件",
 )
+CHECK_INDENTATION = Text(
+    "check the indentation of this line and the ones above", "检查这一行和上面几行的缩进"
+)
+QUOTE_THE_VALUE = Text("put the value in quotes: 'like this'", "给值加引号：'像这样'")
+QUOTE_THE_STAR = Text("quote the text if the * belongs to it", "如果 * 是文本的一部分，请给文本加引号")
+START_WITH_A_KEY = Text("start the file with a line such as KEY: VALUE", "文件应以 KEY: VALUE 这样的行开头")
+EXPECTED_COMMA = Text("expected ',' or '{closing}'", "应为 ',' 或 '{closing}'")
+GIVE_OR_DELETE = Text("give a value, or delete the line", "写一个值，或者删除这一行")
+
 
 ENTRIES: Mapping[str, Entry] = {
     "CC-SPEC-001": Entry(
@@ -29,19 +38,19 @@ ENTRIES: Mapping[str, Entry] = {
                 Text("indent with spaces only", "只用空格缩进"),
             ),
             "first-character": Case(
-                Text("a value cannot begin with {character}", "值不能以 {character} 开头"),
-                Text("put the value in quotes: 'like this'", "给值加引号：'像这样'"),
+                Text("a value cannot start with {character}", "值不能以 {character} 开头"),
+                QUOTE_THE_VALUE,
             ),
             "colon": Case(
-                Text("a ':' is not allowed here", "这里不能有 ':'"),
+                Text("a ':' is not allowed here", "此处不能有 ':'"),
                 Text(
-                    "quote the text if the ':' belongs to it; else check the indentation of this line and the one above",
+                    "quote the text if the ':' belongs to it; otherwise check the indentation of this line and the one above",
                     "如果 ':' 是文本的一部分，给文本加引号；否则检查这一行和上一行的缩进",
                 ),
             ),
             "dash": Case(
-                Text("a '- ' is not allowed here", "这里不能有 '- '"),
-                Text("check the indentation of this line and the ones above", "检查这一行和上面几行的缩进"),
+                Text("a '- ' is not allowed here", "此处不能有 '- '"),
+                CHECK_INDENTATION,
             ),
             "open-quote": Case(
                 Text("a quotation mark that is not closed", "引号没有闭合"),
@@ -52,18 +61,18 @@ ENTRIES: Mapping[str, Entry] = {
                 Text("write KEY: VALUE", "写成 KEY: VALUE"),
             ),
             "brace": Case(
-                Text("a '{' inside brackets begins a mapping", "方括号里的 '{' 会开始一个映射"),
+                Text("a '{' inside brackets starts a mapping", "方括号里的 '{' 会开始一个映射"),
                 Text(
                     "put a text that contains { or } in quotes: '${run_id}'",
                     "给含有 { 或 } 的文本加引号：'${run_id}'",
                 ),
             ),
             "no-comma": Case(
-                Text("expected ',' or '{closing}'", "应为 ',' 或 '{closing}'"),
+                EXPECTED_COMMA,
                 Text("add the comma, or close the bracket", "补上逗号，或者闭合括号"),
             ),
             "no-comma-opened": Case(
-                Text("expected ',' or '{closing}'", "应为 ',' 或 '{closing}'"),
+                EXPECTED_COMMA,
                 Text(
                     "add the comma, or close the bracket that opens in line {line}",
                     "补上逗号，或者闭合第 {line} 行打开的括号",
@@ -78,70 +87,70 @@ ENTRIES: Mapping[str, Entry] = {
                     "the indentation of this key matches no level of the file",
                     "这个键的缩进与文件的任何一层都不对应",
                 ),
-                Text("check the indentation of this line and the ones above", "检查这一行和上面几行的缩进"),
+                CHECK_INDENTATION,
             ),
             "dash-level": Case(
                 Text(
                     "the indentation of this '- ' matches no list of the file",
                     "这个 '- ' 的缩进与文件里的任何列表都不对应",
                 ),
-                Text("check the indentation of this line and the ones above", "检查这一行和上面几行的缩进"),
+                CHECK_INDENTATION,
             ),
             "after-value": Case(
                 Text("text after the end of a value", "值结束之后还有文本"),
-                Text("put the value in quotes: 'like this'", "给值加引号：'像这样'"),
+                QUOTE_THE_VALUE,
             ),
             "level": Case(
                 Text("this does not match the lines above", "与上面几行的结构不符"),
-                Text("check the indentation of this line and the ones above", "检查这一行和上面几行的缩进"),
+                CHECK_INDENTATION,
             ),
             "no-value": Case(
                 Text("expected a value, found {found}", "应为值，实际是 {found}"),
-                Text("put the value in quotes: 'like this'", "给值加引号：'像这样'"),
+                QUOTE_THE_VALUE,
             ),
             "after-end": Case(
                 Text("text after the end of the file's content", "文件内容结束之后还有文本"),
-                Text("check the indentation of this line and the ones above", "检查这一行和上面几行的缩进"),
+                CHECK_INDENTATION,
             ),
             "marker": Case(
                 Text("a '*', '&' or '%' has a special meaning in YAML", "'*'、'&'、'%' 在 YAML 里有特殊含义"),
-                Text("put the value in quotes: 'like this'", "给值加引号：'像这样'"),
+                QUOTE_THE_VALUE,
             ),
             "after-block": Case(
                 Text("text after a '|' or '>'", "'|' 或 '>' 后面有文本"),
-                Text("begin the text on a new line", "文本另起一行"),
+                Text("start the text on a new line", "请另起一行写文本"),
             ),
             "directive": Case(
                 Text("a '%' line that YAML does not define", "YAML 没有定义的 '%' 行"),
-                Text("delete it", "删掉它"),
+                Text("delete it", "请删除它"),
             ),
             "tag": Case(
                 Text("a '!' has a special meaning in YAML", "'!' 在 YAML 里有特殊含义"),
-                Text("put the value in quotes: 'like this'", "给值加引号：'像这样'"),
+                QUOTE_THE_VALUE,
             ),
             "other": Case(
                 Text("this is not YAML: {problem}", "不是合法的 YAML：{problem}"),
             ),
             "unclosed": Case(
-                Text("the '{opening}' here is not closed", "这里的 '{opening}' 没有闭合"),
+                Text("the '{opening}' here is not closed", "此处的 '{opening}' 没有闭合"),
                 Text("add the closing '{closing}'", "补上 '{closing}'"),
             ),
             "inexpressible": Case(
-                Text("something that YAML cannot express", "YAML 无法表示的内容"),
+                Text("content that YAML cannot express", "YAML 无法表示的内容"),
                 Text(
                     "look for escapes such as \\U in double quotes after this point",
                     "检查此处之后双引号里的 \\U 之类的转义",
                 ),
             ),
             "alias-inside": Case(
-                Text("the alias {alias} is inside what it repeats", "别名 {alias} 位于它要重复的内容之中"),
-                Text("quote the text if the * belongs to it", "如果 * 是文本的一部分，给文本加引号"),
+                Text("the alias {alias} is inside its own anchor", "别名 {alias} 位于它要重复的内容之中"),
+                QUOTE_THE_STAR,
             ),
             "alias-unknown": Case(
                 Text(
-                    "the alias {alias} repeats nothing: no & has its name", "别名 {alias} 没有对应的锚点（&）"
+                    "the alias {alias} has no anchor: no & with this name", "别名 {alias} 没有对应的锚点（&）"
                 ),
-                Text("quote the text if the * belongs to it", "如果 * 是文本的一部分，给文本加引号"),
+                QUOTE_THE_STAR,
             ),
         },
     ),
@@ -159,11 +168,11 @@ ENTRIES: Mapping[str, Entry] = {
             ),
             "not-yaml": Case(
                 Text("the character U+{number:04X} is not allowed in YAML", "YAML 不允许字符 U+{number:04X}"),
-                Text("remove it", "删掉它"),
+                Text("remove it", "请删除它"),
             ),
             "unsendable": Case(
                 Text("the character U+{number:04X} cannot be passed on", "字符 U+{number:04X} 无法传递"),
-                Text("remove it", "删掉它"),
+                Text("remove it", "请删除它"),
             ),
             "file": Case(
                 Text("{path}:{line}: not UTF-8 text", "{path}:{line}：不是 UTF-8 文本"),
@@ -198,10 +207,7 @@ ENTRIES: Mapping[str, Entry] = {
         cases={
             "text": Case(
                 Text("more than {kib} KiB of text", "文本超过 {kib} KiB"),
-                Text(
-                    "inventories and jobs are far smaller: is this the right file?",
-                    "inventory 和作业文件要小得多：文件对吗？",
-                ),
+                RIGHT_FILE,
             ),
             "depth": Case(
                 Text("nested more than {most} levels deep", "嵌套超过 {most} 层"),
@@ -243,7 +249,7 @@ ENTRIES: Mapping[str, Entry] = {
         do=Text("Keep one of the two", "只保留一个"),
         cases={
             "": Case(
-                Text("the key {key} is here twice", "键 {key} 写了两次"),
+                Text("the key {key} is written twice", "键 {key} 写了两次"),
                 Text("keep one; the other is at {other}", "保留一个；另一个在 {other}"),
             ),
         },
@@ -261,15 +267,15 @@ ENTRIES: Mapping[str, Entry] = {
         cases={
             "empty": Case(
                 Text("the file is empty", "文件是空的"),
-                Text("the file begins with a line such as KEY: VALUE", "文件以 KEY: VALUE 这样的行开头"),
+                START_WITH_A_KEY,
             ),
             "no-mapping": Case(
                 Text("expected keys and values, got {found}", "应为键和值，实际是 {found}"),
-                Text("the file begins with a line such as KEY: VALUE", "文件以 KEY: VALUE 这样的行开头"),
+                START_WITH_A_KEY,
             ),
             "second": Case(
-                Text("a second document begins here", "从这里开始是第二个文档"),
-                Text("one file holds one document", "一个文件只能有一个文档"),
+                Text("a second document starts here", "从这里开始是第二个文档"),
+                Text("write only one document per file", "一个文件只能写一个文档"),
             ),
         },
     ),
@@ -287,15 +293,15 @@ ENTRIES: Mapping[str, Entry] = {
             "merge": Case(
                 Text("merge keys (<<) are not part of YAML 1.2", "合并键（<<）不属于 YAML 1.2"),
                 Text(
-                    "repeat the values; what all nodes share goes to the top level of the inventory",
+                    "repeat the values; put what all nodes share at the top level of the inventory",
                     "把值逐个写出；所有节点共用的写在 inventory 的顶层",
                 ),
             ),
             "tag": Case(
                 Text("the YAML tag {tag} is not supported", "不支持 YAML 标签 {tag}"),
                 Text(
-                    "quote the text if the ! belongs to it, else delete the tag",
-                    "如果 ! 是文本的一部分，给文本加引号，否则删掉标签",
+                    "quote the text if the ! belongs to it; otherwise delete the tag",
+                    "如果 '!' 是文本的一部分，请给文本加引号；否则删除标签",
                 ),
             ),
         },
@@ -411,11 +417,11 @@ ENTRIES: Mapping[str, Entry] = {
         cases={
             "list": Case(
                 Text("{path}: expected a list, got {found}", "{path}：应为列表，实际是 {found}"),
-                Text("{form}", "{form}"),
+                same("{form}"),
             ),
             "mapping": Case(
                 Text("{path}: expected keys and values, got {found}", "{path}：应为键和值，实际是 {found}"),
-                Text("{form}", "{form}"),
+                same("{form}"),
             ),
             "mapping-keys": Case(
                 Text("{path}: expected keys and values, got {found}", "{path}：应为键和值，实际是 {found}"),
@@ -454,7 +460,7 @@ ENTRIES: Mapping[str, Entry] = {
         do=Text("The message lists the allowed values", "报错里列出了允许的值"),
         cases={
             "twice": Case(
-                Text("{name}: {text} is here twice", "{name}：{text} 写了两次"),
+                Text("{name}: {text} is written twice", "{name}：{text} 写了两次"),
                 Text("keep one", "保留一个"),
             ),
             "leaves-output-directory": Case(
@@ -626,11 +632,11 @@ ENTRIES: Mapping[str, Entry] = {
         cases={
             "list": Case(
                 Text("{path}: expected a list, got nothing", "{path}：应为列表，实际没有值"),
-                Text("give a value, or delete the line", "写一个值，或者删掉这一行"),
+                GIVE_OR_DELETE,
             ),
             "mapping": Case(
                 Text("{path}: expected keys and values, got nothing", "{path}：应为键和值，实际没有值"),
-                Text("give a value, or delete the line", "写一个值，或者删掉这一行"),
+                GIVE_OR_DELETE,
             ),
             "empty-command": Case(
                 Text("command: expected at least a program", "command：至少要有程序名"),

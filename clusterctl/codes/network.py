@@ -436,8 +436,8 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text("a node cannot connect to the agent of node 0", "有节点无法连接 0 号节点的 agent"),
         what=Text(
-            'Nothing was started. The node connects from its own training address to that of node 0; the evidence is the error of its system. "Connection refused" or no response: a firewall, a wrong address or a wrong route; `clusterctl check` shows NICs and routes. Training needs open ports between the nodes anyway; if only some are open, list them as `ports:` in the inventory. If the other side does not know the token of the run, another program listens on that port.',
-            '没有启动任何程序。该节点从自己的训练地址连接 0 号节点的训练地址；报错是该节点系统返回的错误。"Connection refused" 或没有响应：防火墙、地址错误或路由错误；`clusterctl check` 会列出网卡和路由。训练本身就需要节点之间的端口互通；如果只放通了一部分，请用 `ports:` 写进 inventory。如果对端不认识该任务的 token，说明该端口上是其他程序。',
+            'Nothing was started. The node connects from its own training address to that of node 0; the evidence is the error of its system. "Connection refused" or no response: a firewall, a wrong address or a wrong route; `clusterctl check` shows NICs and routes. Training needs open ports between the nodes anyway; if only some are open, list them as `ports:` in the inventory. If the other side rejects the token of the run, another program listens on that port.',
+            '没有启动任何程序。该节点从自己的训练地址连接 0 号节点的训练地址；报错是该节点系统返回的错误。"Connection refused" 或没有响应：防火墙、地址错误或路由错误；`clusterctl check` 会列出网卡和路由。训练本身就需要节点之间的端口互通；如果只放通了一部分，请用 `ports:` 写进 inventory。如果对端不接受该任务的 token，则该端口上是其他程序。',
         ),
         do=Text(
             "`clusterctl check` tests every connection; open the ports between the nodes, or list the open ones as `ports:`",
