@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Mapping, Sequ
 
 from .worker import Command
 
-TESTED_TORCH = ("2.13",)
+TESTED_TORCH = ("2.13", "2.14")
 TESTED_PYTHON = ("3.11",)
 NEWEST_PYTHON = (3, 12)
 
