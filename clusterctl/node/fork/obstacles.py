@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Mapping, Sequ
 
 from .worker import Command
 
-TESTED_TORCH = ("2.13",)
+TESTED_TORCH = ("2.13", "2.14")
 TESTED_PYTHON = ("3.11",)
 NEWEST_PYTHON = (3, 12)
 
@@ -36,7 +36,7 @@ LOAD_PREFIXES = (
     ),
     *("TORCH", "PYTORCH", "NCCL_", "GLOO_", "UCX_", "FI_"),
 )
-LOAD_VARIABLES = frozenset({"LANG", "LANGUAGE", "TZ", "PATH", "HOME", "TMPDIR"})
+LOAD_VARIABLES = frozenset({"LANG", "LANGUAGE", "TZ", "PATH", "HOME"})
 # What torchrun sets for each worker; nothing reads it before the script begins.
 RANK_PREFIXES = ("TORCHELASTIC_", "TORCH_NCCL_ASYNC_ERROR_HANDLING")
 # With these an interpreter prints, measures or allocates in another way from its start on.

@@ -14,6 +14,9 @@ from noderun import NodeRun
 from variants import VARIANT
 from waiting import wait_until
 
+from clusterctl.node.fork.obstacles import NEWEST_PYTHON
+
+pytestmark = pytest.mark.skipif(sys.version_info[:2] > NEWEST_PYTHON, reason="this Python is never forked")
 Make = Callable[..., NodeRun]
 
 WAITING = "import sys, time\nprint('up', file=sys.stderr)\ntime.sleep(600)"
@@ -27,7 +30,7 @@ def children(pid: int) -> list[int]:
 
 def test_a_run_with_forked_workers(node: Make) -> None:
     """They are torchrun's own children, carry the run's tag, and a stop ends them; the journal has the method."""
-    run = node(WAITING, nproc=2, world_size=2, start={"mode": "auto", "preload": ["decimal"]}).go().running()
+    run = node(WAITING, nproc=2, world_size=2, start={"mode": "fork", "preload": ["decimal"]}).go().running()
     wait_until(lambda: all("up" in run.output(rank, "stderr") for rank in (0, 1)), "the script")
     torchrun, workers = run.pid("torchrun"), [run.pid("0"), run.pid("1")]
     command = Path(f"/proc/{workers[1]}/cmdline").read_text()

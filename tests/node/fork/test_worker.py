@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from typing import Any
 
 import pytest
 from gates import Ended, Gate, Start
 from variants import first
 from worker_scripts import CASES, Case
+
+from clusterctl.node.fork.obstacles import NEWEST_PYTHON
+
+pytestmark = pytest.mark.skipif(sys.version_info[:2] > NEWEST_PYTHON, reason="this Python is never forked")
 
 
 def run_both(gate: Start, case: Case) -> tuple[dict[int, Ended], dict[int, Ended]]:
