@@ -27,6 +27,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from clusterctl.codes.lookup import REPORTED, word
+from clusterctl.translation import english_of
 
 
 class ClusterctlError(Exception):
@@ -48,6 +49,11 @@ class ClusterctlError(Exception):
 
     def __str__(self) -> str:
         return self.message
+
+    @property
+    def english(self) -> str:
+        """The message in English, for records and for what is sent to nodes or services."""
+        return english_of(self.message)
 
 
 class UsageError(ClusterctlError):

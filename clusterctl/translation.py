@@ -25,11 +25,21 @@ PLACEHOLDER = re.compile(r"(?<!\$)\{([a-z_]+)(!r)?(?::([^{}\s]+))?\}")
 _chosen: list[Language] = []  # empty until somebody asks for a text or sets the language
 
 
+def parse_language(value: str) -> Language | None:
+    """Parse a name as in locales: `zh`, `zh-CN`, `zh_CN.UTF-8`, `en`, `C`; None for a language that we do not have."""
+    found = re.fullmatch(r"(zh|en|c|posix)([_.@-].*)?", value, re.IGNORECASE)
+    if found is None:
+        return None
+    return "zh" if found[1].lower() == "zh" else "en"
+
+
 def language_of(environment: Mapping[str, str]) -> Language:
     """Choose the language as POSIX does for messages, with our own variable before the others; English if in doubt."""
-    for name in (VARIABLE, "LC_ALL", "LC_MESSAGES", "LANG"):
+    if chosen := parse_language(environment.get(VARIABLE, "")):
+        return chosen
+    for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
         if value := environment.get(name, ""):
-            return "zh" if re.match(r"zh(?![a-z])", value, re.IGNORECASE) else "en"
+            return parse_language(value) or "en"
     return "en"
 
 
@@ -45,17 +55,48 @@ def use_language(chosen: Language) -> None:
     _chosen[:] = [chosen]
 
 
+class Translated(str):
+    """A text in the user's language, with its English: for what is written down, sent, or shown to programs."""
+
+    __slots__ = ("english",)
+    english: str
+
+    def __new__(cls, text: str, english: str) -> Translated:
+        """Keep both."""
+        translated = super().__new__(cls, text)
+        translated.english = english
+        return translated
+
+
+def english_of(text: str) -> str:
+    """Give the English of a text, which is the text itself where it was never translated."""
+    return text.english if isinstance(text, Translated) else text
+
+
+def _in_english(facts: Mapping[str, object]) -> dict[str, object]:
+    return {name: english_of(fact) if isinstance(fact, str) else fact for name, fact in facts.items()}
+
+
 def tr(message: str, /, **facts: object) -> str:
     """Translate a message and fill its placeholders: `tr("connecting to {node}", node=name)`."""
-    text = message if language() == "en" else _catalogue().gettext(message)
-    return fill(text, facts) if facts else text
+    if language() == "en":
+        return fill(message, facts) if facts else message
+    text = _catalogue().gettext(message)
+    return Translated(fill(text, facts), fill_english(message, facts)) if facts else Translated(text, message)
 
 
 def trn(one: str, many: str, number: int, /, **facts: object) -> str:
     """Translate a message that counts; `{n}` is the number: `trn("{n} node", "{n} nodes", len(nodes))`."""
+    values = {"n": number, **facts}
+    text = fill(ngettext(one, many, number), values)
     english = one if number == 1 else many
-    text = english if language() == "en" else _catalogue().ngettext(one, many, number)
-    return fill(text, {"n": number, **facts})
+    return text if language() == "en" else Translated(text, fill_english(english, values))
+
+
+def ngettext(one: str, many: str, number: int) -> str:
+    """Translate a message that counts and leave its placeholders, as `gettext.ngettext` does."""
+    english = one if number == 1 else many
+    return english if language() == "en" else _catalogue().ngettext(one, many, number)
 
 
 def to_translate(message: str) -> str:
@@ -74,6 +115,11 @@ def fill(template: str, facts: Mapping[str, object]) -> str:
         return format(repr(facts[name]) if quoted else facts[name], form or "")
 
     return PLACEHOLDER.sub(value, template)
+
+
+def fill_english(template: str, facts: Mapping[str, object]) -> str:
+    """Put the English of values into an English text."""
+    return fill(template, _in_english(facts))
 
 
 def placeholders(template: str) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""The catalogue of what goes wrong (`catalogue.yaml`): as values, as tables of the manual, as `explain` tells it."""
+"""The catalogue of known failures (`catalogue.yaml`): as values, as tables of the manual, and as `explain` shows it."""
 
 from __future__ import annotations
 
@@ -9,29 +9,38 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
+from clusterctl.codes.entry import NOTHING, Text
 from clusterctl.plans.checks.registry import all_checks
+from clusterctl.translation import language
 
 FILE = Path(__file__).parent / "catalogue.yaml"
 FINDINGS = Path(__file__).parent / "en" / "findings.md"
 HOW = {
-    "check": "seen before a launch",
-    "run": "reported when it happens",
-    "design": "cannot happen, or does no harm",
-    "unseen": "not seen cheaply",
+    "check": Text("found before a launch", "启动前发现"),
+    "run": Text("reported when it happens", "发生时报告"),
+    "design": Text("cannot happen, or does no harm", "不会发生，或者没有影响"),  # noqa: RUF001  Chinese
+    "unseen": Text("not detected", "无法检测"),
 }
+HEADINGS = (
+    Text(""),
+    Text("what goes wrong", "故障"),
+    Text("what is done about it", "处理方式"),
+    Text("codes", "错误码"),
+    Text("tested by", "测试"),
+)
 
 
 @dataclass(frozen=True)
 class Row:
-    """One way to fail; `tests` are files or functions below tests/ in which it is provoked for real."""
+    """One known failure; `tests` are files or functions below tests/ in which it is provoked for real."""
 
     number: int
     part: str
-    fails: str
+    fails: Text
     how: str
     codes: tuple[str, ...]
     tests: tuple[str, ...]
-    answer: str = ""
+    answer: Text = NOTHING
 
 
 def rows() -> list[Row]:
@@ -42,31 +51,32 @@ def rows() -> list[Row]:
         Row(
             number,
             part,
-            row["fails"],
+            Text(row["fails"], row["zh"]),
             row["how"],
             tuple(row["codes"]),
             tuple(row["tests"]),
-            row.get("answer", ""),
+            Text(row.get("answer", ""), row.get("answer_zh", "")),
         )
         for number, (part, row) in enumerate(listed, 1)
     ]
 
 
-def happens() -> dict[str, list[str]]:
-    """Give for every code the ways to fail that it stands for."""
-    found: dict[str, list[str]] = {}
+def happens() -> dict[str, dict[str, list[str]]]:
+    """Give for every code, in each language, the known failures that it stands for."""
+    found: dict[str, dict[str, list[str]]] = {name: {} for name in Text._fields}
     for row in rows():
         for code in row.codes:
-            found.setdefault(code, []).append(row.fails)
-    return dict(sorted(found.items()))
+            for name, text in row.fails._asdict().items():
+                found[name].setdefault(code, []).append(text)
+    return {name: dict(sorted(codes.items())) for name, codes in found.items()}
 
 
 def share() -> str:
-    """Say how much of the catalogue is covered."""
+    """Give the number of known failures of each kind."""
     count = Counter(row.how for row in rows())
     total = sum(count.values())
-    counts = "; ".join(f"{count[how]} {meaning}" for how, meaning in HOW.items())
-    return f"Of {total} ways to fail: {counts}."
+    pattern = Text("Of {} known failures: {}.", "共 {} 种已知故障：{}。").here  # noqa: RUF001  Chinese
+    return pattern.format(total, "; ".join(f"{count[how]} {meaning.here}" for how, meaning in HOW.items()))
 
 
 def cells(part: str) -> Iterator[tuple[str, ...]]:
@@ -74,8 +84,10 @@ def cells(part: str) -> Iterator[tuple[str, ...]]:
     for row in rows():
         if row.part == part:
             codes = ", ".join(f"[`{code}`](findings.md{anchor(code)})" for code in row.codes)
-            answer = " ".join(text for text in (f"{HOW[row.how]}.".capitalize(), row.answer) if text)
-            yield str(row.number), row.fails, answer, codes, tested(row)
+            how = HOW[row.how].here
+            end, space = (".", " ") if language() == "en" else ("\u3002", "")
+            answer = f"{how[0].upper()}{how[1:]}{end}{space if row.answer.en else ''}{row.answer.here}"
+            yield str(row.number), row.fails.here, answer, codes, tested(row)
 
 
 def anchor(code: str) -> str:
@@ -85,11 +97,11 @@ def anchor(code: str) -> str:
 
 
 def tested(row: Row) -> str:
-    """Say how a row is tested: by cases of plain values, by known texts, and for real."""
+    """Name how a row is tested: by cases of plain values, by known texts, and for real."""
     known = all_checks()
     kinds = [
-        "cases" if any(code in known for code in row.codes) else "",
-        "texts" if any(code.startswith("CC-JOB-") for code in row.codes) else "",
+        Text("cases", "用例").here if any(code in known for code in row.codes) else "",
+        Text("texts", "文本").here if any(code.startswith("CC-JOB-") for code in row.codes) else "",
         *(f"`{test.rpartition('::')[2] or test}`" for test in row.tests),
     ]
     return ", ".join(kind for kind in kinds if kind)

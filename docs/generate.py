@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import reduce
 from pathlib import Path
 from typing import Any, get_args
 
@@ -20,8 +22,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import catalogue
 import chinese
+import english_parts
 import faults
 import imports
+import llms
+import manpage
 import messages
 import plots
 import troubles
@@ -33,6 +38,7 @@ from clusterctl.cli.main import root
 from clusterctl.codes.lookup import family_of
 from clusterctl.codes.table import TABLE
 from clusterctl.plans.checks.registry import all_checks
+from clusterctl.plans.explain import GRADES, SEVERITIES, join_sentences
 from clusterctl.plans.known_errors import render_command
 from clusterctl.plans.launch.launchers import VENDOR_NIC_RULES, network_env
 from clusterctl.protocol.known_errors import all_symptoms
@@ -42,9 +48,10 @@ from clusterctl.specs.job.hooks import HookEntry, NotifyEntry, OnEndEntry, Setup
 from clusterctl.specs.job.schema import JobFile, RestartEntry, SyncEntry
 from clusterctl.specs.placeholders import MEANINGS
 from clusterctl.specs.values import Size, parse_size
+from clusterctl.translation import Language, language, tr, use_language
 
-PAGES = Path(__file__).parent / "en"
-CHINESE = Path(__file__).parent / "zh"
+ROOT = Path(__file__).parents[1]
+PAGES, CHINESE = ROOT / "docs" / "en", ROOT / "docs" / "zh"
 PART = re.compile(r"(<!-- generated: (\S+)(?: ([^\n]*?))? -->\n).*?(<!-- end of generated -->\n)", re.DOTALL)
 TABLES: Mapping[str, type[BaseModel]] = {
     "inventory": InventoryFile,
@@ -140,12 +147,41 @@ def variables(nics: str) -> str:
     return table(("accelerators", f"variables for `nic: [{', '.join(names)}]`"), rows)
 
 
-# ---- the command line ----
+# ---- the command line: its texts are in the catalogue of messages, the words around them in docs/zh/words.yaml ----
+
+WIDTH = 118
+UNBROKEN: Mapping[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
+AROUND = (
+    "verb",
+    "what it does",
+    "option",
+    "meaning",
+    "Default: `{}`.",
+    "{} or more.",
+    "**{}** ({}).",
+    "See {}.",
+)
 
 
-def verbs(_: str) -> str:
-    """Write the list of verbs."""
-    return table(("verb", "what it does"), ((f"`{name}`", line) for name, (_, line) in VERBS.items()))
+def verbs(columns: str) -> str:
+    """Write the list of verbs; `json`: with their own verbs, and which of them write JSON."""
+    if columns != "json":
+        return table(("verb", "what it does"), ((f"`{name}`", tr(line)) for name, (_, line) in VERBS.items()))
+    rows = (
+        (f"`{path}`", "`--json`" if any("--json" in one.opts for one in command.params) else "", tr(line))
+        for path, command, line in leaves()
+    )
+    return table(("verb", "", "what it does"), rows)
+
+
+def leaves() -> Iterator[tuple[str, click.Command, str]]:
+    """Give each verb that does something, those below `lab` and the like too, with its line."""
+    for name, (_, line) in VERBS.items():
+        command = find_command([name])
+        below = command.commands if isinstance(command, click.Group) else {}
+        yield from ((f"{name} {word}", one, one.get_short_help_str(200)) for word, one in below.items())
+        if not below:
+            yield name, command, line
 
 
 def shared(_: str) -> str:
@@ -162,8 +198,9 @@ def verb(path: str) -> str:
     ctx = click.Context(command, info_name=f"clusterctl {path}")
     usage = " ".join(["clusterctl", path, *command.collect_usage_pieces(ctx)])
     own = [option for option in command.params if isinstance(option, click.Option) and not is_shared(option)]
-    text = re.sub(r"\s*\n\s*\n\s*", "\n\n", (command.help or "").strip())
-    parts = [f"```\n{usage}\n```\n", re.sub(r"[ \t]*\n[ \t]*(?!\n)", "\n", text) + "\n"]
+    paragraphs = (" ".join(one.split()) for one in re.split(r"\n\s*\n", (command.help or "").strip()))
+    text = "\n\n".join(textwrap.fill(tr(one), WIDTH, **UNBROKEN) for one in paragraphs)
+    parts = [f"```\n{usage}\n```\n", text + "\n"]
     return "\n".join([*parts, *([options(iter(own))] if own else []), *examples(command)])
 
 
@@ -172,7 +209,7 @@ def examples(command: click.Command) -> Iterator[str]:
     found = command.examples if isinstance(command, VerbCommand) else ()
     if found:
         width = max(len(text) for text, _ in found)
-        lines = (f"{text:<{width}}  # {comment}" if comment else text for text, comment in found)
+        lines = (f"{text:<{width}}  # {tr(comment)}" if comment else text for text, comment in found)
         yield "```bash\n" + "\n".join(lines) + "\n```\n"
 
 
@@ -201,11 +238,17 @@ def row(option: click.Option) -> tuple[str, str]:
     """Write one option with what it takes, its default and its limits."""
     value = "" if option.is_flag else f" `{value_of(option)}`"
     notes = []
-    if option.show_default:
-        notes.append(f"Default: `{option.default}`.")
+    if option.show_default and option.default is not None:
+        notes.append(around("Default: `{}`.").format(option.default))
     if isinstance(option.type, (click.IntRange, click.FloatRange)) and option.type.min is not None:
-        notes.append(f"{option.type.min} or more.")
-    return ", ".join(f"`{name}`" for name in option.opts) + value, " ".join([option.help or "", *notes])
+        notes.append(around("{} or more.").format(option.type.min))
+    meaning = (" " if language() == "en" else "").join([tr(option.help or ""), *notes])
+    return ", ".join(f"`{name}`" for name in option.opts) + value, meaning
+
+
+def around(text: str) -> str:
+    """Give one of `AROUND` in the language of the page."""
+    return text if language() == "en" else chinese.words()[text]
 
 
 def value_of(option: click.Option) -> str:
@@ -226,9 +269,17 @@ def findings(family: str) -> str:
 def section(code: str) -> str:
     """Write a section about one code."""
     entry = TABLE[code]
-    step = f", {entry.when.en}" if entry.when.en else ""
-    why = f" {plain(entry.why.en)}" if entry.why.en else ""
-    return f"### {code}\n\n**{plain(entry.title.en)}** ({entry.severity}{step}).{why}\n\n{plain(entry.what.en)}\n"
+    kind = tr(SEVERITIES[entry.severity])
+    if entry.when.en:
+        kind = tr("{severity}, {when}", severity=kind, when=entry.when.here)
+    head = around("**{}** ({}).").format(plain(entry.title.here), kind)
+    text = join_texts(head, plain(entry.why.here))
+    return f"### {code}\n\n{text}\n\n{plain(entry.what.here)}\n"
+
+
+def join_texts(*texts: str) -> str:
+    """Put sentences in one line; Chinese needs no space between them."""
+    return (" " if language() == "en" else "").join(filter(None, texts))
 
 
 def has_section(code: str) -> bool:
@@ -244,7 +295,10 @@ def family_codes(family: str) -> list[str]:
 def errors(family: str) -> str:
     """Write the other errors of one family as a table."""
     rows = (
-        (f"`{code}`", ". ".join(plain(text.en) for text in (TABLE[code].title, TABLE[code].what) if text.en))
+        (
+            f"`{code}`",
+            plain(reduce(join_sentences, filter(None, (TABLE[code].title.here, TABLE[code].what.here)))),
+        )
         for code in family_codes(family)
         if not has_section(code)
     )
@@ -254,40 +308,32 @@ def errors(family: str) -> str:
 def symptoms(_: str) -> str:
     """Write the texts of ranks that are known, with the command that is shown for them."""
     grades = {known.code: known.grade for known in all_symptoms()}
-    return "\n".join(symptom(code, GRADES[grades[code]]) for code in family_codes("JOB"))
+    return "\n".join(symptom(code, tr(GRADES[grades[code]])) for code in family_codes("JOB"))
 
 
 def symptom(code: str, grade: str) -> str:
     """Write what is shown of one known text."""
     entry, command = TABLE[code], render_command(code, troubles.NAMED)
-    related = f" See [{entry.related}](#{entry.related.lower()})." if entry.related else ""
-    text = f"### {code}\n\n**{plain(entry.title.en)}** ({grade}). {plain(entry.do.en)}{related}\n"
+    head = around("**{}** ({}).").format(plain(entry.title.here), grade)
+    link = f"[{entry.related}](#{entry.related.lower()})"
+    related = around("See {}.").format(link) if entry.related else ""
+    text = f"### {code}\n\n{join_texts(head, plain(entry.do.here), related)}\n"
     return f"{text}\n`{command}`\n" if command else text
-
-
-GRADES: Mapping[str, str] = {
-    "own": "a cause",
-    "doubtful": "a cause, unless another rank has a better one",
-    "waited": "mostly a consequence: a rank did not come",
-    "peer": "mostly a consequence: a rank went away",
-}
 
 
 def failing(part: str) -> str:
     """Write one part of the catalogue of what goes wrong; without a part, how much of it is covered."""
     if not part:
         return catalogue.share() + "\n"
-    return table(
-        ("", "what goes wrong", "what is done about it", "codes", "tested by"), catalogue.cells(part)
-    )
+    return table(tuple(one.here for one in catalogue.HEADINGS), catalogue.cells(part))
 
 
-def told(language: str) -> str:
+def told(_: str) -> str:
     """Write what one sees, its code and what to do, family by family."""
-    known = chinese.words() if language == "zh" else {}
+    known = chinese.words() if language() == "zh" else {}
     headings = tuple(known.get(one, one) for one in ("you see", "code", "do"))
     return "\n".join(
-        f"### {known.get(title, title)}\n\n{table(headings, troubles.rows(family, title, language))}"
+        f"### {title}\n\n{table(headings, troubles.rows(family, title))}"
         for family, title in troubles.families()
     )
 
@@ -324,14 +370,17 @@ KINDS: Mapping[str, Callable[[str], str]] = {
     "messages": messages.messages,
 }
 LITERAL = ("layers", "tree", "inside", "messages")  # code, and not words: the same in every language
+FROM_HELP = ("verbs", "shared", "verb")  # texts of the command line, in Chinese by the catalogue of messages
+FROM_CODES = ("findings", "errors", "symptoms", "troubles", "catalogue")  # texts in both languages
 
 
-def render(page: str, say: Callable[[str], str] = str) -> str:
-    """Fill every generated part of a page; `say` puts it into the page's language."""
+def render(page: str, chosen: Language) -> str:
+    """Fill every generated part of a page in its language."""
+    use_language(chosen)
 
     def part(found: re.Match[str]) -> str:
         text = fill(found[2], found[3] or "")
-        return f"{found[1]}\n{text if found[2] in LITERAL else say(text)}\n\n{found[4]}"
+        return f"{found[1]}\n{text if found[2] in LITERAL or chosen == 'en' else chinese.translate(text)}\n\n{found[4]}"
 
     return PART.sub(part, page)
 
@@ -343,13 +392,30 @@ def fill(kind: str, name: str) -> str:
 
 def generated() -> Iterator[tuple[Path, str]]:
     """Give every file of which a part is generated, as it should be."""
-    for path in sorted(PAGES.glob("*.md")):
-        fresh = render(path.read_text(encoding="utf-8"))
-        yield path, fresh
+    yield from rendered([*PAGES.glob("*.md"), ROOT / "SKILL.md"], "en").items()
+    yield llms.FILE, llms.index()
     yield FILE, written(catalogue.happens())
     yield from plots.drawn()
-    for path in sorted(CHINESE.glob("*.md")):
-        yield path, render(path.read_text(encoding="utf-8"), chinese.translate)
+    yield from manpage.written()
+    yield from chinese_pages()
+    use_language("en")
+
+
+def chinese_pages() -> Iterator[tuple[Path, str]]:
+    """Give the Chinese pages, with what they take from others."""
+    fronts = [ROOT / "README.zh-CN.md", *(ROOT / "playbooks").glob("*/README.zh-CN.md")]
+    english = {path: path.with_name("README.md") for path in fronts}
+    english |= {path: PAGES / path.name for path in CHINESE.glob("*.md")}
+    pages = rendered(english, "zh")
+    by_name = {path.name: text for path, text in pages.items() if path.parent == CHINESE}
+    for path, text in pages.items():
+        whole = english_parts.with_english_blocks(text, english[path].read_text(encoding="utf-8"))
+        yield path, english_parts.to_chinese_pages(whole, path, by_name)
+
+
+def rendered(paths: Iterable[Path], chosen: Language) -> dict[Path, str]:
+    """Render some pages in one language."""
+    return {path: render(path.read_text(encoding="utf-8"), chosen) for path in sorted(paths)}
 
 
 def main(arguments: list[str]) -> int:
@@ -357,7 +423,7 @@ def main(arguments: list[str]) -> int:
     stale = []
     for path, fresh in generated():
         if not path.exists() or path.read_text(encoding="utf-8") != fresh:
-            stale.append(f"{path.parent.name}/{path.name}")
+            stale.append(str(path.relative_to(ROOT)))
             if "--check" not in arguments:
                 path.write_text(fresh, encoding="utf-8")
     if "--check" not in arguments or not stale:

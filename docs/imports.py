@@ -9,7 +9,21 @@ from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "clusterctl"
-LAYERS = ("cli", "console", "client", "plans", "specs", "protocol", "errors", "codes", "lab", "node")
+LAYERS = (
+    "cli",
+    "console",
+    "client",
+    "plans",
+    "specs",
+    "protocol",
+    "errors",
+    "codes",
+    "node_texts",
+    "translation",
+    "lab",
+    "node",
+)
+FILES = ("errors.py", "node_texts.py", "translation.py")
 SENT = (("client", "node"), ("client", "protocol"))  # read as files and sent, besides what is imported
 PER_LINE = 5  # folders beside each other in a box of the picture
 
@@ -118,9 +132,8 @@ def tree(_: str) -> str:
     rows = [(f"{'  ' * one.count('/')}{one.rpartition('/')[2]}/", _held(one), purpose(one)) for one in order]
     width = max(len(name) for name, _, _ in rows)
     lines = [f"  {name:{width}} {count:3}  {text}" for name, count, text in rows]
-    return "\n".join(
-        ["```text", "clusterctl/", *lines, f"  {'errors.py':{width}} {'':3}  {_errors()}", "```"]
-    )
+    lines += [f"  {file:{width + 4}}  {_purpose_of_file(file)}" for file in FILES]
+    return "\n".join(["```text", "clusterctl/", *lines, "```"])
 
 
 def purpose(folder: str) -> str:
@@ -129,8 +142,8 @@ def purpose(folder: str) -> str:
     return _first_sentence(ast.get_docstring(ast.parse(source)) or "")
 
 
-def _errors() -> str:
-    return _first_sentence(ast.get_docstring(ast.parse((PACKAGE / "errors.py").read_text("utf-8"))) or "")
+def _purpose_of_file(name: str) -> str:
+    return _first_sentence(ast.get_docstring(ast.parse((PACKAGE / name).read_text("utf-8"))) or "")
 
 
 def _first_sentence(text: str) -> str:

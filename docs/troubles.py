@@ -10,6 +10,7 @@ from clusterctl.codes.entry import Entry
 from clusterctl.codes.lookup import family_of
 from clusterctl.codes.table import FAMILIES, TABLE
 from clusterctl.plans.known_errors import render_command
+from clusterctl.translation import language
 
 FINDINGS = Path(__file__).parent / "en" / "findings.md"
 NAMED = {"node": "gpu02", "rank": "3", "module": "timm", "path": "/data/images", "run": "RUN"}
@@ -18,26 +19,25 @@ FIRST = "JOB"  # most who look something up have a text of torch or NCCL in fron
 
 def families() -> list[tuple[str, str]]:
     """Give every family with its heading; what ranks say comes first."""
-    found = [(family, f"{title.en}: CC-{family}") for family, title in FAMILIES.items()]
+    colon = ": " if language() == "en" else "\uff1a"
+    found = [(family, f"{title.here}{colon}CC-{family}") for family, title in FAMILIES.items()]
     return sorted(found, key=lambda one: one[0] != FIRST)
 
 
-def rows(family: str, heading: str, language: str) -> Iterator[tuple[str, str, str]]:
+def rows(family: str, heading: str) -> Iterator[tuple[str, str, str]]:
     """Give the rows of one family: what one sees, the code with its link, what to do."""
-    page = "findings.md" if language == "en" else "../en/findings.md"
     sections = set(re.findall(r"^### (\S+)$", FINDINGS.read_text(encoding="utf-8"), re.MULTILINE))
     table = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
     for code in sorted(code for code in TABLE if family_of(code) == family):
-        see, do = words(code, TABLE[code], language)
+        see, do = words(code, TABLE[code])
         anchor = code.lower() if code in sections else table
         seen = [*map(literal, TABLE[code].texts), see]
-        yield "<br>".join(seen), f"[`{code}`]({page}#{anchor})", do
+        yield "<br>".join(seen), f"[`{code}`](findings.md#{anchor})", do
 
 
-def words(code: str, entry: Entry, language: str) -> tuple[str, str]:
-    """Say in one language what a code means and what to do."""
-    chosen = (entry.title.en, entry.do.en) if language == "en" else (entry.title.zh, entry.do.zh)
-    see, do = map(plain, chosen)
+def words(code: str, entry: Entry) -> tuple[str, str]:
+    """Give what a code means and what to do."""
+    see, do = plain(entry.title.here), plain(entry.do.here)
     command = render_command(code, NAMED)
     return see, f"{do}<br>`{command}`" if command else do
 

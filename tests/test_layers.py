@@ -18,6 +18,7 @@ ROOT = Path(__file__).parent.parent
 
 ARROW = (
     "translation",
+    "node_texts",
     "codes",
     "errors",
     "protocol",
@@ -33,7 +34,7 @@ MAY_IMPORT = {
     "__main__": ("cli",),
     "__init__": ("errors", "specs", "plans"),  # the public API, loaded lazily
     # it starts and ends processes as a node does
-    "lab": ("translation", "codes", "errors", "specs", "lab", "node.runtime.processes"),
+    "lab": ("translation", "node_texts", "codes", "errors", "specs", "lab", "node.runtime.processes"),
     "protocol": (),  # nothing but the standard library: it is shipped to the nodes
     "node": ("protocol",),  # the same, by relative import
 }

@@ -38,6 +38,17 @@ def test_a_playbook_is_complete(folder: Path) -> None:
     assert len(set(names.values())) == len(files)
 
 
+def _lines_alike(blocks: list[str]) -> list[list[str]]:
+    """Give what each line of the blocks has in both languages: commands whole, of other lines the numbers and names."""
+    return [
+        [
+            line if line.startswith("clusterctl ") else " ".join(re.findall(r"[A-Z0-9][A-Z0-9_.-]{2,}", line))
+            for line in block.splitlines()
+        ]
+        for block in blocks
+    ]
+
+
 @pytest.mark.parametrize("folder", PLAYBOOKS, ids=lambda folder: folder.name)
 def test_a_playbook_says_what_it_is_for_in_both_languages(folder: Path) -> None:
     """Both texts have the same commands, examples, headings and rows."""
@@ -45,7 +56,7 @@ def test_a_playbook_says_what_it_is_for_in_both_languages(folder: Path) -> None:
 
     assert english.startswith(f"# {folder.name}\n")
     assert chinese.startswith(f"# {folder.name}\n")
-    assert BLOCK.findall(chinese) == BLOCK.findall(english)
+    assert _lines_alike(BLOCK.findall(chinese)) == _lines_alike(BLOCK.findall(english))
     for mark in ("\n#", "\n|", "\n- "):
         assert chinese.count(mark) == english.count(mark), mark
 
@@ -115,7 +126,7 @@ def test_no_test_image_counts_twice(trained: tuple[Path, str]) -> None:
 
 def test_all_ranks_end_with_the_same_parameters(trained: tuple[Path, str]) -> None:
     """This is what DDP is for."""
-    hashes = re.findall(r"leaves with the parameters (\w+)", trained[1])
+    hashes = re.findall(r"done, parameter hash (\w+)", trained[1])
 
     assert len(hashes) == 2
     assert len(set(hashes)) == 1

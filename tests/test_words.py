@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 
 import pytest
@@ -214,3 +216,40 @@ def test_a_modules_name_is_read() -> None:
     """A file is a name too; a word within a word is none."""
     assert list(breaches(parse("clusterctl/node/gang/door.py", "")))
     assert not list(breaches(parse("clusterctl/node/indoors.py", "def replace(endings, steering): ...")))
+
+
+# Not in docstrings and comments of these folders: what people do, said of programs; and old or private words.
+PROSE = re.compile(
+    r"\b(told|tells?|shall|anew|in vain|whoever|bears?|mend|mends|somebody|nobody|hears?|heard|speaks?|spoke|aloud"
+    r"|brought|brings?|says|said|vouch|vouches|goodbye)\b",
+    re.IGNORECASE,
+)
+PLAIN = ("clusterctl/client/", "clusterctl/lab/")
+NOT_YET_PLAIN = "clusterctl/client/watch/"
+
+
+def prose(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the comments and docstrings of a module, each with its line."""
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT or (
+            token.type == tokenize.STRING and token.string.startswith('"""')
+        ):
+            yield token.start[0], token.string
+
+
+def test_docstrings_and_comments_are_plain() -> None:
+    """A program reports, sends and reads."""
+    found = [
+        f"{module.path}:{line}: {match[0]}"
+        for module in modules()
+        if module.path.as_posix().startswith(PLAIN) and not module.path.as_posix().startswith(NOT_YET_PLAIN)
+        for line, text in prose(module.text)
+        for match in PROSE.finditer(text)
+    ]
+    assert found == []
+
+
+def test_an_old_word_is_seen() -> None:
+    """In a comment and in a docstring; a text for users is judged elsewhere."""
+    text = '"""It says so."""\nx = 1  # nobody\ny = "she said"\n'
+    assert [match[0] for _, words in prose(text) for match in PROSE.finditer(words)] == ["says", "nobody"]

@@ -1,8 +1,9 @@
 """Keep the Chinese catalogue in step with the code: `python tools/messages.py update`, or `check` to change nothing.
 
-A message is the text of `tr`, `trn` or `to_translate`, a help text of an option or verb, or the comment of an example
-in `--help`. `update` collects them, keeps the translations of those that stayed, and compiles the catalogue; what is
-not translated is for a text editor.
+A message is the text of `tr`, `trn` or `to_translate`, a help text of an option or verb, the comment of an example
+in `--help`, or a message of click. `update` collects them, keeps the translations of those that stayed, and compiles
+the catalogue; what is not translated is for a text editor. click's messages are those of the version that is installed
+at `update`, and of earlier ones: `check` leaves them as they are, so that another version of click fails nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import ast
 import inspect
 import io
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timezone
 from pathlib import Path
 
 from babel.messages.catalog import Catalog
@@ -27,7 +29,9 @@ from clusterctl.translation import CATALOGUES, placeholders  # noqa: E402 - the 
 FOLDER = CATALOGUES / "zh_CN" / "LC_MESSAGES"
 CATALOGUE, COMPILED = FOLDER / "clusterctl.po", FOLDER / "clusterctl.mo"
 CALLS = {"tr": 1, "trn": 2, "to_translate": 1, "json_option": 1}  # how many of their arguments are messages
-FROM_CLICK = (
+CALLS_OF_CLICK = {"_": 1, "ngettext": 2}
+CLICK = "click/"  # how the places of its messages begin
+FROM_CLICK = (  # not what only a programmer of a command line or of a shell's completion meets
     "core.py",
     "decorators.py",
     "exceptions.py",
@@ -36,6 +40,7 @@ FROM_CLICK = (
     "termui.py",
     "types.py",
 )
+NO_DATE = datetime(2000, 1, 1, tzinfo=timezone.utc)
 Message = str | tuple[str, str]
 
 
@@ -50,21 +55,42 @@ def collect() -> dict[Message, list[str]]:
     return found
 
 
+def collect_from_click() -> dict[Message, list[str]]:
+    """Find the messages of the installed click."""
+    import click  # noqa: PLC0415 - only where the catalogue is updated
+
+    folder = Path(click.__file__).parent
+    found: dict[Message, list[str]] = {}
+    for name in FROM_CLICK:
+        for node in ast.walk(ast.parse((folder / name).read_text("utf-8"))):
+            if isinstance(node, ast.Call):
+                for message in _arguments(node, CALLS_OF_CLICK):
+                    found.setdefault(message, []).append(f"{CLICK}{name}")
+    return found
+
+
 def _messages_of(tree: ast.Module, is_command_line: bool) -> Iterator[Message]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             yield from _messages_of_call(node, is_command_line)
         elif is_command_line and isinstance(node, ast.FunctionDef) and _is_verb(node):
-            yield from filter(None, inspect.cleandoc(ast.get_docstring(node) or "").split("\n\n"))
+            paragraphs = inspect.cleandoc(ast.get_docstring(node) or "").split("\n\n")
+            yield from filter(None, (" ".join(paragraph.split()) for paragraph in paragraphs))
 
 
-def _messages_of_call(call: ast.Call, is_command_line: bool) -> Iterator[Message]:
+def _arguments(call: ast.Call, functions: Mapping[str, int]) -> Iterator[Message]:
+    """Give the message of a call: of a function that takes two, both."""
     name = getattr(call.func, "id", getattr(call.func, "attr", ""))
-    texts = [text for argument in call.args[: CALLS.get(name, 0)] if (text := _constant(argument))]
-    if name == "trn" and len(texts) == CALLS[name]:
+    wanted = functions.get(name, 0)
+    texts = [text for argument in call.args[:wanted] if (text := _constant(argument))]
+    if len(texts) == 2:
         yield texts[0], texts[1]
     else:
         yield from texts
+
+
+def _messages_of_call(call: ast.Call, is_command_line: bool) -> Iterator[Message]:
+    yield from _arguments(call, CALLS)
     for keyword in call.keywords if is_command_line else ():
         if keyword.arg in ("help", "short_help", "epilog") and (text := _constant(keyword.value)):
             yield text
@@ -92,13 +118,21 @@ def read_catalogue() -> Catalog:
         return read_po(file, locale="zh_CN", ignore_obsolete=True)
 
 
-def updated() -> Catalog:
-    """Give the catalogue with exactly the messages of the code, and the translations that exist."""
-    old = {entry.id: entry.string for entry in read_catalogue() if entry.id} if CATALOGUE.exists() else {}
+def updated(from_click: Mapping[Message, list[str]] | None = None) -> Catalog:
+    """Give the catalogue with exactly the messages of the code, those of click, and the translations that exist."""
+    entries = [entry for entry in read_catalogue() if entry.id] if CATALOGUE.exists() else []
+    old = {entry.id: entry.string for entry in entries}
     catalogue = Catalog(
         locale="zh_CN", project="clusterctl", header_comment="# Chinese messages of clusterctl.", fuzzy=False
     )
-    for message, places in collect().items():
+    messages = collect()
+    known_of_click = {
+        entry.id: [place for place, _ in entry.locations if place.startswith(CLICK)] for entry in entries
+    }
+    for message, places in {**known_of_click, **(from_click or {})}.items():
+        if places:
+            messages[message] = [*messages.get(message, []), *dict.fromkeys(places)]
+    for message, places in messages.items():
         catalogue.add(message, old.get(message, ""), [(place, None) for place in places])
     return catalogue
 
@@ -131,7 +165,9 @@ def render(catalogue: Catalog) -> tuple[bytes, bytes]:
         b'"Report-Msgid',
     )
     stable = b"".join(line for line in lines if not line.startswith(changing))
-    write_mo(compiled, read_po(io.BytesIO(stable), locale="zh_CN"))
+    parsed = read_po(io.BytesIO(stable), locale="zh_CN")
+    parsed.creation_date = parsed.revision_date = NO_DATE
+    write_mo(compiled, parsed)
     return stable, compiled.getvalue()
 
 
@@ -140,7 +176,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=inspect.cleandoc(__doc__ or ""))
     parser.add_argument("action", choices=["update", "check"])
     action = parser.parse_args().action
-    catalogue = updated()
+    catalogue = updated(collect_from_click() if action == "update" else None)
     text, compiled = render(catalogue)
     if action == "update":
         FOLDER.mkdir(parents=True, exist_ok=True)

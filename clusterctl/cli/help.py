@@ -5,40 +5,46 @@ Not here: the options themselves (`options`) and the verbs (`commands/`).
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from clusterctl.translation import to_translate, tr
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 # Group -> verb -> (module under clusterctl.cli.commands, one line for --help). A module loads when its verb is called.
 VERB_GROUPS = {
-    "Get started": {
-        "init": ("init", "Write an inventory and a job file for your machines."),
-        "lab": ("lab", "Start a practice cluster on this machine."),
-        "keys": ("keys", "Install your public key on every node."),
-        "inventory": ("inventory", "Show an inventory, import one, or discover machines."),
+    to_translate("Get started"): {
+        "init": ("init", to_translate("Write an inventory and a job file for your machines.")),
+        "lab": ("lab", to_translate("Start a practice cluster on this machine.")),
+        "keys": ("keys", to_translate("Install your public key on every node.")),
+        "inventory": ("inventory", to_translate("Show an inventory, import one, or discover machines.")),
     },
-    "Run": {
-        "check": ("check", "Check that all nodes are ready for a job."),
-        "launch": ("launch", "Send the code and start torchrun on every node."),
-        "sync": ("launch", "Send a job's code to the nodes without starting it."),
-        "stop": ("stop", "Stop a run on every node."),
+    to_translate("Run"): {
+        "check": ("check", to_translate("Check that all nodes are ready for a job.")),
+        "launch": ("launch", to_translate("Send the code and start torchrun on every node.")),
+        "sync": ("launch", to_translate("Send a job's code to the nodes without starting it.")),
+        "stop": ("stop", to_translate("Stop a run on every node.")),
     },
-    "Watch": {
-        "ps": ("status", "List the runs on the nodes."),
-        "status": ("status", "Show one run: its nodes and its ranks."),
-        "logs": ("logs", "Show the output of the ranks."),
-        "attach": ("attach", "Follow a run until it ends."),
-        "top": ("top", "Show how busy the nodes are: GPUs, CPUs, memory, network."),
+    to_translate("Watch"): {
+        "ps": ("status", to_translate("List the runs on the nodes.")),
+        "status": ("status", to_translate("Show one run: its nodes and its ranks.")),
+        "logs": ("logs", to_translate("Show the output of the ranks.")),
+        "attach": ("attach", to_translate("Follow a run until it ends.")),
+        "top": ("top", to_translate("Show how busy the nodes are: GPUs, CPUs, memory, network.")),
     },
-    "Results": {
-        "pull": ("pull", "Download a run's outputs."),
-        "clean": ("clean", "Remove old runs and unused files from the nodes."),
+    to_translate("Results"): {
+        "pull": ("pull", to_translate("Download a run's outputs.")),
+        "clean": ("clean", to_translate("Remove old runs and unused files from the nodes.")),
     },
-    "Tools": {
-        "exec": ("exec", "Run a command on every node; equal output is shown once."),
-        "explain": ("explain", "Explain an error code and how to fix it."),
-        "completion": ("completion", "Print the completion script for your shell."),
+    to_translate("Tools"): {
+        "exec": ("exec", to_translate("Run a command on every node; equal output is shown once.")),
+        "explain": ("explain", to_translate("Explain an error code and how to fix it.")),
+        "completion": ("completion", to_translate("Print the completion script for your shell.")),
     },
 }
 VERBS = {verb: entry for group in VERB_GROUPS.values() for verb, entry in group.items()}
@@ -70,9 +76,6 @@ LAB_WORDS = {
     "down": ("delete", "end", "kill", "rm", "stop"),
     "ssh": ("exec", "login", "shell"),
 }
-SSH_HINT = (
-    "a node of the lab: `clusterctl lab ssh NODE`; a command: `clusterctl exec --nodes NODE -- COMMAND`"
-)
 COMMAND_WIDTH = 46  # of the examples: what is longer has its comment on the next line
 
 
@@ -80,7 +83,38 @@ class SharedOption(click.Option):
     """An option that every verb takes; only `clusterctl --help` describes it."""
 
 
-class VerbCommand(click.Command):
+class TranslatedHelp(click.Command):
+    """A command whose texts, constants in English, are translated where they are shown."""
+
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """Give one line for a list of commands; click cuts one that is too long in English."""
+        if self.short_help or not self.help:
+            return tr(self.short_help or "")
+        first = _paragraphs(self.help)[0]
+        translated = tr(first)
+        return super().get_short_help_str(limit) if translated == first else translated
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete as click does, with the help texts that some shells show beside the values."""
+        items = super().shell_complete(ctx, incomplete)
+        for item in items:
+            item.help = item.help and tr(item.help)
+        return items
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
+        """Write the docstring of the command."""
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text("\n\n".join(map(tr, _paragraphs(self.help or ""))))
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write all options."""
+        write_options(
+            [param for param in self.get_params(ctx) if isinstance(param, click.Option)], ctx, formatter
+        )
+
+
+class VerbCommand(TranslatedHelp):
     """A verb whose help has its own options, examples as (command, comment), and one line for the shared options."""
 
     def __init__(self, *args: Any, examples: Sequence[tuple[str, str]] = (), **kwargs: Any) -> None:
@@ -89,10 +123,13 @@ class VerbCommand(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the verb's own options, the examples, and the names of the shared options."""
-        write_own_options(self, ctx, formatter)
+        write_options(own_options(self, ctx), ctx, formatter)
         if self.examples:
-            with formatter.section("Examples"):
-                formatter.write_dl(self.examples, col_max=COMMAND_WIDTH)
+            with formatter.section(tr("Examples")):
+                formatter.write_dl(
+                    [(command, comment and tr(comment)) for command, comment in self.examples],
+                    col_max=COMMAND_WIDTH,
+                )
         write_shared_options(self, ctx, formatter)
 
 
@@ -108,14 +145,14 @@ class RawArgumentsCommand(VerbCommand):
 TYPED_KEY = "clusterctl.words"
 
 
-class VerbGroup(click.Group):
+class VerbGroup(TranslatedHelp, click.Group):
     """A verb that has verbs of its own, such as `lab`; an unknown one leads to the nearest, or to all of them."""
 
     command_class = VerbCommand
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the verbs below and the names of the shared options."""
-        write_own_options(self, ctx, formatter)
+        write_options(own_options(self, ctx), ctx, formatter)
         self.format_commands(ctx, formatter)
         write_shared_options(self, ctx, formatter)
 
@@ -129,23 +166,35 @@ class VerbGroup(click.Group):
         """Name the verbs that there are when one is unknown; completion has nothing to complete then."""
         if args and args[0] not in self.commands and not ctx.resilient_parsing:
             other_words = LAB_WORDS if ctx.info_name == "lab" else {}
-            message = f"{ctx.info_name} has no verb {args[0]!r}"
-            raise click.UsageError(message + suggest_verb(args[0], self.commands, other_words), ctx=ctx)
+            raise click.UsageError(
+                describe_unknown_verb(args[0], self.commands, other_words, f"{ctx.info_name} "), ctx=ctx
+            )
         return super().resolve_command(ctx, args)
 
 
-def write_own_options(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-    """Write the options that only this command has."""
-    own = [
+def own_options(command: click.Command, ctx: click.Context) -> list[click.Option]:
+    """Give the options that only this command has."""
+    return [
         param
         for param in command.get_params(ctx)
         if isinstance(param, click.Option)
         and not isinstance(param, SharedOption)
         and "--help" not in param.opts
     ]
-    records = [record for param in own if (record := param.get_help_record(ctx)) is not None]
+
+
+def write_options(
+    options: Iterable[click.Option], ctx: click.Context, formatter: click.HelpFormatter
+) -> None:
+    """Write options with their help texts; click adds defaults to these in its own words."""
+    records = []
+    for option in options:
+        if (record := option.get_help_record(ctx)) is not None:
+            term, text = record
+            english = option.help or ""
+            records.append((term, tr(english) + text.removeprefix(english) if english else text))
     if records:
-        with formatter.section("Options"):
+        with formatter.section(tr("Options")):
             formatter.write_dl(records)
 
 
@@ -159,17 +208,37 @@ def write_shared_options(command: click.Command, ctx: click.Context, formatter: 
     if names:
         formatter.write_paragraph()
         with formatter.indentation():
-            formatter.write_text(f"Every verb takes {', '.join(names)}, -h; see `clusterctl --help`.")
+            options = ", ".join([*names, "-h"])
+            formatter.write_text(tr("Every verb takes {options}; see `clusterctl --help`.", options=options))
 
 
-def suggest_verb(word: str, verbs: Iterable[str], other_words: dict[str, tuple[str, ...]]) -> str:
-    """Render the verb that is meant, or all of them, as the end of a message."""
+def _paragraphs(docstring: str) -> list[str]:
+    """Split a docstring into its paragraphs, each on one line, as the catalogue has them."""
+    return [" ".join(paragraph.split()) for paragraph in inspect.cleandoc(docstring).split("\n\n")]
+
+
+def describe_unknown_verb(
+    word: str, verbs: Iterable[str], other_words: dict[str, tuple[str, ...]], group: str = ""
+) -> str:
+    """Name the verb that is meant, or all of them; `group` stands before the verbs of a group."""
     from difflib import get_close_matches
 
-    known = list(verbs)
+    known, typed = list(verbs), group + word
     meant = next((verb for verb, words in other_words.items() if word in words), None)
-    if word == "ssh" and word not in known:
-        return f"; {SSH_HINT}"
     if meant is None:
         meant = next(iter(get_close_matches(word, known, n=1)), None)
-    return f"; did you mean {meant!r}?" if meant else f"; there are: {', '.join(known)}"
+    if meant is None:
+        return tr("no verb {word!r}; available: {verbs}", word=typed, verbs=", ".join(known))
+    return tr("no verb {word!r}; did you mean {meant!r}?", word=typed, meant=group + meant)
+
+
+def describe_ssh(words: Sequence[str]) -> str:
+    """Give both ways to a node for somebody who has typed `clusterctl ssh NODE`."""
+    from clusterctl.specs.text import quote_word
+
+    node = quote_word(words[0]) if words and not words[0].startswith("-") else "NODE"
+    return tr(
+        "no verb 'ssh'; for a node of a lab: `clusterctl lab ssh {node}`; "
+        "to run a command on a node: `clusterctl exec --nodes {node} -- COMMAND`",
+        node=node,
+    )

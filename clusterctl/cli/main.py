@@ -6,6 +6,7 @@ import gc
 import importlib
 import io
 import os
+import re
 import sys
 from collections.abc import Sequence
 from types import TracebackType
@@ -14,13 +15,30 @@ import click
 
 from clusterctl.cli.completion import COMPLETE_VARIABLE
 from clusterctl.cli.context.settings import Settings
-from clusterctl.cli.help import OTHER_WORDS, VERB_GROUPS, VERBS, suggest_verb
+from clusterctl.cli.help import (
+    OTHER_WORDS,
+    VERB_GROUPS,
+    VERBS,
+    TranslatedHelp,
+    describe_ssh,
+    describe_unknown_verb,
+)
+from clusterctl.cli.language import choose_language, refuse_unknown_language
 from clusterctl.cli.options import shared_options
 from clusterctl.errors import ClusterctlError
+from clusterctl.translation import language, to_translate, tr
 
 
 class NamedContext(click.Context):
     """A context that names its command in errors; click names none where an option lacks its value."""
+
+    def make_formatter(self) -> click.HelpFormatter:
+        """Lay out Chinese by columns."""
+        if language() == "en":
+            return super().make_formatter()
+        from clusterctl.cli.formatter import WideFormatter
+
+        return WideFormatter(width=self.terminal_width, max_width=self.max_content_width)
 
     def __exit__(
         self,
@@ -39,8 +57,10 @@ def _name_in_errors(command: click.Command) -> None:
         _name_in_errors(one)
 
 
-class Verbs(click.Group):
+class Verbs(TranslatedHelp, click.Group):
     """A group whose commands are imported only when they are called, so that `--help` is quick."""
+
+    context_class = NamedContext
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Name the verbs, in the order in which a newcomer needs them."""
@@ -60,21 +80,28 @@ class Verbs(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Name the nearest verb when one is misspelled; completion has nothing to complete then."""
         if args and args[0] not in VERBS and not ctx.resilient_parsing:
-            is_help_of_verb = args[0] in OTHER_WORDS["--help"] and len(args) > 1 and args[1] in VERBS
-            meant = (
-                f"; did you mean '{args[1]} --help'?"
-                if is_help_of_verb
-                else suggest_verb(args[0], VERBS, OTHER_WORDS)
-            )
-            raise click.UsageError(f"no verb {args[0]!r}{meant}", ctx=ctx)
+            raise click.UsageError(_describe_unknown(args), ctx=ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - the same
         """List the verbs by group without importing them."""
         width = max(map(len, VERBS))
         for title, verbs in VERB_GROUPS.items():
-            with formatter.section(title):
-                formatter.write_dl([(name.ljust(width), line) for name, (_, line) in verbs.items()])
+            with formatter.section(tr(title)):
+                formatter.write_dl([(name.ljust(width), tr(line)) for name, (_, line) in verbs.items()])
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, then the verbs."""
+        super().format_options(ctx, formatter)
+        self.format_commands(ctx, formatter)
+
+
+def _describe_unknown(words: Sequence[str]) -> str:
+    """Say which verb an unknown word stands for."""
+    word, *others = words
+    if word in OTHER_WORDS["--help"] and others and others[0] in VERBS:
+        return tr("no verb {word!r}; did you mean {meant!r}?", word=word, meant=f"{others[0]} --help")
+    return describe_ssh(others) if word == "ssh" else describe_unknown_verb(word, VERBS, OTHER_WORDS)
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
@@ -105,11 +132,11 @@ def run(argv: Sequence[str] | None = None) -> int:
     try:
         return _invoke(argv)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted", err=True)
+        click.echo(tr("interrupted"), err=True)
         return 130
     except (BrokenPipeError, SystemExit):  # click turns the first into the second
         _discard_output()
-        return 0  # whoever read our output has read enough
+        return 0  # the reader closed the pipe, as `head` does
     except click.UsageError as error:
         return _report_usage_error(error)
     except Exception as error:  # the last line of defence: a traceback is never shown to a user
@@ -118,6 +145,9 @@ def run(argv: Sequence[str] | None = None) -> int:
 
 def _invoke(argv: Sequence[str] | None) -> int:
     _escape_unprintable()
+    choose_language(os.environ, (sys.stdout, sys.stderr))
+    if COMPLETE_VARIABLE not in os.environ:  # an error between two keys of the user would only spoil the line
+        refuse_unknown_language(os.environ)
     code = root.main(
         args=list(argv) if argv is not None else None,
         complete_var=COMPLETE_VARIABLE,
@@ -162,7 +192,7 @@ def _report_error(error: ClusterctlError) -> int:
 
 
 def _system_refusal(error: OSError) -> ClusterctlError:
-    """A full disk, a closed directory: the system's word is clear enough, and no bug of ours."""
+    """Report a full disk or a missing permission with the system's reason: it is no bug of clusterctl."""
     from clusterctl.errors import LocalSystemError
 
     target = error.filename or _describe_failed_output()
@@ -173,12 +203,12 @@ def _system_refusal(error: OSError) -> ClusterctlError:
 
 
 def _describe_failed_output() -> str:
-    """Name what the system refused to write, where it does not say so itself."""
+    """Name what could not be written, where the system's error names no file."""
     try:
         sys.stdout.flush()
     except OSError:
-        return "standard output"
-    return "a file on this machine"
+        return tr("standard output")
+    return tr("a file on this machine")
 
 
 def _report_usage_error(error: click.UsageError) -> int:
@@ -191,11 +221,20 @@ def _report_usage_error(error: click.UsageError) -> int:
     program = (
         _FORWARDS_ARGUMENTS_TO.get(path.rpartition(" ")[2]) if isinstance(error, click.NoSuchOption) else None
     )
-    show_usage_error(error.format_message(), path, program or "")
+    show_usage_error(_on_one_line(error.format_message()), path, tr(program) if program else "")
     return 2
 
 
-_FORWARDS_ARGUMENTS_TO = {"exec": "command", "launch": "script"}  # verbs that pass words on, and to what
+def _on_one_line(message: str) -> str:
+    """Remove the line breaks and tabs of click's lists, and the spaces that it puts after a Chinese sentence."""
+    text = " ".join(message.split())
+    return text if language() == "en" else re.sub("(?<=[。：？]) ", "", text)  # noqa: RUF001 - Chinese signs
+
+
+_FORWARDS_ARGUMENTS_TO = {
+    "exec": to_translate("command"),
+    "launch": to_translate("script"),
+}  # verbs that pass words on, and to what
 
 
 def _discard_output() -> None:

@@ -15,7 +15,7 @@ from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import TYPED_KEY, SharedOption
 from clusterctl.console.text import sanitize
 from clusterctl.errors import UsageError
-from clusterctl.translation import use_language
+from clusterctl.translation import to_translate, tr, use_language
 
 Command = Callable[..., Any]
 
@@ -68,7 +68,7 @@ def _merge(earlier: Settings, later: Settings) -> Settings:
 
 
 def _apply_output_settings(settings: Settings) -> None:
-    """Let everything printed from here on, errors included, know the chosen colour."""
+    """Use the chosen colour for everything that is printed from here on, errors included."""
     from clusterctl.console import terminal
 
     terminal.set_color(settings.color)
@@ -76,18 +76,18 @@ def _apply_output_settings(settings: Settings) -> None:
 
 
 class WholeNumber(click.IntRange):
-    """A whole number that an error calls by what it counts: `'x' is not a number of lines`."""
+    """A whole number, with the message for what is none: `{value!r} is not a number of lines`."""
 
-    def __init__(self, noun: str, min: int = 0, max: int | None = None) -> None:  # noqa: A002 - click's names
+    def __init__(self, message: str, min: int = 0, max: int | None = None) -> None:  # noqa: A002 - click's names
         super().__init__(min, max)
-        self._noun = noun
+        self._message = message
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Convert as click does, with an error in the words of the option."""
         try:
             int(value)
         except ValueError:
-            self.fail(f"{value!r} is not {self._noun}", param, ctx)
+            self.fail(tr(self._message, value=value), param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -99,7 +99,7 @@ class Seconds(click.FloatRange):
         try:
             float(value)
         except ValueError:
-            self.fail(f"{value!r} is not a number of seconds", param, ctx)
+            self.fail(tr("{value!r} is not a number of seconds", value=value), param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -144,7 +144,10 @@ def with_node_options(function: Command) -> Command:
 _CONNECT_OPTIONS = (
     click.option("--user", metavar="USER", help="The user name on the hosts."),
     click.option(
-        "--port", metavar="PORT", type=WholeNumber("a port", 1, 65535), help="The port of the SSH servers."
+        "--port",
+        metavar="PORT",
+        type=WholeNumber(to_translate("{value!r} is not a port"), 1, 65535),
+        help="The port of the SSH servers.",
     ),
     click.option("--key", metavar="FILE", help="The private key."),
     click.option("--jump", metavar="HOST", help="The jump host, or a chain of them."),
@@ -156,7 +159,7 @@ _CONNECT_OPTIONS = (
 
 
 def with_connect_options(function: Command) -> Command:
-    """Add the options that say how to reach machines of which no inventory tells."""
+    """Add the options for connecting to machines that are in no inventory."""
     for option in reversed(_CONNECT_OPTIONS):
         function = option(function)
     return function
@@ -173,7 +176,7 @@ def confirm(lines: Sequence[str], question: str, what: Literal["run", "lab"], co
 
 
 def refuse_surplus(words: Sequence[str], verb: str) -> None:
-    """Refuse words for a script that do not stand behind `--`: they may be options misspelled, or files."""
+    """Refuse arguments of a script without `--` before them: they may be misspelled options, or files."""
     before, behind = _split_at_dashes(_typed())
     surplus = list(words[: len(words) - len(behind)])
     if not surplus:
@@ -190,7 +193,7 @@ def refuse_surplus(words: Sequence[str], verb: str) -> None:
 
 
 def refuse_mixed(command: Sequence[str], verb: str) -> None:
-    """Refuse a command without `--` behind whose first word an option of ours stands: it may be the command's own."""
+    """Refuse options after the first word of a command without `--`: they may be meant for the command."""
     typed = list(_typed())
     if "--" in typed or not command or typed[-len(command) :] == list(command):
         return

@@ -15,10 +15,12 @@ from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.session import Interpreter, ReplyReader, Session, SessionLimits
 from clusterctl.client.rpc.tasks import ANSWER_LIMIT, SILENCE_LIMIT
 from clusterctl.errors import ClusterctlError, NodeError
+from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.cleanup import Orphan, Orphans, StoredRun, parse_orphans, parse_stored_run
 from clusterctl.plans.facts.untrusted import render_processes
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
+from clusterctl.translation import trn
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.verbs import OrphansRequest
@@ -28,7 +30,7 @@ MOST_PARTS = 20_000  # of one node
 
 @dataclass(frozen=True)
 class UnusedStorage:
-    """Contents of the store, old versions of clusterctl's own part, or environments that nobody has used for long."""
+    """Contents of the store, old versions of clusterctl's own part, or environments not used for long."""
 
     contents: int
     bytes: int
@@ -46,7 +48,7 @@ class NodeStorage:
 
     @property
     def unused(self) -> tuple[UnusedStorage, ...]:
-        """Give all that a node can do without, beside runs."""
+        """Return all that a node can remove, besides runs."""
         return (self.store, self.payloads, self.environments)
 
 
@@ -62,7 +64,7 @@ class RemovalReport:
 
 
 def read_storage(session: Session, node: str) -> NodeStorage | None:
-    """Hear what a node holds; None if it has no work directory."""
+    """Receive what a node stores; None if it has no work directory."""
     raw = _receive_record(session, "found", node)
     if raw is None:
         return None
@@ -84,7 +86,9 @@ def remove_stored_runs(session: Session, stored_runs: Sequence[StoredRun], node:
         }
     )
     raw = _receive_record(session, "removed", node) or Untrusted({})
-    failed = tuple(f"{row.text(0)}: {row.text(1)}" for row in raw.rows("failed", MOST_PARTS))
+    failed = tuple(
+        f"{row.text(0)}: {translate_node_text(row.text(1))}" for row in raw.rows("failed", MOST_PARTS)
+    )
     runs, size, contents, environments = (
         raw.count(name) for name in ("runs", "bytes", "contents", "environments")
     )
@@ -125,7 +129,11 @@ def find_orphans(c: Connection, node: Node, interpreter: Interpreter) -> Orphans
     answer = _request_orphans(c, node, interpreter, None, "orphans")
     orphans = parse_orphans(answer.unread("orphans"), answer.unread("others"))
     if orphans.impossible:
-        evidence = f"{orphans.impossible} entries of its list of processes cannot be processes"
+        evidence = trn(
+            "{n} entry of its process list is invalid",
+            "{n} entries of its process list are invalid",
+            orphans.impossible,
+        )
         raise NodeError("CC-RUN-004", node=node.name, evidence=evidence)
     return orphans
 
@@ -150,7 +158,7 @@ def _request_orphans(c: Connection, node: Node, interpreter: Interpreter, to_end
         raise NodeError("CC-RUN-032", evidence=session.stderr)
 
 
-NEVER = 10 * 365 * 86400.0  # seconds after which a node would spare what it was not told
+NEVER = 10 * 365 * 86400.0  # seconds: so large that a node removes only what is named
 TRIES = 3
 
 

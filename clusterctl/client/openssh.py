@@ -34,20 +34,24 @@ from clusterctl.plans.ssh import (
     bastion_argv,
     control_argv,
     master_argv,
+    name_lab,
     parse_new_host_keys,
     parse_sharing,
+    render_lab_command,
     session_argv,
     settings_argv,
+    with_english_messages,
 )
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.text import command_line, quote_word
+from clusterctl.translation import tr
 
 MAX_EVIDENCE = 2048
 LOGIN_REFUSED_CODE, CLOSED_CODE, PROXY_CODE = "CC-SSH-007", "CC-SSH-006", "CC-SSH-013"
 UNREACHABLE_CODES = ("CC-SSH-001", "CC-SSH-002", "CC-SSH-003", "CC-SSH-004")  # no login will help
-NO_GREETING = "kex_exchange_identification: "  # the node itself has said nothing
+NO_GREETING = "kex_exchange_identification: "  # the node itself has sent nothing
 
-# What ssh says (OpenSSH 7 to 10), kind, code, case; the first that is found counts.
+# Messages of ssh (OpenSSH 7 to 10), kind, code, case; the first match counts.
 _ERRORS: tuple[tuple[str, type[ConnectError], str, str], ...] = (
     (
         "REMOTE HOST IDENTIFICATION HAS CHANGED|host key for .* has changed",
@@ -131,10 +135,10 @@ _ERRORS: tuple[tuple[str, type[ConnectError], str, str], ...] = (
 def explain_failure(
     node: Node, stderr: str, status: int, *, interactive: bool, via: str | None = None
 ) -> ConnectError:
-    """Say why ssh did not get in.
+    """Describe why ssh did not get in.
 
-    `interactive` tells whether it was allowed to ask the user for a password, `via` names what stands in between. A
-    bastion's own words are not among those `stderr`: ssh throws them away where it leaves a master.
+    `interactive`: it could ask the user for a password; `via` names what is in between. A
+    bastion's own messages are not in `stderr`: ssh discards them where it starts a master.
     """
     values = {
         "host": node.host,
@@ -142,7 +146,7 @@ def explain_failure(
         "known": _known_name(node),
         "command": render_ssh_command(node),
     }
-    values["via"] = via or "a proxy command or bastion"
+    values["via"] = via or tr("a proxy command or bastion")
     evidence = stderr.strip()[-MAX_EVIDENCE:]
     for pattern, kind, code, case in _ERRORS:
         if re.search(pattern, stderr):
@@ -158,7 +162,7 @@ def explain_failure(
 
 
 def login_timed_out(node: Node, limit: float, stderr: str) -> ConnectTimeout:
-    """Say that ssh did not get in within its time."""
+    """Report that ssh did not get in within its time."""
     return ConnectTimeout(
         "CC-SSH-004",
         "openssh-login",
@@ -171,7 +175,7 @@ def login_timed_out(node: Node, limit: float, stderr: str) -> ConnectTimeout:
 
 
 def bastion_unreachable(node: Node, bastion: str, error: ConnectError) -> Unreachable:
-    """Say that the way ends at the bastion."""
+    """Report that the way ends at the bastion."""
     return Unreachable(
         "CC-SSH-018",
         "openssh",
@@ -183,12 +187,14 @@ def bastion_unreachable(node: Node, bastion: str, error: ConnectError) -> Unreac
 
 
 def no_program(node: Node, error: OSError) -> Unreachable:
-    """Say that there is no ssh program to run."""
+    """Report that there is no ssh program to run."""
     return Unreachable("CC-SSH-030", "program", node=node.name, evidence=str(error))
 
 
 def render_ssh_command(node: Node) -> str:
     """Write the `ssh` that a user would type for a node."""
+    if lab := name_lab(node.host, node.ssh.key, node.ssh.proxy_command):
+        return render_lab_command(lab, "ssh", node.name)
     options = ["ssh", *(["-p", str(node.ssh.port)] if node.ssh.port not in (None, 22) else ())]
     options += ["-i", node.ssh.key] if node.ssh.key else []
     options += ["-J", node.ssh.jump] if node.ssh.jump else []
@@ -209,7 +215,7 @@ CHECK_INTERVAL = 0.5  # seconds
 
 
 class OutputGuard:
-    """Looks at files as they grow; `exceeded` tells whether one grew far too large, and the program was stopped."""
+    """Watches growing files; `exceeded`: one grew far too large, and the program was stopped."""
 
     def __init__(self, files: Sequence[IO[bytes]], stop: Callable[[], None]) -> None:
         self.exceeded = False
@@ -271,13 +277,13 @@ class OpensshConnection(Context):  # type: ignore[misc]  # invoke ships no types
 
     @property
     def is_connected(self) -> bool:
-        """Tell whether the master listens."""
+        """Return whether the master listens."""
         return is_listening(self.path)
 
     def open_channel(self) -> OpensshChannel:
         """Run the constant remote command; ConnectionLost if the master is gone."""
         if not self.is_connected:
-            raise endings.connection_lost(self.node.name, "its ControlMaster has ended")
+            raise endings.connection_lost(self.node.name, tr("its ControlMaster has ended"))
         argv = session_argv(self.program, self.node, self.path)
         return OpensshChannel(self.node.name, argv, lambda: self.is_connected)
 
@@ -302,7 +308,7 @@ class Masters:
         self._closed = False
 
     def connect(self, node: Node, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> OpensshConnection:
-        """Find or make the master of a node; raises a ConnectError that says why ssh did not get in."""
+        """Find or make the master of a node; raises a ConnectError with the reason why ssh failed."""
         node = _with_expanded_config(node)
         sharing = parse_sharing(self._run(node, settings_argv(self._program, node), timeouts.connect))
         if sharing.control_path is not None and is_listening(sharing.control_path):
@@ -338,15 +344,15 @@ class Masters:
     def _log_in_interactively(
         self, node: Node, sharing: ConnectionSharing, own_socket: str | None, timeouts: Timeouts
     ) -> None:
-        """Let ssh ask at the terminal, for one node at a time."""
+        """Let ssh prompt at the terminal, for one node at a time."""
         with self._prompt_lock:
             self._check_open(node)
             self._check_bastion(node, sharing, timeouts)
-            self._notice(f"{node.name}: ssh may ask for a password or a code now")
+            self._notice(tr("{node}: ssh may ask for a password or a code now", node=node.name))
             self._log_in(node, sharing, own_socket, timeouts, batch=False)
 
     def _check_bastion(self, node: Node, sharing: ConnectionSharing, timeouts: Timeouts) -> None:
-        """Trouble nobody with questions for nodes whose bastion does not answer at all."""
+        """Prompt for no node whose bastion does not answer at all."""
         if sharing.bastion is None:
             return
         key = sharing.bastion, node.ssh.config
@@ -388,8 +394,8 @@ class Masters:
         interactive: bool = False,
         via: str | None = None,
     ) -> str:
-        """Run ssh to its end and give what it printed; its failure is raised as what it means."""
-        # Files, not pipes: a master that stays behind may hold on to what ssh was given.
+        """Run ssh to its end and return what it printed; its failure is raised as what it means."""
+        # Files, not pipes: a master that keeps running may keep the descriptors of ssh open.
         with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
             with (
                 _tee_to_terminal(stderr) if interactive else nullcontext(stderr.fileno()) as stderr_descriptor
@@ -412,7 +418,7 @@ class Masters:
             if status == SSH_FAILED or status < 0:
                 raise explain_failure(node, message, status, interactive=interactive, via=via)
             for key in parse_new_host_keys(message):
-                self._notice(f"{node.name}: ssh recorded the new host key of {key}")
+                self._notice(tr("{node}: ssh recorded the new host key of {host}", node=node.name, host=key))
             return _text(stdout)
 
     def _start(
@@ -421,12 +427,13 @@ class Masters:
         with self._lock:
             self._check_open(node)
             try:
-                # One that may ask must stay with the terminal, where Ctrl-C ends it; the others must not be there.
+                # One that may prompt must stay with the terminal, where Ctrl-C ends it; the others must not be there.
                 process = subprocess.Popen(
                     argv,
                     stdin=subprocess.DEVNULL,
                     stdout=stdout,
                     stderr=stderr,
+                    env=with_english_messages(os.environ),
                     start_new_session=not interactive,
                 )
             except OSError as error:
@@ -436,7 +443,7 @@ class Masters:
 
     def _check_open(self, node: Node) -> None:
         if self._closed:
-            raise explain_failure(node, "the command is ending", 0, interactive=True)
+            raise explain_failure(node, tr("the command is ending"), 0, interactive=True)
 
     def _open_folder(self) -> Path:
         """Make the directory for our sockets, and the process that ends their masters after us."""
@@ -457,7 +464,7 @@ class Masters:
 
 
 def _needs_user(error: ConnectError) -> bool:
-    """Tell whether a password or a code may help: the node wants one, or perhaps what stands between, unseen by us."""
+    """Return whether a password or a code may help: the node requires one, or perhaps what is in between."""
     return isinstance(error, AuthenticationFailed) or error.code == PROXY_CODE
 
 
@@ -468,9 +475,9 @@ def _text(file: IO[bytes]) -> str:
 
 @contextmanager
 def _tee_to_terminal(log: IO[bytes]) -> Iterator[int]:
-    """Give a descriptor for what a person must see now: it goes to the terminal, and into a file as well."""
+    """Return a descriptor for what a person must see now: it goes to the terminal, and into a file as well."""
     read_end, write_end = os.pipe()
-    # a master of an old ssh speaks on, and the number may be another file's by then
+    # a master of an old ssh keeps writing, and the number may be another file's by then
     log_copy = os.dup(log.fileno())
     copier = threading.Thread(
         target=_copy_to_terminal, args=(read_end, log_copy), name="what ssh says", daemon=True
@@ -501,7 +508,7 @@ def _is_usable_parent(folder: str) -> bool:
 
 
 def is_listening(path: str) -> bool:
-    """Tell whether somebody listens on a Unix socket."""
+    """Return whether a process listens on a Unix socket."""
     with closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as probe, suppress(OSError):
         probe.settimeout(1.0)
         probe.connect(path)
@@ -510,7 +517,7 @@ def is_listening(path: str) -> bool:
 
 
 def can_prompt() -> bool:
-    """Tell whether a person can answer ssh: we are in the foreground of a terminal."""
+    """Return whether a person can answer ssh: we are in the foreground of a terminal."""
     try:
         if not sys.stdin.isatty():
             return False

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from clusterctl.client.rpc.session import Session
 from clusterctl.errors import ClusterctlError
+from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.checks.framework import LocalFacts
 from clusterctl.plans.diagnose.mesh import (
     MeshListener,
@@ -27,6 +28,7 @@ from clusterctl.plans.diagnose.mesh import (
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import Job
+from clusterctl.translation import tr
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.network import MeshCallOrder, MeshListen
@@ -47,7 +49,7 @@ class MeshMember:
 
 
 def run_mesh_test(members: Mapping[str, MeshMember]) -> MeshResult:
-    """Let the nodes call each other and tell what came of it; the first is node 0. A hanging node costs its limit only.
+    """Let the nodes connect to each other and return the results. A hanging node costs its limit only.
 
     Closes the sessions; no listener is left when they have ended.
     """
@@ -74,7 +76,7 @@ class _MeshTest:
         return MeshResult(names, tuple(results), self._absent, master_port, seconds, self._ports_taken)
 
     def _listen(self) -> dict[str, MeshListener]:
-        """Have all listen; gives where, in the order of the nodes."""
+        """Have all listen; returns where, in the order of the nodes."""
         token = secrets.token_hex(32)
         for index, (name, member) in enumerate(self._members.items()):
             order: MeshListen = {
@@ -86,12 +88,12 @@ class _MeshTest:
                 "master": index == 0,
             }
             self._send(name, order)
-        answers = self._receive_answers(self._members, {"listening", "problem"}, LISTEN_LIMIT, "listen")
+        answers = self._receive_answers(self._members, {"listening", "problem"}, LISTEN_LIMIT)
         listeners: dict[str, MeshListener] = {}
         for name in (name for name in self._members if name in answers):
             result = parse_listener(
                 answers[name].unread("listening"),
-                answers[name].text("problem", 200),
+                translate_node_text(answers[name].text("problem", 200)),
                 self._members[name].addresses,
             )
             if isinstance(result, MeshListener):
@@ -106,7 +108,7 @@ class _MeshTest:
         orders = plan_mesh_connections(listening) if len(listening) > 1 else {}
         for name, peers in orders.items():
             self._send(name, {"mesh": "call", "peers": peers})
-        answers = self._receive_answers(orders, {"paths"}, REPORT_LIMIT, "report")
+        answers = self._receive_answers(orders, {"paths"}, REPORT_LIMIT)
         return [
             result
             for name in orders
@@ -120,7 +122,7 @@ class _MeshTest:
         except ClusterctlError as error:
             self._absent[name] = error.message
 
-    def _receive_answers(self, names: Iterable[str], keys: set[str], limit: float, verb: str) -> Answers:
+    def _receive_answers(self, names: Iterable[str], keys: set[str], limit: float) -> Answers:
         """Wait for one frame of each node; who sends none within the limit is absent from then on."""
         answers: Answers = {}
         deadline = time.monotonic() + limit
@@ -128,7 +130,9 @@ class _MeshTest:
             waiting = {name for name in names if name not in self._absent}
             for name in waiting:
                 selector.register(self._members[name].session, selectors.EVENT_READ, name)
-            ready: Sequence[str] = tuple(waiting)  # what came before we watched is told by no descriptor
+            ready: Sequence[str] = tuple(
+                waiting
+            )  # no descriptor is ready for what arrived before the selector watched it
             first = True  # also where the time is up: what is here is taken in
             while waiting and (first or time.monotonic() < deadline):
                 first = False
@@ -142,7 +146,7 @@ class _MeshTest:
                 remaining = max(0.0, deadline - time.monotonic())
                 ready = [key.data for key, _ in selector.select(remaining)] if waiting else []
         for name in waiting:
-            self._absent[name] = f"it did not {verb} within {limit:g} s"
+            self._absent[name] = tr("it did not answer within {limit:g} s", limit=limit)
         return answers
 
     def _read_answer(self, name: str, keys: set[str]) -> Untrusted | None:
@@ -152,7 +156,7 @@ class _MeshTest:
                 if any(key in header for key in keys):
                     return header
             if session.ended:  # its descriptor stays readable for ever
-                self._absent[name] = "its part ended before the proof did"
+                self._absent[name] = tr("its part of the network test ended too early")
         except ClusterctlError as error:
             self._absent[name] = error.message
         return None

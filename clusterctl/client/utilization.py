@@ -14,7 +14,7 @@ from clusterctl.plans.facts.utilization import Sample, parse_sample
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
 
-PAUSES = (1.0, 30.0)  # seconds before a node that fell away is asked again, at first and at most
+PAUSES = (1.0, 30.0)  # seconds before a node that stopped answering is tried again, at first and at most
 
 
 class UtilizationStreams:
@@ -43,7 +43,7 @@ class UtilizationStreams:
         self._streams.close()
 
     def updates(self, wait: float) -> Iterator[Outcome[Sample]]:
-        """Give what arrives within `wait` seconds: a sample, or why a node sends none."""
+        """Return what arrives within `wait` seconds: a sample, or why a node sends none."""
         for update in self._streams.updates(wait):
             if isinstance(update, StreamEnd):
                 yield self._on_end(update)

@@ -29,6 +29,11 @@ class Text(NamedTuple):
 NOTHING = Text("")
 
 
+def same(text: str) -> Text:
+    """Give a text that is the same in both languages: a command, lines of a file, or only facts."""
+    return Text(text, text)
+
+
 class Case(NamedTuple):
     """One situation in which a code is raised: what failed, and what fixes it.
 

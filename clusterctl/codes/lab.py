@@ -4,37 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from clusterctl.codes.entry import Case, Entry, Text
+from clusterctl.codes.entry import Case, Entry, Text, same
+
+NO_SUCH_LAB = Text("no lab with the name {name} is running", "没有名为 {name} 的 lab 在运行")
 
 ENTRIES: Mapping[str, Entry] = {
     "CC-LAB-001": Entry(
         "error",
         Text(
-            "a program that the lab needs is missing; the package is named",
-            "缺少 lab 需要的程序；会给出要安装的软件包",
+            "a program that the lab needs is missing; the message shows its package",
+            "缺少 lab 需要的程序；报错里有要安装的软件包",
         ),
-        do=Text("Install the package that is named", "装上指出的包"),
+        do=Text("Install the package that is shown", "安装提示的软件包"),
         cases={
             "system": Case(
                 Text("the lab needs Linux, this is {system}", "lab 需要 Linux，本机是 {system}"),
                 Text(
-                    "use a Linux machine: jobs run on Linux only",
+                    "use a Linux machine: jobs run only on Linux",
                     "换一台 Linux 机器：作业只能在 Linux 上运行",
                 ),
             ),
             "": Case(
                 Text("the lab needs `{name}`, which is not installed", "lab 需要 `{name}`，但没有安装"),
-                Text("sudo apt-get install {package}"),
+                same("sudo apt-get install {package}"),
             ),
         },
     ),
     "CC-LAB-002": Entry(
         "error",
         Text(
-            "this machine does not allow the lab's namespaces; the reason and the remedy are named",
-            "本机不允许 lab 使用命名空间；会给出原因和解决办法",
+            "this machine does not allow the lab's namespaces; the reason and the fix are shown",
+            "本机不允许 lab 使用命名空间；会列出原因和解决办法",
         ),
-        do=Text("`lab up --backend inproc`, or what is shown", "`lab up --backend inproc`，或者照提示做"),
+        do=Text(
+            "Use `lab up --backend inproc`, or run the command that is shown",
+            "使用 `lab up --backend inproc`，或者执行提示的命令",
+        ),
         cases={
             "apparmor": Case(
                 Text(
@@ -48,21 +53,21 @@ ENTRIES: Mapping[str, Entry] = {
             ),
             "off": Case(
                 Text(
-                    "this machine does not allow the lab's namespaces: user namespaces are switched off",
-                    "本机不允许 lab 使用命名空间：用户命名空间已关闭",
+                    "this machine does not allow the lab's namespaces: user namespaces are disabled",
+                    "本机不允许 lab 使用命名空间：用户命名空间已禁用",
                 ),
-                Text("sudo sysctl -w kernel.unprivileged_userns_clone=1"),
+                same("sudo sysctl -w kernel.unprivileged_userns_clone=1"),
             ),
             "limit": Case(
                 Text(
                     "this machine does not allow the lab's namespaces: user namespaces are limited to 0",
                     "本机不允许 lab 使用命名空间：用户命名空间的上限是 0",
                 ),
-                Text("sudo sysctl -w user.max_user_namespaces=15000"),
+                same("sudo sysctl -w user.max_user_namespaces=15000"),
             ),
             "container": Case(
                 Text(
-                    "this machine does not allow the lab's namespaces: it is a container without the needed rights",
+                    "this machine does not allow the lab's namespaces: it is a container without the required privileges",
                     "本机不允许 lab 使用命名空间：这是权限不足的容器",
                 ),
                 Text(
@@ -72,7 +77,7 @@ ENTRIES: Mapping[str, Entry] = {
             ),
             "": Case(
                 Text(
-                    "this machine does not allow the lab's namespaces: the kernel or its security module said no",
+                    "this machine does not allow the lab's namespaces: the kernel or its security module refused",
                     "本机不允许 lab 使用命名空间：被内核或其安全模块拒绝",
                 ),
                 Text(
@@ -85,10 +90,10 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-LAB-003": Entry(
         "error",
         Text(
-            "a number, a name or a way to break that the lab does not know",
+            "a number, a name or a kind of fault that the lab does not support",
             "lab 不支持的数字、名字或故障类型",
         ),
-        do=Text("The ways that there are stand in the message", "报错里列出了可用的"),
+        do=Text("The message lists the allowed values", "报错里列出了允许的值"),
         cases={
             "gpus": Case(
                 Text(
@@ -101,8 +106,8 @@ ENTRIES: Mapping[str, Entry] = {
                 ),
             ),
             "name": Case(
-                Text("{name!r} cannot name a lab", "{name!r} 不能用作 lab 的名字"),
-                Text("letters, digits, dots, dashes", "字母、数字、点、短横线"),
+                Text("{name!r} is not a valid name for a lab", "{name!r} 不能用作 lab 的名字"),
+                Text("use letters, digits, dots and dashes", "使用字母、数字、点、短横线"),
             ),
             "nodes": Case(
                 Text(
@@ -121,53 +126,58 @@ ENTRIES: Mapping[str, Entry] = {
                 ),
             ),
             "nics": Case(
-                Text("{item!r} cannot name NICs", "{item!r} 不能用作网卡名"),
+                Text("{item!r} is not a valid list of NIC names", "{item!r} 不是有效的网卡名"),
                 Text(
                     "1 to 15 letters, digits, dots and dashes each; a+b gives one node two",
-                    "每个名字 1 到 15 个字母、数字、点或短横线；a+b 表示一个节点有两块",
+                    "每个名字 1 到 15 个字母、数字、点或短横线；a+b 表示一个节点有两块网卡",
                 ),
             ),
             "break": Case(
-                Text("a lab node cannot break by {break_kind}", "lab 节点没有 {break_kind} 这种故障方式"),
-                Text("one of: {names}", "可选：{names}"),
+                Text("a lab node has no fault {break_kind}", "lab 节点没有 {break_kind} 这种故障类型"),
+                Text("use one of: {names}", "可选：{names}"),
             ),
         },
     ),
     "CC-LAB-004": Entry(
         "error",
-        Text("a lab of this name exists already", "同名的 lab 已经有了"),
-        do=Text("`lab down` first, or another `--name`", "先 `lab down`，或者换个 `--name`"),
+        Text("a lab of this name exists already", "已存在同名的 lab"),
+        do=Text("Run `lab down` first, or choose another `--name`", "先执行 `lab down`，或者换一个 `--name`"),
         cases={
             "": Case(
-                Text("a lab called {name} exists already", "名为 {name} 的 lab 已经存在"),
-                Text("clusterctl lab down --name {name}"),
+                Text("a lab with the name {name} already exists", "名为 {name} 的 lab 已存在"),
+                same("clusterctl lab down --name {name}"),
             ),
         },
     ),
     "CC-LAB-005": Entry(
         "error",
-        Text("no such lab is running, or several are: `--name` chooses", "没有这个 lab 在跑，或者有好几个"),
-        do=Text("`lab status` lists them; `--name` chooses", "`lab status` 会列出来；用 `--name` 选"),
+        Text(
+            "no such lab is running, or several are: choose one with `--name`",
+            "没有这个 lab 在运行，或者有多个 lab 在运行：用 `--name` 选择",
+        ),
+        do=Text(
+            "`lab status` lists them; choose one with `--name`", "`lab status` 会列出它们；用 `--name` 选择"
+        ),
         cases={
             "no-such": Case(
-                Text("no lab called {name} is running", "没有名为 {name} 的 lab 在运行"),
+                NO_SUCH_LAB,
                 Text("running: {running}", "正在运行：{running}"),
             ),
             "none": Case(
-                Text("no lab called {name} is running", "没有名为 {name} 的 lab 在运行"),
-                Text("no lab is running: nothing to end", "没有 lab 在运行：不需要停止"),
+                NO_SUCH_LAB,
+                Text("no lab is running: nothing to stop", "没有 lab 在运行：无需停止"),
             ),
             "several": Case(
                 Text("{count} labs are running: {names}", "有 {count} 个 lab 在运行：{names}"),
-                Text("choose one, as in: --name {name}", "选一个，例如：--name {name}"),
+                Text("choose one, for example: --name {name}", "选择一个，例如：--name {name}"),
             ),
-            "none-running": Case(Text("no lab is running", "没有 lab 在运行"), Text("clusterctl lab up")),
+            "none-running": Case(Text("no lab is running", "没有 lab 在运行"), same("clusterctl lab up")),
             "not-running": Case(
-                Text("no lab called {name} is running", "没有名为 {name} 的 lab 在运行"),
-                Text("clusterctl lab up --name {name}"),
+                NO_SUCH_LAB,
+                same("clusterctl lab up --name {name}"),
             ),
             "others-running": Case(
-                Text("no lab called {name} is running", "没有名为 {name} 的 lab 在运行"),
+                NO_SUCH_LAB,
                 Text(
                     "running: {names}; or clusterctl lab up --name {name}",
                     "正在运行：{names}；或者 clusterctl lab up --name {name}",
@@ -177,7 +187,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-LAB-006": Entry(
         "error",
-        Text("the lab has no such node", "lab 里没有这个节点"),
+        Text("the lab has no such node", "lab 中没有这个节点"),
         do=Text("`lab status` lists the nodes", "`lab status` 会列出节点"),
         cases={
             "": Case(
@@ -188,81 +198,84 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-LAB-007": Entry(
         "error",
-        Text(
-            "the lab could not do what it was asked, or did not come up",
-            "lab 无法完成该操作，或者没有启动成功",
+        Text("a lab operation failed, or the lab did not start", "lab 操作失败，或者 lab 没有启动成功"),
+        do=Text(
+            "The reason is shown; run `lab down --all`, then try again",
+            "按显示的原因处理；执行 `lab down --all` 后重试",
         ),
-        do=Text("The reason is shown; `lab down --all`, then again", "看原因；`lab down --all` 之后再来"),
         cases={
             "loopback": Case(
                 Text("no loopback address is free for the lab", "没有空闲的回环地址可供 lab 使用")
             ),
-            "start": Case(Text("the lab did not come up: {reason}", "lab 没有启动：{reason}")),
-            "holder": Case(Text("the lab's holder ended", "lab 的管理进程已结束")),
+            "start": Case(Text("the lab did not start: {reason}", "lab 没有启动：{reason}")),
+            "holder": Case(Text("the lab's supervisor process exited", "lab 的管理进程已退出")),
             "ssh-keygen": Case(Text("ssh-keygen failed", "ssh-keygen 失败")),
-            "time": Case(Text("the lab did not come up in time", "lab 没有按时启动")),
+            "time": Case(Text("the lab did not start in time", "lab 没有按时启动")),
             "": Case(Text("the lab could not {action}: {reason}", "lab 无法执行 {action}：{reason}")),
         },
     ),
     "CC-LAB-008": Entry(
         "error",
-        Text("the lab does not answer or does not end", "lab 无响应，或者无法结束"),
-        do=Text("`lab down --all`", "`lab down --all`"),
+        Text("the lab does not respond or does not stop", "lab 无响应，或者无法停止"),
+        do=Text("Run `lab down --all`", "执行 `lab down --all`"),
         cases={
             "end": Case(
-                Text("the lab {name} does not end", "lab {name} 没有结束"),
-                Text("look at process {pid}: ps {pid}", "查看进程 {pid}：ps {pid}"),
+                Text("the lab {name} does not stop", "lab {name} 没有停止"),
+                Text("check process {pid}: ps {pid}", "检查进程 {pid}：ps {pid}"),
             ),
             "": Case(
-                Text("the lab {name} does not answer: {reason}", "lab {name} 没有响应：{reason}"),
-                Text("clusterctl lab down --name {name}"),
+                Text("the lab {name} does not respond: {reason}", "lab {name} 无响应：{reason}"),
+                same("clusterctl lab down --name {name}"),
             ),
         },
     ),
     "CC-LAB-009": Entry(
         "error",
-        Text("the node is powered off", "节点断电了"),
-        do=Text("`lab heal NODE`", "`lab heal NODE`"),
+        Text("the node is powered off", "节点已断电"),
+        do=Text("Run `lab heal NODE`", "执行 `lab heal NODE`"),
         cases={
-            "": Case(Text("{name} is powered off", "{name} 已断电"), Text("clusterctl lab heal {name}")),
+            "": Case(Text("{name} is powered off", "{name} 已断电"), same("clusterctl lab heal {name}")),
         },
     ),
     "CC-LAB-010": Entry(
         "error",
         Text(
-            "a lab without namespaces cannot do that: its nodes have no NICs of their own",
-            "没有命名空间的 lab 做不到：它的节点没有自己的网卡",
+            "a lab without namespaces does not support this: its nodes have no NICs of their own",
+            "不使用命名空间的 lab 不支持该操作：它的节点没有各自的网卡",
         ),
         do=Text(
-            "A lab with namespaces, see [the quickstart](quickstart.md#if-the-lab-does-not-come-up)",
-            "要有命名空间的 lab，见[快速上手](quickstart.md#lab-起不来怎么办)",
+            "Use a lab with namespaces, see [the quickstart](quickstart.md#if-the-lab-does-not-come-up)",
+            "使用带命名空间的 lab，见[快速上手](quickstart.md#lab-起不来怎么办)",
         ),
         cases={
             "nics": Case(
                 Text(
-                    "nodes without namespaces have no NICs of their own", "没有命名空间的节点没有自己的网卡"
+                    "nodes without namespaces have no NICs of their own", "不使用命名空间的节点没有各自的网卡"
                 ),
-                Text("leave --nics out, or use --backend netns", "去掉 --nics，或者用 --backend netns"),
+                Text("remove --nics, or use --backend netns", "去掉 --nics，或者用 --backend netns"),
             ),
             "": Case(
                 Text(
                     "{name} has no NIC of its own that could go down: all nodes of this lab share lo",
-                    "{name} 没有可以断开的网卡：这个 lab 的节点共用 lo",
+                    "{name} 没有可以断开的网卡：这个 lab 的所有节点共用 lo",
                 ),
                 Text(
-                    "a lab of namespaces can: clusterctl lab up --backend netns",
-                    "带命名空间的 lab 可以：clusterctl lab up --backend netns",
+                    "a lab with namespaces supports it: clusterctl lab up --backend netns",
+                    "带命名空间的 lab 支持该操作：clusterctl lab up --backend netns",
                 ),
             ),
         },
     ),
     "CC-BUG-001": Entry(
         "error",
-        Text("a bug in clusterctl", "clusterctl 自己的 bug"),
-        what=Text("Exit code 70; the message names a file with the details. Please report it"),
+        Text("a bug in clusterctl", "clusterctl 的 bug"),
+        what=Text(
+            "Exit code 70; the message shows a file with the details. Please report it",
+            "退出码 70；报错里有保存详情的文件。请报告",
+        ),
         do=Text(
-            "The message names a file with the details: [please report it](../../CONTRIBUTING.md#reporting-a-bug)",
-            "报错里写了详情文件：[请报告](../../CONTRIBUTING.md#reporting-a-bug)",
+            "The message shows a file with the details: [please report it](../../CONTRIBUTING.md#reporting-a-bug)",
+            "报错里有保存详情的文件：[请报告](../../CONTRIBUTING.md#reporting-a-bug)",
         ),
         cases={
             "": Case(

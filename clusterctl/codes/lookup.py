@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from clusterctl.codes.entry import NOTHING, Case, Entry, Text
-from clusterctl.translation import fill
+from clusterctl.translation import Translated, fill, fill_english, language
 
 REPORTED = "reported"  # the case of an error whose message comes from a node, which may send any code
 _AS_REPORTED = Case(Text("{message}", "{message}"))
@@ -35,7 +35,12 @@ def word(code: str, case: str, facts: Mapping[str, object]) -> tuple[str, str]:
     """Give message and fix of one case of a code, in the language in use."""
     cases = find_entry(code).cases
     message, fix = cases.get(case, _AS_REPORTED) if case == REPORTED else cases[case]
-    return fill(message.here, facts), fill(fix.here, facts)
+    return _fill(message, facts), _fill(fix, facts)
+
+
+def _fill(text: Text, facts: Mapping[str, object]) -> str:
+    here = fill(text.here, facts)
+    return here if language() == "en" else Translated(here, fill_english(text.en, facts))
 
 
 def family_of(code: str) -> str:

@@ -9,10 +9,10 @@ from clusterctl.codes.entry import Entry, Text
 ENTRIES: Mapping[str, Entry] = {
     "CC-JOB-001": Entry(
         "error",
-        Text("the GPU's memory is full", "显存不够了"),
+        Text("the GPU is out of memory", "GPU 显存不足"),
         do=Text(
-            "Either the batch or the model is too large for this GPU, or somebody else's process holds a part of it. If only one rank runs out, look for another process on its node first.",
-            "batch 或模型对这块卡太大，或者别人的进程占了一部分。只有一个 rank 不够时，先检查那个节点上还有没有其他进程在用",
+            "The batch or the model is too large for this GPU, or another process uses part of its memory. If only one rank runs out of memory, look for another process on its node first.",
+            "batch 或模型超出这块 GPU 的显存，或者其他进程占用了一部分。如果只有一个 rank 显存不足，先检查该节点上是否有其他进程在使用 GPU。",
         ),
         texts=(
             "CUDA out of memory. Tried to allocate 2.00 GiB",
@@ -25,22 +25,22 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-JOB-002": Entry(
         "error",
         Text(
-            "a kernel on the GPU found a value that must not be, nearly always an index out of range",
-            "GPU 上的 kernel 遇到了不该有的值，几乎总是下标越界",
+            "a GPU kernel got an invalid value, usually an index out of range",
+            "GPU kernel 遇到无效值，通常是索引越界",
         ),
         do=Text(
-            "Labels outside of the number of classes, or tokens outside of the vocabulary, in the data of this rank. The traceback points elsewhere, because kernels run later than they are called; with CUDA_LAUNCH_BLOCKING it is exact.",
-            "这个 rank 的数据里，标签超出类别数，或者 token 超出词表。kernel 是异步执行的，traceback 指的位置不准；加上 CUDA_LAUNCH_BLOCKING 才准",
+            "In the data of this rank, a label is not below the number of classes or a token is not in the vocabulary. Kernels run asynchronously, so the traceback points to the wrong line; with CUDA_LAUNCH_BLOCKING it is exact.",
+            "该 rank 的数据中，标签超出类别数，或者 token 超出词表。kernel 异步执行，traceback 指向的位置不准确；设置 CUDA_LAUNCH_BLOCKING 后才准确。",
         ),
         texts=("device-side assert triggered",),
         command="clusterctl launch job.yaml --set env.CUDA_LAUNCH_BLOCKING=1",
     ),
     "CC-JOB-003": Entry(
         "error",
-        Text("a kernel on the GPU read or wrote where it must not", "GPU 上的 kernel 读写了不该碰的地方"),
+        Text("a GPU kernel accessed an invalid memory address", "GPU kernel 访问了非法内存地址"),
         do=Text(
-            "A bug in a CUDA extension, or a GPU that fails. If it comes back on the same node only, suspect the GPU.",
-            "CUDA 扩展有 bug，或者卡坏了。总在同一个节点出现，就怀疑卡",
+            "There is a bug in a CUDA extension, or the GPU is failing. If it happens only on one node, suspect its GPU.",
+            "CUDA 扩展有 bug，或者 GPU 出现故障。如果只在同一个节点上出现，应怀疑该节点的 GPU。",
         ),
         texts=(
             "an illegal memory access was encountered",
@@ -52,13 +52,10 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-JOB-004": Entry(
         "error",
-        Text(
-            "the GPU's memory or its links have a fault that cannot be corrected",
-            "显存或 NVLink 有无法纠正的错误",
-        ),
+        Text("uncorrectable error in GPU memory or NVLink", "GPU 显存或 NVLink 出现不可纠正的错误"),
         do=Text(
-            "Take the node out with --exclude; a reset or reboot may help, a second time means that the card is broken.",
-            "用 `--exclude` 跳过这个节点；重置或重启可能管用，再犯就是卡坏了",
+            "Leave the node out with --exclude. A GPU reset or a reboot may help; if it happens again, the card is broken.",
+            "用 --exclude 排除该节点。重置 GPU 或重启可能有效；如果再次出现，说明卡已损坏。",
         ),
         texts=(
             "uncorrectable ECC error encountered",
@@ -69,10 +66,10 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-JOB-005": Entry(
         "error",
-        Text("the GPU does not answer any more", "GPU 无响应（掉卡）"),
+        Text("the GPU no longer responds", "GPU 无响应（掉卡）"),
         do=Text(
-            "A hardware fault, or heat, or power. Take the node out with --exclude and reboot it.",
-            "硬件故障、过热或供电。用 `--exclude` 跳过这个节点，然后重启它",
+            "The cause is a hardware fault, heat or the power supply. Leave the node out with --exclude and reboot it.",
+            "原因是硬件故障、过热或供电问题。用 --exclude 排除该节点，然后重启它。",
         ),
         texts=(
             "GPU has fallen off the bus",
@@ -83,20 +80,20 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-JOB-006": Entry(
         "error",
-        Text("this torch, or an extension, was not built for this GPU", "torch 或扩展不是为这种 GPU 编译的"),
+        Text("this torch or an extension was not built for this GPU", "torch 或扩展不是为这种 GPU 编译的"),
         do=Text(
-            "The GPU is newer or older than what the wheel was compiled for. Install the wheel for your CUDA version; build extensions with TORCH_CUDA_ARCH_LIST.",
-            "卡比编译时支持的更新或更旧。装对应 CUDA 版本的 wheel；扩展用 TORCH_CUDA_ARCH_LIST 重新编译",
+            "The GPU is newer or older than those the wheel was compiled for. Install the wheel for your CUDA version; build extensions with TORCH_CUDA_ARCH_LIST.",
+            "GPU 比 wheel 编译时支持的型号更新或更旧。安装与 CUDA 版本对应的 wheel；扩展用 TORCH_CUDA_ARCH_LIST 重新编译。",
         ),
         texts=("no kernel image is available for execution on the device",),
         command="clusterctl check job.yaml",
     ),
     "CC-JOB-007": Entry(
         "error",
-        Text("the rank asked for a GPU that it does not see", "rank 要用的 GPU，它看不见"),
+        Text("the rank selected a GPU that is not visible to it", "rank 选择了对它不可见的 GPU"),
         do=Text(
-            "More workers than GPUs, a script that counts GPUs by the global rank instead of LOCAL_RANK, or gpus: in the job or CUDA_VISIBLE_DEVICES hiding some.",
-            "worker 比 GPU 多；脚本用全局 rank 而不是 LOCAL_RANK 选卡；或者作业的 `gpus:`、CUDA_VISIBLE_DEVICES 隐藏了一部分",
+            "There are more workers than GPUs, the script selects GPUs by the global rank instead of LOCAL_RANK, or `gpus:` in the job or CUDA_VISIBLE_DEVICES hides some GPUs.",
+            "worker 数多于 GPU 数；脚本按全局 rank 而不是 LOCAL_RANK 选择 GPU；或者作业的 `gpus:` 或 CUDA_VISIBLE_DEVICES 隐藏了一部分 GPU。",
         ),
         texts=("invalid device ordinal",),
         command="clusterctl exec --nodes {node} -- nvidia-smi -L",
@@ -104,10 +101,10 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-JOB-008": Entry(
         "error",
-        Text("the GPU takes no further process", "GPU 不再接受新进程"),
+        Text("the GPU accepts no more processes", "GPU 不再接受新进程"),
         do=Text(
-            "It is in exclusive mode, or a process that should be gone still holds it.",
-            "处于独占模式，或者本该退出的进程仍在占用",
+            "It is in exclusive mode, or a leftover process still uses it.",
+            "GPU 处于独占模式，或者残留进程仍在占用。",
         ),
         texts=("CUDA-capable device(s) is/are busy or unavailable",),
         command="clusterctl exec --nodes {node} -- nvidia-smi --query-compute-apps=pid,used_memory --format=csv",
@@ -115,10 +112,10 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-JOB-009": Entry(
         "error",
-        Text("torch and the driver of this node do not come together", "torch 和这个节点的驱动配不上"),
+        Text("torch does not work with this node's driver", "torch 与该节点的驱动不兼容"),
         do=Text(
-            "No driver, one that is too old for this torch, one that was updated without a reboot, or a CPU build of torch.",
-            "没有驱动；驱动对这个 torch 太旧；升级了驱动没重启；或者装的是 CPU 版 torch",
+            "The driver is missing, too old for this torch, or was updated without a reboot, or torch is a CPU build.",
+            "没有驱动；驱动版本对这个 torch 过旧；驱动升级后没有重启；或者安装的是 CPU 版 torch。",
         ),
         texts=(
             "Found no NVIDIA driver on your system",
@@ -131,10 +128,10 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-JOB-010": Entry(
         "error",
-        Text("a module cannot be imported on this node", "这个节点上有模块 import 不了"),
+        Text("a module cannot be imported on this node", "该节点上有模块无法导入"),
         do=Text(
-            "If it is missing everywhere: install it, or let `setup:` do that on every node. Else the environments differ, or the module lies outside of what is sent as code; a package below src/ needs `env: {PYTHONPATH: src}`. The command shows where it is missing; take the job's own Python.",
-            "所有节点都缺：安装它，或者用 `setup:` 在每个节点上安装。否则就是各节点环境不同，或者模块不在发送的代码里；包在 src/ 下面时要写 `env: {PYTHONPATH: src}`。用命令看哪些节点缺；请换成作业使用的 Python",
+            "If it is missing on all nodes, install it, or let `setup:` install it on every node. Otherwise the environments differ, or the module is not in the code that is sent; a package below src/ needs `env: {PYTHONPATH: src}`. The command shows where it is missing; use the job's Python in it.",
+            "如果所有节点都缺少该模块：安装它，或者用 `setup:` 在每个节点上安装。否则是各节点的环境不同，或者模块不在发送的代码中；包在 src/ 下时需要 `env: {PYTHONPATH: src}`。用命令查看哪些节点缺少该模块；请换成作业使用的 Python。",
         ),
         texts=("ModuleNotFoundError: No module named 'timm'",),
         command="clusterctl exec -- python3 -c 'import {module}'",
@@ -142,24 +139,24 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-JOB-011": Entry(
         "error",
         Text(
-            "two modules import each other, or a file of yours has the name of another module",
-            "两个模块互相 import，或者你有文件和别的模块同名",
+            "circular import, or a file of yours has the name of another module",
+            "循环导入，或者你的文件与其他模块同名",
         ),
         do=Text(
-            "A file called like a module of Python (types.py, random.py, logging.py) or torch.py takes its place: rename it.",
-            "和 Python 自带模块（types.py、random.py、logging.py）或 torch.py 同名的文件会顶替它：改名",
+            "A file named like a Python module (types.py, random.py, logging.py) or torch.py is imported instead of that module: rename it.",
+            "与 Python 自带模块同名的文件（types.py、random.py、logging.py）或 torch.py 会代替原模块被导入：请重命名。",
         ),
         texts=("(most likely due to a circular import)",),
     ),
     "CC-JOB-012": Entry(
         "error",
         Text(
-            "a compiled library does not fit what is installed on this node",
-            "编译好的库和这个节点上装的东西对不上",
+            "a compiled library does not match what is installed on this node",
+            "编译的库与该节点上安装的软件不匹配",
         ),
         do=Text(
-            "It was built for another torch, CUDA or system, or LD_LIBRARY_PATH finds another one first.",
-            "它是为别的 torch、CUDA 或系统编译的，或者 LD_LIBRARY_PATH 先找到了别的",
+            "It was built for another torch, CUDA or system, or LD_LIBRARY_PATH finds another version first.",
+            "它是为其他版本的 torch、CUDA 或系统编译的，或者 LD_LIBRARY_PATH 先找到了其他版本。",
         ),
         texts=(
             "undefined symbol: _ZN3c10",
@@ -170,10 +167,10 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-JOB-013": Entry(
         "error",
-        Text("a process of the data loader died", "DataLoader 的一个进程意外退出"),
+        Text("a DataLoader worker process died", "DataLoader 的 worker 进程异常退出"),
         do=Text(
-            "Killed: mostly memory. Segmentation fault: a library in the dataset. With num_workers=0 its own error is seen.",
-            "被杀：多半是内存。段错误：数据集里用的某个库。设 num_workers=0 就能看到它自己的报错",
+            "If it was killed, usually memory ran out. If it was a segmentation fault, the cause is a library used by the dataset. With num_workers=0 you see its own error.",
+            "如果是被终止（killed），多半是内存不足；如果是段错误，原因是数据集使用的某个库。设置 num_workers=0 可以看到它自身的报错。",
         ),
         texts=(
             "DataLoader worker (pid 4711) is killed by signal: Killed",
@@ -184,12 +181,12 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-JOB-014": Entry(
         "error",
         Text(
-            "the ranks did different things: another collective, or other shapes",
-            "各 rank 做的事不一样：集合操作不同，或者形状不同",
+            "the ranks ran different operations: another collective, or other shapes",
+            "各 rank 执行的操作不一致：集合通信不同，或张量形状不同",
         ),
         do=Text(
-            "A collective that only some ranks reach, uneven batches, or models that were built differently. With TORCH_DISTRIBUTED_DEBUG torch says which ranks differ.",
-            "有的 rank 才会走到的集合操作、大小不齐的 batch、构造不同的模型。打开 TORCH_DISTRIBUTED_DEBUG，torch 会列出哪些 rank 不同",
+            "Only some ranks reach a collective, batches are uneven, or the models were built differently. With TORCH_DISTRIBUTED_DEBUG torch reports which ranks differ.",
+            "有的集合通信只有部分 rank 执行到、batch 大小不一致，或者各 rank 构造的模型不同。设置 TORCH_DISTRIBUTED_DEBUG 后，torch 会列出不一致的 rank。",
         ),
         texts=(
             "Detected mismatch between collectives on ranks",
@@ -200,11 +197,12 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-JOB-015": Entry(
         "error",
         Text(
-            "some parameters got no gradient in this step, or one twice", "这一步有参数没有梯度，或者算了两次"
+            "some parameters got no gradient in this step, or got it twice",
+            "这一步有参数没有梯度，或者梯度计算了两次",
         ),
         do=Text(
-            "Give DistributedDataParallel find_unused_parameters=True, or let every output take part in the loss.",
-            "给 DistributedDataParallel 加 find_unused_parameters=True，或者让每个输出都参与 loss",
+            "Pass find_unused_parameters=True to DistributedDataParallel, or use every output in the loss.",
+            "给 DistributedDataParallel 传入 find_unused_parameters=True，或者让每个输出都参与 loss 计算。",
         ),
         texts=(
             "Expected to have finished reduction in the prior iteration",
@@ -214,23 +212,20 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-JOB-016": Entry(
         "error",
-        Text(
-            "this account may not read or write something on this node",
-            "这个账号无权读写这个节点上的某个东西",
-        ),
+        Text("this account lacks a permission on this node", "该账号在这个节点上没有所需的权限"),
         do=Text(
-            "Other owners or numbers of users than on the other nodes, root squash on NFS, or a cache of somebody else.",
-            "属主或用户编号和其他节点不同、NFS 的 root squash，或者是别人的缓存",
+            "The owner or the user IDs differ from the other nodes, NFS uses root squash, or the cache belongs to another user.",
+            "属主或用户 ID 与其他节点不同、NFS 启用了 root squash，或者缓存属于其他用户。",
         ),
         texts=("PermissionError: [Errno 13] Permission denied: '/data/images'",),
         command="clusterctl exec -- ls -ld {path}",
     ),
     "CC-JOB-017": Entry(
         "error",
-        Text("a file is not there on this node", "这个节点上没有某个文件"),
+        Text("a file is missing on this node", "该节点上缺少某个文件"),
         do=Text(
-            "Data is not sent with the code: it must lie at the same path on every node. A relative path begins in the copy of the code; what a rank writes belongs below CLUSTERCTL_OUTPUT_DIR.",
-            "数据不会随代码发送：每个节点的同一路径上都要有。相对路径从代码副本算起；rank 写出的东西放在 CLUSTERCTL_OUTPUT_DIR 下面",
+            "Data is not sent with the code: it must be at the same path on every node. A relative path starts in the copy of the code; write outputs below CLUSTERCTL_OUTPUT_DIR.",
+            "数据不会随代码发送：每个节点上都要放在相同的路径。相对路径从代码副本算起；rank 的输出请写到 CLUSTERCTL_OUTPUT_DIR 下。",
         ),
         texts=("FileNotFoundError: [Errno 2] No such file or directory: '/data/images'",),
         command="clusterctl exec -- ls -ld {path}",
@@ -238,12 +233,12 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-JOB-018": Entry(
         "error",
         Text(
-            "the node, or what this account may use of it, has no memory left",
-            "节点（或这个账号能用的部分）没有内存了",
+            "the node is out of memory, or the account reached its memory limit",
+            "节点内存不足，或者该账号达到内存上限",
         ),
         do=Text(
-            "Fewer data loader workers, smaller batches, or a higher limit (ulimit -v, the cgroup's memory.max).",
-            "减少 DataLoader 的 worker，减小 batch，或者提高上限（ulimit -v、cgroup 的 memory.max）",
+            "Use fewer DataLoader workers or smaller batches, or raise the limit (ulimit -v, the cgroup's memory.max).",
+            "减少 DataLoader 的 worker，减小 batch，或者提高上限（ulimit -v、cgroup 的 memory.max）。",
         ),
         texts=(
             "MemoryError",
@@ -255,11 +250,11 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-JOB-019": Entry(
         "error",
         Text(
-            "a process or server that the rank spoke to went away", "这个 rank 正在与之通信的进程或服务器没了"
+            "a process or server that the rank was connected to went away", "与该 rank 通信的进程或服务器断开"
         ),
         do=Text(
-            "This comes from Python's own sockets, not from torch's: mostly a process of the data loader was killed, for its memory say, or a download broke off.",
-            "这来自 Python 自己的 socket，不是 torch 的：多半是 DataLoader 的一个进程被杀了（比如内存不够），或者下载断了",
+            "The error comes from Python's own sockets, not from torch's: usually a DataLoader worker was killed, for example because memory ran out, or a download was interrupted.",
+            "报错来自 Python 自身的 socket，不是 torch 的：多半是 DataLoader 的 worker 被终止（例如内存不足），或者下载中断。",
         ),
         texts=("ConnectionResetError: [Errno 104] Connection reset by peer",),
         command="clusterctl exec --nodes {node} -- sh -c 'free -h; dmesg | grep -i \"out of memory\" | tail'",
@@ -267,12 +262,12 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-JOB-020": Entry(
         "error",
         Text(
-            "the shared memory of this node, /dev/shm, is full or small",
-            "这个节点的共享内存 /dev/shm 满了或太小",
+            "the shared memory of this node, /dev/shm, is full or too small",
+            "该节点的共享内存 /dev/shm 已满或太小",
         ),
         do=Text(
-            "Data loaders and NCCL use it. Fewer workers, a larger /dev/shm (--shm-size or --ipc=host in a container), and files in it that dead processes left.",
-            "DataLoader 和 NCCL 都要用它。减少 worker，把 /dev/shm 调大（容器用 --shm-size 或 --ipc=host），清掉死进程留在里面的文件",
+            "DataLoader and NCCL use it. Use fewer workers, enlarge /dev/shm (--shm-size or --ipc=host in a container), and remove files that dead processes left in it.",
+            "DataLoader 和 NCCL 都使用它。减少 worker，增大 /dev/shm（容器用 --shm-size 或 --ipc=host），并删除已退出的进程残留的文件。",
         ),
         texts=(
             "insufficient shared memory (shm)",
@@ -283,10 +278,10 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-JOB-021": Entry(
         "error",
-        Text("a disk of this node is full", "这个节点有一个盘满了"),
+        Text("a disk of this node is full", "该节点有一块磁盘已满"),
         do=Text(
-            "Not always the one you think: /tmp, the cache below ~/.cache and the place of the checkpoints are often others. torch.save says it in words of its own. A disk can also run out of inodes.",
-            "不一定是你以为的那个：/tmp、~/.cache、放检查点的地方往往不在一个盘上。torch.save 的报错文字不同。inode 也会用完",
+            "It may not be the disk you expect: /tmp, the cache below ~/.cache and the directory of the checkpoints are often on different disks. torch.save reports it with a message of a different kind. A disk can also run out of inodes.",
+            "不一定是你以为的那块磁盘：/tmp、~/.cache 下的缓存和检查点目录往往在不同的磁盘上。torch.save 的报错文字与此不同。inode 也可能耗尽。",
         ),
         texts=(
             "No space left on device",
@@ -298,20 +293,20 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-JOB-022": Entry(
         "error",
-        Text("the account's disk quota is used up", "账号的磁盘配额用完了"),
+        Text("the account's disk quota is used up", "账号的磁盘配额已用完"),
         do=Text(
-            "There is space, and you have had your share. Old runs go with clean; results can lie elsewhere.",
-            "盘上有空间，但你的份额没了。旧任务用 clean 清掉；结果可以放到别处",
+            "The disk has free space, but this account has reached its quota. Remove old runs with clean, or write the outputs to another place.",
+            "磁盘还有空间，但该账号已达到配额。用 clean 清理旧任务，或者把输出写到其他位置。",
         ),
         texts=("Disk quota exceeded",),
         command="clusterctl exec --nodes {node} -- quota -s",
     ),
     "CC-JOB-023": Entry(
         "error",
-        Text("a process has as many files open as it may", "进程打开的文件数到了上限"),
+        Text("a process reached its limit of open files", "进程打开的文件数达到上限"),
         do=Text(
-            "Data loaders share tensors by file descriptors. Raise the limit in activate: (ulimit -n 65536), or call torch.multiprocessing.set_sharing_strategy('file_system').",
-            "DataLoader 用文件描述符共享张量。在 activate 里调高上限（ulimit -n 65536），或者调用 torch.multiprocessing.set_sharing_strategy('file_system')",
+            "DataLoader shares tensors through file descriptors. Raise the limit in `activate:` (ulimit -n 65536), or call torch.multiprocessing.set_sharing_strategy('file_system').",
+            "DataLoader 通过文件描述符共享张量。在 `activate:` 里提高上限（ulimit -n 65536），或者调用 torch.multiprocessing.set_sharing_strategy('file_system')。",
         ),
         texts=(
             "Too many open files",
@@ -322,10 +317,13 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-JOB-024": Entry(
         "error",
-        Text("the script wants a port that is taken on this node", "脚本要用的端口在这个节点上被占了"),
+        Text(
+            "a port that the script opens is already in use on this node",
+            "脚本要使用的端口在该节点上已被占用",
+        ),
         do=Text(
-            "A port of the script's own choice: several ranks of one node want the same, an earlier run lives, or the script opens MASTER_PORT itself, which torchrun's store holds: use init_method env://.",
-            "是脚本自己选的端口：同一节点的几个 rank 要同一个，以前的任务还在，或者脚本自己去监听 MASTER_PORT（那是 torchrun 的 store 占着的）：改用 init_method env://",
+            "The script chose this port: several ranks of one node open the same port, an earlier run is still alive, or the script opens MASTER_PORT itself, which torchrun's store already uses. In that case use init_method env://.",
+            "该端口由脚本选定：同一节点上的多个 rank 打开同一个端口、之前的任务仍在运行，或者脚本自行监听 MASTER_PORT（已被 torchrun 的 store 占用），此时请改用 init_method env://。",
         ),
         texts=(
             "EADDRINUSE",
@@ -335,10 +333,10 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-JOB-025": Entry(
         "error",
-        Text("no further process or thread may be started", "不能再启动进程或线程了"),
+        Text("no more processes or threads can be started", "无法再启动进程或线程"),
         do=Text(
-            "The limit of processes (ulimit -u) or of the cgroup (pids.max) is reached. Fewer loader workers; OMP_NUM_THREADS.",
-            "到了进程数上限（ulimit -u）或 cgroup 上限（pids.max）。减少 DataLoader 的 worker；设 OMP_NUM_THREADS",
+            "The process limit (ulimit -u) or the cgroup's limit (pids.max) is reached. Use fewer DataLoader workers, and set OMP_NUM_THREADS.",
+            "达到进程数上限（ulimit -u）或 cgroup 的上限（pids.max）。减少 DataLoader 的 worker，并设置 OMP_NUM_THREADS。",
         ),
         texts=(
             "can't start new thread",
@@ -348,10 +346,10 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-JOB-026": Entry(
         "error",
-        Text("the network card may not lock memory", "网卡不能锁定内存"),
+        Text("the network card cannot lock memory", "网卡无法锁定内存"),
         do=Text(
             "Raise memlock in /etc/security/limits.conf (sshd reads it at the next login), or LimitMEMLOCK of a service.",
-            "在 /etc/security/limits.conf 调高 memlock（下次登录才生效），服务则改 LimitMEMLOCK",
+            "在 /etc/security/limits.conf 中提高 memlock（下次登录生效）；对服务则提高 LimitMEMLOCK。",
         ),
         texts=(
             "ibv_reg_mr failed",
@@ -362,10 +360,10 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-JOB-027": Entry(
         "error",
-        Text("a file system of this node has failed", "这个节点的一个文件系统出错了"),
+        Text("a file system of this node has failed", "该节点的一个文件系统出错"),
         do=Text(
-            "A network file system that was remounted or whose server is gone, or a disk with errors.",
-            "网络文件系统重新挂载过或服务端没了，或者磁盘坏了",
+            "A network file system was remounted or its server is gone, or a disk has errors.",
+            "网络文件系统被重新挂载或其服务端不可用，或者磁盘有错误。",
         ),
         texts=(
             "Stale file handle",
@@ -377,12 +375,12 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-JOB-030": Entry(
         "error",
         Text(
-            "this node does not have the NIC that Gloo or NCCL was told to use",
-            "这个节点上没有给 Gloo 或 NCCL 指定的那块网卡",
+            "this node does not have the NIC that Gloo or NCCL should use",
+            "该节点没有为 Gloo 或 NCCL 指定的网卡",
         ),
         do=Text(
-            "nic: in the inventory is wrong for this node, or a variable in env: overrides it. Names may differ per node.",
-            "inventory 里这个节点的 nic: 写错了，或者 env: 里的变量盖掉了它。各节点的网卡名可以不同",
+            "`nic:` in the inventory is wrong for this node, or a variable in `env:` overrides it. Names may differ between nodes.",
+            "inventory 中该节点的 `nic:` 有误，或者被 `env:` 中的变量覆盖。各节点的网卡名可以不同。",
         ),
         texts=(
             "Unable to find address for: eth1",
@@ -394,12 +392,12 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-JOB-031": Entry(
         "error",
         Text(
-            "the rank did not reach another rank on the training network",
-            "这个 rank 在训练网络上连不到另一个 rank",
+            "the rank could not connect to another rank over the training network",
+            "rank 无法通过训练网络连接另一个 rank",
         ),
         do=Text(
-            "If another rank has its own error, that is the cause. Otherwise the addresses: remote=[127.0.0.1] means that a node's name resolves to itself; else NICs of different nets, or closed ports.",
-            "如果别的 rank 有自己的报错，那才是原因。否则看地址：remote=[127.0.0.1] 说明某个节点的主机名解析到了自己；或者网卡不在同一个网，或者端口没放通",
+            "If another rank has an error of its own, that is the cause. Otherwise check the addresses: remote=[127.0.0.1] means that a node's name resolves to itself; other causes are NICs in different networks and closed ports.",
+            "如果其他 rank 有自身的报错，那才是原因。否则检查地址：remote=[127.0.0.1] 表示某个节点的主机名解析到了本机；其他原因有网卡不在同一网络、端口未放通。",
         ),
         texts=(
             "Gloo connectFullMesh failed",
@@ -410,10 +408,12 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-JOB-032": Entry(
         "error",
-        Text("the rank did not reach the store on the first node", "这个 rank 连不到第一个节点上的 store"),
+        Text(
+            "the rank could not connect to the store on the first node", "rank 无法连接第一个节点上的 store"
+        ),
         do=Text(
-            "If the first node has its own error, that is the cause. Otherwise: a firewall, a wrong training address, or a script with an address of its own.",
-            "如果第一个节点有自己的报错，那才是原因。否则：防火墙、训练地址不对，或者脚本里写了自己的地址",
+            "If the first node has an error of its own, that is the cause. Otherwise check for a firewall, a wrong training address, or an address written in the script.",
+            "如果第一个节点有自身的报错，那才是原因。否则检查防火墙、训练地址，以及脚本中写死的地址。",
         ),
         texts=(
             "client socket has timed out after 60000ms while trying to connect to",
@@ -423,10 +423,10 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-JOB-033": Entry(
         "error",
-        Text("not all ranks came to the store in time", "有 rank 没有按时到达 store"),
+        Text("not all ranks connected to the store in time", "部分 rank 未按时连接到 store"),
         do=Text(
-            "Look at the ranks that do not complain: they had not started, or hang before their process group.",
-            "看那些没有报错的 rank：它们还没启动，或者卡在建进程组之前",
+            "Look at the ranks that report no timeout: they had not started, or hang before they create their process group.",
+            "检查没有报超时的 rank：它们尚未启动，或者卡在创建进程组之前。",
         ),
         texts=(
             "Timed out after 61 seconds waiting for clients. 1/2 clients joined",
@@ -438,8 +438,8 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text("InfiniBand or RoCE between the nodes does not work", "节点之间的 InfiniBand 或 RoCE 不通"),
         do=Text(
-            "A port that is down, another subnet, GID or MTU. As a test: env: {NCCL_IB_DISABLE: 1} goes over TCP.",
-            "端口没激活，子网、GID 或 MTU 不对。试一试：env: {NCCL_IB_DISABLE: 1} 会改走 TCP",
+            "A port is down, or subnet, GID or MTU differ. To test: `env: {NCCL_IB_DISABLE: 1}` uses TCP instead.",
+            "端口未激活，或者子网、GID、MTU 不一致。测试方法：`env: {NCCL_IB_DISABLE: 1}` 会改用 TCP。",
         ),
         texts=(
             "Got completion from peer 10.0.0.2<40000> with status=12",
@@ -449,19 +449,19 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-JOB-035": Entry(
         "error",
-        Text("two ranks use the same GPU", "两个 rank 用了同一块 GPU"),
+        Text("two ranks use the same GPU", "两个 rank 使用了同一块 GPU"),
         do=Text(
-            "The script does not choose its GPU by LOCAL_RANK: torch.cuda.set_device(int(os.environ['LOCAL_RANK'])).",
-            "脚本没有按 LOCAL_RANK 选卡：torch.cuda.set_device(int(os.environ['LOCAL_RANK']))",
+            "The script does not select its GPU by LOCAL_RANK: torch.cuda.set_device(int(os.environ['LOCAL_RANK'])).",
+            "脚本没有按 LOCAL_RANK 选择 GPU：torch.cuda.set_device(int(os.environ['LOCAL_RANK']))。",
         ),
         texts=("Duplicate GPU detected",),
     ),
     "CC-JOB-036": Entry(
         "error",
-        Text("the nodes have different versions of NCCL", "各节点的 NCCL 版本不同"),
+        Text("the nodes have different NCCL versions", "各节点的 NCCL 版本不同"),
         do=Text(
-            "The same torch on every node, and no LD_LIBRARY_PATH or LD_PRELOAD that brings another NCCL.",
-            "每个节点装同样的 torch，不要让 LD_LIBRARY_PATH 或 LD_PRELOAD 带进另一个 NCCL",
+            "Install the same torch on every node, and let no LD_LIBRARY_PATH or LD_PRELOAD load another NCCL.",
+            "每个节点安装相同的 torch，并确保 LD_LIBRARY_PATH 或 LD_PRELOAD 不会加载其他 NCCL。",
         ),
         texts=("Mismatched NCCL version detected",),
         command="clusterctl check job.yaml",
@@ -470,12 +470,12 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-JOB-037": Entry(
         "error",
         Text(
-            "a system call of NCCL failed, mostly because the network or a peer is gone",
-            "NCCL 的一个系统调用失败了，多半是网络断了或对方没了",
+            "a system call of NCCL failed, usually because the network or a peer is gone",
+            "NCCL 的系统调用失败，通常是网络中断或对端已退出",
         ),
         do=Text(
-            "If another rank has its own error, that is the cause. Otherwise NCCL's own lines name what failed.",
-            "如果别的 rank 有自己的报错，那才是原因。否则看 NCCL 自己的日志里是哪里失败",
+            "If another rank has an error of its own, that is the cause. Otherwise NCCL's own lines show what failed.",
+            "如果其他 rank 有自身的报错，那才是原因。否则查看 NCCL 的日志，其中指出了失败的操作。",
         ),
         texts=(
             "ncclSystemError",
@@ -486,10 +486,10 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-JOB-038": Entry(
         "error",
-        Text("NCCL cannot use the GPU, or is used wrongly", "NCCL 用不了 GPU，或者用法不对"),
+        Text("NCCL cannot use the GPU, or is used wrongly", "NCCL 无法使用 GPU，或者用法有误"),
         do=Text(
-            "NCCL's own lines name what failed; they come with NCCL_DEBUG.",
-            "NCCL 自己的日志会指出哪里失败；要打开 NCCL_DEBUG 才有",
+            "NCCL's own lines show what failed; NCCL_DEBUG turns them on.",
+            "NCCL 的日志会指出失败的操作；设置 NCCL_DEBUG 后才会输出。",
         ),
         texts=(
             "ncclUnhandledCudaError",
@@ -501,12 +501,12 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-JOB-039": Entry(
         "error",
         Text(
-            "this node lacks what the script asks for: a build of torch with that backend, or a name that resolves",
-            "节点缺脚本要的东西：带这个后端的 torch，或者一个解析得出的名字",
+            "this node lacks something the script needs: a torch build with that backend, or a name that resolves",
+            "该节点缺少脚本需要的条件：支持该后端的 torch，或者可解析的主机名",
         ),
         do=Text(
-            "backend: gloo for a CPU build; an address instead of a name; no downloads from nodes without a way out.",
-            "CPU 版 torch 用 backend: gloo；名字换成地址；不能上网的节点不要在训练时下载",
+            "Use `backend: gloo` with a CPU build of torch, an address instead of a name, and no downloads on nodes without internet access.",
+            "CPU 版 torch 使用 `backend: gloo`；用地址代替主机名；不要在无法访问互联网的节点上下载。",
         ),
         texts=(
             "Distributed package doesn't have NCCL built in",
@@ -518,33 +518,30 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-JOB-040": Entry(
         "error",
-        Text("the kernel killed it because memory ran out", "内存不够，被内核杀了"),
+        Text("killed by the kernel because memory ran out", "内存不足，被内核终止（OOM）"),
         do=Text(
-            "The node's count of such kills rose while the rank lived. The node's own memory, or what a cgroup or container grants: fewer data loader workers, smaller batches on the CPU, a higher limit.",
-            "这个 rank 运行期间，节点的 OOM 计数涨了。节点的内存，或者 cgroup、容器给的份额：减少 DataLoader 的 worker，减小 CPU 上的 batch，调高上限",
+            "The node's OOM kill counter rose while the rank was running. The limit is the node's memory or that of a cgroup or container: use fewer DataLoader workers or smaller batches on the CPU, or raise the limit.",
+            "该 rank 运行期间，节点的 OOM 计数增加。受限的是节点内存，或者 cgroup、容器的配额：减少 DataLoader 的 worker，减小 CPU 上的 batch，或者提高上限。",
         ),
         texts=("killed by SIGKILL",),
         command="clusterctl exec --nodes {node} -- sh -c 'free -h; dmesg -T | grep -iE \"out of memory|oom\" | tail -3'",
     ),
     "CC-JOB-041": Entry(
         "error",
-        Text("killed from outside", "被别人杀了"),
+        Text("killed by a signal from outside the run", "被任务之外的信号终止"),
         do=Text(
-            "Who is killed so cannot say anything. It was a person, a batch system, a watchdog, or the kernel for want of memory: then its log says so.",
-            "这样被终止的进程来不及输出报错。可能是人、批处理系统、看门狗，也可能是内核因为内存不够：那样内核日志里有记录",
+            "A process that is killed this way cannot print an error. It was killed by a person, a batch system, a watchdog, or the kernel because memory ran out; the kernel log then has an entry.",
+            "以这种方式终止的进程无法输出报错。来源可能是人工操作、批处理系统、看门狗，或者内核因内存不足而终止（此时内核日志中有记录）。",
         ),
         texts=("killed by SIGKILL",),
         command="clusterctl exec --nodes {node} -- sh -c 'dmesg -T | grep -iE \"out of memory|oom\" | tail -3; free -h'",
     ),
     "CC-JOB-042": Entry(
         "error",
-        Text(
-            "a segmentation fault: compiled code read where it must not",
-            "段错误：编译好的代码读了不该读的地方",
-        ),
+        Text("segmentation fault: compiled code accessed invalid memory", "段错误：编译的代码访问了非法内存"),
         do=Text(
-            "Mostly an extension built for another torch or CUDA; at the start of NCCL also ulimit -s unlimited. With PYTHONFAULTHANDLER the line of Python is shown.",
-            "多半是为别的 torch 或 CUDA 编译的扩展；NCCL 启动时出现的，还可能是 ulimit -s unlimited。打开 PYTHONFAULTHANDLER 能看到是哪一行 Python",
+            "Usually an extension was built for another torch or CUDA; if it happens when NCCL starts, ulimit -s unlimited can also be the cause. With PYTHONFAULTHANDLER the Python line is shown.",
+            "通常是扩展为其他版本的 torch 或 CUDA 编译；如果在 NCCL 启动时出现，也可能是 ulimit -s unlimited 导致。设置 PYTHONFAULTHANDLER 可以看到对应的 Python 代码行。",
         ),
         texts=("killed by SIGSEGV",),
         command="clusterctl launch job.yaml --set env.PYTHONFAULTHANDLER=1",
@@ -553,12 +550,12 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-JOB-043": Entry(
         "error",
         Text(
-            "a bus error: a file that was mapped into memory lost its ground",
-            "总线错误：映射到内存的文件已经不在",
+            "bus error: the file behind a memory mapping is no longer available",
+            "总线错误：映射到内存的文件已不可用",
         ),
         do=Text(
-            "A full /dev/shm, a file that was truncated while it was read, or a network file system that failed.",
-            "/dev/shm 满了，文件在读的时候被截短，或者网络文件系统出错",
+            "/dev/shm is full, a file was truncated while it was read, or a network file system failed.",
+            "/dev/shm 已满、文件在读取过程中被截断，或者网络文件系统出错。",
         ),
         texts=("killed by SIGBUS",),
         command="clusterctl exec --nodes {node} -- df -h /dev/shm",
@@ -566,20 +563,20 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-JOB-044": Entry(
         "error",
-        Text("compiled code gave up", "编译好的代码异常中止"),
+        Text("compiled code aborted", "编译的代码异常中止"),
         do=Text(
-            "Its reason stands in the last lines before, often after `what():`. With PYTHONFAULTHANDLER the line of Python is shown. `terminate called without an active exception` after the script's last line: call torch.distributed.destroy_process_group() before the script ends.",
-            "原因在它前面几行，常在 `what():` 后面。打开 PYTHONFAULTHANDLER 能看到是哪一行 Python。如果脚本已经执行完最后一行才出现 `terminate called without an active exception`：在脚本结束前调用 torch.distributed.destroy_process_group()",
+            "The reason is in the last lines before it, often after `what():`. With PYTHONFAULTHANDLER the Python line is shown. `terminate called without an active exception` after the script's last line: call torch.distributed.destroy_process_group() before the script ends.",
+            "原因在它之前的几行，通常在 `what():` 之后。设置 PYTHONFAULTHANDLER 可以看到对应的 Python 代码行。如果脚本执行完最后一行才出现 `terminate called without an active exception`：请在脚本结束前调用 torch.distributed.destroy_process_group()。",
         ),
         texts=("killed by SIGABRT",),
         command="clusterctl launch job.yaml --set env.PYTHONFAULTHANDLER=1",
     ),
     "CC-JOB-045": Entry(
         "error",
-        Text("asked to end by somebody else", "别人让它退出"),
+        Text("terminated (SIGTERM) from outside the run", "被任务之外的 SIGTERM 终止"),
         do=Text(
-            "Not by clusterctl: a person, a batch system, systemd at a logout, or a machine that is shut down.",
-            "不是 clusterctl：人、批处理系统、退出登录时的 systemd，或者机器在关机",
+            "The signal did not come from clusterctl: it was a person, a batch system, systemd at logout, or a shutdown of the machine.",
+            "信号不是 clusterctl 发出的：可能是人工操作、批处理系统、用户登出时的 systemd，或者机器正在关机。",
         ),
         texts=("killed by SIGTERM",),
         command="clusterctl exec --nodes {node} -- sh -c 'uptime; journalctl -n 20 --no-pager'",
@@ -587,19 +584,22 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-JOB-046": Entry(
         "error",
-        Text("this processor does not know an instruction", "处理器不支持这条指令"),
+        Text("this processor does not support an instruction", "处理器不支持某条指令"),
         do=Text(
-            "A library was built for a newer processor than this node has.", "某个库是为更新的处理器编译的"
+            "A library was built for a newer processor than this node has.",
+            "某个库是为比该节点更新的处理器编译的。",
         ),
         texts=("killed by SIGILL",),
         command="clusterctl exec -- sh -c 'grep -m1 \"model name\" /proc/cpuinfo'",
     ),
     "CC-JOB-050": Entry(
         "error",
-        Text("the others waited for a rank that did not come", "其他 rank 都在等一个没有到达的 rank"),
+        Text(
+            "other ranks timed out waiting for a rank that did not take part", "其他 rank 等待某个 rank 超时"
+        ),
         do=Text(
-            "A rank that never called the collective, hangs before it, or was stopped. The one to look at is the rank that does not complain. TORCH_NCCL_DUMP_ON_TIMEOUT and TORCH_FR_BUFFER_SIZE let NCCL write who waited for what.",
-            "有 rank 根本没调用这个集合操作、卡在它前面，或者被暂停了。该看的是那个没有报超时的 rank。设 TORCH_NCCL_DUMP_ON_TIMEOUT 和 TORCH_FR_BUFFER_SIZE，NCCL 会写下谁在等什么",
+            "A rank never called the collective, hangs before it, or was paused. Look at the rank that reports no timeout. With TORCH_NCCL_DUMP_ON_TIMEOUT and TORCH_FR_BUFFER_SIZE NCCL records which rank waited for what.",
+            "有 rank 没有调用该集合通信、卡在它之前，或者被暂停。检查没有报超时的那个 rank。设置 TORCH_NCCL_DUMP_ON_TIMEOUT 和 TORCH_FR_BUFFER_SIZE 后，NCCL 会记录各 rank 在等待什么。",
         ),
         texts=(
             "Watchdog caught collective operation timeout",
@@ -609,10 +609,10 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-JOB-052": Entry(
         "error",
-        Text("another rank went away", "另一个 rank 已退出"),
+        Text("the connection to another rank was lost", "与另一个 rank 的连接断开"),
         do=Text(
-            "No rank said why. Look for one that ended without a word, and at the network between the nodes.",
-            "没有 rank 报出原因。找那个没有任何报错就结束的，再看节点之间的网络",
+            "No rank reported a cause. Look for a rank that ended with no message, and check the network between the nodes.",
+            "没有 rank 报告原因。查找没有任何报错就结束的 rank，并检查节点之间的网络。",
         ),
         texts=(
             "Connection closed by peer",
@@ -626,21 +626,21 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-JOB-053": Entry(
         "error",
         Text(
-            "it left without an error while the others still needed it",
-            "其他 rank 还需要它，它却没有报错就退出了",
+            "exited without an error while other ranks still needed it",
+            "其他 rank 仍需要它时，它已退出且没有报错",
         ),
         do=Text(
-            "The ranks do not do the same number of steps: uneven data, a condition on the rank, an early return. join() of torch.distributed.algorithms, drop_last=True, or a barrier at the end.",
-            "各 rank 的步数不一样：数据不齐、按 rank 判断的条件、提前 return。用 torch.distributed.algorithms 的 join()、drop_last=True，或者在最后加 barrier",
+            "The ranks run different numbers of steps: uneven data, a condition on the rank, or an early return. Use join() of torch.distributed.algorithms, drop_last=True, or a barrier at the end.",
+            "各 rank 的步数不同：数据不均、按 rank 判断的条件或提前 return。使用 torch.distributed.algorithms 的 join()、drop_last=True，或者在最后加 barrier。",
         ),
         command="clusterctl logs {run} --tail 5",
     ),
     "CC-JOB-060": Entry(
         "error",
-        Text("a program cannot be started on this node", "这个节点上无法启动某个程序"),
+        Text("a program cannot be started on this node", "该节点上无法启动某个程序"),
         do=Text(
-            "It is looked for on the PATH of a shell that is no login shell, then beside the job's Python. Install it on every node, write its whole path, or let `activate:` lead to it. A script of yours needs `#!` and chmod +x.",
-            "先在非登录 shell 的 PATH 里找，再在作业所用 Python 的目录里查找。在每个节点上安装它、写完整路径，或者用 `activate:` 把它加进 PATH。自己的脚本要有 `#!` 和 chmod +x",
+            "The program is searched on the PATH of a non-login shell, then in the directory of the job's Python. Install it on every node, write its full path, or add it to the PATH with `activate:`. A script of yours needs `#!` and chmod +x.",
+            "先在非登录 shell 的 PATH 中查找，再到作业所用 Python 所在的目录查找。在每个节点上安装它、写完整路径，或者用 `activate:` 把它加入 PATH。自己的脚本需要 `#!` 和 chmod +x。",
         ),
         texts=(
             "cannot start accelerate: [Errno 2] No such file or directory",
@@ -651,20 +651,21 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-JOB-061": Entry(
         "error",
         Text(
-            "the script does not read the rank as its launcher gives it", "脚本不接受启动方式传入的 rank 参数"
+            "the script does not accept the rank argument that its launcher passes",
+            "脚本不接受启动方式传入的 rank 参数",
         ),
         do=Text(
-            "`launcher: launch` passes --local-rank as torch 2 does, and the script knows --local_rank only, or the other way round. Let it take both: add_argument('--local-rank', '--local_rank', type=int). Or leave it as it is: `use_env: true` and `args: [\"--local_rank=${local_rank}\"]`.",
-            "`launcher: launch` 和 torch 2 一样传 --local-rank，而脚本只认 --local_rank（或者反过来）。让脚本两种都接受：`add_argument('--local-rank', '--local_rank', type=int)`；不改脚本就写 `use_env: true` 和 `args: [\"--local_rank=${local_rank}\"]`",
+            "`launcher: launch` passes --local-rank as torch 2 does, but the script accepts only --local_rank, or the other way round. Accept both: add_argument('--local-rank', '--local_rank', type=int). Or without a change of the script: `use_env: true` and `args: [\"--local_rank=${local_rank}\"]`.",
+            "`launcher: launch` 与 torch 2 一样传入 --local-rank，而脚本只接受 --local_rank（或者相反）。让脚本两种都接受：add_argument('--local-rank', '--local_rank', type=int)。不修改脚本时，写 `use_env: true` 和 `args: [\"--local_rank=${local_rank}\"]`。",
         ),
         texts=("error: unrecognized arguments: --local-rank=0",),
     ),
     "CC-JOB-062": Entry(
         "error",
-        Text("torchvision was built for another torch", "torchvision 是为另一个 torch 编译的"),
+        Text("torchvision was built for another torch", "torchvision 是为其他版本的 torch 编译的"),
         do=Text(
-            "Both must be CUDA builds or both CPU builds, of versions that belong together. Install the pair together, or torchvision alone by `setup:` with system_site_packages and a wheel that fits the node's torch.",
-            "CUDA 版和 CPU 版不能混用，版本也要和 torch 对应。两个一起装，或者用 `setup:`（system_site_packages）只装与节点的 torch 匹配的 torchvision",
+            "Both must be CUDA builds or both CPU builds, of matching versions. Install the two together, or only torchvision with `setup:`, system_site_packages and a wheel that matches the node's torch.",
+            "两者必须同为 CUDA 版或同为 CPU 版，且版本对应。同时安装两者，或者用 `setup:`（system_site_packages）只安装与节点的 torch 匹配的 torchvision。",
         ),
         texts=("RuntimeError: operator torchvision::nms does not exist",),
         command="clusterctl exec -- python3 -m pip list",

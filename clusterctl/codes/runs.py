@@ -4,76 +4,113 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from clusterctl.codes.entry import Case, Entry, Text
+from clusterctl.codes.entry import Case, Entry, Text, same
+
+SET_SOURCE = Text(
+    "set sync: {source: ...} to the directory that holds the code, relative to the job file",
+    "把 sync: {source: ...} 设为代码所在目录，相对于作业文件",
+)
+STUCK = Text(
+    "no progress on the node for a long time: its file system hangs", "节点上长时间没有进展：文件系统卡住"
+)
+NO_PROGRESS = Text("no progress on the node for {limit:.0f} s", "节点上 {limit:.0f} 秒没有进展")
+NO_RESULT = Text("no result for {limit:.0f} h", "{limit:.0f} 小时内没有返回结果")
+SHORTEN_RULES = Text(
+    "shorten it: ignore a directory with one rule instead of each file with its own",
+    "精简规则：用一条规则忽略整个目录，不要逐个文件写",
+)
+EXCLUDE_DATA = Text(
+    "exclude what is not code, here or in .gitignore: sync: {exclude: [{first}]}; `--big` sends it anyway",
+    "把不是代码的内容排除，写在这里或 .gitignore 里：sync: {exclude: [{first}]}；加 `--big` 仍然发送",
+)
+WRITES_ARE_LOST = Text(
+    "check the file system of the node's working directory: it does not keep what is written",
+    "检查节点工作目录的文件系统：写入的内容没有保存",
+)
+CHECK_WORKDIR_OR_CHANGE_IT = Text(
+    "the file system of the node's working directory hangs; check it, or set another `workdir`",
+    "节点工作目录所在的文件系统卡住；检查它，或者换一个 `workdir`",
+)
+CHECK_WORKDIR = Text(
+    "the file system of its working directory hangs; check it on the node",
+    "节点工作目录所在的文件系统卡住；请在节点上检查",
+)
+CHECK_WORKDIR_THEN_CLEAN = Text(
+    "the file system of its working directory hangs; check it on the node, then run clean again",
+    "节点工作目录所在的文件系统卡住；请在节点上检查，然后重新清理",
+)
+SLOW_NODE = Text(
+    "check whether its disk or file system is slow, or its memory full: run `import torch` on the node by hand",
+    "检查节点的磁盘或文件系统是否很慢、内存是否已满：在节点上手工执行 `import torch`",
+)
+PASS_THE_RANK = Text(
+    "pass ${node_rank}, ${nnodes} and ${master_addr} to it, or use `launcher: torchrun` to start the workers",
+    "把 ${node_rank}、${nnodes} 和 ${master_addr} 传给它，或者用 `launcher: torchrun` 启动 worker",
+)
+TRIED_AGAIN = Text(
+    "{command} tries again; the result of the run does not change", "{command} 会重试；任务的最终结果不变"
+)
+NOT_SENT = Text("not sent: {notification}: {problem}", "未发送：{notification}：{problem}")
+EXIT_1 = Text("Exit code 1", "退出码 1")
+SESSION_CLOSED = Text("the node closed the session", "节点关闭了会话")
 
 ENTRIES: Mapping[str, Entry] = {
     "CC-SYNC-001": Entry(
         "error",
         Text(
-            "the source cannot be meant: missing, no directory, `/`, or a whole home",
-            "代码目录不对：不存在，不是目录，是 `/` 或整个家目录",
+            "the source directory is wrong: missing, not a directory, `/`, or a whole home directory",
+            "代码目录有误：不存在、不是目录，或者是 `/` 或整个家目录",
         ),
         do=Text(
-            "`sync: {source: ...}` of the folder with the script", "`sync: {source: ...}` 写脚本所在的目录"
+            "Set `sync: {source: ...}` to the folder with the script",
+            "把 `sync: {source: ...}` 设为脚本所在的目录",
         ),
         cases={
             "": Case(
                 Text(
                     "the source directory {source} cannot be used: {reason}",
-                    "源目录 {source} 不能用：{reason}",
+                    "源目录 {source} 无法使用：{reason}",
                 ),
-                Text(
-                    "set sync: {source: ...} to the directory that holds the code, relative to the job file",
-                    "把 sync: {source: ...} 设为代码所在目录，相对于作业文件",
-                ),
+                SET_SOURCE,
             ),
             "no-directory": Case(
                 Text("the source {source} is not a directory", "{source} 不是目录"),
-                Text(
-                    "set sync: {source: ...} to the directory that holds the code, relative to the job file",
-                    "把 sync: {source: ...} 设为代码所在目录，相对于作业文件",
-                ),
+                SET_SOURCE,
             ),
             "root": Case(
                 Text(
                     "the source is the root of the file system; it would be sent to every node",
                     "源目录是文件系统的根目录；它会被发送到所有节点",
                 ),
-                Text(
-                    "set sync: {source: ...} to the directory that holds the code, relative to the job file",
-                    "把 sync: {source: ...} 设为代码所在目录，相对于作业文件",
-                ),
+                SET_SOURCE,
             ),
             "home": Case(
                 Text(
                     "the source {source} is a whole home directory; it would be sent to every node",
                     "源目录 {source} 是整个家目录；它会被发送到所有节点",
                 ),
-                Text(
-                    "set sync: {source: ...} to the directory that holds the code, relative to the job file",
-                    "把 sync: {source: ...} 设为代码所在目录，相对于作业文件",
-                ),
+                SET_SOURCE,
             ),
         },
     ),
     "CC-SYNC-002": Entry(
         "error",
         Text(
-            "the source is larger than 500 MB or 50 000 files; the largest parts are named, and `--big` sends it all the same",
-            "代码目录超过 500 MB 或 50 000 个文件；会列出最大的部分，`--big` 仍然发送",
+            "the source is larger than 500 MB or 50 000 files; the largest parts are listed, and `--big` sends it anyway",
+            "代码目录超过 500 MB 或 50 000 个文件；会列出最大的部分，加 `--big` 仍然发送",
         ),
         do=Text(
-            "`.gitignore` or `sync: {exclude: [data/]}`; `--big` sends it all the same",
-            "写 `.gitignore` 或 `sync: {exclude: [data/]}`；`--big` 表示照样发送",
+            "Use `.gitignore` or `sync: {exclude: [data/]}`; `--big` sends it anyway",
+            "使用 `.gitignore` 或 `sync: {exclude: [data/]}`；加 `--big` 仍然发送",
         ),
         cases={
             "files": Case(
                 Text(
-                    "the source tree has {count} files, the most that can be sent is {most}",
+                    "the source tree has {count} files; at most {most} can be sent",
                     "源目录有 {count} 个文件，最多能发送 {most} 个",
                 ),
                 Text(
-                    "pack them into archives, or bring them to the nodes by other means",
+                    "pack them into archives, or copy them to the nodes by other means",
                     "打包成归档文件，或者用其他方式传到节点",
                 ),
             ),
@@ -82,76 +119,66 @@ ENTRIES: Mapping[str, Entry] = {
                     "the source tree has {amount}, the limit is {limit}; largest: {largest}",
                     "源目录有 {amount}，上限是 {limit}；最大的是：{largest}",
                 ),
-                Text(
-                    "keep what is not code out, here or in .gitignore: sync: {exclude: [{first}]}; `--big` sends it all the same",
-                    "把不是代码的内容排除，写在这里或 .gitignore 里：sync: {exclude: [{first}]}；`--big` 则照样发送",
-                ),
+                EXCLUDE_DATA,
             ),
             "incomplete": Case(
                 Text(
                     "the source tree has at least {amount}, the limit is {limit}; largest: {largest}",
                     "源目录至少有 {amount}，上限是 {limit}；最大的是：{largest}",
                 ),
-                Text(
-                    "keep what is not code out, here or in .gitignore: sync: {exclude: [{first}]}; `--big` sends it all the same",
-                    "把不是代码的内容排除，写在这里或 .gitignore 里：sync: {exclude: [{first}]}；`--big` 则照样发送",
-                ),
+                EXCLUDE_DATA,
             ),
         },
     ),
     "CC-SYNC-003": Entry(
         "error",
         Text(
-            "the code on a node is not the code that is here; nothing was started",
-            "节点上的代码与本机不一致；没有启动任何东西",
+            "the code on a node differs from the local code; nothing was started",
+            "节点上的代码与本机不一致；没有启动任何程序",
         ),
-        do=Text("Launch again; if it comes back, report it", "再启动一次；反复出现请报告"),
+        do=Text("Launch again; if it happens again, report it", "重新启动；如果再次出现，请报告"),
         cases={
             "": Case(
                 Text(
-                    "the code on the node is not the code that is here; it differs in: {paths}",
+                    "the code on the node differs from the local code in: {paths}",
                     "节点上的代码与本机不一致；不同的文件：{paths}",
                 ),
-                Text(
-                    "look at the file system of the node's work directory: it does not keep what is written",
-                    "检查节点工作目录的文件系统：写入的内容没有保存",
-                ),
+                WRITES_ARE_LOST,
             ),
             "unknown": Case(
-                Text("the code on the node is not the code that is here", "节点上的代码与本机不一致"),
-                Text(
-                    "look at the file system of the node's work directory: it does not keep what is written",
-                    "检查节点工作目录的文件系统：写入的内容没有保存",
-                ),
+                Text("the code on the node differs from the local code", "节点上的代码与本机不一致"),
+                WRITES_ARE_LOST,
             ),
         },
     ),
     "CC-SYNC-004": Entry(
         "error",
-        Text("a name in the source is not UTF-8", "有文件名不是 UTF-8"),
-        do=Text("Rename the file", "给文件改名"),
+        Text("a file name in the source is not UTF-8", "代码目录中有文件名不是 UTF-8"),
+        do=Text("Rename the file", "重命名该文件"),
         cases={
             "": Case(
-                Text("a name in the source tree is not UTF-8: {shown}", "源目录里有名字不是 UTF-8：{shown}"),
                 Text(
-                    "rename it, or name it in .gitignore or sync.exclude if the job does not need it",
-                    "改名；如果作业不需要它，写进 .gitignore 或 sync.exclude",
+                    "a file name in the source tree is not UTF-8: {shown}",
+                    "源目录中有文件名不是 UTF-8：{shown}",
+                ),
+                Text(
+                    "rename it, or list it in .gitignore or sync.exclude if the job does not need it",
+                    "重命名它；如果作业不需要它，写进 .gitignore 或 sync.exclude",
                 ),
             ),
         },
     ),
     "CC-SYNC-005": Entry(
         "error",
-        Text("a file of the source cannot be read", "有文件读不了"),
-        do=Text("Permissions of the file, or exclude it", "改权限，或者排除它"),
+        Text("a file of the source cannot be read", "代码目录中有文件无法读取"),
+        do=Text("Change the file's permissions, or exclude it", "修改该文件的权限，或者排除它"),
         cases={
             "": Case(
                 Text(
-                    "{path} in the source tree cannot be read: {reason}",
-                    "无法读取源目录里的 {path}：{reason}",
+                    "cannot read {path} in the source tree: {reason}", "无法读取源目录里的 {path}：{reason}"
                 ),
                 Text(
-                    "make it readable, or name it in .gitignore or sync.exclude if the job does not need it",
+                    "make it readable, or list it in .gitignore or sync.exclude if the job does not need it",
                     "给它读权限；如果作业不需要它，写进 .gitignore 或 sync.exclude",
                 ),
             ),
@@ -162,13 +189,13 @@ ENTRIES: Mapping[str, Entry] = {
         Text(
             "a file changed while it was read or sent: launch again", "读取或发送期间有文件被修改：请重新启动"
         ),
-        do=Text("Launch again when nothing writes into the source", "等没有东西再写代码目录时重新启动"),
+        do=Text("Launch again when no program writes into the source", "等没有程序写入代码目录时重新启动"),
         cases={
             "": Case(
-                Text("{path} changed while it was being read", "{path} 在读取时发生了变化"),
+                Text("{path} changed while it was being read", "{path} 在读取过程中发生了变化"),
                 Text(
-                    "let whatever writes it finish, then launch again; exclude it if it is a log or an output",
-                    "等写入它的程序结束后再启动；如果是日志或输出文件，把它排除",
+                    "wait until the program that writes it has finished, then launch again; if it is a log or an output, exclude it",
+                    "等写入它的程序结束后重新启动；如果是日志或输出文件，请排除它",
                 ),
             ),
         },
@@ -176,41 +203,45 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-SYNC-007": Entry(
         "error",
         Text(
-            "the node was asked for something malformed: different versions, or a bug",
-            "发给节点的请求格式错误：两边版本不同，或者是 bug",
+            "the node received a malformed request: different versions, or a bug",
+            "发给节点的请求格式错误：两端版本不同，或者是 bug",
         ),
         do=Text(
-            "The same version here and there: launch again; else report it", "再启动一次；反复出现请报告"
+            "Use the same version on both sides: launch again; if it happens again, report it",
+            "两端使用相同的版本：重新启动；如果再次出现，请报告",
         ),
     ),
     "CC-SYNC-008": Entry(
         "error",
-        Text("the transfer broke off", "传输中断"),
+        Text("the transfer was interrupted", "传输中断"),
         do=Text(
-            "Launch again: it goes on from the last whole file", "再启动一次，会从上一个完整的文件接着传"
+            "Launch again: it continues after the last complete file",
+            "重新启动：会从上一个完整的文件之后继续传输",
         ),
         cases={
-            "closed": Case(Text("the node hung up during the sync", "同步过程中节点断开了连接")),
+            "closed": Case(
+                Text("the node closed the connection during the sync", "同步过程中节点断开了连接")
+            ),
             "answer": Case(
-                Text("the node's answer makes no sense", "节点的返回内容没有意义"),
-                Text("launch again; if it stays so, please report it", "重新启动；如果仍然出现，请报告"),
+                Text("the node's reply is invalid", "节点返回的内容无效"),
+                Text("launch again; if it happens again, please report it", "重新启动；如果再次出现，请报告"),
             ),
         },
     ),
     "CC-SYNC-009": Entry(
         "error",
-        Text("a content changed on its way", "内容在路上变了"),
+        Text("a file was corrupted in transfer", "文件在传输中损坏"),
         do=Text(
-            "Launch again; if it comes back, memory or disk of the node is bad",
-            "再启动一次；反复出现就查节点的内存和磁盘",
+            "Launch again; if it happens again, memory or disk of the node is faulty",
+            "重新启动；如果再次出现，说明节点的内存或磁盘有故障",
         ),
     ),
     "CC-SYNC-010": Entry(
         "error",
-        Text("the job's `script` is not among the files that are sent", "`script` 不在要发送的文件里"),
+        Text("the job's `script` is not among the files that are sent", "作业的 `script` 不在要发送的文件里"),
         do=Text(
-            'Is it ignored by `.gitignore` or `exclude`? `"!name"` keeps it',
-            '是不是被 `.gitignore` 或 `exclude` 排除了？写 `"!name"` 保留它',
+            'Check whether `.gitignore` or `exclude` ignores it; `"!name"` keeps it',
+            '检查它是否被 `.gitignore` 或 `exclude` 排除；写 `"!name"` 可以保留它',
         ),
         cases={
             "program": Case(
@@ -219,102 +250,106 @@ ENTRIES: Mapping[str, Entry] = {
                     "{file}：从 {root} 发送的代码里没有 {program}",
                 ),
                 Text(
-                    "the command runs in the copy of sync.source; is it excluded by .gitignore or sync.exclude?",
-                    "命令在 sync.source 的副本里执行；是不是被 .gitignore 或 sync.exclude 排除了？",
+                    "the command runs in the copy of sync.source; check whether .gitignore or sync.exclude excludes it",
+                    "命令在 sync.source 的副本里执行；检查它是否被 .gitignore 或 sync.exclude 排除",
                 ),
             ),
             "script": Case(
                 Text(
-                    "{file}: script {script} is not in the code that is sent from {root}",
-                    "{file}：从 {root} 发送的代码里没有脚本 {script}",
+                    "{file}: script: {script} not found in {root}", "{file}：script：{root} 中没有 {script}"
                 ),
                 Text(
-                    "script is relative to sync.source; is it excluded by .gitignore or sync.exclude?",
-                    "script 相对于 sync.source；是不是被 .gitignore 或 sync.exclude 排除了？",
+                    "give the path of the script relative to sync.source",
+                    "请写脚本相对于 sync.source 的路径",
+                ),
+            ),
+            "script-near": Case(
+                Text(
+                    "{file}: script: {script} not found in {root}; there is {guess}",
+                    "{file}：script：{root} 中没有 {script}，有 {guess}",
+                ),
+                Text(
+                    "set `script: {guess}`, or another path relative to sync.source",
+                    "写 `script: {guess}`，或者其他相对于 sync.source 的路径",
+                ),
+            ),
+            "script-excluded": Case(
+                Text(
+                    "{file}: script: {script} is in {root} but is not sent",
+                    "{file}：script：{root} 中有 {script}，但不在发送范围内",
+                ),
+                Text(
+                    'it is excluded by .gitignore or sync.exclude; to send it: `sync: {exclude: ["!{script}"]}`',
+                    '它被 .gitignore 或 sync.exclude 排除；要发送它，写 `sync: {exclude: ["!{script}"]}`',
                 ),
             ),
         },
     ),
     "CC-SYNC-011": Entry(
         "error",
-        Text("the run's `code/` exists already and holds something else", "任务的 `code/` 里已有其他内容"),
-        do=Text("Launch again: each run has a directory of its own", "再启动一次，每个任务都有自己的目录"),
+        Text("the run's `code/` already exists with other content", "任务的 `code/` 已存在，且内容不同"),
+        do=Text("Launch again: each run has its own directory", "重新启动：每个任务都有自己的目录"),
     ),
     "CC-SYNC-012": Entry(
         "error",
-        Text(
-            "nothing moved on the node for a long time: its file system hangs",
-            "节点上的操作长时间没有进展：文件系统卡住了",
-        ),
+        STUCK,
         do=Text(
-            "`findmnt` and `dmesg` there; another `workdir:`",
-            "在节点上看 `findmnt`、`dmesg`；换一个 `workdir:`",
+            "Run `findmnt` and `dmesg` on the node; set another `workdir:`",
+            "在节点上执行 `findmnt`、`dmesg`；换一个 `workdir:`",
         ),
         cases={
             "": Case(
-                Text("nothing moved on the node for {limit:.0f} s", "节点上 {limit:.0f} 秒没有进展"),
-                Text(
-                    "the file system of the node's work directory hangs; look at it, or set another `workdir`",
-                    "节点工作目录所在文件系统卡住了；检查它，或者换一个 `workdir`",
-                ),
+                NO_PROGRESS,
+                CHECK_WORKDIR_OR_CHANGE_IT,
             ),
             "unanswered": Case(
-                Text("no answer came for {limit:.0f} h", "{limit:.0f} 小时内没有返回结果"),
-                Text(
-                    "the file system of the node's work directory hangs; look at it, or set another `workdir`",
-                    "节点工作目录所在文件系统卡住了；检查它，或者换一个 `workdir`",
-                ),
+                NO_RESULT,
+                CHECK_WORKDIR_OR_CHANGE_IT,
             ),
         },
     ),
     "CC-SYNC-013": Entry(
         "error",
         Text(
-            "a `.gitignore` or `sync.exclude` has more rules, or a longer one, than any real tree needs: who wrote it?",
-            "`.gitignore` 太大，或者其中某条规则太长",
+            "a `.gitignore` or `sync.exclude` has too many rules, or a rule that is too long",
+            "`.gitignore` 或 `sync.exclude` 的规则过多，或者某条规则过长",
         ),
         do=Text(
-            "Ignore a directory by one rule instead of its files by many",
+            "Ignore a directory with one rule instead of each file with its own",
             "用一条规则忽略整个目录，不要逐个文件写",
         ),
         cases={
             "file": Case(
                 Text("{file} is larger than {mib} MiB", "{file} 超过 {mib} MiB"),
-                Text(
-                    "cut it down: ignore a directory by one rule instead of its files by many",
-                    "精简规则：用一条规则忽略整个目录，不要逐个文件写",
-                ),
+                SHORTEN_RULES,
             ),
             "rules": Case(
                 Text(
-                    "{count} ignore rules hold at {file}, more than {most}",
-                    "{file} 处有 {count} 条忽略规则，超过 {most}",
+                    "{count} ignore rules apply at {file}, more than {most}",
+                    "{file} 处有 {count} 条忽略规则生效，超过 {most}",
                 ),
-                Text(
-                    "cut it down: ignore a directory by one rule instead of its files by many",
-                    "精简规则：用一条规则忽略整个目录，不要逐个文件写",
-                ),
+                SHORTEN_RULES,
             ),
             "rule": Case(
                 Text(
                     "the ignore rule at {location} is longer than {most} bytes",
                     "{location} 处的忽略规则超过 {most} 字节",
                 ),
-                Text(
-                    "cut it down: ignore a directory by one rule instead of its files by many",
-                    "精简规则：用一条规则忽略整个目录，不要逐个文件写",
-                ),
+                SHORTEN_RULES,
             ),
         },
     ),
     "CC-RUN-001": Entry(
         "error",
-        Text("a bug in clusterctl, in the work for one node", "处理某个节点时遇到了 clusterctl 自己的 bug"),
-        what=Text("Please report it"),
-        do=Text("The message names a file: please report it", "报错里写了一个文件，请报告"),
+        Text("a bug in clusterctl, in the work for one node", "clusterctl 在处理某个节点时出现 bug"),
+        what=Text("Please report it", "请报告"),
+        do=Text(
+            "The message shows the path of a file: please report it",
+            "报错里有一个文件的路径：请连同它一起报告",
+        ),
         cases={
             "": Case(
-                Text("{kind}: {failure}"),
+                same("{kind}: {failure}"),
                 Text(
                     "this is a bug in clusterctl: please report it together with the text above",
                     "这是 clusterctl 的 bug：请连同上面的内容一起报告",
@@ -324,44 +359,45 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-RUN-002": Entry(
         "error",
-        Text("a step failed on a node in a way that nobody foresaw", "某一步在节点上意外失败"),
-        do=Text("The evidence is the node's own words; try again", "查看报错里节点返回的内容；再试一次"),
+        Text("a step failed on a node with an unexpected error", "某个步骤在节点上出现意外错误"),
+        do=Text("The evidence is the node's own error; try again", "显示的是节点返回的报错；请重试"),
     ),
     "CC-RUN-003": Entry(
         "error",
         Text(
-            "a step's process on a node died while the connection lives, perhaps for want of memory",
-            "节点上执行该步骤的进程意外退出，可能是内存不足",
+            "the process of a step died on a node while the connection was open, possibly because memory ran out",
+            "连接未断，但节点上执行该步骤的进程异常退出，可能是内存不足",
         ),
-        do=Text("Memory of the node: `free -h`, `dmesg`", "看节点的内存：`free -h`、`dmesg`"),
+        do=Text("Check the node's memory: `free -h`, `dmesg`", "检查节点的内存：`free -h`、`dmesg`"),
         cases={
             "": Case(
                 Text(
-                    "`{verb}` {status} on the node, without an answer",
+                    "`{verb}` {status} on the node, without a result",
                     "`{verb}` 在节点上 {status}，没有返回结果",
                 ),
                 Text(
-                    "it was killed, perhaps for want of memory: look at `dmesg` on the node",
-                    "进程被杀死，可能是内存不足：查看节点上的 `dmesg`",
+                    "it was killed, possibly because memory ran out: check `dmesg` on the node",
+                    "进程被终止，可能是内存不足：查看节点上的 `dmesg`",
                 ),
             ),
-            "ended": Case(Text("the node ended the conversation", "节点结束了会话")),
+            "ended": Case(SESSION_CLOSED),
         },
     ),
     "CC-RUN-004": Entry(
         "error",
-        Text("what a node sent cannot be understood", "无法解析节点发来的内容"),
+        Text("data from a node is invalid", "节点发来的数据无效"),
         do=Text(
-            "Does a start-up file print into everything? Else report it", "是不是启动文件乱打印？不是就请报告"
+            "Check whether a startup file prints to standard output; otherwise report it",
+            "检查是否有启动文件向标准输出打印内容；否则请报告",
         ),
         cases={
             "": Case(
-                Text("what the node sent cannot be understood", "无法解析节点发来的内容"),
+                Text("the data from the node is invalid", "节点发来的数据无效"),
                 Text("please report this", "请报告这个问题"),
             ),
             "unsolicited": Case(
                 Text(
-                    "`{verb}` sends without being asked and does not read",
+                    "`{verb}` sends data without a request and does not read",
                     "`{verb}` 未经请求就发送数据，而且不读取",
                 ),
                 Text("please report this", "请报告这个问题"),
@@ -370,67 +406,65 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-RUN-010": Entry(
         "error",
-        Text("a name that cannot be used on a node", "名字在节点上不能用"),
-        do=Text("Another name for the job or node", "给作业或节点换个名字"),
+        Text("a name cannot be used on a node", "名字无法在节点上使用"),
+        do=Text("Choose another name for the job or node", "给作业或节点换一个名字"),
     ),
     "CC-RUN-011": Entry(
         "error",
-        Text("the node does not have this run, or not any more", "节点上没有这个任务（或已被清理）"),
+        Text("the node does not have this run, or no longer has it", "节点上没有该任务（或已被清理）"),
         do=Text(
-            "`clusterctl ps` shows what there is; `clean` may have removed it",
-            "`clusterctl ps` 看有哪些；可能被 `clean` 删了",
+            "`clusterctl ps` lists the runs; `clean` may have removed it",
+            "用 `clusterctl ps` 列出任务；它可能已被 `clean` 删除",
         ),
     ),
     "CC-RUN-012": Entry(
         "error",
         Text(
-            "clusterctl's own part did not arrive on the node as it was sent",
-            "clusterctl 自己的部分在路上坏了",
+            "the code of clusterctl itself was corrupted in transfer to the node",
+            "clusterctl 自身的代码在传到节点时损坏",
         ),
         do=Text(
-            "Launch again; memory or disk of the node, if it comes back",
-            "再启动一次；反复出现就查节点的内存和磁盘",
+            "Launch again; if it happens again, check the node's memory and disk",
+            "重新启动；如果再次出现，检查节点的内存和磁盘",
         ),
     ),
     "CC-RUN-013": Entry(
         "error",
-        Text("this run was started on this node before", "这个任务在该节点上已经启动过"),
-        do=Text("Launch again: it gets a new name", "再启动一次，会有新的名字"),
+        Text("this run was already started on this node", "该任务已在这个节点上启动过"),
+        do=Text("Launch again: the run gets a new name", "重新启动：任务会有新的名字"),
     ),
     "CC-RUN-014": Entry(
         "error",
-        Text("the agent on the node ended before its time", "节点上的 agent 提前退出"),
-        do=Text("Its last words are shown; memory of the node", "查看它最后的输出；检查节点的内存"),
+        Text("the agent on the node exited unexpectedly", "节点上的 agent 意外退出"),
+        do=Text("Its last output is shown; check the node's memory", "查看它最后的输出；检查节点的内存"),
     ),
     "CC-RUN-015": Entry(
         "error",
         Text(
-            "this part of the run is on another machine: with a home that nodes share, the inventory gives the machines other names than at the launch",
-            "run 的这一部分在另一台机器上：节点共用家目录时，inventory 里的节点名与启动时不同",
+            "this part of the run is on another machine: the nodes share a home directory, and the inventory's node names differ from those at the launch",
+            "任务的这一部分在另一台机器上：各节点共用家目录，而 inventory 里的节点名与启动时不同",
         ),
-        do=Text(
-            "Give the machines the names that they had at the launch", "inventory 里的节点名要和启动时一样"
-        ),
+        do=Text("Give the machines the same names as at the launch", "inventory 里的节点名要与启动时一致"),
     ),
     "CC-RUN-018": Entry(
         "error",
         Text(
-            "the run lives under another account of the node, which alone can stop it; nothing was touched (exit code 5)",
-            "任务属于节点上的另一个账户，只有该账户能停止它；没有改动任何东西（退出码 5）",
+            "the run belongs to another account of the node, and only that account can stop it; nothing was changed (exit code 5)",
+            "任务属于节点上的另一个账号，只有该账号能停止它；没有改动任何内容（退出码 5）",
         ),
         do=Text(
-            "Log in as that account and stop it there, or ask its owner",
-            "用那个账户登录后再停，或者请启动它的用户停止",
+            "Log in as that account and stop it there, or ask its owner to do so",
+            "用该账号登录后停止，或者请其所有者停止",
         ),
         cases={
             "": Case(
                 Text(
-                    "the run lives under the account {account}, and nothing of it was touched",
-                    "run 属于账号 {account}，没有改动任何内容",
+                    "the run belongs to the account {account}; nothing was changed",
+                    "任务属于账号 {account}；没有改动任何内容",
                 ),
                 Text(
-                    "stop it as {account}: with `user: {account}` in an inventory, or let its owner do that",
-                    "以 {account} 的身份停止它：在 inventory 里写 `user: {account}`，或者由它的所有者停止",
+                    "stop it as {account}: set `user: {account}` in an inventory, or ask its owner to stop it",
+                    "以 {account} 的身份停止它：在 inventory 里设置 `user: {account}`，或者请其所有者停止",
                 ),
             ),
         },
@@ -438,115 +472,110 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-RUN-030": Entry(
         "error",
         Text(
-            "torchrun cannot be imported by the job's Python on the node",
-            "作业的 Python 无法 import torchrun",
+            "the job's Python on the node cannot import torchrun", "节点上作业所用的 Python 无法导入 torchrun"
         ),
         do=Text(
-            "`clusterctl check job.yaml`; the right `python:`",
-            "`clusterctl check job.yaml`；`python:` 指到正确的解释器",
+            "Run `clusterctl check job.yaml`; set the right `python:`",
+            "执行 `clusterctl check job.yaml`；把 `python:` 设为正确的解释器",
         ),
         cases={
             "environment": Case(
-                Text("torchrun cannot be loaded there", "节点上无法加载 torchrun"),
+                Text("torchrun cannot be imported on the node", "节点上无法导入 torchrun"),
                 Text(
-                    "add torch to what `setup` installs, or `system_site_packages: true` for the torch of the node",
-                    "让 `setup` 安装 torch，或者用 `system_site_packages: true` 使用节点上的 torch",
+                    "add torch to what `setup` installs, or set `system_site_packages: true` to use the node's torch",
+                    "让 `setup` 安装 torch，或者设置 `system_site_packages: true` 以使用节点上的 torch",
                 ),
             ),
             "": Case(
-                Text("torchrun cannot be loaded there", "节点上无法加载 torchrun"),
+                Text("torchrun cannot be imported on the node", "节点上无法导入 torchrun"),
                 Text(
                     "make `import torch.distributed.run` work in that Python; `clusterctl check` shows which one it is",
-                    "让该 Python 能执行 `import torch.distributed.run`；`clusterctl check` 会显示是哪个 Python",
+                    "使该 Python 能执行 `import torch.distributed.run`；`clusterctl check` 会显示是哪个 Python",
                 ),
             ),
         },
     ),
     "CC-RUN-031": Entry(
         "error",
-        Text("the run did not start; the agent's reason is shown", "run 没有启动；会列出 agent 给出的原因"),
-        do=Text("The agent's reason is shown: mend that", "显示了 agent 给出的原因：先解决它"),
+        Text("the run did not start; the agent reports the reason", "任务没有启动；会列出 agent 报告的原因"),
+        do=Text("The agent's reason is shown: fix that", "显示了 agent 报告的原因：先解决它"),
         cases={
-            "": Case(Text("the run did not start", "run 没有启动")),
+            "": Case(Text("the run did not start", "任务没有启动")),
         },
     ),
     "CC-RUN-032": Entry(
         "error",
-        Text("the node ended the conversation", "节点关闭了连接"),
+        SESSION_CLOSED,
         do=Text(
-            "`clusterctl status`; was the agent killed, or the node short of memory?",
-            "看 `clusterctl status`；agent 被杀了，还是节点内存不够？",
+            "Run `clusterctl status`; check whether the agent was killed, or the node ran out of memory",
+            "执行 `clusterctl status`；检查 agent 是否被终止，或者节点内存不足",
         ),
         cases={
-            "": Case(Text("the node ended the conversation", "节点结束了会话")),
+            "": Case(SESSION_CLOSED),
         },
     ),
     "CC-RUN-033": Entry(
         "error",
-        Text("node 0 named no port for the rendezvous", "0 号节点没有报出 rendezvous 端口"),
-        do=Text("`ports:` of node 0; launch again", "看 0 号节点的 `ports:`；再启动一次"),
+        Text("node 0 reported no port for the rendezvous", "0 号节点没有返回 rendezvous 端口"),
+        do=Text("Check `ports:` of node 0; launch again", "检查 0 号节点的 `ports:`；重新启动"),
         cases={
-            "": Case(Text("the master named no port", "主节点没有返回端口")),
+            "": Case(Text("the master reported no port", "主节点没有返回端口")),
         },
     ),
     "CC-RUN-034": Entry(
         "error",
         Text(
-            "a node took too long to get ready: a slow disk, a full memory",
-            "节点准备的时间过长：磁盘慢，或者内存已满",
+            "a node took too long to get ready: a slow disk, or memory is full",
+            "节点准备时间过长：磁盘慢，或者内存已满",
         ),
         do=Text(
-            "A slow disk or a full memory there: `import torch` by hand",
-            "那里磁盘慢或者内存满：手工 `import torch` 试试",
+            "Its disk is slow or its memory is full: run `import torch` on the node by hand",
+            "该节点磁盘慢或内存已满：在节点上手工执行 `import torch`",
         ),
         cases={
             "": Case(
                 Text(
-                    "the node did not say {event!r} within {limit:.0f} s",
+                    "the node did not report {event!r} within {limit:.0f} s",
                     "节点在 {limit:.0f} 秒内没有返回 {event!r}",
                 ),
-                Text(
-                    "is its disk or file system slow, or its memory full? Try `import torch` there by hand",
-                    "节点的磁盘或文件系统慢吗，内存满了吗？在节点上手工执行 `import torch` 试试",
-                ),
+                SLOW_NODE,
             ),
             "import": Case(
                 Text("torchrun was not imported within {limit:.0f} s", "{limit:.0f} 秒内没有导入 torchrun"),
-                Text(
-                    "is its disk or file system slow, or its memory full? Try `import torch` there by hand",
-                    "节点的磁盘或文件系统慢吗，内存满了吗？在节点上手工执行 `import torch` 试试",
-                ),
+                SLOW_NODE,
             ),
         },
     ),
     "CC-RUN-035": Entry(
         "error",
-        Text(
-            "what a node sent while it was followed cannot be understood", "跟踪期间，节点发来的内容无法解析"
+        Text("a node sent invalid data while the run was followed", "跟踪任务期间，节点发来的数据无效"),
+        do=Text(
+            "Run `clusterctl attach` again; if it happens again, report it",
+            "再次执行 `clusterctl attach`；如果再次出现，请报告",
         ),
-        do=Text("`clusterctl attach` again; else report it", "再 `clusterctl attach`；反复出现请报告"),
         cases={
-            "port": Case(Text("the node named no port", "节点没有返回端口")),
-            "": Case(
-                Text("the node sent what cannot be understood: {reason}", "无法解析节点发来的内容：{reason}")
-            ),
+            "port": Case(Text("the node reported no port", "节点没有返回端口")),
+            "": Case(Text("the node sent invalid data: {reason}", "节点发来的数据无效：{reason}")),
         },
     ),
     "CC-RUN-040": Entry(
         "error",
         Text(
-            "another run has the GPUs, or the node, that this one needs; it is named, and nothing was started (exit code 3); [`launch --wait`](sharing-gpus.md) waits",
-            "需要的 GPU 或节点被另一个任务占用；会给出它的名字，没有启动任何东西（退出码 3）；`launch --wait` 会等待",
+            "another run uses the GPUs or the node that this one needs; its name is shown, and nothing was started (exit code 3); [`launch --wait`](sharing-gpus.md) waits",
+            "需要的 GPU 或节点正被另一个任务使用；会列出其名字，没有启动任何程序（退出码 3）；加 [`launch --wait`](sharing-gpus.md) 则会等待",
         ),
         do=Text(
-            "`clusterctl launch --wait`, other `gpus:` or nodes",
-            "`clusterctl launch --wait`，或者换 `gpus:`、换节点",
+            "Use `clusterctl launch --wait`, other `gpus:` or other nodes",
+            "用 `clusterctl launch --wait` 等待，或者换 `gpus:`、换节点",
         ),
         cases={
             "": Case(
-                Text("another run has what this one needs", "这个 run 需要的资源被另一个 run 占用"),
                 Text(
-                    "`clusterctl launch --wait` waits until it is free; or take other GPUs (`gpus:`) or nodes (--exclude)",
+                    "another run uses the GPUs or nodes that this one needs",
+                    "该任务需要的 GPU 或节点正被另一个任务使用",
+                ),
+                Text(
+                    "`clusterctl launch --wait` waits until they are free; or use other GPUs (`gpus:`) or nodes (--exclude)",
                     "`clusterctl launch --wait` 会等到空闲；或者换 GPU（`gpus:`）、换节点（--exclude）",
                 ),
             ),
@@ -555,148 +584,147 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-RUN-050": Entry(
         "warning",
         Text(
-            "all nodes would start the same process, and nothing in the job or its script tells them apart; a warning before the start, for `launcher: python` and `command`",
-            "启动前的警告：几个节点会启动同样的进程，作业和脚本里没有区分它们的内容",
+            "all nodes would start the same process: neither the job nor its script uses the node's rank; a warning before the start, for `launcher: python` and `command`",
+            "各节点会启动相同的进程：作业和脚本都没有使用节点的编号；启动前的警告，用于 `launcher: python` 和 `command`",
         ),
         do=Text(
-            "`${node_rank}`, `${nnodes}`, `${master_addr}` in `args` or `command`; or `launcher: torchrun`",
-            "在 `args` 或 `command` 里写 `${node_rank}`、`${nnodes}`、`${master_addr}`；或者用 `launcher: torchrun`",
+            "Use `${node_rank}`, `${nnodes}`, `${master_addr}` in `args` or `command`; or `launcher: torchrun`",
+            "在 `args` 或 `command` 里使用 `${node_rank}`、`${nnodes}`、`${master_addr}`；或者用 `launcher: torchrun`",
         ),
         cases={
             "": Case(
                 Text(
-                    "{nodes} nodes would each start the same process, and neither the job nor {scripts} uses ${node_rank}, NODE_RANK, MASTER_ADDR or the like: each may train by itself",
-                    "{nodes} 个节点会启动相同的进程，作业和 {scripts} 都没有使用 ${node_rank}、NODE_RANK、MASTER_ADDR 等：各节点可能各自训练",
+                    "{nodes} nodes would start the same process: neither the job nor {scripts} uses ${node_rank}, NODE_RANK, MASTER_ADDR or similar, so each node may train on its own",
+                    "{nodes} 个节点会启动相同的进程：作业和 {scripts} 都没有使用 ${node_rank}、NODE_RANK、MASTER_ADDR 等，各节点可能各自训练",
                 ),
-                Text(
-                    "pass ${node_rank}, ${nnodes} and ${master_addr} on to it, or let `launcher: torchrun` start the workers",
-                    "把 ${node_rank}、${nnodes} 和 ${master_addr} 传给它，或者让 `launcher: torchrun` 启动 worker",
-                ),
+                PASS_THE_RANK,
             ),
         },
     ),
     "CC-RUN-051": Entry(
         "warning",
         Text(
-            "workers that a program of yours started have another WORLD_SIZE than planned; a warning, [where that can be seen](job.md#launchers)",
-            "警告：你的程序启动的 worker 的 WORLD_SIZE 和计划不一致",
+            "workers started by your program have another WORLD_SIZE than planned; a warning, [where that can be seen](job.md#launchers)",
+            "由你的程序启动的 worker，WORLD_SIZE 与计划不一致；这是警告，[可检测的情况](job.md#launcher)",
         ),
         do=Text(
-            "Nested torchrun or accelerate: give it `${nnodes}`, `${node_rank}`, `${master_addr}`, `${master_port}`",
-            "给内层的 torchrun 或 accelerate 传 `${nnodes}`、`${node_rank}`、`${master_addr}`、`${master_port}`",
+            "With a nested torchrun or accelerate, pass it `${nnodes}`, `${node_rank}`, `${master_addr}`, `${master_port}`",
+            "给内层的 torchrun 或 accelerate 传入 `${nnodes}`、`${node_rank}`、`${master_addr}`、`${master_port}`",
         ),
         cases={
             "": Case(
                 Text(
-                    "workers run with WORLD_SIZE {observed}, planned are {planned}: they do not train together as the job says",
-                    "worker 的 WORLD_SIZE 是 {observed}，计划是 {planned}：它们没有按作业要求一起训练",
+                    "workers run with WORLD_SIZE {observed}, planned is {planned}: they do not train together as the job requires",
+                    "worker 的 WORLD_SIZE 是 {observed}，计划是 {planned}：它们没有按作业的要求一起训练",
                 ),
-                Text(
-                    "pass ${node_rank}, ${nnodes} and ${master_addr} on to it, or let `launcher: torchrun` start the workers",
-                    "把 ${node_rank}、${nnodes} 和 ${master_addr} 传给它，或者让 `launcher: torchrun` 启动 worker",
-                ),
+                PASS_THE_RANK,
             ),
         },
     ),
     "CC-END-001": Entry(
         "error",
         Text(
-            "the command of `on_end` cannot be run, failed, or took longer than its `time_limit`",
-            "`on_end` 的命令失败、超时，或者跑不起来",
+            "the command of `on_end` cannot be run, failed, or exceeded its `time_limit`",
+            "`on_end` 的命令无法执行、失败，或者超过了它的 `time_limit`",
         ),
         do=Text(
-            "Run the command by hand; is it executable (`chmod +x`)?",
-            "手工执行一遍；有可执行权限吗（`chmod +x`）？",
+            "Run the command by hand; check whether it is executable (`chmod +x`)",
+            "手工执行该命令；检查它是否有可执行权限（`chmod +x`）",
         ),
         cases={
             "": Case(
-                Text("on_end: {program} {problem}"),
-                Text("run it by hand; the verdict stays", "手工执行一遍；最终结果不变"),
+                Text("on_end: {program} {problem}", "on_end：{program} {problem}"),
+                Text(
+                    "run it by hand; the result of the run does not change", "手工执行它；任务的最终结果不变"
+                ),
             ),
         },
     ),
     "CC-END-002": Entry(
         "error",
         Text(
-            "a message could not be sent; the service's answer is shown, and the next `attach` tries again",
-            "有通知没有发出去；会列出服务端的响应，下次 `attach` 会重试",
+            "a notification could not be sent; the service's response is shown, and the next `attach` tries again",
+            "有通知发送失败；会列出服务端的响应，下次 `attach` 会重试",
         ),
         do=Text(
-            "The service's answer is shown; `clusterctl attach RUN` tries again",
-            "查看显示的服务端响应；`clusterctl attach RUN` 会再试",
+            "The service's response is shown; `clusterctl attach RUN` tries again",
+            "显示了服务端的响应；`clusterctl attach RUN` 会重试",
         ),
         cases={
             "not-sent": Case(
-                Text("not sent: {notification}: {problem}", "没有发送：{notification}：{problem}"),
-                Text("{command} tries again; the verdict stays", "{command} 会重试；最终结果不变"),
+                NOT_SENT,
+                TRIED_AGAIN,
             ),
         },
     ),
     "CC-END-003": Entry(
         "error",
         Text(
-            "the variable for a URL or a signing secret is not set here, or holds no URL that can be used",
-            "本机没有设置保存 URL 或签名密钥的变量，或者其中的 URL 不能用",
+            "the variable for a URL or a signing secret is not set on this machine, or its URL cannot be used",
+            "本机没有设置保存 URL 或签名密钥的变量，或者其中的 URL 无法使用",
         ),
-        what=Text("Exit code 2 where it stops a launch"),
-        do=Text("Export the variable with an `https://` URL", "export 这个变量，值是 `https://` 的 URL"),
+        what=Text("Exit code 2 if it stops a launch", "如果因此停止启动，退出码为 2"),
+        do=Text("Export the variable with an `https://` URL", "export 该变量，值为 `https://` 开头的 URL"),
         cases={
             "": Case(
-                Text("notify: {fault}"),
+                Text("notify: {fault}", "notify：{fault}"),
                 Text(
-                    "export it before `launch`, or drop the entry",
-                    "在 `launch` 之前 export 它，或者删掉这一项",
+                    "export it before `launch`, or remove the entry",
+                    "在 `launch` 之前 export 它，或者删除这一项",
                 ),
             ),
             "not-sent": Case(
-                Text("not sent: {notification}: {problem}", "没有发送：{notification}：{problem}"),
-                Text("{command} tries again; the verdict stays", "{command} 会重试；最终结果不变"),
+                NOT_SENT,
+                TRIED_AGAIN,
             ),
         },
     ),
     "CC-PULL-001": Entry(
         "error",
         Text(
-            "a node has more than 100 000 files or 100 GiB to bring; `--no-limit` brings them",
-            "某个节点要下载的内容超过 100 000 个文件或 100 GiB；`--no-limit` 仍然下载",
+            "a node has more than 100 000 files or 100 GiB to download; `--no-limit` downloads them",
+            "某个节点要下载的内容超过 100 000 个文件或 100 GiB；加 `--no-limit` 仍然下载",
         ),
         do=Text(
-            "`--no-limit`, or fewer files in `${output_dir}`",
-            "加 `--no-limit`，或者让 `${output_dir}` 里少些文件",
+            "Use `--no-limit`, or write fewer files to `${output_dir}`",
+            "加 `--no-limit`，或者减少 `${output_dir}` 里的文件",
         ),
         cases={
             "": Case(
-                Text("there are {excess} to bring", "需要下载 {excess}"),
-                Text("--no-limit brings them all the same", "加 --no-limit 就全部下载"),
+                Text("{excess} to download", "需要下载 {excess}"),
+                Text("--no-limit downloads them anyway", "加 --no-limit 仍然下载"),
             ),
             "total": Case(
-                Text("there are {gib} GiB to bring, more than {most}", "需要下载 {gib} GiB，超过 {most}"),
-                Text("--no-limit brings them all the same", "加 --no-limit 就全部下载"),
+                Text("{gib} GiB to download, more than {most}", "需要下载 {gib} GiB，超过 {most}"),
+                Text("--no-limit downloads them anyway", "加 --no-limit 仍然下载"),
             ),
         },
     ),
     "CC-PULL-002": Entry(
         "error",
         Text(
-            "the disk here is full, or has too little room; what arrived stays, the next `pull` goes on there",
-            "本机磁盘已满或空间不足；已下载的保留，下次 `pull` 从那里继续",
+            "the local disk is full, or has too little space; downloaded files stay, and the next `pull` continues",
+            "本机磁盘已满或空间不足；已下载的文件会保留，下次 `pull` 继续下载",
         ),
-        what=Text("Exit code 1"),
-        do=Text("Free room here, then `pull` again: it goes on", "在本机腾出空间再 `pull`，会接着传"),
+        what=EXIT_1,
+        do=Text(
+            "Free space on this machine, then `pull` again: it continues",
+            "在本机腾出空间后再执行 `pull`，会继续下载",
+        ),
         cases={
             "write": Case(
                 Text("cannot write below {path}: {reason}", "无法写入 {path}：{reason}"),
                 Text(
-                    "make room and pull again: what has arrived stays, and the rest is taken up where it stopped",
-                    "腾出空间后再 pull：已下载的会保留，从中断处继续",
+                    "free some space and pull again: downloaded files stay, and the rest continues where it stopped",
+                    "腾出空间后再次 pull：已下载的文件会保留，其余从中断处继续",
                 ),
             ),
             "room": Case(
                 Text(
-                    "{size} to bring, {missing} more than are free at {folder}",
+                    "{size} to download, {missing} more than is free at {folder}",
                     "需要下载 {size}，比 {folder} 的剩余空间多 {missing}",
                 ),
-                Text("make room, or give a DIR on another disk", "腾出空间，或者把 DIR 放在别的磁盘上"),
+                Text("free some space, or give a DIR on another disk", "腾出空间，或者使用其他磁盘上的 DIR"),
             ),
             "interrupted": Case(Text("interrupted", "已中断")),
         },
@@ -704,90 +732,84 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-PULL-003": Entry(
         "error",
         Text(
-            "a node does not send what it announced, or hung up; no file of doubtful content got its name",
-            "节点没有发完应发的内容，或者断开了连接；内容不完整的文件不会使用最终文件名",
+            "a node sends other data than announced, or closed the connection; no incomplete file got its final name",
+            "节点发来的内容与声明的不一致，或者断开了连接；不完整的文件不会使用最终文件名",
         ),
-        do=Text("`pull` again", "再 `pull` 一次"),
+        do=Text("Run `pull` again", "再次执行 `pull`"),
         cases={
-            "": Case(Text("what the node sends is not what it announced", "节点发来的内容与它声明的不一致")),
-            "closed": Case(Text("the node hung up", "节点断开了连接")),
+            "": Case(Text("the node sent other data than announced", "节点发来的内容与它声明的不一致")),
+            "closed": Case(Text("the node closed the connection", "节点断开了连接")),
         },
     ),
     "CC-PULL-004": Entry(
         "error",
-        Text("the directory here cannot be used", "本机的目录不能用"),
-        what=Text("Exit code 1"),
-        do=Text("Path and permissions of the directory here", "看路径和权限"),
+        Text("the local directory cannot be used", "本机的目录无法使用"),
+        what=EXIT_1,
+        do=Text("Check path and permissions of the local directory", "检查本机目录的路径和权限"),
         cases={
             "": Case(
                 Text("{name}: {reason}", "{name}：{reason}"),
-                Text("give a directory that you may write", "换一个有写权限的目录"),
+                Text("give a directory that you may write to", "换一个有写权限的目录"),
             ),
         },
     ),
     "CC-PULL-005": Entry(
         "error",
         Text(
-            "that is not the name of a job, or of a run from which the job can be told: use `--job`",
-            "这不是作业名，也不是能看出作业名的 run：请用 `--job`",
+            "not the name of a job, or of a run whose job is known: use `--job`",
+            "这不是作业名，也无法从该任务确定作业名：请用 `--job`",
         ),
-        do=Text("`pull --job NAME`", "用 `pull --job NAME`"),
+        do=Text("Use `pull --job NAME`", "使用 `pull --job NAME`"),
         cases={
             "": Case(
                 Text("{job!r} is not the name of a job", "{job!r} 不是作业名"),
-                Text("it stands in the job file: `name:`", "作业名是作业文件里的 `name:`"),
+                Text("the name is in the job file: `name:`", "作业名是作业文件里的 `name:`"),
             ),
         },
     ),
     "CC-PULL-006": Entry(
         "error",
-        Text(
-            "nothing moved on the node for a long time: its file system hangs",
-            "节点上的操作长时间没有进展：文件系统卡住了",
-        ),
-        do=Text("`findmnt` and `dmesg` there", "在节点上看 `findmnt`、`dmesg`"),
+        STUCK,
+        do=Text("Run `findmnt` and `dmesg` on the node", "在节点上执行 `findmnt`、`dmesg`"),
         cases={
             "": Case(
-                Text("nothing moved on the node for {limit:.0f} s", "节点上 {limit:.0f} 秒没有进展"),
-                Text(
-                    "the file system of its work directory hangs; look at it there",
-                    "它的工作目录所在文件系统卡住了；在节点上检查",
-                ),
+                NO_PROGRESS,
+                CHECK_WORKDIR,
             ),
             "unanswered": Case(
-                Text("no answer came for {limit:.0f} h", "{limit:.0f} 小时内没有返回结果"),
-                Text(
-                    "the file system of its work directory hangs; look at it there",
-                    "它的工作目录所在文件系统卡住了；在节点上检查",
-                ),
+                NO_RESULT,
+                CHECK_WORKDIR,
             ),
         },
     ),
     "CC-PULL-007": Entry(
         "error",
-        Text("another `pull` is writing into the same directory", "另一个 `pull` 正在写同一个目录"),
-        what=Text("Exit code 1"),
-        do=Text("Wait for it, or another directory", "等它结束，或者换个目录"),
+        Text("another `pull` is writing into the same directory", "另一个 `pull` 正在写入同一个目录"),
+        what=EXIT_1,
+        do=Text("Wait for it, or use another directory", "等它结束，或者换一个目录"),
         cases={
             "": Case(
                 Text("another pull is writing below {target}", "另一个 pull 正在写入 {target}"),
-                Text("let it end, and pull again; or give another DIR", "等它结束再 pull，或者换一个 DIR"),
+                Text(
+                    "wait until it ends, and pull again; or give another DIR",
+                    "等它结束后再次 pull，或者换一个 DIR",
+                ),
             ),
         },
     ),
     "CC-PULL-008": Entry(
         "error",
-        Text(
-            "no node has outputs of the job that `--job` names: is it misspelled?",
-            "没有节点有 `--job` 指定的作业的输出：名字写错了吗？",
+        Text("no node has outputs of the job in `--job`", "没有节点有 `--job` 指定的作业的输出"),
+        do=Text(
+            "`clusterctl ps` shows the names of jobs: check the spelling",
+            "用 `clusterctl ps` 查看作业名，检查拼写",
         ),
-        do=Text("`clusterctl ps` shows the names of jobs", "用 `clusterctl ps` 查看作业名"),
         cases={
             "": Case(
-                Text("no node has outputs of a job {job!r}", "没有节点有作业 {job!r} 的输出"),
+                Text("no node has outputs of job {job!r}", "没有节点有作业 {job!r} 的输出"),
                 Text(
-                    "see `clusterctl ps`: a run is called JOB-TIME-NUMBER",
-                    "见 `clusterctl ps`：run 的名字为“作业-时间-编号”",
+                    "see `clusterctl ps`: the name of a run is JOB-TIME-NUMBER",
+                    "见 `clusterctl ps`：任务的名字为 JOB-TIME-NUMBER",
                 ),
             ),
         },
@@ -795,46 +817,37 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-CLEAN-001": Entry(
         "error",
         Text(
-            "the directory lacks the file `id` that marks a work directory of clusterctl; nothing is removed there",
-            "该目录没有标识 clusterctl 工作目录的文件 `id`；没有删除任何东西",
+            "the directory lacks the file `id` that marks a working directory of clusterctl; nothing was removed in it",
+            "该目录没有标识 clusterctl 工作目录的文件 `id`；没有删除任何内容",
         ),
         do=Text(
-            "Is `workdir:` right? Nothing is removed without the mark",
-            "`workdir:` 对吗？没有标记就什么都不删",
+            "Check `workdir:`; without the mark nothing is removed",
+            "检查 `workdir:`；没有该标识时不删除任何内容",
         ),
     ),
     "CC-CLEAN-002": Entry(
         "error",
         Text(
-            "a run must stay for now: it lives, may live elsewhere, or holds what is another account's",
-            "这个 run 现在不能删除：它在运行，可能在别处运行，或者含有另一个账户的文件",
+            "a run cannot be removed now: it is running, may be running elsewhere, or contains files of another account",
+            "该任务现在不能删除：正在运行、可能在别处运行，或者含有其他账号的文件",
         ),
         do=Text(
-            "`clusterctl stop` it first, or let its owner clean",
-            "先 `clusterctl stop`，或者由启动它的用户清理",
+            "`clusterctl stop` it first, or let its owner run `clean`",
+            "先 `clusterctl stop`，或者由其所有者执行 `clean`",
         ),
     ),
     "CC-CLEAN-003": Entry(
         "error",
-        Text(
-            "nothing moved on the node for a long time: its file system hangs",
-            "节点上的操作长时间没有进展：文件系统卡住了",
-        ),
-        do=Text("`findmnt` and `dmesg` there", "在节点上看 `findmnt`、`dmesg`"),
+        STUCK,
+        do=Text("Run `findmnt` and `dmesg` on the node", "在节点上执行 `findmnt`、`dmesg`"),
         cases={
             "": Case(
-                Text("nothing moved on the node for {limit:.0f} s", "节点上 {limit:.0f} 秒没有进展"),
-                Text(
-                    "the file system of its work directory hangs; look at it there, then clean again",
-                    "它的工作目录所在文件系统卡住了；在节点上检查，然后重新清理",
-                ),
+                NO_PROGRESS,
+                CHECK_WORKDIR_THEN_CLEAN,
             ),
             "unanswered": Case(
-                Text("no answer came for {limit:.0f} h", "{limit:.0f} 小时内没有返回结果"),
-                Text(
-                    "the file system of its work directory hangs; look at it there, then clean again",
-                    "它的工作目录所在文件系统卡住了；在节点上检查，然后重新清理",
-                ),
+                NO_RESULT,
+                CHECK_WORKDIR_THEN_CLEAN,
             ),
         },
     ),

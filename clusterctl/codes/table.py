@@ -9,7 +9,7 @@ from clusterctl.codes.entry import Entry, Text
 
 # in the order in which they are listed
 FAMILIES: Mapping[str, Text] = {
-    "SSH": Text("Reaching a node", "连接节点"),
+    "SSH": Text("Connecting to a node", "连接节点"),
     "PY": Text("Python", "Python"),
     "TORCH": Text("torch", "torch"),
     "GPU": Text("GPUs", "GPU"),
@@ -22,11 +22,11 @@ FAMILIES: Mapping[str, Text] = {
     "USE": Text("The command line", "命令行"),
     "KEYS": Text("Installing keys", "安装密钥"),
     "SYNC": Text("Sending the code", "发送代码"),
-    "SETUP": Text("Making environments", "创建环境"),
-    "RUN": Text("Starting and following a run", "启动和跟踪 run"),
-    "JOB": Text("What a rank ended with", "rank 以什么结束"),
-    "END": Text("When a run has ended", "run 结束之后"),
-    "PULL": Text("Bringing results home", "取回结果"),
+    "SETUP": Text("Creating environments", "创建环境"),
+    "RUN": Text("Starting and following a run", "启动和跟踪任务"),
+    "JOB": Text("How a rank ended", "rank 结束的原因"),
+    "END": Text("After a run has ended", "任务结束之后"),
+    "PULL": Text("Downloading results", "下载结果"),
     "CLEAN": Text("Cleaning up", "清理"),
     "LAB": Text("The lab", "lab"),
     "BUG": Text("Bugs", "bug"),

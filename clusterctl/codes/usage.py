@@ -4,23 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from clusterctl.codes.entry import Case, Entry, Text
+from clusterctl.codes.entry import Case, Entry, Text, same
+
+HOW_TO_SELECT = Text(
+    "use names, ranks or ranges such as gpu01, 0-3, gpu[01-04,07] or gpu*, separated by commas",
+    "写名字、编号或范围，例如 gpu01、0-3、gpu[01-04,07] 或 gpu*，用逗号分隔",
+)
+KNOWN_NODES = Text("the nodes are {nodes}", "节点有 {nodes}")
+NO_SUCH_RUN = Text("no run {prefix!r} on these nodes", "这些节点上没有任务 {prefix!r}")
+NO_SUCH_CODE = Text("no code {word!r}", "没有错误码 {word!r}")
 
 ENTRIES: Mapping[str, Entry] = {
     "CC-USE-001": Entry(
         "error",
         Text(
-            "an unknown verb or option, or an argument that is missing or wrong",
-            "未知的命令或选项，或者参数缺失、错误",
+            "unknown verb or option, or a missing or wrong argument", "未知的命令或选项，或者参数缺失、错误"
         ),
-        do=Text("The nearest one is named; `clusterctl --help`", "报错里有最接近的；看 `clusterctl --help`"),
+        do=Text(
+            "The message suggests the nearest one; see `clusterctl --help`",
+            "报错里有最接近的名字；见 `clusterctl --help`",
+        ),
         cases={
-            "": Case(Text("{problem}"), Text("see `{command} --help`", "见 `{command} --help`")),
+            "": Case(same("{problem}"), Text("see `{command} --help`", "见 `{command} --help`")),
             "forwarded": Case(
-                Text("{problem}"),
+                same("{problem}"),
                 Text(
-                    "see `{command} --help`; the {program}'s own options go behind `--`",
-                    "见 `{command} --help`；{program} 自己的选项写在 `--` 后面",
+                    "see `{command} --help`; options for the {program} go after `--`",
+                    "见 `{command} --help`；{program}的选项写在 `--` 后面",
                 ),
             ),
         },
@@ -29,70 +39,75 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "no inventory was found; see [which inventory](command-line.md#which-inventory)",
-            "找不到 inventory",
+            "找不到 inventory；见[使用哪个 inventory](command-line.md#使用哪个-inventory)",
         ),
         do=Text(
-            "`-i FILE`, or `clusterctl init` to make one", "用 `-i FILE`，或者用 `clusterctl init` 建一个"
+            "Use `-i FILE`, or create one with `clusterctl init`",
+            "使用 `-i FILE`，或者用 `clusterctl init` 创建",
         ),
         cases={
             "": Case(
                 Text(
                     "no inventory: no -i, no CLUSTERCTL_INVENTORY, no running lab, no ./inventory.yaml",
-                    "没有 inventory：没有 -i，没有 CLUSTERCTL_INVENTORY，没有运行中的 lab，也没有 ./inventory.yaml",
+                    "没有 inventory：没有指定 -i，没有设置 CLUSTERCTL_INVENTORY，没有运行中的 lab，也没有 ./inventory.yaml",
                 ),
                 Text(
-                    "clusterctl -i FILE ..., or `clusterctl lab up` for a cluster on this machine",
-                    "clusterctl -i FILE ...，或者用 `clusterctl lab up` 在本机启动一个集群",
+                    "clusterctl -i FILE ..., or `clusterctl lab up` for a practice cluster on this machine",
+                    "clusterctl -i FILE ...，或者用 `clusterctl lab up` 在本机启动一个练习集群",
                 ),
             ),
             "labs": Case(
                 Text("{count} labs are running: {names}", "有 {count} 个 lab 在运行：{names}"),
-                Text("choose one, as in: {command}", "选一个，例如：{command}"),
+                Text("choose one, for example: {command}", "选择一个，例如：{command}"),
             ),
         },
     ),
     "CC-USE-003": Entry(
         "error",
         Text("`--set` without `KEY=VALUE`", "`--set` 后面不是 `KEY=VALUE`"),
-        do=Text("`--set KEY=VALUE`, such as `--set nproc_per_node=2`", "写成 `--set nproc_per_node=2` 这样"),
+        do=Text(
+            "Write `--set KEY=VALUE`, such as `--set nproc_per_node=2`",
+            "写成 `--set KEY=VALUE`，例如 `--set nproc_per_node=2`",
+        ),
         cases={
             "": Case(
                 Text("--set {override}: expected KEY=VALUE", "--set {override}：格式应为 KEY=VALUE"),
-                Text("e.g. --set nodes=2", "例如 --set nodes=2"),
+                Text("for example --set nodes=2", "例如 --set nodes=2"),
             ),
         },
     ),
     "CC-USE-004": Entry(
         "error",
-        Text("`--exclude` leaves no node", "`--exclude` 之后一个节点都不剩"),
-        do=Text("Exclude fewer", "少排除一些"),
+        Text("`--exclude` leaves no node", "`--exclude` 之后没有剩下节点"),
+        do=Text("Exclude fewer nodes", "减少排除的节点"),
         cases={
             "": Case(
                 Text(
-                    "no node is left: {exclude} excludes all that was chosen",
-                    "没有剩下的节点：{exclude} 排除了所有选中的节点",
+                    "no node is left: {exclude} excludes all selected nodes",
+                    "没有剩下节点：{exclude} 排除了所有选中的节点",
                 ),
                 Text("the inventory has {nodes}", "inventory 里有 {nodes}"),
             ),
             "spares": Case(
-                Text("every node that is left is a spare: {nodes}", "剩下的节点都是备用节点：{nodes}"),
+                Text("all remaining nodes are spares: {nodes}", "剩下的节点都是备用节点：{nodes}"),
                 Text(
-                    "name those that the job shall run on, or drop `spare: true` from some of them",
-                    "写出作业要用的节点，或者从部分节点上去掉 `spare: true`",
+                    "select the nodes that the job should run on, or remove `spare: true` from some of them",
+                    "选择作业要使用的节点，或者从部分节点上去掉 `spare: true`",
                 ),
             ),
         },
     ),
     "CC-USE-005": Entry(
         "error",
-        Text("the job wants more nodes than there are", "作业需要的节点数多于现有的"),
+        Text("the job needs more nodes than are available", "作业需要的节点数多于可用的节点数"),
         do=Text(
-            "A smaller `nodes:`, or more in the inventory", "把 `nodes:` 改小，或者在 inventory 里加节点"
+            "Set a smaller `nodes:`, or add nodes to the inventory",
+            "减小 `nodes:`，或者在 inventory 里增加节点",
         ),
         cases={
             "": Case(
                 Text(
-                    "the job wants {count} nodes, {usable} can be used",
+                    "the job needs {count} nodes, {usable} are available",
                     "作业需要 {count} 个节点，可用的有 {usable} 个",
                 ),
                 Text(
@@ -105,19 +120,19 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-USE-006": Entry(
         "error",
         Text(
-            "something that the launch needs is not known, such as the number of GPUs",
-            "缺少启动需要的信息，例如 GPU 数",
+            "a value that launch needs is unknown, such as the number of GPUs",
+            "缺少启动所需的信息，例如 GPU 数",
         ),
         do=Text(
-            "Write `gpus:` into the inventory, or a number as `nproc_per_node`",
-            "在 inventory 里写 `gpus:`，或者 `nproc_per_node` 写数字",
+            "Set `gpus:` in the inventory, or a number as `nproc_per_node`",
+            "在 inventory 里设置 `gpus:`，或者把 `nproc_per_node` 设为数字",
         ),
         cases={
             "": Case(
-                Text("not known: {names}", "未知：{names}"),
+                Text("unknown: {names}", "未知：{names}"),
                 Text(
-                    "give `ip:`, `nic:` or `gpus:` in the inventory, or a number as nproc_per_node",
-                    "在 inventory 里写 `ip:`、`nic:` 或 `gpus:`，或者给 nproc_per_node 写数字",
+                    "set `ip:`, `nic:` or `gpus:` in the inventory, or a number as nproc_per_node",
+                    "在 inventory 里设置 `ip:`、`nic:` 或 `gpus:`，或者把 nproc_per_node 设为数字",
                 ),
             ),
         },
@@ -125,13 +140,15 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-USE-007": Entry(
         "error",
         Text("a secret of the job is not set in your environment", "作业的 secret 没有在你的环境变量里设置"),
-        do=Text("`export NAME=...` where you launch", "启动前在本机 `export NAME=...`"),
+        do=Text(
+            "Run `export NAME=...` on the machine where you launch", "在执行启动的机器上先 `export NAME=...`"
+        ),
         cases={
             "": Case(
-                Text("secrets not set here: {names}", "本机没有设置 secrets：{names}"),
+                Text("secrets not set on this machine: {names}", "本机没有设置 secrets：{names}"),
                 Text(
                     "export {first}=... before `clusterctl launch`",
-                    "在 `clusterctl launch` 之前 export {first}=...",
+                    "在 `clusterctl launch` 之前执行 export {first}=...",
                 ),
             ),
         },
@@ -139,41 +156,37 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-USE-008": Entry(
         "error",
         Text(
-            "this machine refused a file or the output of clusterctl: disk full, no permission",
-            "本机拒绝写文件或 clusterctl 的输出：磁盘已满，或者没有权限",
+            "cannot write a file or the output of clusterctl on this machine: disk full, or no permission",
+            "本机无法写入文件或 clusterctl 的输出：磁盘已满，或者没有权限",
         ),
-        what=Text("Exit code 1"),
-        do=Text("Disk and permissions of this machine", "看本机的磁盘和权限"),
+        what=Text("Exit code 1", "退出码 1"),
+        do=Text("Check disk space and permissions on this machine", "检查本机的磁盘空间和权限"),
         cases={
             "": Case(
                 Text("{target}: {reason}", "{target}：{reason}"),
-                Text("make room there, or permission to write", "腾出空间，或者给写权限"),
+                Text("free some space, or get write permission", "腾出空间，或者获取写权限"),
             ),
             "no-folder": Case(
                 Text("{target}: {reason}", "{target}：{reason}"),
-                Text("make its directory first", "先创建所在目录"),
+                Text("create its directory first", "先创建所在目录"),
             ),
         },
     ),
     "CC-USE-010": Entry(
         "error",
-        Text("the choice of nodes is empty", "一个节点也没选中"),
+        Text("no node is selected", "没有选中节点"),
         do=Text(
-            "The nodes that there are: `clusterctl inventory show`",
-            "用 `clusterctl inventory show` 看有哪些节点",
+            "List the nodes with `clusterctl inventory show`", "用 `clusterctl inventory show` 查看有哪些节点"
         ),
         cases={
             "": Case(
                 Text("no node is selected", "没有选中节点"),
-                Text(
-                    "write names, ranks or ranges such as gpu01, 0-3, gpu[01-04,07] or gpu*, separated by commas",
-                    "写名字、编号或范围，例如 gpu01、0-3、gpu[01-04,07] 或 gpu*，用逗号分隔",
-                ),
+                HOW_TO_SELECT,
             ),
             "empty": Case(
-                Text("the choice of nodes is empty", "没有选择节点"),
+                Text("the selection of nodes is empty", "节点的选择为空"),
                 Text(
-                    "write names, ranks or ranges such as gpu01, 0-3, gpu[01-04,07] or gpu*, separated by commas; or all",
+                    "use names, ranks or ranges such as gpu01, 0-3, gpu[01-04,07] or gpu*, separated by commas; or all",
                     "写名字、编号或范围，例如 gpu01、0-3、gpu[01-04,07] 或 gpu*，用逗号分隔；或者 all",
                 ),
             ),
@@ -181,7 +194,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-USE-011": Entry(
         "error",
-        Text("the choice of nodes cannot be read", "无法解析节点选择"),
+        Text("the selection of nodes is invalid", "节点的选择写法无效"),
         do=Text(
             "Write `0-3`, `gpu01,gpu02`, `gpu[01-04]` or `gpu*`",
             "写成 `0-3`、`gpu01,gpu02`、`gpu[01-04]` 或 `gpu*`",
@@ -189,173 +202,157 @@ ENTRIES: Mapping[str, Entry] = {
         cases={
             "open": Case(
                 Text(
-                    "cannot read the choice of nodes {pattern!r}: the '[' is never closed",
-                    "无法解析节点选择 {pattern!r}：'[' 没有闭合",
+                    "invalid selection of nodes {pattern!r}: '[' is not closed",
+                    "节点选择 {pattern!r} 无效：'[' 没有闭合",
                 ),
-                Text(
-                    "write names, ranks or ranges such as gpu01, 0-3, gpu[01-04,07] or gpu*, separated by commas",
-                    "写名字、编号或范围，例如 gpu01、0-3、gpu[01-04,07] 或 gpu*，用逗号分隔",
-                ),
+                HOW_TO_SELECT,
             ),
             "character": Case(
                 Text(
-                    "cannot read the choice of nodes {pattern!r}: it holds a character that no node name has",
-                    "无法解析节点选择 {pattern!r}：含有节点名不能用的字符",
+                    "invalid selection of nodes {pattern!r}: it contains a character that node names cannot have",
+                    "节点选择 {pattern!r} 无效：含有节点名不允许的字符",
                 ),
-                Text(
-                    "write names, ranks or ranges such as gpu01, 0-3, gpu[01-04,07] or gpu*, separated by commas",
-                    "写名字、编号或范围，例如 gpu01、0-3、gpu[01-04,07] 或 gpu*，用逗号分隔",
-                ),
+                HOW_TO_SELECT,
             ),
             "number": Case(
                 Text(
-                    "cannot read the choice of nodes {pattern!r}: {item!r} is not a number or a range such as 01-04",
-                    "无法解析节点选择 {pattern!r}：{item!r} 不是数字，也不是 01-04 这样的范围",
+                    "invalid selection of nodes {pattern!r}: {item!r} is not a number or a range such as 01-04",
+                    "节点选择 {pattern!r} 无效：{item!r} 不是数字，也不是 01-04 这样的范围",
                 ),
-                Text(
-                    "write names, ranks or ranges such as gpu01, 0-3, gpu[01-04,07] or gpu*, separated by commas",
-                    "写名字、编号或范围，例如 gpu01、0-3、gpu[01-04,07] 或 gpu*，用逗号分隔",
-                ),
+                HOW_TO_SELECT,
             ),
             "backwards-item": Case(
                 Text(
-                    "cannot read the choice of nodes {pattern!r}: the range {item!r} runs backwards",
-                    "无法解析节点选择 {pattern!r}：范围 {item!r} 的顺序反了",
+                    "invalid selection of nodes {pattern!r}: the range {item!r} runs backwards",
+                    "节点选择 {pattern!r} 无效：范围 {item!r} 的顺序反了",
                 ),
-                Text(
-                    "write names, ranks or ranges such as gpu01, 0-3, gpu[01-04,07] or gpu*, separated by commas",
-                    "写名字、编号或范围，例如 gpu01、0-3、gpu[01-04,07] 或 gpu*，用逗号分隔",
-                ),
+                HOW_TO_SELECT,
             ),
             "many": Case(
                 Text(
-                    "cannot read the choice of nodes {pattern!r}: it stands for more than {most} names",
-                    "无法解析节点选择 {pattern!r}：展开后超过 {most} 个名字",
+                    "invalid selection of nodes {pattern!r}: it expands to more than {most} names",
+                    "节点选择 {pattern!r} 无效：展开后超过 {most} 个名字",
                 ),
-                Text(
-                    "write names, ranks or ranges such as gpu01, 0-3, gpu[01-04,07] or gpu*, separated by commas",
-                    "写名字、编号或范围，例如 gpu01、0-3、gpu[01-04,07] 或 gpu*，用逗号分隔",
-                ),
+                HOW_TO_SELECT,
             ),
             "backwards": Case(
                 Text(
-                    "cannot read the choice of nodes {pattern!r}: the range runs backwards",
-                    "无法解析节点选择 {pattern!r}：范围的顺序反了",
+                    "invalid selection of nodes {pattern!r}: the range runs backwards",
+                    "节点选择 {pattern!r} 无效：范围的顺序反了",
                 ),
-                Text(
-                    "write names, ranks or ranges such as gpu01, 0-3, gpu[01-04,07] or gpu*, separated by commas",
-                    "写名字、编号或范围，例如 gpu01、0-3、gpu[01-04,07] 或 gpu*，用逗号分隔",
-                ),
+                HOW_TO_SELECT,
             ),
         },
     ),
     "CC-USE-012": Entry(
         "error",
-        Text("there is no such node; the nearest name is shown", "没有这个节点；会给出最接近的名字"),
-        do=Text(
-            "`clusterctl inventory show` lists the names",
-            "报错里有最接近的名字；`clusterctl inventory show` 列出所有名字",
-        ),
+        Text("no such node; the nearest name is shown", "没有这个节点；会列出最接近的名字"),
+        do=Text("`clusterctl inventory show` lists the names", "`clusterctl inventory show` 会列出所有名字"),
         cases={
             "rank": Case(
                 Text(
-                    "there is no node with rank {rank}: the last one is {last}",
+                    "no node with rank {rank}: the last one is {last}",
                     "没有编号为 {rank} 的节点：最后一个是 {last}",
                 ),
-                Text("the nodes are {nodes}", "节点有 {nodes}"),
+                KNOWN_NODES,
             ),
             "empty": Case(
                 Text(
-                    "there is no node with rank {rank}: the inventory is empty",
+                    "no node with rank {rank}: the inventory is empty",
                     "没有编号为 {rank} 的节点：inventory 是空的",
                 )
             ),
             "": Case(
-                Text("no node is called {name!r}{suggestion}", "没有节点叫 {name!r}{suggestion}"),
-                Text("the nodes are {nodes}", "节点有 {nodes}"),
+                Text("no node with the name {name!r}{suggestion}", "没有名为 {name!r} 的节点{suggestion}"),
+                KNOWN_NODES,
             ),
             "pattern": Case(
                 Text("no node matches {name!r}{suggestion}", "没有节点匹配 {name!r}{suggestion}"),
-                Text("the nodes are {nodes}", "节点有 {nodes}"),
+                KNOWN_NODES,
             ),
             "range": Case(
                 Text(
-                    "no node is called {name!r} (from {pattern!r}){suggestion}",
-                    "没有节点叫 {name!r}（来自 {pattern!r}）{suggestion}",
+                    "no node with the name {name!r} (from {pattern!r}){suggestion}",
+                    "没有名为 {name!r} 的节点（来自 {pattern!r}）{suggestion}",
                 ),
-                Text("the nodes are {nodes}", "节点有 {nodes}"),
+                KNOWN_NODES,
             ),
             "pattern-range": Case(
                 Text(
                     "no node matches {name!r} (from {pattern!r}){suggestion}",
                     "没有节点匹配 {name!r}（来自 {pattern!r}）{suggestion}",
                 ),
-                Text("the nodes are {nodes}", "节点有 {nodes}"),
+                KNOWN_NODES,
             ),
         },
     ),
     "CC-USE-020": Entry(
         "error",
-        Text("there is no run, or none of yours", "没有任务，或者没有你的任务"),
-        do=Text("`clusterctl ps` lists all of them; name one", "`clusterctl ps` 会列出所有任务；写上名字"),
+        Text("there are no runs, or none of yours", "没有任务，或者没有你的任务"),
+        do=Text(
+            "`clusterctl ps` lists all runs; choose one by name",
+            "`clusterctl ps` 会列出所有任务；请写上任务名",
+        ),
         cases={
             "": Case(
-                Text("no run of yours ({user}) on these nodes", "这些节点上没有你（{user}）的 run"),
-                Text("name one: {runs}", "指定一个：{runs}"),
+                Text("no run of yours ({user}) on these nodes", "这些节点上没有你（{user}）的任务"),
+                Text("choose one by name: {runs}", "请指定一个：{runs}"),
             ),
             "none": Case(
-                Text("no runs on these nodes", "这些节点上没有 run"),
-                Text("clusterctl launch JOB.yaml starts one", "用 clusterctl launch JOB.yaml 启动一个"),
+                Text("no runs on these nodes", "这些节点上没有任务"),
+                Text("clusterctl launch JOB.yaml starts one", "用 clusterctl launch JOB.yaml 启动任务"),
             ),
         },
     ),
     "CC-USE-021": Entry(
         "error",
-        Text("none of your runs is live", "你没有正在跑的任务"),
+        Text("you have no active run", "你没有正在运行的任务"),
         do=Text(
-            "`clusterctl ps` shows what has ended; name a run to look at it",
-            "`clusterctl ps` 能看到已经结束的；写上名字来查看",
+            "`clusterctl ps` lists ended runs; give the name of a run to look at it",
+            "`clusterctl ps` 会列出已结束的任务；写上任务名即可查看",
         ),
         cases={
             "": Case(
-                Text("no live run of yours ({user})", "你（{user}）没有正在运行的 run"),
-                Text("others' runs must be named: {runs}", "别人的 run 必须指定名字：{runs}"),
+                Text("no active run of yours ({user})", "没有你（{user}）的正在运行的任务"),
+                Text(
+                    "runs of other users must be given by name: {runs}", "其他用户的任务必须写出名字：{runs}"
+                ),
             ),
             "none": Case(
-                Text("no live run of yours ({user})", "你（{user}）没有正在运行的 run"),
-                Text("clusterctl ps lists what there was", "clusterctl ps 列出有过的 run"),
+                Text("no active run of yours ({user})", "没有你（{user}）的正在运行的任务"),
+                Text("clusterctl ps lists ended runs", "clusterctl ps 会列出已结束的任务"),
             ),
         },
     ),
     "CC-USE-022": Entry(
         "error",
-        Text("several of your runs are live: name one", "你有多个任务正在运行：请指定一个"),
-        do=Text("Name one of those that are listed", "从列出的里面写一个"),
+        Text("several of your runs are active: choose one by name", "你有多个任务正在运行：请指定一个"),
+        do=Text("Choose one of those that are listed", "从列出的任务中指定一个"),
         cases={
             "": Case(
-                Text("{count} runs are live", "有 {count} 个 run 正在运行"),
-                Text("name one: {names}", "指定一个：{names}"),
+                Text("{count} runs are active", "有 {count} 个任务正在运行"),
+                Text("choose one by name: {names}", "请指定一个：{names}"),
             ),
         },
     ),
     "CC-USE-023": Entry(
         "error",
-        Text("no run begins like that", "没有任务以此开头"),
-        do=Text("`clusterctl ps` shows the names", "用 `clusterctl ps` 看名字"),
+        Text("no run name starts with this prefix", "没有以此开头的任务名"),
+        do=Text("`clusterctl ps` lists the names", "用 `clusterctl ps` 查看任务名"),
         cases={
             "": Case(
-                Text("no run {prefix!r} on these nodes", "这些节点上没有 run {prefix!r}"),
-                Text("there are: {runs}", "现有：{runs}"),
+                NO_SUCH_RUN,
+                Text("existing runs: {runs}", "现有任务：{runs}"),
             ),
             "none": Case(
-                Text("no run {prefix!r} on these nodes", "这些节点上没有 run {prefix!r}"),
+                NO_SUCH_RUN,
                 Text(
-                    "`clusterctl ps` lists the runs that the nodes remember",
-                    "`clusterctl ps` 会列出节点上记录的 run",
+                    "`clusterctl ps` lists the runs that are recorded on the nodes",
+                    "`clusterctl ps` 会列出节点上记录的任务",
                 ),
             ),
             "folder": Case(
-                Text("no run {prefix!r} on these nodes", "这些节点上没有 run {prefix!r}"),
+                NO_SUCH_RUN,
                 Text(
                     "{way_out}; if it is the directory to pull into: {command}",
                     "{way_out}；如果它是下载目录：{command}",
@@ -365,91 +362,102 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-USE-024": Entry(
         "error",
-        Text("several runs begin like that: write more of the name", "有多个任务以此开头：请多写几个字符"),
-        do=Text("Write more of the name", "名字多写几个字"),
+        Text("several run names start with this prefix", "有多个任务名以此开头"),
+        do=Text("Type more of the name", "多输入几个字符"),
         cases={
             "": Case(
-                Text("{prefix!r} fits {count} runs", "有 {count} 个 run 匹配 {prefix!r}"),
+                Text("{prefix!r} matches {count} runs", "有 {count} 个任务以 {prefix!r} 开头"),
                 Text("one of: {names}", "可选：{names}"),
+            ),
+            "newest": Case(
+                Text("{prefix!r} matches {count} runs", "有 {count} 个任务以 {prefix!r} 开头"),
+                Text("the newest: {command}", "最新的一个：{command}"),
             ),
         },
     ),
     "CC-USE-025": Entry(
         "error",
-        Text("the run is somebody else's: `-y` stops it all the same", "这是其他用户的任务：`-y` 仍然停止它"),
-        do=Text("Ask them; `-y` stops it all the same", "先与启动它的用户确认；`-y` 可以照样停"),
+        Text("the run belongs to another user: `-y` stops it anyway", "任务属于其他用户：加 `-y` 仍然停止它"),
+        do=Text("Ask its owner first; `-y` stops it anyway", "先与其所有者确认；加 `-y` 仍然停止"),
         cases={
-            "": Case(Text("{reason}"), Text("{command}  (stops it all the same)", "{command}  （强制停止）")),
+            "": Case(same("{reason}"), Text("{command}  (stops it anyway)", "{command}  （仍然停止）")),
         },
     ),
     "CC-USE-026": Entry(
         "error",
-        Text("`--grep` is not a regular expression", "`--grep` 不是正则表达式"),
-        do=Text("Put it in quotes, and escape `( [ * ?`", "加上引号，转义 `( [ * ?`"),
+        Text("`--grep` is not a valid regular expression", "`--grep` 不是有效的正则表达式"),
+        do=Text("Put it in quotes, and escape `( [ * ?`", "加上引号，并转义 `( [ * ?`"),
         cases={
             "": Case(
-                Text("--grep {grep}: {reason}"),
-                Text("quote special characters with \\", "用 \\ 转义特殊字符"),
+                Text("--grep {grep}: {reason}", "--grep {grep}：{reason}"),
+                Text("escape special characters with \\", "用 \\ 转义特殊字符"),
             ),
         },
     ),
     "CC-USE-027": Entry(
         "error",
         Text("no such rank on these nodes", "这些节点上没有这个 rank"),
-        do=Text("`clusterctl status` shows which ranks there are", "用 `clusterctl status` 看有哪些 rank"),
+        do=Text("`clusterctl status` lists the ranks of a run", "用 `clusterctl status` 查看任务有哪些 rank"),
         cases={
             "": Case(
                 Text("no {ranks} on {nodes}", "{nodes} 上没有 {ranks}"),
                 Text("{command} shows its ranks", "{command} 显示它的 rank"),
             ),
-            "elsewhere": Case(Text("no {ranks} on {nodes}", "{nodes} 上没有 {ranks}"), Text("{command}")),
+            "elsewhere": Case(Text("no {ranks} on {nodes}", "{nodes} 上没有 {ranks}"), same("{command}")),
         },
     ),
     "CC-USE-028": Entry(
         "error",
-        Text("the run had no part on the chosen nodes", "任务没有用到选的节点"),
+        Text("the run did not use the selected nodes", "任务没有使用选中的节点"),
         do=Text(
-            "`clusterctl status` shows on which nodes it ran", "用 `clusterctl status` 查看它在哪些节点上运行"
+            "`clusterctl status` shows the nodes of a run", "用 `clusterctl status` 查看任务使用了哪些节点"
         ),
         cases={
             "": Case(
-                Text("{run_id} had no part on {nodes}", "{run_id} 没有在 {nodes} 上运行"),
+                Text("{run_id} did not run on {nodes}", "{run_id} 没有在 {nodes} 上运行"),
                 Text("{command} shows its nodes", "{command} 显示它的节点"),
             ),
         },
     ),
     "CC-USE-029": Entry(
         "error",
-        Text("`pull --job` takes neither a run nor `--logs`", "`pull --job` 不能再写任务或 `--logs`"),
-        do=Text("Leave the run or `--logs` out", "去掉其中一个"),
+        Text(
+            "`pull --job` cannot be combined with a run or `--logs`",
+            "`pull --job` 不能与任务名或 `--logs` 同时使用",
+        ),
+        do=Text("Remove the run or `--logs`", "去掉任务名或 `--logs`"),
         cases={
             "": Case(
-                Text("--job brings what all runs of a job have put out", "--job 下载一个作业所有 run 的输出"),
-                Text(
-                    "leave out --job, or RUN, --logs and --all", "去掉 --job，或者去掉 RUN、--logs 和 --all"
-                ),
+                Text("--job downloads the outputs of all runs of a job", "--job 下载一个作业所有任务的输出"),
+                Text("remove --job, or RUN, --logs and --all", "去掉 --job，或者去掉 RUN、--logs 和 --all"),
             ),
         },
     ),
     "CC-USE-030": Entry(
         "error",
-        Text("`--older-than` is no time with a unit, such as `12h` or `7d`", "`--older-than` 没有写单位"),
+        Text(
+            "`--older-than` is not a time with a unit, such as `12h` or `7d`",
+            "`--older-than` 不是带单位的时长，例如 `12h` 或 `7d`",
+        ),
         do=Text("Write `12h` or `7d`", "写成 `12h` 或 `7d`"),
         cases={
-            "": Case(Text("--older-than: {reason}"), Text("e.g. --older-than 7d", "例如 --older-than 7d")),
+            "": Case(
+                Text("--older-than: {reason}", "--older-than：{reason}"),
+                Text("for example --older-than 7d", "例如 --older-than 7d"),
+            ),
             "unit": Case(
-                Text("--older-than {number}: of what?", "--older-than {number}：缺少单位"),
-                Text("e.g. --older-than {number}d", "例如 --older-than {number}d"),
+                Text("--older-than {number}: the unit is missing", "--older-than {number}：缺少单位"),
+                Text("for example --older-than {number}d", "例如 --older-than {number}d"),
             ),
         },
     ),
     "CC-USE-031": Entry(
         "error",
-        Text(
-            "`clean` was not told to remove what it has shown: nothing was removed",
-            "没有确认删除列出的内容：`clean` 什么也没有删除",
+        Text("`clean` was not confirmed: nothing was removed", "`clean` 没有得到确认：没有删除任何内容"),
+        do=Text(
+            "Run `clusterctl clean -y`, or confirm in a terminal",
+            "执行 `clusterctl clean -y`，或者在终端里确认",
         ),
-        do=Text("`clusterctl clean -y`, or answer at a terminal", "`clusterctl clean -y`，或者在终端里确认"),
         cases={
             "": Case(
                 Text("nothing was removed", "没有删除任何内容"),
@@ -457,26 +465,26 @@ ENTRIES: Mapping[str, Entry] = {
             ),
             "json": Case(
                 Text("nothing was removed", "没有删除任何内容"),
-                Text("look at --dry-run first, then add -y", "先用 --dry-run 查看，再加 -y"),
+                Text("check with --dry-run first, then add -y", "先用 --dry-run 查看，再加 -y"),
             ),
         },
     ),
     "CC-USE-032": Entry(
         "error",
         Text(
-            "the job wants more [spares](job.md#restarts) than there are nodes left",
-            "作业要的备用节点多于剩余的节点",
+            "the job needs more [spares](job.md#restarts) than there are nodes left",
+            "作业需要的[备用节点](job.md#自动重启)多于剩余的节点",
         ),
-        do=Text("A smaller `spares:`, or more nodes", "把 `spares:` 改小，或者加节点"),
+        do=Text("Set a smaller `spares:`, or add nodes", "减小 `spares:`，或者增加节点"),
         cases={
             "": Case(
                 Text(
-                    "the job wants {spares} beside its {nodes}, {available} can be had",
+                    "the job needs {spares} in addition to its {nodes}, {available} available",
                     "作业除 {nodes} 外还需要 {spares}，可用的有 {available}",
                 ),
                 Text(
-                    "set `restart.spares` lower, choose fewer `nodes`, or add nodes with `spare: true` to the inventory",
-                    "调小 `restart.spares`，减少 `nodes`，或者在 inventory 里增加 `spare: true` 的节点",
+                    "lower `restart.spares`, select fewer `nodes`, or add nodes with `spare: true` to the inventory",
+                    "减小 `restart.spares`，减少 `nodes`，或者在 inventory 里增加 `spare: true` 的节点",
                 ),
             ),
         },
@@ -484,30 +492,30 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-USE-033": Entry(
         "error",
         Text(
-            "spares, or the nodes whose place they would take, would not start the same number of workers",
-            "备用节点与它们可能替换的节点启动的 worker 数不同",
+            "spares would start another number of workers than the nodes that they replace",
+            "备用节点与它们所替换的节点启动的 worker 数不同",
         ),
         do=Text(
-            "The same number of GPUs on all of them, or a number as `nproc_per_node`",
-            "选 GPU 数相同的节点，或者 `nproc_per_node` 写数字",
+            "Use nodes with the same number of GPUs, or a number as `nproc_per_node`",
+            "使用 GPU 数相同的节点，或者把 `nproc_per_node` 设为数字",
         ),
         cases={
             "": Case(
                 Text(
-                    "a spare must start as many workers as the node whose place it takes",
-                    "备用节点启动的 worker 数必须与它替换的节点相同",
+                    "a spare must start as many workers as the node that it replaces",
+                    "备用节点启动的 worker 数必须与它所替换的节点相同",
                 ),
                 Text(
-                    "a number as nproc_per_node, `gpus:` in the job, or other nodes",
-                    "给 nproc_per_node 写数字，在作业里写 `gpus:`，或者换节点",
+                    "set a number as nproc_per_node, or `gpus:` in the job, or use other nodes",
+                    "把 nproc_per_node 设为数字，在作业里设置 `gpus:`，或者换用其他节点",
                 ),
             ),
         },
     ),
     "CC-USE-034": Entry(
         "error",
-        Text("the run has not had so many attempts", "任务没有跑过这么多次"),
-        do=Text("`clusterctl status` lists the attempts", "用 `clusterctl status` 看跑过几次"),
+        Text("the run has no such attempt", "任务没有这次尝试"),
+        do=Text("`clusterctl status` lists the attempts", "用 `clusterctl status` 查看任务的各次尝试"),
         cases={
             "": Case(
                 Text("{run} has no attempt {attempt}", "{run} 没有第 {attempt} 次尝试"),
@@ -515,25 +523,27 @@ ENTRIES: Mapping[str, Entry] = {
             ),
             "one": Case(
                 Text("{run} has no attempt {attempt}", "{run} 没有第 {attempt} 次尝试"),
-                Text("it has one attempt only", "它只有一次尝试"),
+                Text("it has only one attempt", "它只有一次尝试"),
             ),
         },
     ),
     "CC-USE-035": Entry(
         "error",
         Text(
-            "`--since` is neither a span such as `10m` nor a time such as `14:05`",
-            "`--since` 后面既不是时长也不是时刻",
+            "`--since` is neither a duration such as `10m` nor a time such as `14:05`",
+            "`--since` 既不是时长（例如 `10m`）也不是时间（例如 `14:05`）",
         ),
         do=Text(
-            "A span such as `10m`, a time such as `14:05`, or a date such as `2026-11-21T14:05`",
-            "写时长（`10m`）、时刻（`14:05`）或者日期（`2026-11-21T14:05`）",
+            "Use a duration such as `10m`, a time such as `14:05`, or a date such as `2026-11-21T14:05`",
+            "写时长（例如 `10m`）、时间（例如 `14:05`）或日期（例如 `2026-11-21T14:05`）",
         ),
         cases={
             "": Case(
-                Text("--since {since}: neither a span nor a time", "--since {since}：既不是时长也不是时间"),
                 Text(
-                    "such as 10m, 1h30m, 14:05, 2026-11-21 or 2026-11-21T14:05; a time is that of this machine",
+                    "--since {since}: neither a duration nor a time", "--since {since}：既不是时长也不是时间"
+                ),
+                Text(
+                    "for example 10m, 1h30m, 14:05, 2026-11-21 or 2026-11-21T14:05, in this machine's time",
                     "例如 10m、1h30m、14:05、2026-11-21 或 2026-11-21T14:05；时间以本机为准",
                 ),
             ),
@@ -542,39 +552,39 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-USE-040": Entry(
         "error",
         Text(
-            "the file to be written is there already; `--force` replaces it",
-            "要写的文件已经存在；`--force` 替换它",
+            "the output file already exists; `--force` replaces it", "要写入的文件已存在；加 `--force` 则替换"
         ),
-        do=Text("Another name, or `--force`", "换个名字，或者加 `--force`"),
+        do=Text("Choose another name, or add `--force`", "换一个名字，或者加 `--force`"),
         cases={
             "": Case(
-                Text("{path} is there already", "{path} 已经存在"),
-                Text("another name, or --force", "换个名字，或者加 --force"),
+                Text("{path} already exists", "{path} 已存在"),
+                Text("choose another name, or add --force", "换一个名字，或者加 --force"),
             ),
             "directory": Case(
-                Text("{path} is a directory", "{path} 是目录"), Text("name a file", "写文件名")
+                Text("{path} is a directory", "{path} 是目录"),
+                Text("give the name of a file", "请指定文件名"),
             ),
         },
     ),
     "CC-USE-041": Entry(
         "error",
         Text(
-            "the state directory belongs to another account, or others can write to it: they could have put commands there that clusterctl runs at the end of a run",
-            "状态目录属于另一个账户，或者其他用户可以写入：他们可能在里面放了 clusterctl 会在 run 结束时执行的命令",
+            "the state directory belongs to another account or is writable by others, who could store commands in it that clusterctl runs at the end of a run",
+            "状态目录属于其他账号，或者其他用户可写：他们可以在其中写入命令，由 clusterctl 在任务结束时执行",
         ),
         do=Text(
-            "Another `XDG_STATE_HOME`, or `chmod go-w`; with sudo, `sudo -H`",
-            "换一个 `XDG_STATE_HOME`，或者 `chmod go-w`；用 sudo 时加 `-H`",
+            "Set another `XDG_STATE_HOME`, or run `chmod go-w`; with sudo, use `sudo -H`",
+            "换一个 `XDG_STATE_HOME`，或者执行 `chmod go-w`；使用 sudo 时用 `sudo -H`",
         ),
         cases={
             "": Case(
                 Text(
-                    "{path} {reason}; clusterctl keeps there what it runs and believes",
-                    "{path} {reason}；clusterctl 在那里保存它要执行和信任的内容",
+                    "{path} {reason}; clusterctl keeps data there that it trusts, and commands that it runs",
+                    "{path} {reason}；clusterctl 在该目录保存它信任的数据和要执行的命令",
                 ),
                 Text(
                     "set XDG_STATE_HOME to a directory of yours that others cannot write to; as another account (sudo): `sudo -H`",
-                    "把 XDG_STATE_HOME 设为别人没有写权限的目录；以其他账号执行（sudo）时用 `sudo -H`",
+                    "把 XDG_STATE_HOME 设为属于你且其他用户没有写权限的目录；以其他账号执行（sudo）时用 `sudo -H`",
                 ),
             ),
         },
@@ -582,52 +592,52 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-USE-050": Entry(
         "error",
         Text(
-            "there is no such code, family or check; the nearest is named",
-            "没有这个错误码、类别或检查项；会给出最接近的一个",
+            "no such code, family or check; the nearest one is shown",
+            "没有这个错误码、类别或检查项；会列出最接近的一个",
         ),
         do=Text(
-            "The nearest is named; `clusterctl explain NET` lists a family",
-            "报错里有最接近的；`clusterctl explain NET` 列出一类",
+            "The message suggests the nearest one; `clusterctl explain NET` lists a family",
+            "报错里有最接近的一个；`clusterctl explain NET` 列出一个类别",
         ),
         cases={
             "check": Case(
-                Text("no check is called {pattern!r}", "没有检查项叫 {pattern!r}"),
+                Text("no check with the name {pattern!r}", "没有名为 {pattern!r} 的检查项"),
                 Text(
-                    "Codes such as CC-NET-003, families ({families}) and globs can be chosen",
-                    "可以写 CC-NET-003 这样的错误码、类别（{families}）和通配符",
+                    "use codes such as CC-NET-003, families ({families}) or globs",
+                    "可以写 CC-NET-003 这样的错误码、类别（{families}）或通配符",
                 ),
             ),
             "check-near": Case(
-                Text("no check is called {pattern!r}", "没有检查项叫 {pattern!r}"),
+                Text("no check with the name {pattern!r}", "没有名为 {pattern!r} 的检查项"),
                 Text(
-                    "did you mean {guess}? Codes such as CC-NET-003, families ({families}) and globs can be chosen",
-                    "是不是 {guess}？可以写 CC-NET-003 这样的错误码、类别（{families}）和通配符",
+                    "did you mean {guess}? Use codes such as CC-NET-003, families ({families}) or globs",
+                    "是不是 {guess}？可以写 CC-NET-003 这样的错误码、类别（{families}）或通配符",
                 ),
             ),
             "waiver": Case(
-                Text("{location}: there is no such finding", "{location}：没有这个检查项"),
+                Text("{location}: no such finding", "{location}：没有这个检查项"),
                 Text("`clusterctl explain` lists all", "`clusterctl explain` 会列出全部"),
             ),
             "waiver-near": Case(
-                Text("{location}: there is no such finding", "{location}：没有这个检查项"),
+                Text("{location}: no such finding", "{location}：没有这个检查项"),
                 Text("did you mean {guess} ({title})?", "是不是 {guess}（{title}）？"),
             ),
             "number": Case(
-                Text("there is no code {word!r}", "没有错误码 {word!r}"),
+                NO_SUCH_CODE,
                 Text(
                     "the nearest is {nearest}: {title}; `clusterctl explain {family}` lists its family",
                     "最接近的是 {nearest}：{title}；`clusterctl explain {family}` 列出该类别",
                 ),
             ),
             "": Case(
-                Text("there is no code {word!r}", "没有错误码 {word!r}"),
+                NO_SUCH_CODE,
                 Text(
-                    "A code looks like CC-NET-003; the families are {families}",
+                    "a code looks like CC-NET-003; the families are {families}",
                     "错误码的形式如 CC-NET-003；类别有 {families}",
                 ),
             ),
             "near": Case(
-                Text("there is no code {word!r}", "没有错误码 {word!r}"),
+                NO_SUCH_CODE,
                 Text(
                     "did you mean {guess}? A code looks like CC-NET-003; the families are {families}",
                     "是不是 {guess}？错误码的形式如 CC-NET-003；类别有 {families}",
@@ -638,75 +648,76 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-USE-051": Entry(
         "error",
         Text(
-            "a waiver for a finding with which no launch could work, such as a node that is not reached or a missing torch",
-            "不能豁免的检查结果：有它就无法启动，例如节点无法连接或缺少 torch",
+            "a waiver for a finding that stops every launch, such as an unreachable node or a missing torch",
+            "不能豁免的检查结果：它会使任何启动失败，例如节点无法连接或缺少 torch",
         ),
-        do=Text("Mend it: no launch could work with it", "只能修好：带着它不可能跑起来"),
+        do=Text("Fix it: no launch works with this problem", "请解决该问题：存在该问题时无法启动"),
         cases={
             "": Case(
                 Text(
-                    "{location}: {title}: no launch could work, so this cannot be waived",
-                    "{location}：{title}：这种情况无法启动，不能豁免",
+                    "{location}: {title}: no launch works with this problem, so it cannot be waived",
+                    "{location}：{title}：存在该问题时无法启动，因此不能豁免",
                 ),
                 Text(
-                    "leave the node out with --exclude, and drop the waiver",
-                    "用 --exclude 跳过该节点，并去掉这条豁免",
+                    "leave the node out with --exclude, and remove the waiver",
+                    "用 --exclude 排除该节点，并删除这条豁免",
                 ),
             ),
         },
     ),
     "CC-USE-070": Entry(
         "error",
-        Text("the folder in which `init` was to write is not there", "`init` 要写的目录不存在"),
-        do=Text("Make the folder first", "先建目录"),
+        Text("the folder for the files of `init` does not exist", "`init` 要写的目录不存在"),
+        do=Text("Create the folder first", "先创建该目录"),
         cases={
             "": Case(
-                Text("{folder} is not a directory", "{folder} 不是目录"), Text("make it first", "先创建它")
+                Text("{folder} is not a directory", "{folder} 不是目录"), Text("create it first", "先创建它")
             ),
         },
     ),
     "CC-USE-071": Entry(
         "error",
-        Text("the machines for `init` are given in two ways", "给 `init` 的机器用了两种写法"),
-        do=Text("Keep one of the two ways", "只留一种"),
+        Text("the machines for `init` are given in more than one way", "用多种方式指定了 `init` 的机器"),
+        do=Text("Keep one of them", "只保留一种"),
         cases={
             "": Case(
                 Text(
-                    "HOST, --from and --from-ssh-config all say which machines",
-                    "HOST、--from 和 --from-ssh-config 同时指定了机器",
+                    "HOST, --from and --from-ssh-config cannot be combined",
+                    "HOST、--from 和 --from-ssh-config 不能同时使用",
                 ),
-                Text("give one of them", "只写其中一个"),
+                Text("use one of them", "只使用其中一个"),
             ),
         },
     ),
     "CC-USE-072": Entry(
         "error",
         Text(
-            "no host of the SSH configuration fits the pattern of `--from-ssh-config`",
-            "SSH 配置里没有符合 `--from-ssh-config` 的主机",
+            "no host of the SSH configuration matches the pattern of `--from-ssh-config`",
+            "SSH 配置里没有与 `--from-ssh-config` 匹配的主机",
         ),
-        do=Text("A wider pattern, such as `'gpu*'`", "模式放宽，例如 `'gpu*'`"),
+        do=Text("Use a wider pattern, such as `'gpu*'`", "使用更宽的模式，例如 `'gpu*'`"),
         cases={
             "": Case(
                 Text(
-                    "no host of the SSH configuration fits {pattern!r}", "SSH 配置里没有主机匹配 {pattern!r}"
+                    "no host of the SSH configuration matches {pattern!r}",
+                    "SSH 配置里没有主机匹配 {pattern!r}",
                 ),
-                Text("it names: {known}", "其中有：{known}"),
+                Text("its hosts: {known}", "其中的主机：{known}"),
             ),
         },
     ),
     "CC-USE-073": Entry(
         "error",
         Text(
-            "`init` was told no machines, and there is no terminal to ask at",
-            "没有给 `init` 机器，也没有终端可以询问",
+            "`init` got no machines, and there is no terminal to prompt for them",
+            "没有给 `init` 指定机器，也没有终端可以输入",
         ),
         do=Text(
-            "Name the machines: `clusterctl init gpu01 gpu02`", "直接写出来：`clusterctl init gpu01 gpu02`"
+            "List the machines: `clusterctl init gpu01 gpu02`", "写出机器：`clusterctl init gpu01 gpu02`"
         ),
         cases={
             "": Case(
-                Text("which machines?", "要用哪些机器？"),
+                Text("no machines were given", "没有指定机器"),
                 Text(
                     "clusterctl init HOST..., or --from FILE, or --from-ssh-config 'PAT'",
                     "clusterctl init HOST...，或者 --from FILE，或者 --from-ssh-config 'PAT'",
@@ -717,12 +728,13 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-USE-080": Entry(
         "error",
         Text(
-            "this machine allows too few open files for so many nodes", "节点太多，本机允许打开的文件数不够"
+            "this machine's limit of open files is too low for so many nodes",
+            "本机打开文件数的上限过低，不足以连接这么多节点",
         ),
-        what=Text("Exit code 1"),
+        what=Text("Exit code 1", "退出码 1"),
         do=Text(
-            "Raise `nofile` in `/etc/security/limits.conf` of this machine and log in again, or take fewer nodes",
-            "在本机 `/etc/security/limits.conf` 里调大 `nofile` 再重新登录，或者少选些节点",
+            "Raise `nofile` in `/etc/security/limits.conf` of this machine and log in again, or use fewer nodes",
+            "提高本机 `/etc/security/limits.conf` 的 `nofile` 并重新登录，或者减少节点",
         ),
         cases={
             "": Case(
@@ -731,20 +743,23 @@ ENTRIES: Mapping[str, Entry] = {
                     "本机只允许打开 {soft} 个文件，不足以连接这么多节点",
                 ),
                 Text(
-                    "raise `nofile` in /etc/security/limits.conf here and log in again, or take fewer nodes: --nodes 0-499",
-                    "在本机的 /etc/security/limits.conf 里调高 `nofile` 并重新登录，或者减少节点：--nodes 0-499",
+                    "raise `nofile` in /etc/security/limits.conf on this machine and log in again, or use fewer nodes: --nodes 0-499",
+                    "提高本机 /etc/security/limits.conf 的 `nofile` 并重新登录，或者减少节点：--nodes 0-499",
                 ),
             ),
         },
     ),
     "CC-USE-090": Entry(
         "error",
-        Text("`-i` and `--lab` are both given", "`-i` 和 `--lab` 同时给了"),
-        do=Text("Leave one of them out", "去掉其中一个"),
+        Text("`-i` and `--lab` cannot be combined", "`-i` 和 `--lab` 不能同时使用"),
+        do=Text("Remove one of them", "去掉其中一个"),
         cases={
             "": Case(
-                Text("-i and --lab both say which nodes", "-i 和 --lab 都指定了节点"),
-                Text("leave -i {inventory} or --lab {lab} out", "去掉 -i {inventory} 或 --lab {lab}"),
+                Text(
+                    "-i and --lab cannot be combined: each selects an inventory",
+                    "-i 和 --lab 不能同时使用：两者都指定 inventory",
+                ),
+                Text("remove -i {inventory} or --lab {lab}", "去掉 -i {inventory} 或 --lab {lab}"),
             ),
         },
     ),
@@ -752,21 +767,21 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "`stop` or `lab down` without a name was not confirmed; nothing was stopped",
-            "`stop` 或 `lab down` 没写名字，也没有人确认",
+            "`stop` 或 `lab down` 没有写名字，也没有得到确认；没有停止任何内容",
         ),
-        do=Text("Name the run or the lab, or add `-y`", "写上任务或 lab 的名字，或者加 `-y`"),
+        do=Text("Give the name of the run or the lab, or add `-y`", "写上任务或 lab 的名字，或者加 `-y`"),
         cases={
-            "": Case(Text("nothing was ended", "没有停止任何内容"), Text("{command}")),
+            "": Case(Text("nothing was stopped", "没有停止任何内容"), same("{command}")),
             "run": Case(
                 Text(
-                    "no run was named, and there is no terminal to ask at; there is:",
-                    "没有指定 run，也没有终端可以确认；现有：",
+                    "no run was given, and there is no terminal to confirm; active:",
+                    "没有指定任务，也没有终端可以确认；现有：",
                 ),
                 Text("{command}  (or add -y)", "{command}  （或者加 -y）"),
             ),
             "lab": Case(
                 Text(
-                    "no lab was named, and there is no terminal to ask at; there is:",
+                    "no lab was given, and there is no terminal to confirm; running:",
                     "没有指定 lab，也没有终端可以确认；现有：",
                 ),
                 Text("{command}  (or add -y)", "{command}  （或者加 -y）"),
@@ -776,20 +791,24 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-USE-092": Entry(
         "error",
         Text(
-            "unexpected arguments; arguments of the script or the command stand after `--`",
-            "出现意外的参数；脚本或命令的参数要写在 `--` 后面",
+            "unexpected arguments; arguments for the script or the command go after `--`",
+            "多余的参数；脚本或命令的参数写在 `--` 后面",
         ),
         do=Text(
-            "Put `--` before the arguments of the script or the command", "在脚本或命令的参数前面加上 `--`"
+            "Put `--` before the arguments for the script or the command", "在脚本或命令的参数前面加上 `--`"
         ),
         cases={
             "": Case(
                 Text("unexpected arguments: {words}", "多余的参数：{words}"),
-                Text("arguments of the script: {command}", "脚本的参数：{command}"),
+                Text("arguments for the script: {command}", "传给脚本的参数：{command}"),
             ),
             "one": Case(
                 Text("unexpected argument: {words}", "多余的参数：{words}"),
-                Text("arguments of the script: {command}", "脚本的参数：{command}"),
+                Text("arguments for the script: {command}", "传给脚本的参数：{command}"),
+            ),
+            "option": Case(
+                Text("unexpected argument: {words}", "多余的参数：{words}"),
+                Text("did you mean: {command}", "是不是：{command}"),
             ),
             "options": Case(
                 Text(
@@ -797,8 +816,28 @@ ENTRIES: Mapping[str, Entry] = {
                     "命令后面有选项，但没有 `--`：{words}",
                 ),
                 Text(
-                    "options of the command: {command}; options of clusterctl stand before the --",
+                    "options for the command: {command}; options for clusterctl go before the --",
                     "命令的选项：{command}；clusterctl 的选项写在 -- 前面",
+                ),
+            ),
+        },
+    ),
+    "CC-USE-093": Entry(
+        "error",
+        Text(
+            "`CLUSTERCTL_LANG` is not a supported language",
+            "`CLUSTERCTL_LANG` 的值不是支持的语言",
+        ),
+        do=Text(
+            "Set `CLUSTERCTL_LANG=en` or `CLUSTERCTL_LANG=zh`, or unset it",
+            "设置 `CLUSTERCTL_LANG=en` 或 `CLUSTERCTL_LANG=zh`，或者取消设置",
+        ),
+        cases={
+            "": Case(
+                Text("CLUSTERCTL_LANG={value}: unknown language", "CLUSTERCTL_LANG={value}：不支持的语言"),
+                Text(
+                    "use CLUSTERCTL_LANG=en or CLUSTERCTL_LANG=zh",
+                    "使用 CLUSTERCTL_LANG=en 或 CLUSTERCTL_LANG=zh",
                 ),
             ),
         },

@@ -2,48 +2,72 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from shutil import get_terminal_size
 
 from clusterctl.console.terminal import uses_color
-from clusterctl.console.text import sanitize
+from clusterctl.console.text import COMMAND, display_width, sanitize, wrap_prose
 from clusterctl.errors import ClusterctlError, Issue, SpecError, UsageError
+from clusterctl.translation import tr, trn
 
+_SUBJECT = re.compile("(.*?(?:: |\uff1a|$))(.*)")  # up to the first colon, which may be a Chinese one
+_LABEL = re.compile(r" +\w+(?:: |\uff1a)")  # of a fix
 _RED, _BOLD, _RESET = "\x1b[31m", "\x1b[1m", "\x1b[0m"
 
 
 def show_error(error: ClusterctlError) -> None:
-    """Write an error to stderr."""
-    lines = render_spec_error(error) if isinstance(error, SpecError) else render_error(error)
-    first_line, *more_lines = [sanitize(line) for text in lines for line in text.split("\n")]
+    """Write an error to stderr; on a terminal no word is broken."""
+    texts = render_spec_error(error) if isinstance(error, SpecError) else render_error(error)
+    first_text, *more_texts = [sanitize(line) for text in texts for line in text.split("\n")]
+    first_line, *more_lines = _wrap(first_text)
+    more_lines += [line for text in more_texts for line in _wrap(text)]
     print("\n".join([_colorize(first_line), *more_lines]), file=sys.stderr, flush=True)
+
+
+def _wrap(text: str) -> list[str]:
+    """Break a line at the terminal's width, what follows behind its label; a command stays whole."""
+    label = _LABEL.match(text)
+    indent = " " * (display_width(label[0]) if label else 4)
+    if not sys.stderr.isatty() or COMMAND.match(text[label.end() if label else 0 :]):
+        return [text]
+    start = text[: len(text) - len(text.lstrip())]
+    width = get_terminal_size().columns - len(start)
+    return [f"{start}{line}" for line in wrap_prose(text.lstrip(), width, indent[len(start) :])] or [""]
 
 
 def render_error(error: ClusterctlError) -> list[str]:
     """Give an error's lines, the first of them the message."""
-    node_prefix = f"{error.node}: " if error.node else ""
-    lines = [f"error {error.code}: {node_prefix}{error.message}"]
+    subject = tr("error {code}", code=error.code)
+    subject = tr("{subject}: {text}", subject=subject, text=error.node) if error.node else subject
+    lines = [tr("{subject}: {text}", subject=subject, text=error.message)]
     if error.evidence:
         lines += [f"  {line}" for line in error.evidence.rstrip().split("\n")]
     if error.fix:
-        lines.append(f"  fix: {error.fix}")
+        lines.append("  " + tr("fix: {fix}", fix=error.fix))
     return lines
 
 
 def render_spec_error(error: SpecError) -> list[str]:
-    """Give the lines for a wrong file: every issue with its place."""
-    issue_count = len(error.issues)
+    """Give the lines for a wrong file: every issue with its place, and each fix once."""
+    count = len(error.issues)
     files = {issue.location.file for issue in error.issues if issue.location}
-    in_files = f" in {', '.join(sorted(files))}" if files else ""
-    first_line = (
-        f"error: {issue_count} problem{'s' if issue_count > 1 else ''}{in_files}; nothing was started"
-    )
-    return [first_line, *(line for issue in error.issues for line in _render_issue(issue))]
+    if files:
+        names = tr(", ").join(sorted(files))
+        lines = [trn("error: {n} problem in {files}", "error: {n} problems in {files}", count, files=names)]
+    else:
+        lines = [trn("error: {n} problem", "error: {n} problems", count)]
+    shown_fixes: set[str] = set()
+    for issue in error.issues:
+        lines += _render_issue(issue, with_fix=issue.fix not in shown_fixes)
+        shown_fixes.add(issue.fix)
+    return lines
 
 
-def _render_issue(issue: Issue) -> list[str]:
+def _render_issue(issue: Issue, *, with_fix: bool) -> list[str]:
     location = f"{issue.location}: " if issue.location else ""
     lines = [f"{location}{issue.code} {issue.message}"]
-    return [*lines, f"    fix: {issue.fix}"] if issue.fix else lines
+    return [*lines, "    " + tr("fix: {fix}", fix=issue.fix)] if issue.fix and with_fix else lines
 
 
 def show_usage_error(problem: str, command: str, program: str = "") -> None:
@@ -55,5 +79,5 @@ def show_usage_error(problem: str, command: str, program: str = "") -> None:
 def _colorize(first_line: str) -> str:
     if not uses_color(sys.stderr):
         return first_line
-    label, colon, message = first_line.partition(": ")
-    return f"{_BOLD}{_RED}{label}{colon}{_RESET}{_BOLD}{message}{_RESET}"
+    label, message = _SUBJECT.match(first_line).groups()  # type: ignore[union-attr]  # it matches any line
+    return f"{_BOLD}{_RED}{label}{_RESET}{_BOLD}{message}{_RESET}"

@@ -1,4 +1,4 @@
-"""What a command said on many nodes: equal answers once, or every line as it comes."""
+"""The output of a command on many nodes: equal outputs once, or every line as it comes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
 from clusterctl.client.rpc.tasks import CommandEnd, CommandOutput
-from clusterctl.console.logs import display_width, node_color
+from clusterctl.console.logs import label_color
 from clusterctl.console.terminal import uses_color
-from clusterctl.console.text import json_text, sanitize
+from clusterctl.console.text import display_width, json_text, sanitize
 from clusterctl.specs.nodeset import fold_names
-from clusterctl.specs.text import plural
+from clusterctl.translation import tr, trn
 
 _RED, _BOLD, _RESET = "\x1b[31m", "\x1b[1m", "\x1b[0m"
 
@@ -42,7 +42,13 @@ def show_answers(answers: Mapping[str, CommandOutput], limit: int) -> None:
 def _print_background(names: str, ended: CommandEnd) -> None:
     if ended.still_running:
         print(
-            sanitize(f"{names}: left in the background there: {', '.join(ended.still_running)}"),
+            sanitize(
+                tr(
+                    "{nodes}: still running in the background: {processes}",
+                    nodes=names,
+                    processes=", ".join(ended.still_running),
+                )
+            ),
             file=sys.stderr,
             flush=True,
         )
@@ -54,8 +60,9 @@ def _is_single_line(answer: CommandOutput) -> bool:
 
 
 def _show_block(names: Sequence[str], answer: CommandOutput, limit: int) -> None:
-    count = f" ({plural(len(names), 'node')})" if len(names) > 1 else ""
-    heading = fold_names(names) + count
+    heading = fold_names(names)
+    if len(names) > 1:
+        heading = trn("{nodes} ({n} node)", "{nodes} ({n} nodes)", len(names), nodes=heading)
     ending_text = render_ending(answer.end)
     print(_colorize(heading, _BOLD, sys.stdout) + _colorize(ending_text, _RED, sys.stdout))
     for line in _lines(answer.stdout):
@@ -64,10 +71,12 @@ def _show_block(names: Sequence[str], answer: CommandOutput, limit: int) -> None
     for line in _lines(answer.stderr):
         print(f"{_colorize('!', _RED, sys.stderr)} {line}", file=sys.stderr)
     for stream in answer.end.truncated:
-        print(
-            f"! {sanitize(stream)} is longer: only its first {limit >> 10} KiB are shown; --no-fold shows all",
-            file=sys.stderr,
+        text = tr(
+            "! {stream} is longer: only the first {limit} KiB are shown; --no-fold shows all",
+            stream=sanitize(stream),
+            limit=limit >> 10,
         )
+        print(text, file=sys.stderr)
     sys.stderr.flush()
 
 
@@ -77,7 +86,9 @@ def render_ending(ended: CommandEnd) -> str:
         return ""
     from clusterctl.protocol.exit_status import signal_name
 
-    return f": {signal_name(ended.signal)}" if ended.signal is not None else f": exit {ended.exit}"
+    if ended.signal is not None:
+        return f": {signal_name(ended.signal)}"
+    return ": " + tr("exit {code}", code=ended.exit)
 
 
 def _lines(data: bytes) -> list[str]:
@@ -131,7 +142,8 @@ class LinePrinter:
 
     def __init__(self, names: Iterable[str], *, as_json: bool) -> None:
         self._as_json = as_json
-        self._width = max((display_width(name) for name in names), default=0)
+        self._indices = {name: index for index, name in enumerate(names)}
+        self._width = max(map(display_width, self._indices), default=0)
         self._lock = threading.Lock()
         self._partial: dict[tuple[str, str], bytes] = {}
         self._write_error: OSError | None = None
@@ -181,7 +193,7 @@ class LinePrinter:
 
     def _prefix(self, node: str, separator: str) -> str:
         name = node + " " * (self._width - display_width(node))
-        return f"{_colorize(name, f'{chr(27)}[{node_color(node)}m', sys.stdout)} {separator} "
+        return f"{_colorize(name, label_color(self._indices.get(node, 0)), sys.stdout)} {separator} "
 
     def _write_json(self, entry: Mapping[str, Any]) -> None:
         self._write_stdout(json_text({"schema": 1, **entry}) + "\n")

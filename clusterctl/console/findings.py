@@ -1,86 +1,97 @@
-"""`check` and `explain`: tables, findings, NICs, codes."""
+"""`check` and `explain`: the answer, nodes, findings, NICs, codes."""
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from clusterctl.codes.lookup import families, family_of
-from clusterctl.console.terminal import print_table
+from clusterctl.console.terminal import print_table, symbol
+from clusterctl.console.text import COMMAND as _COMMAND
 from clusterctl.console.text import sanitize
-from clusterctl.plans.checks.framework import SEVERITIES, Finding
+from clusterctl.console.text import wrap_prose as _wrap
+from clusterctl.plans.checks.causes import fold_consequences
+from clusterctl.plans.checks.framework import SEVERITIES, Finding, join_items
 from clusterctl.plans.checks.nics import (
     describe_nccl_files,
     describe_nics,
     describe_other_nics,
     describe_rdma,
     explain_choice,
+    render_speed,
 )
 from clusterctl.plans.checks.registry import sort_findings
 from clusterctl.plans.checks.torch import nccl_version
 from clusterctl.plans.explain import Explanation
 from clusterctl.plans.facts.facts import Facts
 from clusterctl.plans.facts.records import ActivateResult
-from clusterctl.plans.launch.network import NodeNetwork, plan_hcas, resolve_network
+from clusterctl.plans.launch.network import NodeNetwork, plan_hcas, resolve_network, training_nic
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import plural
+from clusterctl.translation import to_translate, tr, trn
 
 MOST_ENTRIES = 3  # entries of a path that are shown
 
 
 def render_activated(console: Console, facts: Mapping[str, Facts]) -> None:
-    """Print what `activate` gave, equal nodes as one; nothing where there is none."""
+    """Print the environment that `activate` made, equal nodes as one; nothing where there is none."""
     names_by_lines: dict[tuple[str, ...], list[str]] = {}
     for name, node_facts in facts.items():
         if node_facts.activate.status is not None:
             names_by_lines.setdefault(tuple(describe_activated(node_facts.activate)), []).append(name)
     for lines, names in names_by_lines.items():
-        console.print(Text.assemble("activate gave ", (f"({fold_names(names)})", "bold")))
+        console.print(Text(tr("environment of `activate` on {nodes}:", nodes=fold_names(names))))
         for line in lines:
             console.print(Text(f"  {sanitize(line)}"), soft_wrap=True)
 
 
 def describe_activated(activated: ActivateResult) -> Iterator[str]:
-    """Say it in lines."""
+    """Describe it in lines."""
     if activated.conda:
-        yield f"conda environment {activated.conda}"
+        yield tr("conda environment {name}", name=activated.conda)
     if activated.venv:
         yield f"venv {activated.venv}"
-    yield f"CUDA toolkit {activated.cuda or 'none'}" + _at_path(activated.nvcc or activated.cuda_home)
-    yield f"compiler {activated.compiler_version or 'none'}" + _at_path(activated.compiler)
+    cuda_path = activated.nvcc or activated.cuda_home
+    yield _at_path(tr("CUDA toolkit {version}", version=activated.cuda or tr("none")), cuda_path)
+    compiler = tr("compiler {version}", version=activated.compiler_version or tr("none"))
+    yield _at_path(compiler, activated.compiler)
     yield f"PATH {render_path_list(activated.path)}"
     if activated.libraries:
         yield f"LD_LIBRARY_PATH {render_path_list(activated.libraries)}"
 
 
-def _at_path(path: str | None) -> str:
-    return f" at {path}" if path else ""
+def _at_path(text: str, path: str | None) -> str:
+    return tr("{program} at {path}", program=text, path=path) if path else text
 
 
 def render_path_list(entries: tuple[str, ...]) -> str:
     """Join the first entries of a path and count the others."""
     hidden = len(entries) - MOST_ENTRIES
-    return ":".join(entries[:MOST_ENTRIES]) + (f" and {hidden} more" if hidden > 0 else "")
+    shown = ":".join(entries[:MOST_ENTRIES])
+    return tr("{entries} and {count} more", entries=shown, count=hidden) if hidden > 0 else shown
 
 
 SCHEMA = 1
-FOLD_ABOVE = 16  # nodes; a longer table shows equal nodes as one row
+MOST_LINES = 16  # lines of nodes; a longer table shows equal nodes as one row
+MOST_NAMES = 3  # NICs and errors that a line of nodes names
 STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 EMPTY = "-"
-INDENT = 7  # columns before the text of a finding
+INDENT = 8  # columns before the text of a finding
 
 
 @dataclass(frozen=True)
 class NodeRow:
-    """What the table tells of a node."""
+    """A node in the table of `check -v`."""
 
     node: str
     address: str
@@ -89,23 +100,23 @@ class NodeRow:
     torch: str
     cuda: str
     gpus: str
-    verdict: str
+    result: str
 
     @property
     def group_key(self) -> tuple[str, ...]:
         """What must be equal for two nodes to share a row."""
-        return (self.nics, self.python, self.torch, self.cuda, self.gpus, self.verdict)
+        return (self.nics, self.python, self.torch, self.cuda, self.gpus, self.result)
 
 
 HEADINGS = {
-    "node": "node",
-    "address": "address",
-    "nics": "NIC",
+    "node": to_translate("node"),
+    "address": to_translate("address"),
+    "nics": to_translate("NIC"),
     "python": "Python",
     "torch": "torch",
     "cuda": "CUDA / NCCL",
-    "gpus": "GPUs",
-    "verdict": "verdict",
+    "gpus": to_translate("GPUs"),
+    "result": to_translate("result"),
 }
 OPTIONAL_COLUMNS = ("cuda", "gpus")  # left out where no node has any
 
@@ -116,18 +127,132 @@ def render_check(
     facts: Mapping[str, Facts],
     findings: Sequence[Finding],
     print_network: Callable[[], None] = lambda: None,
+    *,
+    verbose: bool = False,
 ) -> None:
-    """Print the table, what `print_network` prints of the network, the findings, and last a line that sums up."""
-    render_table(console, [_make_row(node, facts.get(node.name), findings) for node in nodes])
-    render_activated(console, facts)
+    """Print the answer, a line for equal nodes, what `print_network` prints of the network, and the findings.
+
+    With `verbose` the nodes stand in a table, one a row.
+    """
+    _print_answer(console, nodes, findings)
+    if verbose:
+        render_table(console, [_make_row(node, facts.get(node.name), findings) for node in nodes])
+        render_activated(console, facts)
+    else:
+        _print_node_lines(console, nodes, facts, findings)
     print_network()
     render_findings(console, findings)
-    console.print(Text(summarize(len(nodes), findings)))
+
+
+def _print_answer(console: Console, nodes: Sequence[Node], findings: Sequence[Finding]) -> None:
+    """Print in one line whether the nodes are ready."""
+    failed = _list_failed(nodes, findings)
+    mark = Text(
+        symbol("failed" if failed else "ok", sys.stdout), style="bold red" if failed else "bold green"
+    )
+    console.print(Text.assemble(mark, (f" {summarize(nodes, findings)}", "bold")))
+
+
+def _list_failed(nodes: Sequence[Node], findings: Sequence[Finding]) -> list[str]:
+    """Name the nodes that an error is about."""
+    errors = [finding for finding in findings if finding.severity == "error" and not finding.waived]
+    return [node.name for node in nodes if any(node.name in finding.nodes for finding in errors)]
+
+
+def summarize(nodes: Sequence[Node], findings: Sequence[Finding]) -> str:
+    """Say in one line whether the nodes are ready, and how many findings there are."""
+    count = Counter(finding.severity for finding in findings if not finding.waived)
+    waived = sum(bool(finding.waived) for finding in findings)
+    counts = [_count_of(severity, count[severity]) for severity in SEVERITIES if count[severity]]
+    counts += [tr("{count} waived", count=waived)] if waived else []
+    failed = _list_failed(nodes, findings)
+    if count["error"]:
+        answer = trn(
+            "{count} of {n} node cannot take part",
+            "{count} of {n} nodes cannot take part",
+            len(nodes),
+            count=len(failed),
+        )
+    else:
+        answer = trn("{n} node is ready", "all {n} nodes are ready", len(nodes))
+    return tr("{answer} ({counts})", answer=answer, counts=join_items(counts)) if counts else answer
+
+
+def _count_of(severity: str, number: int) -> str:
+    if severity == "error":
+        return trn("{n} error", "{n} errors", number)
+    if severity == "warning":
+        return trn("{n} warning", "{n} warnings", number)
+    return trn("{n} note", "{n} notes", number)
+
+
+@dataclass(frozen=True)
+class NodeLine:
+    """A line of equal nodes: their errors, else what they have and their NICs' speed."""
+
+    problems: tuple[str, ...]
+    answered: bool
+    facts: tuple[str, ...]
+    speed: str
+
+
+def _print_node_lines(
+    console: Console, nodes: Sequence[Node], facts: Mapping[str, Facts], findings: Sequence[Finding]
+) -> None:
+    folded = [finding for finding, _ in fold_consequences(sort_findings(findings))]
+    errors = [finding for finding in folded if finding.severity == "error" and not finding.waived]
+    groups: dict[NodeLine, list[Node]] = {}
+    for node in nodes:
+        problems = tuple(f"{one.title} {one.code}" for one in errors if node.name in one.nodes)
+        groups.setdefault(_make_line(node, facts.get(node.name), problems), []).append(node)
+    names = {line: fold_names(node.name for node in members) for line, members in groups.items()}
+    width = min(max(map(len, names.values()), default=0), 24)
+    for line, members in list(groups.items())[:MOST_LINES]:
+        _print_node_line(console, line, f"{names[line]:{width}}", _describe_line(line, members, facts))
+    hidden = len(groups) - MOST_LINES
+    if hidden > 0:
+        console.print(trn("  {n} more line: -v shows it", "  {n} more lines: -v shows them", hidden))
+
+
+def _make_line(node: Node, facts: Facts | None, problems: tuple[str, ...]) -> NodeLine:
+    if facts is None or problems:
+        return NodeLine(problems, answered=facts is not None, facts=(), speed="")
+    nccl = nccl_version(facts)
+    described = (
+        _gpus(facts) if facts.gpus.count else "",
+        f"torch {facts.torch.version}" if facts.torch.version else tr("no torch"),
+        f"NCCL {nccl}" if nccl else "",
+        f"Python {facts.interpreter.version}" if facts.interpreter.version else "",
+    )
+    nic = training_nic(resolve_network(node, facts), facts)
+    speed = render_speed(nic.speed) if nic and nic.speed else ""
+    return NodeLine((), answered=True, facts=tuple(filter(None, described)), speed=speed)
+
+
+def _describe_line(line: NodeLine, members: Sequence[Node], facts: Mapping[str, Facts]) -> str:
+    if line.problems or not line.answered:
+        more = ["..."] if len(line.problems) > MOST_NAMES else []
+        return join_items([*line.problems[:MOST_NAMES], *more]) or tr("no answer")
+    networks = [resolve_network(node, facts[node.name]) for node in members]
+    names = list(dict.fromkeys(name for network in networks for name in network.nics))
+    shown = ", ".join(names[:MOST_NAMES]) + (", ..." if len(names) > MOST_NAMES else "")
+    nic = f"{line.speed} ({shown})" if line.speed and shown else line.speed or shown
+    return join_items(filter(None, [*line.facts, nic]))
+
+
+def _print_node_line(console: Console, line: NodeLine, names: str, description: str) -> None:
+    is_ok = line.answered and not line.problems
+    mark = Text(symbol("ok" if is_ok else "failed", sys.stdout), style="green" if is_ok else "bold red")
+    indent = 4 + len(names) + 2
+    first, *more = _wrap(sanitize(description), max(20, console.width - indent)) or [""]
+    console.print(Text.assemble("  ", mark, f" {names}  ", first), soft_wrap=True)
+    for piece in more:
+        console.print(Text(" " * indent + piece), soft_wrap=True)
 
 
 def render_table(console: Console, rows: Sequence[NodeRow]) -> None:
     """Print a row per node, or per group of equal nodes where there are many."""
-    shown_rows = merge_equal_rows(rows) if len(rows) > FOLD_ABOVE else list(rows)
+    shown_rows = merge_equal_rows(rows) if len(rows) > MOST_LINES else list(rows)
     names = [
         name
         for name in HEADINGS
@@ -135,17 +260,14 @@ def render_table(console: Console, rows: Sequence[NodeRow]) -> None:
     ]
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
     for name in names:
-        table.add_column(HEADINGS[name], overflow="fold", no_wrap=False)
+        table.add_column(tr(HEADINGS[name]), overflow="fold", no_wrap=False)
     for row in shown_rows:
         table.add_row(*(_cell(name, getattr(row, name)) for name in names))
     print_table(console, table)
 
 
 def _cell(name: str, value: str) -> Text:
-    if name != "verdict":
-        return Text(sanitize(value))
-    worst = next((severity for severity in SEVERITIES if severity in value), None)
-    return Text(value, style=STYLES[worst] if worst else "bold red" if value == "no answer" else "green")
+    return Text(sanitize(value), style="green" if name == "result" and value == tr("ok") else "")
 
 
 def merge_equal_rows(rows: Sequence[NodeRow]) -> list[NodeRow]:
@@ -164,16 +286,22 @@ def _merge_group(group: Sequence[NodeRow]) -> NodeRow:
 
 def _make_row(node: Node, facts: Facts | None, findings: Sequence[Finding]) -> NodeRow:
     network = resolve_network(node, facts)
+    result = _node_result(node.name, findings, answered=facts is not None)
     if facts is None:
         address = network.ip or node.host
-        verdict = _verdict_without_facts(node.name, findings)
-        return NodeRow(node.name, address, _nics(network), EMPTY, EMPTY, EMPTY, EMPTY, verdict)
-    torch = facts.torch.version or "none"
+        return NodeRow(node.name, address, _nics(network), EMPTY, EMPTY, EMPTY, EMPTY, result)
+    torch = facts.torch.version or tr("none")
     python = facts.interpreter.version or EMPTY
-    verdict = _verdict(node.name, findings)
-    return NodeRow(
-        node.name, network.ip or EMPTY, _nics(network), python, torch, _cuda(facts), _gpus(facts), verdict
-    )
+    address, cuda, gpus = network.ip or EMPTY, _cuda(facts), _gpus(facts)
+    return NodeRow(node.name, address, _nics(network), python, torch, cuda, gpus, result)
+
+
+def _node_result(name: str, findings: Sequence[Finding], *, answered: bool) -> str:
+    if not answered and not _was_reached(name, findings):
+        return tr("no answer")
+    count = _count_severities(name, findings)
+    worst = next((severity for severity in ("error", "warning") if count[severity]), "")
+    return _count_of(worst, count[worst]) if worst else tr("ok")
 
 
 def _nics(network: NodeNetwork) -> str:
@@ -192,66 +320,67 @@ def _gpus(facts: Facts) -> str:
 
 
 def _verdict(name: str, findings: Sequence[Finding]) -> str:
-    count = Counter(finding.severity for finding in findings if name in finding.nodes and not finding.waived)
+    """Give a node's result as it stands in the JSON."""
+    count = _count_severities(name, findings)
     return next(
-        (_render_count(count[severity], severity) for severity in ("error", "warning") if count[severity]),
-        "fit",
+        (plural(count[severity], severity) for severity in ("error", "warning") if count[severity]), "fit"
     )
 
 
 def _verdict_without_facts(name: str, findings: Sequence[Finding]) -> str:
-    """Tell a node that gave no answer from one that was reached, but has no Python that could answer."""
-    was_reached = any(name in finding.nodes and finding.code.startswith("CC-PY-") for finding in findings)
-    return _verdict(name, findings) if was_reached else "no answer"
+    return _verdict(name, findings) if _was_reached(name, findings) else "no answer"
 
 
-def _render_count(count: int, severity: str) -> str:
-    return plural(count, "note" if severity == "info" else severity)
+def _count_severities(name: str, findings: Sequence[Finding]) -> Counter[str]:
+    return Counter(finding.severity for finding in findings if name in finding.nodes and not finding.waived)
+
+
+def _was_reached(name: str, findings: Sequence[Finding]) -> bool:
+    """Tell a node that was reached, but has no Python that could answer, from one that gave no answer."""
+    return any(name in finding.nodes and finding.code.startswith("CC-PY-") for finding in findings)
 
 
 def render_findings(console: Console, findings: Sequence[Finding]) -> None:
-    """Print the findings, worst first: what was seen, why it matters, what mends it."""
-    for finding in sort_findings(findings):
-        _render_finding(console, finding)
+    """Print the findings, worst first: what was seen, why it matters, how to fix it; what follows from it in a line."""
+    for finding, consequences in fold_consequences(sort_findings(findings)):
+        console.print()
+        _render_finding(console, finding, consequences)
 
 
-def _render_finding(console: Console, finding: Finding) -> None:
-    if finding.waived:
-        head = Text(f"waived {finding.code}", style="dim")
-    else:
-        head = Text(f"{finding.severity} {finding.code}", style=STYLES[finding.severity])
+SEVERITY_NAMES: Mapping[str, str] = {
+    "error": to_translate("error"),
+    "warning": to_translate("warning"),
+    "info": to_translate("note"),
+}
+
+
+def _render_finding(console: Console, finding: Finding, consequences: Sequence[Finding]) -> None:
+    severity = tr(SEVERITY_NAMES[finding.severity])
+    head = (tr("waived"), "dim") if finding.waived else (severity, STYLES[finding.severity])
+    title = tr("{subject}: {text}", subject=finding.code, text=sanitize(finding.title))
     console.print(
-        Text.assemble(head, f" {sanitize(finding.title)} ", (f"({fold_names(finding.nodes)})", "bold"))
+        Text.assemble(head, f" {title} ", (f"({fold_names(finding.nodes)})", "bold")), soft_wrap=True
     )
-    _print_labelled(console, "seen", finding.evidence)
+    _print_labelled(console, tr("seen:"), finding.evidence)
     if finding.waived:
-        _print_labelled(console, "waived", finding.waived)
+        _print_labelled(console, tr("waived:"), finding.waived)
         return
-    _print_labelled(console, "why", finding.why)
-    _print_labelled(console, "fix", finding.fix, wrap=False)
+    _print_labelled(console, tr("why:"), finding.why)
+    _print_labelled(console, tr("fix:"), finding.fix)
+    if consequences:
+        also = join_items(f"{other.title} {other.code}" for other in consequences)
+        _print_labelled(console, tr("also:"), tr("same cause: {findings}", findings=also))
 
 
-def _print_labelled(console: Console, label: str, text: str, *, wrap: bool = True) -> None:
+def _print_labelled(console: Console, label: str, text: str) -> None:
     """Print a text behind a label; commands stay unwrapped, because they are there to be pasted."""
-    lines = [Text(sanitize(line)) for line in text.split("\n")] if text else []
     width = max(20, console.width - INDENT)
-    pieces = [piece for line in lines for piece in (line.wrap(console, width) if wrap else [line])]
+    lines = [sanitize(line) for line in text.split("\n")] if text else []
+    pieces = [piece for line in lines for piece in ([line] if _COMMAND.match(line) else _wrap(line, width))]
     for index, piece in enumerate(pieces):
-        piece.rstrip()
-        label_cell = label if index == 0 else ""
-        console.print(Text.assemble(f"{label_cell:>{INDENT - 1}} ", piece), soft_wrap=not wrap)
-
-
-def summarize(nodes: int, findings: Sequence[Finding]) -> str:
-    """Say in one line how it looks."""
-    count = Counter(finding.severity for finding in findings if not finding.waived)
-    counts = [_render_count(count[severity], severity) for severity in SEVERITIES if count[severity]]
-    waived = sum(bool(finding.waived) for finding in findings)
-    summary = ", ".join([*counts, f"{waived} waived"] if waived else counts)
-    node_count = plural(nodes, "node")
-    if count["error"]:
-        return f"{node_count}: not fit: {summary}"
-    return f"{node_count}: fit ({summary})" if summary else f"{node_count}: fit"
+        first = f"  {label}" if index == 0 else ""
+        padding = " " * max(int(first.endswith(":")), INDENT - cell_len(first))
+        console.print(Text(f"{first}{padding}{piece}"), soft_wrap=True)
 
 
 def check_to_json(
@@ -284,29 +413,36 @@ def _node_to_json(node: Node, facts: Facts | None, findings: Sequence[Finding]) 
 def render_nics(
     console: Console, nodes: Sequence[Node], facts: Mapping[str, Facts], *, verbose: bool = False
 ) -> None:
-    """Print a line for the choice and one for InfiniBand and NCCL's files, with `verbose` also what was not chosen."""
+    """Print a line for InfiniBand and NCCL's files, with `verbose` also why the NICs were chosen and which were not."""
     names_by_lines: dict[tuple[str, ...], list[str]] = {}
     for node in nodes:
         if node.name in facts:
-            names_by_lines.setdefault(tuple(_nic_lines(node, facts[node.name], verbose=verbose)), []).append(
-                node.name
-            )
+            lines = tuple(_nic_lines(node, facts[node.name], verbose=verbose))
+            names_by_lines.setdefault(lines, []).append(node.name)
     for lines, names in names_by_lines.items():
         for index, line in enumerate(lines):
-            prefix = Text.assemble("NIC ", (f"({fold_names(names)})", "bold"), " ")
-            console.print(Text.assemble(" " * 4 if index else prefix, sanitize(line)), soft_wrap=True)
+            first = tr("NIC ({nodes}) ", nodes=fold_names(names)) if index == 0 else "    "
+            _print_hanging(console, f"{first}{sanitize(line)}")
+
+
+def _print_hanging(console: Console, text: str) -> None:
+    """Print a text that may be longer than a line, all lines but the first indented."""
+    indent = " " * (len(text) - len(text.lstrip()))
+    for index, piece in enumerate(_wrap(text.lstrip(), max(20, console.width - len(indent) - 4))):
+        console.print(Text(f"{indent}{'    ' if index else ''}{piece}"), soft_wrap=True)
 
 
 def _nic_lines(node: Node, facts: Facts, *, verbose: bool) -> Iterator[str]:
     network = resolve_network(node, facts)
-    description = describe_nics(facts, network)
-    yield f"{description or 'none'}: {explain_choice(node, network)}"
+    if verbose:
+        description = describe_nics(facts, network) or tr("none")
+        yield tr("{subject}: {text}", subject=description, text=explain_choice(node, network))
     for line in (describe_rdma(facts, network), *describe_nccl_files(facts)):
         if line:
             yield line
     not_chosen = describe_other_nics(facts, network)
     if verbose and not_chosen:
-        yield f"not chosen: {not_chosen}"
+        yield tr("not chosen: {nics}", nics=not_chosen)
 
 
 EXPLAIN_INDENT = 10  # columns before a text
@@ -320,27 +456,26 @@ def render_explanation(console: Console, explanation: Explanation) -> None:
         )
     )
     console.print()
-    _print_text(console, "effect", explanation.effect)
-    _print_text(console, "why", explanation.why)
-    _print_text(console, "what", explanation.text)
-    _print_text(console, "do", explanation.do)
-    _print_text(console, "in life", "\n".join(explanation.happens))
+    _print_text(console, tr("effect"), explanation.effect)
+    _print_text(console, tr("role"), explanation.role)
+    _print_text(console, tr("why"), explanation.why)
+    _print_text(console, tr("what"), explanation.text)
+    _print_text(console, tr("do"), explanation.do)
+    _print_text(console, tr("occurs as"), "\n".join(explanation.happens))
     if explanation.example is not None:
-        _print_text(console, "example", explanation.example.seen)
-        _print_text(console, "fix", explanation.example.fix, wrap=False)
-    _print_text(console, "try", explanation.command, wrap=False)
-    _print_text(
-        console, "see", f"clusterctl explain {explanation.see}" if explanation.see else "", wrap=False
-    )
+        _print_text(console, tr("example"), explanation.example.seen)
+        _print_text(console, tr("fix"), explanation.example.fix)
+    _print_text(console, tr("try"), explanation.command)
+    _print_text(console, tr("see"), f"clusterctl explain {explanation.see}" if explanation.see else "")
 
 
-def _print_text(console: Console, label: str, text: str, *, wrap: bool = True) -> None:
+def _print_text(console: Console, label: str, text: str) -> None:
     width = max(20, min(console.width, 100) - EXPLAIN_INDENT)
-    lines = [Text(line) for line in text.split("\n")] if text else []
-    pieces = [piece for line in lines for piece in (line.wrap(console, width) if wrap else [line])]
+    lines = text.split("\n") if text else []
+    pieces = [piece for line in lines for piece in ([line] if _COMMAND.match(line) else _wrap(line, width))]
     for index, piece in enumerate(pieces):
-        piece.rstrip()
-        label_cell = (f"{label:>{EXPLAIN_INDENT - 2}}  " if index == 0 else " " * EXPLAIN_INDENT, "cyan")
+        padding = " " * (EXPLAIN_INDENT - 2 - cell_len(label))
+        label_cell = (f"{padding}{label}  " if index == 0 else " " * EXPLAIN_INDENT, "cyan")
         console.print(Text.assemble(label_cell, piece), soft_wrap=True)
 
 
@@ -352,9 +487,12 @@ def render_codes(console: Console, titles: Mapping[str, str], family: str) -> No
             console.print(Text(heading.here, style="bold"))
             for code in codes:
                 console.print(Text.assemble((f"  {code}  ", "cyan"), titles[code]), soft_wrap=True)
-    console.print(Text("clusterctl explain CODE tells more of one."), style="dim")
+    console.print(Text(tr("clusterctl explain CODE explains one.")), style="dim")
 
 
 def explanation_to_json(explanation: Explanation) -> dict[str, Any]:
     """Give an explanation as `explain --json` prints it."""
-    return {"schema": SCHEMA, **asdict(explanation)}
+    values = asdict(explanation)
+    values["effect"] = values["effect"] or values["role"]
+    del values["role"]
+    return {"schema": SCHEMA, **values}

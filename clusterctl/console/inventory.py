@@ -10,15 +10,23 @@ from rich.text import Text
 
 from clusterctl.console.terminal import print_table
 from clusterctl.specs.inventory.model import Inventory, Node
-from clusterctl.specs.text import plural
+from clusterctl.translation import to_translate, tr, trn
+
+HEADINGS = (
+    *("node_rank", to_translate("node"), "ssh", to_translate("training address"), to_translate("NIC")),
+    *("gpus", "python", "workdir"),
+)
 
 
 def print_inventory(console: Console, inventory: Inventory) -> None:
     """Print one row a node, in the order of node_rank."""
-    console.print(Text(f"cluster {inventory.cluster}: {plural(len(inventory.nodes), 'node')}"))
+    title = trn(
+        "cluster {name}: {n} node", "cluster {name}: {n} nodes", len(inventory.nodes), name=inventory.cluster
+    )
+    console.print(Text(title))
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for heading in ("node_rank", "node", "ssh", "training address", "NIC", "gpus", "python", "workdir"):
-        table.add_column(heading, overflow="fold")
+    for heading in HEADINGS:
+        table.add_column(tr(heading), overflow="fold")
     for node in inventory.nodes:
         table.add_row(*(Text(cell) for cell in _row(node)))
     print_table(console, table)
@@ -27,22 +35,28 @@ def print_inventory(console: Console, inventory: Inventory) -> None:
 def _row(node: Node) -> tuple[str, ...]:
     return (
         str(node.index),
-        f"{node.name} (spare)" if node.spare else node.name,
+        tr("{node} (spare)", node=node.name) if node.spare else node.name,
         render_ssh_target(node),
         node.ip or f"({node.host})",
-        ",".join(node.nic) or (f"in {node.network}" if node.network else "(that owns the address)"),
-        "(found by check)" if node.gpus is None else str(node.gpus),
+        ",".join(node.nic) or _describe_choice(node),
+        tr("(found by check)") if node.gpus is None else str(node.gpus),
         node.python,
         node.workdir,
     )
+
+
+def _describe_choice(node: Node) -> str:
+    """Say which NIC will be used where the inventory names none."""
+    return tr("in {network}", network=node.network) if node.network else tr("(with the address)")
 
 
 def render_ssh_target(node: Node) -> str:
     """Write where SSH goes: user@host:port, and through what."""
     user = f"{node.ssh.user}@" if node.ssh.user else ""
     port = f":{node.ssh.port}" if node.ssh.port not in {None, 22} else ""
-    jump = f" via {node.ssh.jump}" if node.ssh.jump not in {None, "none"} else ""
-    return f"{user}{node.host}{port}{jump}" + (" via proxy_command" if node.ssh.proxy_command else "")
+    target = f"{user}{node.host}{port}"
+    hop = "proxy_command" if node.ssh.proxy_command else node.ssh.jump
+    return tr("{target} via {hop}", target=target, hop=hop) if hop not in {None, "none"} else target
 
 
 def inventory_to_json(inventory: Inventory) -> dict[str, Any]:

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 import time
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
-from clusterctl.console.terminal import uses_color
-from clusterctl.console.text import json_text, sanitize
+from clusterctl.console.terminal import clear_live_line, uses_color
+from clusterctl.console.text import display_width, json_text, sanitize
+from clusterctl.plans.runs.gang_record import attempt_of
 from clusterctl.protocol.ranks import NodeRank
+from clusterctl.protocol.run_paths import torchrun_log
+from clusterctl.protocol.tracebacks import starts_traceback
 
 if TYPE_CHECKING:
     from clusterctl.client.watch.follower import LogLines
 
-# Readable on dark and light backgrounds; a node keeps its colour in every run because its name chooses it.
-_COLORS = (36, 33, 35, 32, 34, 96, 93, 95, 92, 94)
+# Of 256 colours some whose contrast is at least 3:1 on black and on white; neighbours differ much.
+_COLORS = (33, 166, 29, 162, 98, 64, 30, 127, 130, 69)
+_FEW_COLORS = (36, 35, 32, 34)  # for terminals that have only eight
+_EIGHT_COLORS = ("linux", "ansi", "vt100", "vt220", "cygwin")
 _RED, _RESET = "\x1b[31m", "\x1b[0m"
 
 
 class LogSink(Protocol):
     """Takes log lines as they come."""
+
+    @property
+    def hidden(self) -> int:
+        """Count the lines that were not written."""
 
     def show(self, entry: LogLines) -> None:
         """Write complete lines of one file."""
@@ -40,6 +50,8 @@ class LogPrinter:
     `with_times` puts before each line when it was written, by the clock and in the zone of this machine.
     """
 
+    hidden = 0
+
     def __init__(
         self, names: Iterable[str], world_size: int, stream: TextIO | None = None, *, with_times: bool = False
     ) -> None:
@@ -47,7 +59,8 @@ class LogPrinter:
         self._with_times = with_times
         self._cached_second: tuple[int, str] = (-1, "")
         self._color = uses_color(self._stream)
-        self._width = max((display_width(name) for name in names), default=0)
+        self._indices = {name: index for index, name in enumerate(names)}
+        self._width = max(map(display_width, self._indices), default=0)
         self._rank_width = len(str(max(world_size - 1, 0))) + 1
 
     def show(self, entry: LogLines) -> None:
@@ -56,6 +69,7 @@ class LogPrinter:
 
     def show_all(self, entries: Iterable[LogLines]) -> None:
         """Write the lines of several files in one go."""
+        clear_live_line()
         self._stream.write("".join(self._render(entry) for entry in entries))
         self._stream.flush()
 
@@ -94,11 +108,14 @@ class LogPrinter:
         rank = "-" if entry.rank is None else f"r{entry.rank}"
         name = sanitize(entry.node) + " " * (self._width - display_width(entry.node))
         label = f"{name} {rank.ljust(self._rank_width)}"
-        return f"\x1b[{node_color(entry.node)}m{label}{_RESET}" if self._color else label
+        index = entry.rank if entry.rank is not None else self._indices.get(entry.node, 0)
+        return f"{label_color(index)}{label}{_RESET}" if self._color else label
 
 
 class JsonLogPrinter:
     """Writes log lines as NDJSON, one object a line, text as it came."""
+
+    hidden = 0
 
     def __init__(self, run_id: str, node_ranks: Mapping[str, NodeRank]) -> None:
         self._run_id = run_id
@@ -115,8 +132,6 @@ class JsonLogPrinter:
         sys.stdout.flush()
 
     def _records(self, entry: LogLines) -> Iterator[dict[str, Any]]:
-        from clusterctl.plans.runs.gang_record import attempt_of
-
         common = {
             "schema": 1,
             "run": self._run_id,
@@ -140,22 +155,49 @@ class JsonLogPrinter:
             yield {**common, "offset": offset, "time": timestamp, "line": line}
 
 
+class TorchrunFilter:
+    """Keeps what torchrun itself reports of a failed rank from the screen: the rank's own error says it.
+
+    torchrun writes log lines and, when it ends, a traceback with a summary, all to a log of its own. Other lines there
+    are shown.
+    """
+
+    _LOG_LINE = re.compile(r"[IWE]\d{4} \S+ +\d+ +(?:\S*/)?torch/distributed/(?:elastic|launcher|run\.py)")
+
+    def __init__(self, logs: LogSink) -> None:
+        self._logs = logs
+        self._ending: set[tuple[str, str]] = set()  # logs in which the last traceback has begun
+        self.hidden = 0
+
+    def show(self, entry: LogLines) -> None:
+        """Write the lines of a file, without those of torchrun's own end."""
+        if entry.rank is not None or entry.file != torchrun_log(attempt_of(entry.file)):
+            self._logs.show(entry)
+            return
+        if entry.gone:
+            self._logs.show(entry.cut(slice(0, 0), entry.gone))
+        for number, line in enumerate(entry.lines):
+            if self._is_hidden((entry.node, entry.file), line):
+                self.hidden += 1
+            else:
+                self._logs.show(entry.cut(slice(number, number + 1), None))
+
+    def _is_hidden(self, log: tuple[str, str], line: str) -> bool:
+        if starts_traceback(line):
+            self._ending.add(log)
+        return log in self._ending or self._LOG_LINE.match(line) is not None
+
+
 def describe_dropped(dropped: tuple[int, int]) -> str:
     """Say what is missing in a log that was cut."""
     from clusterctl.console.progress import render_size
 
-    return f"{render_size(dropped[1] - dropped[0])} of this log were dropped here to hold log_limit"
+    size = render_size(dropped[1] - dropped[0])
+    return f"{size} of this log were dropped here to hold log_limit"  # a part of a log: English, as all of it
 
 
-def display_width(name: str) -> int:
-    """Count the columns a name takes on a terminal; a Chinese character takes two."""
-    if name.isascii():
-        return len(name)
-    from rich.cells import cell_len
-
-    return cell_len(name)
-
-
-def node_color(name: str) -> int:
-    """Choose an SGR colour by the node's name."""
-    return _COLORS[zlib.crc32(name.encode()) % len(_COLORS)]
+def label_color(index: int) -> str:
+    """Give the SGR sequence for a rank, or for the place of a node: neighbours never have the same."""
+    if os.environ.get("TERM", "") in _EIGHT_COLORS:
+        return f"\x1b[{_FEW_COLORS[index % len(_FEW_COLORS)]}m"
+    return f"\x1b[38;5;{_COLORS[index % len(_COLORS)]}m"

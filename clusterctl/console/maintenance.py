@@ -11,15 +11,20 @@ from clusterctl.console.progress import render_size
 from clusterctl.console.text import sanitize
 from clusterctl.console.verdict import render_outside
 from clusterctl.errors import ClusterctlError
-from clusterctl.plans.cleanup import CleanupPlan, Orphan, Orphans, StoredRun
-from clusterctl.plans.facts.gpu_use import describe_age
+from clusterctl.node_texts import translate_node_text
+from clusterctl.plans.cleanup import BEYOND_NEWEST, CleanupPlan, Orphan, Orphans, StoredRun
 from clusterctl.plans.runs.verdict import name_state
 from clusterctl.plans.sync.results import outside_to_json
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.nodeset import fold_names
-from clusterctl.specs.text import plural
+from clusterctl.translation import to_translate, tr, trn
 
 MOST_FAILURES = 10
+REASONS = {  # why something goes, as JSON has it, and on the screen
+    "old": to_translate("older than the limit"),
+    BEYOND_NEWEST: to_translate("not among the newest runs of its job"),
+    "never started": to_translate("never started"),
+}
 MOST_RUNS = 3  # runs that are named of those kept for one reason
 
 
@@ -40,26 +45,34 @@ def show_cleanup_plan(cleanup_plan: CleanupPlan, contents: Mapping[str, NodeStor
             ],
         )
         _print(
-            f"{run_id}  {state}, still for {_age(min(p.age for p, _ in stored))}, {size} on {names}: {stored[0][1]}"
+            tr(
+                "{run}  {state}, ended {age} ago, {size} on {nodes}: {reason}",
+                run=run_id,
+                state=state,
+                age=_age(min(p.age for p, _ in stored)),
+                size=size,
+                nodes=names,
+                reason=tr(REASONS[stored[0][1]]) if stored[0][1] in REASONS else stored[0][1],
+            )
         )
         if run_id in outside:
             _print(f"  {render_outside(outside[run_id])}")
     _show_kept(cleanup_plan)
-    for description, unused in (
+    for message, unused in (
         (
-            "stored contents that nobody uses",
+            to_translate("{n} stored files that no run uses, {size} on {nodes}"),
             {name: node_contents.store for name, node_contents in contents.items()},
         ),
         (
-            "old versions of clusterctl's own part",
+            to_translate("{n} old versions of clusterctl's own code, {size} on {nodes}"),
             {name: node_contents.payloads for name, node_contents in contents.items()},
         ),
         (
-            "environments that no run uses",
+            to_translate("{n} environments that no run uses, {size} on {nodes}"),
             {name: node_contents.environments for name, node_contents in contents.items()},
         ),
     ):
-        _show_unused(description, unused, contents)
+        _show_unused(message, unused, contents)
 
 
 def _state_of(run_id: RunId, stored_runs: Iterable[StoredRun]) -> str:
@@ -67,7 +80,7 @@ def _state_of(run_id: RunId, stored_runs: Iterable[StoredRun]) -> str:
     states = [
         stored_run.state for stored_run in stored_runs if stored_run.run_id == run_id and stored_run.state
     ]
-    return name_state(run_id, {state.node: state for state in states}) if states else "never started"
+    return name_state(run_id, {state.node: state for state in states}) if states else tr("never started")
 
 
 def _show_kept(cleanup_plan: CleanupPlan) -> None:
@@ -77,14 +90,16 @@ def _show_kept(cleanup_plan: CleanupPlan) -> None:
         reasons.setdefault(reason, []).append(stored)
     for reason, kept in reasons.items():
         run_ids = list(dict.fromkeys(stored.run_id for stored in kept))
-        more = f" and {len(run_ids) - MOST_RUNS} more" if len(run_ids) > MOST_RUNS else ""
-        _print(
-            f"{', '.join(run_ids[:MOST_RUNS])}{more}  kept on {fold_names([stored.node for stored in kept])}: {reason}"
-        )
+        named = ", ".join(run_ids[:MOST_RUNS])
+        if len(run_ids) > MOST_RUNS:
+            named = tr("{names} and {n} more", names=named, n=len(run_ids) - MOST_RUNS)
+        nodes = fold_names([stored.node for stored in kept])
+        shown = translate_node_text(reason)
+        _print(tr("{runs}  kept on {nodes}: {reason}", runs=named, nodes=nodes, reason=shown))
 
 
 def _show_unused(
-    description: str, unused: Mapping[str, UnusedStorage], contents: Mapping[str, NodeStorage]
+    message: str, unused: Mapping[str, UnusedStorage], contents: Mapping[str, NodeStorage]
 ) -> None:
     nodes_by_directory: dict[str, list[str]] = {}
     for name, entry in unused.items():
@@ -94,26 +109,32 @@ def _show_unused(
         distinct = [unused[node_names[0]] for node_names in nodes_by_directory.values()]
         files, size = sum(entry.contents for entry in distinct), sum(entry.bytes for entry in distinct)
         nodeset = fold_names([name for node_names in nodes_by_directory.values() for name in node_names])
-        _print(f"{files} {description}, {render_size(size)} on {nodeset}")
+        _print(tr(message, n=files, size=render_size(size), nodes=nodeset))
 
 
 def show_removed(removed: Mapping[str, RemovalReport]) -> None:
     """Print what went, and on stderr what could not."""
     for name, removal in removed.items():
-        summary = f"{plural(removal.runs, 'run')}, {plural(removal.contents, 'content')}{_render_environments(removal)}"
-        _print(f"{name}: removed {summary}, {render_size(removal.bytes)}")
-        for line in removal.failed[:MOST_FAILURES]:
-            print(sanitize(f"{name}: NOT removed: {line}"), file=sys.stderr, flush=True)
-        if len(removal.failed) > MOST_FAILURES:
-            print(
-                f"{name}: NOT removed: {len(removal.failed) - MOST_FAILURES} more",
-                file=sys.stderr,
-                flush=True,
+        counts = [
+            trn("{n} run", "{n} runs", removal.runs),
+            trn("{n} file", "{n} files", removal.contents),
+        ]
+        if removal.environments:
+            counts.append(trn("{n} environment", "{n} environments", removal.environments))
+        _print(
+            tr(
+                "{node}: removed {counts}, {size}",
+                node=name,
+                counts=", ".join(counts),
+                size=render_size(removal.bytes),
             )
-
-
-def _render_environments(removal: RemovalReport) -> str:
-    return f", {plural(removal.environments, 'environment')}" if removal.environments else ""
+        )
+        lines = list(removal.failed[:MOST_FAILURES])
+        if len(removal.failed) > MOST_FAILURES:
+            lines.append(tr("{n} more", n=len(removal.failed) - MOST_FAILURES))
+        for line in lines:
+            text = tr("{node}: NOT removed: {what}", node=name, what=line)
+            print(sanitize(text), file=sys.stderr, flush=True)
 
 
 def cleanup_to_json(
@@ -158,10 +179,10 @@ def cleanup_to_json(
 def _age(seconds: float) -> str:
     days = int(seconds // 86400)
     if days:
-        return plural(days, "day")
+        return trn("{n} day", "{n} days", days)
     if seconds >= 3600:
-        return plural(int(seconds // 3600), "hour")
-    return plural(int(seconds // 60), "minute") if seconds >= 60 else "less than a minute"
+        return f"{seconds // 3600:.0f} h"
+    return f"{seconds // 60:.0f} min" if seconds >= 60 else f"{seconds:.0f} s"
 
 
 def _print(line: str) -> None:
@@ -171,26 +192,42 @@ def _print(line: str) -> None:
 def show_orphans(orphans_by_node: Mapping[str, Orphans]) -> None:
     """Print every process, and how many others' there are."""
     if not any(node_orphans.own or node_orphans.others for node_orphans in orphans_by_node.values()):
-        _print_line("no orphans: every process of a run is watched over")
+        _print_line(tr("no orphans: every process of a run has its agent"))
     for name, node_orphans in orphans_by_node.items():
         for orphan in node_orphans.own:
             _print_line(f"{name}: {render_orphan(orphan)}")
         for user, orphan_count in node_orphans.others.items():
-            _print_line(f"{name}: {plural(orphan_count, 'orphan')} of account {user}")
+            text = trn(
+                "{node}: {n} orphan of account {user}",
+                "{node}: {n} orphans of account {user}",
+                orphan_count,
+                node=name,
+                user=user,
+            )
+            _print_line(text)
 
 
 def render_orphan(orphan: Orphan) -> str:
-    """Say which process it is: `pid 4711 of vit-1 (ann@laptop), for 3 min: python train.py`."""
-    owner = orphan.launched_by or "whose directory is gone; `clusterctl stop` ends it"
-    return f"pid {orphan.pid} of {orphan.run} ({owner}), {describe_age(orphan.age or 0.0)}: {orphan.command}"
+    """Say which process it is: `pid 4711 of vit-1 (ann@laptop), running for 3 min: python train.py`."""
+    owner = orphan.launched_by or tr("its directory is gone; `clusterctl stop` ends it")
+    return tr(
+        "pid {pid} of {run} ({owner}), running for {age}: {command}",
+        pid=orphan.pid,
+        run=orphan.run,
+        owner=owner,
+        age=_age(orphan.age or 0.0),
+        command=orphan.command,
+    )
 
 
 def show_ended_orphans(ended: Mapping[str, EndedOrphans]) -> None:
     """Print what was ended, and on stderr what could not be."""
     for name, node_ended in ended.items():
-        _print_line(f"{name}: ended {plural(len(node_ended.ended), 'orphan')}")
+        text = trn("{node}: ended {n} orphan", "{node}: ended {n} orphans", len(node_ended.ended), node=name)
+        _print_line(text)
         for entry in node_ended.remaining:
-            print(sanitize(f"{name}: COULD NOT END {entry}"), file=sys.stderr, flush=True)
+            failure = tr("{node}: COULD NOT END {process}", node=name, process=entry)
+            print(sanitize(failure), file=sys.stderr, flush=True)
 
 
 def orphans_to_json(orphans_by_node: Mapping[str, Orphans]) -> dict[str, Any]:

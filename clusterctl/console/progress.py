@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
-from clusterctl.console.terminal import info, is_quiet, is_verbose, stderr
+from clusterctl.console.terminal import can_redraw, info, is_quiet, is_verbose, stderr, symbol, uses_color
+from clusterctl.console.text import display_width, sanitize
 from clusterctl.specs.nodeset import fold_names
-from clusterctl.specs.text import plural
+from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
     from clusterctl.client.rpc.fanout import Steps
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 MOST_NODES = 3  # the nodes that are waited for longest
 WIDEST_NAME = 24
+RECEIVED = "received"
 
 
 @dataclass(frozen=True)
@@ -71,39 +72,72 @@ def render_lines(progress: PhaseProgress) -> list[str]:
 
 
 def render_plain(progress: PhaseProgress) -> str:
-    """Say in one plain line what is still awaited."""
+    """Say in one plain line which nodes are not through."""
     shown = [
-        f"{node.name} ({_render_activity(node, progress.direction)}, {node.seconds:.0f} s)"
+        tr(
+            "{node} ({activity}, {seconds} s)",
+            node=node.name,
+            activity=_render_activity(node, progress.direction),
+            seconds=f"{node.seconds:.0f}",
+        )
         for node in progress.pending[:MOST_NODES]
     ]
     pending = ", ".join(filter(None, [*shown, _render_remaining(progress)]))
-    text = f"{_render_counts(progress)} after {progress.seconds:.0f} s{_render_transfer(progress)}"
-    return "; ".join(filter(None, [text, f"waiting for {pending}" if pending else progress.activity]))
+    facts = {
+        "counts": _render_counts(progress),
+        "seconds": f"{progress.seconds:.0f}",
+        "transfer": _render_transfer(progress),
+    }
+    if pending:
+        return tr("{counts} after {seconds} s{transfer}; waiting for {nodes}", nodes=pending, **facts)
+    if progress.activity:
+        return tr("{counts} after {seconds} s{transfer}; {activity}", activity=progress.activity, **facts)
+    return tr("{counts} after {seconds} s{transfer}", **facts)
 
 
 def _render_counts(progress: PhaseProgress) -> str:
     counts = "  ".join(f"{phase} {count}/{progress.total}" for phase, count in progress.completed)
-    failed = f", {progress.failed} failed" if progress.failed else ""
-    return f"{counts} {plural(progress.total, 'node').partition(' ')[2]}{failed}"
+    if progress.failed:
+        return trn(
+            "{counts} node, {failed} failed",
+            "{counts} nodes, {failed} failed",
+            progress.total,
+            counts=counts,
+            failed=progress.failed,
+        )
+    return trn("{counts} node", "{counts} nodes", progress.total, counts=counts)
 
 
 def _render_transfer(progress: PhaseProgress) -> str:
     if not progress.transferred:
         return ""
-    expected = f" of {render_size(progress.expected)}" if progress.expected else ""
-    rate = f"{render_size(int(progress.rate))}/s"
-    return f"  {render_size(progress.transferred)}{expected} {progress.direction}, {rate}"
+    facts = {
+        "size": render_size(progress.transferred),
+        "total": render_size(progress.expected),
+        "rate": f"{render_size(int(progress.rate))}/s",
+    }
+    if progress.direction == RECEIVED:
+        return tr("  {size} of {total} received, {rate}", **facts)
+    if progress.expected:
+        return tr("  {size} of {total} sent, {rate}", **facts)
+    return tr("  {size} sent, {rate}", **facts)
 
 
 def _render_activity(node: PendingNode, direction: str) -> str:
     if not node.transferred:
         return node.activity
-    return f"{node.activity}, {render_size(node.transferred)} {direction}"
+    size = render_size(node.transferred)
+    if direction == RECEIVED:
+        return tr("{activity}, {size} received", activity=node.activity, size=size)
+    return tr("{activity}, {size} sent", activity=node.activity, size=size)
 
 
 def _render_remaining(progress: PhaseProgress) -> str:
     hidden = len(progress.pending) - len(progress.pending[:MOST_NODES])
-    texts = [f"{hidden} more" if hidden else "", f"{progress.queued} not begun" if progress.queued else ""]
+    texts = [
+        tr("{n} more", n=hidden) if hidden else "",
+        tr("{n} not started", n=progress.queued) if progress.queued else "",
+    ]
     return ", ".join(filter(None, texts))
 
 
@@ -121,16 +155,11 @@ PLAIN_EVERY = 10.0
 CLOSE_LIMIT = 2.0  # seconds that the lines may take to go
 
 
-def can_redraw(stream: TextIO) -> bool:
-    """Tell whether lines can be taken back; NO_COLOR speaks of colours only."""
-    return stream.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
-
-
 class ProgressDisplay:
-    """Shows what `snapshot` gives until it is closed, from a thread of its own."""
+    """Shows what `snapshot` gives until it is closed, from a thread of its own; `heading` stands above it."""
 
-    def __init__(self, snapshot: Callable[[], PhaseProgress]) -> None:
-        self._snapshot = snapshot
+    def __init__(self, snapshot: Callable[[], PhaseProgress], heading: Callable[[], Sequence[str]]) -> None:
+        self._snapshot, self._heading = snapshot, heading
         self._closed = threading.Event()
         show = self._show_live if can_redraw(sys.stderr) else self._show_plain
         self._thread = threading.Thread(target=show, name="progress", daemon=True)
@@ -142,7 +171,7 @@ class ProgressDisplay:
         self._thread.join(CLOSE_LIMIT)
 
     def _show_live(self) -> None:
-        if self._closed.wait(SHOW_AFTER):
+        if self._closed.wait(0.0 if self._heading() else SHOW_AFTER):
             return
         from rich.console import Group
         from rich.live import Live
@@ -151,6 +180,7 @@ class ProgressDisplay:
         def render_group() -> Group:
             first_line, *node_lines = render_lines(self._snapshot())
             styled = [
+                *(Text(line) for line in self._heading()),
                 Text(first_line, style="bold"),
                 *(Text(node_line, style="dim") for node_line in node_lines),
             ]
@@ -172,19 +202,20 @@ class ProgressDisplay:
             info(f"  {render_plain(self._snapshot())}")
 
 
-DetailText = Callable[[], str]
+Detail = Callable[[], tuple[str, str]]  # for the phase's line, and its name where phases share a line
 
-TRANSFERS = {"code": "sent", "pull": "received"}  # phases in which bytes are counted, and their direction
+TRANSFERS = {"code": "sent", "pull": RECEIVED}  # phases in which bytes are counted, and their direction
 _WIDTH = 7
 
 
 class Phases:
     """Counts nodes through phases that may overlap; what moves is the display's.
 
-    Nodes arrive from many threads.
+    Nodes arrive from many threads. `in_one_line`: on a terminal the phases that are over share a line, which `conclude`
+    writes; elsewhere each has a line of its own.
     """
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], *, in_one_line: bool = False) -> None:
         self._names = list(names)
         self._lock = threading.RLock()
         self._steps: Steps | None = None
@@ -192,7 +223,11 @@ class Phases:
         self._started = self._first_transfer = 0.0
         self._pending: dict[str, dict[str, None]] = {}  # by phase, in the order of the nodes
         self._failed: set[str] = set()
-        self._details: Mapping[str, DetailText] = {}
+        self._details: Mapping[str, Detail] = {}
+        chatty = not is_quiet() and not is_verbose()
+        self._over: list[str] | None = [] if in_one_line and chatty and can_redraw(sys.stderr) else None
+        self._title = ""
+        self._ok, self._failed_mark = (symbol(name, sys.stderr) for name in ("ok", "failed"))
         self._expected = 0
         self._transferred: dict[str, int] = {}
         self._last_transfer: dict[str, float] = {}
@@ -202,7 +237,7 @@ class Phases:
         """Show of a node that is awaited what these steps say."""
         self._steps = steps
 
-    def start(self, *phases: str, details: Mapping[str, DetailText] | None = None) -> None:
+    def start(self, *phases: str, details: Mapping[str, Detail] | None = None) -> None:
         """Enter phases that run side by side; `details` are asked for when a phase ends by itself."""
         self.stop()
         self._started, self._first_transfer, self._activity = time.monotonic(), 0.0, ""
@@ -210,7 +245,7 @@ class Phases:
         self._pending = {phase: dict.fromkeys(self._names) for phase in phases}
         self._details = details or {}
         if not is_quiet():
-            self._display = ProgressDisplay(self.snapshot)
+            self._display = ProgressDisplay(self.snapshot, self._heading)
 
     def mark_done(self, phase: str, name: str) -> None:
         """Note that a node is through a phase; a phase with a detail ends when the last node is."""
@@ -220,7 +255,7 @@ class Phases:
             pending = self._pending.get(phase, {})
             pending.pop(name, None)
             if not pending and phase in self._details and phase in self._pending:
-                self._write_phase(phase, self._details[phase]())
+                self._finish_phase(phase, *self._details[phase]())
 
     def mark_failed(self, name: str) -> None:
         """Note that a node will not arrive: nobody waits for it."""
@@ -264,10 +299,42 @@ class Phases:
         finally:
             self.stop()
 
-    def finish(self, phase: str, detail: str = "") -> None:
-        """Leave the last of the phases and write its line."""
+    def finish(self, phase: str, detail: str = "", label: str = "") -> None:
+        """Leave the last of the phases; `label` is its name where phases share a line."""
+        self.stop()
+        self._finish_phase(phase, detail, label)
+
+    def finish_apart(self, phase: str, detail: str) -> None:
+        """Leave a phase that has a line of its own in any case: more about it follows."""
         self.stop()
         self._write_phase(phase, detail)
+
+    def announce(self, title: str) -> None:
+        """Say what the phases are for."""
+        self._title = title
+        if self._over is None:
+            info(title)
+
+    def conclude(self, total: str, result: str) -> None:
+        """Write the shared line of all phases and their result, below the title with what all of them took."""
+        if self._over:
+            self._over[-1] = f"{self._ok} {result}"
+            room = stderr().width - display_width(self._title) - display_width(total)
+            title = f"{sanitize(self._title)}{' ' * max(2, room)}{total}"
+            info(f"\x1b[1m{title}\x1b[0m" if uses_color(sys.stderr) else title, is_safe=True)
+            info("\n".join(_join_items(self._over, stderr().width)))
+            self._over = []
+
+    def break_off(self) -> None:
+        """Stop, and write the shared line of what came before: more about the failure follows."""
+        self.stop()
+        if self._over:
+            unfinished = [f"{self._failed_mark} {phase}" for phase in self._pending]
+            info("\n".join(_join_items([*self._over, *unfinished], stderr().width)))
+            self._over = []
+
+    def _heading(self) -> list[str]:
+        return [*filter(None, [self._title]), *_join_items(self._over, stderr().width)] if self._over else []
 
     def stop(self) -> None:
         """Take what moves off the screen, whatever happened."""
@@ -303,27 +370,58 @@ class Phases:
         step = self._steps.find(name) if self._steps is not None else None
         since = max(self._started, step.since if step else 0.0, self._last_transfer.get(name, 0.0))
         transferred = self._transferred.get(name, 0) if in_transfer else 0
-        return PendingNode(name, step.description if step else "at work", now - since, transferred)
+        return PendingNode(name, step.description if step else tr("working"), now - since, transferred)
 
     def _count_completed(self, phase: str) -> int:
         """Count the nodes that are through a phase."""
         return len(self._names) - len(self._pending.get(phase, {}).keys() | self._failed)
 
+    def _finish_phase(self, phase: str, detail: str, label: str) -> None:
+        if self._over is None:
+            self._write_phase(phase, detail)
+        else:
+            self._over.append(f"{self._ok} {label or phase} {self._elapsed():.1f}s")
+            self._pending.pop(phase, None)
+
     def _write_phase(self, phase: str, detail: str) -> None:
-        line = f"  {phase:<{_WIDTH}} {self._count_completed(phase)}/{plural(len(self._names), 'node')}"
-        info(f"{line}  {self._elapsed():.1f} s  {detail}".rstrip())
+        counts = trn(
+            "{count}/{n} node",
+            "{count}/{n} nodes",
+            len(self._names),
+            count=self._count_completed(phase),
+        )
+        info(f"  {phase:<{_WIDTH}} {counts}  {self._elapsed():.1f} s  {detail}".rstrip())
         self._pending.pop(phase, None)
 
     def _elapsed(self) -> float:
         return time.monotonic() - self._started
 
 
+def _join_items(items: Sequence[str], width: int) -> list[str]:
+    """Put items into lines; none is broken."""
+    lines: list[str] = []
+    for item in items:
+        if lines and display_width(lines[-1]) + 2 + display_width(item) < width:
+            lines[-1] += f"  {item}"
+        else:
+            lines.append(item)
+    return lines
+
+
 def render_setup(is_new_by_node: Mapping[str, bool], sent: int) -> str:
     """Say on which nodes a setup had to be carried out."""
     new_on = sorted(name for name, is_new in is_new_by_node.items() if is_new)
-    return f"made on {fold_names(new_on)}; {render_size(sent)} sent" if new_on else "was there"
+    if not new_on:
+        return tr("already there")
+    return tr("built on {nodes}; {size} sent", nodes=fold_names(new_on), size=render_size(sent))
 
 
 def render_upload(files: int, size: int, sent: int) -> str:
     """Say how much code there is and how much of it had to travel."""
-    return f"{files} files, {render_size(size)}; {render_size(sent)} sent"
+    return trn(
+        "{n} file, {size}; {sent} sent",
+        "{n} files, {size}; {sent} sent",
+        files,
+        size=render_size(size),
+        sent=render_size(sent),
+    )

@@ -1,4 +1,4 @@
-"""What is brought home, on the screen and as JSON."""
+"""What `pull` has downloaded, on the screen and as JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clusterctl.console.text import sanitize
 from clusterctl.console.verdict import render_outside_note
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.sync.results import OutsideFiles, outside_to_json
-from clusterctl.specs.text import plural
+from clusterctl.translation import to_translate, tr, trn
 
 MOST_PATHS = 10  # paths of one kind that are named
 
@@ -21,23 +21,37 @@ MOST_PATHS = 10  # paths of one kind that are named
 def report_pull(name: str, report: PullReport, directory: Path, *, complete: bool) -> None:
     """Say what came from a node, and on stderr what did not and why."""
     if report.is_empty and complete:
-        print(sanitize(f"{name}: no outputs"), flush=True)
+        print(sanitize(tr("{node}: no outputs", node=name)), flush=True)
     elif complete or report.files:
-        received = (
-            f"{plural(report.files, 'file')}, {render_size(report.bytes)}" if report.files else "nothing new"
+        texts = [_render_received(report)]
+        if report.unchanged:
+            texts.append(trn("{n} file unchanged", "{n} files unchanged", report.unchanged))
+        print(
+            sanitize(
+                tr("{node}: {files} -> {directory}", node=name, files="; ".join(texts), directory=directory)
+            ),
+            flush=True,
         )
-        unchanged = f"; {plural(report.unchanged, 'file')} unchanged" if report.unchanged else ""
-        print(sanitize(f"{name}: {received}{unchanged} -> {directory}"), flush=True)
     refused = [f"{refusal.path}: {refusal.reason}" for refusal in report.refused]
-    for description, paths in (
-        ("changed here, so left alone (--overwrite replaces it)", report.kept),
-        ("written to while it was read, brought as it was", report.changing),
-        ("NOT brought", refused),
+    for message, paths in (
+        (
+            to_translate("{node}: changed here, so not replaced (--overwrite replaces it): {file}"),
+            report.kept,
+        ),
+        (to_translate("{node}: written to during the download, may be incomplete: {file}"), report.changing),
+        (to_translate("{node}: NOT downloaded: {file}"), refused),
     ):
         for path in paths[:MOST_PATHS]:
-            _print_stderr(_escape_newlines(f"{name}: {description}: {path}"))
+            _print_stderr(_escape_newlines(tr(message, node=name, file=path)))
         if len(paths) > MOST_PATHS:
-            _print_stderr(f"{name}: {description}: {len(paths) - MOST_PATHS} more")
+            more = tr("{n} more", n=len(paths) - MOST_PATHS)
+            _print_stderr(tr(message, node=name, file=more))
+
+
+def _render_received(report: PullReport) -> str:
+    if not report.files:
+        return tr("nothing new")
+    return trn("{n} file, {size}", "{n} files, {size}", report.files, size=render_size(report.bytes))
 
 
 def report_outside(outside: Mapping[str, OutsideFiles], run_id: str, command: str) -> None:

@@ -1,4 +1,4 @@
-"""Ps, status, live status."""
+"""One run: `status`, once or live; and runs as JSON. The list of runs is in `run_list`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,20 @@ from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.console import Group
-from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from clusterctl.console.terminal import print_table, stdout, uses_color
-from clusterctl.console.text import json_text, sanitize
-from clusterctl.console.verdict import LONGEST_LINE, render_attempts, render_cause, render_outside_note
+from clusterctl.console.terminal import stdout, uses_color
+from clusterctl.console.text import json_text, sanitize, wrap_text
+from clusterctl.console.verdict import (
+    LONGEST_LINE,
+    UNBROKEN,
+    render_attempts,
+    render_cause,
+    render_outside_note,
+    state_mark,
+)
+from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.runs.gang_record import SlotState
 from clusterctl.plans.runs.selection import Owner, owner_of
 from clusterctl.plans.runs.state import (
@@ -48,17 +55,19 @@ from clusterctl.protocol.states import CANCELLED, FAILED, FAILED_SETUP, LIVE, LO
 from clusterctl.protocol.tracebacks import clip
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import render_duration
+from clusterctl.translation import fill, tr
 
 if TYPE_CHECKING:
     from rich.live import Live
 
 
 MOST_LINES = 16
+MOST_ROWS = 8  # nodes; of more those that are alike share a row
 LONGEST_LAST_LINE = 160
 
 
 def render_timing(node_states: Parts, offsets: Mapping[str, float], now: float) -> str:
-    """Say what is known of the whole run: `time limit 12 h, 3 h 20 min left; ranks began within 0.02 s`."""
+    """Say what is known of the whole run: `time limit 12 h, 3 h 20 min left; ranks started within 0.02 s`."""
     texts = []
     limit = next(
         (
@@ -69,15 +78,36 @@ def render_timing(node_states: Parts, offsets: Mapping[str, float], now: float) 
         None,
     )
     time_left, skew = measure_remaining(node_states, offsets, now), measure_start_skew(node_states, offsets)
-    if limit is not None:
-        texts.append(
-            f"time limit {render_duration(limit)}"
-            + ("" if time_left is None else f", {render_duration(time_left)} left")
-        )
+    if limit is not None and time_left is not None:
+        limit_text, left = render_duration(limit), render_duration(time_left)
+        texts.append(tr("time limit {limit}, {left} left", limit=limit_text, left=left))
+    elif limit is not None:
+        texts.append(tr("time limit {limit}", limit=render_duration(limit)))
     if skew is not None:
-        texts.append(f"ranks began within {skew:.2f} s")
+        texts.append(tr("ranks started within {seconds:.2f} s", seconds=skew))
     attempt = max((node_state.attempt for node_state in node_states.values() if node_state), default=1)
-    return "; ".join(texts + ([f"attempt {attempt}"] if attempt > 1 else []))
+    return "; ".join(texts + ([tr("attempt {n}", n=attempt)] if attempt > 1 else []))
+
+
+def run_seconds(node_states: Parts, now: float) -> float | None:
+    """Give how long the workers of a run have run, or ran; None if they were never started."""
+    known = [part for part in node_states.values() if part]
+    began = min((part.began for part in known if part.began is not None), default=None)
+    if began is None:
+        return None
+    ended = now if any(part.live for part in known) else max(part.since for part in known)
+    return max(0.0, ended - began)
+
+
+def render_span(seconds: float) -> str:
+    """Write a span shortly: 42s, 7m, 3h12m, 2d3h."""
+    if seconds < 100:
+        return f"{seconds:.0f}s"
+    minutes = round(seconds / 60)
+    if minutes < 100:
+        return f"{minutes}m"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02}m" if hours < 48 else f"{hours // 24}d{hours % 24}h"
 
 
 def render_last_lines(node_states: Parts) -> Iterator[str]:
@@ -94,7 +124,7 @@ def render_last_lines(node_states: Parts) -> Iterator[str]:
     for name, activity in ordered[:MOST_LINES]:
         yield f"{_rank_label(name, activity).ljust(width)} | {sanitize(activity.last_line)[:LONGEST_LAST_LINE]}"
     if len(ordered) > MOST_LINES:
-        yield f"and {len(ordered) - MOST_LINES} more ranks; --json has all"
+        yield tr("and {n} more ranks; --json has all", n=len(ordered) - MOST_LINES)
 
 
 def _rank_label(name: str, activity: RankActivity) -> str:
@@ -121,60 +151,19 @@ LONGEST_DIRECTORY = 60
 NO_STALLS: Mapping[Rank, str] = MappingProxyType({})
 
 
-def show_runs(runs: Mapping[RunId, Parts], viewer: Owner, node_names: Collection[str] = ()) -> None:
-    """Print the runs in the order in which they come; one's own are marked; `node_names` are the inventory's."""
-    if not runs:
-        stdout().print("no runs")
-        return
-    states = {run_id: name_state(run_id, parts, node_names) for run_id, parts in runs.items()}
-    table = _runs_table(runs, viewer, states)
-    wide_table = _runs_table(runs, viewer, states, with_directory=True)
-    fits = (
-        Measurement.get(stdout(), stdout().options.update(max_width=1000), wide_table).maximum
-        <= stdout().width
-    )
-    print_table(stdout(), wide_table if fits else table)
-
-
-def _runs_table(
-    runs: Mapping[RunId, Parts],
-    viewer: Owner,
-    states: Mapping[RunId, str],
-    *,
-    with_directory: bool = False,
-) -> Table:
-    """Draw the runs; where each was launched is left out where there is no room."""
-    table = _make_table("run", "state", "nodes", "launched", "by", *(["from"] if with_directory else []))
-    for run_id, node_states in runs.items():
-        node_state, state = _latest_part(node_states), states[run_id]
-        table.add_row(
-            Text(sanitize(run_id)),
-            Text(state, _state_style(state)) + _render_attempt(node_states),
-            _render_nodes(node_states),
-            f"{_render_age(node_state.submitted)} ago",
-            Text(
-                sanitize(node_state.launched_by) + (" (you)" if owner_of(node_states).is_same(viewer) else "")
-            ),
-            *([Text(render_directory(node_state.launched_from))] if with_directory else []),
-        )
-    return table
-
-
-def _render_attempt(node_states: Parts) -> str:
-    attempt = max((node_state.attempt for node_state in node_states.values() if node_state), default=1)
-    return f", attempt {attempt}" if attempt > 1 else ""
-
-
-def _render_nodes(node_states: Parts) -> str:
+def render_nodes(node_states: Parts) -> str:
     """Name the nodes, those that take no part at the moment apart."""
     slots = [slot for slot in roster_of(node_states) if slot.node_rank is None]
-    status_by_node = {
-        slot.node: "spare" if slot.is_idle else "lost" if slot.lost else "unfit" for slot in slots
+    names_by_status = {
+        tr("spare: {nodes}"): [slot.node for slot in slots if slot.is_idle],
+        tr("cannot take part: {nodes}"): [slot.node for slot in slots if not slot.is_idle and not slot.lost],
+        tr("lost: {nodes}"): [slot.node for slot in slots if slot.lost],
     }
-    texts = [fold_names([name for name in node_states if name not in status_by_node])]
-    for status in ("spare", "unfit", "lost"):
-        names = [name for name in node_states if status_by_node.get(name) == status]
-        texts += [f"{status}: {fold_names(names)}"] if names else []
+    absent = {slot.node for slot in slots}
+    texts = [fold_names([name for name in node_states if name not in absent])]
+    for text, nodes in names_by_status.items():
+        names = [name for name in node_states if name in nodes]
+        texts += [fill(text, {"nodes": fold_names(names)})] if names else []
     return "; ".join(texts)
 
 
@@ -194,7 +183,9 @@ def show_status(
         console.print(item, soft_wrap=isinstance(item, Text) or not console.is_terminal)
     lines = []
     if verdict is not None and verdict.cause is not None:
-        lines += render_cause(verdict.cause, run_id, command, console.width)
+        start = f"{state_mark(verdict.state)} "
+        width = console.width if console.is_terminal else UNBROKEN
+        lines += ["", *render_cause(verdict.cause, run_id, command, width, start)]
     outside = with_outside_files(
         {name: node_state.outside_files for name, node_state in node_states.items() if node_state}
     )
@@ -212,26 +203,88 @@ def render_status(
     verdict: Verdict | None = None,
 ) -> Group:
     """Draw one run; `verdict` is what `judge_recorded` has found, None while it lives."""
-    node = _latest_part(node_states)
+    node = latest_part(node_states)
     state = judged_state(verdict, node_states)
-    master = sanitize(node.master) or "-"
-    about = f"job {sanitize(node.job)}, {describe_launch(node_states)}, world size {node.world_size}, master {master}"
+    about = tr(
+        "job {job}, {ranks} ranks, {launch}, master {master}",
+        job=sanitize(node.job),
+        ranks="?" if node.world_size is None else node.world_size,
+        launch=describe_launch(node_states),
+        master=sanitize(node.master) or "-",
+    )
     now = time.time()
-    stalls = find_stalls(node_states, offsets, now)
-    table = _make_table("node_rank", "node", "state", "since", "ranks", "note")
+    stopping = any(part.live and part.stopping for part in node_states.values() if part)
+    head = Text.assemble(sanitize(run_id), "  ", (f"{state_mark(state)} {state}", state_style(state)))
+    if stopping and state in LIVE:
+        head.append(tr(", being stopped"))
+    if (seconds := run_seconds(node_states, now)) is not None:
+        head.append(tr("   ran {span}", span=render_span(seconds)))
+    texts = filter(
+        None,
+        (
+            *_wrap_about(about),
+            render_timing(node_states, offsets, now),
+            *render_attempts(attempts_of(node_states)),
+        ),
+    )
+    table = _make_nodes_table(node_states, find_stalls(node_states, offsets, now), verdict)
+    return Group(head, *map(Text, texts), table, *map(Text, render_last_lines(node_states)))
+
+
+def _wrap_about(text: str) -> list[str]:
+    console = stdout()
+    return wrap_text(text, console.width, indent="  ") if console.is_terminal else [text]
+
+
+def _make_nodes_table(
+    node_states: Parts, stalls: Mapping[str, Mapping[Rank, str]], verdict: Verdict | None
+) -> Table:
+    """Draw the nodes by their ranks; of many nodes those that are alike share a row."""
     ranks, slots = node_ranks(node_states), {slot.node: slot for slot in roster_of(node_states)}
-    for name in sorted(node_states, key=lambda name: _node_rank_key(ranks[name])):
-        row = _status_row(
+    names = sorted(node_states, key=lambda name: _node_rank_key(ranks[name]))
+    cells = {
+        name: _status_row(
             name, node_states[name], stalls.get(name, NO_STALLS), slots.get(name), _judged_loss(name, verdict)
         )
-        table.add_row(_render_rank(ranks[name], slots.get(name)), *row)
-    stopping = any(part.live and part.stopping for part in node_states.values() if part)
-    note = ", being stopped" if stopping and state in LIVE else ""
-    head = Text.assemble(sanitize(run_id), "  ", (state, _state_style(state)), note)
-    texts = filter(
-        None, (about, render_timing(node_states, offsets, now), *render_attempts(attempts_of(node_states)))
-    )
-    return Group(head, *map(Text, texts), table, *map(Text, render_last_lines(node_states)))
+        for name in names
+    }
+    groups: dict[object, list[str]] = {}
+    for name in names:
+        _, state, _, _, note = cells[name]
+        alike = (str(state), str(note), _rank_states(node_states[name]), ranks[name] is None)
+        groups.setdefault(alike if len(names) > MOST_ROWS else name, []).append(name)
+    table = make_table(tr("NODE_RANK"), tr("NODE"), tr("STATE"), tr("SINCE"), tr("RANKS"), tr("NOTE"))
+    for group in groups.values():
+        _, *first = cells[group[0]]
+        if len(group) > 1:
+            first[2] = _fold_rank_states([node_states[name] for name in group])
+        numbers = fold_numbers([_render_rank(ranks[name], slots.get(name)) for name in group])
+        table.add_row(numbers, fold_names(group), *first)
+    return table
+
+
+def fold_numbers(texts: Sequence[str]) -> str:
+    """Write ranks as ranges: `0-3, 7`; what is no number comes last, once."""
+    numbers = sorted({int(text) for text in texts if text.isdecimal()})
+    starts = [number for number in numbers if number - 1 not in numbers]
+    ends = [number for number in numbers if number + 1 not in numbers]
+    ranges = [f"{a}-{b}" if a < b else str(a) for a, b in zip(starts, ends, strict=True)]
+    return ", ".join([*ranges, *dict.fromkeys(text for text in texts if not text.isdecimal())])
+
+
+def _rank_states(node: NodeState | None) -> tuple[str, ...]:
+    return () if node is None else tuple(_describe_rank(rank, live=node.live) for rank in node.ranks)
+
+
+def _fold_rank_states(nodes: Sequence[NodeState | None]) -> str:
+    """Put the ranks of alike nodes together: `r0-63 running`."""
+    by_state: dict[str, list[str]] = {}
+    for node in nodes:
+        for rank in node.ranks if node else ():
+            by_state.setdefault(_describe_rank(rank, live=node.live if node else False), []).append(
+                str(rank.rank)
+            )
+    return "  ".join(f"r{fold_numbers(ranks)} {state}" for state, ranks in by_state.items())
 
 
 def describe_node(name: str, node: NodeState | None) -> str:
@@ -242,22 +295,25 @@ def describe_node(name: str, node: NodeState | None) -> str:
 
 def describe_launch(node_states: Parts) -> str:
     """Say whose a run is: `launched by ann@laptop 3h ago from /home/ann/digits`."""
-    node_state = _latest_part(node_states)
-    launched_from = f" from {render_directory(node_state.launched_from)}" if node_state.launched_from else ""
-    return (
-        sanitize(
-            f"launched by {node_state.launched_by or 'an unknown user'} {_render_age(node_state.submitted)} ago"
-        )
-        + launched_from
-    )
+    node_state = latest_part(node_states)
+    facts = {
+        "user": sanitize(node_state.launched_by) or tr("an unknown user"),
+        "age": render_age(node_state.submitted),
+    }
+    if not node_state.launched_from:
+        return tr("launched by {user} {age} ago", **facts)
+    directory = render_directory(node_state.launched_from)
+    return tr("launched by {user} {age} ago from {directory}", directory=directory, **facts)
 
 
 def describe_run(run_id: str, node_states: Parts, cluster: str) -> list[str]:
     """Say which run is meant, for a question: its state, age and nodes, the cluster, and where it was launched."""
-    nodes = _render_nodes(node_states)
+    state, nodes = name_state(RunId(run_id), node_states), render_nodes(node_states)
     return [
-        sanitize(f"{run_id}: {name_state(RunId(run_id), node_states)}, {describe_launch(node_states)}"),
-        sanitize(f"  on {nodes} of {cluster}"),
+        sanitize(
+            tr("{run}: {state}, {launch}", run=run_id, state=state, launch=describe_launch(node_states))
+        ),
+        sanitize(tr("  on {nodes} of {cluster}", nodes=nodes, cluster=cluster)),
     ]
 
 
@@ -274,7 +330,7 @@ def _node_rank_key(node_rank: NodeRank | None) -> int:
 def _render_rank(node_rank: NodeRank | None, slot: SlotState | None) -> str:
     if node_rank is not None:
         return str(node_rank)
-    return "?" if slot is None else "spare" if slot.is_idle else "-"
+    return "?" if slot is None else tr("spare") if slot.is_idle else "-"
 
 
 def _judged_loss(name: str, verdict: Verdict | None) -> str:
@@ -289,27 +345,30 @@ def _status_row(
     slot: SlotState | None = None,
     loss: str = "",
 ) -> tuple[str | Text, ...]:
+    loss = translate_node_text(loss)
     if node is None and slot is not None and slot.lost:
-        return name, Text(LOST, "red"), "", "", Text(sanitize(slot.reason))
+        return name, Text(LOST, "red"), "", "", Text(sanitize(translate_node_text(slot.reason)))
     if node is None and loss:
-        return name, Text(LOST, "red"), "", "", Text(sanitize(f"{loss}; did not answer"))
+        return name, Text(LOST, "red"), "", "", Text(sanitize(tr("{reason}; no answer", reason=loss)))
     if node is None:
-        return name, Text(UNKNOWN, "red"), "", "", "did not answer"
+        return name, Text(UNKNOWN, "red"), "", "", tr("no answer")
     ranks = "  ".join(f"r{rank.rank} {_describe_rank(rank, live=node.live)}" for rank in node.ranks)
     adds_loss = loss and node.state in (CANCELLED, UNKNOWN)  # else its own reason says why it was lost
-    stopping = f"stopping: {node.stopping}" if node.live and node.stopping else ""
-    reason = f"{loss}; it reports: {node.reason}" if adds_loss else node.reason
-    notes = [reason, stopping, *(f"left: {remaining}" for remaining in node.left_processes)]
-    notes += [slot.reason] if slot is not None and slot.reason != node.reason else []
-    notes += (
-        ["WORLD_SIZE {}, planned {}".format(*node.unplanned_world_size)] if node.unplanned_world_size else []
-    )
-    notes += [f"r{rank}: {reason}" for rank, reason in stalls.items()]
+    given, stop = translate_node_text(node.reason), translate_node_text(node.stopping)
+    stopping = tr("stopping: {reason}", reason=stop) if node.live and stop else ""
+    own_reason = tr("{reason}; the node reports: {own}", reason=loss, own=given)
+    notes = [own_reason if adds_loss else given, stopping]
+    notes += [tr("still running: {process}", process=remaining) for remaining in node.left_processes]
+    notes += [translate_node_text(slot.reason)] if slot is not None and slot.reason != node.reason else []
+    if node.unplanned_world_size:
+        observed, planned = node.unplanned_world_size
+        notes.append(tr("WORLD_SIZE {observed}, planned {planned}", observed=observed, planned=planned))
+    notes += [f"r{rank}: {stall}" for rank, stall in stalls.items()]
     notes = [clip(note, LONGEST_LINE) for note in notes]
     return (
         name,
-        Text(node.state, _state_style(node.state)),
-        _render_age(node.since),
+        Text(node.state, state_style(node.state)),
+        render_age(node.since),
         ranks,
         Text(sanitize("; ".join(filter(None, notes)))),
     )
@@ -319,10 +378,10 @@ def _describe_rank(rank: RankState, *, live: bool) -> str:
     if rank.signal is not None:
         return signal_name(rank.signal)
     if rank.exit is not None:
-        return "ok" if rank.exit == 0 else f"exit {rank.exit}"
+        return "ok" if rank.exit == 0 else tr("exit {code}", code=rank.exit)
     if rank.stopped and live:
-        return "stopped (SIGSTOP)"
-    return "running" if live else "?"
+        return tr("stopped (SIGSTOP)")
+    return tr("running") if live else "?"
 
 
 def runs_to_json(
@@ -373,7 +432,7 @@ def status_to_json(
 
 
 def _run_to_json(run_id: RunId, node_states: Parts, state: str) -> dict[str, Any]:
-    node_state = _latest_part(node_states)
+    node_state = latest_part(node_states)
     return {
         "run": run_id,
         "job": node_state.job,
@@ -426,7 +485,7 @@ def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 2)
 
 
-def _latest_part(node_states: Parts) -> NodeState:
+def latest_part(node_states: Parts) -> NodeState:
     """Return the state of a node that is at the latest attempt: of that, what all have in common is used."""
     return max(
         (node_state for node_state in node_states.values() if node_state is not None),
@@ -434,19 +493,21 @@ def _latest_part(node_states: Parts) -> NodeState:
     )
 
 
-def _make_table(*headings: str) -> Table:
+def make_table(*headings: str, no_wrap: bool = False) -> Table:
+    """Begin a table of columns without lines."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for heading in headings:
-        table.add_column(heading, overflow="fold")
+        table.add_column(heading, overflow="fold", no_wrap=no_wrap)
     return table
 
 
-def _state_style(state: str) -> str:
+def state_style(state: str) -> str:
+    """Choose the colour of a state."""
     return "cyan" if state in LIVE else _STYLES.get(state, "yellow")
 
 
-def _render_age(timestamp: float) -> str:
-    """Write how long ago something was: 42s, 7m, 3h, 2d."""
+def render_age(timestamp: float) -> str:
+    """Write shortly how long ago something was: 42s, 7m, 3h, 2d."""
     seconds = max(0.0, time.time() - timestamp)
     units: Sequence[tuple[float, str]] = ((86400, "d"), (3600, "h"), (60, "m"))
     unit, letter = next((unit_step for unit_step in units if seconds >= 2 * unit_step[0]), (1.0, "s"))

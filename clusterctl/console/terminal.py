@@ -82,6 +82,20 @@ def _console(stream: TextIO) -> Console:
     )
 
 
+_SYMBOLS = {
+    "ok": ("\u2713", "ok"),
+    "failed": ("\u2717", "x"),
+    "stopped": ("\u25a0", "-"),
+    "live": ("\u25cf", "*"),
+}
+
+
+def symbol(name: str, stream: TextIO) -> str:
+    """Give a check mark and the like, or plain letters where the stream's encoding has none."""
+    mark, plain = _SYMBOLS[name]
+    return mark if (stream.encoding or "").lower().replace("-", "").startswith("utf") else plain
+
+
 def print_table(console: Console, table: Table) -> None:
     """Print a table with whole words: what is to be copied is broken by a narrow terminal, if at all, not by us."""
     from rich.measure import Measurement
@@ -93,7 +107,57 @@ def print_table(console: Console, table: Table) -> None:
     console.width = width
 
 
-def info(line: str) -> None:
-    """Write one line of chatter to stderr, unless `-q`."""
+_live_line: list[str] = []  # the line that stands below all others, and is written anew
+
+
+def can_redraw(stream: TextIO) -> bool:
+    """Tell whether lines can be taken back; NO_COLOR speaks of colours only."""
+    return stream.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
+
+
+def show_live_line(text: str) -> None:
+    """Write one line on stderr, a terminal, in place of the last one of these; an empty text takes it away."""
+    from clusterctl.console.text import cut_text
+
+    if can_redraw(sys.stderr) and _live_line != ([text] if text else []):
+        clear_live_line()
+        if text:
+            _live_line.append(text)
+            print(cut_text(sanitize(text), stderr().width - 1), end="", file=sys.stderr, flush=True)
+
+
+def clear_live_line() -> None:
+    """Take away the line that stands below all others, so that something can be written."""
+    if _live_line:
+        _live_line.clear()
+        print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
+
+
+def info(line: str, *, is_safe: bool = False) -> None:
+    """Write one line of chatter to stderr, unless `-q`; a text that `is_safe` may hold colours of our own."""
     if not is_quiet():
-        print("\n".join(map(sanitize, line.split("\n"))), file=sys.stderr, flush=True)
+        clear_live_line()
+        lines = [sanitize(part) for part in line.split("\n")]
+        text = line if is_safe else "\n".join(text for part in lines for text in _wrap_for_terminal(part))
+        print(text, file=sys.stderr, flush=True)
+
+
+def _wrap_for_terminal(line: str) -> list[str]:
+    """Break a line between words where stderr is a terminal; a command at its end stays whole, to be copied."""
+    from clusterctl.console.text import display_width, wrap_text
+
+    if not sys.stderr.isatty() or display_width(line) <= stderr().width:
+        return [line]
+    prose, colon, command = line.partition(": clusterctl ")
+    if not colon and "clusterctl " in line:
+        return [line]
+    lines = wrap_text(f"{prose}:" if colon else prose, stderr().width, indent="  ")
+    return [*lines, f"  clusterctl {command}"] if colon else lines
+
+
+def hint(line: str) -> None:
+    """Write one dimmed line to stderr, unless `-q`."""
+    if not is_quiet():
+        clear_live_line()
+        text = sanitize(line)
+        print(f"\x1b[2m{text}\x1b[0m" if uses_color(sys.stderr) else text, file=sys.stderr, flush=True)

@@ -79,3 +79,63 @@ def _is_utf8(encoding: str | None) -> bool:
         return codecs.lookup(encoding or "ascii").name == "utf-8"
     except LookupError:
         return False
+
+
+def display_width(name: str) -> int:
+    """Count the columns a name takes on a terminal; a Chinese character takes two."""
+    if name.isascii():
+        return len(name)
+    from rich.cells import cell_len
+
+    return cell_len(name)
+
+
+def cut_text(text: str, width: int) -> str:
+    """Cut a text to so many columns, the last three of them dots."""
+    if display_width(text) <= width:
+        return text
+    kept = ""
+    for character in text:
+        if display_width(kept + character) > width - 3:
+            break
+        kept += character
+    return f"{kept}..."
+
+
+# What may be broken between any two characters: Chinese and the full-width forms; some stay with what is before them.
+_TOKEN = re.compile(
+    "[\u201c\u2018\u300a\uff08\u3010]*"
+    "(?:[^\\s\u2e80-\u303f\u3400-\u9fff\uff00-\uffef]+|[\u2e80-\u303f\u3400-\u9fff\uff00-\uffef])"
+    "[\u3001\u3002\u300b\u2019\u201d\uff01\uff09\uff0c\uff1a\uff1b\uff1f\u3011]*| +"
+)
+
+
+def wrap_text(text: str, width: int, first_indent: str = "", indent: str = "") -> list[str]:
+    """Break a text at spaces, and between Chinese characters; a word that is longer than a line stays whole."""
+    lines: list[str] = []
+    line = first_indent
+    for token in _TOKEN.findall(text):
+        is_empty = line in (first_indent if not lines else indent, "")
+        if token.isspace():
+            line += token if not is_empty else ""
+        elif is_empty or display_width(line) + display_width(token) <= width:
+            line += token
+        else:
+            lines.append(line.rstrip())
+            line = indent + token
+    return [*lines, line.rstrip()] if line.strip() else lines
+
+
+# How a line begins that is there to be pasted; such a line stays whole.
+COMMAND = re.compile(r"(clusterctl|python3?|pip|ssh(-\w+)?|sudo|chmod|chown|mv|rm|cp|export)\s")
+_IN_BACKQUOTES = re.compile(r"`[^`]*`")
+_KEPT_SPACE = "\ue000"  # stands for a space that no line is broken at
+
+
+def wrap_prose(text: str, width: int, indent: str = "") -> list[str]:
+    """Break a text as `wrap_text` does; a command in backquotes stays whole where it fits a line."""
+    kept = _IN_BACKQUOTES.sub(
+        lambda found: found[0].replace(" ", _KEPT_SPACE) if display_width(found[0]) <= width else found[0],
+        text,
+    )
+    return [line.replace(_KEPT_SPACE, " ") for line in wrap_text(kept, width, indent=indent)]

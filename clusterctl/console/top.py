@@ -1,10 +1,16 @@
-"""How busy the nodes are, on the screen: a row per node, alike nodes in one row where there are many; and as JSON."""
+"""How busy the nodes are, on the screen: a row per node, alike nodes in one row where there are many; and as JSON.
+
+The keys of the live screen are read here too: what they change is how the rows are drawn.
+"""
 
 from __future__ import annotations
 
+import os
+import select
+import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +19,10 @@ from rich.table import Table
 from rich.text import Text
 
 from clusterctl.console.terminal import print_table, stdout
-from clusterctl.console.text import sanitize
+from clusterctl.console.text import display_width, sanitize
 from clusterctl.plans.facts.utilization import GpuUsage, NodeUsage, group_alike, is_silent, measure_spread
 from clusterctl.specs.nodeset import fold_names
-from clusterctl.specs.text import plural
+from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -28,18 +34,87 @@ OTHER_LINES = 10  # lines of the screen that are not rows of nodes
 PLAIN_ROWS = 40  # where there is no screen
 MOST_PROBLEMS = 5
 
-COLUMNS = ("node", "GPUs", "each", "GPU memory", "°C", "CPU", "memory", "in", "out")
-LEFT_ALIGNED = ("node", "GPUs", "each")
+LEFT_ALIGNED = 4  # columns, the others have numbers
+EACH = 3  # the column with the GPUs one by one
+HOT, FULL, BUSY, IDLE = 85.0, 95.0, 50.0, 5.0  # degrees Celsius, and per cent
 
 Metric = Callable[[NodeUsage], float | None]
+
+
+def _headings() -> tuple[str, ...]:
+    return (
+        tr("NODE"),
+        tr("RUN"),
+        f"GPU {BARS[0]}0 {BARS[-1]}100 %",
+        tr("EACH GPU"),
+        tr("GPU MEMORY"),
+        "°C",
+        "CPU",
+        tr("MEMORY"),
+        tr("IN"),
+        tr("OUT"),
+    )
+
+
+@dataclass(frozen=True)
+class TopLayout:
+    """How the table is drawn: `runs` are the runs of the nodes, `title` stands above a live screen.
+
+    `shares_machine`: the nodes are parts of one machine, so that each shows the CPU and memory of all.
+    """
+
+    max_rows: int = PLAIN_ROWS
+    runs: Mapping[str, str] = field(default_factory=dict)
+    title: str = ""
+    busiest_first: bool = False
+    shows_each: bool = True
+    shares_machine: bool = False
+
+
+class Keys:
+    """Reads single keys from a terminal, without waiting; leaves the terminal as it was."""
+
+    def __enter__(self) -> Keys:
+        self._saved: list[Any] | None = None
+        if sys.stdin.isatty():
+            import termios
+            import tty
+
+            self._saved = termios.tcgetattr(sys.stdin.fileno())
+            tty.setcbreak(sys.stdin.fileno())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._saved is not None:
+            import termios
+
+            termios.tcsetattr(sys.stdin.fileno(), termios.TCSADRAIN, self._saved)
+
+    def read(self) -> str:
+        """Give the keys that were pressed since the last time."""
+        if self._saved is None or not select.select([sys.stdin.fileno()], [], [], 0)[0]:
+            return ""
+        return os.read(sys.stdin.fileno(), 64).decode("ascii", "ignore")
 
 
 class UtilizationView:
     """Redraws the table in place on a terminal."""
 
-    def __init__(self, silence_limit: float) -> None:
-        self._silence_limit = silence_limit
+    def __init__(self, silence_limit: float, cluster: str, interval: float) -> None:
+        self._silence_limit, self._cluster, self._interval = silence_limit, cluster, interval
+        self._layout = TopLayout()
         self._live: Live | None = None
+
+    def press(self, keys: str) -> bool:
+        """Do what keys mean; gives False for the one that quits."""
+        for key in keys.lower():
+            if key == "s":
+                self._layout = replace(self._layout, busiest_first=not self._layout.busiest_first)
+            elif key == "g":
+                self._layout = replace(self._layout, shows_each=not self._layout.shows_each)
+        return "q" not in keys.lower()
 
     def __enter__(self) -> UtilizationView:
         from rich.live import Live
@@ -54,16 +129,27 @@ class UtilizationView:
         if self._live is not None:
             self._live.stop()
 
-    def show(self, nodes: Sequence[NodeUsage], now: float) -> None:
+    def show(self, nodes: Sequence[NodeUsage], now: float, layout: TopLayout) -> None:
         """Draw how things stand."""
         if self._live is not None:
-            rows = max(3, stdout().height - OTHER_LINES)
-            self._live.update(Group(*render_top(nodes, now, self._silence_limit, rows)), refresh=True)
+            shown = replace(
+                self._layout,
+                max_rows=max(3, stdout().height - OTHER_LINES),
+                runs=layout.runs,
+                shares_machine=layout.shares_machine,
+                title=tr(
+                    "{cluster}   {time}   every {seconds:g} s",
+                    cluster=self._cluster,
+                    time=time.strftime("%H:%M:%S"),
+                    seconds=self._interval,
+                ),
+            )
+            self._live.update(Group(*render_top(nodes, now, self._silence_limit, shown)), refresh=True)
 
 
-def show_top(nodes: Sequence[NodeUsage], now: float, silence_limit: float) -> None:
+def show_top(nodes: Sequence[NodeUsage], now: float, silence_limit: float, layout: TopLayout) -> None:
     """Print how things stand, once."""
-    for renderable in render_top(nodes, now, silence_limit, PLAIN_ROWS):
+    for renderable in render_top(nodes, now, silence_limit, layout):
         if isinstance(renderable, Table):
             print_table(stdout(), renderable)
         else:
@@ -71,20 +157,36 @@ def show_top(nodes: Sequence[NodeUsage], now: float, silence_limit: float) -> No
 
 
 def render_top(
-    nodes: Sequence[NodeUsage], now: float, silence_limit: float, max_rows: int
+    nodes: Sequence[NodeUsage], now: float, silence_limit: float, layout: TopLayout
 ) -> list[Table | Text]:
-    """Give a table with at most about `max_rows` rows, a line for each thing that is wrong, and one about all nodes."""
-    groups = group_alike(nodes, now, silence_limit, max_rows)
-    rows = [_render_row(group, now, silence_limit) for group in groups]
+    """Give a table with at most about so many rows, a line for each thing that is wrong, and one about all nodes."""
+    groups = group_alike(nodes, now, silence_limit, layout.max_rows)
+    if layout.busiest_first:
+        groups = sorted(groups, key=lambda group: -(group[0].history[-1] if group[0].history else -1.0))
+    rows = [_render_row(group, now, silence_limit, layout.runs) for group in groups]
+    headings = _headings()
     columns = [
-        column for column in range(len(COLUMNS)) if not column or any(row[column].plain for row in rows)
+        column for column in range(len(headings)) if not column or any(row[column].plain for row in rows)
     ]
+    columns = [column for column in columns if column != EACH or layout.shows_each]
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in (COLUMNS[column] for column in columns):
-        table.add_column(name, justify="left" if name in LEFT_ALIGNED else "right", no_wrap=True)
+    for column in columns:
+        table.add_column(headings[column], justify="left" if column < LEFT_ALIGNED else "right", no_wrap=True)
     for row in rows:
         table.add_row(*(row[column] for column in columns))
-    return [table, *_render_problems(nodes, now, silence_limit), _summarize(nodes, now, silence_limit)]
+    above = [_render_title(layout.title)] if layout.title else []
+    below = [*_render_problems(nodes, now, silence_limit), _summarize(nodes, now, silence_limit)]
+    if layout.shares_machine:
+        below.append(
+            Text(tr("the nodes of a lab share this machine: CPU and memory are those of all of them"), "dim")
+        )
+    return [*above, table, *below]
+
+
+def _render_title(title: str) -> Text:
+    keys = tr("q quit  s sort by use  g each GPU")
+    room = stdout().width - display_width(title) - display_width(keys)
+    return Text.assemble((sanitize(title), "bold"), " " * max(3, room), (keys, "dim"))
 
 
 def _render_problems(nodes: Sequence[NodeUsage], now: float, silence_limit: float) -> Iterator[Text]:
@@ -97,48 +199,66 @@ def _render_problems(nodes: Sequence[NodeUsage], now: float, silence_limit: floa
     for text, names in list(names_by_problem.items())[:MOST_PROBLEMS]:
         yield Text.assemble((sanitize(fold_names(names)), "bold"), ": ", (sanitize(text), "red"))
     if len(names_by_problem) > MOST_PROBLEMS:
-        yield Text(f"and {plural(len(names_by_problem) - MOST_PROBLEMS, 'more note')}; --json has all")
+        more = len(names_by_problem) - MOST_PROBLEMS
+        yield Text(trn("and {n} more note; --json has all", "and {n} more notes; --json has all", more))
 
 
 def _summarize(nodes: Sequence[NodeUsage], now: float, silence_limit: float) -> Text:
     reporting = [gauged for gauged in nodes if gauged.sample and not is_silent(gauged, now, silence_limit)]
     gpus = [gpu for gauged in reporting if gauged.sample for gpu in gauged.sample.gpus]
     utilizations = [gpu.busy for gpu in gpus if gpu.busy is not None]
-    summary = plural(len(nodes), "node")
-    summary += (
-        f", {plural(len(gpus), 'GPU')}: {sum(utilizations) / len(utilizations):.0f} % busy"
-        if utilizations
-        else ""
-    )
-    missing = [gauged.node.name for gauged in nodes if gauged not in reporting]
-    return Text.assemble(summary, (f"; not heard: {fold_names(missing)}" if missing else "", "red"))
+    summary = trn("{n} node", "{n} nodes", len(nodes))
+    if utilizations:
+        busy = sum(utilizations) / len(utilizations)
+        gpu_text = trn("{n} GPU: {busy:.0f} % busy", "{n} GPUs: {busy:.0f} % busy", len(gpus), busy=busy)
+        summary = f"{summary}, {gpu_text}"
+    missing = fold_names([gauged.node.name for gauged in nodes if gauged not in reporting])
+    return Text.assemble(summary, (tr("; no answer: {nodes}", nodes=missing) if missing else "", "red"))
 
 
-def _render_row(group: Sequence[NodeUsage], now: float, silence_limit: float) -> list[Text]:
+def _render_row(
+    group: Sequence[NodeUsage], now: float, silence_limit: float, runs: Mapping[str, str]
+) -> list[Text]:
     first = group[0]
-    name = Text(sanitize(fold_names([gauged.node.name for gauged in group])), "bold")
+    names = [gauged.node.name for gauged in group]
+    name = Text(sanitize(fold_names(names)), "bold")
+    run_texts = {runs.get(name, "") for name in names}
+    run = run_texts.pop() if len(run_texts) == 1 else tr("several") if any(run_texts) else ""
     if first.sample is None:
-        return [name, *(Text("") for _ in COLUMNS[1:])]
-    style = "dim" if is_silent(first, now, silence_limit) else ""
+        return [name, Text(sanitize(run)), *(Text("") for _ in _headings()[2:])]
+    silent = is_silent(first, now, silence_limit)
     values = (
-        _render_gpus(group),
-        _render_each_gpu(first) if len(group) == 1 else plural(len(group), "node"),
-        _render_gpu_memory(group),
-        _render_range(group, _max_temperature),
-        _render_cpu(group),
-        _render_memory(group),
-        _render_rate(group, lambda gauged: gauged.traffic.received),
-        _render_rate(group, lambda gauged: gauged.traffic.sent),
+        (run, ""),
+        (_render_gpus(group), _busy_style(group, first.sample.gpu_busy)),
+        (_render_each_gpu(first) if len(group) == 1 else trn("{n} node", "{n} nodes", len(group)), ""),
+        (_render_gpu_memory(group), ""),
+        (_render_range(group, _max_temperature), "red" if _is_hot(group) else ""),
+        (_render_cpu(group), ""),
+        (_render_memory(group), ""),
+        (_render_rate(group, lambda gauged: gauged.traffic.received), ""),
+        (_render_rate(group, lambda gauged: gauged.traffic.sent), ""),
     )
-    return [name, *(Text(value, style) for value in values)]
+    return [name, *(Text(sanitize(value), "dim" if silent else style) for value, style in values)]
+
+
+def _busy_style(group: Sequence[NodeUsage], busy: float | None) -> str:
+    """Choose a colour for the share of the GPUs: idle ones stand out where others work."""
+    if busy is None or len(group) > 1:
+        return ""
+    return "green" if busy >= BUSY else "yellow" if busy >= IDLE else "red"
+
+
+def _is_hot(group: Sequence[NodeUsage]) -> bool:
+    temperatures = [_max_temperature(gauged) for gauged in group]
+    return any(temperature is not None and temperature >= HOT for temperature in temperatures)
 
 
 def _problem_of(gauged: NodeUsage, now: float, silence_limit: float) -> str:
     if gauged.error:
         return gauged.error
     if is_silent(gauged, now, silence_limit) and gauged.updated_at is not None:
-        return f"silent for {now - gauged.updated_at:.0f} s"
-    return "no answer yet" if gauged.sample is None else gauged.sample.gpu_problem or ""
+        return tr("silent for {seconds:.0f} s", seconds=now - gauged.updated_at)
+    return tr("no answer yet") if gauged.sample is None else gauged.sample.gpu_problem or ""
 
 
 def _render_gpus(group: Sequence[NodeUsage]) -> str:

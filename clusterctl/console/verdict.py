@@ -1,34 +1,52 @@
-"""The end of a run: cause first, then files that it left outside its output directory."""
+"""The end of a run: cause first, then what followed, then files that it left outside its output directory."""
 
 from __future__ import annotations
 
 import re
 import sys
-import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from clusterctl.codes.lookup import find_entry
 from clusterctl.console.progress import render_size
-from clusterctl.console.terminal import stderr, uses_color
-from clusterctl.console.text import sanitize
+from clusterctl.console.terminal import is_verbose, stderr, symbol, uses_color
+from clusterctl.console.text import cut_text, display_width, sanitize, wrap_text
+from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.known_errors import advised_command
 from clusterctl.plans.launch.world_size import render_unplanned
 from clusterctl.plans.runs.gang_record import GIVEN_UP, Attempt
 from clusterctl.plans.runs.verdict import Verdict
 from clusterctl.plans.sync.results import OutsideFiles
-from clusterctl.protocol.root_cause import Cause, Failure, find_symptom, render_ending
-from clusterctl.protocol.states import CANCELLED, SUCCEEDED
+from clusterctl.protocol.exit_status import signal_name
+from clusterctl.protocol.root_cause import Cause, Failure, find_symptom
+from clusterctl.protocol.states import CANCELLED, LIVE, SUCCEEDED
 from clusterctl.protocol.tracebacks import clip, strip_rank
 from clusterctl.specs.nodeset import fold_names
-from clusterctl.specs.text import command_line, plural
+from clusterctl.specs.text import command_line, render_duration
+from clusterctl.translation import tr, trn
 
 MOST_NAMES = 3  # names
+_RED, _GREEN, _YELLOW, _RESET = "\x1b[1;31m", "\x1b[1;32m", "\x1b[1;33m", "\x1b[0m"
+WIDTH = 110  # columns of an explanation, where the terminal is not narrower
+UNBROKEN = 10_000  # columns where no terminal breaks lines
+NARROWEST = 30
+LABEL_WIDTH = 6
+CODE_WIDTH = 10
+INDENT = "    "
+MOST_GROUPS = 6
+MOST_RANKS = 8
+LONGEST_SUMMARY = 90
+LONGEST_LINE = 400  # characters that are shown of what a rank or a node has written
+_NUMBER = re.compile(r"\d+")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z\[(])")
+_OUT_OF_MEMORY = re.compile(
+    r"(?:[\w.]+: )?(?P<what>\w+ out of memory)\. Tried to allocate (?P<size>[\d.]+ \w+)"
+)
+_CODE_FOLDER = re.compile(r".*?/\d+-[^/]+/code/")  # of a run, on its node
 
 
 def render_outside(outside: Mapping[str, OutsideFiles]) -> str:
     """Put it into a line: `2 files outside ${output_dir}: 0.ckpt, 1.ckpt (13.2 MB) on gpu01`."""
     files = sum(node_outside.files for node_outside in outside.values())
-    at_least = "at least " if any(node_outside.more for node_outside in outside.values()) else ""
     names = list(
         dict.fromkeys(
             name.replace("\n", "\\n") for node_outside in outside.values() for name in node_outside.names
@@ -36,69 +54,149 @@ def render_outside(outside: Mapping[str, OutsideFiles]) -> str:
     )
     named_count = sum(len(node_outside.names) for node_outside in outside.values())
     ellipsis = ", ..." if names[MOST_NAMES:] or files > named_count else ""
-    names_text = f": {', '.join(names[:MOST_NAMES])}{ellipsis}" if names else ""
-    size = render_size(sum(node_outside.bytes for node_outside in outside.values()))
-    return f"{at_least}{plural(files, 'file')} outside ${{output_dir}}{names_text} ({size}) on {fold_names(outside)}"
-
-
-def render_outside_note(outside: Mapping[str, OutsideFiles], run_id: str, command: str) -> list[str]:
-    """Say so of a run that has ended, with the command that brings them; `command` is how hints begin."""
-    return (
-        [f"note: {render_outside(outside)}", f"  bring them: {command} pull {run_id} --all"]
-        if outside
-        else []
+    facts = {
+        "names": ", ".join(names[:MOST_NAMES]) + ellipsis,
+        "size": render_size(sum(node_outside.bytes for node_outside in outside.values())),
+        "nodes": fold_names(outside),
+    }
+    if any(node_outside.more for node_outside in outside.values()):
+        return tr(
+            "at least {files} files outside ${output_dir}: {names} ({size}) on {nodes}", files=files, **facts
+        )
+    if not names:
+        return trn(
+            "{n} file outside ${output_dir} ({size}) on {nodes}",
+            "{n} files outside ${output_dir} ({size}) on {nodes}",
+            files,
+            **facts,
+        )
+    return trn(
+        "{n} file outside ${output_dir}: {names} ({size}) on {nodes}",
+        "{n} files outside ${output_dir}: {names} ({size}) on {nodes}",
+        files,
+        **facts,
     )
 
 
-_RED, _GREEN, _RESET = "\x1b[1;31m", "\x1b[1;32m", "\x1b[0m"
-WIDTH = 110  # columns of an explanation, where the terminal is not narrower
-NARROWEST = 30
-MOST_GROUPS = 6
-MOST_RANKS = 8
-LONGEST_SUMMARY = 90
-LONGEST_LINE = 400  # characters that are shown of what a rank or a node has written
-_NUMBER = re.compile(r"\d+")
-
-
-def show_verdict(verdict: Verdict, seconds: float, command: str = "clusterctl") -> None:
-    """Write the verdict to stderr; `command` is how the hints begin."""
-    color = _GREEN if verdict.state == SUCCEEDED else _RED
-    run_id, state = sanitize(verdict.run_id), sanitize(verdict.state)
-    colored_state = f"{color}{state}{_RESET}" if uses_color(sys.stderr) else state
-    width = stderr().width
-    lines = [] if verdict.cause is None else render_cause(verdict.cause, verdict.run_id, command, width)
-    lines += [
-        *_render_reasons(verdict),
-        *_render_left(verdict, command_line("stop", verdict.run_id, command=command)),
+def render_outside_note(outside: Mapping[str, OutsideFiles], run_id: str, command: str) -> list[str]:
+    """Say so of a run that has ended, with the command that downloads them; `command` is how hints begin."""
+    if not outside:
+        return []
+    pull = command_line("pull", run_id, "--all", command=command)
+    return [
+        tr("note: {text}", text=render_outside(outside)),
+        tr("  download them: {command}", command=pull),
     ]
+
+
+def show_verdict(verdict: Verdict, seconds: float, command: str = "clusterctl", hidden: int = 0) -> None:
+    """Write the end of a run to stderr, the cause first.
+
+    `command` is how the hints begin, `hidden` the number of torchrun's lines that were not shown.
+    """
+    terminal = sys.stderr.isatty()
+    width = stderr().width if terminal else UNBROKEN
+    start = _render_end(verdict, seconds)
+    if verdict.cause is None:
+        lines = [f"{start}   {verdict.run_id}", *_render_reasons(verdict)]
+    else:
+        lines = render_cause(verdict.cause, verdict.run_id, command, width, f"{start}   ")
+        lines += _render_hidden(hidden)
+    lines += _render_left(verdict, command_line("stop", verdict.run_id, command=command))
     lines += [*render_attempts(verdict.attempts), *_render_given_up(verdict), *_render_after(verdict)]
-    lines += [f"warning: {line}" for line in render_unplanned(verdict.world_sizes)]
+    lines += [tr("warning: {text}", text=line) for line in render_unplanned(verdict.world_sizes)]
     lines += render_outside_note(verdict.outside_files, verdict.run_id, command)
-    attempts_note = f", {plural(verdict.attempt, 'attempt')}" if verdict.attempts else ""
-    last_line = f"{run_id}: {colored_state} after {seconds:.1f} s{attempts_note}"
-    print("\n".join([*map(sanitize, lines), last_line]), file=sys.stderr, flush=True)
+    first_line, *more_lines = map(sanitize, lines)
+    shown = sanitize(start)
+    if uses_color(sys.stderr) and first_line.startswith(shown):  # on a very narrow terminal it may be broken
+        first_line = f"{_color_of(verdict.state)}{shown}{_RESET}{first_line.removeprefix(shown)}"
+    print("\n".join([first_line, *more_lines]), file=sys.stderr, flush=True)
 
 
-def render_cause(cause: Cause, run_id: str, command: str, width: int = WIDTH) -> list[str]:
+def _color_of(state: str) -> str:
+    return _GREEN if state == SUCCEEDED else _YELLOW if state == CANCELLED else _RED
+
+
+def state_mark(state: str) -> str:
+    """Choose the sign before the state of a run."""
+    if state in LIVE:
+        return symbol("live", sys.stderr)
+    name = "ok" if state == SUCCEEDED else "stopped" if state == CANCELLED else "failed"
+    return symbol(name, sys.stderr)
+
+
+def _render_end(verdict: Verdict, seconds: float) -> str:
+    duration = f"{seconds:.1f} s" if seconds < 100 else render_duration(seconds)
+    state = f"{state_mark(verdict.state)} {verdict.state}"
+    if not verdict.attempts:
+        return tr("{state} after {duration}", state=state, duration=duration)
+    return trn(
+        "{state} after {duration}, {n} attempt",
+        "{state} after {duration}, {n} attempts",
+        verdict.attempt,
+        state=state,
+        duration=duration,
+    )
+
+
+def _render_hidden(hidden: int) -> list[str]:
+    if not hidden:
+        return []
+    note = trn(
+        "({n} line of torchrun itself is hidden; `logs` and -v show it)",
+        "({n} lines of torchrun itself are hidden; `logs` and -v show them)",
+        hidden,
+    )
+    return [f"{INDENT}{' ' * LABEL_WIDTH}{note}"]
+
+
+def render_cause(cause: Cause, run_id: str, command: str, width: int = WIDTH, start: str = "") -> list[str]:
     """Give the lines that name the root cause and what is known about it; `command` is how hints begin.
 
-    Explanations are wrapped to `width`; what is to be copied, or was written by a rank, is not.
+    `start` is what the first line begins with. Explanations are wrapped to `width`; what is to be copied, or was
+    written by a rank, is not.
     """
-    failure, logs_command = cause.failure, command_line("logs", run_id, command=command)
-    lines = ["", *_render_headline(cause), *_render_known(cause, run_id, command, width)]
-    if failure.tail:
-        lines.append(f"  its last lines of stderr ({len(failure.tail)}):")
-        lines += [f"  | {clip(line, LONGEST_LINE)}" for line in failure.tail]
+    failure, columns = cause.failure, max(NARROWEST, min(WIDTH, width))
+    summary, rest = _summarize(failure, _room(cause, width, start))
+    lines = _render_headline(cause, summary, width, start)
+    lines += wrap_text(rest, columns, INDENT, INDENT) if rest else []
+    lines += _render_frame(failure, columns)
+    lines += _render_silent(cause, columns)
+    lines += _render_known(cause, columns)
+    if failure.tail and (is_verbose() or not failure.exception):
+        lines.append(INDENT + tr("last stderr lines:"))
+        lines += [f"{INDENT}| {clip(line, LONGEST_LINE)}" for line in failure.tail]
     lines += _render_consequences(cause)
+    return lines + _render_commands(cause, run_id, command)
+
+
+def _render_commands(cause: Cause, run_id: str, command: str) -> list[str]:
+    failure, logs_command = cause.failure, command_line("logs", run_id, command=command)
     selector = ("--node", failure.node) if failure.rank is None else ("--rank", str(failure.rank))
-    lines += [] if failure.lost else [f"  all of it: {command_line(*selector, command=logs_command)}"]
-    return lines + ([f"  the others: {logs_command} --stream stderr --tail 5"] if cause.consequences else [])
+    lines = []
+    advised = advised_command(cause, run_id) if cause.symptom_match else ""
+    if advised:
+        lines.append(_labelled(tr("try"), f"{command}{advised.removeprefix('clusterctl')}"))
+    if not failure.lost:
+        lines.append(_labelled(tr("more"), command_line(*selector, command=logs_command)))
+    if cause.consequences:
+        lines.append(_labelled(tr("all"), f"{logs_command} --stream stderr --tail 5"))
+    return lines
+
+
+def _labelled(label: str, text: str) -> str:
+    return f"{INDENT}{label}{' ' * max(1, LABEL_WIDTH - display_width(label))}{text}"
 
 
 def render_attempts(attempts: Sequence[Attempt]) -> list[str]:
     """Say why each attempt before the last one ended: `attempt 1: gpu02 is lost (node_lost)`."""
     return [
-        f"attempt {attempt.number}: {clip(attempt.text, LONGEST_LINE)} ({attempt.reason})"
+        tr(
+            "attempt {number}: {text} ({reason})",
+            number=attempt.number,
+            text=clip(translate_node_text(attempt.text), LONGEST_LINE),
+            reason=attempt.reason,
+        )
         for attempt in attempts
     ]
 
@@ -106,95 +204,160 @@ def render_attempts(attempts: Sequence[Attempt]) -> list[str]:
 def _render_given_up(verdict: Verdict) -> list[str]:
     """Say why the nodes did not start the run again, where the job wanted that."""
     return (
-        [GIVEN_UP[verdict.gave_up_reason]]
+        [tr(GIVEN_UP[verdict.gave_up_reason])]
         if verdict.gave_up_reason in GIVEN_UP and verdict.state != CANCELLED
         else []
     )
 
 
-def _render_headline(cause: Cause) -> list[str]:
+def describe_cause(cause: Cause) -> str:
+    """Say in a few words what failed first: `r1 gpu02: CUDA out of memory (tried 20.00 GiB)`."""
     failure = cause.failure
-    process, exception = _describe_process(failure), clip(strip_rank(failure.exception), LONGEST_LINE)
+    process = failure.node if failure.rank is None else f"r{failure.rank} {failure.node}"
+    return tr(
+        "{process}: {what}",
+        process=process,
+        what=_describe_what(cause, _summarize(failure, LONGEST_SUMMARY)[0]),
+    )
+
+
+def _render_headline(cause: Cause, summary: str, width: int, start: str) -> list[str]:
+    text = tr(
+        "{process}: {what}", process=_describe_process(cause.failure), what=_describe_what(cause, summary)
+    )
+    code = f"   {cause.symptom_match.symptom.code}" if cause.symptom_match else ""
+    return wrap_text(f"{start}{text}{code}", max(NARROWEST, width), indent=INDENT)
+
+
+def _room(cause: Cause, width: int, start: str) -> int:
+    """Count the columns that the headline has for what the rank reported."""
+    others = f"{start}{_describe_process(cause.failure)}:   {'-' * CODE_WIDTH}"
+    return max(NARROWEST, width - display_width(others))
+
+
+def _summarize(failure: Failure, room: int) -> tuple[str, str]:
+    """Shorten an exception to a headline; the second text is the whole, if something is missing in the first."""
+    whole = clip(strip_rank(failure.exception), LONGEST_LINE)
+    memory = _OUT_OF_MEMORY.match(whole)
+    if memory:
+        tried = tr("{what} (tried {size})", what=memory["what"], size=memory["size"])
+        return tried, whole
+    if display_width(whole) <= room:
+        return whole, ""
+    first = _SENTENCE_END.split(whole, maxsplit=1)[0]
+    if len(first) < len(whole) and display_width(first) <= max(room, LONGEST_SUMMARY):
+        return first, whole
+    return whole, ""
+
+
+def _describe_what(cause: Cause, summary: str) -> str:
+    end = clip(_describe_end(cause), LONGEST_LINE)
     if cause.waited_for:
-        return [f"root cause: {process}, for which the others waited in vain ({_describe_end(cause)})"]
-    lines = [
-        f"root cause: {process}, {clip(_describe_end(cause), LONGEST_LINE)}"
-        + (f": {exception}" if exception else "")
-    ]
-    if cause.silent:
-        explanation = (
-            "it waited in vain for one of these, which did not complain"
-            if cause.symptom_match is not None and cause.symptom_match.symptom.grade == "waited"
-            else "one of these closed the connection, and none of them reported an error"
+        return tr("the other ranks waited for it until they timed out ({end})", end=end)
+    if not summary:
+        return end
+    plain = not (cause.left or cause.stopped) and cause.failure.exit in (1, None) and not cause.failure.signal
+    return summary if plain else tr("{exception} ({end})", exception=summary, end=end)
+
+
+def _render_frame(failure: Failure, width: int) -> list[str]:
+    """Show where the exception was raised in the user's own code, in one line."""
+    if len(failure.own_frame) < 2 or not failure.exception:
+        return []
+    file, line, *source = failure.own_frame
+    place = f"{INDENT}{_CODE_FOLDER.sub('', file)}:{line}"
+    room = width - display_width(place) - 3
+    return [f"{place}   {cut_text(''.join(source), room)}" if source and room > NARROWEST else place]
+
+
+def _render_silent(cause: Cause, width: int) -> list[str]:
+    if not cause.silent:
+        return []
+    ranks = _fold_ranks(cause.silent)
+    if cause.symptom_match is not None and cause.symptom_match.symptom.grade == "waited":
+        text = tr("it timed out waiting for one of these, which reported nothing: {ranks}", ranks=ranks)
+    else:
+        text = tr(
+            "one of these closed the connection, and none of them reported an error: {ranks}", ranks=ranks
         )
-        lines.append(f"  {explanation}: {_fold_ranks(cause.silent)}")
-    return lines
+    return wrap_text(text, width, INDENT, INDENT)
+
+
+def describe_ending(failure: Failure) -> str:
+    """Say how a process ended: `exit code 1`, `killed by SIGKILL`, or the reason that its node gave."""
+    if failure.signal is not None:
+        return tr("killed by {signal}", signal=signal_name(failure.signal))
+    if failure.exit is not None:
+        return tr("exit code {code}", code=failure.exit)
+    if failure.lost:
+        return tr("the node is lost: {why}", why=translate_node_text(failure.reason.removeprefix("lost: ")))
+    return translate_node_text(failure.reason) or tr("ended")
 
 
 def _describe_end(cause: Cause) -> str:
     if cause.left:
-        return "stopped after it had closed its connections"
+        return tr("stopped after it had closed its connections")
     if not cause.stopped:
-        return render_ending(cause.failure)
+        return describe_ending(cause.failure)
     if cause.failure.frozen:
-        return "somebody had stopped it with SIGSTOP"
-    return "ended with the run" if cause.waited_for else "stopped while it cleaned up"
+        return tr("it was suspended by SIGSTOP")
+    return tr("ended with the run") if cause.waited_for else tr("stopped while it cleaned up")
 
 
-def _render_known(cause: Cause, run_id: str, command: str, width: int) -> list[str]:
+def _render_known(cause: Cause, width: int) -> list[str]:
     if cause.symptom_match is None:
         return []
-    code = cause.symptom_match.symptom.code
-    entry = find_entry(code)
-    text = f"{code}: {entry.title.here}. {entry.do.here}"
-    columns = max(NARROWEST, min(WIDTH, width))
-    lines = textwrap.wrap(
-        text,
-        columns,
-        initial_indent="  ",
-        subsequent_indent="    ",
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
-    advised = advised_command(cause, run_id)
-    return [*lines, f"    {command}{advised.removeprefix('clusterctl')}"] if advised else lines
+    entry = find_entry(cause.symptom_match.symptom.code)
+    meaning = entry.title.here[:1].upper() + entry.title.here[1:]
+    text = tr("{meaning}. {advice}", meaning=meaning, advice=entry.do.here)
+    return wrap_text(text, width, INDENT, INDENT)
 
 
 def _describe_process(failure: Failure) -> str:
     if failure.rank is not None:
-        return f"rank {failure.rank} on {failure.node}"
-    return failure.node if failure.reason else f"torchrun on {failure.node}"
+        return tr("rank {rank} on {node}", rank=failure.rank, node=failure.node)
+    return failure.node if failure.reason else tr("torchrun on {node}", node=failure.node)
 
 
 def _fold_ranks(failures: Sequence[Failure]) -> str:
-    ranks = [str(failure.rank) for failure in failures if failure.rank is not None]
-    ranks_text = f"rank {', '.join(ranks)}" if len(ranks) <= MOST_RANKS else f"{len(ranks)} ranks"
-    return f"{ranks_text} on {_fold_nodes(failures)}"
-
-
-def _fold_nodes(failures: Iterable[Failure]) -> str:
-    return fold_names(sorted({failure.node for failure in failures}))
+    """Name some ranks and their nodes: `r0, r2 on gpu[01,03]`, `100 ranks on gpu[01-13]`."""
+    nodes = fold_names(sorted({failure.node for failure in failures}))
+    ranks = sorted(failure.rank for failure in failures if failure.rank is not None)
+    torchruns = len(failures) - len(ranks)
+    names = ", ".join(f"r{rank}" for rank in ranks)
+    if ranks and torchruns:
+        return trn(
+            "{n} rank and {torchruns} x torchrun on {nodes}",
+            "{n} ranks and {torchruns} x torchrun on {nodes}",
+            len(ranks),
+            torchruns=torchruns,
+            nodes=nodes,
+        )
+    if torchruns:
+        return trn("torchrun on {nodes}", "{n} x torchrun on {nodes}", torchruns, nodes=nodes)
+    if len(ranks) <= MOST_RANKS:
+        return tr("{ranks} on {nodes}", ranks=names, nodes=nodes)
+    return trn("{n} rank on {nodes}", "{n} ranks on {nodes}", len(ranks), nodes=nodes)
 
 
 def _render_consequences(cause: Cause) -> list[str]:
-    """Fold what followed by what it said, numbers aside: `gpu[01-03]: 6 ranks: connection closed by peer`."""
+    """Fold what followed by what it reported, numbers aside: `6 ranks on gpu[01-03]: connection closed by peer`."""
     groups: dict[str, list[tuple[Failure, str]]] = {}
     ended = {(failure.node, failure.rank) for failure in cause.ended}
     for failure in cause.consequences:
         ended_with_run = (failure.node, failure.rank) in ended
-        summary = "stopped with the run" if ended_with_run else _describe_consequence(failure)
+        summary = tr("stopped by clusterctl") if ended_with_run else _describe_consequence(failure)
         groups.setdefault(_NUMBER.sub("0", summary), []).append((failure, summary))
     ordered = sorted(groups.values(), key=len, reverse=True)
     lines = [_render_group([failure for failure, _ in group], group[0][1]) for group in ordered[:MOST_GROUPS]]
     other_failures = [failure for group in ordered[MOST_GROUPS:] for failure, _ in group]
-    lines += [_render_group(other_failures, "other words")] if other_failures else []
-    if len(lines) == 1:
-        return [f"  consequences: {lines[0]}"]
-    return ["  consequences:", *(f"    {line}" for line in lines)] if lines else []
+    lines += [_render_group(other_failures, tr("other messages"))] if other_failures else []
+    labels = [tr("also"), *[""] * len(lines)]
+    return [_labelled(label, line) for label, line in zip(labels, lines, strict=False)]
 
 
 def _render_group(failures: Sequence[Failure], summary: str) -> str:
-    return f"{_fold_nodes(failures)}: {_count_ranks(failures)}: {summary}"
+    return tr("{process}: {what}", process=_fold_ranks(failures), what=summary)
 
 
 def _describe_consequence(failure: Failure) -> str:
@@ -204,9 +367,9 @@ def _describe_consequence(failure: Failure) -> str:
     exception = strip_rank(failure.exception)
     if exception:
         return exception[:LONGEST_SUMMARY] + ("..." if len(exception) > LONGEST_SUMMARY else "")
-    return render_ending(failure) + (
-        " after the stop" if failure.after_stop and failure.rank is not None else ""
-    )
+    if failure.after_stop and failure.rank is not None:
+        return tr("{end} after the stop", end=describe_ending(failure))
+    return describe_ending(failure)
 
 
 def _lower_first(text: str) -> str:
@@ -216,50 +379,60 @@ def _lower_first(text: str) -> str:
     return text if is_name else f"{text[:1].lower()}{text[1:]}"
 
 
-def _count_ranks(failures: Sequence[Failure]) -> str:
-    ranks = [failure.rank for failure in failures if failure.rank is not None]
-    torchrun_count = len(failures) - len(ranks)
-    ranks_text = f"rank {ranks[0]}" if len(ranks) == 1 else f"{len(ranks)} ranks" if ranks else ""
-    torchrun_text = (
-        ""
-        if not torchrun_count
-        else "torchrun"
-        if torchrun_count == 1
-        else f"{torchrun_count} times torchrun"
-    )
-    return " and ".join(filter(None, (ranks_text, torchrun_text)))
-
-
 def _render_reasons(verdict: Verdict) -> list[str]:
     """Say why each part ended as it did, where no cause has said so."""
-    if verdict.state == SUCCEEDED or verdict.cause is not None:
+    if verdict.state == SUCCEEDED:
         return []
     groups: dict[str, list[str]] = {}
     for name, reason in verdict.reasons.items():
         groups.setdefault(reason, []).append(name)
-    return [f"{fold_names(names)}: {clip(reason, LONGEST_LINE)}" for reason, names in groups.items()]
+    return [
+        INDENT
+        + tr(
+            "{process}: {what}",
+            process=fold_names(names),
+            what=clip(translate_node_text(reason), LONGEST_LINE),
+        )
+        for reason, names in groups.items()
+    ]
 
 
 def _render_after(verdict: Verdict) -> list[str]:
-    """Say where the commands of `after` went wrong; the run's end is not theirs to change."""
+    """Say where the commands of `after` went wrong; they do not change how the run ended."""
     groups: dict[str, list[str]] = {}
     for name, problem in verdict.after_errors.items():
         groups.setdefault(problem, []).append(name)
-    return [f"note: {fold_names(names)}: {clip(problem, LONGEST_LINE)}" for problem, names in groups.items()]
+    return [
+        tr(
+            "note: {nodes}: {problem}",
+            nodes=fold_names(names),
+            problem=clip(translate_node_text(problem), LONGEST_LINE),
+        )
+        for problem, names in groups.items()
+    ]
 
 
 def _render_left(verdict: Verdict, stop_command: str) -> list[str]:
     left = [
-        f"{'still running' if name in verdict.unwatched else 'could not be ended'} on {name}: {entry}"
+        tr("still running on {node}: {process}", node=name, process=entry)
+        if name in verdict.unwatched
+        else tr("could not be stopped on {node}: {process}", node=name, process=entry)
         for name, entries in verdict.left_processes.items()
         for entry in entries
     ]
     left += [
-        f"still in use on {name}: {entry}"
+        tr("GPU memory still in use on {node}: {process}", node=name, process=entry)
         for name, entries in verdict.gpu_memory.items()
         for entry in entries
     ]
-    away = verdict.away
-    when_back = "when it is back" if len(away) == 1 else "when they are back"
-    left += [f"not stopped there: {fold_names(away)}; {when_back}: {stop_command}"] if away else []
-    return left + ([f"  end them: {stop_command}"] if verdict.unwatched else [])
+    if verdict.away:
+        left.append(
+            trn(
+                "not stopped: {nodes}; when it is back: {command}",
+                "not stopped: {nodes}; when they are back: {command}",
+                len(verdict.away),
+                nodes=fold_names(verdict.away),
+                command=stop_command,
+            )
+        )
+    return left + ([tr("  stop them: {command}", command=stop_command)] if verdict.unwatched else [])

@@ -1,4 +1,4 @@
-"""Raise a lab."""
+"""Start a lab."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,8 @@ from clusterctl.lab.linux import TAG
 from clusterctl.lab.machine import find_account, find_program, namespaces_error, require_linux, visible_paths
 from clusterctl.lab.simulated_gpus import MOST_GPUS, write_smi
 from clusterctl.lab.state import Process, hold_lock, identify, write_holder
+from clusterctl.node_texts import translate_node_text
+from clusterctl.translation import to_translate, tr
 
 _PORT = 2222
 _OTHER_PORTS = range(20000, 30000)
@@ -41,7 +43,7 @@ _SUBNETS = range(1, 255)
 
 @dataclass(frozen=True)
 class LabOptions:
-    """What `lab up` was asked for; a bound lab ends with this process.
+    """The options of `lab up`; a bound lab ends with this process.
 
     With `shared_home` all nodes have one home, as over NFS; with `gpus` each seems to have so many GPUs. With the
     backend `auto` a machine that cannot have namespaces gets a lab without them.
@@ -77,7 +79,7 @@ def plan_netns_lab(state_dir: Path, options: LabOptions) -> LabPlan:
 
 
 def plan_inproc_lab(state_dir: Path, options: LabOptions) -> LabPlan:
-    """A lab without namespaces, at addresses and a port where nobody listens yet."""
+    """A lab without namespaces, at addresses and a port where nothing listens yet."""
     nodes, port = _find_free_addresses(options.count)
     return LabPlan(
         name=options.name,
@@ -102,7 +104,7 @@ def _find_free_addresses(count: int) -> tuple[tuple[LabNodePlan, ...], int]:
             if _are_free((node.host for node in nodes), port):
                 return nodes, port
             if not _are_free(["127.77.0.1"], port):
-                break  # somebody has this port at all addresses
+                break  # another program has this port at all addresses
     raise LabError("CC-LAB-007", "loopback")
 
 
@@ -120,11 +122,12 @@ MOST_NODES = 250
 BACKENDS = ("auto", "netns", "inproc")
 # a program is missing, forbidden, or the kernel lacks some
 _NO_NAMESPACES = ("CC-LAB-001", "CC-LAB-002", "CC-LAB-007")
-LIMITS_OF_INPROC = (
-    "so the nodes are plain processes of yours at loopback addresses: not isolated from each other, all on the"
-    " NIC lo; a power cut is simulated, and processes may stay behind if the lab is killed with -9"
+LIMITS_OF_INPROC = to_translate(
+    "{reason}; the nodes are plain processes on loopback addresses instead: not isolated from each other,"
+    " all on NIC lo, power cuts are simulated, and `kill -9` of the lab may leave processes behind"
 )
 _BUILD_SECONDS = 60.0
+_TRIES = 10  # where addresses are taken between their choice and their use
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _NIC = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}")
 _START_SCRIPT = """import sys
@@ -151,13 +154,25 @@ def up(
         except LabError as error:
             if options.backend != "auto" or error.code not in _NO_NAMESPACES or options.nics is not None:
                 raise
-            on_fallback(f"{error.message}; {LIMITS_OF_INPROC}")
+            on_fallback(tr(LIMITS_OF_INPROC, reason=error.message))
     elif options.nics is not None:
         raise LabError("CC-LAB-010", "nics")
     return _start_lab(state_dir, lambda: plan_inproc_lab(state_dir, options), options)
 
 
+class _AddressTakenError(LabError):
+    """Another lab, with another state directory, or another program took a planned address first."""
+
+
 def _start_lab(state_dir: Path, make_plan: Callable[[], LabPlan], options: LabOptions) -> Lab:
+    """Build a lab, again where an address was taken meanwhile: labs of other state directories do not wait for us."""
+    for _ in range(_TRIES - 1):
+        with suppress(_AddressTakenError):
+            return _start_once(state_dir, make_plan, options)
+    return _start_once(state_dir, make_plan, options)
+
+
+def _start_once(state_dir: Path, make_plan: Callable[[], LabPlan], options: LabOptions) -> Lab:
     # `parents` alone would leave the first one open to our group
     for directory_to_make in (state_dir.parent, state_dir):
         directory_to_make.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -240,7 +255,7 @@ def _make_keys(plan: LabPlan, directory: Path) -> None:
 
 
 def _spawn_holder(plan: LabPlan, directory: Path, holder_end: socket.socket) -> None:
-    """Start the process that leaves the holder behind, and wait for its end."""
+    """Start the process that starts the holder, and wait for its end."""
     root = str(Path(__file__).parents[2])
     options = ["-I"] if plan.backend == "inproc" else ["-I", "-S"]  # only the first one needs packages
     tag = {TAG: str(directory)} if plan.backend == "inproc" else {}
@@ -276,9 +291,10 @@ def _start_error(reason: str, error_number: int | None, directory: Path) -> LabE
     unsupported = error_number in (errno.ENOSPC, errno.EINVAL, errno.ENOSYS) and "(unshare)" in reason
     is_refused = unsupported or error_number in (errno.EPERM, errno.EACCES)
     if is_refused:
-        return namespaces_error(reason)
+        return namespaces_error(translate_node_text(reason))
     logs = "\n".join(_tail(log) for log in sorted(directory.glob("nodes/*/sshd.log")))
-    return LabError("CC-LAB-007", "start", evidence=logs[-4000:], reason=reason)
+    kind = _AddressTakenError if error_number == errno.EADDRINUSE else LabError
+    return kind("CC-LAB-007", "start", evidence=logs[-4000:], reason=translate_node_text(reason))
 
 
 def _tail(path: Path) -> str:
@@ -302,7 +318,7 @@ def _write_files(plan: LabPlan, directory: Path, holder: Process) -> None:
 
 
 def current_directory() -> str:
-    """The directory that we are in; empty if it is gone."""
+    """The directory that we are in; empty if it has been removed."""
     try:
         return str(Path.cwd())
     except OSError:

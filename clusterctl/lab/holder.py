@@ -22,7 +22,7 @@ STEP_SECONDS = 20.0
 
 
 class StepError(Exception):
-    """A step failed in a node; holds the message for whoever asked."""
+    """A step failed in a node; holds the message for the caller."""
 
     def __init__(self, message: dict[str, Any]) -> None:
         super().__init__(str(message))
@@ -39,7 +39,7 @@ class NodeHandle:
         self._channel: socket.socket | None = None
 
     def attach(self, channel: socket.socket) -> None:
-        """A new init is on its way at the other end of the line."""
+        """A new init is being started at the other end of the channel."""
         channel.settimeout(STEP_SECONDS)
         self._channel = channel
 
@@ -50,7 +50,7 @@ class NodeHandle:
         self.pid, self.host_pid, self._channel = 0, 0, None
 
     def is_disconnected(self) -> bool:
-        """Whether the init has dropped the line: it has ended or is about to."""
+        """Return whether the init has dropped the line: it has ended or is about to."""
         if self._channel is None:
             return False
         poll = select.poll()
@@ -58,7 +58,7 @@ class NodeHandle:
         return bool(poll.poll(0))
 
     def wait_for_pids(self) -> None:
-        """Wait for the init and its parent to tell the init's two numbers."""
+        """Wait for the init and its parent to report the init's two numbers."""
         while not (self.pid and self.host_pid):
             message = self.receive()
             self.pid = message.get("pid", self.pid)
@@ -116,7 +116,7 @@ class LabHolder(ABC):
 
     @classmethod
     def start(cls, directory: str, owner_descriptor: str) -> NoReturn:
-        """Leave the holder behind in a process of its own, and end."""
+        """Start the holder in a process of its own, and end."""
         owner_socket = socket.socket(fileno=int(owner_descriptor))
         try:
             values = json.loads(Path(directory, "plan.json").read_text(encoding="utf-8"))
@@ -136,7 +136,7 @@ class LabHolder(ABC):
 
     @abstractmethod
     def enter(self) -> None:
-        """Enter what the lab lives in; this is called before the holder's own process begins."""
+        """Enter the lab's namespaces, if it has some; this is called before the holder's own process begins."""
 
     @abstractmethod
     def create_network(self) -> None:
@@ -148,11 +148,11 @@ class LabHolder(ABC):
 
     @abstractmethod
     def run_init(self, node: NodeHandle, channel: socket.socket) -> NoReturn:
-        """In a new process: become the node's init, or leave it behind."""
+        """In a new process: become the node's init, or start it."""
 
     @abstractmethod
     def power_off(self, node: NodeHandle) -> None:
-        """End the node and all that lives in it."""
+        """End the node and all its processes."""
 
     @abstractmethod
     def nic_down(self, node: NodeHandle) -> None:
@@ -167,7 +167,7 @@ class LabHolder(ABC):
         """End what would outlive this process."""
 
     def run(self) -> None:
-        """Build, report, and serve until killed, asked to end, or until `owner_socket` is closed."""
+        """Build, report, and serve until killed or terminated, or until `owner_socket` is closed."""
         control, wakeup_fd = self._prepare()
         try:
             self.create_network()
@@ -182,7 +182,7 @@ class LabHolder(ABC):
         self._serve(control, wakeup_fd)
 
     def fork_node(self, node: NodeHandle) -> None:
-        """Fork the process that becomes the node's init or leaves it behind."""
+        """Fork the process that becomes the node's init or starts it."""
         holder_end, node_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         if os.fork() == 0:
             self.run_init(node, node_end)
@@ -238,7 +238,7 @@ class LabHolder(ABC):
                 self._serve_request(control)
 
     def _is_released(self) -> bool:
-        """Whether the owner released the lab; a closed `owner_socket` without that ends it."""
+        """Return whether the owner released the lab; a closed `owner_socket` without that ends it."""
         assert self.owner_socket is not None
         released = self.owner_socket.recv(MESSAGE_BYTES) == b"loose"
         self.owner_socket.close()
@@ -258,7 +258,7 @@ class LabHolder(ABC):
             try:
                 connection.send(json.dumps(reply).encode())
             except OSError:
-                return  # the caller has left
+                return  # the caller has disconnected
 
     def _handle_request(self, request: dict[str, Any]) -> dict[str, Any]:
         selected = [self.nodes[request["node"]]] if "node" in request else list(self.nodes.values())
@@ -277,7 +277,7 @@ class LabHolder(ABC):
         except StepError:
             if not node.is_disconnected():
                 raise
-            self.wait_for_exit(node)  # it died while it was asked
+            self.wait_for_exit(node)  # it died during the request
             return node.read_state()
 
     def _break_node(self, node: NodeHandle, break_kind: str) -> None:

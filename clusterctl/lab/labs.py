@@ -27,6 +27,7 @@ from clusterctl.lab.state import (
     remove_directory,
     remove_leftovers,
 )
+from clusterctl.node_texts import translate_node_text
 
 DEFAULT_NAME = "lab"
 BREAKS = ("power", "nic-down", "sshd")
@@ -36,7 +37,7 @@ _RUN_ID_TAG = b"CLUSTERCTL_RUN="
 
 
 class NodeProcess(NamedTuple):
-    """A process in a node: its number there, its command line, and the run it bears as a tag ("": none)."""
+    """A process in a node: its number there, its command line, and the run in its tag ("": none)."""
 
     pid: int
     command: str
@@ -54,13 +55,13 @@ class LabNodeState:
 
     @property
     def is_on(self) -> bool:
-        """Whether the node is on."""
+        """Return whether the node is on."""
         return self.pid != 0
 
 
 @dataclass(frozen=True)
 class Lab:
-    """A running lab; a bound one lives as long as its `owner_socket` is open."""
+    """A running lab; a bound one runs as long as its `owner_socket` is open."""
 
     directory: Path
     plan: LabPlan
@@ -112,7 +113,10 @@ class Lab:
             raise LabError("CC-LAB-008", name=self.name, reason=error) from error
         if "error" in reply:
             raise LabError(
-                "CC-LAB-007", node=request.get("node", ""), action=request["do"], reason=reply["error"]
+                "CC-LAB-007",
+                node=request.get("node", ""),
+                action=request["do"],
+                reason=translate_node_text(reply["error"]),
             )
         return tuple(LabNodeState(name, **state) for name, state in reply["nodes"].items())
 
@@ -186,7 +190,7 @@ class LabNode:
 
 
 def _nsenter_command(pid: int) -> list[str]:
-    """The words before a command that runs in the namespaces of a process."""
+    """The arguments before a command that runs in the namespaces of a process."""
     user = [] if os.geteuid() == 0 else ["-U", "--preserve-credentials"]
     return [find_program("nsenter"), "-t", str(pid), *user, "-n", "-m", "-u", "-i", "-p", "--"]
 
@@ -205,7 +209,7 @@ def _read_process(pid: int, entry: Path) -> NodeProcess | None:
 
 
 def list_running(state_dir: Path) -> list[Lab]:
-    """The labs that live now, by name; starts no process."""
+    """The labs that run now, by name; starts no process."""
     return [
         lab
         for directory in list_lab_directories(state_dir)
@@ -214,7 +218,7 @@ def list_running(state_dir: Path) -> list[Lab]:
 
 
 def load(state_dir: Path, name: str | None = None) -> Lab:
-    """The running lab of that name; without a name the only one, so that nobody breaks a lab by accident."""
+    """The running lab of that name; without a name the only one, so that no lab is broken by accident."""
     labs = list_running(state_dir)
     matching = [lab for lab in labs if name in (None, lab.name)]
     if len(matching) == 1:
@@ -228,7 +232,7 @@ def load(state_dir: Path, name: str | None = None) -> Lab:
 
 
 def exists(state_dir: Path, name: str) -> bool:
-    """Whether a lab of that name runs, or has left something that `down` removes."""
+    """Return whether a lab of that name runs, or has left something that `down` removes."""
     leftovers = (path.name.rpartition("-")[0] for path in list_leftovers(state_dir))
     directories = (path.name for path in list_lab_directories(state_dir))
     return name in directories or f"{REMOVED_PREFIX}{name}" in leftovers
@@ -241,13 +245,13 @@ def default_lab(labs: Sequence[Lab]) -> Lab | None:
 
 
 def status(state_dir: Path) -> list[tuple[Lab, tuple[LabNodeState, ...]]]:
-    """Every running lab with its nodes as they are now; what dead labs have left is removed."""
+    """Every running lab with its nodes as they are now; remains of dead labs are removed."""
     remove_dead(state_dir)
     return [(lab, lab.send_request(do="look")) for lab in list_running(state_dir)]
 
 
 def down(state_dir: Path, names: Sequence[str] | None = None) -> list[str]:
-    """End the labs of these names (None: all) with all they hold; returns the names of those that lived."""
+    """End the labs of these names (None: all) with all they hold; returns the names of those that ran."""
     stopped = []
     for directory in list_lab_directories(state_dir):
         if names is None or directory.name in names:
@@ -261,10 +265,10 @@ def down(state_dir: Path, names: Sequence[str] | None = None) -> list[str]:
 
 
 def remove_dead(state_dir: Path) -> None:
-    """Remove what dead labs have left here."""
+    """Remove the remains of dead labs."""
     for directory in list_lab_directories(state_dir):
         if not _is_running(directory):
-            with hold_lock(state_dir):  # one that is being built holds the lock, and lives when we get it
+            with hold_lock(state_dir):  # one that is being built holds the lock, and runs when we get it
                 if not _is_running(directory):
                     remove_lab(directory)
     if list_leftovers(state_dir):
@@ -310,12 +314,12 @@ def _stop(directory: Path, holder: Process | None) -> None:
 
 
 def _stops_on_request(directory: Path, holder: Process) -> bool:
-    """Without namespaces no kernel ends the nodes with their holder: it is asked to do that."""
+    """Without namespaces no kernel ends the nodes with their holder: it does that on SIGTERM."""
     return _backend(directory) == "inproc" and holder.terminate()
 
 
 def remove_lab(directory: Path) -> None:
-    """Remove a dead lab's directory, and the processes that a lab without namespaces may have left."""
+    """Remove a dead lab's directory, and the processes that a lab without namespaces may not have ended."""
     if _backend(directory) == "inproc":
         kill_lab_processes(directory)
     remove_directory(directory)

@@ -60,7 +60,7 @@ class LabAccount:
 
 @dataclass(frozen=True)
 class LabPlan:
-    """Everything the holder needs to know to build a lab."""
+    """Everything the holder needs to build a lab."""
 
     name: str
     directory: str
@@ -141,8 +141,8 @@ def plan_loopback_nodes(count: int, subnet: int) -> tuple[LabNodePlan, ...]:
 def session_environment(plan: LabPlan, node: LabNodePlan) -> dict[str, str]:
     """The variables of a session on a node without namespaces.
 
-    NCCL_HOSTID says that the nodes are several although hostname and boot are one; CLUSTERCTL_LAB is the tag by
-    which `lab down` finds what a node has left.
+    NCCL_HOSTID distinguishes the nodes although hostname and boot are one; CLUSTERCTL_LAB is the tag by
+    which `lab down` finds the processes of a node.
     """
     account = plan.account
     system_path = DEFAULT_PATH if account.uid == 0 else "/usr/local/bin:/usr/bin:/bin"
@@ -205,7 +205,7 @@ def render_addresses(node: LabNodePlan) -> str:
 def render_hosts(nodes: Sequence[LabNodePlan]) -> str:
     """The nodes' /etc/hosts: names mean training addresses.
 
-    torch's store listens on an IPv6 socket and asks for the names of addresses in their mapped form; without an
+    torch's store listens on an IPv6 socket and looks up the names of addresses in their mapped form; without an
     answer it warns on every rank. That answer is another name, so that looking the node's name up stays as it was.
     """
     names = "".join(f"{node.ip} {node.name}\n::ffff:{node.ip} {node.name}.mapped\n" for node in nodes)

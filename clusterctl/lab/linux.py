@@ -26,7 +26,7 @@ def list_descendants(pid: int) -> list[Stat]:
 
 
 def kill_lab_processes(directory: Path) -> None:
-    """Kill what still bears the tag of a lab: its holder died and took its nodes' memory of them along."""
+    """Kill what still has the tag of a lab: its holder died, and with it the record of these processes."""
     tag = f"{TAG}={directory}".encode(errors="surrogateescape")
     _kill_until_gone(lambda: own_processes("environ", lambda variables: tag in variables))
 
@@ -77,7 +77,7 @@ def _mount(source: str, target: str, fstype: str | None, flags: int, data: str |
 
 
 def keep_mounts_private() -> None:
-    """Let no later mount of this namespace be seen outside, nor the other way round."""
+    """Let no later mount of this namespace be seen outside, nor the reverse."""
     _mount("none", "/", None, _REC | _PRIVATE, None)
 
 

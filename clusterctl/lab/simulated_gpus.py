@@ -1,12 +1,12 @@
-"""A program that answers as nvidia-smi does, for lab nodes that shall seem to have GPUs. They compute nothing."""
+"""A program that answers as nvidia-smi does, for lab nodes with simulated GPUs, which compute nothing."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 MOST_GPUS = 16
-MODEL = "Simulated GPU"  # by which `check` knows that nothing can be computed on it
-MODE_FILE = ".lab-gpus"  # in a node's home: the state that its GPUs shall seem to be in
+MODEL = "Simulated GPU"  # by which `check` recognises that nothing can be computed on it
+MODE_FILE = ".lab-gpus"  # in a node's home: the simulated state of its GPUs
 MODES = ("hang", "lost", "hot", "full")
 
 

@@ -1,4 +1,4 @@
-"""A lab's directory: who holds it, whether that process still lives, and its removal."""
+"""A lab's directory: who holds it, whether that process still runs, and its removal."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class Process:
     boot_id: str
 
     def is_alive(self) -> bool:
-        """Whether it still runs; a zombie does not, nor does one that was gone already when it was identified."""
+        """Return whether it still runs; a zombie does not, nor does one that had ended when it was identified."""
         return self.starttime >= 0 and self.starttime == _starttime(self.pid) and self.boot_id == _boot_id()
 
     def terminate(self, seconds: float = 10.0) -> bool:
-        """Ask it to end what it holds and itself, and wait; False if it does not."""
+        """Send SIGTERM, on which it ends what it holds and itself, and wait; False if it does not end."""
         return self._signal_until_gone(signal.SIGTERM, seconds, 0.01)
 
     def kill(self, seconds: float = 10.0) -> bool:
-        """Kill it and wait until it and all that lived in it are gone; False if it outlives the wait."""
+        """Kill it and wait until it and all its processes have ended; False if they have not."""
         return self._signal_until_gone(signal.SIGKILL, seconds, 0.002)
 
     def _signal_until_gone(self, number: int, seconds: float, pause: float) -> bool:
@@ -69,7 +69,7 @@ def _starttime(pid: int) -> int:
 
 
 def read_holder(directory: Path) -> Process | None:
-    """The process that the directory says holds the lab; None if the lab was never finished."""
+    """The process that holds the lab according to its directory; None if the lab was never finished."""
     try:
         values: dict[str, Any] = json.loads((directory / "lab.json").read_text(encoding="utf-8"))
         return Process(**values["holder"])
@@ -94,7 +94,7 @@ class Origin:
 
 
 def read_origin(directory: Path) -> Origin:
-    """Where and when the lab of a directory was started; a lab of an older version does not tell where."""
+    """Where and when the lab of a directory was started; the file of an older version does not hold where."""
     file = directory / "lab.json"
     try:
         directory_text = json.loads(file.read_text(encoding="utf-8")).get("started_from")
@@ -104,7 +104,7 @@ def read_origin(directory: Path) -> Origin:
 
 
 def list_lab_directories(state_dir: Path) -> list[Path]:
-    """Every directory that `lab up` made here: of running labs, of dead ones, and of those under way."""
+    """Every directory that `lab up` made here: of running labs, of dead ones, and of those being built."""
     if not state_dir.is_dir():
         return []
     directories = (path for path in state_dir.iterdir() if not path.name.startswith("."))
@@ -123,7 +123,7 @@ def hold_lock(state_dir: Path) -> Iterator[None]:
 
 
 def remove_directory(directory: Path) -> None:
-    """Delete a lab's directory; who is interrupted leaves the name free, and the rest to the next lab command."""
+    """Delete a lab's directory; after an interruption the name is free, and the next lab command removes the rest."""
     leftover = directory.with_name(f"{REMOVED_PREFIX}{directory.name}-{secrets.token_hex(4)}")
     try:
         directory.rename(leftover)
@@ -133,18 +133,18 @@ def remove_directory(directory: Path) -> None:
 
 
 def list_leftovers(state_dir: Path) -> list[Path]:
-    """What removals that were interrupted have left."""
+    """What interrupted removals did not delete."""
     return sorted(state_dir.glob(f"{REMOVED_PREFIX}*")) if state_dir.is_dir() else []
 
 
 def remove_leftovers(state_dir: Path) -> None:
-    """Delete what removals that were interrupted have left."""
+    """Delete what interrupted removals did not delete."""
     for leftover in list_leftovers(state_dir):
         _delete(leftover)
 
 
 def _delete(directory: Path) -> None:
-    """Delete a directory, also where a job left some without write permission."""
+    """Delete a directory, also where a job made some without write permission."""
     try:
         shutil.rmtree(directory)
     except FileNotFoundError:

@@ -18,12 +18,18 @@ from clusterctl.plans.sync.results import OutsideFiles, parse_outside, with_outs
 from clusterctl.protocol.run_id import RunId, parse_run_id
 from clusterctl.protocol.states import UNKNOWN
 from clusterctl.protocol.untrusted import Untrusted
+from clusterctl.translation import to_translate, tr
 
 KEEP = 10  # newest runs of each job
 OLDER_THAN = 30 * 86400.0  # seconds
 STORE_UNUSED_FOR = 7 * 86400.0  # seconds for which a content of the store was in nobody's code
 CENTURY = 100 * 365 * 86400.0  # seconds; nothing is older
-BEYOND_NEWEST = "beyond the newest"
+# Why a run goes: translated where it is shown, since programs read it too.
+BEYOND_NEWEST, OLD, NEVER_STARTED = (
+    to_translate("beyond the newest"),
+    to_translate("old"),
+    to_translate("never started"),
+)
 LONGEST_NODE_DIR = 255  # characters of the name of a node's directory within a run's
 NEVER_STARTED_FOR = 86400.0  # seconds after which a run that was never started counts as given up
 
@@ -111,7 +117,7 @@ def plan_cleanup(
             reason = (
                 run_reason
                 if run_reason is not None
-                else "never started"
+                else NEVER_STARTED
                 if stored.age > NEVER_STARTED_FOR
                 else ""
             )
@@ -154,18 +160,22 @@ def _removal_reason(stored_runs: list[StoredRun], newer: int, policy: RetentionP
     if not states:
         return None
     if min(stored.age for stored in stored_runs) > policy.older_than:
-        return "old"
+        return OLD
     return BEYOND_NEWEST if newer >= policy.keep else ""
 
 
 def _describe_uncertainty(stored_runs: list[StoredRun]) -> str:
-    """Say why nobody knows for certain that a run has ended; empty if all its nodes say so."""
+    """Say why it is not certain that a run has ended; empty if all its nodes report that."""
     states = [stored.state for stored in stored_runs if stored.state]
     nnodes = max((state.nnodes for state in states), default=0)
     if len(states) < nnodes:
-        return f"only {len(states)} of its {nnodes} nodes told of it, so age alone counts"
+        return tr(
+            "only {count} of its {nnodes} nodes reported it, so only its age counts",
+            count=len(states),
+            nnodes=nnodes,
+        )
     if any(state.state == UNKNOWN for state in states):
-        return "a node does not know how it ended, so age alone counts"
+        return tr("on one node its end was not recorded, so only its age counts")
     return ""
 
 

@@ -1,4 +1,4 @@
-"""From what machines say of themselves to an inventory: the network that all have and that is the fastest."""
+"""From the facts of machines to an inventory: the fastest network that all of them have."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 
+from clusterctl.plans.checks.framework import join_items, join_parts
 from clusterctl.plans.checks.nics import SIDE_NETWORKS, render_speed
 from clusterctl.plans.facts.facts import Facts
 from clusterctl.plans.facts.records import Address, Nic
@@ -14,7 +15,7 @@ from clusterctl.specs.addresses import parse_nic
 from clusterctl.specs.codes import InvalidValueError
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.inventory.render import DiscoveredNode
-from clusterctl.specs.text import plural
+from clusterctl.translation import tr, trn
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class DiscoveredCluster:
 def plan_discovery(
     nodes: Sequence[Node], facts: Mapping[str, Facts], failures: Mapping[str, str]
 ) -> DiscoveredCluster:
-    """Choose each machine's NIC and address; `failures` tells why a machine did not answer."""
+    """Choose each machine's NIC and address; `failures` says why a machine did not answer."""
     candidates = {node.name: list(_list_candidates(facts[node.name])) for node in nodes if node.name in facts}
     networks = rank_networks(candidates, {name: facts[name].machine.ssh_address for name in candidates})
     network = networks[0] if networks else None
@@ -48,7 +49,7 @@ def plan_discovery(
         if node.name in facts
     }
     unanswered = {
-        node.name: DiscoveredNode(failure=failures.get(node.name, "no answer"))
+        node.name: DiscoveredNode(failure=failures.get(node.name, tr("no answer")))
         for node in nodes
         if node.name not in facts
     }
@@ -146,52 +147,64 @@ def _find_default_address(
 def _notes(
     facts: Facts, candidates: Sequence[CandidateAddress], chosen: CandidateAddress | None
 ) -> Iterator[str]:
-    yield (
-        f"{chosen.name}: {_describe_candidate(chosen)}"
-        if chosen
-        else "no NIC with an IPv4 address and a link was found"
-    )
+    if chosen:
+        yield tr("{subject}: {text}", subject=chosen.name, text=_describe_candidate(chosen))
+    else:
+        yield tr("no NIC with an IPv4 address and a link was found")
     others = [
         f"{candidate.name} {candidate.ip}/{candidate.network.prefixlen} ({_describe_candidate(candidate)})"
         for candidate in candidates
         if candidate != chosen
     ]
     if others:
-        yield f"there is also: {'; '.join(others[:6])}"
+        yield tr("there is also: {nics}", nics=join_parts(others[:6]))
     ports = active_ports(facts)
     if ports:
         hcas = plan_hcas(facts, (chosen.name,) if chosen else ())
-        port_texts = ", ".join(
+        port_texts = join_items(
             f"{port.adapter}:{port.port} {port.link} {port.rate or ''}".strip() for port in ports[:8]
         )
-        yield (
-            f"InfiniBand and RoCE: {port_texts}; NCCL_IB_HCA={hcas} names them"
-            if hcas
-            else f"RoCE: {port_texts}"
-        )
+        if hcas:
+            yield tr(
+                "InfiniBand and RoCE: {ports}; NCCL_IB_HCA={hcas} selects them", ports=port_texts, hcas=hcas
+            )
+        else:
+            yield tr("{subject}: {text}", subject="RoCE", text=port_texts)
     models = sorted({gpu.name or "GPU" for gpu in facts.gpus.devices})
-    torch = f"torch {facts.torch.version}" if facts.torch.version else "no torch"
-    yield f"{', '.join(models) or 'no GPU'}; {facts.interpreter.executable or 'Python'} has {torch}"
+    yield tr(
+        "{gpus}; {python} has {torch}",
+        gpus=join_items(models) or tr("no GPU"),
+        python=facts.interpreter.executable or "Python",
+        torch=f"torch {facts.torch.version}" if facts.torch.version else tr("no torch"),
+    )
 
 
 def _describe_candidate(candidate: CandidateAddress) -> str:
-    virtual = "" if candidate.nic.physical else f"{candidate.nic.kind or 'virtual'}, "
-    return f"{virtual}{render_speed(candidate.nic.speed)}, MTU {candidate.nic.mtu or 'unknown'}"
+    virtual = [] if candidate.nic.physical else [candidate.nic.kind or tr("virtual")]
+    mtu = f"MTU {candidate.nic.mtu}" if candidate.nic.mtu else tr("MTU unknown")
+    return join_items([*virtual, render_speed(candidate.nic.speed), mtu])
 
 
 def _render_advice(
     networks: Sequence[IPv4Network], candidates: Mapping[str, Sequence[CandidateAddress]]
 ) -> Iterator[str]:
-    yield "The order of the nodes is the node_rank: the first one is the master."
+    yield tr("The order of the nodes is the node_rank: the first one is the master.")
     if networks:
         network_texts = [
             f"{network} ({render_speed(_slowest_speed(network, candidates) or None)})" for network in networks
         ]
-        yield f"All {plural(len(candidates), 'node')} have an address in {network_texts[0]}: training goes there."
-        yield f"`network: {networks[0]}` in place of the nic: and ip: lines would mean the same."
+        yield trn(
+            "{n} node has an address in {network}: training uses it.",
+            "All {n} nodes have an address in {network}: training uses it.",
+            len(candidates),
+            network=network_texts[0],
+        )
+        yield tr(
+            "`network: {network}` instead of the nic: and ip: lines means the same.", network=networks[0]
+        )
         if network_texts[1:]:
-            yield f"They are all in {', '.join(network_texts[1:5])} too."
+            yield tr("All of them are also in {networks}.", networks=join_items(network_texts[1:5]))
     elif len(candidates) > 1:
-        yield "No network that all nodes are in was found: each has the NIC that its host: leads to."
+        yield tr("The nodes have no network in common: each uses the NIC that its host: leads to.")
     if candidates:
-        yield "`clusterctl check` proves that the nodes reach each other this way."
+        yield tr("`clusterctl check` tests that the nodes can reach each other this way.")

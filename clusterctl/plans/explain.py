@@ -11,28 +11,41 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from clusterctl.codes.entry import Entry
+from clusterctl.codes.entry import Entry, Severity
 from clusterctl.codes.lookup import entries, families, family_of, find_entry
 from clusterctl.errors import UsageError
 from clusterctl.plans.checks.registry import all_checks
 from clusterctl.plans.known_errors import render_command
 from clusterctl.protocol.known_errors import Symptom, all_symptoms
 from clusterctl.specs.text import find_nearest
+from clusterctl.translation import language, to_translate, tr
 
 CODE_PATTERN = re.compile(r"(?:CC-)?([A-Z]+)(?:-(\d{1,3}))?", re.IGNORECASE)
 EXAMPLE_VALUES = {"node": "NODE", "rank": "RANK", "module": "MODULE", "path": "PATH", "run": "RUN"}
 LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
-FIRST_CLAUSE = re.compile(r"(?<=[\w)])[;:] ")
-EFFECTS = {
-    "error": "A launch starts nothing.",
-    "warning": "A launch goes on.",
-    "info": "Good to know; nothing is wrong.",
+BETWEEN_CLAUSES = ";: \uff1b\uff1a"  # the last two are Chinese
+FIRST_CLAUSE = re.compile("(?<=[\\w)])(?:[;:] |[\uff1b\uff1a])")  # the last two are Chinese
+SEVERITIES: Mapping[Severity, str] = {
+    "error": to_translate("error"),
+    "warning": to_translate("warning"),
+    "info": to_translate("info"),
+}
+EFFECTS: Mapping[Severity, str] = {
+    "error": to_translate("error: `launch` starts nothing"),
+    "warning": to_translate("warning: `launch` continues"),
+    "info": to_translate("info: nothing is wrong"),
+}
+GRADES: Mapping[str, str] = {
+    "own": to_translate("a cause"),
+    "doubtful": to_translate("a cause, unless another rank has a clearer one"),
+    "waited": to_translate("usually a consequence: another rank did not take part"),
+    "peer": to_translate("usually a consequence: another rank exited"),
 }
 
 
 @dataclass(frozen=True)
 class Example:
-    """A case in which a check speaks: what it says, and the remedy."""
+    """A case in which a check reports something: what was found, and the fix."""
 
     seen: str
     fix: str
@@ -40,7 +53,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Manual:
-    """What the manual adds: examples, and what goes wrong in life, by code."""
+    """What the manual adds to the table of codes: examples, and known failures, by code."""
 
     examples: Mapping[str, Example]
     incidents: Mapping[str, Sequence[str]]
@@ -48,12 +61,13 @@ class Manual:
 
 @dataclass(frozen=True)
 class Explanation:
-    """A code in full; what there is nothing to say of is empty."""
+    """A code in full; parts that do not apply are empty."""
 
     code: str
     kind: str
     title: str
     effect: str = ""
+    role: str = ""  # of the end of a rank in the failure of a run
     why: str = ""
     text: str = ""
     do: str = ""
@@ -64,11 +78,12 @@ class Explanation:
 
 
 def parse_manual(raw: Mapping[str, Any]) -> Manual:
-    """Read the manual from what `docs/generate.py` wrote."""
+    """Read the manual in the language in use from what `docs/generate.py` wrote."""
     examples = {
-        code: Example(str(example["seen"]), str(example["fix"])) for code, example in raw["examples"].items()
+        code: Example(str(example["seen"]), str(example["fix"]))
+        for code, example in raw["examples"][language()].items()
     }
-    return Manual(examples, raw["happens"])
+    return Manual(examples, raw["happens"][language()])
 
 
 def list_titles() -> dict[str, str]:
@@ -125,27 +140,38 @@ def explain(code: str, manual: Manual) -> Explanation:
         return _explain_symptom(symptom, entry, happens)
     title, what, do = short_title(code), _without_markup(entry.what.here), _without_markup(entry.do.here)
     if code in all_checks():
-        effect = f"{entry.severity}. {EFFECTS[entry.severity]}"
-        example = manual.examples.get(code)
-        return Explanation(code, "finding", title, effect, entry.why.here, what, do, happens, example)
-    effect = f"{entry.severity}, {entry.when.here}." if entry.when.here else ""
+        effect, example = tr(EFFECTS[entry.severity]), manual.examples.get(code)
+        return Explanation(
+            code,
+            tr("finding"),
+            title,
+            effect,
+            why=entry.why.here,
+            text=what,
+            do=do,
+            happens=happens,
+            example=example,
+        )
     whole = _without_markup(entry.title.here)
-    text = what if entry.when.here else f"{whole}. {what}" if what else whole
-    return Explanation(code, "error", title, effect, text=text, do=do, happens=happens)
+    if entry.when.here:
+        effect = tr("{severity}, {when}", severity=tr(SEVERITIES[entry.severity]), when=entry.when.here)
+        return Explanation(code, tr("error"), title, effect, text=what, do=do, happens=happens)
+    more = whole[len(title) :].lstrip(BETWEEN_CLAUSES)
+    text = join_sentences(more, what) if more and what else more or what
+    return Explanation(code, tr("error"), title, text=text, do=do, happens=happens)
+
+
+def join_sentences(first: str, second: str) -> str:
+    """Put two texts into one; Chinese has its own full stop, and no space behind it."""
+    return tr("{first}. {second}", first=first, second=second)
 
 
 def _explain_symptom(symptom: Symptom, entry: Entry, happens: tuple[str, ...]) -> Explanation:
-    grades = {
-        "own": "A cause.",
-        "doubtful": "A cause, unless another rank has a better one.",
-        "waited": "Mostly a consequence: a rank did not come.",
-        "peer": "Mostly a consequence: a rank went away.",
-    }
     return Explanation(
         symptom.code,
-        "end of a rank",
+        tr("end of a rank"),
         entry.title.here,
-        grades[symptom.grade],
+        role=tr(GRADES[symptom.grade]),
         text=entry.do.here,
         happens=happens,
         command=render_command(symptom.code, EXAMPLE_VALUES),

@@ -18,6 +18,7 @@ from clusterctl.protocol.untrusted import MalformedError, parse_object
 from clusterctl.specs.job.model import Notify, OnEnd
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import command_line, plural, render_duration
+from clusterctl.translation import tr
 
 LONGEST_LINE = 300  # bytes; six lines make a message, and WeCom takes 2048
 _END_NAMES = {SUCCEEDED: "succeeded", TIMEOUT: "timeout", CANCELLED: "cancelled"}
@@ -129,20 +130,22 @@ def sign_dingtalk(secret: str, milliseconds: int) -> str:
 
 
 def describe_rejection(service: str, status: int, body: str) -> str:
-    """Say what a service did not like, or nothing; some say no with the status of a yes."""
+    """Say why a service rejected a message, or nothing; some do so with the status of success."""
     if 300 <= status < 400:
-        return f"it answers with a redirect ({status}), which is not followed"
+        return tr("HTTP {status}: redirects are not followed", status=status)
     if not 200 <= status < 300:
-        return f"it answers {status}: {_cut(_one_line(body))}".rstrip(": ")
+        text = _cut(_one_line(body))
+        return tr("HTTP {status}: {text}", status=status, text=text) if text else f"HTTP {status}"
     code_key, message_key = _REPLY_KEYS.get(service, ("", ""))
     if not code_key:
         return ""
     try:
         answer = parse_object(body.encode("utf-8", "replace"))
     except MalformedError:
-        return f"its answer is not what {service} says: {_cut(_one_line(body))}"
+        return tr("not a reply of {service}: {text}", service=service, text=_cut(_one_line(body)))
     if answer.integer(code_key if code_key in answer else "StatusCode") != 0:
-        return f"{service} refuses it: {_cut(_one_line(answer.text(message_key) or body))}"
+        text = _cut(_one_line(answer.text(message_key) or body))
+        return tr("{service} rejected it: {text}", service=service, text=text)
     return ""
 
 
@@ -225,12 +228,16 @@ def render_hooks(on_end: OnEnd | None, notify: Sequence[Notify]) -> list[str]:
 def describe_on_end(on_end: OnEnd) -> str:
     """Say before a launch what the job has run on this machine: somebody else may have written it."""
     command = " ".join(quote_template(make_template(word)) for word in on_end.command)
-    return f"will run here when it ends{_render_when(on_end.when)}: {command}"
+    return tr(
+        "will run here when it ends{states}: {command}", states=_render_when(on_end.when), command=command
+    )
 
 
 def describe_notification(entry: Notify) -> str:
     """Name a notification without its URL."""
-    return f"a message to {entry.to}, its URL from ${entry.url_from}"
+    return tr(
+        "a message to {service}, its URL from {variable}", service=entry.to, variable=f"${entry.url_from}"
+    )
 
 
 def _render_when(when: Sequence[str]) -> str:

@@ -16,9 +16,12 @@ import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from clusterctl.plans.facts.untrusted import clean_text
 from clusterctl.specs.inventory.model import Node
+from clusterctl.specs.text import command_line
+from clusterctl.translation import tr
 
 # Lines that do not start with a colon are not ours: then a start-up file has read our first lines, and
 # `exit 125` says so instead of evaluating what follows.
@@ -110,6 +113,31 @@ class ConnectionSharing:
     bastion: str | None = None  # the first of the bastions: nothing stands before it
 
 
+LAB_RELAY, LAB_ADDRESSES = "/lab/netns/relay.py", "127.77."  # of practice clusters, see `lab/layout.py`
+
+
+def name_lab(host: str, key: str | None, proxy_command: str | None) -> str:
+    """Name the practice cluster that a node is in, whose directory holds its key; empty for any other node."""
+    in_lab = LAB_RELAY in (proxy_command or "") or host.startswith(LAB_ADDRESSES)
+    return PurePosixPath(key).parent.name if key and in_lab else ""
+
+
+def render_lab_command(lab: str, verb: str, node: str) -> str:
+    """Write the command of `clusterctl lab` for a node: what reaches it otherwise is of no interest to users."""
+    return command_line("clusterctl", "lab", verb, "--name", lab, node)
+
+
+def with_english_messages(environment: Mapping[str, str]) -> dict[str, str]:
+    """Change an environment so that programs whose messages are read here write them in English.
+
+    LC_ALL would hide LC_MESSAGES; the rest of what it says, the encoding above all, stays.
+    """
+    changed = {name: value for name, value in environment.items() if name not in ("LC_ALL", "LANGUAGE")}
+    if environment.get("LC_ALL"):
+        changed["LC_CTYPE"] = environment["LC_ALL"]
+    return {**changed, "LC_MESSAGES": "C"}
+
+
 def render_options(node: Node) -> list[str]:
     """Write what the inventory says about the way to a node; what it leaves open is up to the user's own files."""
     ssh = node.ssh
@@ -163,8 +191,8 @@ def parse_sharing(output: str) -> ConnectionSharing:
 def _describe_intermediary(settings: Mapping[str, str]) -> str | None:
     jump, command = (settings.get(key, "none") for key in ("proxyjump", "proxycommand"))
     if jump != "none":
-        return f"the bastion {jump}"
-    return None if command == "none" else "a proxy command"
+        return tr("the bastion {name}", name=jump)
+    return None if command == "none" else tr("a proxy command")
 
 
 def master_argv(
@@ -269,7 +297,7 @@ exit 0
 
 @dataclass(frozen=True)
 class KeyInstallResult:
-    """What a node says: `added`, `present`, or `failed` with why; and notes."""
+    """What a node reports: `added`, `present`, or `failed` with why; and notes."""
 
     state: str
     detail: str
@@ -289,6 +317,6 @@ def parse_install_result(text: str) -> KeyInstallResult:
     final_reports = [report for report in reports if report.split(" ")[0] in (ADDED, PRESENT, FAILED)]
     if not final_reports:
         last_line = clean_text(text.strip().rpartition("\n")[2])
-        return KeyInstallResult(FAILED, last_line or "the node's shell said nothing", notes)
+        return KeyInstallResult(FAILED, last_line or tr("no output from the node's shell"), notes)
     state, _, detail = final_reports[-1].partition(" ")
     return KeyInstallResult(state, detail, notes)

@@ -137,6 +137,7 @@ def _parse_failure(node: str, ended: float, stopped_at: float | None, raw: Untru
         reason=raw.text("reason"),
         origin=stderr.origin,
         where=stderr.where,
+        own_frame=stderr.own_frame,
         survived=stderr.survived,
         frozen=raw.flag("frozen"),
         starved=raw.flag("starved"),

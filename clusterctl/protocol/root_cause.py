@@ -53,8 +53,9 @@ class Failure:
     """One rank, one node's torchrun (rank None), or a node (`reason`), that did not end well.
 
     Times are seconds on the launcher's clock, or the hub's; `raised_at` is when the traceback of `exception` was heard,
-    `origin` the first exception of its chain, `where` the file of its innermost frame, `survived` whether the rank
-    lived on. `frozen`: a signal had stopped it while it lived. `starved`: the kernel killed because memory ran out.
+    `origin` the first exception of its chain, `where` the file of its innermost frame, `own_frame` file, line and
+    source of the innermost frame of the user's, `survived` whether the rank lived on. `frozen`: a signal had stopped
+    it while it lived. `starved`: the kernel killed because memory ran out.
     `after_stop`: its node had the order to end the run before it ended; None if only the clocks can tell.
     `lost`: the other nodes do not hear the node any more; `cut_off`: likewise, but we do, and it reports `reason`.
     `last_seen` is the last sign of life of both, None if unknown.
@@ -74,6 +75,7 @@ class Failure:
     lost: bool = False
     origin: str = ""
     where: str = ""
+    own_frame: tuple[str, ...] = ()
     survived: bool = False
     frozen: bool = False
     starved: bool = False

@@ -94,6 +94,16 @@ def part_name(slot: int, node: str) -> str:
     return f"{slot}-{node}"
 
 
+def short_id(run_id: str) -> str:
+    """Give the hex digits at the end of a run id, by which a person may name the run."""
+    return run_id.rpartition("-")[2]
+
+
+def is_meant(run_id: str, text: str) -> bool:
+    """Tell whether a text names a run: the beginning of its id, or its short id."""
+    return run_id.startswith(text) or short_id(run_id) == text
+
+
 def attempt_folder(number: int) -> str:
     """Name the directory of an attempt in a run's."""
     return f"{ATTEMPT}{number}"

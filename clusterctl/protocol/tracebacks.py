@@ -22,7 +22,8 @@ _OF_A_CHILD = re.compile(r"Process \S+:$")  # multiprocessing's word before the 
 _MARKS = ("During ", "The above ", "Exception ignored", "Error in atexit", "--- Logging", "Process ")
 _TORCH_LOG = re.compile(r"\[[WEI]\d* |\[W\w+|terminate called")
 _CUT = re.compile(r" \[\+(\d{1,9}) characters\]$")
-_FRAME = re.compile(r'\s*File "(.*)", line \d+')
+_FRAME = re.compile(r'\s*File "(.*)", line (\d+)')
+_LIBRARY = re.compile(r"^<|[/\\](?:(?:site|dist)-packages|lib\d*[/\\]python[\d.]+)[/\\]")
 
 
 @dataclass
@@ -30,7 +31,8 @@ class StderrParser:
     """One rank's last lines, and its last exception however long the traceback was.
 
     `origin` is the first exception of a chain ("during handling of the above exception"), `where` the file of the
-    innermost frame, `raised_at` and `last_at` seconds on our clock.
+    innermost frame, `own_frame` file, line and source of the innermost frame outside of Python's libraries,
+    `raised_at` and `last_at` seconds on our clock.
     """
 
     tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
@@ -38,6 +40,7 @@ class StderrParser:
     message: str = ""
     origin: str = ""
     where: str = ""
+    own_frame: tuple[str, ...] = ()
     raised_at: float | None = None
     ended_at: float = 0.0  # when the last line of the exception was heard
     last_at: float = 0.0
@@ -66,12 +69,21 @@ class StderrParser:
         elif is_exception_line(bare, inside=self._inside):
             self._close_traceback(line.strip(), time)
         elif self._inside:
-            frame = _FRAME.match(bare)
-            self.where = frame[1] if frame else self.where
+            self._feed_frame(bare)
         elif bare.startswith(_MARKS):
             self._feed_mark(bare)
         elif self._after:
             self._feed_message(line, time)
+
+    def _feed_frame(self, bare: str) -> None:
+        """Take a line of the stack: a frame, or its source."""
+        frame = _FRAME.match(bare)
+        if frame:
+            self.where = frame[1]
+            if not _LIBRARY.search(frame[1]):
+                self.own_frame = (frame[1], frame[2])
+        elif len(self.own_frame) == 2 and self.own_frame[0] == self.where:
+            self.own_frame = (*self.own_frame, bare.strip())
 
     def _feed_mark(self, bare: str) -> None:
         """Take a line that says what the next traceback is."""
@@ -84,6 +96,7 @@ class StderrParser:
         self._inside, self._after = True, 0
         if self._ignored:
             return
+        self.own_frame = ()
         if not self._chained:
             self.origin = "" if not _LOADER.match(bare) else self.origin
             self.raised_at = time

@@ -26,8 +26,6 @@ PROXY_TOKENS = "%h %p %r %%"
 DIRECT = "none"  # as in OpenSSH's `ProxyJump none`
 _BASTION = re.compile(r"(?:(?P<user>[^@]*)@)?(?P<host>\[[^\]]*\]|[^:\[\]]*)(?::(?P<port>[^:]*))?")
 
-_NO_IPV6 = "training over IPv6 is not supported yet"
-
 
 def is_ipv6(text: str) -> bool:
     """Whether a text is an IPv6 address, as a host may be."""

@@ -1,21 +1,8 @@
-"""A value that is not what its key wants, and names of the codes that specs/yaml gives."""
+"""A value that is not what its key wants."""
 
 from __future__ import annotations
 
 from clusterctl.codes.lookup import word
-
-SYNTAX = "CC-SPEC-001"
-NOT_TEXT = "CC-SPEC-002"
-TOO_LARGE = "CC-SPEC-003"
-DUPLICATE_KEY = "CC-SPEC-004"
-DOCUMENT = "CC-SPEC-005"
-UNSUPPORTED = "CC-SPEC-006"
-
-UNKNOWN_KEY = "CC-SPEC-010"
-MISSING_KEY = "CC-SPEC-011"
-WRONG_TYPE = "CC-SPEC-012"
-WRONG_VALUE = "CC-SPEC-013"
-NO_VALUE = "CC-SPEC-014"
 
 
 class InvalidValueError(ValueError):

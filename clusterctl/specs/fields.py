@@ -14,6 +14,7 @@ from clusterctl.specs.codes import InvalidValueError
 from clusterctl.specs.text import did_you_mean
 from clusterctl.specs.values import LONGEST_NAME, parse_name, parse_python, parse_text
 from clusterctl.specs.yaml.tree import quoted
+from clusterctl.translation import to_translate, tr
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -24,24 +25,32 @@ if TYPE_CHECKING:
 class ScalarType:
     """The pydantic annotation of one kind of scalar."""
 
-    noun: str  # what is expected, for messages
+    noun: str  # what is expected, for messages: translated there
     parse: Callable[[str], object]
     schema: dict[str, Any]
     nullable: bool = False
-    null_fix: str = "give a value, or drop the line"
+    null_fix: str = to_translate("give a value, or delete the line")
     example: str = ""
+    choices: tuple[str, ...] = ()  # what the noun is made of, if it is a choice
+
+    @property
+    def expected(self) -> str:
+        """What is expected, in the language in use."""
+        return _either(self.choices) if self.choices else tr(self.noun)
 
     def validate(self, raw: object) -> object:
         """Turn a text, or null where it may stand, into the value; raises InvalidValueError."""
         if isinstance(raw, str):
             return self.parse(raw)
         if raw is not None:
-            actual = "a list" if isinstance(raw, list) else "keys and values"
+            found = tr("a list") if isinstance(raw, list) else tr("keys and values")
             case = "single-example" if self.example else "single"
-            raise InvalidValueError("CC-SPEC-012", case, noun=self.noun, found=actual, example=self.example)
+            raise InvalidValueError(
+                "CC-SPEC-012", case, noun=self.expected, found=found, example=self.example
+            )
         if self.nullable:
             return None
-        raise InvalidValueError("CC-SPEC-014", "nothing", noun=self.noun, way_out=self.null_fix)
+        raise InvalidValueError("CC-SPEC-014", "nothing", noun=self.expected, way_out=tr(self.null_fix))
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(self.validate)
@@ -97,7 +106,6 @@ def whole_number_schema(**limits: int) -> JsonSchema:
 
 def one_of(*choices: str) -> ScalarType:
     """Make the kind of a value that is one of a few words."""
-    expected = " or ".join((", ".join(choices[:-1]), choices[-1])) if len(choices) > 1 else choices[0]
 
     def parse(word: str) -> str:
         if word in choices:
@@ -105,12 +113,18 @@ def one_of(*choices: str) -> ScalarType:
         raise InvalidValueError(
             "CC-SPEC-013",
             "choice",
-            expected=expected,
+            expected=_either(choices),
             word=quoted(word),
             suggestion=did_you_mean(word, choices),
         )
 
-    return ScalarType(expected, parse, {"enum": list(choices)})
+    noun = " or ".join(filter(None, (", ".join(choices[:-1]), choices[-1])))
+    return ScalarType(noun, parse, {"enum": list(choices)}, choices=choices)
+
+
+def _either(choices: tuple[str, ...]) -> str:
+    """Write a choice between words."""
+    return tr(" or ").join(filter(None, (tr(", ").join(choices[:-1]), choices[-1])))
 
 
 def optional(noun: str, parse: Callable[[str], object], schema: JsonSchema, example: str = "") -> ScalarType:
@@ -124,8 +138,8 @@ def _parse_flag(word: str) -> bool:
     return word == "true"
 
 
-FLAG = ScalarType("true or false", _parse_flag, {"type": "boolean"})
-NAME = ScalarType("a name", parse_name, text_schema(NAME_PATTERN, maxLength=LONGEST_NAME))
-PYTHON = ScalarType("an interpreter", parse_python, {"type": "string"})
-TEXT = ScalarType("a text", parse_text, {"type": "string", "minLength": 1})
-OPTIONAL_TEXT = optional("a text", parse_text, {"type": "string", "minLength": 1})
+FLAG = ScalarType(to_translate("true or false"), _parse_flag, {"type": "boolean"})
+NAME = ScalarType(to_translate("a name"), parse_name, text_schema(NAME_PATTERN, maxLength=LONGEST_NAME))
+PYTHON = ScalarType(to_translate("an interpreter"), parse_python, {"type": "string"})
+TEXT = ScalarType(to_translate("a text"), parse_text, {"type": "string", "minLength": 1})
+OPTIONAL_TEXT = optional(to_translate("a text"), parse_text, {"type": "string", "minLength": 1})

@@ -9,7 +9,7 @@ from fnmatch import translate
 from itertools import groupby
 
 from clusterctl.errors import UsageError
-from clusterctl.specs.text import did_you_mean
+from clusterctl.specs.text import did_you_mean, did_you_mean_exactly
 
 ALL = "all"
 MOST_NAMES = 100_000
@@ -149,7 +149,7 @@ def _suggest_node(name: str, known: Iterable[str]) -> str:
     same_number = (node for node in known if _PADDING.sub("", node) == _PADDING.sub("", name))
     guess = next(same_number, None)
     if guess:
-        return f", did you mean {guess!r}?"
+        return did_you_mean_exactly(guess)
     return did_you_mean(name, [node for node in known if _DIGITS.sub("0", node) != _DIGITS.sub("0", name)])
 
 

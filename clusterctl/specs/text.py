@@ -6,6 +6,8 @@ import shlex
 from collections.abc import Iterable
 from functools import lru_cache
 
+from clusterctl.translation import tr
+
 
 def plural(number: int, noun: str) -> str:
     """Write a number before its noun, with an s unless it is one."""
@@ -32,7 +34,12 @@ def _find_nearest_cached(word: str, candidates: tuple[str, ...]) -> str | None:
 def did_you_mean(word: str, candidates: Iterable[str]) -> str:
     """Render the guess as the end of a message: `, did you mean 'host'?`, or nothing."""
     suggestion = find_nearest(word, candidates)
-    return f", did you mean {suggestion!r}?" if suggestion else ""
+    return did_you_mean_exactly(suggestion) if suggestion else ""
+
+
+def did_you_mean_exactly(suggestion: str) -> str:
+    """Render a guess that was made elsewhere as the end of a message."""
+    return tr(", did you mean {word!r}?", word=suggestion)
 
 
 _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))

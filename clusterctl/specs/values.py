@@ -19,7 +19,6 @@ _NUMBER = re.compile(r"0|-?[1-9][0-9]{0,14}")
 _DURATION = re.compile(
     r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,9}(?:\.\d{1,9})?)s?)?", re.ASCII
 )
-_NAME_FIX = "letters, digits, '.', '_' and '-' only, beginning with a letter or digit"
 _RESERVED_PREFIXES = ("PET_", "TORCHELASTIC_", "GROUP_", "ROLE_", "CLUSTERCTL_")
 _RESERVED_NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
@@ -152,7 +151,6 @@ SMALLEST_SIZE = 1000**2
 
 _SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,9})?) ?([kKMGT]?)(i?)B", re.ASCII)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
-_SIZE_FIX = "such as 500MB, 20GB or 1TB; 0 for no limit"
 
 
 class Size(int):

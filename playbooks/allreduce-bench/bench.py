@@ -80,7 +80,7 @@ def take_time(message: torch.Tensor) -> float:
 
 
 def is_right(size: int, device: torch.device) -> bool:
-    """Tell whether the sum of all ranks' messages is what it must be, on every rank."""
+    """Check the sum of all ranks' messages, on every rank."""
     message = torch.full((size // 4,), dist.get_rank() + 1.0, device=device)
     dist.all_reduce(message)
     ranks = dist.get_world_size()
@@ -134,7 +134,7 @@ def report(options: argparse.Namespace, found: list[Measured], about: str) -> No
 
 
 def main() -> None:
-    """Meet the others, measure, leave."""
+    """Join the group, measure, leave the group."""
     options, device = parse_options(), find_device()
     backend = "nccl" if device.type == "cuda" else "gloo"
     dist.init_process_group(backend)

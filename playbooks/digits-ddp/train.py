@@ -40,7 +40,7 @@ FONT = """
 
 @dataclass(frozen=True)
 class Process:
-    """Who this process is among all of them; torchrun says so through the environment."""
+    """The numbers of this process, from the environment that torchrun sets."""
 
     rank: int
     local_rank: int
@@ -76,7 +76,7 @@ def parse_options() -> argparse.Namespace:
 
 
 def identify(backend: str) -> Process:
-    """Find out who this process is, and what it computes on: a GPU of its own and NCCL, else the CPU and Gloo."""
+    """Read the numbers of this process and select its device: one GPU and NCCL, else the CPU and Gloo."""
     if backend == "auto":
         backend = "nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
     rank, local_rank, world_size = (int(os.environ[name]) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"))
@@ -89,7 +89,7 @@ def identify(backend: str) -> Process:
 
 
 def describe(process: Process) -> str:
-    """Say where this process runs, and over which network interface it was told to talk."""
+    """Describe where this process runs and which network interface it uses."""
     variable = f"{process.backend.upper()}_SOCKET_IFNAME"
     ranks = f"rank {process.rank} of {process.world_size}, local rank {process.local_rank}"
     network = f"{process.backend}, {variable}={os.environ.get(variable, '(not set)')}"
@@ -145,7 +145,7 @@ def train_epoch(
 
 @torch.no_grad()
 def measure_accuracy(process: Process, model: nn.Module, images: TensorDataset, batch_size: int) -> float:
-    """Return the accuracy over the whole test set, of which each rank looks at its part.
+    """Return the accuracy over the whole test set, of which each rank evaluates its part.
 
     A DistributedSampler would pad the parts to one length and count some images twice; striding does not.
     `model` is the bare one: DDP's forward may wait for ranks that have already finished a shorter part.
@@ -166,7 +166,7 @@ def fingerprint(model: nn.Module) -> str:
 
 
 def save_checkpoint(file: Path, state: dict[str, Any]) -> None:
-    """Write aside, then rename: whoever reads sees the old checkpoint or the new one, never a half."""
+    """Write a temporary file, then rename it: a reader sees the old checkpoint or the new one, never a part."""
     file.parent.mkdir(parents=True, exist_ok=True)
     aside = file.with_suffix(f".{socket.gethostname()}.tmp")  # nodes may share the folder
     with aside.open("wb") as stream:
@@ -215,13 +215,13 @@ def train(
         if process.local_rank == 0:  # on every node: each may be the one that is lost
             state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
             save_checkpoint(file, {**state, "epoch": epoch, "run": options.run_id})
-    process.say(f"rank {process.rank} leaves with the parameters {fingerprint(model)}", everyone=True)
+    process.say(f"rank {process.rank} done, parameter hash {fingerprint(model)}", everyone=True)
     process.say(f"checkpoint: {file}")
 
 
 @record  # lets torchrun keep the traceback of the rank that failed
 def main() -> None:
-    """Prepare, join the other processes, train with them, leave."""
+    """Prepare, join the group, train, leave the group."""
     options = parse_options()
     process = identify(options.backend)
     process.say(describe(process), everyone=True)

@@ -1,4 +1,4 @@
-"""Say who this rank is and which NIC it was given, and prove that all ranks reach each other.
+"""Print each rank's numbers and NIC, and check that all ranks can exchange data.
 
 An ordinary PyTorch script: `torchrun --standalone --nproc-per-node 2 hello.py` runs it as well.
 """
@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 
 def choose_device() -> torch.device:
-    """Give this rank a GPU of its own, or the CPU where there is none."""
+    """Select one GPU for this rank, or the CPU if there is none."""
     if not (torch.cuda.is_available() and dist.is_nccl_available()):
         return torch.device("cpu")
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
@@ -31,7 +31,7 @@ def introduce(device: torch.device, backend: str) -> str:
 
 
 def main() -> int:
-    """Meet the others; 0 if the sum over all ranks is right."""
+    """Join the group and sum over all ranks; 0 if the result is right."""
     device = choose_device()
     backend = "nccl" if device.type == "cuda" else "gloo"
     dist.init_process_group(backend)

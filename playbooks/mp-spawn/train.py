@@ -42,7 +42,7 @@ def draw_clusters(count: int = 4000) -> TensorDataset:
 
 
 def work(local_rank: int, options: argparse.Namespace) -> None:
-    """Be one worker."""
+    """Run one worker."""
     rank = options.node_rank * options.nproc_per_node + local_rank
     world_size = options.nnodes * options.nproc_per_node
     gpu = torch.cuda.is_available() and dist.is_nccl_available()
@@ -73,7 +73,7 @@ def train(
     rank, file = dist.get_rank(), options.output / "model.pt"
     if rank == 0 and file.exists():
         model.load_state_dict(torch.load(file, map_location=device, weights_only=True))
-        print(f"rank 0 goes on from {file}", flush=True)
+        print(f"rank 0 continues from {file}", flush=True)
     parallel = DistributedDataParallel(model, device_ids=[device.index] if device.type == "cuda" else None)
     points = draw_clusters()
     sampler: DistributedSampler[TensorDataset] = DistributedSampler(points)

@@ -81,7 +81,7 @@ def find(folder: Path, name: str) -> Path | None:
 
 
 def load(folder: Path, part: str) -> tuple[Tensor, Tensor]:
-    """Return images as (count, 1, 28, 28) from 0 to 1 and labels; ValueError where the two do not fit."""
+    """Return images as (count, 1, 28, 28) from 0 to 1 and labels; ValueError if their counts differ."""
     names = FILES[part][:2]
     files = [find(folder, name) for name in names]
     if None in files:

@@ -1,4 +1,4 @@
-"""Train a CNN on files in MNIST's format; every process is told by --tcp and --rank where to meet.
+"""Train a CNN on files in MNIST's format; --tcp and --rank give every process the master's address and its number.
 
 By hand, on two machines:
 

@@ -1,4 +1,4 @@
-"""Tell the arms of a spiral apart: a complete DDP script, for one node or many, CPU or GPU.
+"""Classify the arms of a spiral: a complete DDP script, for one node or many, CPU or GPU.
 
 `torchrun --standalone --nproc-per-node 2 train.py` runs it on one machine. In the order of their appearance:
 DistributedSampler with set_epoch, SyncBatchNorm where it works, gradient accumulation with no_sync (and a proof
@@ -30,7 +30,7 @@ ARMS = 3
 
 @dataclass(frozen=True)
 class Place:
-    """Where this process stands among all."""
+    """The numbers of this process."""
 
     rank: int
     local_rank: int
@@ -49,7 +49,7 @@ class Place:
 
 
 def find_place() -> Place:
-    """Read what torchrun says, and take the GPU of that number, or the CPU."""
+    """Read torchrun's variables, and use the GPU of the local rank, or the CPU."""
     rank, local_rank, world_size = (int(os.environ[name]) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"))
     gpu = torch.cuda.is_available() and dist.is_nccl_available()
     device = torch.device("cuda", local_rank) if gpu else torch.device("cpu")
@@ -93,7 +93,7 @@ def prepare_data(place: Place, folder: Path, count: int) -> TensorDataset:
 
 
 def save_aside(file: Path, content: object) -> None:
-    """Write beside the file and rename, so that a kill at any moment leaves a whole one."""
+    """Write a temporary file and rename it, so that the checkpoint is complete at any moment."""
     aside = file.with_name(f"{file.name}.{os.getpid()}.tmp")
     torch.save(content, aside)
     aside.replace(file)
@@ -118,7 +118,7 @@ def wrap(place: Place, model: nn.Module) -> DistributedDataParallel:
 
 
 def accumulate(parallel: DistributedDataParallel, parts: list[tuple[Tensor, Tensor]]) -> Tensor:
-    """Add up the gradients of several micro-batches; the ranks talk to each other in the last one only."""
+    """Add up the gradients of several micro-batches; the ranks exchange gradients in the last one only."""
     total = torch.zeros((), device=parts[0][0].device)
     for number, (points, labels) in enumerate(parts, start=1):
         last = number == len(parts)
@@ -152,7 +152,7 @@ def prove_accumulation(place: Place, model: nn.Module, data: TensorDataset) -> f
 
 
 def load_checkpoint(place: Place, file: Path) -> dict[str, Any] | None:
-    """Let rank 0 read, since only its disk has the file, and give it to all."""
+    """Read on rank 0, since only its disk has the file, and send it to all."""
     found: list[dict[str, Any] | None] = [None]
     if place.rank == 0 and file.exists():
         found = [torch.load(file, map_location="cpu", weights_only=True)]
@@ -223,7 +223,7 @@ def train(
 
 @record
 def main() -> None:
-    """Meet the others, train with them, leave."""
+    """Join the group, train, leave the group."""
     options, place = parse_options(), find_place()
     # The optimizer comes before the process group: what it imports would keep a group alive beyond its end.
     model = build_model(place)

@@ -60,6 +60,6 @@ def test_a_node_that_gets_nowhere_is_given_up(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(session, "STALL", 0.05)
     node = Told({})
     node.receive = lambda limit: (Untrusted({"beat": limit, "steps": 7}), b"")  # type: ignore[method-assign]  # it never ends
-    with pytest.raises(NodeError, match="nothing moved") as caught:
+    with pytest.raises(NodeError, match="no progress") as caught:
         read_storage(cast(Session, node), "n1")
     assert (caught.value.code, caught.value.node) == ("CC-CLEAN-003", "n1")

@@ -59,7 +59,7 @@ def test_one_that_hangs_costs_its_limit_only(take: Take, monkeypatch: pytest.Mon
         wire = run_mesh_test({name: taker for name, (taker, _) in parts.items()})
     finally:
         os.kill(parts["n1"][1], signal.SIGCONT)
-    assert wire.absent == {"n1": "it did not listen within 4 s"}
+    assert wire.absent == {"n1": "it did not answer within 4 s"}
     assert {way.ends for way in wire.paths} == {("n2", "n3"), ("n3", "n2")}
     assert wire.seconds >= 4.0
 

@@ -113,5 +113,5 @@ def test_what_runs_on_is_told_once_for_equal_nodes(capsys: pytest.CaptureFixture
     LinePrinter(["a1"], as_json=False).on_exit("a1", CommandEnd(0, None, still_running=("sleep",)))
 
     assert folded.out == "a[1-2]: up\n"
-    assert folded.err == "a[1-2]: left in the background there: sleep, x\n"
-    assert capsys.readouterr().err == "a1: left in the background there: sleep\n"
+    assert folded.err == "a[1-2]: still running in the background: sleep, x\n"
+    assert capsys.readouterr().err == "a1: still running in the background: sleep\n"

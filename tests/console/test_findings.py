@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from clusterctl.console.findings import check_to_json, render_check, render_find
 from clusterctl.plans.checks.framework import Finding
 from clusterctl.plans.facts.facts import Facts, parse_facts
 from clusterctl.specs.inventory.model import Node
+from clusterctl.translation import use_language
 
 
 def make_nodes(count: int) -> tuple[Node, ...]:
@@ -52,10 +54,17 @@ def finding(code: str = "CC-NET-001", severity: Any = "error", **values: Any) ->
     return Finding(code=code, severity=severity, **{**standard, **values})
 
 
-def shown(nodes: tuple[Node, ...], facts: dict[str, Facts], findings: list[Finding], width: int = 100) -> str:
+def shown(
+    nodes: tuple[Node, ...],
+    facts: dict[str, Facts],
+    findings: list[Finding],
+    width: int = 100,
+    *,
+    verbose: bool = False,
+) -> str:
     """Render everything as plain text."""
     console = Console(file=io.StringIO(), width=width, highlight=False, no_color=True)
-    render_check(console, nodes, facts, findings)
+    render_check(console, nodes, facts, findings, verbose=verbose)
     return console.file.getvalue()  # type: ignore[attr-defined]  # the file is the StringIO above
 
 
@@ -65,23 +74,43 @@ def all_facts(nodes: tuple[Node, ...]) -> dict[str, Facts]:
 
 
 def test_one_is_not_many() -> None:
-    """The sum and the verdicts count with the right noun."""
+    """The answer and the results count with the right noun."""
     nodes = make_nodes(1)
     alone = {"nodes": ("gpu01",)}
     one = shown(nodes, all_facts(nodes), [finding(**alone), finding("CC-NET-010", "info", **alone)])
-    assert one.rstrip().endswith("1 node: not fit: 1 error, 1 note")
+    assert one.startswith("✗ 1 of 1 node cannot take part (1 error, 1 note)\n")
     two = shown(nodes, all_facts(nodes), [finding("CC-NET-010", "info", **alone)] * 2)
-    assert two.rstrip().endswith("1 node: fit (2 notes)")
+    assert two.startswith("✓ 1 node is ready (2 notes)\n")
 
 
-def test_each_node_has_a_row() -> None:
-    """A row tells address, NIC, versions, GPUs and the verdict."""
+def test_the_answer_comes_first_then_equal_nodes_in_one_line() -> None:
+    """A line names the nodes, the code that stops them, and what they have."""
+    nodes = make_nodes(3)
+    lines = shown(nodes, all_facts(nodes), [finding()]).splitlines()
+    assert lines[0] == "✗ 1 of 3 nodes cannot take part (1 error)"
+    has = "8 x H100 80GB HBM3, torch 2.7.1+cu126, NCCL 2.26.2, Python 3.11.9, eth0"
+    assert lines[1:3] == [f"  ✓ gpu[01,03]  {has}", "  ✗ gpu02       a NIC CC-NET-001"]
+
+
+def test_what_follows_from_a_cause_is_one_line() -> None:
+    """A NIC that is down has no route either; of another node, or worse than its cause, it stands by itself."""
+    nodes = make_nodes(3)
+    down, route = finding("CC-NET-002"), finding("CC-NET-006", title="no route")
+    text = shown(nodes, all_facts(nodes), [down, route])
+    assert "also: same cause: no route CC-NET-006" in text
+    assert "error CC-NET-006" not in text and "✗ gpu02       a NIC CC-NET-002\n" in text
+    for other in (finding("CC-NET-006", nodes=("gpu03",)), finding("CC-PY-012", title="no route")):
+        assert f"error {other.code}" in shown(nodes, all_facts(nodes), [down, other])
+    assert "error CC-NET-006" in shown(nodes, all_facts(nodes), [finding("CC-NET-002", "warning"), route])
+
+
+def test_each_node_has_a_row_with_v() -> None:
+    """A row shows address, NIC, versions, GPUs and the result."""
     nodes = make_nodes(2)
-    text = shown(nodes, all_facts(nodes), [finding()])
+    text = shown(nodes, all_facts(nodes), [finding()], verbose=True)
     rows = [" ".join(line.split()) for line in text.splitlines() if line.strip().startswith("gpu0")]
-    assert rows[0] == "gpu01 10.0.0.1 eth0 3.11.9 2.7.1+cu126 12.6 / 2.26.2 8 x H100 80GB HBM3 fit"
+    assert rows[0] == "gpu01 10.0.0.1 eth0 3.11.9 2.7.1+cu126 12.6 / 2.26.2 8 x H100 80GB HBM3 ok"
     assert rows[1].endswith("1 error")
-    assert text.rstrip().endswith("2 nodes: not fit: 1 error")
 
 
 def test_columns_that_say_nothing_are_left_out() -> None:
@@ -90,25 +119,26 @@ def test_columns_that_say_nothing_are_left_out() -> None:
     bare = {
         node.name: make_facts(node, gpus=None, nccl=None, torch={"version": "2.7.1+cpu"}) for node in nodes
     }
-    text = shown(nodes, bare, [])
+    text = shown(nodes, bare, [], verbose=True)
     assert "GPUs" not in text and "NCCL" not in text
-    assert text.rstrip().endswith("2 nodes: fit")
+    assert text.startswith("✓ all 2 nodes are ready\n")
 
 
 def test_node_without_answer_has_a_row_too() -> None:
-    """A dead node is not lost from the table."""
+    """A node that gave no answer is not missing."""
     nodes = make_nodes(2)
-    text = shown(
-        nodes, {"gpu01": make_facts(nodes[0])}, [finding("CC-SSH-003", evidence="gpu02: no way there")]
-    )
+    unreachable = finding("CC-SSH-003", evidence="gpu02: no way there")
+    facts = {"gpu01": make_facts(nodes[0])}
+    text = shown(nodes, facts, [unreachable], verbose=True)
     assert "gpu02   10.0.0.2" in text and "no answer" in text
+    assert "✗ gpu02  a NIC CC-SSH-003\n" in shown(nodes, facts, [unreachable])
 
 
 def test_a_node_without_python_did_answer() -> None:
     """It was reached over SSH: the table counts its error, as the JSON does."""
     nodes = make_nodes(2)
     missing = finding("CC-PY-001", evidence="gpu02: /usr/bin/nopython was not found")
-    text = shown(nodes, {"gpu01": make_facts(nodes[0])}, [missing])
+    text = shown(nodes, {"gpu01": make_facts(nodes[0])}, [missing], verbose=True)
     (row,) = [line for line in text.splitlines() if "10.0.0.2" in line]
     assert row.rstrip().endswith("1 error")
     told = check_to_json(nodes, {"gpu01": make_facts(nodes[0])}, [missing])
@@ -120,10 +150,12 @@ def test_many_equal_nodes_share_a_row() -> None:
     nodes = make_nodes(20)
     facts = all_facts(nodes)
     facts["gpu07"] = make_facts(nodes[6], torch={"version": "2.6.0"})
-    text = shown(nodes, facts, [], 140)
+    text = shown(nodes, facts, [], 140, verbose=True)
     rows = [line.split() for line in text.splitlines() if line.strip().startswith("gpu")]
     assert [row[0] for row in rows] == ["gpu[01-06,08-20]", "gpu07"]
     assert "10.0.0.1 +18" in text
+    lines = shown(nodes, facts, [], 140).splitlines()
+    assert [line.split()[1] for line in lines[1:]] == ["gpu[01-06,08-20]", "gpu07"]
 
 
 def test_findings_are_worst_first_with_folded_nodes() -> None:
@@ -132,7 +164,7 @@ def test_findings_are_worst_first_with_folded_nodes() -> None:
     names = tuple(f"gpu{n:02}" for n in range(1, 9))
     render_findings(console, [finding("CC-B-2", "info"), finding("CC-A-1", "error", nodes=names)])
     heads = [line for line in console.file.getvalue().splitlines() if "CC-" in line]  # type: ignore[attr-defined]  # as above
-    assert heads == ["error CC-A-1 a NIC (gpu[01-08])", "info CC-B-2 a NIC (gpu02)"]
+    assert heads == ["error CC-A-1: a NIC (gpu[01-08])", "note CC-B-2: a NIC (gpu02)"]
 
 
 @pytest.mark.parametrize("width", [80, 100, 140])
@@ -141,15 +173,19 @@ def test_nothing_is_wider_than_the_screen(width: int) -> None:
     nodes = make_nodes(3)
     wide = finding(evidence="gpu02: " + "网卡没有地址 " * 30, why="因为" * 60, fix="")
     facts = {**all_facts(nodes), "gpu03": make_facts(nodes[2], torch={"version": "版本" * 30})}
-    for line in shown(nodes, facts, [wide], width).splitlines():
-        assert cell_len(line) <= width, line
+    for verbose in (False, True):
+        for line in shown(nodes, facts, [wide], width, verbose=verbose).splitlines():
+            assert cell_len(line) <= width, line
 
 
 def test_command_stays_one_line() -> None:
     """What is there to be pasted is not broken by us."""
     command = "ssh alice@10.0.0.2 '" + "x" * 200 + "'"
     text = shown(make_nodes(2), {}, [finding(fix=f"{command}\nsecond")], 80)
-    assert f"   fix {command}\n       second\n" in text
+    assert f"  fix:  {command}\n        second\n" in text
+    prose = "look at `" + "y " * 30 + "y` and at " + "so many other words " * 5
+    lines = shown(make_nodes(2), {}, [finding(fix=prose)], 80).splitlines()
+    assert sum("`" + "y " * 30 + "y`" in line for line in lines) == 1
 
 
 def test_escape_sequences_and_markup_are_harmless() -> None:
@@ -162,14 +198,28 @@ def test_escape_sequences_and_markup_are_harmless() -> None:
 
 
 def test_what_is_waived_is_shown_and_does_not_count() -> None:
-    """It stands last with its reason, its node is fit, and the last line counts it apart."""
+    """It stands last with its reason, its node is ready, and the first line counts it apart."""
     nodes = make_nodes(2)
     waived = finding(nodes=("gpu01",), waived="old switch (lab.yaml)")
-    text = shown(nodes, all_facts(nodes), [waived, finding(nodes=("gpu02",), severity="warning")])
+    text = shown(
+        nodes, all_facts(nodes), [waived, finding(nodes=("gpu02",), severity="warning")], verbose=True
+    )
     assert text.index("warning CC-NET-001") < text.index("waived CC-NET-001")
-    assert "waived old switch (lab.yaml)" in text
-    assert text.rstrip().endswith("2 nodes: fit (1 warning, 1 waived)")
-    assert next(line for line in text.splitlines() if "gpu01" in line).rstrip().endswith("fit")
+    assert "waived: old switch (lab.yaml)" in text
+    assert text.startswith("✓ all 2 nodes are ready (1 warning, 1 waived)\n")
+    assert next(line for line in text.splitlines() if "gpu01" in line).rstrip().endswith("ok")
+
+
+def test_the_screen_is_in_the_users_language() -> None:
+    """All but codes, names and what was reported."""
+    nodes = make_nodes(2)
+    use_language("zh")
+    try:
+        text = shown(nodes, all_facts(nodes), [finding(fix="clusterctl exec --nodes gpu02 -- true")])
+    finally:
+        use_language("en")
+    assert text.startswith("✗ 2 个节点中有 1 个不能参与训练")
+    assert re.search(r"  修复\Wclusterctl exec --nodes gpu02 -- true\n", text)
 
 
 def test_json_is_json() -> None:

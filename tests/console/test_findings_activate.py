@@ -33,13 +33,13 @@ def test_equal_nodes_are_one_and_long_paths_are_cut() -> None:
     )
 
     assert shown(one, one, ActivateResult(status=1, path=("/bin",)), ActivateResult()).splitlines() == [
-        "activate gave (gpu[01-02])",
+        "environment of `activate` on gpu[01-02]:",
         "  conda environment /opt/conda/envs/t",
         "  CUDA toolkit 12.6 at /usr/local/cuda/bin/nvcc",
         "  compiler 13.2.0 at /usr/bin/cc",
         "  PATH /opt/conda/envs/t/bin:/opt/conda/condabin:/usr/local/bin and 2 more",
         "  LD_LIBRARY_PATH /usr/local/cuda/lib64",
-        "activate gave (gpu03)",
+        "environment of `activate` on gpu03:",
         "  CUDA toolkit none",
         "  compiler none",
         "  PATH /bin",

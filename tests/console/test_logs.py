@@ -11,7 +11,7 @@ import pytest
 
 from clusterctl.client.watch.follower import LogLines
 from clusterctl.console import terminal
-from clusterctl.console.logs import JsonLogPrinter, LogPrinter, node_color
+from clusterctl.console.logs import JsonLogPrinter, LogPrinter, TorchrunFilter, label_color
 
 
 def lines(*text: str, node: str = "gpu01", rank: int | None = 3, stream: str = "stdout") -> LogLines:
@@ -51,14 +51,63 @@ def test_escape_sequences_do_not_reach_the_screen() -> None:
     assert printed(lines("a\x1b[2J\x07b")) == ["gpu01 r3  | ab"]
 
 
-def test_a_node_keeps_its_colour(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The colour is chosen by the name, and only when colour is wanted."""
+def test_a_rank_has_a_colour_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neighbours differ, wherever they run, and only when colour is wanted; eight colours are enough for a console."""
     monkeypatch.setitem(terminal._OPTIONS, "color", "always")
+    monkeypatch.setenv("TERM", "xterm-256color")
     stream = io.StringIO()
-    LogPrinter(["gpu01"], 1, stream).show(lines("x"))
+    LogPrinter(["gpu01"], 8, stream).show(lines("x", rank=3))
 
-    assert stream.getvalue().startswith(f"\x1b[{node_color('gpu01')}mgpu01")
-    assert node_color("gpu01") == node_color("gpu01")
+    assert stream.getvalue().startswith(f"{label_color(3)}gpu01 r3")
+    assert len({label_color(rank) for rank in range(8)}) == 8
+    monkeypatch.setenv("TERM", "linux")
+    assert "38;5" not in label_color(3)
+
+
+def luminance(number: int) -> float:
+    """Give the relative luminance of one of xterm's 216 colours, as WCAG defines it."""
+    levels = (0, 95, 135, 175, 215, 255)
+    parts = [levels[(number - 16) // place % 6] / 255 for place in (36, 6, 1)]
+    linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return sum(share * part for share, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def test_colours_are_legible_on_black_and_on_white(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The contrast is 3:1 at least on both."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    for rank in range(20):
+        light = luminance(int(label_color(rank).removeprefix("\x1b[38;5;").removesuffix("m")))
+        assert min(1.05 / (light + 0.05), (light + 0.05) / 0.05) >= 3
+
+
+TORCHRUN = (
+    "W1123 00:41:02.100000 46 torch/distributed/run.py:803] a warning",
+    "the user's own sitecustomize speaks",
+    "E1123 00:41:03.569000 46 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 1)",
+    "Traceback (most recent call last):",
+    '  File "<frozen runpy>", line 198, in _run_module_as_main',
+    "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
+    "============================================================",
+    "oom.py FAILED",
+)
+
+
+def test_torchruns_own_report_stays_in_its_log() -> None:
+    """Its log lines and its traceback are counted; what else is in its log, and a rank's traceback, is shown."""
+    stream = io.StringIO()
+    shown = TorchrunFilter(LogPrinter(["gpu01"], 1, stream))
+    of_torchrun = replace(lines(*TORCHRUN, rank=None, stream="stderr"), file="attempt-1/torchrun.log")
+    shown.show(replace(of_torchrun, gone=(0, 1000)))
+    shown.show(lines("Traceback (most recent call last):", rank=0, stream="stderr"))
+    shown.show(replace(lines("from the job's `before`", rank=None), file="attempt-1/before.log"))
+
+    assert stream.getvalue().splitlines() == [
+        "gpu01 -  ~ 1.0 kB of this log were dropped here to hold log_limit",
+        "gpu01 -  ! the user's own sitecustomize speaks",
+        "gpu01 r0 ! Traceback (most recent call last):",
+        "gpu01 -  | from the job's `before`",
+    ]
+    assert shown.hidden == 7
 
 
 def test_json_lines_carry_raw_text_and_byte_offsets(capsys: pytest.CaptureFixture[str]) -> None:

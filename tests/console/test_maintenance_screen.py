@@ -30,14 +30,14 @@ def test_runs_that_are_kept_for_one_reason_are_one_line(capsys: pytest.CaptureFi
 
 @pytest.mark.parametrize(
     ("age", "told"),
-    [(5.0, "less than a minute"), (60.0, "1 minute"), (7300.0, "2 hours"), (90000.0, "1 day")],
+    [(5.0, "5 s"), (60.0, "1 min"), (7300.0, "2 h"), (90000.0, "1 day")],
 )
 def test_how_long_a_run_was_still(capsys: pytest.CaptureFixture[str], age: float, told: str) -> None:
     """In the largest unit that it fills."""
     part = parse_stored_run("gpu01", Untrusted({"run": f"r{TIME}", "age": age, "bytes": 10}))
     show_cleanup_plan(CleanupPlan(((part, "old"),), ()), {})
 
-    assert f"still for {told}, " in capsys.readouterr().out
+    assert f"ended {told} ago, " in capsys.readouterr().out
 
 
 def test_a_run_has_the_state_that_ps_gives_it(capsys: pytest.CaptureFixture[str]) -> None:
@@ -53,4 +53,4 @@ def test_a_run_has_the_state_that_ps_gives_it(capsys: pytest.CaptureFixture[str]
     found = {part.node: NodeStorage("place", (part,), nothing, nothing, nothing) for part in parts}
     show_cleanup_plan(CleanupPlan(((parts[0], "old"),), ()), found)
 
-    assert capsys.readouterr().out.startswith(f"r{TIME}  FAILED, still for ")
+    assert capsys.readouterr().out.startswith(f"r{TIME}  FAILED, ended ")

@@ -60,8 +60,8 @@ def test_a_cause_leads_to_its_logs(name: str) -> None:
     command = Settings(inventory="my lab.yaml").command
     for cause, where in ((Cause(silent, (other,)), ["--node", name]), (of_rank, ["--rank", "3"])):
         lines = render_cause(cause, name, command)
-        assert words_after(lines, "all of it: ") == [*logs, *where]
-        assert words_after(lines, "the others: ") == [*logs, "--stream", "stderr", "--tail", "5"]
+        assert words_after(lines, "more  ") == [*logs, *where]
+        assert words_after(lines, "all   ") == [*logs, "--stream", "stderr", "--tail", "5"]
 
 
 @pytest.mark.parametrize("name", HOSTILE)

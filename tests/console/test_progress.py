@@ -36,7 +36,7 @@ def test_lines_show_all_phases_the_bytes_and_the_slowest_three() -> None:
         "  gpu07    12.0 s  waiting for its sshd",
         "  gpu112    3.1 s  taking the code, 2.1 MB sent",
         "  gpu3      2.0 s  logging in",
-        "  1 more, 5 not begun",
+        "  1 more, 5 not started",
     ]
 
 
@@ -243,6 +243,58 @@ def test_a_long_phase_moves_and_is_replaced_by_its_line(monkeypatch: pytest.Monk
     assert shown.endswith("  check   1/2 nodes  " + shown.rsplit("nodes  ", 1)[1])
     assert shown.rfind("\x1b[?25h") > shown.rfind("\x1b[?25l")
     assert "\x1b[2K" in shown.rsplit("logging in", 1)[1]
+
+
+def test_phases_that_share_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal they end in a title with the whole time, and lines that break between phases only."""
+    screen = open_screen(monkeypatch)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr(display, "SHOW_AFTER", 600.0)
+    set_clock(monkeypatch, itertools.repeat(5.0))
+    phases = Phases(["a"], in_one_line=True)
+    for phase, label in (("check", ""), ("ready", "torch 2.13.0"), ("go", "")):
+        phases.start(phase)
+        phases.mark_done(phase, "a")
+        phases.announce("run r-1")
+        phases.finish(phase, "a detail", label)
+    phases.conclude("launch 1.0 s", "go  master a:29500")
+    phases.break_off()
+    erased = re.sub(r"\x1b\[[0-9?]*[A-Za-z]|\r", "", screen.getvalue())
+    assert erased.splitlines()[-3:] == [
+        "run r-1" + " " * 21 + "launch 1.0 s",
+        "ok check 0.0s  ok torch 2.13.0 0.0s",
+        "ok go  master a:29500",
+    ]
+
+
+def test_a_failure_ends_the_shared_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was through, and what was not; a phase that more is said about has a line of its own."""
+    screen = open_screen(monkeypatch)
+    monkeypatch.setattr(display, "SHOW_AFTER", 600.0)
+    set_clock(monkeypatch, itertools.repeat(5.0))
+    phases = Phases(["a"], in_one_line=True)
+    phases.start("check")
+    phases.finish_apart("check", "1 finding")
+    phases.start("start", "code", details={"start": lambda: ("", "")})
+    phases.mark_done("start", "a")
+    phases.break_off()
+    written = re.sub(r"\x1b\[[0-9?]*[A-Za-z]|\r", "", screen.getvalue())
+    assert written.startswith("  check   0/1 node  0.0 s  1 finding\n")
+    assert written.endswith("ok start 0.0s  x code\n")
+
+
+def test_elsewhere_each_phase_has_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """Lines that a log or a script can hold, the title where it is known."""
+    phases = Phases(["a"], in_one_line=True)
+    phases.start("check")
+    phases.mark_done("check", "a")
+    phases.finish("check", "all ok", "label")
+    phases.announce("run r-1: 1 node")
+    phases.conclude("launch 1.0 s", "go")
+    first, second = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"  check   1/1 node  \d+\.\d s  all ok", first)
+    assert second == "run r-1: 1 node"
 
 
 def test_dumb_terminals_and_files_are_no_place_for_what_moves(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from clusterctl.console.runs import render_status, runs_to_json, show_runs, status_to_json
+from clusterctl.console import terminal
+from clusterctl.console.run_list import show_runs
+from clusterctl.console.runs import render_status, runs_to_json, status_to_json
 from clusterctl.console.verdict import show_verdict
 from clusterctl.plans.runs.selection import Owner
 from clusterctl.plans.runs.state import NodeState, parse_state
@@ -57,7 +59,7 @@ def test_status_shows_who_takes_part_now() -> None:
     """Ranks are those of this attempt; the spare and the lost node have none, and the run is not unknown for it."""
     lines = drawn(parts("RUNNING"))
 
-    assert lines[0] == "r-1 RUNNING"
+    assert lines[0] == "r-1 ● RUNNING"
     assert "attempt 2" in lines[2]
     assert lines[3] == "attempt 1: gpu02 is lost (node_lost)"
     assert lines[5:] == [
@@ -77,10 +79,13 @@ def test_status_shows_who_takes_part_now() -> None:
     assert told["run"]["attempts"][0]["text"] == "gpu02 is lost"
 
 
-def test_ps_names_spares_apart(capsys: pytest.CaptureFixture[str]) -> None:
-    """And says which attempt it is."""
+def test_ps_names_spares_apart(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counts them, says which attempt it is, and names all nodes with -v."""
     show_runs({"r-1": parts("RUNNING")}, ME)
+    assert "RUNNING, attempt 2  2/2 +1 spare" in capsys.readouterr().out
 
+    monkeypatch.setitem(terminal._OPTIONS, "chatter", "verbose")
+    show_runs({"r-1": parts("RUNNING")}, ME)
     assert "RUNNING, attempt 2  gpu[01,03]; spare: gpu04; lost: gpu02" in capsys.readouterr().out
     assert runs_to_json({"r-1": parts("RUNNING")}, ME)["runs"][0]["attempt"] == 2
 
@@ -90,8 +95,8 @@ def test_the_verdict_counts_the_attempts(capsys: pytest.CaptureFixture[str]) -> 
     show_verdict(judge("r-1", parts("SUCCEEDED"), []), 61.2)
     show_verdict(judge("r-1", parts("FAILED", gave_up="no_progress"), []), 61.2)
 
-    good, bad = capsys.readouterr().err.split("after 61.2 s, 2 attempts\n")[:2]
-    assert good.splitlines()[-2:] == ["attempt 1: gpu02 is lost (node_lost)", "r-1: SUCCEEDED "]
+    _, good, bad = capsys.readouterr().err.split(" after 61.2 s, 2 attempts   r-1\n")
+    assert good.splitlines()[-2:] == ["attempt 1: gpu02 is lost (node_lost)", "✗ FAILED"]
     assert "given up: three attempts in a row made no progress" in bad
 
 
@@ -101,8 +106,8 @@ def test_a_silent_node_has_the_rank_that_is_missing() -> None:
     one = part("b", 1, "RUNNING", **three)
 
     assert drawn({"a": None, "b": one, "c": None})[3:] == [
-        "0 a UNKNOWN did not answer",
+        "0 a UNKNOWN no answer",
         "1 b RUNNING 0s",
-        "2 c UNKNOWN did not answer",
+        "2 c UNKNOWN no answer",
     ]
     assert drawn({"a": None, "b": one, "c": None, "d": None})[4].startswith("? a")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterctl.console.text import sanitize
+from clusterctl.console.text import cut_text, sanitize, wrap_text
 
 
 @pytest.mark.parametrize(
@@ -38,3 +38,23 @@ def test_known_attacks_are_taken_out(raw: str, shown: str) -> None:
 def test_nothing_that_controls_a_terminal_survives(raw: str) -> None:
     """Whatever comes in, no C0 (but tab), C1 or DEL comes out."""
     assert not [c for c in sanitize(raw) if (ord(c) < 0x20 and c != "\t") or 0x7F <= ord(c) <= 0x9F]
+
+
+def test_prose_breaks_between_words_and_between_chinese_characters() -> None:
+    """A Chinese character takes two columns; closing marks stay with what they close, long words stay whole."""
+    assert wrap_text("note: one two three", 11, indent="  ") == ["note: one", "  two three"]
+    assert wrap_text("显存不足。请检查 nvidia-smi 的输出。", 12, "  ", "  ") == [
+        "  显存不足。",
+        "  请检查",
+        "  nvidia-smi",
+        "  的输出。",
+    ]
+    assert wrap_text("see /a/very/long/path", 10) == ["see", "/a/very/long/path"]
+    assert wrap_text("", 10) == []
+
+
+def test_a_cut_text_ends_in_dots() -> None:
+    """Columns count, not characters."""
+    assert cut_text("abcdef", 6) == "abcdef"
+    assert cut_text("abcdefg", 6) == "abc..."
+    assert cut_text("显存不足了", 8) == "显存..."

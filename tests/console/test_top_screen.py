@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
-from clusterctl.console.top import render_top, render_traffic, sparkline, top_to_json
+from clusterctl.console.top import (
+    TopLayout,
+    UtilizationView,
+    render_top,
+    render_traffic,
+    sparkline,
+    top_to_json,
+)
 from clusterctl.plans.facts.utilization import NodeUsage, Traffic, group_alike, is_silent, parse_sample
 from clusterctl.specs.inventory.model import Node, Ssh
 
@@ -33,14 +41,14 @@ def gauged(number: int, busy: int = 97, heard: float = 100.0, **more: object) ->
     return NodeUsage(node(number)).with_sample(sample, heard)
 
 
-def shown(nodes: list[NodeUsage], now: float = 101.0, most: int = 40) -> list[str]:
+def shown(nodes: list[NodeUsage], now: float = 101.0, most: int = 40, **layout: Any) -> list[str]:
     """Render, and give the lines without their padding."""
     from io import StringIO
 
     from rich.console import Console
 
     console = Console(file=StringIO(), width=160)
-    for part in render_top(nodes, now, 5.0, most):
+    for part in render_top(nodes, now, 5.0, TopLayout(max_rows=most, **layout)):
         console.print(part)
     assert isinstance(console.file, StringIO)
     return [" ".join(line.split()) for line in console.file.getvalue().splitlines()]
@@ -79,14 +87,44 @@ def test_silence_and_trouble() -> None:
     )
     assert lines[3] == "gpu003"
     assert lines[5:8] == ["gpu002: silent for 11 s", "gpu003: no answer yet", "gpu004: CC-SSH-016 silent"]
-    assert lines[-1] == "4 nodes, 2 GPUs: 97 % busy; not heard: gpu[002-004]"
+    assert lines[-1] == "4 nodes, 2 GPUs: 97 % busy; no answer: gpu[002-004]"
 
 
 def test_a_row_says_what_matters() -> None:
     """Mean and each GPU, the fullest memory, the hottest, the host."""
     lines = shown([gauged(1, nics={"e": {"received": 1.25e9, "sent": 5e3}})])
-    assert lines[0] == "node GPUs each GPU memory °C CPU memory in out"
+    assert lines[0] == "NODE GPU ▁0 █100 % EACH GPU GPU MEMORY °C CPU MEMORY IN OUT"
     assert lines[1] == "gpu001 █ 97 % 97 97 40/80 GiB 61 12 % 32/64 GiB 1.25 GB/s 5 kB/s"
+
+
+def test_the_run_of_each_node_is_shown() -> None:
+    """Between node and GPUs; alike nodes that have several runs say so; what nobody runs takes no column."""
+    runs = {"gpu001": "a017 r0-1", "gpu002": "a017 r2-3"}
+    lines = shown([gauged(1), gauged(2), gauged(3)], runs=runs)
+    assert lines[0].startswith("NODE RUN GPU")
+    assert [line.split(" █ ")[0] for line in lines[1:4]] == ["gpu001 a017 r0-1", "gpu002 a017 r2-3", "gpu003"]
+    assert "several" in shown([gauged(number) for number in range(1, 4)], most=1, runs=runs)[1]
+
+
+def test_keys_sort_hide_and_quit() -> None:
+    """Each of the two works again in the other direction; others mean nothing."""
+    view = UtilizationView(5.0, "lab-a", 2.0)
+    assert view.press("s") and view.press("xG")
+    assert (view._layout.busiest_first, view._layout.shows_each) == (True, False)
+    assert view.press("gs")
+    assert (view._layout.busiest_first, view._layout.shows_each) == (False, True)
+    assert not view.press("q")
+
+    nodes = [gauged(1, busy=0), gauged(2, busy=97)]
+    assert [line.split()[0] for line in shown(nodes, busiest_first=True)[1:3]] == ["gpu002", "gpu001"]
+    assert "EACH GPU" not in shown(nodes, shows_each=False)[0]
+
+
+def test_a_live_screen_has_a_title_and_a_lab_an_explanation() -> None:
+    """Cluster, clock and keys above; below, why all nodes of a lab show the same processors."""
+    lines = shown([gauged(1)], title="clusterctl top lab-a 07:00:12 every 2 s", shares_machine=True)
+    assert lines[0] == "clusterctl top lab-a 07:00:12 every 2 s q quit s sort by use g each GPU"
+    assert lines[-1].startswith("the nodes of a lab share this machine")
 
 
 def test_many_nodes_are_folded() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from clusterctl.console.diagnose import deep_to_json, render_deep
-from clusterctl.console.top import render_top, top_to_json
+from clusterctl.console.top import TopLayout, render_top, top_to_json
 from clusterctl.plans.checks.framework import Observations
 from clusterctl.plans.checks.registry import evaluate
 from clusterctl.plans.diagnose.collective import LINE_PREFIX, DeepCheckResult, parse_deep_result
@@ -78,7 +78,7 @@ def test_gauges(raw: Any) -> None:
     read = parse_sample(json.loads(json.dumps(raw)))
     known = [NodeUsage(node) if read is None else NodeUsage(node).with_sample(read, 1.0) for node in NODES]
     console = Console(file=io.StringIO(), width=100)
-    for part in render_top(known, 9.0, 5.0, 2):
+    for part in render_top(known, 9.0, 5.0, TopLayout(max_rows=2)):
         console.print(part)
     json.dumps(top_to_json(known, 9.0), allow_nan=False)
 

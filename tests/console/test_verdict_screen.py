@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import replace
 
@@ -9,9 +10,21 @@ import pytest
 from failures import fail
 
 from clusterctl.console.verdict import render_cause, show_verdict
+from clusterctl.plans.runs.gang_record import Attempt
 from clusterctl.plans.runs.verdict import judge, verdict_to_json
 from clusterctl.protocol.root_cause import Failure, find_cause
 from clusterctl.protocol.tracebacks import clip
+
+ATTEMPT = Attempt(1, "node_lost", "gpu02 is lost", "gpu01", None, None, None)
+
+
+class Screen(io.StringIO):
+    """A terminal that remembers all that was written to it."""
+
+    def isatty(self) -> bool:
+        """Say that it is one."""
+        return True
+
 
 MEMORY = (
     "Traceback (most recent call last):",
@@ -35,13 +48,61 @@ def test_one_rank_alone() -> None:
     """The exception, its code, what it means, the command with the inventory that is in use, the last lines."""
     lines = screen([fail(0, MEMORY, 1.0)], None)
 
-    assert lines[1] == f"root cause: rank 0 on gpu01, exit code 1: {MEMORY[1]}"
-    assert lines[2].startswith("  CC-JOB-001: the GPU's memory is full. ")
-    assert "    clusterctl -i lab.yaml exec --nodes gpu01 -- nvidia-smi" in lines
-    assert lines[-4:] == [
-        "  its last lines of stderr (2):",
-        *(f"  | {line}" for line in MEMORY),
-        "  all of it: clusterctl -i lab.yaml logs r --rank 0",
+    assert lines[:2] == [
+        "rank 0 on gpu01: CUDA out of memory (tried 2 GiB)   CC-JOB-001",
+        f"    {MEMORY[1]}",
+    ]
+    assert lines[2].startswith("    The GPU is out of memory. ")
+    assert lines[-2:] == [
+        "    try   clusterctl -i lab.yaml exec --nodes gpu01 -- nvidia-smi",
+        "    more  clusterctl -i lab.yaml logs r --rank 0",
+    ]
+
+
+def test_a_rank_without_an_exception_shows_its_last_lines() -> None:
+    """They are the only evidence then; `-v` shows them of every failure."""
+    lines = screen([fail(0, ("oops", "bye"), 1.0)], None)
+    assert lines == [
+        "rank 0 on gpu01: exit code 1",
+        "    last stderr lines:",
+        "    | oops",
+        "    | bye",
+        "    more  clusterctl -i lab.yaml logs r --rank 0",
+    ]
+
+
+def test_the_users_own_frame_is_shown_of_a_deep_stack() -> None:
+    """The innermost one outside of the libraries, below the folder of the code, in one line."""
+    stack = (
+        "Traceback (most recent call last):",
+        '  File "/home/ann/.clusterctl/runs/r-1/0-gpu01/code/src/train.py", line 12, in <module>',
+        f"    model(batch)  # {'x' * 300}",
+        *(
+            text
+            for number in range(30)
+            for text in (
+                f'  File "/venv/lib/python3.11/site-packages/torch/nn/m.py", line {number}',
+                "    f()",
+            )
+        ),
+        "ValueError: bad shape",
+    )
+    lines = screen([fail(0, stack, 1.0)], None)
+    assert lines[1].startswith("    src/train.py:12   model(batch)  # xxx")
+    assert (lines[1][-3:], len(lines[1])) == ("...", 110)
+
+
+def test_a_headline_fits_an_eighty_column_terminal() -> None:
+    """It keeps the first sentence of a long message, breaks between words, and the whole message follows."""
+    said = "RuntimeError: The size of tensor a does not match. It was 3 and must be 4 in dimension 1, see the docs"
+    cause = find_cause([fail(0, (MEMORY[0], said), 1.0)], None)
+    assert cause is not None
+    lines = render_cause(cause, "r", "clusterctl", 80, "FAILED after 2.0 s   ")
+    assert lines[:4] == [
+        "FAILED after 2.0 s   rank 0 on gpu01: RuntimeError: The size of tensor a does",
+        "    not match.",
+        "    RuntimeError: The size of tensor a does not match. It was 3 and must be 4 in",
+        "    dimension 1, see the docs",
     ]
 
 
@@ -51,12 +112,11 @@ def test_eight_ranks_on_two_nodes() -> None:
     stopped = [fail(rank, (), 1.5, by=15, per_node=4) for rank in (6, 7)]
     lines = screen([fail(0, MEMORY, 1.0, per_node=4), *gone, *stopped], 1.2)
 
-    assert lines[-5:-2] == [
-        "  consequences:",
-        "    gpu[01-02]: 5 ranks: connection closed by peer",
-        "    gpu02: 2 ranks: stopped with the run",
+    assert lines[-5:-3] == [
+        "    also  r1, r2, r3, r4, r5 on gpu[01-02]: connection closed by peer",
+        "          r6, r7 on gpu02: stopped by clusterctl",
     ]
-    assert lines[-1] == "  the others: clusterctl -i lab.yaml logs r --stream stderr --tail 5"
+    assert lines[-1] == "    all   clusterctl -i lab.yaml logs r --stream stderr --tail 5"
 
 
 def test_a_rank_that_failed_by_itself_is_not_called_stopped() -> None:
@@ -66,8 +126,8 @@ def test_a_rank_that_failed_by_itself_is_not_called_stopped() -> None:
     lines = screen([fail(0, (), 1.0), failed, handled, fail(3, (), 1.3, by=15)], 1.1)
 
     assert lines[-4:-2] == [
-        "    gpu01: 2 ranks: stopped with the run",
-        "    gpu01: rank 1: exit code 1 after the stop",
+        "    also  r2, r3 on gpu01: stopped by clusterctl",
+        "          r1 on gpu01: exit code 1 after the stop",
     ]
 
 
@@ -84,8 +144,8 @@ def test_names_keep_their_case(said: str, shown: str) -> None:
     words = ("Traceback (most recent call last):", said)
     lines = screen([fail(0, MEMORY, 1.0), fail(1, words, 1.1)], None)
 
-    consequence = next(line for line in lines if "rank 1:" in line)
-    assert consequence.partition("rank 1: ")[2].startswith(shown)
+    consequence = next(line for line in lines if "r1 on gpu01:" in line)
+    assert consequence.partition("r1 on gpu01: ")[2].startswith(shown)
 
 
 def test_two_hundred_ranks_take_no_more_lines() -> None:
@@ -102,8 +162,8 @@ def test_two_hundred_ranks_take_no_more_lines() -> None:
     lines = screen([fail(199, MEMORY, 1.0), *alike, *different], None)
 
     assert len(lines) < 25
-    assert "    gpu[01-13]: 100 ranks: ValueError: shard 0" in lines
-    assert "    gpu[14-25]: 94 ranks: other words" in lines
+    assert "    also  100 ranks on gpu[01-13]: ValueError: shard 0" in lines
+    assert "          94 ranks on gpu[14-25]: other messages" in lines
 
 
 def test_the_only_rank_that_does_not_complain() -> None:
@@ -112,11 +172,33 @@ def test_the_only_rank_that_does_not_complain() -> None:
     one = screen([*waiting, fail(199, (), 1.3, by=15)], 1.2)
     several = screen([*waiting[:180], *(fail(rank, (), 1.3, by=15) for rank in range(180, 200))], 1.2)
 
-    assert one[1] == "root cause: rank 199 on gpu25, for which the others waited in vain (ended with the run)"
-    assert "  consequences: gpu[01-25]: 199 ranks: watchdog caught collective operation timeout" in one
-    assert (
-        several[2] == "  it waited in vain for one of these, which did not complain: 20 ranks on gpu[23-25]"
+    assert one[0].startswith(
+        "rank 199 on gpu25: the other ranks waited for it until they timed out (ended with the run)"
     )
+    assert "    also  199 ranks on gpu[01-25]: watchdog caught collective operation timeout" in one
+    assert (
+        "    it timed out waiting for one of these, which reported nothing: 20 ranks on gpu[23-25]" in several
+    )
+
+
+@pytest.mark.parametrize(("columns", "colored"), [("80", True), ("30", False)])
+def test_the_state_is_the_one_coloured_text(
+    monkeypatch: pytest.MonkeyPatch, columns: str, colored: bool
+) -> None:
+    """On a terminal that has room for it; nothing is written twice where it has not."""
+    screen = Screen()
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr("sys.stderr", screen)
+    verdict = replace(judge("r", {}, [fail(0, MEMORY, 1.0)]), attempt=12, attempts=(ATTEMPT,))
+    show_verdict(verdict, 11.8, hidden=36)
+    first, *rest = screen.getvalue().splitlines()
+
+    assert first.startswith("\x1b[1;31mx FAILED after 11.8 s, 12 attempts\x1b[0m   rank 0") == colored
+    assert "\x1b" not in "".join(rest)
+    assert screen.getvalue().count("FAILED") == 1
+    assert "36 lines of torchrun itself are hidden" in screen.getvalue()
 
 
 def test_what_a_rank_says_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
@@ -145,7 +227,7 @@ def test_one_enormous_line_does_not_flood_the_screen(capsys: pytest.CaptureFixtu
     err = capsys.readouterr().err
 
     assert len(err) < 6000
-    (headline,) = [line for line in err.splitlines() if line.startswith("root cause: rank 0 on gpu01")]
+    (headline,) = [line for line in err.splitlines() if "rank 0 on gpu01" in line]
     assert headline.endswith(f"x [+{262_144 - 400} characters]")
     assert len(json.dumps(verdict_to_json(verdict))) < 8000
     assert max(map(len, raised.tail)) < 1100
@@ -164,7 +246,7 @@ def test_what_is_cut_twice_still_tells_how_much_is_missing() -> None:
 def test_several_nodes_are_they(capsys: pytest.CaptureFixture[str]) -> None:
     """Two lost nodes come back in the plural."""
     show_verdict(replace(judge("r", {}, []), state="LOST", away=("gpu01", "gpu02")), 1.0)
-    assert "not stopped there: gpu[01-02]; when they are back: " in capsys.readouterr().err
+    assert "not stopped: gpu[01-02]; when they are back: " in capsys.readouterr().err
 
 
 def test_another_world_size_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:

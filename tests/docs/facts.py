@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from pages import ROOT
 
@@ -27,6 +28,11 @@ _COMMAND = re.compile(r"(?m)^(?:\$ )?((?:clusterctl|cctl|ssh|pip|python|git|cd|e
 _WORD = re.compile(  # an option, a variable, a key, a path, anything with a digit
     r"(?<![\w-])--?[a-zA-Z][\w-]*|\b[A-Z][A-Z0-9_]{2,}\b|(?m:^[ -]*\w+:)|[\w.~$<{}>-]+/[\w./~$<{}>-]*|[\w.]*\d[\w.]*"
 )
+
+# Headings of tables and beginnings of lines that a Chinese screen has in Chinese: `NODE`, `note:`
+_CATALOGUE = ROOT / "clusterctl" / "locale" / "zh_CN" / "LC_MESSAGES" / "clusterctl.po"
+_SHOWN = re.findall(r'(?m)^msgid "([A-Z_ ]+(?=")|[a-z]+:(?= \{))', _CATALOGUE.read_text(encoding="utf-8"))
+TRANSLATED = frozenset(word for heading in _SHOWN for word in heading.split()) - {"GPU"}
 
 Fact = tuple[str, str]
 
@@ -70,7 +76,8 @@ def differences(english: tuple[str, str], chinese: tuple[str, str]) -> set[Fact]
 def block_facts(text: str) -> Counter[Fact]:
     """Count the lines of a block, the commands in it, and the words that are no prose."""
     found = [("command", one) for one in _COMMAND.findall(text)]
-    found += [("value", one.strip()) for one in _WORD.findall(text)]
+    words = [one.strip() for one in _WORD.findall(text)]
+    found += [("value", one) for one in words if one not in TRANSLATED]
     return Counter([*found, ("lines", str(len(text.splitlines())))])
 
 
@@ -80,7 +87,7 @@ def target(link: str, page: Path) -> str:
         return link
     path, _, anchor = link.partition("#")
     file = (page.parent / path).resolve() if path else page
-    name = str(file.relative_to(ROOT)).replace("docs/zh", "docs/en").replace(".zh-CN.md", ".md")
+    name = str(file.relative_to(ROOT)).replace("docs/zh", "docs/en").replace(".zh-CN.", ".")
     return f"{name}#{place(anchor, file)}" if anchor else name
 
 
@@ -89,3 +96,13 @@ def place(anchor: str, file: Path) -> int:
     headings = re.findall(r"^#+ (.*)$", _FENCE.sub("", file.read_text(encoding="utf-8")), re.MULTILINE)
     made = [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
     return made.index(anchor) if anchor in made else -1
+
+
+def keys_of(value: Any, path: str = "") -> set[str]:
+    """Name every key of a JSON value by its path; lists and the names of nodes do not count."""
+    if isinstance(value, list):
+        return {key for item in value for key in keys_of(item, path)}
+    if not isinstance(value, dict):
+        return set()
+    below = {key for name, item in value.items() for key in keys_of(item, f"{path}.{name}")}
+    return below | {f"{path}.{name}" for name in value}

@@ -29,14 +29,22 @@ def test_a_row_has_an_answer(row: Row) -> None:
     elif row.how == "run":
         assert row.codes or row.answer
     else:
-        assert row.answer.endswith(".")
+        assert row.answer.en.endswith(".") and row.answer.zh.endswith("\u3002")
+
+
+@ids
+def test_both_languages_quote_the_same(row: Row) -> None:
+    """Errors and commands in backquotes, and an answer in both or in none."""
+    for text in (row.fails, row.answer):
+        assert bool(text.en) == bool(text.zh)
+        assert sorted(re.findall(r"`[^`]*`", text.en)) == sorted(re.findall(r"`[^`]*`", text.zh))
 
 
 @ids
 def test_a_row_is_tested(row: Row) -> None:
     """By a case, by a known text, or by a test that provokes it; only what is not seen may lack all three."""
     told = {*all_checks(), *(one.code for one in all_symptoms())}
-    assert row.how == "unseen" or set(row.codes) & told or row.tests or "sudo" in row.fails
+    assert row.how == "unseen" or set(row.codes) & told or row.tests or "sudo" in row.fails.en
 
 
 @ids

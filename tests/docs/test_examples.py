@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 import pytest
+from facts import keys_of
 from pages import Block, blocks, commands
 
 from clusterctl.cli.main import root
@@ -72,16 +73,6 @@ def test_a_wrong_command_would_be_noticed(words: list[str]) -> None:
     """Unknown verbs, unknown options, too many arguments."""
     with pytest.raises(click.UsageError):
         parse_command(words)
-
-
-def keys_of(value: Any, path: str = "") -> set[str]:
-    """Name every key of a JSON value by its path; lists and the names of nodes do not count."""
-    if isinstance(value, list):
-        return {key for item in value for key in keys_of(item, path)}
-    if not isinstance(value, dict):
-        return set()
-    below = {key for name, item in value.items() for key in keys_of(item, f"{path}.{name}")}
-    return below | {f"{path}.{name}" for name in value}
 
 
 def example(marker: str) -> Any:

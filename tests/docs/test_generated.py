@@ -6,8 +6,10 @@ import re
 import subprocess
 import sys
 
+import pytest
 from pages import ROOT
 
+from clusterctl.cli.help import VERB_GROUPS
 from clusterctl.protocol.states import STATES
 
 MANUAL = ROOT / "docs" / "en"
@@ -84,3 +86,14 @@ def test_every_generated_part_has_its_end() -> None:
         assert marks == ["generated", "end of generated"] * (len(marks) // 2), page.name
     page = (MANUAL / "command-line.md").read_text(encoding="utf-8")
     assert "| `-q`, `--quiet` |" in page and "| `launch` |" in page
+
+
+@pytest.mark.parametrize("name", ["README.md", "README.zh-CN.md"])
+def test_a_readme_lists_the_verbs_by_group(name: str) -> None:
+    """The groups and verbs of `--help`, in its order."""
+    rows = re.findall(
+        r"^\| ([^|`]+) \| ((?:`\w+` ?)+)\|$", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE
+    )
+
+    assert [re.findall(r"\w+", verbs) for _, verbs in rows] == [list(verbs) for verbs in VERB_GROUPS.values()]
+    assert name != "README.md" or [title for title, _ in rows] == list(VERB_GROUPS)

@@ -32,6 +32,20 @@ def test_every_page_of_the_manual_can_be_reached() -> None:
     assert {page.name for page in index.parent.glob("*.md")} - {index.name} <= named
 
 
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_every_guide_begins_with_its_command(language: str) -> None:
+    """What to type stands before the first heading of each guide."""
+    index = ROOT / "docs" / language / "README.md"
+    guides = re.findall(
+        r"^## (?:Guides|指南).*?(?=^## )", index.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+    )
+    names = re.findall(r"^\| \[[^]]*\]\((\S+)\)", "".join(guides), re.MULTILINE)
+    texts = {name: (index.parent / name).read_text(encoding="utf-8") for name in names}
+
+    assert len(names) > 10
+    assert [name for name, text in texts.items() if "```" not in text.partition("\n## ")[0]] == []
+
+
 NOTES = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
 INDEX = ROOT / "docs" / "decisions" / "README.md"
 ROW = re.compile(r"^- \[?(\d+)(?:\]\(([^)]+)\))?: .+$", re.MULTILINE)

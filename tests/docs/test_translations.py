@@ -11,21 +11,17 @@ import pytest
 from facts import Fact, blocks_of, differences, facts, sections
 from pages import ROOT, links
 
-from clusterctl.cli.main import VERBS
-
 sys.path.insert(0, str(ROOT / "docs"))
 
 import chinese
+import english_parts
 import generate
-import troubles
 
 DOCS = ROOT / "docs"
 INDEX = DOCS / "zh" / "README.md"
 TRANSLATED = sorted(path for path in (DOCS / "zh").glob("*.md") if path != INDEX)
 FRONT = ROOT / "README.zh-CN.md"
-ENGLISH_ONLY = {  # what is made from English texts of the program, and what is measured
-    *("command-line.md", "findings.md", "catalogue.md", "benchmarks.md"),
-}
+ENGLISH_ONLY = {"benchmarks.md"}  # what is measured
 
 
 def english(page: Path) -> Path:
@@ -58,7 +54,7 @@ def one_sided(theirs: Counter[Fact], ours: Counter[Fact], english: str) -> list[
     return sorted([*(theirs - ours), *more])
 
 
-@pytest.mark.parametrize("page", [FRONT, *TRANSLATED], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [FRONT, INDEX, *TRANSLATED], ids=lambda page: page.name)
 def test_it_states_what_the_english_page_states(page: Path) -> None:
     """If this fails, one page has changed and the other has not; sentences and comments are free."""
     other = english(page)
@@ -139,12 +135,20 @@ def test_a_missing_fact_is_noticed(stated: str, instead: str) -> None:
     assert mismatches(SAMPLE, changed, DOCS / "zh" / "a.md", DOCS / "en" / "a.md")
 
 
+def test_output_is_taken_from_the_english_page() -> None:
+    """A block without Chinese words becomes the one in its place; with other blocks on the page nothing changes."""
+    english, ours = "```\n$ a\nnew\n```\n\n```\nb  # of\n```\n", "```\n$ a\nold\n```\n\n```\nb  # 的\n```\n"
+
+    assert english_parts.with_english_blocks(ours, english) == ours.replace("old", "new")
+    assert english_parts.with_english_blocks(ours, "```\nnew\n```\n") == ours
+
+
 def test_generated_tables_have_their_words() -> None:
     """Every cell of a generated table has its Chinese in docs/zh/words.yaml, and no word there is of no use."""
-    shown = {"you see", "code", "do", *(title for _, title in troubles.families())}
+    shown = {"you see", "code", "do", *generate.AROUND}
     for page in TRANSLATED:
         for _, kind, name, _ in generate.PART.findall(english(page).read_text(encoding="utf-8")):
-            literal = kind in ("troubles", *generate.LITERAL)
+            literal = kind in (*generate.FROM_CODES, *generate.FROM_HELP, *generate.LITERAL)
             shown |= set() if literal else set(chinese.wanted(generate.fill(kind, name)))
     found = {text: list(chinese.entries(text)) for text in shown}
 
@@ -165,15 +169,25 @@ def test_every_chinese_page_can_be_reached() -> None:
     assert "../zh/README.md" in links(DOCS / "en" / "README.md")
 
 
-def test_every_command_and_exit_code_is_told() -> None:
-    """The index says what each command does; the rest of the command line is English, as --help is."""
-    page, other = (
-        (DOCS / place).read_text(encoding="utf-8") for place in ("zh/README.md", "en/command-line.md")
-    )
-    exit_code = re.compile(r"^\| (\d+) \|", re.MULTILINE)
+@pytest.mark.parametrize("page", [FRONT, INDEX, *TRANSLATED], ids=lambda page: page.name)
+def test_it_links_to_chinese_pages(page: Path) -> None:
+    """Only the switch of language, and pages that are English only, are exceptions."""
+    text = page.read_text(encoding="utf-8")
+    there = {name.name for name in TRANSLATED}
 
-    assert re.findall(r"^\| \[`(\w+)`\]", page, re.MULTILINE) == list(VERBS)
-    assert exit_code.findall(page) == exit_code.findall(other)
+    assert [
+        one for one in re.findall(r"(?<!\[English\])\((?:docs|\.\.)/en/([\w-]+\.md)", text) if one in there
+    ] == []
+
+
+def test_a_link_leads_to_the_same_heading() -> None:
+    """An anchor of an English page becomes that of the Chinese heading in its place; the switch of language stays."""
+    english = "[English](../en/job.md), [waivers](../en/inventory.md#keys-of-waive)\uff08英文\uff09"
+    pages = {page.name: page.read_text(encoding="utf-8") for page in TRANSLATED}
+
+    assert english_parts.to_chinese_pages(english, DOCS / "zh" / "a.md", pages) == (
+        "[English](../en/job.md), [waivers](inventory.md#waive-的键)"
+    )
 
 
 def test_both_manuals_have_the_same_pages() -> None:

@@ -333,7 +333,7 @@ def drive_follow(line: Line, _: Place) -> object:
             part.on_lines(update, 1.0)
             notices.append(str(attempt_of(update.file)))
         elif isinstance(update, NodeEvent):
-            notices += [part.on_event(update.event), describe_log_event(update.event) or ""]
+            notices += [str(part.on_event(update.event) or ""), describe_log_event(update.event) or ""]
             attempts.on_event("gpu02", update.event, ["gpu02"])
         elif isinstance(update, StateChange):
             attempts.on_state("gpu02", update.state, ["gpu02"])

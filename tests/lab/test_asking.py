@@ -32,15 +32,15 @@ def test_stop_without_a_name_asks(cluster: Lab, tmp_path: Path) -> None:
         assert f"{run}: RUNNING, launched by" in text and str(tmp_path)[-40:] in text
         assert f"on gpu[01-02] of inventory {cluster.inventory}" in text
     assert f"fix: clusterctl stop {run}" in refused.err
-    assert (code, "nothing was ended" in asked) == (2, True)
+    assert (code, "nothing was stopped" in asked) == (2, True)
     assert (shown["run"], shown["state"], shown["launched_from"]) == (run, "RUNNING", str(tmp_path))
     assert str(tmp_path)[-40:] in status
 
     code, ended = converse([*COMMAND, "stop"], environment(cluster), [("Stop it? [y/N]:", "y")])
     assert (code, leftovers(cluster)) == (0, {})
-    assert "gpu01: ended launcher (pid " in ended and "torchrun" not in ended
+    assert "gpu01: stopped launcher (pid " in ended and "torchrun" not in ended
     again = cctl(cluster, "stop", run)
-    assert again.code == 0 and "ended" not in again.out and f"{run}: nothing of it was left" in again.out
+    assert again.code == 0 and "gpu01: stopped" not in again.out and f"{run}: already ended" in again.out
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_two_labs_are_named_and_chosen(home: dict[str, str], tmp_path: Path) -> 
     assert cctl(None, "--lab", "two", "lab", "down", **home).code == 0
     assert up(home, "lab", tmp_path).code == 0
     told = cctl(None, "ps", **home)
-    assert told.code == 0 and "also running: one; --lab NAME chooses" in told.err
+    assert told.code == 0 and "also running: one; select with --lab NAME" in told.err
 
 
 def test_lab_down_without_a_name_asks(home: dict[str, str], tmp_path: Path) -> None:
@@ -82,13 +82,13 @@ def test_lab_down_without_a_name_asks(home: dict[str, str], tmp_path: Path) -> N
     assert up(home, "mine", tmp_path).code == 0
     refused = cctl(None, "lab", "down", **home)
     words = [*COMMAND, "lab", "down"]
-    code, asked = converse(words, environment(None, **home), [("with all that runs there?", "n")])
+    code, asked = converse(words, environment(None, **home), [("and everything that runs there?", "n")])
 
     assert (refused.code, "CC-USE-091" in refused.err, code) == (2, True, 2)
     for text in (refused.err, asked):
         assert "lab mine: gpu01, up for" in text and f"started in {tmp_path}" in text
     assert "fix: clusterctl lab down --name mine" in refused.err
-    code, _ = converse(words, environment(None, **home), [("with all that runs there?", "y")])
+    code, _ = converse(words, environment(None, **home), [("and everything that runs there?", "y")])
     assert (code, cctl(None, "lab", "status", **home).out) == (0, "")
 
 

@@ -49,8 +49,8 @@ def test_a_rank_that_sigstop_holds_is_never_forgotten(cluster: Lab, tmp_path: Pa
     cluster.nodes[0].run(["rm", "/tmp/go-on"])
     assert launching.returncode == 1
     assert f"{node.name}: rank 1 is stopped (SIGSTOP)" in err
-    assert f"root cause: rank 1 on {node.name}, for which the others waited in vain" in err
-    assert "somebody had stopped it with SIGSTOP" in err
+    assert f"rank 1 on {node.name}: the other ranks waited for it until they timed out" in err
+    assert "it was suspended by SIGSTOP" in err
     assert "CC-JOB-050" in err
     assert leftovers(cluster) == {}
 
@@ -77,7 +77,7 @@ def test_a_rank_that_left_early_and_sleeps_in_its_clean_up_is_the_cause(cluster:
     launched = cctl(cluster, "launch", job)
     shown = cctl(cluster, "status")
     node = cluster.nodes[1].name
-    named = f"root cause: rank 1 on {node}, stopped after it had closed its connections"
+    named = f"rank 1 on {node}: stopped after it had closed its connections"
 
     assert launched.code == 1
     assert named in launched.err

@@ -119,7 +119,7 @@ def test_a_screen_full_of_faults(cluster: Lab, tmp_path: Path) -> None:
 
     seen = findings(json.loads(result.out))
     assert result.code == 3, result.err
-    assert seen["CC-SSH-023"] == ([loud.name], f"{loud.name}: it says: Welcome to the node")
+    assert seen["CC-SSH-023"] == ([loud.name], f"{loud.name}: it prints: Welcome to the node")
     assert seen["CC-GPU-009"][0] == [odd.name] and "no answer within" in seen["CC-GPU-009"][1]
     assert seen["CC-TORCH-002"][0] == [odd.name] and "2.4.0" in seen["CC-TORCH-002"][1]
     assert seen["CC-TIME-001"][0] == [dead.name] and "90." in seen["CC-TIME-001"][1]

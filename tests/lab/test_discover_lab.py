@@ -35,8 +35,8 @@ def test_discovered_nodes_pass_the_check(make_lab: Callable[..., Bed], tmp_path:
     assert [(node.nic, node.ip) for node in inventory.nodes] == [
         ((node.plan.training_nic,), node.plan.ip) for node in lab.nodes
     ]
-    assert "# Not reached, and so left out:\n#  - host: nowhere.invalid\n" in text
+    assert "# Not reached, so left out:\n#  - host: nowhere.invalid\n" in text
     again = cctl(None, *words)
     assert (again.code, "CC-USE-040" in again.err, target.read_text()) == (2, True, text)
     checked = cctl(None, "-i", target, "check")
-    assert "wire: all 2 ways open between 2 nodes" in checked.out, checked.out + checked.err
+    assert "network: all 2 connections work" in checked.out, checked.out + checked.err

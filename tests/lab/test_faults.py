@@ -174,7 +174,7 @@ def test_somebody_elses_stop_is_not_called_a_failure(cluster: Lab, tmp_path: Pat
 
     assert launching.returncode == 1, err
     assert "CANCELLED after" in err
-    assert "root cause" not in err
+    assert "✗" not in err
     assert "stopped by" in err
 
 
@@ -202,7 +202,7 @@ def test_a_launch_that_fails_half_way_ends_what_had_started(cluster: Lab, tmp_pa
 
     assert launching.wait(HANG) != 0, err
     assert silent.name in err
-    assert "the run was ended everywhere" in err
+    assert "the run was stopped on all nodes" in err
     wait_until(lambda: running_processes(cluster) == {}, "nothing left anywhere")
 
 
@@ -222,7 +222,7 @@ def test_a_run_that_disappears_under_the_watcher_is_lost_not_retried_for_ever(
 
     assert launching.returncode == 1, err
     assert f"{node.name}: lost" in err
-    assert err.count("trying to come back") <= 3
+    assert err.count("reconnecting") <= 3
     assert f"not stopped there: {node.name}" in err
     wait_until(
         lambda: not any("train.py" in p.command for n in cluster.nodes for p in n.list_processes()),
@@ -249,7 +249,7 @@ def test_a_wrong_nic_name_is_caught_by_check(cluster: Lab, tmp_path: Path) -> No
     assert refused.code == 3
     assert "nothing was started" in refused.err
     assert forced.code == 1
-    assert f"root cause: rank 1 on {cluster.nodes[1].name}" in forced.err
+    assert f"rank 1 on {cluster.nodes[1].name}" in forced.err
     assert "Unable to find address for: eth7" in forced.err
     assert leftovers(cluster) == {}
 
@@ -383,10 +383,10 @@ def test_an_ordinary_user_does_it_all(make_lab: Callable[..., Lab], ordinary_use
         done = lab.run(command, cwd=folder, check=check, timeout=120)  # type: ignore[attr-defined]  # the same
         return str(done.stdout) + str(done.stderr)
 
-    assert "fit" in user("check", "job.yaml")
+    assert "are ready" in user("check", "job.yaml")
     launched = user("launch", "job.yaml")
     assert "SUCCEEDED" in launched
     assert '"sum": 3.0' in launched
-    assert run_id(launched) in user("ps")
+    assert run_id(launched) in user("ps", "-v")
     assert '"RANK": "1"' in user("logs", "--rank", "1")
     assert leftovers(lab) == {}

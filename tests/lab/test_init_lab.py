@@ -42,7 +42,7 @@ def test_two_files_that_check_and_launch_take_as_they_are(lab: Lab, tmp_path: Pa
     assert [node.nic for node in inventory.nodes] == [(node.plan.training_nic,) for node in lab.nodes]
     job = parse_job((tmp_path / "job.yaml").read_text(), "job.yaml")
     assert (job.name, job.script, job.nproc_per_node, job.backend) == ("first", "train.py", 1, "gloo")
-    assert "next: clusterctl check job.yaml; clusterctl launch job.yaml" in made.err
+    assert "next: clusterctl check job.yaml\nthen: clusterctl launch job.yaml\n" in made.err
     launched = cctl(None, "launch", "job.yaml", "--json", cwd=tmp_path)
     assert launched.code == 0, launched.err
     verdict = json.loads(launched.out.splitlines()[-1])
@@ -65,12 +65,12 @@ def test_a_running_lab_brings_its_own_ssh_settings(lab: Lab, tmp_path: Path) -> 
 
     assert made.code == 0, made.err
     command = "clusterctl -i inventory.yaml"  # without -i the running lab is chosen
-    assert f"next: {command} check job.yaml; {command} launch job.yaml" in made.err
+    assert f"next: {command} check job.yaml\nthen: {command} launch job.yaml\n" in made.err
     text = (tmp_path / "inventory.yaml").read_text()
     assert text.startswith("# Made by `clusterctl init`.\n")
     nodes = parse_inventory(text, "inventory.yaml").nodes
     assert {(node.ssh.config, node.python) for node in nodes} == {(str(lab.ssh_config), lab.plan.python)}
-    assert (other.code, "CC-LAB-005: no lab called nope is running" in other.err) == (2, True)
+    assert (other.code, "CC-LAB-005: no lab with the name nope is running" in other.err) == (2, True)
 
 
 def test_a_running_lab_goes_before_the_file_that_lies_here(lab: Lab, tmp_path: Path) -> None:
@@ -85,7 +85,8 @@ def test_a_running_lab_goes_before_the_file_that_lies_here(lab: Lab, tmp_path: P
 
     assert "(the running lab), 2 nodes" in alone.err
     assert (
-        "(the running lab; ./inventory.yaml is ignored: -i inventory.yaml chooses it), 2 nodes" in ignored.err
+        "(the running lab; ./inventory.yaml is ignored: use it with -i inventory.yaml), 2 nodes"
+        in ignored.err
     )
     assert "(given by -i), 1 node" in chosen.err
     assert "(the running lab), 2 nodes" in same.err
@@ -107,7 +108,7 @@ def test_on_a_terminal_it_asks_what_it_cannot_know(lab: Lab, tmp_path: Path) -> 
 
     code, seen = converse(words, environment(None, TERM="xterm"), [("Machines", "gpu01")])
     assert code == 4, seen
-    assert "your SSH configuration names: gpu01, gpu02" in seen
+    assert "hosts in your SSH configuration: gpu01, gpu02" in seen
     assert "nothing was written" in seen
     assert [path.name for path in tmp_path.iterdir()] == ["fit.py"]
 
@@ -126,7 +127,7 @@ def test_new_host_keys_are_believed_once(lab: Lab, tmp_path: Path) -> None:
     told = [line for line in lines if "UserKnownHostsFile" in line]
     strange.write_text("\n".join(lines).replace(told[0].strip(), f"UserKnownHostsFile {known}") + "\n")
     words = [*COMMAND, "init", "gpu01", "--ssh-config", str(strange), "--dir", str(tmp_path)]
-    answers = [("nodes' own keys", "y"), ("script [train.py]", "")]
+    answers = [("the keys of the nodes", "y"), ("script [train.py]", "")]
 
     code, seen = converse([*words, "--python", lab.plan.python], environment(None, TERM="xterm"), answers)
 

@@ -26,9 +26,10 @@ from driving import (
 from waiting import wait_until
 
 from clusterctl.errors import LabError
-from clusterctl.lab import labs
-from clusterctl.lab.build import LabOptions, up
+from clusterctl.lab import build, labs
+from clusterctl.lab.build import LabOptions, plan_inproc_lab, up
 from clusterctl.lab.labs import Lab
+from clusterctl.lab.layout import LabPlan
 
 ROOT = str(Path(__file__).parents[2])
 STUBBORN = """
@@ -95,7 +96,7 @@ def test_a_job_from_check_to_stop(lab: Lab, tmp_path: Path) -> None:
     assert {word["GLOO_SOCKET_IFNAME"] for word in words} == {"lo"}
     assert words[0]["CLUSTERCTL_OUTPUT_DIR"] != words[1]["CLUSTERCTL_OUTPUT_DIR"]
     run = run_id(launch.err)
-    assert run in cctl(lab, "ps").out
+    assert run in cctl(lab, "ps", "-v").out
     assert "SUCCEEDED" in cctl(lab, "status", run).out
     assert '"RANK": "1"' in cctl(lab, "logs", run, "--node", "1").out
     assert leftovers(lab) == {}
@@ -114,7 +115,9 @@ def test_a_power_cut_ends_all_on_the_node_and_heal_brings_it_back(lab: Lab, tmp_
     assert "gpu02" not in tagged(lab, run)
     wait_until(lambda: not tagged(lab, run), "an end on gpu01 too")
     assert check.code == 4
-    assert [finding["nodes"] for finding in json.loads(check.out)["findings"]] == [["gpu02"]]
+    (finding,) = json.loads(check.out)["findings"]
+    assert finding["nodes"] == ["gpu02"]
+    assert f"clusterctl lab heal --name {lab.name} gpu02" in finding["fix"]
     assert labs.heal_node(lab, "gpu02").is_on
     assert lab.find_node("gpu02").run(["ls"]).stdout.split() == ["kept"]
     assert cctl(lab, "stop", run).code == 0
@@ -239,6 +242,28 @@ def test_labs_side_by_side(lab: Lab, place: Path) -> None:
     assert cctl(lab, "check").code == 0
 
 
+def test_an_address_that_was_taken_after_it_was_chosen_costs_another_try(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Labs with other state directories are started at the same time and find the same addresses free."""
+    taken: list[socket.socket] = []
+
+    def plan(state_dir: Path, options: LabOptions) -> LabPlan:
+        planned = plan_inproc_lab(state_dir, options)
+        if not taken:
+            taken.append(socket.create_server((planned.nodes[0].host, planned.ssh_port)))
+        return planned
+
+    monkeypatch.setattr(build, "plan_inproc_lab", plan)
+    built = up(place, LabOptions(count=1, bound=True, backend="inproc"))
+    try:
+        assert (built.plan.nodes[0].host, built.plan.ssh_port) != taken[0].getsockname()
+        assert built.nodes[0].run(["true"]).returncode == 0
+    finally:
+        taken[0].close()
+        labs.down(place)
+
+
 def test_a_killed_holder_and_a_killed_init_leave_nothing_to_find(
     place: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -289,6 +314,6 @@ sys.exit(main())
     assert went_on.returncode == 0, went_on.stderr
     lines = went_on.stderr.splitlines()
     assert [line for line in lines if "sshd" in line and "not isolated" in line]
-    assert len(lines) == 2
+    assert len(lines) == 4  # that one, that the lab is up, and the two next commands
     assert "(inproc: without namespaces)" in status.stdout
     assert ended.returncode == 0, ended.stderr

@@ -149,8 +149,8 @@ def test_from_nothing_to_every_node(site: Site) -> None:
     code, seen = site.converse(
         "--same-password",
         answers=[
-            ("Make one? [Y/n]", ""),
-            ("Are these the nodes' own keys", "y"),
+            ("Create it? [Y/n]", ""),
+            ("Are these the keys of the nodes", "y"),
             ("Password for all 2 nodes", PASSWORD),
         ],
     )
@@ -159,10 +159,10 @@ def test_from_nothing_to_every_node(site: Site) -> None:
     fingerprint = subprocess.run(
         ["ssh-keygen", "-lf", site.top / "host.pub"], capture_output=True, text=True, check=True
     ).stdout.split()[1]
-    assert seen.count(f"it shows ssh-ed25519 {fingerprint}") == 2
+    assert seen.count(f"unknown host key ssh-ed25519 {fingerprint}") == 2
     assert PASSWORD not in seen
     for name in ("gpu02", "gpu03"):
-        assert f"{name}: installed in {site.authorized}, and proven" in seen
+        assert f"{name}: installed in {site.authorized}; login with the key works" in seen
     public = (site.me / ".ssh" / "id_ed25519.pub").read_text()
     assert site.authorized.read_text() == public  # once, though both nodes have this home
     assert (site.account / ".ssh").stat().st_mode & 0o777 == 0o700
@@ -175,7 +175,7 @@ def test_from_nothing_to_every_node(site: Site) -> None:
     again = site.push()
 
     assert again.returncode == 0, again.stderr
-    assert again.stdout.splitlines() == [f"gpu0{n}: opens with this key already" for n in (2, 3)]
+    assert again.stdout.splitlines() == [f"gpu0{n}: accepts this key already" for n in (2, 3)]
     assert site.authorized.read_text() == public  # once, though both nodes have this home
 
 
@@ -193,7 +193,7 @@ def test_a_wrong_password_is_asked_for_again_and_the_other_node_is_done_meanwhil
 
     assert code == 5, seen
     assert "gpu02: wrong password" in seen
-    assert f"gpu02: installed in {site.authorized}, and proven" in seen
+    assert f"gpu02: installed in {site.authorized}; login with the key works" in seen
     assert "CC-KEYS-011" in seen
 
 

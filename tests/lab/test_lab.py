@@ -470,10 +470,10 @@ def test_a_process_that_was_gone_when_it_was_identified_is_not_alive() -> None:
 
 def test_ctrl_c_says_what_became_of_the_lab(place) -> None:
     """It runs, or some of its files are there, or nothing is: with the command that ends or removes the rest."""
-    assert _describe_interrupted(place, ["walk"]) == "lab walk is not running, and nothing of it is left"
+    assert _describe_interrupted(place, ["walk"]) == "lab walk is not running and has left no files"
     up(place, LabOptions(name="walk", count=1))
     assert _describe_interrupted(place, ["walk"]) == (
-        "lab walk is running; to end it: clusterctl lab down --name walk"
+        "lab walk is running; to stop it: clusterctl lab down --name walk"
     )
     labs.down(place, ["walk"])
     (place / "walk").mkdir()
@@ -486,7 +486,7 @@ def test_the_command_that_ctrl_c_shows_removes_the_rest(place) -> None:
     state_dir = place / "clusterctl" / "lab"
     half_removed = state_dir / ".removed-walk-0123abcd"
     half_removed.mkdir(parents=True)
-    assert _describe_interrupted(state_dir, ["wal"]) == "lab wal is not running, and nothing of it is left"
+    assert _describe_interrupted(state_dir, ["wal"]) == "lab wal is not running and has left no files"
     assert "to remove its files: clusterctl lab down --name walk" in _describe_interrupted(
         state_dir, ["walk"]
     )
@@ -511,7 +511,7 @@ def test_an_interrupted_up_leaves_nothing_and_says_so(place) -> None:
         _, err = building.communicate(timeout=HANG)
 
     assert building.returncode == 130, err
-    assert "lab walk is not running, and nothing of it is left" in err
+    assert "lab walk is not running and has left no files" in err
 
 
 def opens_below(pid: int, folder: Path) -> bool:

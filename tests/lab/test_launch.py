@@ -208,8 +208,7 @@ def test_the_first_failure_stops_all_and_is_named_first(cluster: Lab, tmp_path: 
     result = cctl(cluster, "launch", job)
 
     assert result.code == 1
-    assert f"root cause: rank 1 on {cluster.nodes[1].name}, " in result.err
-    assert ": ValueError: bad batch 17\n" in result.err
+    assert f"rank 1 on {cluster.nodes[1].name}: ValueError: bad batch 17" in result.err
     assert 'raise ValueError("bad batch 17")' in result.err
     assert "FAILED after" in result.err
     assert leftovers(cluster) == {}
@@ -230,7 +229,7 @@ def test_a_sigkilled_rank_is_the_cause(cluster: Lab, tmp_path: Path) -> None:
     result = cctl(cluster, "launch", make_project(tmp_path, script))
 
     assert result.code == 1
-    assert f"root cause: rank 2 on {cluster.nodes[2].name}, killed by SIGKILL" in result.err
+    assert f"rank 2 on {cluster.nodes[2].name}: killed by SIGKILL" in result.err
     assert leftovers(cluster) == {}
 
 
@@ -276,7 +275,7 @@ def test_what_launch_says_before_the_first_worker(cluster: Lab, tmp_path: Path) 
     result = cctl(cluster, "launch", job)
 
     assert result.code == 0, result.err
-    assert "1 spare, but no lost node can be survived" in result.err
+    assert "only 0 of 1 spares can replace lost nodes" in result.err
     assert "2 files, " in result.err
 
 
@@ -325,7 +324,7 @@ def test_ctrl_c_detaches_and_logs_and_stop_come_back(cluster: Lab, tmp_path: Pat
     stopped = cctl(cluster, "stop", run, "--grace", "1")
     following.communicate(timeout=HANG)
     assert stopped.code == 0, stopped.err
-    assert stopped.out.count("ended") >= 3
+    assert stopped.out.count(": stopped ") >= 3
     assert leftovers(cluster) == {}
     assert json.loads(cctl(cluster, "status", run, "--json").out)["run"]["state"] == "CANCELLED"
 
@@ -374,7 +373,7 @@ def test_a_script_that_is_not_sent_is_an_error_before_anything_starts(cluster: L
     result = cctl(cluster, "launch", job)
 
     assert result.code == 2
-    assert "trian.py is not in the code" in result.err
+    assert "script: trian.py not found in" in result.err and "there is train.py" in result.err
 
 
 def test_secrets_reach_the_workers_and_no_file(cluster: Lab, tmp_path: Path) -> None:
@@ -417,7 +416,7 @@ def test_a_job_whose_python_is_missing_is_what_is_to_be_changed(cluster: Lab, tm
     result = cctl(cluster, "check", job)
 
     assert result.code == 3
-    assert f"set `python` in {job} to the absolute path" in result.out
+    assert f"set `python` in {job} to the absolute path" in " ".join(result.out.split())
     assert "no answer" not in result.out
 
 

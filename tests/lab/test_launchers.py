@@ -160,12 +160,12 @@ def test_a_shell_script_that_calls_torchrun_itself(cluster: Lab, tmp_path: Path)
     (tmp_path / "train.sh").write_text("\n".join(line.strip() for line in script.splitlines()) + "\n")
     (tmp_path / "train.sh").chmod(0o755)
 
-    checked = cctl(cluster, "check", job)
+    checked = cctl(cluster, "check", "-v", job)
     result = cctl(cluster, "launch", job, "--json")
     lines = [(entry["node"], entry["line"]) for entry in result.json_lines() if "line" in entry]
 
     assert result.code == 0, result.err
-    assert "activate gave (gpu[01-02])" in checked.out
+    assert "environment of `activate` on gpu[01-02]:" in checked.out
     assert "/tools:" in checked.out
     names = [node.name for node in cluster.nodes[:2]]
     assert [(name, f"prepared: node {n} of 2") in lines for n, name in enumerate(names)] == [True] * 2

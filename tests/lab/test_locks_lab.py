@@ -77,7 +77,7 @@ def test_of_two_launches_at_once_one_gets_the_gpus(gpus: Lab, project: Callable[
     assert "since " in error
     assert "nothing was started" in error
     loser = ("one", "two")[codes.index(3)]
-    assert f"{loser}-" not in cctl(gpus, "ps").out  # it was refused, and never was a run
+    assert f"{loser}-" not in cctl(gpus, "ps", "-v").out  # it was refused, and never was a run
     assert all(p.run_id.startswith(winner) for node in gpus.nodes for p in node.list_processes() if p.run_id)
 
     beside = cctl(gpus, "launch", "--no-check", project("beside", DONE, gpus=[1]))
@@ -141,6 +141,6 @@ def test_a_job_may_want_its_nodes_alone(gpus: Lab, project: Callable[..., Path])
 
     assert late.code == 3, late.err
     assert "the whole node: run alone-" in late.err
-    assert "late-" not in cctl(gpus, "ps").out, "what was refused never was a run"
+    assert "late-" not in cctl(gpus, "ps", "-v").out, "what was refused never was a run"
     assert cctl(gpus, "stop", run_id(err)).code == 0
     assert cctl(gpus, "launch", "--no-check", project("later", DONE, gpus=None)).code == 0

@@ -7,16 +7,14 @@ import os
 import re
 import shlex
 import shutil
-import signal
-import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from driving import COMMAND, STUBBED
-from waiting import HANG
+from terminal import act_on, what_remains
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
 
@@ -39,14 +37,15 @@ for epoch in range(epochs):
     time.sleep(0.5)
 """
 CODES = {"-- --epochs 50": 130, "-- --epochs many": 1, "clusterctl check": 3}
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 VOLATILE = (
     (r"from /\S+(?=,)", "from PLACE"),
     (r"\S*/(?=[\w.-])", ""),  # where a file lies
     (r"digits-ddp-\d{8}T\d{6}-[0-9a-f]{4}", "RUN"),
     (r"\S+@\S+", "WHO"),
-    (r"(?<=parameters )[0-9a-f]+", "HASH"),
+    (r"(?<=parameter hash )[0-9a-f]+", "HASH"),
     (r"rank \d+ (?:failed|exited with \d+)", "rank ENDED"),
-    (r"consequences:.*", "consequences"),  # who had failed, too, before the stop came
+    (r"^\s*also .*", "also"),  # who had failed, too, before the stop came
     (r"\d[\d.]*\s?(?:[kM]B|bytes|s|min)\b", "N"),
     (r"\d[\d.]*", "N"),
     ("─+", "─"),
@@ -60,18 +59,20 @@ class Shell:
 
     folder: Path
 
-    def start(self, line: str) -> subprocess.Popen[str]:
-        """Type a line."""
+    def run(self, line: str, *deeds: tuple[str, Callable[[int], object]]) -> tuple[int, str]:
+        """Type a line on a terminal and wait; gives its exit code and all that it wrote, without colours.
+
+        When the text of a deed has come, it is done to the terminal.
+        """
         environment = {key: value for key, value in os.environ.items() if not key.startswith("CLUSTERCTL_")}
-        return subprocess.Popen(
-            [*COMMAND, *shlex.split(line)[1:]],
-            cwd=self.folder,
-            env={**environment, "XDG_STATE_HOME": str(self.folder / "state")},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        environment |= {
+            "XDG_STATE_HOME": str(self.folder / "state"),
+            "TERM": "xterm-256color",
+            "COLUMNS": "140",
+        }
+        words = [*COMMAND, *shlex.split(line)[1:]]
+        code, written = act_on(["env", "-C", str(self.folder), *words], environment, deeds)
+        return code, "\n".join(what_remains(COLOUR.sub("", written)))
 
     def learn_in_no_time(self) -> None:
         """Put a script in the place of the playbook's that has its options, and neither learns nor needs torch."""
@@ -83,24 +84,9 @@ class Shell:
         text = job.read_text(encoding="utf-8")
         job.write_text(text.replace("env:\n", f"env:\n{variables}", 1), encoding="utf-8")
 
-    def run(self, line: str) -> tuple[int, str]:
-        """Type a line and wait; gives its exit code and all that it wrote."""
-        process = self.start(line)
-        written, _ = process.communicate(timeout=HANG)
-        return process.returncode, written
-
     def interrupt(self, line: str, after: str) -> tuple[int, str]:
         """The same with Ctrl-C when a text has come."""
-        process = self.start(line)
-        assert process.stdout is not None
-        written = ""
-        while after not in written:
-            more = process.stdout.readline()
-            assert more, written
-            written += more
-        process.send_signal(signal.SIGINT)
-        written += process.communicate(timeout=HANG)[0]
-        return process.returncode, written
+        return self.run(line, (after, lambda terminal: os.write(terminal, b"\x03")))
 
 
 @pytest.fixture

@@ -71,7 +71,7 @@ def test_what_a_script_leaves_in_its_working_directory_is_not_lost(cluster: Lab,
 
     kept = cctl(cluster, "clean", "--keep", "0")
     assert (kept.code, told in kept.out) == (2, True)
-    assert run in cctl(cluster, "ps").out
+    assert run in cctl(cluster, "ps", "-v").out
     assert cctl(cluster, "clean", "--keep", "0", "-y").code == 0
 
 
@@ -139,7 +139,7 @@ def test_a_command_is_folded_and_ends_with_ctrl_c(cluster: Lab) -> None:
     os.kill(stuck.pid, signal.SIGINT)
     told = stuck.communicate(timeout=HANG)
     assert (stuck.returncode, told[0]) == (130, f"{names[0]}: {names[0]}\n{names[2]}: {names[2]}\n")
-    assert f"no answer yet: {names[1]}" in told[1]
+    assert f"no result yet: {names[1]}" in told[1]
     running = start_cctl(
         cluster, "exec", "--no-fold", "--", "trap '' TERM; echo up; sleep 99 & wait; sleep 99"
     )

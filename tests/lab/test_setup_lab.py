@@ -56,9 +56,9 @@ def test_wheels_go_along(cluster: Lab, tmp_path: Path) -> None:
     assert [line.split(" | ")[1].split()[::2] for line in sorted(first.out.splitlines())] == [
         ["1.5", "True"]
     ] * 2
-    assert "all fit" in first.err
-    assert "made on gpu[01-02]; " in first.err
-    assert "was there" in second.err
+    assert "all ok" in first.err
+    assert "built on gpu[01-02]; " in first.err
+    assert "already there" in second.err
     assert "note: gpu[01-02]: after: `exit 3` exited with 3" in second.err
     assert after["nodes"][0]["facts"]["torch"]["version"] == "9.9.0"
     assert "CC-SETUP-010" not in [one["code"] for one in after["findings"]]

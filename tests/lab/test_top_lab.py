@@ -45,7 +45,14 @@ def test_a_node_that_freezes_is_shown_and_the_others_go_on(cluster: Lab, invento
     """One look has every GPU; of many looks the frozen node's grow old while the others' are new; Ctrl-C ends all."""
     once = cctl(None, "-i", inventory, "top", "--once")
     assert once.code == 0, once.err
-    assert [line.split()[0] for line in once.out.splitlines()] == ["node", "gpu01", "gpu02", "gpu03", "3"]
+    assert [line.split()[0] for line in once.out.splitlines()] == [
+        "NODE",
+        "gpu01",
+        "gpu02",
+        "gpu03",
+        "3",
+        "the",
+    ]
     assert once.out.count("93 %") == 4 and "3 GPUs: 93 % busy" in once.out
 
     watching = start_cctl(cluster, "-i", inventory, "top", "--json", "--interval", "0.3")

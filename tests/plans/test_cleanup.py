@@ -71,8 +71,8 @@ def test_where_nobody_knows_only_the_age_counts() -> None:
     kept = plan_cleanup([*silent, *unknown], RetentionPolicy(0), ME)
     assert going(kept) == set()
     assert {one.run_id.removesuffix(TIME): why for one, why in kept.kept} == {
-        "r": "only 1 of its 2 nodes told of it, so age alone counts",
-        "u": "a node does not know how it ended, so age alone counts",
+        "r": "only 1 of its 2 nodes reported it, so only its age counts",
+        "u": "on one node its end was not recorded, so only its age counts",
     }
     assert plan_cleanup([*silent, *unknown], RetentionPolicy(1), ME).kept == kept.kept[:1]
     assert going(plan_cleanup([*silent, *unknown], RetentionPolicy(0, 4 * DAY), ME)) == {
@@ -96,8 +96,13 @@ def test_runs_of_others_are_theirs() -> None:
 
 def test_what_is_blocked_is_named() -> None:
     """With the node's reason."""
-    choice = plan_cleanup([part("r", age=40, blocked="processes of it still live")], RetentionPolicy(), ME)
-    assert (going(choice), [why for _, why in choice.kept]) == (set(), ["processes of it still live"])
+    choice = plan_cleanup(
+        [part("r", age=40, blocked="some of its processes are still running")], RetentionPolicy(), ME
+    )
+    assert (going(choice), [why for _, why in choice.kept]) == (
+        set(),
+        ["some of its processes are still running"],
+    )
 
 
 def test_nonsense_is_no_reason_to_remove() -> None:

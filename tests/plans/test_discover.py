@@ -54,8 +54,8 @@ def test_the_fastest_network_that_all_share() -> None:
         (("ib0",), "10.9.0.1"),
         (("ib0",), "10.9.0.2"),
     ]
-    assert "All 2 nodes have an address in 10.9.0.0/24 (200 Gbit/s): training goes there." in found.advice
-    assert "They are all in 10.0.0.0/24 (100 Gbit/s) too." in found.advice
+    assert "All 2 nodes have an address in 10.9.0.0/24 (200 Gbit/s): training uses it." in found.advice
+    assert "All of them are also in 10.0.0.0/24 (100 Gbit/s)." in found.advice
 
 
 def test_equal_networks_and_ssh() -> None:
@@ -94,7 +94,7 @@ def test_no_common_network() -> None:
         (("eth0",), "10.0.0.1"),
         (("eth0",), "10.1.0.2"),
     ]
-    assert any("No network that all nodes are in" in line for line in found.advice)
+    assert any("The nodes have no network in common" in line for line in found.advice)
 
 
 def test_what_is_written_is_an_inventory() -> None:
@@ -110,10 +110,8 @@ def test_what_is_written_is_an_inventory() -> None:
         "    # ib0: 200 Gbit/s, MTU 4092\n    # there is also: eth0 10.0.0.1/24 (100 Gbit/s, MTU 9000)\n"
         in text
     )
-    assert "mlx5_0:1 InfiniBand 200 Gb/sec; NCCL_IB_HCA==mlx5_0:1 names them" in text
-    assert (
-        "# Not reached, and so left out:\n#  - host: gpu2\n#    # CC-SSH-002 the SSH port is closed\n" in text
-    )
+    assert "mlx5_0:1 InfiniBand 200 Gb/sec; NCCL_IB_HCA==mlx5_0:1 selects them" in text
+    assert "# Not reached, so left out:\n#  - host: gpu2\n#    # CC-SSH-002 the SSH port is closed\n" in text
 
 
 def test_hostile_answers_stay_in_comments() -> None:

@@ -25,9 +25,11 @@ from clusterctl.plans.runs.verdict import Verdict
 from clusterctl.protocol.root_cause import Cause, Failure
 from clusterctl.specs.job.model import Notify, OnEnd
 from clusterctl.specs.text import render_duration
+from clusterctl.translation import Language, use_language
 
 RUN = "digits-20261121T101500-ab12"
 NOW = 1599360473.25
+LANGUAGES: tuple[Language, ...] = ("en", "zh")
 
 
 def ended(state: str = "FAILED", exception: str = "ValueError: bad loss", **changes: object) -> RunEnd:
@@ -134,28 +136,28 @@ DINGTALK = "%2FlfEvQUceFH14tXx3clADsL5oBXmZ7gM%2BZITCYvIV%2Fk%3D"
     ("to", "status", "body", "complaint"),
     [
         ("slack", 200, "ok", ""),
-        ("slack", 404, "no_service", "it answers 404: no_service"),
+        ("slack", 404, "no_service", "HTTP 404: no_service"),
         ("webhook", 204, "", ""),
-        ("webhook", 500, "", "it answers 500"),
-        ("webhook", 302, "", "it answers with a redirect (302), which is not followed"),
+        ("webhook", 500, "", "HTTP 500"),
+        ("webhook", 302, "", "HTTP 302: redirects are not followed"),
         ("feishu", 200, '{"code": 0, "msg": "success"}', ""),
         ("feishu", 200, '{"StatusCode": 0, "StatusMessage": "success"}', ""),
-        ("feishu", 200, '{"code": 19021, "msg": "sign match fail"}', "feishu refuses it: sign match fail"),
+        ("feishu", 200, '{"code": 19021, "msg": "sign match fail"}', "feishu rejected it: sign match fail"),
         ("dingtalk", 200, '{"errcode": 0, "errmsg": "ok"}', ""),
         (
             "dingtalk",
             200,
             '{"errcode": 310000, "errmsg": "sign not match"}',
-            "dingtalk refuses it: sign not match",
+            "dingtalk rejected it: sign not match",
         ),
         (
             "wecom",
             200,
             '{"errcode": 93000, "errmsg": "invalid webhook url"}',
-            "wecom refuses it: invalid webhook url",
+            "wecom rejected it: invalid webhook url",
         ),
-        ("wecom", 200, "<html>login", "its answer is not what wecom says: <html>login"),
-        ("wecom", 200, "[]", "its answer is not what wecom says: []"),
+        ("wecom", 200, "<html>login", "not a reply of wecom: <html>login"),
+        ("wecom", 200, "[]", "not a reply of wecom: []"),
     ],
 )
 def test_answers(to: str, status: int, body: str, complaint: str) -> None:
@@ -225,3 +227,27 @@ def test_a_launch_says_what_it_will_run_here() -> None:
 def test_spans(seconds: float, words: str) -> None:
     """Two units are enough."""
     assert render_duration(seconds) == words
+
+
+@pytest.mark.parametrize("to", ["slack", "feishu", "dingtalk", "wecom", "webhook"])
+@pytest.mark.parametrize(
+    "run_end",
+    [
+        ended(),
+        ended("SUCCEEDED"),
+        ended(
+            "TIMEOUT", reasons={"gpu01": "time limit of 12 h", "gpu02": "gpu01 is lost: no answer"}, attempt=2
+        ),
+    ],
+    ids=["failed", "succeeded", "timeout"],
+)
+def test_a_service_is_sent_english_in_every_language(run_end: RunEnd, to: str) -> None:
+    """A program may read it: the user's language is for the user's screen."""
+    bodies = []
+    for language in LANGUAGES:
+        use_language(language)
+        try:
+            bodies.append(render_webhook_request(run_end, notify(to), "secret", NOW))
+        finally:
+            use_language("en")
+    assert bodies[0] == bodies[1]

@@ -11,10 +11,13 @@ from clusterctl.plans.ssh import (
     ConnectionSharing,
     control_argv,
     master_argv,
+    name_lab,
     parse_sharing,
+    render_lab_command,
     render_options,
     session_argv,
     settings_argv,
+    with_english_messages,
 )
 from clusterctl.specs.inventory.model import Node, Ssh
 
@@ -107,3 +110,39 @@ def test_ssh_understands_the_words() -> None:
 def test_what_ssh_says_of_sharing(printed: str, sharing: ConnectionSharing) -> None:
     """A path counts where there is one; a master is left behind only where the user's files would leave it."""
     assert parse_sharing(printed) == sharing
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"LANG": "zh_CN.UTF-8"}, {"LANG": "zh_CN.UTF-8", "LC_MESSAGES": "C"}),
+        (
+            {"LC_ALL": "zh_CN.UTF-8", "LANGUAGE": "zh", "HOME": "/root"},
+            {"LC_CTYPE": "zh_CN.UTF-8", "LC_MESSAGES": "C", "HOME": "/root"},
+        ),
+        ({"LC_ALL": "", "LC_MESSAGES": "zh_CN"}, {"LC_MESSAGES": "C"}),
+    ],
+)
+def test_messages_that_are_read_are_english(before: dict[str, str], after: dict[str, str]) -> None:
+    """The language alone changes: names of files keep their encoding."""
+    assert with_english_messages(before) == after
+
+
+@pytest.mark.parametrize(
+    ("host", "key", "proxy", "lab"),
+    [
+        (
+            "10.77.0.2",
+            "/s/lab/mine/id_ed25519",
+            "nsenter -t 7 -n python /c/clusterctl/lab/netns/relay.py %h %p",
+            "mine",
+        ),
+        ("127.77.2.1", "/s/lab/q/id_ed25519", None, "q"),
+        ("10.77.0.2", "/home/ann/.ssh/id_ed25519", None, ""),
+        ("10.77.0.2", None, "nc %h %p", ""),
+    ],
+)
+def test_a_node_of_a_practice_cluster_is_known(host: str, key: str, proxy: str | None, lab: str) -> None:
+    """By what its inventory says of the way to it; the command for it is short."""
+    assert name_lab(host, key, proxy) == lab
+    assert render_lab_command("mine", "ssh", "gpu02") == "clusterctl lab ssh --name mine gpu02"

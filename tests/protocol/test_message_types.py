@@ -101,6 +101,11 @@ def calls(tree: ast.AST, name: str) -> Iterator[ast.Call]:
             yield node
 
 
+def fills_text(call: ast.Call) -> bool:
+    """Tell calls whose keyword arguments fill placeholders of a text for people."""
+    return getattr(call.func, "attr", getattr(call.func, "id", "")) in ("tr", "trn")
+
+
 def sent_keys(*layers: str) -> set[str]:
     """Collect the keys of dictionaries, keyword arguments, keys that are set, and names that a loop goes through."""
     found: set[str] = set()
@@ -110,7 +115,7 @@ def sent_keys(*layers: str) -> set[str]:
                 found |= set(texts([key for key in node.keys if key is not None]))
             elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
                 found |= set(texts([node.slice]))
-            elif isinstance(node, ast.Call):
+            elif isinstance(node, ast.Call) and not fills_text(node):
                 found |= {word.arg for word in node.keywords if word.arg}
             elif isinstance(node, ast.Tuple):
                 found |= set(texts(node.elts))

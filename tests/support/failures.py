@@ -15,4 +15,4 @@ def fail(
         words.feed(line, time)
     node, code = f"gpu{rank // per_node + 1:02d}", None if by else 1
     said = (tuple(words.tail), words.exception, words.message, words.raised_at)
-    return Failure(node, rank, code, by, time + 0.1, *said)
+    return Failure(node, rank, code, by, time + 0.1, *said, own_frame=words.own_frame)

@@ -11,7 +11,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     [
-        *(ROOT / name for name in ("README.md", "README.zh-CN.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+        *(
+            ROOT / name
+            for name in ("README.md", "README.zh-CN.md", "CONTRIBUTING.md", "CHANGELOG.md", "SKILL.md")
+        ),
         *(ROOT / "docs").rglob("*.md"),
         *(ROOT / "playbooks").rglob("*.md"),
     ]

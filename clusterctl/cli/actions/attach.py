@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from clusterctl.cli.actions.find_runs import FoundRuns, find_runs
+from clusterctl.cli.actions.find_runs import FoundRuns, choose_found_run, find_runs
 from clusterctl.cli.actions.notify import notify_end, warn_not_notified
 from clusterctl.cli.context.nodes import (
     current_owner,
@@ -24,9 +25,9 @@ from clusterctl.client.watch.follower import LogLines, StateChange
 from clusterctl.client.watch.monitor import MonitorOptions, RunMonitor
 from clusterctl.client.watch.reader import LiveReader
 from clusterctl.client.watch.streams import StreamEnd
-from clusterctl.console.logs import JsonLogPrinter, LogPrinter, LogSink
+from clusterctl.console.logs import JsonLogPrinter, LogPrinter, LogSink, TorchrunFilter
 from clusterctl.console.runs import describe_launch, make_status_view
-from clusterctl.console.terminal import info
+from clusterctl.console.terminal import can_redraw, info, is_quiet, is_verbose, show_live_line
 from clusterctl.console.text import json_text
 from clusterctl.console.verdict import show_verdict
 from clusterctl.errors import ClusterctlError
@@ -36,7 +37,8 @@ from clusterctl.protocol.ranks import NodeRank
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.states import RUNNING, UNKNOWN
 from clusterctl.specs.inventory.model import Inventory, Node
-from clusterctl.specs.text import command_line, plural
+from clusterctl.specs.text import command_line
+from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.verbs import FollowChoice
@@ -44,14 +46,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunOutput:
-    """How a command speaks of a run: as NDJSON or in words; `command` is how its hints begin."""
+    """How a command reports a run: as NDJSON or as text; `command` is how its hints begin."""
 
     as_json: bool
     command: str
 
     def logs(self, run_id: str, node_ranks: Mapping[str, NodeRank], world_size: int | None) -> LogSink:
         """Return what shows log lines."""
-        return JsonLogPrinter(run_id, node_ranks) if self.as_json else LogPrinter(node_ranks, world_size or 1)
+        if self.as_json:
+            return JsonLogPrinter(run_id, node_ranks)
+        printer = LogPrinter(node_ranks, world_size or 1)
+        return printer if is_verbose() else TorchrunFilter(printer)
 
     def write_end(self, state: str, exit_code: int, error: str | None = None) -> None:
         """Close the NDJSON of a run that was not followed to its end."""
@@ -68,26 +73,38 @@ class RunOutput:
         return command_line(verb, run_id, command=self.command)
 
     def describe_commands(self, run_id: str) -> str:
-        """Say how to come back to a run that goes on."""
-        meanings = {"attach": "follow it again", "status": "how it stands", "stop": "end it"}
+        """List the commands for a run that continues."""
+        meanings = {
+            "attach": tr("follow it again"),
+            "status": tr("show its state"),
+            "stop": tr("stop it"),
+        }
         commands = {self.hint(verb, run_id): meaning for verb, meaning in meanings.items()}
         width = max(map(len, commands))
         return "\n".join(f"  {command:{width}}  {meaning}" for command, meaning in commands.items())
 
     def describe_leaving(self, run_id: str, *, stopping: bool) -> str:
-        """Say what becomes of a run that nobody watches any more."""
+        """Describe what happens to the run after this command ends."""
         if stopping:
-            return (
-                f"\nleft while the run was being stopped; make sure that it is: {self.hint('stop', run_id)}"
+            command = self.hint("stop", run_id)
+            return "\n" + tr(
+                "detached while the run was being stopped; to make sure: {command}", command=command
             )
-        return f"\ndetached; the run goes on\n{self.describe_commands(run_id)}"
+        return f"\n{tr('detached; the run continues')}\n{self.describe_commands(run_id)}"
 
 
 def watch_run(
     cluster: Cluster, options: MonitorOptions, output: RunOutput, logs: LogSink, began: float
 ) -> int:
-    """Follow a run that began at `began` (time.time()) to its verdict, whose exit code this gives; Ctrl-C leaves."""
-    monitor = RunMonitor(cluster, options, show=logs.show, notice=notice)
+    """Follow a run that began at `began` (time.time()) until it ends and give its exit code; Ctrl-C detaches."""
+    has_live_line = can_redraw(sys.stderr) and not is_quiet() and not output.as_json
+    monitor = RunMonitor(
+        cluster,
+        options,
+        show=logs.show,
+        notice=notice,
+        show_silence=show_live_line if has_live_line else None,
+    )
     try:
         verdict = monitor.watch()
     except BaseException as error:
@@ -99,7 +116,7 @@ def watch_run(
         return 130
     output.write_json({"run": verdict.run_id, "verdict": verdict_to_json(verdict)})
     seconds = time.time() - began
-    show_verdict(verdict, seconds, output.command)
+    show_verdict(verdict, seconds, output.command, logs.hidden)
     notify_end(verdict, seconds, output.command, options.secrets)
     return verdict.exit_code
 
@@ -114,6 +131,11 @@ class RecentLogs:
 
     logs: LogSink
     max_lines: int
+
+    @property
+    def hidden(self) -> int:
+        """Count the lines that were not written."""
+        return self.logs.hidden
 
     def show(self, entry: LogLines) -> None:
         """Write complete lines of one file."""
@@ -144,13 +166,13 @@ def _attach(inventory: Inventory, run_prefix: str | None, output: RunOutput) -> 
         if not found_runs.answered:
             output.write_end(UNKNOWN, 4, error="no node answered")
             return 4
-        run_id = choose_to_attach(found_runs.runs, run_prefix, current_owner())
+        run_id = choose_found_run(choose_to_attach, found_runs.runs, run_prefix)
         parts = found_runs.runs[run_id]
         _announce(run_id, parts, output)
-        latest = RecentLogs(_logs(output, run_id, parts), SHOWN_LINES if is_live(parts) else 0)
-        return watch_run(
-            cluster, _monitor_options(inventory, found_runs, run_id), output, latest, _start_time(parts)
-        )
+        logs = _logs(output, run_id, parts)
+        latest = RecentLogs(logs, SHOWN_LINES if is_live(parts) else 0)
+        options = _monitor_options(inventory, found_runs, run_id)
+        return watch_run(cluster, options, output, latest, _start_time(parts))
 
 
 def _monitor_options(inventory: Inventory, found_runs: FoundRuns, run_id: RunId) -> MonitorOptions:
@@ -171,15 +193,35 @@ def _monitor_options(inventory: Inventory, found_runs: FoundRuns, run_id: RunId)
 def _announce(run_id: RunId, parts: Parts, output: RunOutput) -> None:
     """Say what one has attached to, and what one's presence means for it."""
     attempt = max((part.attempt for part in parts.values() if part), default=1)
-    state = name_state(run_id, parts) + (f", attempt {attempt}," if attempt > 1 else "")
-    info(f"run {run_id}: {state} on {plural(len(parts), 'node')}, {describe_launch(parts)}")
+    facts = {"run": run_id, "state": name_state(run_id, parts), "launch": describe_launch(parts)}
+    if attempt > 1:
+        message = trn(
+            "run {run}: {state}, attempt {attempt}, on {n} node, {launch}",
+            "run {run}: {state}, attempt {attempt}, on {n} nodes, {launch}",
+            len(parts),
+            attempt=attempt,
+            **facts,
+        )
+    else:
+        message = trn(
+            "run {run}: {state} on {n} node, {launch}",
+            "run {run}: {state} on {n} nodes, {launch}",
+            len(parts),
+            **facts,
+        )
+    info(message)
     if is_live(parts):
         info(
-            f"each rank's last {SHOWN_LINES} lines, and what comes; all of it: {output.hint('logs', run_id)}"
+            trn(
+                "showing the last line of each rank, then new lines; full log: {command}",
+                "showing the last {n} lines of each rank, then new lines; full log: {command}",
+                SHOWN_LINES,
+                command=output.hint("logs", run_id),
+            )
         )
     gang = any(part.gang for part in parts.values() if part)
     if is_live(parts) and not gang and not owner_of(parts).is_same(current_owner()):
-        notice("it is not yours: if one node fails, the others are not stopped from here")
+        notice(tr("this run is not yours: if one node fails, this command does not stop the others"))
 
 
 def _logs(output: RunOutput, run_id: str, parts: Parts) -> LogSink:
@@ -196,7 +238,7 @@ def _start_time(parts: Parts) -> float:
     return time.time() - max(0.0, ended - submitted_at(parts))
 
 
-PULSE = 5.0  # seconds between two looks at what each rank said last
+PULSE = 5.0  # seconds between two reads of the last line of each rank
 
 
 def watch_status(

@@ -55,7 +55,8 @@ from clusterctl.plans.cleanup import (
     select_orphans,
 )
 from clusterctl.specs.inventory.model import Node
-from clusterctl.specs.text import command_line, plural
+from clusterctl.specs.text import command_line
+from clusterctl.translation import tr, trn
 
 MOST_STRANDED = 5  # runs
 
@@ -136,7 +137,7 @@ class Clean:
         self._orphans: dict[str, tuple[Orphan, ...]] = {}
         self._ended: dict[str, EndedOrphans] = {}
         self._errors: dict[str, ClusterctlError] = {}
-        self._some_kept = False  # whether somebody has chosen to keep what was shown
+        self._some_kept = False  # whether the user has chosen to keep some of what was shown
 
     def run(self) -> int:
         """Go through the steps; gives the exit code."""
@@ -155,7 +156,7 @@ class Clean:
                 if not self._options.dry_run:
                     cleanup = self._keep_stranded(cleanup)
                 if self._is_empty(cleanup):
-                    info("nothing to remove")
+                    info(tr("nothing to remove"))
                 elif not self._options.dry_run:
                     self._confirm()
                     self._stop_orphans(cluster)
@@ -175,7 +176,7 @@ class Clean:
             elif outcome.value is not None:
                 self._sessions[name], storage = outcome.value
                 if storage is None:
-                    notice(f"{name}: no {outcome.node.workdir} there")
+                    notice(tr("{node}: {path} does not exist", node=name, path=outcome.node.workdir))
                 else:
                     arrived[name] = storage
         self._storage = {node.name: arrived[node.name] for node in self._nodes if node.name in arrived}
@@ -202,7 +203,7 @@ class Clean:
         return not cleanup.removals and not spare and not self._orphans
 
     def _find_orphans(self, cluster: Cluster) -> None:
-        """Ask what may be ended; a node that does not say has nothing."""
+        """Find leftover processes that may be stopped; a node without an answer has none."""
         nodes = [node for node in self._nodes if node.name in self._storage]
         answers = query_orphans(cluster, nodes)
         report_failures(answers.errors.values())
@@ -216,7 +217,10 @@ class Clean:
     def _show_orphans(self) -> None:
         for name, orphans in self._orphans.items():
             for orphan in orphans:
-                click.echo(sanitize(f"{name}: running without an agent: {render_orphan(orphan)}"))
+                line = tr(
+                    "{node}: running without an agent: {process}", node=name, process=render_orphan(orphan)
+                )
+                click.echo(sanitize(line))
 
     def _stop_orphans(self, cluster: Cluster) -> None:
         self._ended, errors = stop_orphans_everywhere(cluster, self._nodes, self._orphans)
@@ -227,39 +231,45 @@ class Clean:
 
     @property
     def _is_interactive(self) -> bool:
-        """Tell whether somebody sits there who has seen what would go."""
+        """Tell whether a user at a terminal has seen what would be removed."""
         return not self._options.yes and not self._options.as_json and sys.stdin.isatty()
 
     def _keep_stranded(self, cleanup: CleanupPlan) -> CleanupPlan:
-        """Ask about runs that have files outside the output directory: nobody else has these."""
+        """Ask about runs that have files outside the output directory: there may be no other copy."""
         stranded = cleanup.lost_files
         if not stranded or not self._is_interactive:
             return cleanup
         info(
-            f"{plural(len(stranded), 'run')} with files outside ${{output_dir}}; "
-            "whether they were pulled is not known here:"
+            trn(
+                "{n} run with files outside ${output_dir}; clusterctl cannot know whether they were downloaded:",
+                "{n} runs with files outside ${output_dir}; clusterctl cannot know whether they were downloaded:",
+                len(stranded),
+            )
         )
         for run_id, outside in list(stranded.items())[:MOST_STRANDED]:
             info(f"  {run_id}: {render_outside(outside)}")
             info(f"    {command_line('pull', run_id, '--all', command=self._options.command)}")
         if len(stranded) > MOST_STRANDED:
-            info(f"  and {plural(len(stranded) - MOST_STRANDED, 'run')} more, shown above")
-        if click.confirm("Remove these files too?", err=True):
+            more = len(stranded) - MOST_STRANDED
+            info("  " + trn("and {n} more run, shown above", "and {n} more runs, shown above", more))
+        if click.confirm(tr("Remove these files too?"), err=True):
             return cleanup
-        info("kept: " + ", ".join(stranded))
+        info(tr("kept: {runs}", runs=", ".join(stranded)))
         self._some_kept = True
         return cleanup.without_runs(stranded)
 
     def _confirm(self) -> None:
-        """Never remove anything that nobody has agreed to."""
-        scope = "the rest" if self._some_kept else "all this"
-        question = f"End and remove {scope}?" if self._orphans else f"Remove {scope}?"
+        """Remove nothing that the user has not confirmed."""
+        if self._orphans:
+            question = tr("Stop and remove the rest?") if self._some_kept else tr("Stop and remove all this?")
+        else:
+            question = tr("Remove the rest?") if self._some_kept else tr("Remove all this?")
         if self._options.yes or (self._is_interactive and click.confirm(question, err=True)):
             return
         raise UsageError("CC-USE-031", "json" if self._options.as_json else "")
 
     def _remove(self, cleanup: CleanupPlan) -> None:
-        """Let all nodes remove at once; each only knows its own parts."""
+        """Remove on all nodes at once; each removes its own parts."""
         by_node: dict[str, list[StoredRun]] = {name: [] for name in self._storage}
         for part, _ in cleanup.removals:
             by_node[part.node].append(part)

@@ -1,4 +1,4 @@
-"""The deep check: a small job of ours, launched as any other, whose leader says which node or link is in the way."""
+"""The deep check: a small test job, launched as any other, whose rank 0 reports the slow or failing node or link."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ from clusterctl.client.watch.monitor import MonitorOptions, RunMonitor
 from clusterctl.codes.lookup import word
 from clusterctl.console.progress import Phases
 from clusterctl.errors import ClusterctlError
-from clusterctl.plans.checks.framework import LocalFacts, Observations
 from clusterctl.plans.checks.registry import evaluate
 from clusterctl.plans.diagnose.collective import (
     LINE_PREFIX,
@@ -44,7 +43,7 @@ from clusterctl.protocol.ranks import Slot
 from clusterctl.protocol.run_paths import WorkdirPaths, part_name
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import Job
-from clusterctl.specs.text import plural
+from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.files import LaunchRecord
@@ -55,12 +54,12 @@ MOST_LINES = 2000  # of the leader's; a search has some dozens
 def run_deep_check(
     cluster: Cluster, nodes: Sequence[Node], job: Job | None, preflight: Preflight
 ) -> Preflight:
-    """Run the deep check on nodes that are fit; its findings join the others. Leaves nothing on the nodes."""
+    """Run the deep check on nodes without errors; adds its findings. Leaves nothing on the nodes."""
     backend = choose_backend(job, list(preflight.facts.values()))
     deep = DeepCheckResult(backend, tuple(node.name for node in nodes), 0)
     pending = tuple(name for name, facts in preflight.facts.items() if facts.setup.pending)
     if pending:
-        problem = "the job's `setup` has not made its environment there yet"
+        problem = tr("the job's `setup` has not created its environment there yet")
         deep = replace(deep, trouble=problem, fix=word("CC-DEEP-006", "setup", {})[1], at=pending)
         return _with_deep_result(nodes, job, preflight, deep)
     with _packed_modules() as folder:
@@ -78,9 +77,7 @@ def run_deep_check(
 def _with_deep_result(
     nodes: Sequence[Node], job: Job | None, preflight: Preflight, deep: DeepCheckResult
 ) -> Preflight:
-    facts, failures = preflight.facts, preflight.failures
-    observed = Observations(facts, failures, preflight.mesh, deep, preflight.local_facts or LocalFacts())
-    findings = evaluate(nodes, observed, job, preflight.selection)
+    findings = evaluate(nodes, replace(preflight.observed, deep=deep), job, preflight.selection)
     return replace(preflight, findings=findings, deep=deep)
 
 
@@ -109,7 +106,7 @@ class DeepCheckRun:
         self._lines: list[str] = []
 
     def run(self, deep: DeepCheckResult, scan: ScanResult) -> DeepCheckResult:
-        """Start the job, hear what its leader says, and remove all traces."""
+        """Start the job, read what rank 0 reports, and remove all files."""
         members = [Member(node, Slot(number)) for number, node in enumerate(self._nodes)]
         measured = {
             node.name: measure(self._job, node, self._preflight.facts[node.name]) for node in self._nodes
@@ -129,12 +126,18 @@ class DeepCheckRun:
         for node in self._nodes:
             self._phases.mark_done("deep", node.name)
         self._phases.finish(
-            "deep", f"{plural(len(result.rounds), 'round')} in {time.monotonic() - started_at:.1f} s"
+            "deep",
+            trn(
+                "{n} round in {seconds:.1f} s",
+                "{n} rounds in {seconds:.1f} s",
+                len(result.rounds),
+                seconds=time.monotonic() - started_at,
+            ),
         )
         return (
             result
             if result.diagnosis
-            else replace(result, trouble=problem or "its leader did not say what it found")
+            else replace(result, trouble=problem or tr("rank 0 reported no result"))
         )
 
     def _start(self, plan: LaunchPlan, scan: ScanResult) -> None:
@@ -159,9 +162,10 @@ class DeepCheckRun:
         verdict = RunMonitor(self._cluster, options, show=self._on_lines, notice=notice).watch()
         cause = verdict.cause
         if cause is None:
-            return "" if verdict.exit_code == 0 else f"its job ended as {verdict.state}"
+            return "" if verdict.exit_code == 0 else tr("the test job ended as {state}", state=verdict.state)
         last = cause.failure.tail[-1] if cause.failure.tail else ""
-        return f"its job failed on {cause.failure.node}: {cause.failure.exception or last}"
+        reason = cause.failure.exception or last
+        return tr("the test job failed on {node}: {reason}", node=cause.failure.node, reason=reason)
 
     def _on_lines(self, entry: LogLines) -> None:
         if entry.stream == "stdout":
@@ -169,7 +173,7 @@ class DeepCheckRun:
             self._lines += marked[: MOST_LINES - len(self._lines)]
 
     def _stop(self, run_id: str) -> None:
-        """End the job wherever it is, also on nodes that were still preparing; nobody else will."""
+        """Stop the job on all nodes, also on those that were still preparing."""
         stop_everywhere(self._handle(run_id), "the deep check was left")
 
     def _handle(self, run_id: str) -> RunHandle:

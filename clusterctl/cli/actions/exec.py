@@ -1,4 +1,4 @@
-"""Run a command on many nodes and show what they say."""
+"""Run a command on many nodes and show its output."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from clusterctl.console.text import json_text
 from clusterctl.errors import ClusterctlError
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.nodeset import fold_names
+from clusterctl.translation import tr
 
 MAX_OUTPUT = 1 << 20  # bytes of each stream of a node that are kept to be folded
 _PLAIN_WORD = re.compile(r"[\w@%+=:,./-]+")
@@ -39,13 +40,16 @@ def run_everywhere(nodes: Sequence[Node], command: Sequence[str], *, fold: bool,
     errors: dict[str, ClusterctlError] = {}
 
     with open_cluster() as cluster:
-        cluster.open_early(nodes, keep=False)  # a person is asked before the screen moves
+        cluster.open_early(nodes, keep=False)  # questions come before the live progress
         phases.set_steps(cluster.steps)
         if fold:
             phases.start("exec")
         try:
             for outcome in cluster.each(
-                nodes, lambda c, node: _run(c, node, argv, printer), step="running it", keep=False
+                nodes,
+                lambda c, node: _run(c, node, argv, printer),
+                step=tr("running the command"),
+                keep=False,
             ):
                 if outcome.value is not None:
                     answers[outcome.node.name] = outcome.value
@@ -59,7 +63,8 @@ def run_everywhere(nodes: Sequence[Node], command: Sequence[str], *, fold: bool,
             phases.stop()
             if fold and not as_json:
                 show_answers({name: answers[name] for name in names if name in answers}, MAX_OUTPUT)
-                info(f"no answer yet: {fold_names([name for name in names if name not in answers])}")
+                missing = fold_names([name for name in names if name not in answers])
+                info(tr("no result yet: {nodes}", nodes=missing))
             raise
         finally:
             phases.stop()

@@ -1,22 +1,28 @@
-"""Ask the nodes which runs they remember; the nodes' word is the truth, from any machine."""
+"""Read the list of runs from the nodes, which is the same from any machine."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import click
+
 from clusterctl.cli.context.known_runs import remember_runs
-from clusterctl.cli.context.nodes import notice, with_any_python
+from clusterctl.cli.context.nodes import current_owner, notice, with_any_python
+from clusterctl.cli.context.settings import Settings
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.session import Interpreter
-from clusterctl.errors import ClusterctlError
-from clusterctl.plans.runs.selection import Parts, gather_runs, is_complete, is_live
+from clusterctl.console.runs import describe_launch
+from clusterctl.errors import ClusterctlError, UsageError
+from clusterctl.plans.runs.selection import Owner, Parts, Runs, gather_runs, is_complete, is_live
 from clusterctl.plans.runs.state import NodeState, run_state
+from clusterctl.plans.runs.verdict import name_state
 from clusterctl.protocol.run_id import RunId, parse_run_id
 from clusterctl.protocol.states import SUCCEEDED
 from clusterctl.specs.inventory.model import Node
-from clusterctl.specs.text import plural
+from clusterctl.specs.text import command_line
+from clusterctl.translation import trn
 
 MAX_LISTED_RUNS = 200
 
@@ -84,9 +90,13 @@ def find_runs(
 
 def _warn_unnamed(node: str, listing: tasks.RunListing) -> None:
     if listing.unnamed:
-        lines = plural(listing.unnamed, "line")
         notice(
-            f"{node}: {lines} of its list of runs name no run and were ignored: is this node what it should be?"
+            trn(
+                "{node}: ignored {n} line of its list of runs that names no run; check that this node can be trusted",
+                "{node}: ignored {n} lines of its list of runs that name no run; check that this node can be trusted",
+                listing.unnamed,
+                node=node,
+            )
         )
 
 
@@ -96,10 +106,41 @@ def _states_of(answers: Mapping[str, tasks.RunListing], run_id: str) -> Parts:
     }
 
 
+SEVERAL_RUNS = "CC-USE-024"
+MOST_CHOICES = 10  # runs that are listed
+
+
+def choose_found_run(
+    choose: Callable[[Runs, str | None, Owner], RunId], runs: Runs, prefix: str | None
+) -> RunId:
+    """Choose one of the runs; the error of an ambiguous prefix lists them, with the command for the newest."""
+    try:
+        return choose(runs, prefix, current_owner())
+    except UsageError as error:
+        if error.code != SEVERAL_RUNS or prefix is None:
+            raise
+        matches = [run_id for run_id in runs if run_id.startswith(prefix)]
+        lines = [
+            f"{run_id}  {name_state(run_id, runs[run_id])}, {describe_launch(runs[run_id])}"
+            for run_id in matches
+        ]
+        context = click.get_current_context(silent=True)
+        settings = context.find_object(Settings) if context else None
+        verb = str(context.info_name) if context else "status"
+        raise UsageError(
+            SEVERAL_RUNS,
+            "newest",
+            evidence="\n".join(lines[:MOST_CHOICES]),
+            prefix=prefix,
+            count=len(matches),
+            command=command_line(verb, matches[0], command=(settings or Settings()).command),
+        ) from error
+
+
 def fetch_end_record(
     cluster: Cluster, nodes: Sequence[Node], found_runs: FoundRuns, run_id: RunId, *, named: bool
 ) -> Parts:
-    """Give the parts of a run, of one that ended badly with all that its nodes know of the end.
+    """Give the parts of a run; of a failed one with the record of its end.
 
     `named`: the nodes were asked for this run; in a list of all they may leave that out.
     """

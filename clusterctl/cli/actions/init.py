@@ -1,4 +1,4 @@
-"""`init`: who the machines are, what they say, and the two files."""
+"""`init`: choose the machines, read their NICs and GPUs, write the two files."""
 
 from __future__ import annotations
 
@@ -24,15 +24,16 @@ from clusterctl.cli.actions.inventory import (
 )
 from clusterctl.cli.actions.push_keys import MAX_PROMPT_ROUNDS, confirm_host_keys
 from clusterctl.cli.context.load import choice_before_local_file
-from clusterctl.cli.context.nodes import notice, report_failures
-from clusterctl.console.terminal import info
+from clusterctl.cli.context.nodes import hint_next, notice, report_failures
+from clusterctl.console.terminal import hint, info
 from clusterctl.console.text import sanitize
 from clusterctl.errors import UsageError
 from clusterctl.specs.importers.imported import Imported
 from clusterctl.specs.inventory.render import describe_groups, render_inventory
 from clusterctl.specs.job.render import JobDraft, choose_job_name, render_job
 from clusterctl.specs.nodeset import fold_names
-from clusterctl.specs.text import command_line, plural
+from clusterctl.specs.text import command_line
+from clusterctl.translation import tr, trn
 
 UNKNOWN_HOST = "CC-SSH-009"
 LOGIN_REFUSED_CODES = (UNKNOWN_HOST, "CC-SSH-007")  # what `keys push` mends
@@ -41,7 +42,7 @@ MOST_SHOWN = 20
 
 @dataclass(frozen=True)
 class InitOptions:
-    """What the command line asks for."""
+    """The options of `init`."""
 
     hosts: Sequence[str]
     source: str | None
@@ -60,7 +61,7 @@ class InitCommand:
         self._name = choose_job_name(options.name, folder.resolve().name.lower())
 
     def run(self) -> int:
-        """Ask, write, and say what is next."""
+        """Ask for what is missing, write the files, and name the next command."""
         inventory, job = self._folder / "inventory.yaml", self._folder / "job.yaml"
         if not self._folder.is_dir():
             raise UsageError("CC-USE-070", folder=self._folder)
@@ -77,7 +78,15 @@ class InitCommand:
         template = JobDraft(self._name, script, gpus, (self._folder / script).is_file())
         write_inventory(answers.text, str(inventory), force=self._options.force)
         write_inventory(render_job(template), str(job), force=self._options.force)
-        info(f"written: {inventory} ({plural(len(answers.facts), 'node')}), {job}")
+        info(
+            trn(
+                "wrote {inventory} ({n} node) and {job}",
+                "wrote {inventory} ({n} nodes) and {job}",
+                len(answers.facts),
+                inventory=inventory,
+                job=job,
+            )
+        )
         self._show_next_steps(answers, inventory)
         return answers.exit_code
 
@@ -105,7 +114,7 @@ class InitCommand:
     def _matching_hosts(self, pattern: str) -> list[str]:
         hosts = [host for host in self._known_hosts() if fnmatchcase(host, pattern)]
         if not hosts:
-            known = ", ".join(self._known_hosts()[:MOST_SHOWN]) or "none"
+            known = ", ".join(self._known_hosts()[:MOST_SHOWN]) or tr("none")
             raise UsageError("CC-USE-072", pattern=pattern, known=known)
         return hosts
 
@@ -121,13 +130,20 @@ class InitCommand:
             raise UsageError("CC-USE-073")
         known = self._known_hosts()
         if known:
-            remainder = f" and {len(known) - MOST_SHOWN} more" if len(known) > MOST_SHOWN else ""
-            click.echo(
-                sanitize(f"your SSH configuration names: {', '.join(known[:MOST_SHOWN])}{remainder}"),
-                err=True,
+            hosts, more = ", ".join(known[:MOST_SHOWN]), len(known) - MOST_SHOWN
+            line = (
+                trn(
+                    "hosts in your SSH configuration: {hosts} and {n} more",
+                    "hosts in your SSH configuration: {hosts} and {n} more",
+                    more,
+                    hosts=hosts,
+                )
+                if more > 0
+                else tr("hosts in your SSH configuration: {hosts}", hosts=hosts)
             )
+            click.echo(sanitize(line), err=True)
         text = click.prompt(
-            "Machines (names, addresses, user@host:port, gpu[01-04]; or a file that lists them)", err=True
+            tr("Machines (names, addresses, user@host:port, gpu[01-04]; or a file that lists them)"), err=True
         )
         return (
             self._read_file(text)
@@ -135,10 +151,10 @@ class InitCommand:
             else read_hosts(text.split(), self._connect_options)
         )
 
-    # what they say
+    # what is on the machines
 
     def _probe_hosts(self, imported: Imported) -> DiscoveryAnswers:
-        """Ask all, and again with what a person adds: that new host keys are to be believed, where torch is."""
+        """Read all machines, and again after the user trusts new host keys or names the Python with torch."""
         from clusterctl.client.ssh.key_install import HostKeyPrompts
 
         prompts = HostKeyPrompts(notice)
@@ -149,7 +165,10 @@ class InitCommand:
             answers = probe_hosts(imported, self._name, prompts, made_by="init")
         nodes_without_torch = _without_torch(answers)
         if nodes_without_torch and self._interactive and self._connect_options.python is None:
-            question = f"python3 on {nodes_without_torch} has no torch. Path of the Python that has it (empty: later)"
+            question = tr(
+                "python3 on {nodes} has no torch. Path of the Python that has it (empty: later)",
+                nodes=nodes_without_torch,
+            )
             python = click.prompt(question, default="", show_default=False, err=True).strip()
             if python:
                 answers = probe_hosts(
@@ -166,7 +185,7 @@ class InitCommand:
             scripts[0] if scripts else "train.py",
         )
         if self._interactive:
-            return str(click.prompt("Training script", default=guess, err=True))
+            return str(click.prompt(tr("Training script"), default=guess, err=True))
         return guess
 
     # what is next
@@ -176,24 +195,41 @@ class InitCommand:
         if all(error.code in LOGIN_REFUSED_CODES for error in answers.failures.values()):
             text = render_inventory(imported, self._name, made_by="init")
             write_inventory(text, str(inventory), force=self._options.force)
-            info(f"written: {inventory}, without NICs and GPUs, since no machine let us in")
-            info(f"next: {self._cd_prefix}{self._command} keys push; then clusterctl init --force as now")
+            info(
+                tr(
+                    "wrote {inventory} without NICs and GPUs, because no machine accepted a login",
+                    inventory=inventory,
+                )
+            )
+            push = f"{self._cd_prefix}{self._command} keys push"
+            hint(tr("next: {command}; then repeat this command with --force", command=push))
         else:
-            info("nothing was written: no machine answered")
+            info(tr("nothing was written: no machine could be read"))
         return answers.exit_code
 
     def _show_next_steps(self, answers: DiscoveryAnswers, inventory: Path) -> None:
         refused = [name for name, error in answers.failures.items() if error.code in LOGIN_REFUSED_CODES]
         if refused:
             push = f"{self._cd_prefix}{self._command} keys push"
-            info(f"{fold_names(refused)}: take the # away in {inventory}, then: {push}")
+            info(
+                tr(
+                    "{nodes}: remove the # in {inventory}, then: {command}",
+                    nodes=fold_names(refused),
+                    inventory=inventory,
+                    command=push,
+                )
+            )
         nodes_without_torch = _without_torch(answers)
         if nodes_without_torch:
             info(
-                f"no torch in the Python of {nodes_without_torch}: say `python:` in {inventory}, or install torch there"
+                tr(
+                    "{nodes}: no torch in python3; set `python:` in {inventory}, or install torch there",
+                    nodes=nodes_without_torch,
+                    inventory=inventory,
+                )
             )
         command = self._command
-        info(f"next: {self._cd_prefix}{command} check job.yaml; {command} launch job.yaml")
+        hint_next(f"{self._cd_prefix}{command} check job.yaml", f"{command} launch job.yaml")
 
     @property
     def _command(self) -> str:

@@ -10,7 +10,13 @@ from pathlib import Path
 import click
 
 from clusterctl.cli.context.load import expand, lab_dir, read_spec
-from clusterctl.cli.context.nodes import interpreter, open_cluster, reading_exit_code, report_failures
+from clusterctl.cli.context.nodes import (
+    hint_next,
+    interpreter,
+    open_cluster,
+    reading_exit_code,
+    report_failures,
+)
 from clusterctl.client.rpc import tasks
 from clusterctl.client.ssh.host_keys import HostKeys
 from clusterctl.console.terminal import info
@@ -23,7 +29,8 @@ from clusterctl.specs.importers.imported import Imported
 from clusterctl.specs.inventory.model import Inventory
 from clusterctl.specs.inventory.parse import parse_inventory
 from clusterctl.specs.inventory.render import render_discovered, render_inventory
-from clusterctl.specs.text import command_line, plural
+from clusterctl.specs.text import command_line
+from clusterctl.translation import to_translate, tr, trn
 
 STANDARD_INPUT = "-"
 
@@ -37,7 +44,7 @@ def read_imported_file(path: str) -> str:
     from clusterctl.specs.yaml.reader import decode_source
 
     return decode_source(
-        sys.stdin.buffer.read(MOST_CHARACTERS + 1), "standard input", max_bytes=MOST_CHARACTERS
+        sys.stdin.buffer.read(MOST_CHARACTERS + 1), tr("standard input"), max_bytes=MOST_CHARACTERS
     )
 
 
@@ -71,7 +78,7 @@ def refuse_existing(path: str) -> None:
 
 
 def write_inventory(text: str, path: str, *, force: bool) -> None:
-    """Write the new inventory; a file that is there is replaced only if that was asked for, and then at once."""
+    """Write the new inventory; an existing file is replaced only with `force`, and then atomically."""
     target = expand(path)
     if target.is_dir():
         raise UsageError("CC-USE-040", "directory", path=path)
@@ -99,13 +106,13 @@ def _write_new(file: Path, text: str) -> None:
         raise
 
 
-COMMAND_LINE = "the command line"
+COMMAND_LINE = to_translate("the command line")
 DEFAULT_NAME = "cluster"
 
 
 @dataclass(frozen=True)
 class ConnectOptions:
-    """How to get in, where a host does not say so itself."""
+    """How to log in, for hosts that do not specify it themselves."""
 
     user: str | None = None
     port: int | None = None
@@ -118,7 +125,7 @@ class ConnectOptions:
 
 @dataclass(frozen=True)
 class DiscoveryAnswers:
-    """What was found: the inventory's text, and by node what it said or why it said nothing."""
+    """What was found: the text of the inventory, and the facts or the error of each node."""
 
     text: str
     facts: Mapping[str, Facts]
@@ -133,24 +140,25 @@ class DiscoveryAnswers:
 def discover(
     hosts: Sequence[str], connect_options: ConnectOptions, cluster: str, output: str | None, *, force: bool
 ) -> int:
-    """Ask all hosts at once and write what they said; 0 all answered, 5 some, 4 none."""
+    """Read all hosts at once and write the inventory; 0 all answered, 5 some, 4 none."""
     if output is not None and not force:
         refuse_existing(output)
     answers = probe_hosts(read_hosts(hosts, connect_options), cluster)
     report_failures(answers.failures.values())
     if not answers.facts:
-        info("nothing was written: no host answered")
+        info(tr("nothing was written: no machine could be read"))
     elif output is None:
         click.echo(answers.text, nl=False)
     else:
         write_inventory(answers.text, output, force=force)
         check = command_line("clusterctl", "-i", output, "check")
-        info(f"written to {output}: {plural(len(answers.facts), 'node')}; next: {check}")
+        info(trn("wrote {path} ({n} node)", "wrote {path} ({n} nodes)", len(answers.facts), path=output))
+        hint_next(check)
     return answers.exit_code
 
 
 def with_lab(connect_options: ConnectOptions, lab_name: str | None) -> ConnectOptions:
-    """Connect as a running lab's nodes want it, where the command line does not say otherwise."""
+    """Use the connection options of a running lab, where the command line has none."""
     if lab_name is None:
         return connect_options
     from clusterctl.lab.labs import load
@@ -168,7 +176,7 @@ def probe_hosts(
     made_by: str = "inventory discover",
 ) -> DiscoveryAnswers:
     """Ask machines of which only the ways to them are known; `hostkeys` judges in place of the usual ones."""
-    bare = parse_inventory(render_inventory(imported, cluster or DEFAULT_NAME), COMMAND_LINE)
+    bare = parse_inventory(render_inventory(imported, cluster or DEFAULT_NAME), tr(COMMAND_LINE))
     facts, failures = _probe_nodes(bare, hostkeys)
     reasons = {name: clean_text(f"{error.code} {error.message}") for name, error in failures.items()}
     discovery = plan_discovery(bare.nodes, facts, reasons)
@@ -180,11 +188,11 @@ def probe_hosts(
 
 def read_hosts(hosts: Sequence[str], connect_options: ConnectOptions) -> Imported:
     """Read hosts as they are typed: names, addresses, user@host:port, ranges."""
-    return with_connect_options(parse_hostfile("\n".join(hosts), COMMAND_LINE, "hosts"), connect_options)
+    return with_connect_options(parse_hostfile("\n".join(hosts), tr(COMMAND_LINE), "hosts"), connect_options)
 
 
 def with_connect_options(imported: Imported, connect_options: ConnectOptions) -> Imported:
-    """Complete how to get in, where a host does not say so itself."""
+    """Add the connection options to hosts that do not specify them themselves."""
     given = {key: value for key, value in vars(connect_options).items() if value is not None}
     completed = (
         replace(host, **{key: value for key, value in given.items() if getattr(host, key) is None})

@@ -1,4 +1,4 @@
-"""One launch, step by step; what can go wrong at each step stands beside it."""
+"""One launch, step by step, with the failures of each step."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from clusterctl.client.sync.distribute import Distribution, TransferAddress
 from clusterctl.client.sync.scan import ScanResult
 from clusterctl.client.watch.monitor import MonitorOptions
 from clusterctl.console.findings import render_findings
-from clusterctl.console.progress import DetailText, Phases, render_setup, render_upload
+from clusterctl.console.progress import Detail, Phases, render_setup, render_size, render_upload
 from clusterctl.console.terminal import info, stderr
 from clusterctl.errors import ClusterctlError, NodesBusy, UsageError
 from clusterctl.plans.checks.python import NOT_BUILT
@@ -44,7 +44,7 @@ from clusterctl.protocol.states import CANCELLED, FAILED_SETUP
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.nodeset import fold_names
-from clusterctl.specs.text import plural
+from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.files import LaunchRecord
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LaunchOptions:
-    """How this launch shall behave."""
+    """The options of one launch."""
 
     detach: bool
     no_check: bool
@@ -71,7 +71,7 @@ class Launch:
         self._inventory, self._job, self._members, self._options = inventory, job, members, options
         self._nodes = [member.node for member in members]
         self._interpreters = {node.name: interpreter(node, job) for node in self._nodes}
-        self._phases = Phases([member.name for member in members])
+        self._phases = Phases([member.name for member in members], in_one_line=True)
         self._output = RunOutput(options.as_json, options.command)
         self._began = time.time()
         self._setup_files: SetupFiles | None = None
@@ -98,7 +98,7 @@ class Launch:
             self._output.write_end(CANCELLED, 130)
             raise
         finally:
-            self._phases.stop()
+            self._phases.break_off()
 
     def _announce(self) -> None:
         if self._job.on_end is not None:
@@ -110,13 +110,11 @@ class Launch:
     def _start_run(self, cluster: Cluster, scan: ScanResult, secrets: Mapping[str, str]) -> int:
         preflight = self._run_preflight(cluster)
         if blocks_launch(preflight, no_check=self._options.no_check):
-            info("nothing was started")
-            self._output.write_end(FAILED_SETUP, preflight.exit_code, error="the nodes are not fit")
+            info(tr("nothing was started"))
+            self._output.write_end(FAILED_SETUP, preflight.exit_code, error="the checks failed")
             return preflight.exit_code
         plan = self._plan(preflight)
-        info(
-            f"run {plan.run_id}: {plural(len(plan.nodes), 'node')}, world size {plan.world_size}{_render_spares(plan)}"
-        )
+        self._phases.announce(render_title(plan, self._inventory.cluster))
         warning = warn_of_losses(len(plan.nodes), len(plan.spares))
         if warning:
             notice(warning)
@@ -130,12 +128,16 @@ class Launch:
         selection = select_checks(self._inventory, self._job)
         self._phases.start("check")
         setup = self._setup_files.plan if self._setup_files else None
-        preflight = run_preflight(cluster, self._nodes, self._job, selection, self._phases, setup)
+        preflight = run_preflight(
+            cluster, self._nodes, self._job, selection, self._phases, setup, self._options.command
+        )
         # the next phase says so
         shown = [finding for finding in preflight.findings if finding.code != NOT_BUILT]
-        self._phases.finish("check", plural(len(shown), "finding") if shown else "all fit")
         if shown:
+            self._phases.finish_apart("check", trn("{n} finding", "{n} findings", len(shown)))
             render_findings(stderr(), shown)
+        else:
+            self._phases.finish("check", tr("all ok"))
         return preflight
 
     def _plan(self, preflight: Preflight) -> LaunchPlan:
@@ -147,7 +149,7 @@ class Launch:
             if missing := [*node.unmeasured, *missing_ip]:
                 raise UsageError("CC-USE-006", node=node.name, names=", ".join(missing))
         for name in plan.overridden:
-            notice(f"the job's env sets {name} itself; its value is used on every node")
+            notice(tr("the job's env sets {name}; this value is used on every node", name=name))
         return plan
 
     def _prepare(
@@ -184,13 +186,14 @@ class Launch:
         try:
             ready = prepare.prepare_all(cluster, plan, self._interpreters, inputs, self._phases)
         except BaseException as error:
-            self._phases.stop()
+            self._phases.break_off()
             if isinstance(error, NodesBusy):  # it was refused, and never was a run
                 remove_run(tasks.RunHandle(cluster, plan.run_id, self._nodes, self._interpreters))
-            info("nothing was started; what had been prepared is ended")
+            info(tr("nothing was started; prepared processes were stopped"))
             raise
         torch = ready[plan.nodes[0].name].torch
-        self._phases.finish("ready", f"torch {torch}" if torch else f"launcher {self._job.launcher}")
+        detail = f"torch {torch}" if torch else f"launcher {self._job.launcher}"
+        self._phases.finish("ready", detail, f"torch {torch.partition('+')[0]}" if torch else "")
         return ready
 
     def _setup_for(self, node: NodePlan) -> LaunchRecord:
@@ -208,21 +211,24 @@ class Launch:
         limit = self._setup_files.plan.setup.time_limit
         return SetupUpload(self._setup_files.scan, limit, Distribution(self._job.sync.via, addresses, notice))
 
-    def _details(self, scan: ScanResult, setup_upload: SetupUpload | None) -> dict[str, DetailText]:
-        """Say what is told of each phase when all nodes are through it."""
+    def _details(self, scan: ScanResult, setup_upload: SetupUpload | None) -> dict[str, Detail]:
+        """Give what is shown of each phase when all nodes have completed it."""
         files, size = scan.manifest.files, scan.manifest.size
 
         def sent() -> int:
             return self._phases.transferred - (sum(setup_upload.sent.values()) if setup_upload else 0)
 
         return {
-            "start": lambda: "",
+            "start": lambda: ("", ""),
             **(
-                {"setup": lambda: render_setup(setup_upload.created, sum(setup_upload.sent.values()))}
+                {"setup": lambda: (render_setup(setup_upload.created, sum(setup_upload.sent.values())), "")}
                 if setup_upload
                 else {}
             ),
-            "code": lambda: render_upload(files, size, sent()),
+            "code": lambda: (
+                render_upload(files, size, sent()),
+                f"code {render_size(sent())}" if sent() else "",
+            ),
         }
 
     def _start_workers(self, cluster: Cluster, plan: LaunchPlan, ready: Mapping[str, prepare.Ready]) -> None:
@@ -230,14 +236,23 @@ class Launch:
         try:
             port = prepare.start_workers(cluster, plan, self._interpreters, ready)
         except BaseException as error:
-            self._phases.stop()
-            reason, hint = prepare.describe_start_failure(error), self._output.hint("status", plan.run_id)
-            info(f"{reason}; the run was ended everywhere. {hint}")
+            self._phases.break_off()
+            reason, command = prepare.describe_start_failure(error), self._output.hint("status", plan.run_id)
+            info(
+                tr(
+                    "{reason}; the run was stopped on all nodes; see {command}",
+                    reason=reason,
+                    command=command,
+                )
+            )
             raise
         for node in plan.all_nodes:
             self._phases.mark_done("go", node.name)
         seconds = time.time() - self._began
-        self._phases.finish("go", f"master {plan.nodes[0].ip}:{port}, {seconds:.1f} s after the command")
+        master = f"{plan.nodes[0].ip}:{port}"
+        detail = tr("master {master}, {seconds:.1f} s after the command", master=master, seconds=seconds)
+        self._phases.finish("go", detail)
+        self._phases.conclude(f"launch {seconds:.1f} s", f"go  master {plan.nodes[0].name}:{port}")
         prepare.close_sessions(ready.values())
 
     def _detach(self, plan: LaunchPlan) -> int:
@@ -259,9 +274,27 @@ class Launch:
         return watch_run(cluster, options, self._output, logs, self._began)
 
 
-def _render_spares(plan: LaunchPlan) -> str:
+def render_title(plan: LaunchPlan, cluster: str) -> str:
+    """Say which run it is, and how large: `run digits-...: 3 nodes x 1 = 3 ranks on lab-a`."""
+    counts = {node.nproc_per_node for node in plan.nodes}
+    facts = {"run": plan.run_id, "ranks": plan.world_size, "cluster": cluster}
     spares = fold_names([node.name for node in plan.spares])
-    return f"; {plural(len(plan.spares), 'spare')}: {spares}" if plan.spares else ""
+    if len(counts) == 1 and plan.world_size is not None:
+        size = trn(
+            "run {run}: {n} node x {processes} = {ranks} ranks on {cluster}",
+            "run {run}: {n} nodes x {processes} = {ranks} ranks on {cluster}",
+            len(plan.nodes),
+            processes=next(iter(counts)),
+            **facts,
+        )
+    else:
+        size = trn(
+            "run {run}: {n} node, {ranks} ranks on {cluster}",
+            "run {run}: {n} nodes, {ranks} ranks on {cluster}",
+            len(plan.nodes),
+            **facts,
+        )
+    return tr("{run}; spare: {nodes}", run=size, nodes=spares) if spares else size
 
 
 def blocks_launch(preflight: Preflight, *, no_check: bool) -> bool:

@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from clusterctl.cli.actions.find_runs import FoundRuns, find_runs
+from clusterctl.cli.actions.find_runs import FoundRuns, choose_found_run, find_runs
 from clusterctl.cli.context.nodes import (
-    current_owner,
     interpreter,
     notice,
     open_cluster,
@@ -34,6 +33,7 @@ from clusterctl.protocol.ranks import Rank
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import command_line
+from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.verbs import FollowChoice, LogChoice
@@ -90,7 +90,7 @@ class LogQuery:
 
 
 class LineFilter:
-    """Passes on to a printer the lines that are young enough, counts them, and tells once where times are guessed."""
+    """Passes lines that are new enough to a printer, counts them, and warns once per node about estimated times."""
 
     def __init__(self, printer: BatchLogSink, since: float | None, *, show_times: bool) -> None:
         self._printer, self._since = printer, since
@@ -107,7 +107,12 @@ class LineFilter:
     def _filter(self, entry: LogLines) -> LogLines:
         if entry.times_guessed and self._guessed_nodes is not None and entry.node not in self._guessed_nodes:
             self._guessed_nodes.add(entry.node)
-            notice(f"{entry.node}: no times were kept for its logs; each file's are that of its last write")
+            notice(
+                tr(
+                    "{node}: no times were recorded for its logs; each line shows the last write of its file",
+                    node=entry.node,
+                )
+            )
         if self._since is None or not entry.times or entry.times[0] >= self._since:
             return entry
         return entry.cut(slice(bisect_left(entry.times, self._since), None), None)
@@ -142,7 +147,7 @@ def read_logs(
         report_failures(found_runs.errors)
         if not found_runs.answered:
             return 4
-        run_id = choose_run(found_runs.runs, run_prefix, current_owner())
+        run_id = choose_found_run(choose_run, found_runs.runs, run_prefix)
         parts = found_runs.runs[run_id]
         _check_attempt(run_id, parts, query.attempt)
         holders = _holders(nodes, run_id, parts, query, command)
@@ -150,13 +155,13 @@ def read_logs(
             all_parts = find_runs(cluster, inventory.nodes, run_id, only_one=True).runs.get(run_id, parts)
             names = [node.name for node in nodes if node.name in parts]
             raise _no_such_rank(run_id, names, all_parts, query, command)
-        info(f"run {run_id}")
+        info(tr("run {run}", run=run_id))
         line_filter = LineFilter(_printer(run_id, parts, query), query.since, show_times=query.show_times)
         failed = _choose_reader(query)(LogRequest(cluster, holders, found_runs, run_id, query, line_filter))
     if query.grep is not None and not line_filter.lines:
-        info(f"no line matches {query.grep!r}")
+        info(tr("no line matches {pattern!r}", pattern=query.grep))
     elif query.since is not None and not line_filter.lines:
-        info("nothing was written since then")
+        info(tr("nothing was written since then"))
     return reading_exit_code(found_runs.asked - len(failed), found_runs.asked)
 
 
@@ -191,11 +196,11 @@ def _no_such_rank(
     """Say which ranks the chosen nodes have, and where the requested ones are; `names` are the chosen nodes."""
     requested = query.ranks or ()
     ranks = {name: own for name, part in parts.items() if part and (own := part.ranks_of(query.attempt))}
-    lines = [f"{name} has {_render_ranks(ranks[name])}" for name in names if name in ranks][:MOST_NAMED]
-    all_ranks = [rank for own in ranks.values() for rank in own]
-    lines.append(f"the run has {_render_ranks(all_ranks)}" if ranks else "no worker was ever started")
+    lines = [_describe_ranks(name, ranks[name]) for name in names if name in ranks][:MOST_NAMED]
+    all_ranks = _render_ranks([rank for own in ranks.values() for rank in own]) if ranks else ""
+    lines.append(tr("the run has {ranks}", ranks=all_ranks) if ranks else tr("no worker was ever started"))
     found = {name: there for name, own in ranks.items() if (there := sorted(set(own) & set(requested)))}
-    lines += [f"{name} has {_render_ranks(there)}" for name, there in found.items()][:MOST_NAMED]
+    lines += [_describe_ranks(name, there) for name, there in found.items()][:MOST_NAMED]
     shown = command_line("status", run_id, command=command)
     if found:
         there = sorted(rank for own in found.values() for rank in own)
@@ -212,15 +217,21 @@ def _no_such_rank(
     )
 
 
+def _describe_ranks(node: str, ranks: Collection[int]) -> str:
+    return tr("{node} has {ranks}", node=node, ranks=_render_ranks(ranks))
+
+
 def _render_ranks(ranks: Collection[int]) -> str:
     """Write `rank 0`, `ranks 0 to 7`, or `ranks 0, 2, 5 and 12 more`."""
     ordered = sorted(set(ranks))
     if len(ordered) == 1:
-        return f"rank {ordered[0]}"
+        return tr("rank {rank}", rank=ordered[0])
     if ordered == list(range(ordered[0], ordered[-1] + 1)):
-        return f"ranks {ordered[0]} to {ordered[-1]}"
-    more = f" and {len(ordered) - MOST_RANKS} more" if len(ordered) > MOST_RANKS else ""
-    return f"ranks {', '.join(map(str, ordered[:MOST_RANKS]))}{more}"
+        return tr("ranks {first} to {last}", first=ordered[0], last=ordered[-1])
+    listed, more = ", ".join(map(str, ordered[:MOST_RANKS])), len(ordered) - MOST_RANKS
+    if more > 0:
+        return trn("ranks {ranks} and {n} more", "ranks {ranks} and {n} more", more, ranks=listed)
+    return tr("ranks {ranks}", ranks=listed)
 
 
 def _holds(part: NodeState | None, query: LogQuery) -> bool:
@@ -329,7 +340,7 @@ def _log_reader(request: LogRequest) -> LogReader:
 
 
 def _print(update: Update, line_filter: LineFilter) -> None:
-    """Print lines; tell at once of a node that is given up, for the others' lines may go on for hours."""
+    """Print lines; report the failure of a node at once, since the other nodes may send lines for hours."""
     if isinstance(update, LogLines):
         line_filter.show_all((update,))
     elif isinstance(update, StreamEnd) and update.error is not None:

@@ -1,4 +1,4 @@
-"""When a run has ended: tell whom the job names. Nothing here changes how the run is judged."""
+"""When a run has ended: send the job's notifications and run its `on_end`; the result stays as it is."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from clusterctl.cli.context.nodes import notice, report_failures
 from clusterctl.console.terminal import info
 from clusterctl.errors import ClusterctlError, UsageError
 from clusterctl.specs.text import command_line
+from clusterctl.translation import tr
 
 if TYPE_CHECKING:
     from clusterctl.client.local.notify import Delivery
@@ -49,16 +50,27 @@ def _store_hooks(run_id: RunId, hooks: Hooks) -> None:
         try:
             save_hooks(_folder(), run_id, hooks)
         except OSError as error:
-            notice(f"nobody will be told of the end: {error.filename or _folder()}: {error.strerror}")
+            notice(
+                tr(
+                    "notifications and on_end will not run: {path}: {reason}",
+                    path=error.filename or _folder(),
+                    reason=error.strerror,
+                )
+            )
 
 
 def warn_not_notified(run_id: RunId, attach: str) -> None:
-    """Say who tells of the end of a run that one leaves."""
+    """Warn that notifications are not sent after this command ends."""
     from clusterctl.client.local.notify import has_hooks
 
     try:
         if has_hooks(_folder(), run_id):
-            notice(f"no hook reports its end until you attach again from this machine: {attach}")
+            notice(
+                tr(
+                    "notifications and on_end run only while you are attached from this machine: {command}",
+                    command=attach,
+                )
+            )
     except OSError as error:
         _warn_unreadable(error)
 
@@ -79,7 +91,7 @@ def notify_end(verdict: Verdict, seconds: float, command: str, secrets: Collecti
     try:
         notifier.notify()
     except KeyboardInterrupt:
-        info("\nleft before all had been told")
+        info("\n" + tr("interrupted before all notifications were sent"))
     except Exception as error:  # the run has its verdict, and a bug here must not take its exit code
         report_failures([as_bug(error)])
     finally:
@@ -87,12 +99,18 @@ def notify_end(verdict: Verdict, seconds: float, command: str, secrets: Collecti
 
 
 def _warn_unreadable(error: OSError) -> None:
-    """The run has its verdict, and what cannot be believed must not take its exit code."""
-    notice(f"what the job wants done at its end is not read: {error.filename} {error.strerror}")
+    """Report an unsafe file of hooks; the exit code stays that of the run."""
+    notice(
+        tr(
+            "notifications and on_end are skipped: {path} {reason}",
+            path=error.filename,
+            reason=error.strerror,
+        )
+    )
 
 
 class EndNotifier:
-    """The hooks of one run that has ended; `unsent` is what the next `attach` shall try again."""
+    """The hooks of one run that has ended; `unsent` is what the next `attach` tries again."""
 
     def __init__(self, hooks: Hooks, ended: RunEnd, secrets: Collection[str]) -> None:
         self._ended, self._secrets = ended, secrets
@@ -135,7 +153,7 @@ class EndNotifier:
         from clusterctl.plans.notify import describe_notification
 
         if not fault and not problem:
-            info(f"sent: {describe_notification(entry)}")
+            info(tr("sent: {notification}", notification=describe_notification(entry)))
             return
         retry_command = command_line("attach", self._ended.verdict.run_id, command=self._ended.command)
         code = "CC-END-003" if fault else "CC-END-002"
@@ -162,7 +180,7 @@ def _find_problem(entry: Notify) -> str:
 
     for name in filter(None, (entry.url_from, entry.secret_from)):
         if not os.environ.get(name):
-            return f"{name} is not set here"
+            return tr("{variable} is not set here", variable=name)
     fault = find_url_problem(entry.to, os.environ[entry.url_from])
     return f"{entry.url_from}: {fault}" if fault else ""
 

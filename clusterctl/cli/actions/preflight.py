@@ -13,7 +13,7 @@ from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.session import Session
 from clusterctl.console.progress import Phases
 from clusterctl.errors import ClusterctlError, ConnectError, ConnectionLost
-from clusterctl.plans.checks.framework import Finding, LocalFacts, Observations
+from clusterctl.plans.checks.framework import Finding, Observations
 from clusterctl.plans.checks.registry import (
     ALL_CHECKS,
     CheckSelection,
@@ -29,21 +29,22 @@ from clusterctl.plans.launch.network import resolve_network
 from clusterctl.plans.launch.setup import SetupPlan, setup_probe_request
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.job.model import Job
+from clusterctl.translation import tr
 
 PHASE = "check"
 
 
 @dataclass(frozen=True)
 class Preflight:
-    """What the nodes said, what could not be asked, and what follows."""
+    """The facts of the nodes, the errors of those without an answer, and the findings."""
 
     facts: Mapping[str, Facts]
     failures: Mapping[str, ClusterctlError]
     findings: tuple[Finding, ...]
+    observed: Observations
     mesh: MeshResult | None = None
     deep: DeepCheckResult | None = None
     selection: CheckSelection = ALL_CHECKS
-    local_facts: LocalFacts | None = None
 
     @property
     def offsets(self) -> dict[str, float]:
@@ -79,10 +80,12 @@ def run_preflight(
     selection: CheckSelection,
     phases: Phases,
     setup: SetupPlan | None = None,
+    program: str = "clusterctl",
 ) -> Preflight:
-    """Probe every node once, all at the same time, let them call each other, and evaluate the checks.
+    """Probe every node once, all at the same time, let them connect to each other, and evaluate the checks.
 
-    The phase is PHASE, which the caller has begun. `setup` is what the job makes an environment of.
+    The phase is PHASE, which the caller has begun. `setup` is what the job makes an environment of, `program` how a
+    command begins that uses the same inventory.
     """
     facts: dict[str, Facts] = {}
     failures: dict[str, ClusterctlError] = {}
@@ -99,7 +102,7 @@ def run_preflight(
         return answer
 
     try:
-        for outcome in cluster.each(nodes, request_facts, step="telling its facts"):
+        for outcome in cluster.each(nodes, request_facts, step=tr("reading facts")):
             name = outcome.node.name
             if outcome.value is not None:
                 facts[name], open_probes[name] = outcome.value
@@ -107,20 +110,21 @@ def run_preflight(
             elif outcome.error is not None:
                 failures[name] = outcome.error
                 phases.mark_failed(name)
-        phases.set_activity("the nodes call each other")
+        phases.set_activity(tr("testing connections between nodes"))
         mesh = _run_mesh_test(nodes, facts, open_probes) if test_mesh else None
     finally:
         for session in open_probes.values():
             session.close()
     local_facts = read_local_facts(nodes, job)
-    findings = evaluate(nodes, Observations(facts, failures, mesh, local_facts=local_facts), job, selection)
-    return Preflight(facts, failures, findings, mesh, selection=selection, local_facts=local_facts)
+    observed = Observations(facts, failures, mesh, local_facts=local_facts, program=program)
+    findings = evaluate(nodes, observed, job, selection)
+    return Preflight(facts, failures, findings, observed, mesh, selection=selection)
 
 
 def _run_mesh_test(
     nodes: Sequence[Node], facts: Mapping[str, Facts], open_probes: Mapping[str, Session]
 ) -> MeshResult | None:
-    """Let the nodes whose training addresses are known call each other; None where there are no two."""
+    """Test connections between nodes with known training addresses; None with fewer than two of them."""
     networks = {node.name: resolve_network(node, facts.get(node.name)) for node in nodes}
     participants = choose_mesh_members(nodes, facts, networks)
     rails = plan_rails(participants, facts, networks)

@@ -1,4 +1,4 @@
-"""Bring results home: ask all nodes what they have, then fetch what is not here, from all at once."""
+"""Download results: list what all nodes have, then fetch what is missing here, from all at once."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from clusterctl.cli.actions.find_runs import find_runs
+from clusterctl.cli.actions.find_runs import choose_found_run, find_runs
 from clusterctl.cli.context.load import expand
-from clusterctl.cli.context.nodes import current_owner, notice, open_cluster, report_failures, with_any_python
+from clusterctl.cli.context.nodes import notice, open_cluster, report_failures, with_any_python
 from clusterctl.client.results.pull import (
     NodeListing,
     choose_fetching_node,
@@ -47,9 +47,11 @@ from clusterctl.plans.sync.results import (
     with_outside_files,
 )
 from clusterctl.protocol.run_id import RunId, job_name_of, parse_job_name
+from clusterctl.protocol.run_paths import is_meant
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import command_line
+from clusterctl.translation import tr
 
 NO_LIMIT = 1 << 62
 
@@ -129,7 +131,7 @@ class Pull:
             return ()
         self._run_id = self._choose_run(found_runs.runs)
         self._job = job_name_of(self._run_id)
-        info(f"run {self._run_id}")
+        info(tr("run {run}", run=self._run_id))
         parts = found_runs.runs[self._run_id]
         self._errors = {error.node: error for error in found_runs.errors if error.node in parts}
         return tuple(node for node in nodes if node.name in parts)
@@ -138,12 +140,12 @@ class Pull:
         """Find the run; a name without a slash that is none may have been meant as the directory."""
         run_prefix = self._options.run_prefix
         try:
-            return choose_run(runs, run_prefix, current_owner())
+            return choose_found_run(choose_run, runs, run_prefix)
         except UsageError as error:
             if (
                 run_prefix
                 and not self._options.folder
-                and not any(run_id.startswith(run_prefix) for run_id in runs)
+                and not any(is_meant(run_id, run_prefix) for run_id in runs)
             ):
                 pull = command_line("clusterctl", "pull", f"./{run_prefix}")
                 raise UsageError(
@@ -181,8 +183,13 @@ class Pull:
             output_name = names[group[0]]
             self._pulls[choose_fetching_node(group, output_name)].output_name = output_name
             if len(group) > 1:
-                shared = f"{fold_names(group)} share one work directory"
-                notice(f"{shared}: its outputs are brought once, as {output_name}")
+                notice(
+                    tr(
+                        "{nodes} share one work directory; its outputs are downloaded once, to {name}",
+                        nodes=fold_names(group),
+                        name=output_name,
+                    )
+                )
 
     def _open_pull(self, c: Any, node: Node, shared_home_probe: str) -> NodePull:
         max_files = NO_LIMIT if self._options.no_limit else MAX_ENTRIES
@@ -221,7 +228,7 @@ class Pull:
                 ):
                     if outcome.value is False:
                         waiting.append(outcome.node)
-                        self._phases.set_step(outcome.node.name, "waiting for disk space here")
+                        self._phases.set_step(outcome.node.name, tr("waiting for disk space on this machine"))
                         continue
                     if outcome.error is not None:
                         self._errors[outcome.node.name] = outcome.error
@@ -233,7 +240,7 @@ class Pull:
         except BaseException:
             disk_budget.close()
             self._phases.stop()
-            info("\nwhat has arrived stays; the next pull goes on there")
+            info("\n" + tr("downloaded files are kept; the next pull resumes"))
             raise
         finally:
             self._phases.stop()
@@ -256,7 +263,7 @@ class Pull:
         self, pull: NodePull, target: Path, disk_budget: DiskBudget, *, case_insensitive: bool
     ) -> bool:
         """Fetch what one node brings: its outputs, its logs, into one place or two; False if others must end first."""
-        self._phases.set_step(pull.node.name, "sending its files")
+        self._phases.set_step(pull.node.name, tr("sending its files"))
         for folder_name in dict.fromkeys((pull.output_name, pull.node.name)):
             entries = pull.entries(folder_name) if folder_name and folder_name not in pull.finished else []
             if folder_name and entries:

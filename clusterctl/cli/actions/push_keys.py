@@ -15,6 +15,7 @@ import click
 from clusterctl.console.text import sanitize
 from clusterctl.errors import ClusterctlError, LocalSystemError, UsageError
 from clusterctl.specs.text import command_line
+from clusterctl.translation import to_translate, tr, trn
 
 if TYPE_CHECKING:
     from clusterctl.client.ssh.key_install import HostKeyPrompts, KeyInstaller
@@ -29,7 +30,7 @@ UNKNOWN_HOST = "CC-SSH-009"
 
 @dataclass(frozen=True)
 class PushKeysOptions:
-    """What the command line asks for."""
+    """The options of `keys push`."""
 
     key: str | None
     same_password: bool
@@ -92,7 +93,7 @@ class KeyPush:
         return next(filter(_key_exists, defaults), None) or self._make_key(defaults[0])
 
     def _make_key(self, path: Path) -> Path:
-        question = f"There is no key {path}. Make one?"
+        question = tr("There is no key {path}. Create it?", path=path)
         if not self._options.yes and not (
             self._interactive and click.confirm(question, default=True, err=True)
         ):
@@ -108,7 +109,10 @@ class KeyPush:
         if completed.returncode != 0:
             raise _key_error(path, (completed.stdout + completed.stderr).strip())
         add_passphrase = command_line("ssh-keygen", "-p", "-f", str(path))
-        click.echo(f"made {path}, without a passphrase ({add_passphrase} gives it one)", err=True)
+        message = tr(
+            "created {path} without a passphrase; to add one: {command}", path=path, command=add_passphrase
+        )
+        click.echo(message, err=True)
         return path
 
     # who needs what
@@ -121,12 +125,12 @@ class KeyPush:
                 continue
             self._errors.pop(outcome.node.name, None)
             if outcome.value:
-                self._results[outcome.node.name] = "opens with this key already"
+                self._results[outcome.node.name] = tr("accepts this key already")
             else:
                 self._pending.append(outcome.node)
 
     def _confirm_host_keys(self, installer: KeyInstaller) -> None:
-        """Show the host keys that nobody here knows, and go on with those that are agreed to."""
+        """Show unknown host keys, and continue with those that the user accepts."""
 
         for _ in range(MAX_PROMPT_ROUNDS):
             if not confirm_host_keys(
@@ -151,7 +155,7 @@ class KeyPush:
         return os.environ[variable]
 
     def _install(self, installer: KeyInstaller) -> None:
-        """Install on all closed nodes at once; those that refuse a password are asked for again, a few times."""
+        """Install on all nodes without the key at once; ask again for wrong passwords, a few times."""
         for attempt in range(TRIES):
             if not self._pending:
                 return
@@ -171,13 +175,18 @@ class KeyPush:
                 self._errors[node.name] = _no_terminal_error(node)
             return {}
         if attempt == 0 and self._options.same_password:
-            password = _prompt_password(f"Password for {_render_count(len(self._pending))}")
+            count = len(self._pending)
+            password = _prompt_password(trn("Password for {n} node: ", "Password for all {n} nodes: ", count))
             return {node.name: password for node in self._pending if password}
         passwords = {}
         for node in self._pending:
             account = f"{node.ssh.user}@{node.host}" if node.ssh.user else node.host
             passwords[node.name] = _prompt_password(
-                f"Password for {account} ({node.name}; empty: leave it out)"
+                tr(
+                    "Password for {account} ({node}; empty: skip this node): ",
+                    account=account,
+                    node=node.name,
+                )
             )
         return {name: password for name, password in passwords.items() if password}
 
@@ -190,11 +199,13 @@ class KeyPush:
             name, error = outcome.node.name, outcome.error
             if outcome.value is not None:
                 self._errors.pop(name, None)
-                self._results[name] = f"installed in {outcome.value.detail}, and proven"
+                self._results[name] = tr(
+                    "installed in {path}; login with the key works", path=outcome.value.detail
+                )
             elif error is not None:
                 self._errors[name] = error
                 if error.code == WRONG_PASSWORD:
-                    click.echo(sanitize(f"{name}: wrong password"), err=True)
+                    click.echo(sanitize(tr("{node}: wrong password", node=name)), err=True)
                     self._pending.append(outcome.node)
 
     # the end
@@ -209,7 +220,10 @@ class KeyPush:
                 self._errors[node.name] = _skipped_error(node)
         report_failures(self._errors[node.name] for node in self._nodes if node.name in self._errors)
         if not self._errors:
-            click.echo(f"{private} opens {_render_count(len(self._nodes))}", err=True)
+            message = trn(
+                "the node accepts {key}", "all {n} nodes accept {key}", len(self._nodes), key=private
+            )
+            click.echo(message, err=True)
             return 0
         return 5 if self._results else max(error.exit_code for error in self._errors.values())
 
@@ -233,7 +247,7 @@ def _read_public(private: Path) -> str:
     except OSError as error:
         raise _key_error(private, f"{error.filename or 'ssh-keygen'}: {error.strerror}") from error
     if len(text.split()) < 2 or "\n" in text or "PRIVATE" in text:
-        raise _key_error(private, f"{file} does not hold one public key")
+        raise _key_error(private, tr("{file} does not contain exactly one public key", file=file))
     return text
 
 
@@ -249,13 +263,9 @@ def _prompt_password(text: str) -> str:
     from getpass import getpass
 
     try:
-        return getpass(f"{text}: ", stream=sys.stderr)
+        return getpass(text, stream=sys.stderr)
     except EOFError:
         return ""
-
-
-def _render_count(count: int) -> str:
-    return f"all {count} nodes" if count > 1 else "the node"
 
 
 def _no_terminal_error(node: Node) -> UsageError:
@@ -266,17 +276,27 @@ def _skipped_error(node: Node) -> UsageError:
     return UsageError("CC-KEYS-011", node=node.name)
 
 
-MAX_PROMPT_ROUNDS = 10  # behind a bastion that is met first there are more to meet, and a chain has eight
-QUESTION = "Are these the nodes' own keys (compare with `ssh-keygen -lf /etc/ssh/ssh_host_*.pub` there)?"
+MAX_PROMPT_ROUNDS = (
+    10  # each bastion of a chain may have unknown host keys behind it, and a chain has up to eight
+)
+QUESTION = to_translate(
+    "Are these the keys of the nodes (compare with `ssh-keygen -lf /etc/ssh/ssh_host_*.pub` there)?"
+)
 
 
 def confirm_host_keys(prompts: HostKeyPrompts, *, accept_new: bool, interactive: bool) -> bool:
     """Show the unknown hosts met so far; True if they are accepted from now on, each with the key that was shown."""
     unknown_keys = sorted(prompts.unknown_keys.values(), key=lambda key: (key.node, key.address))
     for key in unknown_keys:
-        text = f"{key.node} ({key.address}) is not known here yet; it shows {key.key_type} {key.fingerprint}"
+        text = tr(
+            "{node} ({address}): unknown host key {type} {fingerprint}",
+            node=key.node,
+            address=key.address,
+            type=key.key_type,
+            fingerprint=key.fingerprint,
+        )
         click.echo(sanitize(text), err=True)
-    if not unknown_keys or not (accept_new or (interactive and click.confirm(QUESTION, err=True))):
+    if not unknown_keys or not (accept_new or (interactive and click.confirm(tr(QUESTION), err=True))):
         return False
     prompts.accept_all()
     return True

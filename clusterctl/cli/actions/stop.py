@@ -1,4 +1,4 @@
-"""Stop a run on its nodes and tell what was ended."""
+"""Stop a run on its nodes and list what was stopped."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 
 import click
 
+from clusterctl.cli.actions.find_runs import choose_found_run
 from clusterctl.cli.context.nodes import current_owner, report_failures
 from clusterctl.cli.options import confirm
 from clusterctl.client.rpc import tasks
@@ -20,39 +21,44 @@ from clusterctl.plans.runs.verdict import STOPPED_BY
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import command_line
+from clusterctl.translation import to_translate, tr
 
 MOST_SHOWN = 20  # lines
-PHASE, STEP = "stop", "ending its processes"
+PHASE, STEP = "stop", to_translate("stopping its processes")
 
 
 def choose_to_stop(runs: Runs, run_prefix: str | None, label: str) -> RunId:
     """Give the run that is to be stopped; an error shows those that live."""
     try:
-        return choose_live_run(runs, run_prefix, current_owner())
+        return choose_found_run(choose_live_run, runs, run_prefix)
     except UsageError as error:
-        live = (
-            {run_id: parts for run_id, parts in runs.items() if is_live(parts)} if run_prefix is None else {}
-        )
+        if run_prefix is not None:
+            raise
+        live = {run_id: parts for run_id, parts in runs.items() if is_live(parts)}
         lines = [line for run_id, parts in live.items() for line in describe_run(run_id, parts, label)]
         error.evidence = "\n".join(lines[:MOST_SHOWN])
         raise
 
 
 def confirm_stop(run_id: str, parts: Parts, *, named: bool, label: str, command: str) -> None:
-    """Never end a run by accident: one that nobody has named, somebody else's, or one of which nothing is known."""
+    """Ask before stopping a run that was not named, that another user started, or of which there is no record."""
     me = current_owner()
     if not parts:
-        _confirm(f"no node remembers {run_id}, so its owner is unknown", f"{command} stop {run_id} -y")
+        reason = tr("no node has a record of {run}, so its owner is unknown", run=run_id)
+        _confirm(reason, f"{command} stop {run_id} -y")
     elif is_live(parts) and not owner_of(parts).is_same(me):
-        same = owner_of(parts).name == me.name
-        other_origin = ", not by you: it was another machine or state directory" if same else ""
-        _confirm(f"{run_id} was {describe_launch(parts)}{other_origin}", f"{command} stop {run_id} -y")
+        facts = {"run": run_id, "launch": describe_launch(parts)}
+        if owner_of(parts).name == me.name:
+            reason = tr("{run} was {launch}, but from another machine or state directory", **facts)
+        else:
+            reason = tr("{run} was {launch}", **facts)
+        _confirm(reason, f"{command} stop {run_id} -y")
     elif not named:
-        confirm(describe_run(run_id, parts, label), "Stop it?", "run", f"{command} stop {run_id}")
+        confirm(describe_run(run_id, parts, label), tr("Stop it?"), "run", f"{command} stop {run_id}")
 
 
 def _confirm(reason: str, command: str) -> None:
-    if sys.stdin.isatty() and click.confirm(sanitize(f"{reason}. Stop it?"), err=True):
+    if sys.stdin.isatty() and click.confirm(sanitize(tr("{reason}. Stop it?", reason=reason)), err=True):
         return
     raise UsageError("CC-USE-025", reason=reason, command=command)
 
@@ -90,19 +96,25 @@ def stop_run(
 
 def _describe_interrupt(run: tasks.RunHandle, command: str) -> str:
     steps = {node.name: run.cluster.steps.find(node.name) for node in run.nodes}
-    missed = [name for name, step in steps.items() if step is None or step.description != STEP]
+    missed = [name for name, step in steps.items() if step is None or step.description != tr(STEP)]
     asked = [name for name in steps if name not in missed]
-    lines = ["interrupted"]
-    lines += [f"  {fold_names(asked)}: the nodes continue to stop the run"] if asked else []
-    lines += [f"  {fold_names(missed)}: not asked to stop yet"] if missed else []
-    hints = {"status": "how it stands", **({"stop": "ask again"} if missed else {})}
+    lines = [tr("interrupted")]
+    if asked:
+        lines.append("  " + tr("{nodes}: the nodes continue to stop the run", nodes=fold_names(asked)))
+    if missed:
+        lines.append("  " + tr("{nodes}: no stop request sent yet", nodes=fold_names(missed)))
+    hints = {"status": tr("show its state"), **({"stop": tr("try again")} if missed else {})}
     lines += [f"  {command_line(verb, run.run_id, command=command)}  {text}" for verb, text in hints.items()]
     return "\n".join(lines)
 
 
 def _describe_start(run: tasks.RunHandle, grace: float | None) -> str:
-    grace_text = "the job's grace" if grace is None else f"grace {grace:g} s"
-    return f"stopping {run.run_id} on {fold_names([node.name for node in run.nodes])}, {grace_text}"
+    nodes = fold_names([node.name for node in run.nodes])
+    if grace is None:
+        return tr("stopping {run} on {nodes}, grace period of the job", run=run.run_id, nodes=nodes)
+    return tr(
+        "stopping {run} on {nodes}, grace period {seconds:g} s", run=run.run_id, nodes=nodes, seconds=grace
+    )
 
 
 def _stop_nodes(
@@ -132,7 +144,7 @@ def _stop_nodes(
             reason,
             lived=node.name not in ended_before,
         ),
-        step=STEP,
+        step=tr(STEP),
     ):
         if outcome.error is None:
             phases.mark_done(PHASE, outcome.node.name)
@@ -156,8 +168,12 @@ def _stop_nodes(
             codes.add(4 if outcome.error.exit_code == 4 else 5)
     report_failures(wrong_account)
     name = sanitize(run.run_id)
-    stopped = "stopped" if any_stopped else "nothing of it was left to stop"
-    reports.append(f"{name}: not stopped on {fold_names(missed)}" if missed else f"{name}: {stopped}")
+    if missed:
+        reports.append(tr("{run}: not stopped on {nodes}", run=name, nodes=fold_names(missed)))
+    else:
+        reports.append(
+            tr("{run}: stopped", run=name) if any_stopped else tr("{run}: already ended", run=name)
+        )
     return min(codes, default=0)
 
 
@@ -166,10 +182,20 @@ def _other_account_error(node: str, account: str) -> NodeError:
 
 
 def render_stopped(name: str, stopped: tasks.StopReport) -> str:
-    """Say what was ended on a node: `gpu01: ended torchrun (pid 12), python3 (pid 14)`."""
-    removed = "" if stopped.state else " (its run directory was removed)"
-    summary = f"ended {', '.join(stopped.ended)}{removed}" if stopped.ended else "nothing was running"
-    remaining = f"; COULD NOT END {', '.join(stopped.remaining)}" if stopped.remaining else ""
+    """List what was stopped on a node: `gpu01: stopped torchrun (pid 12), python3 (pid 14)`."""
+    ended = ", ".join(stopped.ended)
+    if not ended:
+        lines = [tr("{node}: nothing was running", node=name)]
+    elif stopped.state:
+        lines = [tr("{node}: stopped {processes}", node=name, processes=ended)]
+    else:
+        lines = [
+            tr("{node}: stopped {processes} (its run directory was removed)", node=name, processes=ended)
+        ]
+    if stopped.remaining:
+        lines.append(
+            tr("{node}: STILL RUNNING: {processes}", node=name, processes=", ".join(stopped.remaining))
+        )
     gpu_memory = stopped.state.gpu_memory if stopped.state else ()
-    lines = [f"{name}: {summary}{remaining}", *(f"{name}: still in use, {entry}" for entry in gpu_memory)]
+    lines += [tr("{node}: still in use: {memory}", node=name, memory=entry) for entry in gpu_memory]
     return "\n".join(map(sanitize, lines))

@@ -1,4 +1,4 @@
-"""Send code to the nodes' stores and say what each of them holds."""
+"""Send code to the stores of the nodes and report what each of them has."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from clusterctl.plans.launch.placement import Member
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.nodeset import fold_names
+from clusterctl.translation import tr
 
 SHOWN_DIGITS = 12  # digits of a tree hash that people compare
 
@@ -48,14 +49,16 @@ def sync_code(job: Job, members: Sequence[Member], scan: ScanResult, *, as_json:
         return result
 
     with open_cluster() as cluster:
-        cluster.open_early(member.node for member in members)  # a person is asked before the screen moves
+        cluster.open_early(member.node for member in members)  # questions come before the live progress
         phases.set_steps(cluster.steps)
         phases.start("code")
         try:
             distribution = find_addresses(
                 cluster, job, [member.node for member in members], scan.manifest.size
             )
-            for outcome in cluster.each([member.node for member in members], send, step="taking the code"):
+            for outcome in cluster.each(
+                [member.node for member in members], send, step=tr("receiving the code")
+            ):
                 if outcome.value is not None:
                     results[outcome.node.name] = outcome.value
                     phases.mark_done("code", outcome.node.name)
@@ -83,14 +86,14 @@ def find_addresses(cluster: Cluster, job: Job, nodes: Sequence[Node], size: int)
     )
     if distribution.offer(nodes[0].name, size) is None:
         return None
-    # It brings along all that can be told of a node, which small code does without.
+    # imports all facts of nodes, which is not needed for small code
     from clusterctl.plans.launch.network import resolve_network
 
     ips = {node.name: resolve_network(node, None).ip for node in nodes if not node.nic and not node.network}
     unknown = [node for node in nodes if not ips.get(node.name)]
     probe = tasks.probe
     for outcome in cluster.each(
-        unknown, lambda c, node: probe(c, node, interpreter(node, job), nodes), step="telling its addresses"
+        unknown, lambda c, node: probe(c, node, interpreter(node, job), nodes), step=tr("reading addresses")
     ):
         ips[outcome.node.name] = resolve_network(outcome.node, outcome.value).ip
     addresses = {node.name: TransferAddress(ip, node.ports) for node in nodes if (ip := ips.get(node.name))}
@@ -98,11 +101,18 @@ def find_addresses(cluster: Cluster, job: Job, nodes: Sequence[Node], size: int)
 
 
 def show_synced(results: Mapping[str, SyncResult]) -> None:
-    """Print what the nodes hold, those with the same to tell together."""
+    """Print what the nodes have, with equal lines folded."""
     groups: dict[str, list[str]] = {}
     for name, result in results.items():
-        taken = f", {render_size(result.taken)} from another node" if result.taken else ""
-        line = f"{render_upload(result.files, result.bytes, result.sent)}{taken}; tree {result.tree[:SHOWN_DIGITS]}"
+        facts = {
+            "upload": render_upload(result.files, result.bytes, result.sent),
+            "tree": result.tree[:SHOWN_DIGITS],
+        }
+        if result.taken:
+            taken = render_size(result.taken)
+            line = tr("{upload}, {taken} from another node; tree {tree}", taken=taken, **facts)
+        else:
+            line = tr("{upload}; tree {tree}", **facts)
         groups.setdefault(line, []).append(name)
     for line, names in groups.items():
         click.echo(sanitize(f"{fold_names(names)}: {line}"))

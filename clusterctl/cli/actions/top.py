@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 
 import click
 
+from clusterctl.cli.actions.find_runs import find_runs
 from clusterctl.cli.context.nodes import interpreter, reading_exit_code, report_failures
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.utilization import UtilizationStreams
+from clusterctl.console.run_list import describe_live_runs
 from clusterctl.console.terminal import uses_color
 from clusterctl.console.text import json_text
-from clusterctl.console.top import UtilizationView, show_top, top_to_json
+from clusterctl.console.top import Keys, TopLayout, UtilizationView, show_top, top_to_json
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.facts.utilization import NodeUsage
-from clusterctl.specs.inventory.model import Node
+from clusterctl.plans.ssh import name_lab
+from clusterctl.specs.inventory.model import Inventory, Node
 
-ONCE_INTERVAL = 0.5  # seconds between looks while GPUs are still being asked
+ONCE_INTERVAL = 0.5  # seconds between samples while GPUs are still being read
 ONCE_LIMIT = 45.0
+RUNS_EVERY = 15.0  # seconds between two questions for the runs
+RUNS_LIMIT = 10.0  # seconds that one look waits for them
 REDRAW = 0.5  # seconds; ages go on by themselves
 SILENT_AFTER = 3.0  # intervals without a sample, and at least
 LEAST_SILENCE = 5.0  # seconds
@@ -29,8 +35,16 @@ LEAST_SILENCE = 5.0  # seconds
 class UtilizationMonitor:
     """What is known of each node, kept up to date."""
 
-    def __init__(self, cluster: Cluster, nodes: Sequence[Node], interval: float, *, as_json: bool) -> None:
+    def __init__(
+        self, cluster: Cluster, inventory: Inventory, nodes: Sequence[Node], interval: float, *, as_json: bool
+    ) -> None:
         self._cluster, self._interval, self._as_json = cluster, interval, as_json
+        self._name, self._all_nodes = inventory.cluster, inventory.nodes
+        self._shares_machine = len(nodes) > 1 and all(
+            name_lab(node.host, node.ssh.key, node.ssh.proxy_command) for node in nodes
+        )
+        self._runs: dict[str, str] = {}
+        self._runs_found_at: float | None = None
         self._pythons = {node.name: interpreter(node) for node in nodes}
         self._gauged = {node.name: NodeUsage(node) for node in nodes}
         self._errors: dict[str, ClusterctlError] = {}
@@ -39,9 +53,12 @@ class UtilizationMonitor:
     def show_once(self) -> int:
         """Show one look; 0 when all nodes answered, 5 some, 4 none."""
         deadline = time.monotonic() + ONCE_LIMIT
+        finding = None if self._as_json else self._start_finding_runs()
         with closing(self._open(ONCE_INTERVAL, reconnect=False)) as streams:
             while self._pending_nodes() and time.monotonic() < deadline:
                 self._receive(streams, 0.2)
+        if finding is not None:
+            finding.join(RUNS_LIMIT)
         self._show()
         report_failures(self._errors.values())
         answered = sum(gauged.sample is not None for gauged in self._gauged.values())
@@ -51,15 +68,36 @@ class UtilizationMonitor:
         """Show one look after the other until Ctrl-C."""
         with closing(self._open(self._interval, reconnect=True)) as streams:
             if not self._as_json and sys.stdout.isatty() and uses_color(sys.stdout):
-                with UtilizationView(self._silence) as dashboard:
-                    while True:
+                with Keys() as keys, UtilizationView(self._silence, self._name, self._interval) as dashboard:
+                    while dashboard.press(keys.read()):
                         self._receive(streams, REDRAW)
-                        dashboard.show(self._nodes, time.monotonic())
+                        self._find_runs_again()
+                        dashboard.show(self._nodes, time.monotonic(), self._layout)
+                    return 0
             while True:
                 next_show = time.monotonic() + self._interval
                 while (remaining := next_show - time.monotonic()) > 0:
                     self._receive(streams, min(remaining, REDRAW))
                 self._show()
+
+    def _find_runs_again(self) -> None:
+        """Ask now and then which runs the nodes have; the screen does not wait for the answer."""
+        if self._runs_found_at is None or time.monotonic() - self._runs_found_at > RUNS_EVERY:
+            self._start_finding_runs()
+
+    def _start_finding_runs(self) -> threading.Thread:
+        self._runs_found_at = time.monotonic()
+        thread = threading.Thread(target=self._find_live_runs, daemon=True)
+        thread.start()
+        return thread
+
+    def _find_live_runs(self) -> None:
+        with suppress(ClusterctlError):
+            self._runs = describe_live_runs(find_runs(self._cluster, self._all_nodes, None).runs)
+
+    @property
+    def _layout(self) -> TopLayout:
+        return TopLayout(runs=self._runs, shares_machine=self._shares_machine)
 
     @property
     def _nodes(self) -> list[NodeUsage]:
@@ -84,7 +122,7 @@ class UtilizationMonitor:
                 self._errors[name] = update.error
 
     def _pending_nodes(self) -> list[str]:
-        """Name the nodes that have neither failed nor told all they have."""
+        """Name the nodes that have neither failed nor sent all their values."""
         return [
             name
             for name, gauged in self._gauged.items()
@@ -96,4 +134,4 @@ class UtilizationMonitor:
         if self._as_json:
             click.echo(json_text(top_to_json(self._nodes, now)))
         else:
-            show_top(self._nodes, now, self._silence)
+            show_top(self._nodes, now, self._silence, self._layout)

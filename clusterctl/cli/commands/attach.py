@@ -25,9 +25,9 @@ from clusterctl.cli.options import json_option, shared_options
 def attach(settings: Settings, run: str | None, as_json: bool) -> int:
     """Follow a run until it ends, as `launch` does; from any machine that has the inventory.
 
-    RUN is a run id or an unambiguous prefix; default: your newest live run, else your newest run. While you are
-    attached to your own run, the failure of one node stops all nodes. A run of another user must be named and is only
-    shown. Ctrl-C does not stop the run.
+    RUN is a run id, its short form or an unambiguous prefix; default: your newest live run, else your newest run.
+    While you are attached to your own run, the failure of one node stops all nodes. A run of another user must be
+    named and is only shown. Ctrl-C does not stop the run.
     """
     from clusterctl.cli.actions.attach import RunOutput, attach_run
 

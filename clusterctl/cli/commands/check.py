@@ -13,8 +13,12 @@ from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand
 from clusterctl.cli.options import json_option, set_option, shared_options, with_node_options
 from clusterctl.console.text import json_text
+from clusterctl.specs.text import command_line
+from clusterctl.translation import tr
 
 if TYPE_CHECKING:
+    from clusterctl.cli.actions.preflight import Preflight
+    from clusterctl.specs.inventory.model import Node
     from clusterctl.specs.job.model import Job
 
 
@@ -59,7 +63,7 @@ def check(
     unreachable.
     """
     from clusterctl.cli.context.code import read_job_setup
-    from clusterctl.cli.context.nodes import open_cluster
+    from clusterctl.cli.context.nodes import hint_next, open_cluster
     from clusterctl.plans.launch.placement import choose_nodes, plan_placement
 
     inventory = load_inventory(settings)
@@ -75,14 +79,14 @@ def check(
         cluster.open_early(nodes)
         # these load while the connections are made
         from clusterctl.cli.actions.preflight import PHASE, run_preflight, select_checks
-        from clusterctl.console.diagnose import deep_to_json, mesh_to_json, render_deep, render_mesh
-        from clusterctl.console.findings import check_to_json, render_check, render_nics
+        from clusterctl.console.diagnose import deep_to_json, mesh_to_json
+        from clusterctl.console.findings import check_to_json
         from clusterctl.console.progress import Phases
-        from clusterctl.console.terminal import stdout
 
         selection, phases = select_checks(inventory, job, only, skip), Phases([node.name for node in nodes])
         with phases.display_phase(PHASE, cluster.steps):
-            result = run_preflight(cluster, nodes, job, selection, phases, setup.plan if setup else None)
+            plan = setup.plan if setup else None
+            result = run_preflight(cluster, nodes, job, selection, phases, plan, settings.command)
         if deep and result.exit_code == 0:
             from clusterctl.cli.actions.deep_check import run_deep_check
 
@@ -91,15 +95,28 @@ def check(
         document = {**check_to_json(nodes, result.facts, result.findings), "wire": mesh_to_json(result.mesh)}
         click.echo(json_text({**document, **deep_to_json(result.deep)}, indent=2))
     else:
-
-        def render_network() -> None:
-            render_nics(stdout(), nodes, result.facts, verbose=settings.verbose)
-            render_mesh(stdout(), result.mesh)
-            if deep:
-                render_deep(stdout(), result.deep)
-
-        render_check(stdout(), nodes, result.facts, result.findings, render_network)
+        _print_result(nodes, result, deep=deep, verbose=settings.verbose)
+        if result.exit_code == 0:
+            options = [("--nodes", pattern), ("--exclude", exclude), *(("--set", text) for text in overrides)]
+            given = [word for name, value in options if value is not None for word in (name, value)]
+            hint_next(command_line("launch", job_file or "JOB.yaml", *given, command=settings.command))
     return result.exit_code
+
+
+def _print_result(nodes: Sequence[Node], result: Preflight, *, deep: bool, verbose: bool) -> None:
+    from clusterctl.console.diagnose import render_deep, render_mesh
+    from clusterctl.console.findings import render_check, render_nics
+    from clusterctl.console.terminal import stdout
+
+    console = stdout()
+
+    def print_network() -> None:
+        render_nics(console, nodes, result.facts, verbose=verbose)
+        render_mesh(console, result.mesh)
+        if deep:
+            render_deep(console, result.deep)
+
+    render_check(console, nodes, result.facts, result.findings, print_network, verbose=verbose)
 
 
 def _load_job(job_file: str | None, overrides: Sequence[str]) -> Job | None:
@@ -108,6 +125,6 @@ def _load_job(job_file: str | None, overrides: Sequence[str]) -> Job | None:
         return load_job(job_file, overrides, ())
     if overrides:
         raise click.UsageError(
-            "--set overrides a key of a job: give JOB.yaml too", click.get_current_context()
+            tr("--set overrides a key of a job: give JOB.yaml too"), click.get_current_context()
         )
     return None

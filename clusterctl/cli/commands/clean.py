@@ -8,6 +8,7 @@ from clusterctl.cli.context.load import load_inventory
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand
 from clusterctl.cli.options import WholeNumber, json_option, shared_options, with_node_options
+from clusterctl.translation import to_translate
 
 
 @click.command(
@@ -21,7 +22,7 @@ from clusterctl.cli.options import WholeNumber, json_option, shared_options, wit
 @click.option(
     "--keep",
     metavar="N",
-    type=WholeNumber("a number of runs"),
+    type=WholeNumber(to_translate("{value!r} is not a number of runs")),
     default=10,
     show_default=True,
     help="Keep this many newest runs of each job.",

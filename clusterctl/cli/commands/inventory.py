@@ -12,6 +12,7 @@ from clusterctl.cli.help import VerbCommand, VerbGroup
 from clusterctl.cli.options import json_option, shared_options, with_connect_options
 from clusterctl.console.text import json_text
 from clusterctl.specs.text import command_line
+from clusterctl.translation import tr, trn
 
 
 @click.group(cls=VerbGroup)
@@ -81,26 +82,29 @@ def import_(
     become gpus. What has no counterpart is written as comments. No node is contacted.
     """
     from clusterctl.cli.actions.inventory import find_unread, read_imported_file, with_config, write_inventory
+    from clusterctl.cli.context.nodes import hint_next, notice
     from clusterctl.console.terminal import info
     from clusterctl.specs.importers.detect import parse_imported
     from clusterctl.specs.inventory.render import describe_groups, render_inventory
-    from clusterctl.specs.text import plural
 
-    foreign = parse_imported(read_imported_file(file), "standard input" if file == "-" else file, form, group)
+    source = tr("standard input") if file == "-" else file
+    foreign = parse_imported(read_imported_file(file), source, form, group)
     foreign = with_config(foreign, file)
     text = render_inventory(foreign, group or "")
     if output is None:
         click.echo(text, nl=False)
     else:
         write_inventory(text, output, force=force)
-    info(f"read as {foreign.format_description}: {plural(len(foreign.hosts), 'node')}")
+    nodes = len(foreign.hosts)
+    info(trn("read as {form}: {n} node", "read as {form}: {n} nodes", nodes, form=foreign.format_description))
     if foreign.groups:
-        info(f"note: {describe_groups(foreign)}")
+        notice(describe_groups(foreign))
     for name in find_unread(file) if "Ansible" in foreign.format_description else ():
         listing = command_line("ansible-inventory", "-i", file, "--list", "--yaml")
-        info(f"note: {name}/ beside it was not read; `{listing}` writes all in one file")
+        notice(tr("{folder}/ was not read; `{listing}` writes all in one file", folder=name, listing=listing))
     if output is not None:
-        info(f"written to {output}; next: {command_line('clusterctl', '-i', output, 'check')}")
+        info(tr("wrote {path}", path=output))
+        hint_next(command_line("clusterctl", "-i", output, "check"))
 
 
 @inventory.command(

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 import click
 
 from clusterctl.cli.context.load import lab_dir
+from clusterctl.cli.context.nodes import hint_next
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import RawArgumentsCommand, VerbCommand, VerbGroup
-from clusterctl.cli.options import json_option, refuse_mixed, shared_options
+from clusterctl.cli.options import WholeNumber, json_option, refuse_mixed, shared_options
 from clusterctl.console.terminal import info
 from clusterctl.console.text import json_text
-from clusterctl.specs.text import command_line, plural
+from clusterctl.specs.text import command_line
+from clusterctl.translation import to_translate, tr, trn
 
 if TYPE_CHECKING:
     from clusterctl.errors import LabError
@@ -34,13 +36,23 @@ def lab(settings: Settings) -> None:
 
 @lab.command(
     cls=VerbCommand,
+    context_settings={"allow_extra_args": True},
     examples=[
         ("clusterctl lab up", "3 nodes"),
         ("clusterctl lab up -n 8 --gpus 4", "8 nodes, 4 simulated GPUs each"),
         ("clusterctl lab up --name b --nics eth0,ib0", "a second lab"),
     ],
 )
-@click.option("-n", "--nodes", "count", default=3, show_default=True, metavar="N", help="Number of nodes.")
+@click.option(
+    "-n",
+    "--nodes",
+    "count",
+    type=WholeNumber(to_translate("{value!r} is not a number of nodes"), 1),
+    default=3,
+    show_default=True,
+    metavar="N",
+    help="Number of nodes.",
+)
 @click.option(
     "--name", default="lab", show_default=True, metavar="NAME", help="Name of the lab; several may run."
 )
@@ -53,6 +65,7 @@ def lab(settings: Settings) -> None:
 )
 @click.option(
     "--gpus",
+    type=WholeNumber(to_translate("{value!r} is not a number of GPUs")),
     default=0,
     show_default=True,
     metavar="K",
@@ -70,6 +83,7 @@ def up(count: int, name: str, nics: str | None, gpus: int, shared_home: bool, ba
     """Start a lab; it runs until `lab down`."""
     from clusterctl.lab import build
 
+    _refuse_extra_argument("up")
     source = click.get_current_context().get_parameter_source("name")
     typed_name = name if source is click.core.ParameterSource.COMMANDLINE else None
     nic_names = None if nics is None else [item.strip() for item in nics.split(",")]
@@ -86,8 +100,25 @@ def up(count: int, name: str, nics: str | None, gpus: int, shared_home: bool, ba
     except KeyboardInterrupt:
         info(_describe_interrupted(lab_dir(), [options.name]))
         raise
-    info(f"lab {new_lab.name} is up with {plural(count, 'node')}; its inventory:")
+    info(
+        trn(
+            "lab {name} is up: {n} node; inventory:",
+            "lab {name} is up: {n} nodes; inventory:",
+            count,
+            name=new_lab.name,
+        )
+    )
     click.echo(str(new_lab.inventory))
+    _hint_after_up(new_lab)
+
+
+def _hint_after_up(new_lab: Lab) -> None:
+    """Name the command that a new lab is for; where it is not the one that commands choose, with its name."""
+    from clusterctl.lab import labs
+
+    is_default = labs.default_lab(labs.list_running(lab_dir())) == new_lab
+    command = "clusterctl" if is_default else command_line("clusterctl", "--lab", new_lab.name)
+    hint_next(f"{command} check", f"{command} launch JOB.yaml")
 
 
 def _name(given: str | None) -> str | None:
@@ -98,6 +129,7 @@ def _name(given: str | None) -> str | None:
 
 @lab.command(
     cls=VerbCommand,
+    context_settings={"allow_extra_args": True},
     examples=[
         ("clusterctl lab down", "the running lab"),
         ("clusterctl lab down --name b", "one of several"),
@@ -111,33 +143,52 @@ def down(name: str | None, everything: bool, yes: bool) -> None:
     """Stop a lab and everything in it; asks first if no lab is named."""
     from clusterctl.lab import labs
 
+    _refuse_extra_argument("down")
     labs_dir = lab_dir()
-    name = _name(name)
-    if everything and name is not None:
+    named = _name(name)
+    if everything and named is not None:
         raise click.UsageError(
-            "--all ends every lab, --name only one: give one of them", click.get_current_context()
+            tr("--all stops all labs, --name one lab: use only one of them"), click.get_current_context()
         )
-    if not everything and name is None:
-        name = labs.DEFAULT_NAME
-        if labs.list_running(labs_dir):
-            chosen = labs.load(labs_dir)
-            name = chosen.name
-            if not yes:
-                _confirm_down(chosen)
-    elif not everything and not labs.exists(labs_dir, str(name)):
-        raise _no_such_lab(str(name), [running.name for running in labs.list_running(labs_dir)])
-    names = [running.name for running in labs.list_running(labs_dir)] if everything else [str(name)]
+    if named is not None and not labs.exists(labs_dir, named):
+        raise _no_such_lab(named, [running.name for running in labs.list_running(labs_dir)])
+    names = [running.name for running in labs.list_running(labs_dir)] if everything else [named or ""]
+    if not everything and named is None:
+        names = [_choose_to_stop(labs_dir, ask=not yes)]
     try:
         ended = labs.down(labs_dir, None if everything else names)
     except KeyboardInterrupt:
         info(_describe_interrupted(labs_dir, names))
         raise
     for lab_name in ended:
-        info(f"lab {lab_name} is down")
-    if not ended:
-        others = ", ".join(running.name for running in labs.list_running(labs_dir))
-        message = f"no lab called {name} was running" if name else "no lab was running"
-        info(f"{message}; there is: {others}" if others else message)
+        info(tr("lab {name} is down", name=lab_name))
+    if not ended and named is not None:
+        info(tr("lab {name} was not running; its files were removed", name=named))
+    elif not ended:
+        info(tr("no lab is running"))
+
+
+def _choose_to_stop(labs_dir: Path, *, ask: bool) -> str:
+    """Choose the only lab, after a question; where none is running, the one whose files may be left."""
+    from clusterctl.lab import labs
+
+    if not labs.list_running(labs_dir):
+        return labs.DEFAULT_NAME
+    chosen = labs.load(labs_dir)
+    if ask:
+        _confirm_down(chosen)
+    return chosen.name
+
+
+def _refuse_extra_argument(verb: str) -> None:
+    """Show the option that an argument was meant for: a number of nodes or the name of a lab."""
+    words = click.get_current_context().args
+    if words:
+        from clusterctl.errors import UsageError
+
+        option = "--nodes" if verb == "up" and words[0].isdecimal() else "--name"
+        command = command_line("lab", verb, option, words[0], command="clusterctl")
+        raise UsageError("CC-USE-092", "option", words=" ".join(words), command=command)
 
 
 def _no_such_lab(name: str, running: Sequence[str]) -> LabError:
@@ -157,16 +208,18 @@ def _describe_interrupted(labs_dir: Path, names: Sequence[str]) -> str:
     for name in names:
         command = command_line("lab", "down", "--name", name, command="clusterctl")
         if name in running:
-            lines.append(f"lab {name} is running; to end it: {command}")
+            lines.append(tr("lab {name} is running; to stop it: {command}", name=name, command=command))
         elif labs.exists(labs_dir, name):
-            lines.append(f"lab {name} is not running; to remove its files: {command}")
+            lines.append(
+                tr("lab {name} is not running; to remove its files: {command}", name=name, command=command)
+            )
         else:
-            lines.append(f"lab {name} is not running, and nothing of it is left")
+            lines.append(tr("lab {name} is not running and has left no files", name=name))
     return "\n".join(lines)
 
 
 def _confirm_down(chosen: Lab) -> None:
-    """Never take a lab down that nobody has named or agreed to."""
+    """Ask before stopping a lab that was not named."""
     import time
 
     from clusterctl.cli.options import confirm
@@ -175,12 +228,17 @@ def _confirm_down(chosen: Lab) -> None:
 
     origin = chosen.origin
     nodes = fold_names([node.name for node in chosen.nodes])
-    since = f"up for {render_duration(time.time() - origin.since)}"
-    origin_note = f", started in {origin.directory}" if origin.directory else ""
-    lines = [f"lab {chosen.name}: {nodes}, {since}{origin_note}", f"its inventory: {chosen.inventory}"]
+    duration = render_duration(time.time() - origin.since)
+    facts = {"name": chosen.name, "nodes": nodes, "duration": duration, "directory": origin.directory}
+    lines = [
+        tr("lab {name}: {nodes}, up for {duration}, started in {directory}", **facts)
+        if origin.directory
+        else tr("lab {name}: {nodes}, up for {duration}", **facts),
+        tr("inventory: {path}", path=chosen.inventory),
+    ]
     confirm(
         lines,
-        "End it with all that runs there?",
+        tr("Stop it and everything that runs there?"),
         "lab",
         command_line("lab", "down", "--name", chosen.name, command="clusterctl"),
     )
@@ -197,10 +255,10 @@ def status(as_json: bool) -> None:
         click.echo(json_text({"schema": 1, "labs": [_as_dict(*entry) for entry in statuses]}, indent=2))
         return
     if not statuses:
-        info("no lab is running")
+        info(tr("no lab is running"))
     for entry, states in statuses:
-        no_namespaces = "  (inproc: without namespaces)" if entry.plan.backend == "inproc" else ""
-        click.echo(f"{entry.name}  {entry.inventory}{no_namespaces}")
+        inproc = tr("(inproc: without namespaces)") if entry.plan.backend == "inproc" else ""
+        click.echo(f"{entry.name}  {entry.inventory}  {inproc}".rstrip())
         for state in states:
             click.echo("  " + _render_node(entry, state))
 
@@ -224,7 +282,7 @@ def _as_dict(entry: Lab, states: tuple[LabNodeState, ...]) -> dict[str, object]:
 def _render_node(entry: Lab, state: LabNodeState) -> str:
     plan = entry.find_node(state.name).plan
     if not state.is_on:
-        return f"{state.name}  {plan.ip:<13}  powered off"
+        return f"{state.name}  {plan.ip:<13}  {tr('powered off')}"
     nics = ", ".join(f"{nic} {nic_state}" for nic, nic_state in state.nics.items())
     return f"{state.name}  {plan.ip:<13}  {nics}; sshd {'on' if state.sshd else 'off'}"
 
@@ -258,10 +316,13 @@ def ssh(node: str, command: tuple[str, ...], name: str | None) -> None:
     ],
 )
 @click.argument("node")
-@click.argument("how", type=click.Choice(["power", "nic-down", "sshd"]))
+@click.argument("how", metavar="HOW", type=click.Choice(["power", "nic-down", "sshd"]))
 @_name_option
 def break_(node: str, how: str, name: str | None) -> None:
-    """Break a node: cut its power, its training NIC or its sshd."""
+    """Break a node: cut its power, its training NIC or its sshd.
+
+    HOW is power, nic-down or sshd.
+    """
     from clusterctl.lab import labs
 
     running = labs.load(lab_dir(), _name(name))

@@ -20,6 +20,7 @@ from clusterctl.cli.options import (
     with_node_options,
 )
 from clusterctl.console.text import json_text, make_visible
+from clusterctl.translation import trn
 
 if TYPE_CHECKING:
     from clusterctl.plans.launch.placement import Member
@@ -129,7 +130,6 @@ def _show_plan(job: Job, members: Sequence[Member], as_json: bool, *, big: bool)
     from clusterctl.plans.launch.plan import offline, plan_launch, plan_to_json, render_plan
     from clusterctl.plans.launch.setup import render_attempt_hooks, render_setup, setup_to_json
     from clusterctl.plans.notify import hooks_to_json, render_hooks
-    from clusterctl.specs.text import plural
 
     scan, setup_files = read_code(job, big=big), read_job_setup(job)
     warn_not_distributed(job, sum(not member.spare for member in members), scan)
@@ -140,8 +140,14 @@ def _show_plan(job: Job, members: Sequence[Member], as_json: bool, *, big: bool)
         plan_document = {**plan_to_json(plan), **setup_document, **hooks_to_json(job.on_end, job.notify)}
         click.echo(json_text({"schema": 1, "plan": plan_document}, indent=2))
     else:
-        size = f"{plural(scan.manifest.files, 'file')}, {render_size(scan.manifest.size)}"
-        click.echo(make_visible(f"# code: {size}, from {scan.root}"))
+        code_line = trn(
+            "# code: {n} file, {size}, from {root}",
+            "# code: {n} files, {size}, from {root}",
+            scan.manifest.files,
+            size=render_size(scan.manifest.size),
+            root=scan.root,
+        )
+        click.echo(make_visible(code_line))
         for line in render_setup(*setup) if setup else ():
             click.echo(make_visible(line))
         for line in render_attempt_hooks(job):

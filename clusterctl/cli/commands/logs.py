@@ -10,6 +10,7 @@ from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand
 from clusterctl.cli.options import WholeNumber, json_option, shared_options
 from clusterctl.protocol.ranks import Rank
+from clusterctl.translation import to_translate
 
 
 @click.command(
@@ -30,20 +31,23 @@ from clusterctl.protocol.ranks import Rank
 )
 @click.option(
     "--rank",
-    type=WholeNumber("a rank"),
+    type=WholeNumber(to_translate("{value!r} is not a rank")),
     metavar="N",
     multiple=True,
     help="Only this global rank; may be repeated.",
 )
 @click.option(
     "--attempt",
-    type=WholeNumber("the number of an attempt", 1),
+    type=WholeNumber(to_translate("{value!r} is not the number of an attempt"), 1),
     metavar="N",
     help="This attempt of a restarted run; default: the last.",
 )
 @click.option("-f", "--follow", is_flag=True, help="Follow the output until the run ends.")
 @click.option(
-    "--tail", type=WholeNumber("a number of lines"), metavar="N", help="Only the last N lines of each file."
+    "--tail",
+    type=WholeNumber(to_translate("{value!r} is not a number of lines")),
+    metavar="N",
+    help="Only the last N lines of each file.",
 )
 @click.option(
     "--since",
@@ -71,7 +75,8 @@ def logs(
 ) -> int:
     """Show the output of a run's ranks.
 
-    RUN is a run id or an unambiguous prefix; default: your newest run. Node ranks in --node are those of the inventory.
+    RUN is a run id, its short form or an unambiguous prefix; default: your newest run. Node ranks in --node are
+    those of the inventory.
     """
     from clusterctl.cli.actions.logs import LogQuery, read_logs
 

@@ -49,10 +49,10 @@ def pull(
 ) -> int:
     """Download a run's outputs: the directory CLUSTERCTL_OUTPUT_DIR of every node.
 
-    RUN is a run id or an unambiguous prefix; default: your newest run. Files that DIR/<node>/ has already are
-    skipped, and an interrupted download is resumed. DIR is outputs/<job> by default; a single argument with a slash,
-    such as ./results, is DIR. Files that the run wrote into its copy of the code are listed, and downloaded only with
-    --all.
+    RUN is a run id, its short form or an unambiguous prefix; default: your newest run. Files that DIR/<node>/ has
+    already are skipped, and an interrupted download is resumed. DIR is outputs/<job> by default; a single argument
+    with a slash, such as ./results, is DIR. Files that the run wrote into its copy of the code are listed, and
+    downloaded only with --all.
     """
     from clusterctl.cli.actions.pull import Pull, PullOptions
     from clusterctl.errors import UsageError

@@ -10,10 +10,13 @@ from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand
 from clusterctl.cli.options import json_option, shared_options
 from clusterctl.console.text import json_text
+from clusterctl.errors import UsageError
+from clusterctl.specs.text import command_line
 
 
 @click.command(
     cls=VerbCommand,
+    context_settings={"allow_extra_args": True},
     examples=[
         ("clusterctl ps", ""),
         ("clusterctl ps --orphans", "processes that crashed runs left"),
@@ -24,10 +27,14 @@ from clusterctl.console.text import json_text
 @json_option("Write the runs as JSON.")
 @shared_options
 def ps(settings: Settings, orphans: bool, as_json: bool) -> int:
-    """List the runs on the nodes: yours first, newest first."""
+    """List the runs on the nodes, the newest first; with -v full ids, nodes and directories."""
+    if words := click.get_current_context().args:
+        command = command_line("status", words[0], command=settings.command)
+        raise UsageError("CC-USE-092", "option", words=" ".join(words), command=command)
     from clusterctl.cli.actions.find_runs import find_runs
     from clusterctl.cli.context.nodes import current_owner, open_cluster, reading_exit_code, report_failures
-    from clusterctl.console.runs import runs_to_json, show_runs
+    from clusterctl.console.run_list import show_runs
+    from clusterctl.console.runs import runs_to_json
     from clusterctl.plans.runs.selection import sort_own_first
 
     inventory = load_inventory(settings)
@@ -39,11 +46,11 @@ def ps(settings: Settings, orphans: bool, as_json: bool) -> int:
         found_runs = find_runs(cluster, inventory.nodes, None)
     report_failures(found_runs.errors)
     me = current_owner()
-    runs, names = sort_own_first(found_runs.runs, me), [node.name for node in inventory.nodes]
+    names = [node.name for node in inventory.nodes]
     if as_json:
-        click.echo(json_text(runs_to_json(runs, me, names), indent=2))
+        click.echo(json_text(runs_to_json(sort_own_first(found_runs.runs, me), me, names), indent=2))
     elif found_runs.answered:
-        show_runs(runs, me, names)
+        show_runs(found_runs.runs, me, names)
     return reading_exit_code(found_runs.answered, found_runs.asked)
 
 
@@ -62,11 +69,11 @@ def ps(settings: Settings, orphans: bool, as_json: bool) -> int:
 def status(settings: Settings, run: str | None, watch: bool, as_json: bool) -> int:
     """Show one run: its nodes, its ranks and why it ended.
 
-    RUN is a run id or an unambiguous prefix; default: your newest run.
+    RUN is a run id, its short form or an unambiguous prefix; default: your newest run.
     """
     from clusterctl.cli.actions.attach import watch_status
-    from clusterctl.cli.actions.find_runs import fetch_end_record, find_runs
-    from clusterctl.cli.context.nodes import current_owner, open_cluster, reading_exit_code, report_failures
+    from clusterctl.cli.actions.find_runs import choose_found_run, fetch_end_record, find_runs
+    from clusterctl.cli.context.nodes import open_cluster, reading_exit_code, report_failures
     from clusterctl.console.runs import show_status, status_to_json
     from clusterctl.plans.runs.selection import choose_run
 
@@ -76,7 +83,7 @@ def status(settings: Settings, run: str | None, watch: bool, as_json: bool) -> i
         report_failures(found_runs.errors)
         if not found_runs.answered:
             return 4
-        run_id = choose_run(found_runs.runs, run, current_owner())
+        run_id = choose_found_run(choose_run, found_runs.runs, run)
         if watch:
             return watch_status(cluster, inventory.nodes, found_runs, run_id, as_json=as_json)
         parts = fetch_end_record(cluster, inventory.nodes, found_runs, run_id, named=run is not None)

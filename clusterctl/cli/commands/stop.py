@@ -36,8 +36,8 @@ from clusterctl.cli.options import Seconds, shared_options
 def stop(settings: Settings, run: str | None, grace: float | None, yes: bool) -> int:
     """Stop a run on every node and print what was stopped.
 
-    RUN is a run id or an unambiguous prefix; default: your only live run, after a question. Other runs and other
-    users are not touched.
+    RUN is a run id, its short form or an unambiguous prefix; default: your only live run, after a question. Other
+    runs and other users are not touched.
     """
     from clusterctl.cli.actions.find_runs import find_runs
     from clusterctl.cli.actions.stop import choose_to_stop, confirm_stop, stop_run

@@ -36,15 +36,16 @@ def top(
     """Show how busy the nodes are: GPUs, CPUs, memory and the training NICs.
 
     Keeps one connection per node and installs nothing. A silent node is marked and retried. On a small screen similar
-    nodes share a row. Ctrl-C quits.
+    nodes share a row. Keys: q quits, s sorts by use, g hides single GPUs.
     """
     from clusterctl.cli.context.nodes import open_cluster
     from clusterctl.plans.launch.placement import choose_nodes
 
-    nodes = choose_nodes(load_inventory(settings), pattern, exclude)
+    inventory = load_inventory(settings)
+    nodes = choose_nodes(inventory, pattern, exclude)
     with open_cluster() as cluster:
         cluster.open_early(nodes)
         from clusterctl.cli.actions.top import UtilizationMonitor  # loads while the connections are made
 
-        monitor = UtilizationMonitor(cluster, nodes, interval, as_json=as_json)
+        monitor = UtilizationMonitor(cluster, inventory, nodes, interval, as_json=as_json)
         return monitor.show_once() if once else monitor.show_live()

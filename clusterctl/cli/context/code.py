@@ -1,4 +1,4 @@
-"""The code that a job sends: scanned before any node is asked, so that a wrong path costs no waiting."""
+"""The code that a job sends: scanned before any connection, so that a wrong path fails at once."""
 
 from __future__ import annotations
 
@@ -40,8 +40,30 @@ def read_code(job: Job, *, big: bool = False) -> ScanResult:
     if program.startswith("./") and os.path.normpath(program) not in paths:
         raise UsageError("CC-SYNC-010", "program", file=job.file, program=program, root=scan.root)
     if job.script and not Path(job.script).is_absolute() and os.path.normpath(job.script) not in paths:
-        raise UsageError("CC-SYNC-010", "script", file=job.file, script=job.script, root=scan.root)
+        raise _script_missing(job, scan)
     return scan
+
+
+def _script_missing(job: Job, scan: ScanResult) -> UsageError:
+    """Say where the job names the script, and which file it may have meant."""
+    from clusterctl.specs.text import find_nearest
+
+    script = str(job.script)
+    facts = {"file": _line_of_script(job), "script": script, "root": str(scan.root)}
+    if (scan.root / script).is_file():
+        return UsageError("CC-SYNC-010", "script-excluded", **facts)
+    scripts = [entry.path for entry in scan.manifest.entries if entry.path.endswith((".py", ".sh"))]
+    guess = find_nearest(script, scripts) or (scripts[0] if len(scripts) == 1 else "")
+    return UsageError("CC-SYNC-010", "script-near" if guess else "script", guess=guess, **facts)
+
+
+def _line_of_script(job: Job) -> str:
+    """Give file and line of the key `script`; the file alone where it has no such line, or `--set` gave the script."""
+    with suppress(OSError, UnicodeDecodeError):
+        for number, line in enumerate(Path(job.file).read_text(encoding="utf-8").splitlines(), 1):
+            if line.startswith("script:") and str(job.script) in line:
+                return f"{job.file}:{number}"
+    return job.file
 
 
 def warn_not_distributed(job: Job, nnodes: int, scan: ScanResult) -> None:
@@ -52,7 +74,7 @@ def warn_not_distributed(job: Job, nnodes: int, scan: ScanResult) -> None:
     small = [path for path in list_scripts(job, sizes.keys()) if sizes[path] <= LARGEST_SCRIPT]
     texts = {}
     for path in small if job.is_single_process else ():
-        with suppress(OSError):  # it was there a moment ago; sending it will tell
+        with suppress(OSError):  # removed since the scan; sending it reports the error
             texts[path] = (scan.root / path).read_text(encoding="utf-8", errors="replace")
     warning = describe_unaware(job, nnodes, texts)
     if warning:

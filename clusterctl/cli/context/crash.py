@@ -9,6 +9,7 @@ from clusterctl.cli.context.load import crash_dir
 from clusterctl.client.local.private_files import append_own, keep_newest
 from clusterctl.errors import ClusterctlError, InternalError
 from clusterctl.plans.facts.untrusted import clean_lines, clean_text
+from clusterctl.translation import tr
 
 MAX_FILES = 20  # files that are kept
 MAX_FILE_SIZE = 1 << 20  # bytes after which nothing is added to a file
@@ -16,7 +17,7 @@ MAX_TRACEBACK = 64 << 10  # characters of one traceback
 
 
 def as_bug(error: BaseException) -> InternalError:
-    """Turn an exception that nobody expected into an error that a user can report."""
+    """Turn an unexpected exception into an error that a user can report."""
     return _bug(f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error)), node="")
 
 
@@ -38,5 +39,5 @@ def _write(trace: str) -> str:
         append_own(path, f"{clean_lines(trace, MAX_TRACEBACK)}\n", MAX_FILE_SIZE)
         keep_newest(folder, MAX_FILES)
     except OSError as refusal:
-        return f"(not written: {refusal})"
+        return tr("(not written: {reason})", reason=refusal)
     return str(path)

@@ -21,6 +21,7 @@ from clusterctl.client.local.private_files import (
 from clusterctl.console.terminal import info
 from clusterctl.errors import UsageError
 from clusterctl.specs.text import command_line
+from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
     from clusterctl.lab.labs import Lab
@@ -82,7 +83,7 @@ def _refuse_unsafe(folder: Path) -> None:
     except NotOursError as error:
         raise UsageError("CC-USE-041", path=error.filename, reason=error.strerror) from error
     except OSError:
-        pass  # it cannot be looked at: what cannot be read is not believed, and writing says why it fails
+        pass  # not readable: nothing in it is used, and writing reports why it fails
 
 
 LARGEST_FILE = 256 << 10  # as `specs.yaml.reader` has it, which is not imported for a file that is remembered
@@ -99,7 +100,9 @@ class ChosenInventory:
     @property
     def label(self) -> str:
         """Name the lab, else the file."""
-        return f"lab {self.lab}" if self.lab is not None else f"inventory {self.path}"
+        if self.lab is not None:
+            return tr("lab {name}", name=self.lab)
+        return tr("inventory {path}", path=self.path)
 
 
 def load_inventory(settings: Settings) -> Inventory:
@@ -108,15 +111,22 @@ def load_inventory(settings: Settings) -> Inventory:
 
 
 def load_chosen_inventory(settings: Settings) -> tuple[Inventory, ChosenInventory]:
-    """Read the inventory and say which file it was."""
+    """Read the inventory and give the choice of the file."""
     from clusterctl.client.local.parse_cache import parse_once
     from clusterctl.specs.inventory.model import Inventory
-    from clusterctl.specs.text import plural
 
     chosen = choose_inventory(settings)
     text, file = read_spec(chosen.path), str(chosen.path)
     inventory = parse_once(_parse_cache_dir(), text, file, Inventory, _parse_inventory)
-    info(f"inventory: {chosen.path} ({chosen.reason}), {plural(len(inventory.nodes), 'node')}")
+    info(
+        trn(
+            "inventory: {path} ({reason}), {n} node",
+            "inventory: {path} ({reason}), {n} nodes",
+            len(inventory.nodes),
+            path=chosen.path,
+            reason=chosen.reason,
+        )
+    )
     return inventory, chosen
 
 
@@ -131,9 +141,9 @@ def expand(path: str) -> Path:
 def choose_inventory(settings: Settings) -> ChosenInventory:
     """Pick the inventory file: `-i` or `--lab`, CLUSTERCTL_INVENTORY, the running lab, ./inventory.yaml."""
     if settings.inventory is not None:
-        return _inventory_at(settings.inventory, "given by -i")
+        return _inventory_at(settings.inventory, tr("given by {option}", option="-i"))
     if settings.lab is not None:
-        return _lab_inventory(settings.lab, "given by --lab")
+        return _lab_inventory(settings.lab, tr("given by {option}", option="--lab"))
     if os.environ.get("CLUSTERCTL_INVENTORY"):
         return _inventory_at(os.environ["CLUSTERCTL_INVENTORY"], "CLUSTERCTL_INVENTORY")
     labs = _running_labs()
@@ -141,7 +151,7 @@ def choose_inventory(settings: Settings) -> ChosenInventory:
     if chosen is not None:
         return chosen
     if Path("inventory.yaml").exists():
-        return ChosenInventory(Path("inventory.yaml"), "in this directory")
+        return ChosenInventory(Path("inventory.yaml"), tr("in this directory"))
     if labs:
         raise UsageError(
             "CC-USE-002",
@@ -159,7 +169,7 @@ def choice_before_local_file() -> bool:
 
 
 def _inventory_at(text: str, reason: str) -> ChosenInventory:
-    path = expand(text)
+    path = _file_in(expand(text), "inventory.yaml")
     in_lab_dir = path.name == "inventory.yaml" and path.parent.parent == lab_dir()
     return ChosenInventory(path, reason, path.parent.name if in_lab_dir else None)
 
@@ -182,16 +192,19 @@ def _default_lab(labs: Sequence[Lab]) -> ChosenInventory | None:
     if lab is None:
         return None
     others = ", ".join(other.name for other in labs if other is not lab)
-    reason = f"lab {lab.name}; also running: {others}; --lab NAME chooses" if others else "the running lab"
-    return ChosenInventory(lab.inventory, reason + _ignored_file(lab.inventory), lab.name)
+    reason = (
+        tr("lab {name}; also running: {others}; select with --lab NAME", name=lab.name, others=others)
+        if others
+        else tr("the running lab")
+    )
+    ignored = tr("./inventory.yaml is ignored: use it with -i inventory.yaml") if _ignores_file(lab) else ""
+    return ChosenInventory(lab.inventory, "; ".join(filter(None, (reason, ignored))), lab.name)
 
 
-def _ignored_file(chosen: Path) -> str:
-    """Say that the inventory of this directory is not the one, and how to choose it."""
+def _ignores_file(lab: Lab) -> bool:
+    """Tell whether this directory has an inventory, and not that of the lab."""
     here = Path("inventory.yaml")
-    if not here.exists() or here.resolve() == chosen.resolve():
-        return ""
-    return "; ./inventory.yaml is ignored: -i inventory.yaml chooses it"
+    return here.exists() and here.resolve() != lab.inventory.resolve()
 
 
 def _lab_inventory(name: str, reason: str) -> ChosenInventory:
@@ -205,12 +218,25 @@ def load_job(path: str, overrides: Sequence[str], more_args: Sequence[str]) -> J
     from clusterctl.client.local.parse_cache import parse_once
     from clusterctl.specs.job.model import Job
 
-    text = read_spec(Path(path))
+    file = _file_in(Path(path), "job.yaml")
+    if file != Path(path):
+        path = str(file)
+        info(tr("job: {path}", path=path))
+    text = read_spec(file)
     if overrides:  # may hold what should stand in no file
         job = _parse_job(text, path, [_parse_override(override) for override in overrides])
     else:
         job = parse_once(_parse_cache_dir(), text, path, Job, _parse_job)
     return replace(job, args=(*job.args, *more_args))
+
+
+def _file_in(path: Path, name: str) -> Path:
+    """Take the file of the usual name where a directory is given."""
+    if not path.is_dir():
+        return path
+    if not (path / name).is_file():
+        raise UsageError("CC-SPEC-007", "directory", path=path, name=name)
+    return path / name
 
 
 def _parse_cache_dir() -> Path:
@@ -245,7 +271,23 @@ def read_spec(path: Path, max_bytes: int = LARGEST_FILE) -> str:
         line = raw[: error.start].count(b"\n") + 1
         raise UsageError("CC-SPEC-002", "file", path=path, line=line) from error
     except OSError as error:
-        raise UsageError("CC-SPEC-007", path=path, reason=error.strerror or error) from error
+        guess = _nearest_file(path) if isinstance(error, FileNotFoundError) else ""
+        case = "near" if guess else ""
+        raise UsageError(
+            "CC-SPEC-007", case, path=path, reason=error.strerror or error, guess=guess
+        ) from error
+
+
+def _nearest_file(path: Path) -> str:
+    """Name the file whose name is most like one that does not exist; empty without such a file."""
+    from clusterctl.specs.text import find_nearest
+
+    with suppress(OSError):
+        found = find_nearest(
+            path.name, sorted(entry.name for entry in path.parent.iterdir() if entry.is_file())
+        )
+        return str(path.with_name(found)) if found else ""
+    return ""
 
 
 def _read_bounded(path: Path, max_bytes: int) -> bytes:

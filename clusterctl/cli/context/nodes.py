@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from clusterctl.cli.context.load import own_id
-from clusterctl.console.terminal import info
+from clusterctl.console.terminal import hint, info
+from clusterctl.translation import tr
 
 if TYPE_CHECKING:
     from clusterctl.client.rpc.cluster import Cluster
@@ -37,7 +38,8 @@ def prompt_passphrase(path: str) -> str | None:
     from getpass import getpass
 
     try:
-        return getpass(f"Passphrase for {path} (empty: do without): ", stream=sys.stderr) or None
+        prompt = tr("Passphrase for {path} (empty: skip this key): ", path=path)
+        return getpass(prompt, stream=sys.stderr) or None
     except EOFError:
         return None
 
@@ -87,7 +89,7 @@ def current_owner() -> Owner:
 
 
 def launch_record() -> LaunchRecord:
-    """Give what a run's record says of us: who launches, and from which directory."""
+    """Give what the record of a run contains about its launch: by whom, and from which directory."""
     me = current_owner()
     try:
         folder = str(Path.cwd())
@@ -120,4 +122,11 @@ def report_failures(errors: Iterable[ClusterctlError]) -> None:
 
 def notice(line: str) -> None:
     """Say something worth knowing that is no result."""
-    info(f"note: {line}")
+    info(tr("note: {text}", text=line))
+
+
+def hint_next(command: str, then: str = "") -> None:
+    """Write the command that comes next, and the one after it on a line of its own."""
+    hint(tr("next: {command}", command=command))
+    if then:
+        hint(tr("then: {command}", command=then))

@@ -1,6 +1,6 @@
-"""The locks of a launch on all its nodes: who is in the way, who makes way, and the wait until all are free.
+"""The locks of a launch on all its nodes: who holds them, who yields, and the wait until all are free.
 
-Every agent takes its node's locks by itself, all or none, and says so before it is ready. Only where one found a
+Every agent takes its node's locks by itself, all or none, and reports that before it is ready. Only where one found a
 holder there is more to do. Two launches that meet while they prepare cannot wait for each other: the one submitted
 later lets go of everything first, so that the earlier one gets all.
 """
@@ -20,6 +20,7 @@ from clusterctl.plans.facts.gpu_use import describe_holders, parse_holders
 from clusterctl.plans.facts.records import LockHolder
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.nodeset import fold_names
+from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.agent import LockOrder
@@ -35,26 +36,26 @@ HoldersByNode = dict[str, tuple[LockHolder, ...]]  # by node; nodes that are our
 
 @dataclass(frozen=True)
 class LockPolicy:
-    """What to do when somebody is in the way: `wait` for him, and `notify` for whom."""
+    """What to do when another run holds the locks: `wait` for it, and `notify` the user of it."""
 
     wait: bool = False
     notify: Callable[[str], None] = lambda _: None
 
 
 def parse_lock_holders(events: Mapping[str, Untrusted]) -> tuple[LockHolder, ...]:
-    """Read who was in the way from what an agent has said."""
+    """Read the lock holders from the events of an agent."""
     return parse_holders(events["locks"].unread("holders") or ()) if "locks" in events else ()
 
 
 def busy_error(blocked: HoldersByNode, specs: Mapping[str, Spec]) -> NodesBusy:
-    """Give the error that names every holder."""
+    """Return the error that names every holder."""
     return NodesBusy(
         "CC-RUN-040", node=fold_names(blocked), evidence="\n".join(describe_blocked(blocked, specs))
     )
 
 
 def describe_blocked(blocked: HoldersByNode, specs: Mapping[str, Spec]) -> list[str]:
-    """Say who is in the way, nodes with the same words folded."""
+    """Describe the lock holders; nodes with the same holders are folded."""
     groups: dict[str, list[str]] = {}
     for name, holders in _align_ages(blocked).items():
         gpus = specs[name].get("gpus") or ()
@@ -62,11 +63,15 @@ def describe_blocked(blocked: HoldersByNode, specs: Mapping[str, Spec]) -> list[
         for line in describe_holders(holders, indices, _render_since):
             groups.setdefault(line, []).append(name)
     lines = [f"{fold_names(names)}: {line}" for line, names in groups.items()]
-    return lines[:MOST_LINES] + ([f"and {len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else [])
+    return lines[:MOST_LINES] + _render_rest(len(lines) - MOST_LINES)
+
+
+def _render_rest(count: int) -> list[str]:
+    return [trn("and {n} more", "and {n} more", count)] if count > 0 else []
 
 
 def _align_ages(blocked: HoldersByNode) -> HoldersByNode:
-    """Give a run the same age on all nodes where these differ by a moment, so that it is told once."""
+    """Use the same age for a run on all nodes where these differ by a moment, so that it is reported once."""
     ages: dict[str, float] = {}
     for holder in _all_holders(blocked):
         if holder.run and holder.age is not None:
@@ -81,9 +86,10 @@ def _align_ages(blocked: HoldersByNode) -> HoldersByNode:
 
 
 def _render_since(age: float) -> str:
-    """Say since when, by the clock of this machine."""
+    """Describe since when, by the clock of this machine."""
     started = time.localtime(time.time() - max(0.0, min(age, 1e9)))
-    return time.strftime("since %H:%M:%S" if age < 86400 else "since %Y-%m-%d %H:%M", started)
+    clock = time.strftime("%H:%M:%S" if age < 86400 else "%Y-%m-%d %H:%M", started)
+    return tr("since {time}", time=clock)
 
 
 class LockWaiter:
@@ -116,26 +122,29 @@ class LockWaiter:
             blocked = self._send_order("lock", self._sessions)
 
     def _wait_until_free(self, blocked: HoldersByNode) -> None:
-        """Look from time to time, holding nothing, until nobody is in the way."""
+        """Poll, holding nothing, until no other run holds a lock."""
         while blocked:
             waiting_for = {
                 (name, holder.name, holder.run) for name, holders in blocked.items() for holder in holders
             }
-            # that some have left is no news, nor that a clock is read anew
+            # fewer holders, or another age of the same ones, is no news
             if not waiting_for <= self._reported:
                 self._reported = waiting_for
                 self._lock_policy.notify(
-                    "waiting (Ctrl-C cancels) for " + "; ".join(describe_blocked(blocked, self._specs))
+                    tr(
+                        "waiting (Ctrl-C cancels) for {holders}",
+                        holders="; ".join(describe_blocked(blocked, self._specs)),
+                    )
                 )
             time.sleep(POLL * random.uniform(0.8, 1.2))
             blocked = self._send_order("look", self._sessions)
 
     def _is_first(self, holders: Sequence[LockHolder]) -> bool:
-        """Tell whether this launch was submitted before all that are in its way."""
+        """Return whether this launch was submitted before all that are in its way."""
         return all(self._priority < (holder.submitted or 0.0, holder.run or "") for holder in holders)
 
     def _send_order(self, order: LockOrder, nodes: Mapping[str, Session]) -> HoldersByNode:
-        """Give an order to all nodes, and then hear all."""
+        """Send an order to all nodes, and then read all answers."""
         for session in nodes.values():
             session.send({"do": order})
         answers = {
@@ -146,7 +155,7 @@ class LockWaiter:
 
 
 def will_not_yield(holder: LockHolder) -> bool:
-    """Tell whether a holder will not make way: its run has started, or it does not say."""
+    """Return whether a holder will not yield: its run has started, or is unknown."""
     return bool(holder.going) or not holder.run
 
 

@@ -33,6 +33,7 @@ from clusterctl.plans.launch.plan import LaunchPlan, NodePlan
 from clusterctl.protocol.ranks import Slot
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
+from clusterctl.translation import tr
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.agent import Listeners
@@ -56,7 +57,7 @@ class HubAddress:
         self._lock = threading.Lock()
 
     def set_port(self, port: int) -> None:
-        """Tell the port."""
+        """Set the port."""
         with self._lock:
             if not self._port.done():
                 self._port.set_result(port)
@@ -69,7 +70,7 @@ class HubAddress:
                 self._all_listeners.set_result(sorted(self._listeners))
 
     def fail(self, error: BaseException) -> None:
-        """A node did not come up: nobody need wait for it."""
+        """A node did not come up: stop waiting for it."""
         with self._lock:
             for future in (self._port, self._all_listeners):
                 if not future.done():
@@ -89,7 +90,7 @@ EMPTY = Untrusted({})
 
 
 class Observer(Protocol):
-    """Hears of the progress; called from many threads."""
+    """Receives the progress; called from many threads."""
 
     def mark_done(self, phase: str, name: str) -> None:
         """A node is through `start`, `setup`, `code` or `ready`."""
@@ -136,7 +137,7 @@ def prepare_all(
     inputs: LaunchInputs,
     observer: Observer,
 ) -> dict[str, Ready]:
-    """Bring all nodes to the gate at once; the first failure, or Ctrl-C, cancels what was prepared everywhere."""
+    """Prepare all nodes at once, up to the gate; the first failure, or Ctrl-C, cancels what was prepared everywhere."""
     plans = {node.name: node for node in plan.all_nodes}
     ready: dict[str, Ready] = {}
     # Where every agent has a listener, no node is ready before all have reported theirs.
@@ -148,7 +149,7 @@ def prepare_all(
     try:
         try:
             nodes = [node.member.node for node in plan.all_nodes]
-            for outcome in cluster.each(nodes, prepare_node, step="starting its agent", limit=limit):
+            for outcome in cluster.each(nodes, prepare_node, step=tr("starting the agent"), limit=limit):
                 if outcome.error is not None:
                     raise outcome.error
                 if outcome.value is not None:
@@ -183,7 +184,7 @@ def cancel_all(ready: Mapping[str, Ready]) -> None:
 def prepare(
     c: Connection, node: NodePlan, interpreter: Interpreter, inputs: LaunchInputs, observer: Observer
 ) -> Ready:
-    """Bring one node to the gate: agent up, code there and proven equal, torchrun imported, unless it is a spare."""
+    """Prepare one node up to the gate: agent up, code verified, torchrun imported, unless it is a spare."""
     spec = inputs.specs[node.name]
     run_id = str(spec["run"])
     slot = node.member.slot
@@ -202,11 +203,11 @@ def prepare(
             )
         creates_environment = inputs.setup_upload is not None and needs_setup(events)
         if inputs.setup_upload is not None and creates_environment:
-            observer.set_step(node.name, "taking the files of its setup")
+            observer.set_step(node.name, tr("receiving the setup files"))
             with inputs.home_locks.acquire(workdir_id):
                 on_bytes = partial(observer.add_bytes, node.name)
                 inputs.setup_upload.send(c, node.member.node, interpreter, slot, session, on_bytes)
-        observer.set_step(node.name, "taking the code")
+        observer.set_step(node.name, tr("receiving the code"))
         with inputs.home_locks.acquire(workdir_id):
             tasks.sync(
                 c,
@@ -218,7 +219,7 @@ def prepare(
                 partial(observer.add_bytes, node.name),
             )
         observer.mark_done("code", node.name)
-        observer.set_step(node.name, "getting ready")
+        observer.set_step(node.name, tr("preparing to start"))
         events = _await_ready(session, node, inputs, observer, creates_environment=creates_environment)
     except BaseException as error:
         if node.member.node_rank == 0 or has_listeners(spec):
@@ -277,7 +278,7 @@ def _show_steps(name: str, inputs: LaunchInputs, observer: Observer) -> Callable
 
 
 def has_listeners(spec: Spec) -> bool:
-    """Tell whether every agent of a run listens, since any of them may have to be the hub."""
+    """Return whether every agent of a run listens, since any of them may have to be the hub."""
     return bool(spec.get("gang") and spec.get("restart"))
 
 
@@ -289,7 +290,7 @@ def start_workers(
 ) -> int:
     """Let all start: the master first, and the others once its own torchrun listens. Gives the master port.
 
-    Where the job starts its workers itself nobody knows what will listen, or when: all start at once.
+    Where the job starts its workers itself it is unknown what will listen, or when: all start at once.
 
     Whatever goes wrong in between ends the run on every node, started or not.
     """
@@ -304,10 +305,10 @@ def start_workers(
 
 
 def describe_start_failure(error: BaseException) -> str:
-    """Say why not all nodes have started."""
+    """Describe in English, for the nodes' records, why not all of them have started."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted before all nodes had started"
-    return "the start failed half-way"
+    return "the start failed before all nodes had started"
 
 
 def _send_go(plan: LaunchPlan, ready: Mapping[str, Ready]) -> int:
@@ -322,10 +323,10 @@ def _send_go(plan: LaunchPlan, ready: Mapping[str, Ready]) -> int:
         events = tasks.await_event(ready[master].session, "listening", tasks.GO_LIMIT, node=master)
         # another one, if the first was taken meanwhile
         port = events["listening"].integer("port", 1, 65535) or port
-    others += [node.name for node in plan.spares]  # which are only told that it has begun
+    others += [node.name for node in plan.spares]  # which are only informed that it has begun
     for name in others:
         ready[name].session.send({"do": "go", "master_port": port})
-    # a program that fails at once may have ended the run before a slow node hears of its beginning
+    # a program that fails at once may have ended the run before a slow node is informed of its beginning
     for name in others:
         tasks.await_event(
             ready[name].session, "going", tasks.GO_LIMIT, node=name, or_ended=plan.job.is_single_process
@@ -340,7 +341,7 @@ def close_sessions(ready: Iterable[Ready]) -> None:
 
 
 def cancel(session: Session) -> None:
-    """End what was prepared on a node and wait until it says so; a dead connection cancels by itself."""
+    """End what was prepared on a node and wait for its confirmation; a dead connection cancels by itself."""
     try:
         session.send({"do": "cancel"})
         tasks.await_event(session, "ended", CANCEL_LIMIT, node="")

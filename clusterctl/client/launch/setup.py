@@ -17,6 +17,7 @@ from clusterctl.client.sync.distribute import Distribution
 from clusterctl.client.sync.scan import ScanResult
 from clusterctl.client.sync.upload import TreeUpload
 from clusterctl.errors import StartError, UsageError
+from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.launch.setup import (
     SetupPlan,
     list_companion_files,
@@ -102,7 +103,7 @@ def _read_text(path: Path) -> str:
 
 
 def _walk(root: Path, name: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Give a file, or all files below a folder; links are followed once, hidden names are left out."""
+    """Return a file, or all files below a folder; links are followed once, hidden names are left out."""
     top = root / name
     try:
         if not top.is_dir():
@@ -144,7 +145,7 @@ def _entry(root: Path, path: str, file_stat: os.stat_result, cache: StatCache) -
     return TreeEntry(path, "file", mode, sha, file_stat.st_size)
 
 
-SHOWN_CHARACTERS = 60  # characters of what a step says that are shown while it runs
+SHOWN_CHARACTERS = 60  # characters of a step's output that are shown while it runs
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,7 @@ class SetupUpload:
         session: Session,
         progress: Callable[[int], None],
     ) -> None:
-        """Bring a node the files that it lacks, and have it begin."""
+        """Send a node the files that it lacks, and let it begin."""
 
         def count_sent(count: int) -> None:
             self.sent[node.name] = self.sent.get(node.name, 0) + count
@@ -178,13 +179,13 @@ class SetupUpload:
 
 
 def needs_setup(events: Mapping[str, Untrusted]) -> bool:
-    """Tell whether a node whose agent is up has to make the environment."""
+    """Return whether a node whose agent is up has to make the environment."""
     return "setup" in events and not events["setup"].flag("made")
 
 
 def describe_step(text: str, secrets: Mapping[str, str]) -> str:
-    """Say in a few words what a setup is at."""
-    line = " ".join(redact(text, secrets.values()).split())
+    """Shorten what a setup reports of its current step, in the language in use."""
+    line = translate_node_text(" ".join(redact(text, secrets.values()).split()))
     return f"{line if len(line) <= SHOWN_CHARACTERS else line[: SHOWN_CHARACTERS - 3] + '...'}"
 
 

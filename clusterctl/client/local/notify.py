@@ -1,10 +1,10 @@
 """Post notifications, run on_end, stored hooks.
 
-Post a message to a URL that is a secret: bounded time, one more try, no redirect, nothing of it in what is said.
+Post a message to a URL that is a secret: bounded time, one more try, no redirect, no part of it in any message.
 
-| CC-END-001 | the command of `on_end` failed or took too long | (told; the run's verdict stays)   |
-| CC-END-002 | a notification could not be sent                | (told; the run's verdict stays)   |
-| CC-END-003 | a URL or secret is not set, or no URL of the web | UsageError before a launch, told after |
+| CC-END-001 | the command of `on_end` failed or took too long  | reported; the verdict stays                |
+| CC-END-002 | a notification could not be sent                 | reported; the verdict stays                |
+| CC-END-003 | a URL or secret is not set, or no URL of the web | UsageError before a launch, reported after |
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ from clusterctl.plans.notify import (
 )
 from clusterctl.protocol.redact import REDACTED
 from clusterctl.protocol.run_id import RunId, job_name_of, parse_run_id
+from clusterctl.translation import tr
 
 STEP_LIMIT = 5.0  # seconds for one step of one try: connecting, each piece of the answer
 ALL_LIMIT = 15.0  # seconds for all notifications with all their tries
@@ -72,22 +73,22 @@ class NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def find_url_problem(service: str, url: str) -> str:
-    """Say why a URL cannot be used, without it; nothing if it can."""
+    """Describe why a URL cannot be used, without it; nothing if it can."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
     except ValueError:
-        return "it is not a URL"
+        return tr("it is not a URL")
     if parts.scheme not in ("https", "http") or not host or not url.isprintable() or " " in url:
-        return "it is not a URL that begins with https://"
+        return tr("it is not a URL that begins with https://")
     if parts.scheme == "http" and service != "webhook" and not _is_loopback(host):
-        return f"{service} wants https://"
+        return tr("{service} requires https://", service=service)
     return ""
 
 
 def send_all(deliveries: Sequence[Delivery]) -> list[str]:
-    """Send all at once; gives why each could not be sent, or nothing, in the order of `deliveries`."""
-    problems = [f"no answer within {ALL_LIMIT:g} s"] * len(deliveries)
+    """Send all at once; returns why each could not be sent, or nothing, in the order of `deliveries`."""
+    problems = [tr("no answer within {limit:g} s", limit=ALL_LIMIT)] * len(deliveries)
 
     def work(index: int) -> None:
         problems[index] = send(deliveries[index])
@@ -104,7 +105,7 @@ def send_all(deliveries: Sequence[Delivery]) -> list[str]:
 
 
 def send(delivery: Delivery) -> str:
-    """Send one message, and once more if the service may only have been busy; gives why it could not be sent."""
+    """Send one message, and once more if the service may only have been busy; returns why it could not be sent."""
     problem = ""
     for attempt in range(TRIES):
         time.sleep(PAUSE * attempt)
@@ -150,18 +151,18 @@ def _post(url: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, str]:
 
 def _explain(error: object) -> str:
     if isinstance(error, (TimeoutError, socket.timeout)):
-        return f"no answer within {STEP_LIMIT:g} s"
+        return tr("no answer within {limit:g} s", limit=STEP_LIMIT)
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not trusted: {error.verify_message}"
+        return tr("its certificate is not trusted: {reason}", reason=error.verify_message)
     if isinstance(error, socket.gaierror):
-        return "its name is not known here"
+        return tr("its host name cannot be resolved")
     if isinstance(error, OSError):
         return error.strerror or str(error) or type(error).__name__
-    return f"it does not answer as a web server does ({type(error).__name__})"
+    return tr("the answer is not HTTP ({error})", error=type(error).__name__)
 
 
 def _redact(text: str, delivery: Delivery) -> str:
-    """Take every part of the URL that could be a secret out of what a service or the system said."""
+    """Take every part of the URL that could be a secret out of what a service or the system reported."""
     parts = urlsplit(delivery.url)
     pieces = [delivery.url, parts.path, parts.query, delivery.message.query, parts.username, parts.password]
     pieces += parts.path.split("/") + [piece.partition("=")[2] for piece in parts.query.split("&")]
@@ -177,7 +178,7 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-MAX_HOOK_AGE = 90 * 86400.0  # seconds after which a run that nobody attached to is forgotten
+MAX_HOOK_AGE = 90 * 86400.0  # seconds after which the hooks of a run without an attached client are removed
 MAX_HOOKS_SIZE = 1 << 20
 
 
@@ -187,12 +188,12 @@ def save_hooks(folder: Path, run_id: RunId, hooks: Hooks) -> None:
     remove_older(folder, "*", time.time() - MAX_HOOK_AGE)
     file = _hooks_file(folder, run_id)
     if file is None or not _belongs_to(hooks, run_id):
-        raise OSError(22, "it is not the name of a run of this job", run_id)
+        raise OSError(22, tr("this is not the name of a run of this job"), run_id)
     write_own(file, json.dumps(hooks_to_record(hooks)))  # ASCII: a path may hold bytes that are no text
 
 
 def has_hooks(folder: Path, run_id: RunId) -> bool:
-    """Tell whether something is still to be done for a run; raises NotOursError."""
+    """Return whether something is still to be done for a run; raises NotOursError."""
     check_private(folder)
     file = _hooks_file(folder, run_id)
     return file is not None and is_own(file)
@@ -201,7 +202,7 @@ def has_hooks(folder: Path, run_id: RunId) -> bool:
 def claim_hooks(folder: Path, run_id: RunId) -> Hooks | None:
     """Take what is to be done, so that of several who see the end of a run one alone does it.
 
-    What is not the hooks of this run stays where it is. Raises NotOursError where somebody else could have written.
+    What is not the hooks of this run stays where it is. Raises NotOursError where another account could have written.
     """
     check_private(folder)
     file = _hooks_file(folder, run_id)
@@ -232,7 +233,7 @@ TERM_GRACE = 2.0  # seconds between TERM and KILL
 
 
 def run_command(command: Sequence[str], text: str, folder: str, limit: float) -> str:
-    """Give it a text on stdin and wait; gives how it failed, or nothing. Its whole session ends at the limit."""
+    """Return it a text on stdin and wait; returns how it failed, or nothing. Its whole session ends at the limit."""
     try:
         child = subprocess.Popen(
             list(command),
@@ -242,24 +243,24 @@ def run_command(command: Sequence[str], text: str, folder: str, limit: float) ->
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
-        return f"cannot be run: {error.strerror if isinstance(error, OSError) else error}"
+        return tr("cannot be run: {reason}", reason=error.strerror if isinstance(error, OSError) else error)
     try:
         with suppress(BrokenPipeError):  # it need not read
             child.communicate(text.encode("utf-8", "replace"), timeout=limit)
         status = child.wait(limit)
     except subprocess.TimeoutExpired:
         _kill_session(child)
-        return f"was ended after {limit:g} s"
+        return tr("was stopped after {limit:g} s", limit=limit)
     except BaseException:
         _kill_session(child)
         raise
     if status < 0:
-        return f"was killed by signal {-status}"
-    return f"ended with exit code {status}" if status else ""
+        return tr("was killed by signal {number}", number=-status)
+    return tr("exited with code {status}", status=status) if status else ""
 
 
 def _kill_session(child: subprocess.Popen[bytes]) -> None:
-    """End its whole session: what it started and left behind is killed too."""
+    """End its whole session: what it started is killed too."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
             os.killpg(child.pid, number)

@@ -52,7 +52,7 @@ def _key(text: str, file: str, kind: type[object]) -> str:
 
 
 def _specs_version() -> str:
-    """Tell this version of the specs from every other one, installed or being worked on, as Python does."""
+    """Identify this version of the specs, installed or being worked on, as Python does."""
     stats = sorted((str(path), path.stat()) for path in SPECS.rglob("*.py"))
     return f"{SPECS} {[(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]}"
 
@@ -66,7 +66,7 @@ def _load(cache_file: Path, kind: type[T]) -> T | None:
 
 
 def _to_plain(value: Any) -> Any:
-    """Write a value as JSON can hold it: a list is a tuple, an object says what it is of."""
+    """Write a value as JSON can hold it: a list is a tuple, an object holds its type."""
     if is_dataclass(value):
         members = {field.name: _to_plain(getattr(value, field.name)) for field in fields(value)}
         return {"is": type(value).__name__, "of": members}

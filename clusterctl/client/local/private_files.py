@@ -1,12 +1,12 @@
-"""Our own directories on this machine: nothing in them is believed or written before they are known to be ours.
+"""Our own directories on this machine: nothing in them is trusted or written before they are known to be ours.
 
-    $XDG_STATE_HOME/            BASE     ours or root's, and nobody else may write there
-        clusterctl/             PRIVATE  ours, no link, and nobody else may write there
+    $XDG_STATE_HOME/            BASE     ours or root's, and writable by no other account
+        clusterctl/             PRIVATE  ours, no link, and writable by no other account
             ends/ specs/ ...    PRIVATE
                 a file          OWN      ours, no link, an ordinary file, not larger than expected
 
-Whoever else could write into one of them could have us run a command (`ends` holds what to do when a run ends).
-As in sshd, a group that has nobody but its user in it is not somebody else.
+Another account that could write into one of them could have us run a command (`ends` holds what to do when a run ends).
+As in sshd, a group without any member but its user is not another account.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from clusterctl.translation import tr
+
 MAX_FILE_SIZE = 64 << 20
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 EXISTING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe in its place must not block us
@@ -24,7 +26,7 @@ ROOT = 0
 
 
 class NotOursError(PermissionError):
-    """A directory or file of ours is somebody else's, or somebody else can write to it; `filename` names it."""
+    """A directory or file of ours belongs to, or can be written by, another account; `filename` names it."""
 
 
 def check_base(folder: Path) -> None:
@@ -42,7 +44,7 @@ def check_private(folder: Path) -> None:
         folder_stat = folder.lstat()
         if not stat.S_ISDIR(folder_stat.st_mode):
             raise _not_ours(
-                folder, "is a link" if stat.S_ISLNK(folder_stat.st_mode) else "is not a directory"
+                folder, tr("is a link") if stat.S_ISLNK(folder_stat.st_mode) else tr("is not a directory")
             )
         _check(folder, folder_stat, (os.geteuid(),))
 
@@ -58,18 +60,18 @@ def make_private(folder: Path) -> None:
 
 
 def read_own(file: Path, max_bytes: int = MAX_FILE_SIZE) -> bytes:
-    """Read a file of ours; NotOursError if somebody else has put it there or can change it, or if it is too large."""
+    """Read a file of ours; NotOursError if another account owns it or can change it, or if it is too large."""
     descriptor = os.open(file, EXISTING)
     with os.fdopen(descriptor, "rb") as source:
         _check_file(file, os.fstat(descriptor))
         content = source.read(max_bytes + 1)
     if len(content) > max_bytes:
-        raise _not_ours(file, f"is larger than {max_bytes} bytes")
+        raise _not_ours(file, tr("is larger than {limit} bytes", limit=max_bytes))
     return content
 
 
 def is_own(file: Path) -> bool:
-    """Tell whether a file of ours is there."""
+    """Return whether a file of ours is there."""
     try:
         _check_file(file, file.lstat())
     except OSError:
@@ -84,7 +86,7 @@ def write_own(file: Path, content: str | bytes) -> None:
 
 
 def write_atomically(file: Path, content: str | bytes) -> None:
-    """Write a file beside and rename it, mode 0600: whoever reads sees the old content or the new, never half of it."""
+    """Write a temporary file and rename it, mode 0600: a reader gets the old content or the new, never half of it."""
     _write(file, content, lambda aside: aside.replace(file))
 
 
@@ -108,7 +110,7 @@ def append_own(file: Path, content: str, max_bytes: int) -> None:
 
 
 def claim_own(file: Path) -> bool:
-    """Remove a file of ours; of several who do so at once one alone is told True."""
+    """Remove a file of ours; of several processes that do so at once only one gets True."""
     renamed = _temporary_name(file)
     try:
         file.rename(renamed)
@@ -155,24 +157,26 @@ def _temporary_name(file: Path) -> Path:
 
 def _check_file(file: Path, file_stat: os.stat_result) -> None:
     if not stat.S_ISREG(file_stat.st_mode):
-        raise _not_ours(file, "is not an ordinary file")
+        raise _not_ours(file, tr("is not a regular file"))
     if file_stat.st_uid != os.geteuid():
-        raise _not_ours(file, f"belongs to another account (uid {file_stat.st_uid})")
+        raise _not_ours(file, tr("belongs to another account (uid {uid})", uid=file_stat.st_uid))
     # a mode alone opens no file to those who cannot enter its directory
     if _others_write(file_stat) and file.parent.stat().st_mode & 0o011:
-        raise _not_ours(
-            file, f"can be written by others (mode {stat.S_IMODE(file_stat.st_mode):04o}): chmod go-w it"
-        )
+        raise _not_ours(file, _describe_mode(file_stat))
 
 
 def _check(
     folder: Path, folder_stat: os.stat_result, owners: tuple[int, ...], *, others_may_add: bool = False
 ) -> None:
     if folder_stat.st_uid not in owners:
-        raise _not_ours(folder, f"belongs to another account (uid {folder_stat.st_uid})")
+        raise _not_ours(folder, tr("belongs to another account (uid {uid})", uid=folder_stat.st_uid))
     if _others_write(folder_stat) and not others_may_add:
-        mode = stat.S_IMODE(folder_stat.st_mode)
-        raise _not_ours(folder, f"can be written by others (mode {mode:04o}): chmod go-w it")
+        raise _not_ours(folder, _describe_mode(folder_stat))
+
+
+def _describe_mode(path_stat: os.stat_result) -> str:
+    mode = stat.S_IMODE(path_stat.st_mode)
+    return tr("can be written by other users (mode {mode:04o}); run `chmod go-w` on it", mode=mode)
 
 
 def _others_write(path_stat: os.stat_result) -> bool:
@@ -182,7 +186,7 @@ def _others_write(path_stat: os.stat_result) -> bool:
 
 
 def _is_ours_alone(gid: int) -> bool:
-    """Tell whether a group is the one that was made for our account, as many systems do, and has nobody else in it."""
+    """Return whether a group was made for our account, as many systems do, and has no other member."""
     import grp
     import pwd
 

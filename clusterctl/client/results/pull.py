@@ -2,8 +2,8 @@
 
 Under which name the outputs of a work directory are kept here, when several nodes share it.
 
-That nodes share one is believed only if one of them has seen what the other has put there: each is given a mark that no
-other node is told, and the first to come leaves its own for the others to find. So a node can say that it shares its
+That nodes share one is accepted only if one of them has found the other's file there: each gets a mark that no
+other node knows, and the first to come leaves its own for the others to find. So a node can say that it shares its
 directory with another one only where that is so.
 """
 
@@ -51,17 +51,18 @@ from clusterctl.plans.sync.results import (
     parse_outside,
 )
 from clusterctl.protocol.untrusted import Untrusted, parse_rows
+from clusterctl.translation import tr
 
 LARGEST_BATCH = 4 << 20  # bytes of a batch of rows, unpacked; a node sends 1 MiB and a row
 MOST_ROWS = 1000  # in a batch
 ROW_VALUES = 9
 LONGEST_MARK = 64
-FILES_PER_REQUEST = 200  # files that are asked for together
+FILES_PER_REQUEST = 200  # files that are requested together
 
 
 @dataclass(frozen=True)
 class NodeListing:
-    """What a node has, as it says.
+    """What a node has, as it reports.
 
     `mark` is that of the first node that came to its work directory, by which nodes that share it are known;
     `workdir_id` is the directory's lasting id. `outside` is what the run has left outside the output directory,
@@ -82,7 +83,7 @@ def list_results(
     *,
     max_name_bytes: int | None = MAX_NAMES,
 ) -> NodeListing:
-    """Return what a node has; NodeError for nonsense, over `max_files` files or `max_name_bytes` bytes of names."""
+    """Return what a node has; NodeError for malformed data, too many files or too many bytes of names."""
     entries: list[OutputEntry] = []
     header, name_bytes = Untrusted({}), 0
     listener = _reply_reader(session, node, FIRST_ANSWER_LIMIT)
@@ -97,10 +98,14 @@ def list_results(
             entries += batch
             name_bytes += sum(4 * (len(entry.path) + len(entry.target)) for entry in batch)
         elif "listed" not in header:
-            raise protocol_error(node, "an answer that was not asked for")
+            raise protocol_error(node, tr("an answer that was not requested"))
         too_long = max_name_bytes is not None and name_bytes > max_name_bytes
         if len(entries) > max_files or too_long or header.flag("more"):
-            excess = "longer names than this machine takes in" if too_long else f"more than {max_files} files"
+            excess = (
+                tr("too many bytes of file names")
+                if too_long
+                else tr("more than {limit} files", limit=max_files)
+            )
             raise NodeError("CC-PULL-001", node=node, excess=excess)
     outside = parse_outside(header.record("outside"))
     workdir_id = header.text("workdir_id", LONGEST_MARK)
@@ -119,7 +124,7 @@ def _reply_reader(session: ReplyStream, node: str, first_limit: float) -> ReplyR
 def choose_requests(
     judged: DownloadPlan, target: TargetDirectory, report: PullReport, *, overwrite: bool
 ) -> Iterator[FileRequest]:
-    """Decide for every file whether it must be asked for; what is decided here goes to the account."""
+    """Decide for every file whether it must be requested; what is decided here goes to the report."""
     for entry in judged.files:
         try:
             request = _request_for(entry, target, report, overwrite=overwrite)
@@ -137,7 +142,7 @@ def _request_for(
     if file_stat is None:
         return _resume_request(entry, target, None)
     if not is_regular(file_stat):
-        raise PathOccupiedError("something else has its name here")
+        raise PathOccupiedError(tr("something else has this name here"))
     local_stamp = stamp_of(file_stat)
     if pulled is not None and local_stamp == pulled.local_stamp:
         if pulled.remote_stamp == entry.stamp:
@@ -168,7 +173,7 @@ def _resume_request(entry: OutputEntry, target: TargetDirectory, local_stamp: St
 
 
 def _append_request(entry: OutputEntry, local_stamp: Stamp, pulled: PulledFile) -> FileRequest:
-    """A file that may only have grown is asked for from its old end."""
+    """Request a file that may only have grown from its old end."""
     size = local_stamp[0]
     if 0 < size <= entry.size and size == pulled.remote_stamp[0]:
         return FileRequest(entry, size, pulled.sha256, local_stamp=local_stamp)
@@ -184,7 +189,7 @@ def fetch_files(
     node: str,
     on_bytes: Callable[[int], None] = lambda _: None,
 ) -> None:
-    """Ask for files and put them in their places; what cannot be is in the account.
+    """Request files and install them; failures are in the report.
 
     Raises LocalSystemError when the disk here is full, NodeError when the node does not send what it announced.
     """
@@ -213,7 +218,7 @@ def _receive_batch(listener: ReplyReader, receivers: deque[FileReceiver], node: 
             return
         index = receivers[0].request.entry.index if receivers else None
         if index is None or index not in [header.integer(key) for key in ("file", "whole", "failed")]:
-            raise protocol_error(node, "an answer that was not asked for")
+            raise protocol_error(node, tr("an answer that was not requested"))
         if "file" in header:
             receivers[0].on_data(header, body)
         else:
@@ -228,7 +233,7 @@ def make_folders_and_links(judged: DownloadPlan, target: TargetDirectory, report
             if entry.kind == "dir":
                 target.make_folder(entry.path)
             elif not target.make_link(entry.path, entry.target):
-                report.refused.append(RefusedEntry(entry.path, "something else has its name here"))
+                report.refused.append(RefusedEntry(entry.path, tr("something else has this name here")))
         except (PathOccupiedError, OSError) as error:
             if isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS:
                 raise write_refused(error, target.path) from error
@@ -260,7 +265,7 @@ def name_shared_homes(
     """Name each group by its first node, or as it was named before, also by one that does not answer now.
 
     Gives the names by each group's first node. A name of before counts for those alone who shared the directory then:
-    by its id, which a node may lie about, nobody comes by the name of another.
+    by its id, which a node may forge, none gets the name of another.
     """
     file = target / META_FOLDER / "homes.json"
     homes = _load(file)
@@ -291,7 +296,7 @@ def name_shared_homes(
 
 
 def choose_fetching_node(group: Sequence[str], home: str) -> str:
-    """Choose who brings a group's outputs: whose name they bear, for he alone writes below it anyway."""
+    """Choose the node that sends a group's outputs: the one whose name they have, the only one that writes there."""
     return home if home in group else group[0]
 
 

@@ -21,9 +21,11 @@ from clusterctl.client.results.target_dir import (
 )
 from clusterctl.client.sync.contents import stamp_of
 from clusterctl.errors import LocalSystemError, NodeError
+from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.sync.manifest import render_megabytes
 from clusterctl.plans.sync.results import OutputEntry, RefusedEntry, Stamp
 from clusterctl.protocol.untrusted import Untrusted
+from clusterctl.translation import tr
 
 LARGEST_PART = 1 << 20
 CHUNK = 1 << 20
@@ -31,9 +33,9 @@ CHUNK = 1 << 20
 
 @dataclass(frozen=True)
 class FileRequest:
-    """A file to ask for: what is here of it, and whether the rest is wanted or only its hash.
+    """A file to request: how much of it is here, and whether its data or only its hash is needed.
 
-    `is_partial` says that this is a part which came before, not the file of that name; `local_stamp` is the latter's
+    `is_partial`: what is here is a part that arrived before, not the file of that name; `local_stamp` is the latter's
     stamp.
     """
 
@@ -66,7 +68,7 @@ class PullReport:
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether the node had nothing at all."""
+        """Return whether the node had nothing at all."""
         return not (self.files or self.unchanged or self.kept or self.refused)
 
 
@@ -91,7 +93,7 @@ class FileReceiver:
         self._error = ""
 
     def on_data(self, header: Untrusted, body: bytes) -> None:
-        """Write a piece; an empty one brings nothing nearer to the end, so that it is nonsense."""
+        """Write a piece; an empty one is an error, since the transfer would never end."""
         entry = self.request.entry
         try:
             data = decompress(body, LARGEST_PART) if header.flag("packed") else body
@@ -99,7 +101,7 @@ class FileReceiver:
             raise protocol_error(self._node, str(error)) from error
         self._received += len(data)
         if not data or self._received > entry.size:
-            raise protocol_error(self._node, f"{entry.path}: a piece that does not fit")
+            raise self._wrong_piece()
         self._on_bytes(len(data))
         if self._error:
             return
@@ -111,7 +113,7 @@ class FileReceiver:
                 or self._size + len(data) > entry.size
                 or not self.request.data
             ):
-                raise protocol_error(self._node, f"{entry.path}: a piece that does not fit")
+                raise self._wrong_piece()
             _write_all(self._descriptor, data)
         except (OSError, PathOccupiedError) as error:
             self._on_error(error)
@@ -119,8 +121,12 @@ class FileReceiver:
         self._digest.update(data)
         self._size += len(data)
 
+    def _wrong_piece(self) -> NodeError:
+        detail = tr("{path}: a piece of the wrong size or position", path=self.request.entry.path)
+        return protocol_error(self._node, detail)
+
     def _open(self, offset: int | None) -> None:
-        """Begin anew, or go on where what is here ends."""
+        """Begin at the start, or continue where the local file ends."""
         resumed = offset == self.request.offset and self.request.offset > 0
         truncate = 0 if resumed and self.request.is_partial else os.O_TRUNC
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | truncate
@@ -131,7 +137,7 @@ class FileReceiver:
         self._size = os.fstat(self._descriptor).st_size
 
     def _copy_existing(self) -> None:
-        """Begin with the file that was brought before, which is the beginning of the new one."""
+        """Begin with the file that was downloaded before, which is the beginning of the new one."""
         with self._target.open_file(self.request.entry.path) as source:
             remaining = self.request.offset
             while remaining and (data := os.read(source, min(CHUNK, remaining))):
@@ -139,16 +145,17 @@ class FileReceiver:
                 remaining -= len(data)
 
     def finish(self, header: Untrusted) -> None:
-        """Put the file in its place if it is what the node says it is."""
+        """Install the file if it has the size and hash that the node reports."""
         entry = self.request.entry
         try:
             if "failed" in header:
-                self._report_refused(f"the node could not read it: {header.text('why', 200)}")
+                why = translate_node_text(header.text("why", 200))
+                self._report_refused(tr("the node could not read it: {why}", why=why))
             elif self._error:
                 self._report_refused(self._error)
             elif header.integer("size") != entry.size:
                 self._partial.unlink(missing_ok=True)
-                self._report_refused("it became shorter while it was read; pull again")
+                self._report_refused(tr("it became shorter while it was read; pull again"))
             else:
                 self._verify_and_install(header.text("sha256", 64))
                 if not header.flag("same"):
@@ -171,7 +178,9 @@ class FileReceiver:
             self._open(0)
         if self._digest.hexdigest() != sha256:
             self._partial.unlink(missing_ok=True)
-            raise protocol_error(self._node, f"{entry.path}: its content does not have its hash")
+            raise protocol_error(
+                self._node, tr("{path}: the content does not match its hash", path=entry.path)
+            )
         if self._install(sha256):
             self._report.bytes += entry.size
 
@@ -188,7 +197,7 @@ class FileReceiver:
             self._report.kept.append(entry.path)
 
     def _install(self, sha256: str) -> bool:
-        """Give the file its name, unless what has that name was changed here while it was on its way."""
+        """Return the file its name, unless what has that name was changed here while it was on its way."""
         entry, target = self.request.entry, self._target
         file_stat = target.find(entry.path)
         if (file_stat and stamp_of(file_stat)) != self.request.local_stamp:
@@ -224,12 +233,12 @@ def decompress(body: bytes, max_bytes: int) -> bytes:
     decompressor = zlib.decompressobj()
     data = decompressor.decompress(body, max_bytes)
     if decompressor.unconsumed_tail or not decompressor.eof:
-        raise zlib.error("more data than there may be")
+        raise zlib.error(tr("more data than allowed"))
     return data
 
 
 def protocol_error(node: str, detail: str) -> NodeError:
-    """Say that a node does not keep to what it announced."""
+    """Report that a node does not keep to what it announced."""
     return NodeError("CC-PULL-003", node=node, evidence=detail)
 
 
@@ -243,7 +252,7 @@ def hash_descriptor(descriptor: int) -> Any:
 
 
 def describe_error(error: Exception) -> str:
-    """Say what the system refused, or what was in the way."""
+    """Describe what the system refused, or what was in the way."""
     return str(getattr(error, "strerror", None) or error)
 
 
@@ -276,7 +285,7 @@ class DiskBudget:
     def reserve(self, size: int) -> bool:
         """Take so many bytes; False if others have announced too many to begin now, NodeError if they never fit.
 
-        What a node announces keeps nobody out for good: once the others are through, what they really brought counts.
+        What a node announces blocks no other node for good: once the others are done, what they really sent counts.
         """
         with self._changed:
             if size > self._measured:
@@ -290,7 +299,7 @@ class DiskBudget:
             return True
 
     def measure(self) -> None:
-        """Look again what is free; nobody is writing now."""
+        """Measure again what is free; no thread is writing now."""
         with self._changed:
             self._free = self._measured = shutil.disk_usage(self._folder).free
 
@@ -300,7 +309,7 @@ class DiskBudget:
             raise self._refusal or LocalSystemError("CC-PULL-002", "interrupted")
 
     def close(self, refusal: LocalSystemError | None = None) -> None:
-        """Let nobody go on; without a refusal, wait until those who write have remembered what they have."""
+        """Let no thread continue; without a refusal, wait until those that write have saved their state."""
         with self._changed:
             self._closed, self._refusal = True, self._refusal or refusal
             if refusal is None:

@@ -1,9 +1,9 @@
 """The directory here that one node's results go into: nothing is written outside of it or through a link.
 
-DIR/<node>/...                    what was brought
-DIR/.clusterctl/<node>.json       what was brought as what, so that unchanged files are known as such
+DIR/<node>/...                    the downloaded files
+DIR/.clusterctl/<node>.json       its index, so that unchanged files are recognised
 DIR/.clusterctl/<node>.parts/     files that have not arrived whole yet
-DIR/.clusterctl/<node>.lock       held by the one pull that brings this
+DIR/.clusterctl/<node>.lock       held by the one `pull` that writes here
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ from clusterctl.client.local.private_files import read_own, write_atomically
 from clusterctl.client.sync.contents import stamp_of
 from clusterctl.errors import LocalSystemError
 from clusterctl.plans.sync.results import OutputEntry, Stamp
+from clusterctl.translation import tr
 
 META_FOLDER = ".clusterctl"
 DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 VERSION = 1
-MAX_INDEX_SIZE = 256 << 20  # bytes of what is known of the files that were brought
+MAX_INDEX_SIZE = 256 << 20  # bytes of the index of downloaded files
 MAX_MTIME = 1 << 62  # nanoseconds; no sane file is younger
 
 
 @dataclass(frozen=True)
 class PulledFile:
-    """A file that was brought: what it was there, its hash, and what it became here."""
+    """A downloaded file: its stamp on the node, its hash, and its stamp here."""
 
     remote_stamp: Stamp
     sha256: str
@@ -44,11 +45,11 @@ class PulledFile:
 
 
 class PathOccupiedError(Exception):
-    """Something here has the name that a file needs; the message says what."""
+    """Something here has the name that a file needs; the message names it."""
 
 
 def prepare_target(folder: Path) -> bool:
-    """Make the target directory; tells whether its file system takes upper and lower case for the same.
+    """Make the target directory; returns whether its file system takes upper and lower case for the same.
 
     A directory that is made here is kept out of git and out of the code that is sent.
     """
@@ -58,7 +59,7 @@ def prepare_target(folder: Path) -> bool:
             _hide(folder)
         (folder / META_FOLDER).mkdir(exist_ok=True)
         if (folder / META_FOLDER).is_symlink():
-            raise NotADirectoryError(errno.ENOTDIR, "a link", str(folder / META_FOLDER))
+            raise NotADirectoryError(errno.ENOTDIR, tr("a link"), str(folder / META_FOLDER))
         _hide(folder / META_FOLDER)
     except OSError as error:
         raise write_refused(error, folder) from error
@@ -71,7 +72,7 @@ def _hide(folder: Path) -> None:
 
 
 def write_refused(error: OSError, path: Path) -> LocalSystemError:
-    """Say that this machine does not take what was brought."""
+    """Report that this machine cannot store what was downloaded."""
     if error.errno in DISK_FULL_ERRNOS:
         return LocalSystemError("CC-PULL-002", "write", path=path, reason=error.strerror)
     name = error.filename if isinstance(error.filename, str) else path
@@ -100,7 +101,7 @@ class TargetDirectory:
         self._changed = False
 
     def close(self) -> None:
-        """Remember what was brought."""
+        """Save the index of what was downloaded."""
         os.close(self._root)
         try:
             if self._changed:
@@ -119,7 +120,7 @@ class TargetDirectory:
 
     @contextmanager
     def open_file(self, path: str) -> Iterator[int]:
-        """Open a file that was brought before."""
+        """Open a file that was downloaded before."""
         with self._open_parent(path, make=False) as (folder, name):
             descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
         try:
@@ -133,7 +134,7 @@ class TargetDirectory:
         return self._parts / hashlib.sha256(key).hexdigest()[:40]
 
     def install(self, partial: Path, entry: OutputEntry, sha256: str) -> None:
-        """Give a file that arrived whole its name and its time."""
+        """Return a file that arrived whole its name and its time."""
         with self._open_parent(entry.path, make=True) as (folder, name):
             if 0 < entry.stamp[1] < MAX_MTIME:
                 with suppress(OSError, OverflowError):
@@ -143,7 +144,7 @@ class TargetDirectory:
         self.record(entry, sha256, file_stat)
 
     def record(self, entry: OutputEntry, sha256: str, file_stat: os.stat_result) -> None:
-        """Know a file as brought."""
+        """Record a file as downloaded."""
         self.files[entry.path] = PulledFile(entry.stamp, sha256, stamp_of(file_stat))
         self._changed = True
 
@@ -203,7 +204,7 @@ def _open_folder(folder: bytes, parent: int) -> int:
     except (NotADirectoryError, OSError) as error:
         if error.errno in (errno.ENOTDIR, errno.ELOOP):
             shown = folder.decode("utf-8", "replace")
-            raise PathOccupiedError(f"{shown} is a link or a file here") from error
+            raise PathOccupiedError(tr("{name} is a link or a file here", name=shown)) from error
         raise
 
 
@@ -235,5 +236,5 @@ def _save(file: Path, files: dict[str, PulledFile]) -> None:
 
 
 def is_regular(file_stat: os.stat_result) -> bool:
-    """Tell whether a name here is an ordinary file."""
+    """Return whether a name here is an ordinary file."""
     return stat.S_ISREG(file_stat.st_mode)

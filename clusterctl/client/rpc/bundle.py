@@ -21,7 +21,7 @@ PACKAGE = Path(__file__).parents[2]
 SHIPPED = ("node", "protocol")
 MAIN = "from clusterctl.node.main import main\n\nmain()\n"
 ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest that a zip can hold
-PACK_LOCK = threading.Lock()  # many threads ask at once: the first packs, the others wait for it
+PACK_LOCK = threading.Lock()  # many threads call it at once: the first packs, the others wait for it
 
 # What only people read: a quarter of a bundle. A test compares the syntax trees with and without it.
 DOCSTRING = re.compile(r'^([ \t]*)"""(?:[^"\\]|\\.|"(?!""))*"""$', re.MULTILINE)

@@ -29,7 +29,8 @@ from clusterctl.client.rpc import errors
 from clusterctl.client.ssh.sockets import SshSocket
 from clusterctl.client.ssh.timeouts import WATCHDOG
 from clusterctl.errors import ClusterctlError
-from clusterctl.plans.ssh import REMOTE_COMMAND
+from clusterctl.plans.ssh import REMOTE_COMMAND, with_english_messages
+from clusterctl.translation import tr
 
 
 class WakeupPipe:
@@ -46,7 +47,7 @@ class WakeupPipe:
         return self._reader
 
     def event(self, name: str) -> WakeupEvent:
-        """Give one of the things that ring it."""
+        """Return one of the things that ring it."""
         return WakeupEvent(self, name)
 
     def set(self, name: str) -> None:
@@ -81,11 +82,11 @@ class WakeupEvent:
     name: str
 
     def set(self) -> None:
-        """Tell that there is something, or that no more will come."""
+        """Make the descriptor readable: there is data, or no more will come."""
         self.pipe.set(self.name)
 
     def clear(self) -> None:
-        """Tell that there is nothing."""
+        """Make the descriptor unreadable: there is no data."""
         self.pipe.clear(self.name)
 
 
@@ -112,7 +113,7 @@ class Channel(Protocol):
 
     @property
     def at_eof(self) -> bool:
-        """Tell whether nothing more will come than what is here already."""
+        """Return whether nothing more will come than what is here already."""
 
     @property
     def status(self) -> int:
@@ -128,7 +129,7 @@ class Channel(Protocol):
         """Take what is here of stderr; empty when there is nothing."""
 
     def send(self, data: bytes) -> int:
-        """Send and say how much went; 0 when nobody listens any more, TimeoutError when there is no room."""
+        """Send and return how many bytes went; 0 when the other side has closed, TimeoutError when there is no room."""
 
     def find_failure(self) -> ClusterctlError | None:
         """Return what cut the channel; None if the command ended by itself."""
@@ -154,7 +155,9 @@ class ParamikoChannel:
                 self._channel.exec_command(REMOTE_COMMAND)
             except TRANSPORT_ERRORS as error:
                 if alarm.expired:
-                    raise errors.step_timed_out(self.node, f"channel for {verb}", limit) from error
+                    raise errors.step_timed_out(
+                        self.node, tr("channel for {verb}", verb=verb), limit
+                    ) from error
                 if transport.is_active():
                     raise errors.channel_refused(self.node, str(error)) from error
                 raise self._connection_lost() from error
@@ -165,7 +168,7 @@ class ParamikoChannel:
 
     @property
     def at_eof(self) -> bool:
-        """Tell whether nothing more will come than what is here already."""
+        """Return whether nothing more will come than what is here already."""
         return bool(self._channel.closed or self._channel.eof_received)
 
     @property
@@ -186,7 +189,7 @@ class ParamikoChannel:
         return self._channel.recv_stderr(READ_SIZE) if self._channel.recv_stderr_ready() else b""
 
     def send(self, data: bytes) -> int:
-        """Send and say how much went; 0 when nobody listens any more."""
+        """Send and return how many bytes went; 0 when the other side has closed."""
         try:
             return self._channel.send(data)
         except TimeoutError:
@@ -195,9 +198,9 @@ class ParamikoChannel:
             return 0
 
     def find_failure(self) -> ClusterctlError | None:
-        """Tell a lost connection from a command that ended."""
+        """Distinguish a lost connection from a command that ended."""
         self._channel.status_event.wait(STATUS_WAIT)
-        # When a process ends the server says that its output did; a connection that is lost says nothing.
+        # When a process ends the server sends an end of its output; of a lost connection nothing is sent.
         return None if self._channel.eof_received else self._connection_lost()
 
     def abort(self) -> None:
@@ -221,7 +224,7 @@ class ParamikoChannel:
             self._transport.saved_exception,
         )
         if disconnect_message:
-            return f"the server said: {disconnect_message}"
+            return tr("the server reported: {message}", message=disconnect_message)
         return f"{type(error).__name__}: {error}" if error is not None else ""
 
 
@@ -233,7 +236,7 @@ REFUSED_MESSAGES = ("session request failed", "Session open refused", "request f
 
 
 class OpensshChannel:
-    """One command on a node, run by a client of a master; `alive` tells whether that master still is."""
+    """One command on a node, run by a client of a master; `alive` returns whether that master still is."""
 
     def __init__(self, node: str, argv: Sequence[str], alive: Callable[[], bool]) -> None:
         self.node = node
@@ -245,6 +248,7 @@ class OpensshChannel:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             bufsize=0,
+            env=with_english_messages(os.environ),
             start_new_session=True,
         )
         assert self._process.stdin is not None
@@ -267,7 +271,7 @@ class OpensshChannel:
 
     @property
     def at_eof(self) -> bool:
-        """Tell whether stdout has ended."""
+        """Return whether stdout has ended."""
         return self._eof
 
     @property
@@ -289,7 +293,7 @@ class OpensshChannel:
         return chunk or b""
 
     def read_stderr(self) -> bytes:
-        """Take what is here of stderr, what ssh itself says included."""
+        """Take what is here of stderr, ssh's own messages included."""
         if self._unread_stderr:
             chunk, self._unread_stderr = self._unread_stderr, b""
             return chunk
@@ -306,13 +310,13 @@ class OpensshChannel:
         return chunk or b""
 
     def send(self, data: bytes) -> int:
-        """Send and say how much went; 0 when nobody listens any more."""
+        """Send and return how many bytes went; 0 when the other side has closed."""
         if (sent := self._write(data)) is not None:
             return sent
         poller = select.poll()
         with suppress(OSError, ValueError):  # it is being closed
             poller.register(self._stdin, select.POLLOUT)
-            if not self._eof:  # pipes are small: whoever waits for room must read what comes as it comes
+            if not self._eof:  # pipes are small: while waiting for room, read what arrives
                 poller.register(self._selector.fileno(), select.POLLIN)
             poller.poll(WINDOW_TICK * 1000)
         if (sent := self._write(data)) is None:
@@ -328,7 +332,7 @@ class OpensshChannel:
                 return 0
 
     def find_failure(self) -> ClusterctlError | None:
-        """Tell a client or master that died, and a session that was refused, from a command that ended."""
+        """Distinguish a client or master that died, and a refused session, from a command that ended."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(STATUS_WAIT)
         with suppress(OSError, ValueError):
@@ -337,7 +341,7 @@ class OpensshChannel:
         stderr, status = self._stderr_tail.decode("utf-8", "replace").strip(), self._process.returncode
         if status is not None and status < 0:
             return errors.connection_lost(
-                self.node, stderr or f"the ssh program was ended by signal {-status}"
+                self.node, stderr or tr("the ssh program was killed by signal {number}", number=-status)
             )
         if status != SSH_FAILED:
             return None
@@ -346,7 +350,7 @@ class OpensshChannel:
         return None if self._is_master_alive() else errors.connection_lost(self.node, stderr)
 
     def _is_master_alive(self) -> bool:
-        """Ask twice: a master that ends lets go of its sessions first, and then of its socket."""
+        """Check twice: a master that ends closes its sessions first, and then its socket."""
         if not self._check_master():
             return False
         time.sleep(0.1)

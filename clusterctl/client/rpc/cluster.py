@@ -25,6 +25,7 @@ from clusterctl.client.ssh.route import Hop, Routes
 from clusterctl.client.ssh.sockets import raise_file_limit
 from clusterctl.client.ssh.timeouts import retry_while_busy
 from clusterctl.specs.inventory.model import Node
+from clusterctl.translation import tr
 
 T = TypeVar("T")
 
@@ -40,10 +41,17 @@ class Cluster:
         ask_passphrase: AskPassphrase | None = None,
         hostkeys: HostKeys | None = None,
     ) -> None:
-        """Open nothing yet; `notice` receives remarks, `cache_dir` is ours, `ask_passphrase` asks the user."""
+        """Open nothing yet; `notice` receives remarks, `cache_dir` is ours, `ask_passphrase` prompts the user."""
         raise_file_limit(0)
         self._hostkeys = hostkeys or HostKeys(
-            lambda new: notice(f"{new.node}: new host key {new.fingerprint} recorded in {new.file}")
+            lambda new: notice(
+                tr(
+                    "{node}: new host key {fingerprint} recorded in {file}",
+                    node=new.node,
+                    fingerprint=new.fingerprint,
+                    file=new.file,
+                )
+            )
         )
         self._identities = Identities(ask_passphrase=ask_passphrase)
         self._routes = Routes(SshConfig(notice, folder=cache_dir))
@@ -68,7 +76,7 @@ class Cluster:
         nodes: Iterable[Node],
         work: Callable[[Connection, Node], T],
         *,
-        step: str = "answering",
+        step: str = "",
         limit: int = MAX_PARALLEL,
         keep: bool = True,
     ) -> Iterator[Outcome[T]]:
@@ -82,7 +90,7 @@ class Cluster:
 
         def run(node: Node) -> T:
             connection = self.connection(node)
-            self.steps.set(node.name, step)
+            self.steps.set(node.name, step or tr("waiting for its answer"))
             try:
                 return work(connection, node)
             finally:
@@ -92,7 +100,7 @@ class Cluster:
         return fan_out(targets, run, limit=limit)
 
     def open_early(self, nodes: Iterable[Node], *, keep: bool = True) -> None:
-        """Begin to connect while there is other work to do here; what comes of it is told at the first use.
+        """Begin to connect while there is other work to do here; failures are raised at the first use.
 
         Of very many only the first are opened: as many as can be at work at a time.
         """
@@ -101,11 +109,11 @@ class Cluster:
         self._open_in_background([node for node in targets[:MAX_PARALLEL] if node.name not in self._pending])
 
     def _is_direct(self, node: Node) -> bool:
-        """Tell whether no bastion is on the way: its sshd may drop the others where one of many tunnels is closed."""
+        """Return whether no bastion is on the way: its sshd may drop the others where one of many tunnels is closed."""
         return node.ssh.transport == "paramiko" and self._routes.find(node).jump is None
 
     def _prepare(self, nodes: Sequence[Node], *, keep: bool = True) -> None:
-        """Work out the ways and ask for passphrases, while there is one thread and nothing on the screen moves."""
+        """Resolve the routes and prompt for passphrases, while there is one thread and no progress on the screen."""
         with self._lock:
             known = {*self._connections, *self._pending}
         raise_file_limit(len(known.union(node.name for node in (nodes if keep else nodes[:MAX_PARALLEL]))))
@@ -116,7 +124,7 @@ class Cluster:
             node for node in nodes if node.ssh.transport == "openssh" and not self._is_known(node)
         ]
         if openssh_nodes and can_prompt():
-            # ssh asks at the terminal: wait until it is done
+            # ssh prompts at the terminal: wait until it is done
             deque(self._open_in_background(openssh_nodes), maxlen=0)
 
     def _open_in_background(self, nodes: Sequence[Node]) -> Iterator[Outcome[None]]:
@@ -129,7 +137,7 @@ class Cluster:
             return node.name in self._connections or node.name in self._pending
 
     def connection(self, node: Node) -> Connection:
-        """Give the node's open connection, making it if there is none or it died."""
+        """Return the node's open connection, making it if there is none or it died."""
         cached = self._connections.get(node.name)
         if cached is not None and cached.is_connected:
             return cached
@@ -147,7 +155,7 @@ class Cluster:
         return self._await_connection(node, future)
 
     def _await_connection(self, node: Node, future: Future[Connection]) -> Connection:
-        """Wait for a connection that is being made, for however many threads; how that ended is told once."""
+        """Wait for a connection that is being made, for any number of threads; how that ended is reported once."""
         try:
             return future.result()
         finally:
@@ -172,7 +180,7 @@ class Cluster:
 
     def _connect(self, node: Node) -> Connection:
         if node.ssh.transport == "openssh":
-            self.steps.set(node.name, "connecting by ssh")
+            self.steps.set(node.name, tr("connecting through ssh"))
             return self._masters.connect(node)
         return self._connect_hop(self._routes.find(node))
 
@@ -180,7 +188,7 @@ class Cluster:
         on_step = partial(self.steps.set, hop.name)
         return retry_while_busy(
             lambda: connect(hop, self._hostkeys, self._identities, bastions=self._bastions, on_step=on_step),
-            on_busy=lambda: on_step("waiting until its sshd is less busy"),
+            on_busy=lambda: on_step(tr("retrying: its sshd is busy")),
         )
 
     def forget(self, node: Node) -> None:

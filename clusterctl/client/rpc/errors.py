@@ -18,15 +18,17 @@ from clusterctl.errors import (
     SyncError,
     Unreachable,
 )
+from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.facts.untrusted import clean_lines, clean_text
 from clusterctl.plans.ssh import ACTIVATED, ACTIVATING, SHELL_ENDED, STOLEN_STDIN
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.text import command_line
+from clusterctl.translation import tr
 
 NO_STATUS = -1  # paramiko's exit status when there is none: a signal ended the process
 CANNOT_RUN, NOT_FOUND = 126, 127
 LONGEST_TRACE = 1 << 20  # characters of a traceback, of which the end is shown
-MAX_EVIDENCE = 4096  # characters of what was said that are shown as evidence
+MAX_EVIDENCE = 4096  # characters of output that are shown as evidence
 CODE = re.compile(r"CC-[A-Z]{1,10}-[0-9]{3}")
 UNEXPECTED_CODE = "CC-RUN-002"
 # What the loaders of glibc and musl write; the shell's status for it is that of a program that is not there.
@@ -38,14 +40,14 @@ FAMILIES: Mapping[str, type[NodeError]] = {"CC-PY": NoInterpreter, "CC-SYNC": Sy
 
 
 def step_timed_out(node: str, step: str, limit: float) -> ConnectTimeout:
-    """Say that a step took too long."""
+    """Report that a step took too long."""
     return ConnectTimeout("CC-SSH-004", "step", node=node, step=step, limit=limit)
 
 
 def interpreter_timed_out(
     node: str, python: str, limit: float, noise: bytes, stderr: str, *, activate: str | None = None
 ) -> ClusterctlError:
-    """Say that the interpreter did not answer in time, or that `activate` kept it from starting."""
+    """Report that the interpreter did not answer in time, or that `activate` kept it from starting."""
     if activate is not None and ACTIVATING.encode() in noise and ACTIVATED.encode() not in noise:
         return NoInterpreter(
             "CC-PY-004",
@@ -65,17 +67,17 @@ def interpreter_timed_out(
 
 
 def connection_lost(node: str, evidence: str) -> ConnectionLost:
-    """Say that the connection ended."""
+    """Report that the connection ended."""
     return ConnectionLost("CC-SSH-015", node=node, evidence=evidence)
 
 
 def connection_silent(node: str, limit: float) -> ConnectionLost:
-    """Say that nothing was heard for too long."""
+    """Report that nothing was received for too long."""
     return ConnectionLost("CC-SSH-016", node=node, limit=limit)
 
 
 def channel_refused(node: str, evidence: str) -> Unreachable:
-    """Say that the server lets us in but runs no command for us."""
+    """Report that the server lets us in but runs no command for us."""
     return Unreachable("CC-SSH-014", node=node, evidence=evidence)
 
 
@@ -89,9 +91,9 @@ def interpreter_not_started(
     activate: bool = False,
     python_source: str = "the inventory",
 ) -> NodeError:
-    """Say why no interpreter came up behind the login shell.
+    """Describe why no interpreter started in the login shell.
 
-    `activate` tells whether there is one, `python_source` in which file `python` is set.
+    `activate`: the node has such a line; `python_source` is the file in which `python` is set.
     """
     evidence = _render_output(noise, stderr)
     if activate and SHELL_ENDED in stderr:
@@ -114,7 +116,7 @@ def interpreter_not_started(
 
 
 def _no_interpreter(status: int, noise: bytes, stderr: str, *, activate: bool) -> tuple[str, str]:
-    """Tell by what was left behind why Python did not answer: code and case."""
+    """Find code and case of why Python did not answer, from its status and output."""
     if status == NOT_FOUND and _LIBRARY.search(stderr):
         return "CC-PY-003", "library"
     if status in (CANNOT_RUN, NOT_FOUND):
@@ -140,39 +142,39 @@ def _activate_ended(node: str, python: str, stderr: str) -> NoInterpreter:
 
 
 def verb_died(node: str, verb: str, status: int, stderr: str) -> NodeError:
-    """Say that the step's process on the node ended without an answer."""
+    """Report that the step's process on the node ended without an answer."""
     return NodeError(
         "CC-RUN-003", node=node, evidence=stderr[-MAX_EVIDENCE:], verb=verb, status=_describe_status(status)
     )
 
 
 def malformed_answer(node: str, reader: FrameReader, error: Exception) -> NodeError:
-    """Say that the node's answer is no answer."""
+    """Report that the node's answer is no answer."""
     if not reader.started:
         return output_flood(node, _render_output(reader.noise, ""))
     return NodeError("CC-RUN-004", node=node, evidence=str(error))
 
 
 def unsolicited_data(node: str, verb: str, size: int) -> NodeError:
-    """Say that the node speaks without end while it should listen."""
+    """Report that the node sends without end while it should receive."""
     return NodeError(
         "CC-RUN-004",
         "unsolicited",
         node=node,
-        evidence=f"{size >> 20} MiB came while something was being sent to it",
+        evidence=tr("{size} MiB arrived while data was being sent to it", size=size >> 20),
         verb=verb,
     )
 
 
 def output_flood(node: str, evidence: str) -> NodeError:
-    """Say that the login shell never stops to speak."""
+    """Report that the login shell writes without end."""
     return NodeError("CC-SSH-017", "flood", node=node, evidence=evidence)
 
 
 def node_error(node: str, error: Untrusted) -> ClusterctlError:
     """Turn an error that the node reported into ours; a node may report anything, at any length."""
     code, trace = parse_code(error) or UNEXPECTED_CODE, error.text("traceback", LONGEST_TRACE)
-    message = clean_text(error.text("message")) or "unknown"
+    message = translate_node_text(clean_text(error.text("message")) or "unknown")
     if trace:
         evidence = clean_lines(trace, MAX_EVIDENCE)
         return InternalError(code, REPORTED, node=node, evidence=evidence, message=message)
@@ -181,13 +183,15 @@ def node_error(node: str, error: Untrusted) -> ClusterctlError:
 
 
 def parse_code(error: Untrusted) -> str:
-    """Give the code that a node names, if it has the form of one; empty otherwise."""
+    """Return the code that a node names, if it has the form of one; empty otherwise."""
     code = error.text("code", 40)
     return code if CODE.fullmatch(code) else ""
 
 
 def _describe_status(status: int) -> str:
-    return "was ended by a signal" if status == NO_STATUS else f"ended with status {status}"
+    if status == NO_STATUS:
+        return tr("was killed by a signal")
+    return tr("exited with status {status}", status=status)
 
 
 def _render_output(noise: bytes, stderr: str) -> str:
@@ -203,7 +207,7 @@ def start_timed_out(event: str, limit: float, node: str, evidence: str) -> Start
 
 
 def start_error(header: Untrusted, node: str) -> StartError:
-    """Make an error of an event by which a node says that it cannot start."""
+    """Make an error of an event by which a node reports that it cannot start."""
     event = header.text("event", 40)
     detail = header.text("text") or header.text("reason") or event
     if event == "setup_failed":
@@ -212,8 +216,9 @@ def start_error(header: Untrusted, node: str) -> StartError:
         return _gate_error(header, node, detail)
     if event == "join_failed":
         port = header.integer("port", 1, 65535)
-        return StartError("CC-NET-022", node=node, evidence=header.text("error"), port=port)
-    return StartError("CC-RUN-031", node=node, evidence=detail)
+        evidence = translate_node_text(header.text("error"))
+        return StartError("CC-NET-022", node=node, evidence=evidence, port=port)
+    return StartError("CC-RUN-031", node=node, evidence=translate_node_text(detail))
 
 
 def _gate_error(header: Untrusted, node: str, detail: str) -> StartError:
@@ -221,15 +226,16 @@ def _gate_error(header: Untrusted, node: str, detail: str) -> StartError:
     code = parse_code(header) or "CC-RUN-030"
     if code == "CC-RUN-030":
         case = "environment" if header.flag("environment") else ""
-        return StartError("CC-RUN-030", case, node=node, evidence=detail)
+        return StartError("CC-RUN-030", case, node=node, evidence=translate_node_text(detail))
     reason = clean_text(header.text("reason")) or detail
-    evidence = "" if reason == detail else detail
-    return StartError(code, REPORTED, node=node, evidence=evidence, message=reason)
+    evidence = "" if reason == detail else translate_node_text(detail)
+    return StartError(code, REPORTED, node=node, evidence=evidence, message=translate_node_text(reason))
 
 
 def _setup_error(header: Untrusted, node: str) -> StartError:
-    """Make an error of what a node says of its `setup` or `before`."""
-    code, reason = parse_code(header) or "CC-SETUP-001", header.text("why", 1000) or "setup failed"
+    """Make an error of what a node reports of its `setup` or `before`."""
+    code = parse_code(header) or "CC-SETUP-001"
+    reason = translate_node_text(header.text("why", 1000) or "setup failed")
     error = StartError(code, REPORTED, node=node, evidence=header.text("text"), message=reason)
     if not error.fix:
         retry_command, log = header.text("again"), header.text("log", 1000)

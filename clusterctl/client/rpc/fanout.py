@@ -30,7 +30,7 @@ class Outcome(Generic[T]):
 
     @property
     def ok(self) -> bool:
-        """Tell whether the node did its part."""
+        """Return whether the node did its part."""
         return self.error is None
 
 
@@ -81,7 +81,7 @@ def _work(waiting: deque[Node], function: Callable[[Node], T], outcomes: SimpleQ
 
 
 def run_on(node: Node, function: Callable[[Node], T]) -> Outcome[T]:
-    """Do something on one node; whatever it raises is its outcome, and ends nobody's thread."""
+    """Do something on one node; whatever it raises is its outcome, and ends no thread."""
     began = time.monotonic()
     value: T | None = None
     error: ClusterctlError | None = None
@@ -126,5 +126,5 @@ class Steps:
         self._steps[node] = Step(description, time.monotonic())
 
     def find(self, node: str) -> Step | None:
-        """Give a node's step; None before its first."""
+        """Return a node's step; None before its first."""
         return self._steps.get(node)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from clusterctl.protocol.frames import Decoder, FrameError
 from clusterctl.protocol.untrusted import MalformedError, Untrusted, parse_object
+from clusterctl.translation import tr
 
 Frame = tuple[Untrusted, bytes]
 
@@ -39,17 +40,17 @@ LIMITS: Mapping[str, FrameLimits] = {
     "follow": FrameLimits(header=2 << 20),
     "stop": FrameLimits(header=2 << 20, total=16 << 20),
     "orphans": ANSWER_LIMITS,
-    "start": FrameLimits(total=64 << 20),  # what a setup of hours says it is at
+    "start": FrameLimits(total=64 << 20),  # the progress of a setup that takes hours
 }
 
 
 def limits_for(verb: str) -> FrameLimits:
-    """Give what a node may send in answer to a verb."""
+    """Return what a node may send in answer to a verb."""
     return LIMITS.get(verb, STREAM_LIMITS)
 
 
 def sync_limits(contents: int) -> FrameLimits:
-    """Give what a node may send that names the contents which it lacks, some times over."""
+    """Return what a node may send that names the contents which it lacks, some times over."""
     header = (64 << 10) + 70 * contents
     return FrameLimits(header, values=1000 + 2 * contents, total=(16 << 20) + 8 * header)
 
@@ -90,7 +91,7 @@ class FrameReader:
         self.noise = (self.noise + bytes(self._buffer[:noise_length]))[-NOISE_KEPT:]
         del self._buffer[: noise_length + (len(self._marker) if self.started else 0)]
         if self._noise_size > MAX_NOISE:
-            raise FrameError(f"more than {MAX_NOISE} bytes came before the first answer")
+            raise FrameError(tr("more than {limit} bytes arrived before the first answer", limit=MAX_NOISE))
 
     def finish(self) -> None:
         """Count what is left in the buffer as noise when no answer will come any more."""
@@ -102,4 +103,4 @@ class FrameReader:
         try:
             return parse_object(text, self._limits.header, self._limits.values)
         except MalformedError as error:
-            raise FrameError(f"a frame's header: {error}") from error
+            raise FrameError(tr("the header of a frame: {reason}", reason=error)) from error

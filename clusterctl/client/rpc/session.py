@@ -28,16 +28,17 @@ from clusterctl.errors import ClusterctlError
 from clusterctl.plans.ssh import DECOYS, render_bootstrap
 from clusterctl.protocol.frames import FrameError, encode_frame
 from clusterctl.protocol.untrusted import Untrusted
+from clusterctl.translation import tr
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.verbs import ClientFrame, Request, VerbHeader, VerbName
 
 STDERR_KEPT = 64 << 10
 CHUNK = (32 << 10) - 64  # what fills one packet
-# frames that are taken in before they are asked for; what more there is, the node must keep
+# frames that are buffered before they are requested; the node must keep more than these
 MAX_QUEUED_FRAMES = 16
 UNLIMITED = 1 << 30
-MOST_HELD = 64 << 20  # bytes beyond two headers that are taken in before they are asked for
+MOST_HELD = 64 << 20  # bytes beyond two headers that are buffered before they are requested
 Deadline = tuple[float, Callable[[], ClusterctlError]]
 
 
@@ -54,7 +55,7 @@ NO_LIMITS = SessionLimits()
 
 @dataclass(frozen=True)
 class Interpreter:
-    """The Python that a node is asked to use, and what to run before it."""
+    """The Python to use on a node, and what to run before it."""
 
     python: str
     activate: str | None = None
@@ -121,7 +122,7 @@ class Session:
         self._send_all(encode_frame(header, body), self.timeouts.send if timeout is None else timeout)
 
     def send_heartbeat(self) -> None:
-        """Tell the node that somebody is still here."""
+        """Send the node a sign of life."""
         self._beats += 1
         self.send({"beat": self._beats})
 
@@ -155,14 +156,14 @@ class Session:
             yield Untrusted({"end": True}), b""
 
     def check_silence(self, limit: float) -> None:
-        """Raise ConnectionLost if nothing was heard for `limit` seconds; a verb may take longer to begin."""
+        """Raise ConnectionLost if nothing was received for `limit` seconds; a verb may take longer to begin."""
         if time.monotonic() - self._last_received <= limit or self.ended or self._failure is not None:
             return
         self._receive_available()
         self._check_deadlines(self._deadlines(limit))
 
     def _receive_available(self, max_frames: int = MAX_QUEUED_FRAMES) -> None:
-        """Take in what has arrived, without waiting, until `max_frames` frames are there that nobody has asked for."""
+        """Take in what has arrived, without waiting, until `max_frames` frames are buffered."""
         with self._read_lock:
             # Looked at before draining: what arrives between the two is then not taken for the end.
             closing = self._channel.at_eof
@@ -215,7 +216,7 @@ class Session:
                     raise errors.unsolicited_data(self.node, self.verb, self._held_bytes) from None
                 if time.monotonic() >= deadline:
                     raise errors.step_timed_out(
-                        self.node, f"room for what we send to {self.verb}", limit
+                        self.node, tr("progress in sending to {verb}", verb=self.verb), limit
                     ) from None
                 continue
             if not sent:
@@ -224,7 +225,7 @@ class Session:
             chunk = chunk[sent:]
 
     def _raise_unsent(self) -> None:
-        """Raise what went wrong when the node stopped listening; one that ended in order has said why in its frames."""
+        """Raise what went wrong when the node stopped listening; one that ended in order has sent the reason."""
         self._receive_available(UNLIMITED)
         self._raise_failure()
         if not self.ended:
@@ -307,7 +308,7 @@ class Session:
 
     def _explain_no_answer(self, limit: float) -> ClusterctlError:
         if self._reader.started:
-            return errors.step_timed_out(self.node, f"answer from {self.verb}", limit)
+            return errors.step_timed_out(self.node, tr("answer from {verb}", verb=self.verb), limit)
         return self._explain_no_start(limit)
 
     def _explain_no_start(self, limit: float) -> ClusterctlError:
@@ -339,10 +340,12 @@ def _bootstrap(verb: VerbName, request: Request, sentinel: str, interpreter: Int
     return shell_line + b"".join(b"%d\n" % len(part) + part for part in parts)
 
 
-FIRST_ANSWER_LIMIT = 90.0  # seconds until the first word; the interpreter may come from a cold network home
-ANSWER_SILENCE_LIMIT = 20.0  # seconds; after that the node says something every 2 s
+FIRST_ANSWER_LIMIT = 90.0  # seconds until the first answer; the interpreter may come from a cold network home
+ANSWER_SILENCE_LIMIT = 20.0  # seconds; after that the node sends something every 2 s
 STALL = 300.0  # seconds without a step of work on the node, which may copy a large file to a slow disk
-MAX_ANSWER_TIME = 4 * 3600.0  # seconds for one answer, whatever work is told of: a terabyte is hashed in less
+MAX_ANSWER_TIME = (
+    4 * 3600.0
+)  # seconds for one answer, whatever progress is reported: a terabyte is hashed in less
 
 
 class ReplyStream(Protocol):
@@ -356,7 +359,7 @@ class ReplyStream(Protocol):
 
 
 class ReplyReader:
-    """Hears the answers of one node; what it raises when there are no more is the verb's own error."""
+    """Reads the answers of one node; what it raises when there are no more is the verb's own error."""
 
     def __init__(
         self,
@@ -372,7 +375,7 @@ class ReplyReader:
         self._limit = first_limit
 
     def receive(self) -> Frame:
-        """Wait for an answer; the node's beats are heard, and must tell of progress."""
+        """Wait for an answer; the node's beats are read, and must report progress."""
         steps: int | None = None
         began = since = time.monotonic()
         while True:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 STREAMS = ("stdout", "stderr")
 MOST_LEFT, LONGEST_NAME = 64, 64  # processes that run on, and characters of each name
-NOISY_EXIT = 255  # shown for an answer that tells neither exit code nor signal
+NOISY_EXIT = 255  # shown for an answer that holds neither exit code nor signal
 
 OnOutput = Callable[[str, bytes], None]
 
@@ -60,7 +60,7 @@ class CommandEnd:
 
     @property
     def ok(self) -> bool:
-        """Tell whether it ended with 0."""
+        """Return whether it ended with 0."""
         return self.exit == 0
 
 
@@ -111,7 +111,7 @@ class OutputCollector:
         self._parts[stream].append(data)
 
     def finish(self, end: CommandEnd) -> CommandOutput:
-        """Give all of it."""
+        """Return all of it."""
         return CommandOutput(b"".join(self._parts["stdout"]), b"".join(self._parts["stderr"]), end)
 
 
@@ -122,8 +122,8 @@ ANSWER_LIMIT = 30.0
 SYNC_LIMIT = 600.0
 READY_LIMIT = 300.0  # `import torch` from a cold network file system takes minutes
 GO_LIMIT = 60.0
-SILENCE_LIMIT = 20.0  # a stopping node says something every 2 s
-MOST_EVENTS = 100  # that an agent tells before GO
+SILENCE_LIMIT = 20.0  # a stopping node sends something every 2 s
+MOST_EVENTS = 100  # that an agent reports before GO
 FAILURE_EVENTS = ("setup_failed", "gate_failed", "join_failed", "failed")
 
 
@@ -159,7 +159,7 @@ class PullRequest:
 class RunListing:
     """The runs that a node remembers, newest first; `offset` is its clock minus ours, in seconds.
 
-    `unnamed` counts what it told beside them that bears no run's name, as no honest node does.
+    `unnamed` counts its other entries, without the name of a run, as no honest node sends them.
     """
 
     runs: Sequence[NodeState]
@@ -178,13 +178,13 @@ class StopReport:
 
     @property
     def run_known(self) -> bool:
-        """Tell whether the node knew anything of the run."""
+        """Return whether the node knew anything of the run."""
         return self.state is not None or bool(self.ended or self.remaining)
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
 def probe(c: Connection, node: Node, interpreter: Interpreter, nodes: Sequence[Node]) -> Facts:
-    """Ask a node for its facts; writes nothing there."""
+    """Request a node's facts; writes nothing there."""
     from clusterctl.plans.facts.facts import probe_request
 
     facts, session = _request_facts(c, probe_request(node, tuple(nodes), payload_zip()[0]), interpreter)
@@ -202,9 +202,9 @@ def probe_and_stay(
     stay: bool = True,
     setup: SetupQuery | None = None,
 ) -> tuple[Facts, Session]:
-    """Ask a node for its facts; the open session can take part in a proof on the wire, and is to be closed.
+    """Request a node's facts; the open session can take part in a network test, and is to be closed.
 
-    Without `stay` the node makes itself ready for no such thing, and ends. With `setup` it is asked about the packages
+    Without `stay` the node does not prepare for that, and ends. With `setup` it reports the packages
     of that environment.
     """
     from clusterctl.plans.facts.facts import discard_stale_packages, probe_request
@@ -304,7 +304,7 @@ def await_event(
 ) -> dict[str, Untrusted]:
     """Wait for an event of the agent and give all that came, by name; a failure that it reports is raised.
 
-    `on_progress` hears what a setup is at. With `or_ended` a run that is over already is as good as the event.
+    `on_progress` receives the progress of a setup. With `or_ended` a run that is over already is as good as the event.
     """
     deadline = time.monotonic() + limit
     events: dict[str, Untrusted] = {}
@@ -349,7 +349,7 @@ def stop(
 ) -> StopReport:
     """End every process of a run on a node: TERM once, KILL when `grace` seconds have passed.
 
-    `lived`: it was not known to have ended there; else what its end has cost is not told once more.
+    `lived`: it was not known to have ended there; else what its end has cost is not reported again.
     """
     request: StopRequest = {
         "workdir": node.workdir,
@@ -391,7 +391,7 @@ def ps(
     *,
     pulse: bool = False,
 ) -> RunListing:
-    """List the runs that a node remembers, newest first; `pulse` asks for signs of life of those that live."""
+    """List the runs that a node remembers, newest first; `pulse` requests signs of life of those that run."""
     from clusterctl.plans.runs.state import parse_state
 
     request: PsRequest = {
@@ -419,7 +419,7 @@ def execute(
     max_bytes: int | None,
     on_output: OnOutput,
 ) -> CommandEnd:
-    """Run a command on a node; `on_output` is told what it writes, of each stream at most `max_bytes` bytes."""
+    """Run a command on a node; `on_output` receives what it writes, of each stream at most `max_bytes` bytes."""
     request: ExecRequest = {"argv": list(argv), "keep": max_bytes, "node": node.name}
     with _open_session(
         c, "exec", request, interpreter, limits=SessionLimits(silence=SILENCE_LIMIT)
@@ -451,7 +451,7 @@ def pull(
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
 def clean(c: Connection, node: Node, interpreter: Interpreter, unused: float) -> Session:
-    """Ask a node what it could do without; nothing goes before it is told what."""
+    """Ask a node what it could remove; nothing is removed before the request names it."""
     request: CleanRequest = {
         "workdir": node.workdir,
         "node": node.name,
@@ -495,7 +495,7 @@ CLOCK_SAMPLES = 3
 
 
 def measure_clock(session: Session) -> float:
-    """Ask a node that waits for it what time it is there; gives its clock minus ours, in seconds.
+    """Request the time of a node that waits for this; returns its clock minus ours, in seconds.
 
     Of several answers the quickest counts, which is wrong by no more than half of what it took. Then the node goes on.
     """
@@ -522,7 +522,7 @@ FAILURE_GRACE = 1.0
 
 
 def stop_everywhere(run: RunHandle, reason: str) -> dict[str, ClusterctlError]:
-    """Stop a run on its nodes; gives the errors of those on which it could not be stopped."""
+    """Stop a run on its nodes; returns the errors of those on which it could not be stopped."""
 
     def stop_node(c: Connection, node: Node) -> StopReport:
         stopped: StopReport = stop(c, node, run.interpreters[node.name], run.run_id, FAILURE_GRACE, reason)

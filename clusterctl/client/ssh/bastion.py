@@ -16,6 +16,7 @@ from clusterctl.client.ssh.sockets import FIRST_BYTES_KEPT, SshSocket
 from clusterctl.client.ssh.transport import BastionTransport
 from clusterctl.errors import ClusterctlError, ConnectError, ConnectTimeout, ServerBusy, Unreachable
 from clusterctl.specs.text import command_line
+from clusterctl.translation import tr
 
 
 class TunnelSocket:
@@ -50,9 +51,9 @@ class TunnelSocket:
         return self._channel.getpeername()
 
     def abort(self) -> None:
-        """End the stream, from any thread, at once for whoever waits in it.
+        """End the stream, from any thread, at once for every thread that waits in it.
 
-        Telling the bastion takes a thread of its own: it may not be listening, and the caller may be the one
+        Closing the channel takes a thread of its own: it may not be listening, and the caller may be the one
         thread that all time limits hang on.
         """
         threading.Thread(target=self._close_channel, name="hanging up", daemon=True).start()
@@ -63,13 +64,17 @@ class TunnelSocket:
         self.abort()
 
     def describe_end(self) -> str:
-        """Say whether it was the bastion that went."""
+        """Describe whether it was the bastion that went."""
         transport = self._channel.get_transport()
         if transport.is_active():
             return ""
         disconnect_message = getattr(transport, "disconnect_message", "")
-        return f"the connection to the bastion {self.bastion} ended" + (
-            f": {disconnect_message}" if disconnect_message else ""
+        if not disconnect_message:
+            return tr("the connection to the bastion {bastion} ended", bastion=self.bastion)
+        return tr(
+            "the connection to the bastion {bastion} ended: {reason}",
+            bastion=self.bastion,
+            reason=disconnect_message,
         )
 
     def _close_channel(self) -> None:
@@ -128,7 +133,7 @@ class BastionPool:
                 state.failure = None
 
     def close(self) -> None:
-        """Close all, those behind others first."""
+        """Close all, those reached through others first."""
         with self._lock:
             states, self._states = self._states, {}
         for hop in sorted(states, key=lambda hop: -len(list(hop.chain()))):
@@ -188,7 +193,7 @@ def _pool_key(hop: Hop) -> Hop:
 
 
 def _responds(transport: paramiko.Transport) -> bool:
-    """Tell a bastion that is only slow to reach a node from one that says nothing at all any more."""
+    """Distinguish a bastion that is only slow to reach a node from one that no longer answers."""
     responded = threading.Event()
 
     def ping() -> None:
@@ -202,14 +207,11 @@ def _responds(transport: paramiko.Transport) -> bool:
 
 
 def _bastion_error(bastion: Hop, node: str, error: ClusterctlError) -> ClusterctlError:
-    """Tell a node that its bastion cannot be used, in the same words for all nodes."""
+    """Report for a node that its bastion cannot be used, with the same text for all nodes."""
     inner = error.code == "CC-SSH-018"  # a bastion before this one: that is the one to name
-    code_line = "" if inner else f"{error.code} at {bastion.address}"
+    code_line = "" if inner else tr("{code} at {address}", code=error.code, address=bastion.address)
     generic = isinstance(error, ServerBusy) or not isinstance(error, ConnectError)
     kind = Unreachable if generic else type(error)  # a busy bastion has been tried often enough
-    way_out = error.fix.replace("the node", "the bastion").replace(
-        "`host` and `ssh.port`", "`jump` under `ssh:`"
-    )
     return kind(
         "CC-SSH-018",
         "inner" if inner else "",
@@ -217,7 +219,14 @@ def _bastion_error(bastion: Hop, node: str, error: ClusterctlError) -> Clusterct
         evidence="\n".join(filter(None, [code_line, error.evidence])),
         bastion=bastion.bastion,
         problem=error.message,
-        way_out=way_out,
+        way_out=_fix_for_bastion(error.fix),
+    )
+
+
+def _fix_for_bastion(fix: str) -> str:
+    """Make the fix of an error of a bastion, whose text is about a node, one for the bastion; in either language."""
+    return fix.replace(tr("the node"), tr("the bastion")).replace(
+        tr("`host` and `ssh.port`"), tr("`jump` under `ssh:`")
     )
 
 
@@ -240,6 +249,6 @@ def _tunnel_refused(hop: Hop, bastion: Hop, reason: int, text: str) -> ConnectEr
         evidence=f"channel open failure {reason}: {text}",
         bastion=bastion.bastion,
         address=hop.address,
-        reason=text or "no reason given",
+        reason=text or tr("no reason given"),
         command=command_line("ssh", bastion.bastion, "nc", "-v", hop.host, str(hop.port)),
     )

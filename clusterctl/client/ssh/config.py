@@ -1,7 +1,7 @@
-"""`~/.ssh/config` as OpenSSH reads it: ssh itself is asked (`ssh -G`), and its answers are remembered.
+"""`~/.ssh/config` as OpenSSH reads it: by `ssh -G`, whose answers are cached.
 
 One question costs 5 ms of CPU. With `-v` ssh also names each file that it reads, and an answer is kept on disk until
-one of these changes. Three things it does not say, so they are looked for in these files: patterns of `Include`, which
+one of these changes. Three things are not printed, so they are looked for in these files: patterns of `Include`, which
 a new file may match; words that make an answer depend on more than files (`Match exec`): it is not kept then; and the
 hosts, for `init`.
 """
@@ -28,7 +28,9 @@ from pathlib import Path
 
 from clusterctl.client.local.private_files import keep_newest, read_own, write_own
 from clusterctl.errors import Unreachable
+from clusterctl.plans.ssh import with_english_messages
 from clusterctl.specs.text import command_line
+from clusterctl.translation import tr
 
 VERSION = 3
 NONE = "none"
@@ -42,7 +44,7 @@ MAX_FILE_SIZE = 4 << 20
 LONGEST_NAME = 200  # bytes of a name that ssh -v prints; the rest is cut off
 RACY = 2_000_000_000  # ns: a file this young may change again without a new time stamp
 USER_FOLDER = "~/.ssh"  # of an Include, where HOME counts; the file itself is in the home of /etc/passwd
-DYNAMIC_CRITERIA = ("exec", "localnetwork")  # of Match: asks a program, the network
+DYNAMIC_CRITERIA = ("exec", "localnetwork")  # of Match: runs a program, uses the network
 USED_KEYWORDS = {
     *("hostname", "user", "port", "proxyjump", "proxycommand"),
     *("identityfile", "certificatefile", "identitiesonly", "identityagent"),
@@ -58,7 +60,7 @@ _VERBOSE_LINE = re.compile(r"debug\d: |OpenSSH_")
 
 @dataclass(frozen=True)
 class ConfigQuery:
-    """What is asked: a host as a user would type it, and what the command line says beside it."""
+    """The query: a host as a user would type it, and the options of the command line."""
 
     host: str
     user: str | None = None
@@ -92,7 +94,7 @@ class SshConfig:
         self._warned = False
 
     def query(self, query: ConfigQuery, node: str) -> HostOptions:
-        """Say what the configuration says of a host; empty without one, or without ssh."""
+        """Return the configuration of a host; empty without one, or without ssh."""
         if query.config == NONE:
             return {}
         if self._program is None:
@@ -122,7 +124,7 @@ class SshConfig:
             return self._caches[config]
 
     def _run_ssh(self, query: ConfigQuery, node: str) -> tuple[HostOptions, list[str]]:
-        """Return what ssh says of a host, and which files it has read."""
+        """Return what `ssh -G` prints for a host, and which files it has read."""
         try:
             status, stdout, stderr = _run_in_session([self._program or "ssh", "-v", *query.arguments()])
         except (OSError, subprocess.TimeoutExpired) as error:
@@ -138,7 +140,7 @@ class SshConfig:
         with self._lock:
             warned, self._warned = self._warned, True
         if not warned:
-            self._notice("there is no ssh program here: ~/.ssh/config is not read, only the inventory counts")
+            self._notice(tr("no ssh program found: ~/.ssh/config is not read, only the inventory is used"))
 
 
 class _OptionsCache:
@@ -235,7 +237,7 @@ class ConfigDependencies:
 
 
 def _usual_files(program: str) -> list[str]:
-    """List what ssh reads without -F: the user's file, then the system's; conda and Homebrew have theirs beside ssh."""
+    """List what ssh reads without -F: the user's file, then the system's; conda's and Homebrew's is near ssh."""
     beside = Path(program).resolve().parent.parent / "etc/ssh/ssh_config"
     return [str(passwd_home() / ".ssh" / "config"), "/etc/ssh/ssh_config", str(beside)]
 
@@ -253,7 +255,7 @@ def _in_folder(pattern: str, folder: str) -> str:
 
 
 def _glob(pattern: str) -> list[str]:
-    return sorted(glob.glob(os.path.expanduser(pattern)))  # noqa: PTH207, PTH111 - Path.glob takes no absolute pattern; ~other may be nobody
+    return sorted(glob.glob(os.path.expanduser(pattern)))  # noqa: PTH207, PTH111 - Path.glob takes no absolute pattern; ~other may be unknown
 
 
 def _is_dynamic(criteria: list[str]) -> bool:
@@ -262,7 +264,7 @@ def _is_dynamic(criteria: list[str]) -> bool:
 
 
 def _stamp(path: str) -> list[int]:
-    """Tell this content of a file from every other one; empty if it is not there."""
+    """Identify the content of a file; empty if it is not there."""
     try:
         file_stat = Path(path).stat()
     except OSError:
@@ -303,7 +305,7 @@ def _split(line: str) -> list[str]:
         return []
     try:
         return shlex.split(line)
-    except ValueError:  # an odd number of quotes: ssh will say so
+    except ValueError:  # an odd number of quotes: ssh reports it
         return line.split()
 
 
@@ -314,6 +316,7 @@ def _run_in_session(command: list[str]) -> tuple[int, bytes, bytes]:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        env=with_english_messages(os.environ),
         start_new_session=True,
     ) as process:
         try:
@@ -344,7 +347,7 @@ def _read_outputs(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
                 if not chunk:
                     selector.unregister(key.fd)
             if sum(map(len, outputs.values())) > MAX_OUTPUT:
-                raise OSError(f"it wrote more than {MAX_OUTPUT >> 20} MiB")
+                raise OSError(tr("it wrote more than {limit} MiB", limit=MAX_OUTPUT >> 20))
     return outputs[pipes[0]], outputs[pipes[1]]
 
 

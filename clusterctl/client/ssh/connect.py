@@ -2,7 +2,7 @@
 
 What happens between the TCP connection and a usable one: greeting, key exchange, host key, our key.
 
-paramiko calls back at three points: for the transport, for a host key that it does not know (we tell it
+paramiko calls back at three points: for the transport, for a host key that it does not know (we give it
 none, so always), and for the login. Each is also where a step ends and the next one's time begins.
 
 The result is one open, verified connection, or one error.
@@ -25,12 +25,22 @@ from clusterctl.client.ssh.route import Hop
 from clusterctl.client.ssh.sockets import ProxySocket, open_proxy, open_tcp
 from clusterctl.client.ssh.timeouts import WATCHDOG, Timeouts
 from clusterctl.client.ssh.transport import DISABLED_ALGORITHMS, BastionTransport, Transport
-from clusterctl.errors import AuthenticationFailed, ClusterctlError, ConnectTimeout, ServerBusy, Unreachable
+from clusterctl.errors import (
+    AuthenticationFailed,
+    ClusterctlError,
+    ConnectError,
+    ConnectTimeout,
+    HostKeyError,
+    ServerBusy,
+    Unreachable,
+)
 from clusterctl.plans.facts.untrusted import clean_lines
+from clusterctl.plans.ssh import name_lab, render_lab_command
 from clusterctl.specs.text import command_line
+from clusterctl.translation import to_translate, tr
 
 KEY_ALGORITHMS = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}
-PARAMIKO_LIMIT = 3600.0  # ours are shorter, and say which step it was
+PARAMIKO_LIMIT = 3600.0  # ours are shorter, and name the step
 
 
 class SshHandshake:
@@ -65,7 +75,7 @@ class SshHandshake:
     def make_transport(
         self, sock: AnySocket, disabled_algorithms: Mapping[str, Sequence[str]] | None = None
     ) -> paramiko.Transport:
-        """Build the transport; asks the server for a host key of a type that is known."""
+        """Build the transport, which requests a host key of a type that is known."""
         socket_like = cast(socket.socket, sock)
         transport = self.transport = self.transport_class(
             socket_like, disabled_algorithms=disabled_algorithms
@@ -90,14 +100,16 @@ class SshHandshake:
     def authenticate(self, transport: paramiko.Transport) -> None:
         """Show our keys one after the other until one is accepted."""
         self._begin_step("login", self.timeouts.login)
-        self.on_step("logging in")
+        self.on_step(tr("logging in"))
         for candidate in self.keys:
             self.tried.append(candidate.label)
             try:
                 remaining_methods = transport.auth_publickey(self.hop.user, candidate.key)
             except paramiko.BadAuthenticationType as error:
                 allowed = ", ".join(error.allowed_types)
-                raise self._login_refused("it does not accept keys", f"it wants: {allowed}") from error
+                raise self._login_refused(
+                    tr("it does not accept keys"), tr("it accepts: {methods}", methods=allowed)
+                ) from error
             except paramiko.AuthenticationException:
                 if self.alarm.expired or not transport.is_active():
                     raise
@@ -105,26 +117,29 @@ class SshHandshake:
             except paramiko.SSHException as error:
                 if self.alarm.expired:
                     raise
-                raise self._login_refused(f"{candidate.label} cannot be used", str(error)) from error
+                raise self._login_refused(
+                    tr("{key} cannot be used", key=candidate.label), str(error)
+                ) from error
             if remaining_methods:
                 raise self._login_refused(
-                    "it wants more than a key", f"it also wants: {', '.join(remaining_methods)}"
+                    tr("it requires more than a key"),
+                    tr("it also requires: {methods}", methods=", ".join(remaining_methods)),
                 )
             return
-        raise self._login_refused("it accepted none of our keys", "")
+        raise self._login_refused(tr("it accepted none of the keys"), "")
 
     @property
     def disconnect_message(self) -> str:
-        """Return what the server said when it hung up."""
+        """Return the message with which the server disconnected."""
         return self.transport.disconnect_message if self.transport is not None else ""
 
     @property
     def greeted(self) -> bool:
-        """Tell whether an SSH server has said who it is."""
+        """Return whether an SSH server has sent its version."""
         return self.transport is not None and self.transport.remote_version.startswith("SSH-")
 
     def stop_clock(self) -> bool:
-        """Stop the clock; tells whether a limit was reached."""
+        """Stop the clock; returns whether a limit was reached."""
         WATCHDOG.cancel(self.alarm)
         return self.alarm.expired or self.greeting_timed_out
 
@@ -144,13 +159,14 @@ class SshHandshake:
         return login_refused(self.hop, reason, [detail, *self.describe_keys()])
 
     def describe_keys(self) -> list[str]:
-        """Say which keys were tried, and which were not."""
-        tried = [f"tried {label}" for label in self.tried] or ["there was no key to try"]
-        return tried + [f"not tried: {note}" for note in self.keys.skipped]
+        """Describe which keys were tried, and which were not."""
+        tried = [tr("tried {key}", key=label) for label in self.tried] or [tr("there was no key to try")]
+        return tried + [tr("not tried: {key}", key=note) for note in self.keys.skipped]
 
 
 def login_refused(hop: Hop, reason: str, evidence: Sequence[str]) -> AuthenticationFailed:
-    """Say that a node does not let us in, and what to do."""
+    """Report that a node does not let us in, and what to do."""
+    lab = _lab_of(hop)
     bastions = ",".join(bastion.bastion for bastion in hop.chain())
     options = ["-i", hop.key] if hop.key else []
     options += ["-J", bastions] if bastions else []
@@ -163,7 +179,7 @@ def login_refused(hop: Hop, reason: str, evidence: Sequence[str]) -> Authenticat
         server=hop.description,
         user=hop.user,
         reason=reason,
-        command=command_line("ssh", *options),
+        command=render_lab_command(lab, "ssh", hop.name) if lab else command_line("ssh", *options),
         copy_command=command_line("ssh-copy-id", *options),
     )
 
@@ -171,7 +187,13 @@ def login_refused(hop: Hop, reason: str, evidence: Sequence[str]) -> Authenticat
 MAX_EVIDENCE = 8 << 10  # characters of an error that a server may fill
 IDLE_TICK = 5.0  # seconds between looks of paramiko's idle reading thread, 0.1 by default
 DEFAULT_TIMEOUTS = Timeouts()
-# what sshd says instead of a greeting
+STEP_NAMES: Mapping[str, str] = {
+    "greeting": to_translate("greeting"),
+    "key exchange": to_translate("key exchange"),
+    "host key": to_translate("host key"),
+    "login": to_translate("login"),
+}
+# what sshd sends instead of a greeting
 BUSY_GREETINGS = (b"Not allowed at this time", b"Exceeded MaxStartups")
 
 
@@ -185,14 +207,14 @@ def connect(
     handshake_type: Callable[..., SshHandshake] = SshHandshake,
     on_step: Callable[[str], None] = lambda _: None,
 ) -> Connection:
-    """Open a connection to a node or a bastion; raises a ConnectError that says which step failed and why.
+    """Open a connection to a node or a bastion; raises a ConnectError that names the step and the reason.
 
-    Close it with its own `close`; that also ends a proxy command. `on_step` is told each step.
+    Close it with its own `close`; that also ends a proxy command. `on_step` receives each step.
     """
     keys = identities.keys_for(hop)
-    on_step(f"connecting through {hop.jump.bastion}" if hop.jump else "connecting")
+    on_step(tr("connecting through {bastion}", bastion=hop.jump.bastion) if hop.jump else tr("connecting"))
     sock = _open_socket(hop, timeouts, bastions)
-    on_step("waiting for its sshd")
+    on_step(tr("waiting for its sshd"))
     transport_class = BastionTransport if hop.bastion else Transport
     handshake = handshake_type(
         hop, line=sock, hostkeys=hostkeys, keys=keys, timeouts=timeouts, wire=transport_class
@@ -209,10 +231,29 @@ def connect(
         if failure is None:
             raise
         failure.evidence = clean_lines(failure.evidence, MAX_EVIDENCE)
+        if not isinstance(failure, (AuthenticationFailed, HostKeyError)):
+            failure.fix = _fix_in_lab(hop) or failure.fix
         raise failure from error
     handshake.stop_clock()
     sock.settimeout(IDLE_TICK)
     return connection
+
+
+def _lab_of(hop: Hop) -> str:
+    """Name the practice cluster that a node is in; empty for any other node."""
+    return name_lab(hop.host, hop.key, hop.proxy_command)
+
+
+def _heal_command(hop: Hop) -> str:
+    """Return the command that repairs a node of a practice cluster."""
+    return render_lab_command(_lab_of(hop), "heal", hop.name)
+
+
+def _fix_in_lab(hop: Hop) -> str:
+    """Return the fix that repairs a node of a practice cluster; empty for any other node."""
+    if not _lab_of(hop):
+        return ""
+    return tr("{command}  # or `clusterctl lab status` to see what is broken", command=_heal_command(hop))
 
 
 def _open_socket(hop: Hop, timeouts: Timeouts, bastions: BastionPool | None) -> AnySocket:
@@ -221,7 +262,11 @@ def _open_socket(hop: Hop, timeouts: Timeouts, bastions: BastionPool | None) -> 
             raise ValueError(f"the way to {hop.name} leads through bastions")
         return bastions.open_tunnel(hop, timeouts.connect)
     if hop.proxy_command is None:
-        return open_tcp(hop.name, hop.host, hop.port, timeouts.connect)
+        try:
+            return open_tcp(hop.name, hop.host, hop.port, timeouts.connect)
+        except ConnectError as error:
+            error.fix = _fix_in_lab(hop) or error.fix
+            raise
     return open_proxy(hop.name, hop.proxy_command)
 
 
@@ -246,7 +291,7 @@ def _build_connection(hop: Hop, sock: AnySocket, handshake: SshHandshake) -> Con
 
 
 def _fabric_defaults() -> dict[str, Any]:
-    """Give the settings that a connection itself looks up; copying all of Fabric's takes a tenth of connecting."""
+    """Return the settings that a connection itself looks up; copying all of Fabric's takes a tenth of connecting."""
     return {
         "user": "",
         "port": 22,
@@ -273,7 +318,7 @@ def _explain(error: Exception, handshake: SshHandshake, timed_out: bool) -> Clus
         return _proxy_ended(handshake, handshake.sock.status)
     if handshake.step == "login":
         evidence = [handshake.disconnect_message or str(error), *handshake.describe_keys()]
-        return login_refused(handshake.hop, "it ended the connection", evidence)
+        return login_refused(handshake.hop, tr("it closed the connection"), evidence)
     return _no_handshake(handshake, error)
 
 
@@ -299,7 +344,7 @@ def _no_handshake(handshake: SshHandshake, error: Exception) -> Unreachable:
 
 
 def _server_busy(handshake: SshHandshake, evidence: str) -> ServerBusy:
-    when = "during the key exchange" if handshake.greeted else "before greeting us"
+    when = tr("during the key exchange") if handshake.greeted else tr("before its SSH greeting")
     return ServerBusy(
         "CC-SSH-006", node=handshake.hop.name, evidence=evidence, address=handshake.hop.address, when=when
     )
@@ -316,7 +361,7 @@ def _not_ssh(handshake: SshHandshake) -> Unreachable:
 
 def _describe_greeting(handshake: SshHandshake) -> str:
     first_line = handshake.sock.first_bytes.splitlines()[0].decode("utf-8", "backslashreplace")
-    return f"it says: {first_line!r}"
+    return tr("its first line: {line!r}", line=first_line)
 
 
 def _step_timed_out(handshake: SshHandshake) -> ConnectTimeout:
@@ -330,29 +375,32 @@ def _step_timed_out(handshake: SshHandshake) -> ConnectTimeout:
         "handshake",
         node=handshake.hop.name,
         evidence="\n".join(evidence).strip(),
-        waited_for=waited_for,
+        waited_for=tr(STEP_NAMES[waited_for]),
         address=handshake.hop.address,
         limit=handshake.limit,
     )
 
 
 def _no_greeting(handshake: SshHandshake) -> ConnectTimeout:
-    """Say that only the proxy command is known to be there, not the node."""
+    """Report that only the proxy command is known to be there, not the node."""
     return ConnectTimeout(
         "CC-SSH-004",
-        "proxy",
+        "lab" if _lab_of(handshake.hop) else "proxy",
         node=handshake.hop.name,
         evidence=handshake.sock.describe_end(),
         limit=handshake.limit,
         command=handshake.hop.proxy_command,
+        heal=_heal_command(handshake.hop),
     )
 
 
 def _proxy_ended(handshake: SshHandshake, status: int) -> Unreachable:
     return Unreachable(
         "CC-SSH-013",
+        "lab" if _lab_of(handshake.hop) else "",
         node=handshake.hop.name,
         evidence=handshake.sock.describe_end(),
         status=status,
-        step=handshake.step,
+        step=tr(STEP_NAMES[handshake.step]),
+        heal=_heal_command(handshake.hop),
     )

@@ -1,4 +1,4 @@
-"""Whether a node shows the host key that is known: what changed is refused, what is new may be recorded."""
+"""Return whether a node shows the host key that is known: what changed is refused, what is new may be recorded."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from clusterctl.client.ssh.known_hosts import (
 from clusterctl.client.ssh.route import Hop
 from clusterctl.errors import HostKeyError
 from clusterctl.specs.text import command_line
+from clusterctl.translation import tr
 
 SYSTEM_FILE = Path("/etc/ssh/ssh_known_hosts")
 
@@ -41,7 +42,7 @@ class RecordedHostKey:
 
 @dataclass
 class _KnownHostsFile:
-    """One known_hosts file as it was read; `problem` says why it could not be."""
+    """One known_hosts file as it was read; `problem`: why it could not be."""
 
     path: Path
     known: KnownHosts
@@ -65,12 +66,12 @@ class HostKeys:
         self._lock = threading.Lock()
 
     def key_types(self, hop: Hop) -> list[str]:
-        """List the types of the keys that are known for a node, so that it is asked for one of them."""
+        """List the types of the keys that are known for a node, so that one of them is requested."""
         entries, portless = self._entries(hop)
         return list(dict.fromkeys(entry.key_type for entry in _trusted(entries) or _trusted(portless)))
 
     def trusts_authority(self, hop: Hop) -> bool:
-        """Tell whether a certificate authority is trusted for a node, so that it is asked for its certificate."""
+        """Return whether a certificate authority is trusted for a node, so that its certificate is requested."""
         return bool(self._authorities(hop))
 
     def verify(self, hop: Hop, key_type: str, key: bytes, certificate: bytes = b"") -> None:
@@ -95,7 +96,7 @@ class HostKeys:
     def _entries(self, hop: Hop) -> tuple[list[KnownHostsEntry], list[KnownHostsEntry]]:
         """Return the lines that mean the node, and those that name it without its port.
 
-        As OpenSSH does: a line without the port is asked only if none has it, and then counts only if it holds
+        As OpenSSH does: a line without the port is used only if none has it, and then counts only if it holds
         the very key.
         """
         entries = self._match(hop, _known_hosts_name(hop))
@@ -116,7 +117,7 @@ class HostKeys:
         return [entry for name in names for entry in self._match(hop, name)]
 
     def _is_certified(self, hop: Hop, blob: bytes) -> bool:
-        """Tell whether a trusted authority vouches for the host; HostKeyError if its certificate does not hold."""
+        """Return whether a trusted authority has signed the host's certificate; HostKeyError if that is invalid."""
         certificate = parse_certificate(blob) if blob else None
         if certificate is None:
             return False
@@ -136,7 +137,10 @@ class HostKeys:
         locations = ", ".join(entry.location for entry in self._authorities(hop))
         if locations:
             notes.append(
-                f"{locations} trusts a certificate authority for it, which has not signed what it shows"
+                tr(
+                    "{location} trusts a certificate authority for it, which has not signed its host key",
+                    location=locations,
+                )
             )
         return notes
 
@@ -186,7 +190,9 @@ def _load_file(path: Path) -> _KnownHostsFile:
     except FileNotFoundError:
         return _KnownHostsFile(path, KnownHosts())
     except OSError as error:
-        return _KnownHostsFile(path, KnownHosts(), f"{path} cannot be read: {error.strerror}")
+        return _KnownHostsFile(
+            path, KnownHosts(), tr("{path} cannot be read: {reason}", path=path, reason=error.strerror)
+        )
     return _KnownHostsFile(path, KnownHosts(parse_entries(text, str(path))))
 
 
@@ -210,7 +216,7 @@ def _unknown_key(hop: Hop, key_type: str, key: bytes, notes: Sequence[str]) -> H
     return HostKeyError(
         "CC-SSH-009",
         node=hop.name,
-        evidence="\n".join([f"it shows {key_type} {fingerprint(key)}", *notes]),
+        evidence="\n".join([_describe_shown(key_type, fingerprint(key)), *notes]),
         server=hop.description,
         command=show_fingerprint,
     )
@@ -220,11 +226,19 @@ def _changed_key(
     hop: Hop, name: str, known: Sequence[KnownHostsEntry], key_type: str, key: bytes
 ) -> HostKeyError:
     same = [entry for entry in known if entry.key_type == key_type] or known
-    lines = [f"{entry.location} knows {entry.key_type} {entry.fingerprint}" for entry in same]
+    lines = [
+        tr(
+            "{location} holds {key_type} {fingerprint}",
+            location=entry.location,
+            key_type=entry.key_type,
+            fingerprint=entry.fingerprint,
+        )
+        for entry in same
+    ]
     return HostKeyError(
         "CC-SSH-010",
         node=hop.name,
-        evidence="\n".join([*lines, f"it shows {key_type} {fingerprint(key)}"]),
+        evidence="\n".join([*lines, _describe_shown(key_type, fingerprint(key))]),
         server=hop.description,
         location=same[0].location,
         command=command_line("ssh-keygen", "-R", name, "-f", str(same[0].file)),
@@ -233,7 +247,10 @@ def _changed_key(
 
 def _invalid_certificate(hop: Hop, identity: str, flaw: str) -> HostKeyError:
     return HostKeyError(
-        "CC-SSH-021", node=hop.name, evidence=f"certificate {identity!r}: {flaw}", server=hop.description
+        "CC-SSH-021",
+        node=hop.name,
+        evidence=tr("certificate {name!r}: {flaw}", name=identity, flaw=flaw),
+        server=hop.description,
     )
 
 
@@ -241,7 +258,7 @@ def _revoked_key(hop: Hop, entry: KnownHostsEntry) -> HostKeyError:
     return HostKeyError(
         "CC-SSH-011",
         node=hop.name,
-        evidence=f"it shows {entry.key_type} {entry.fingerprint}",
+        evidence=_describe_shown(entry.key_type, entry.fingerprint),
         server=hop.description,
         location=entry.location,
     )
@@ -252,7 +269,7 @@ def _refused_key(hop: Hop, key_type: str, key: bytes, reason: str) -> HostKeyErr
         "CC-SSH-011",
         "refused",
         node=hop.name,
-        evidence=f"it shows {key_type} {fingerprint(key)}",
+        evidence=_describe_shown(key_type, fingerprint(key)),
         server=hop.description,
         reason=reason,
     )
@@ -262,6 +279,10 @@ def _unwritable(hop: Hop, path: Path, error: OSError) -> HostKeyError:
     return HostKeyError(
         "CC-SSH-012", node=hop.name, evidence=str(error.strerror or error), server=hop.description, path=path
     )
+
+
+def _describe_shown(key_type: str, key_fingerprint: str) -> str:
+    return tr("its host key: {key_type} {fingerprint}", key_type=key_type, fingerprint=key_fingerprint)
 
 
 def _keyscan_type(key_type: str) -> str:

@@ -20,11 +20,12 @@ from paramiko.pkey import PublicBlob, UnknownKeyType
 from clusterctl.client.ssh.route import Hop
 from clusterctl.errors import AuthenticationFailed
 from clusterctl.specs.text import command_line
+from clusterctl.translation import to_translate, tr
 
 OPENSSH_MAGIC = b"openssh-key-v1\0"
 CERTIFICATE = "-cert-v01@openssh.com"
 ENCRYPTED = "encrypted"
-PUBLIC_HALF = "that is the public half; give the private key"
+PUBLIC_HALF = to_translate("this is the public key; use the private key")
 PUBLIC_PREFIXES = (b"ssh-", b"ecdsa-", b"sk-", b"-----BEGIN PUBLIC", b"---- BEGIN SSH2 PUBLIC")
 
 
@@ -38,7 +39,7 @@ class CandidateKey:
 
 @dataclass(frozen=True)
 class KeyFile:
-    """A key file as it was read: the key, or the trouble with it and the public half if that is known."""
+    """A key file as it was read: the key, or the problem with it and the public key if that is known."""
 
     key: paramiko.PKey | None = None
     problem: str = ""
@@ -46,7 +47,7 @@ class KeyFile:
 
 
 def key_identity(key: paramiko.PKey) -> tuple[bytes, bytes]:
-    """Tell keys apart: the same key with another certificate is another one."""
+    """Identify a key: the same key with another certificate is another one."""
     blob = key.public_blob
     return key.asbytes(), blob.key_blob if blob else b""
 
@@ -57,7 +58,7 @@ def candidate_from_file(path: str, key: paramiko.PKey) -> CandidateKey:
 
 
 def with_certificate(candidate: CandidateKey, label: str, path: Path) -> CandidateKey | None:
-    """Give a key with a certificate; None if the file is none, or was made for another key."""
+    """Return a key with a certificate; None if the file is none, or was made for another key."""
     try:
         blob = PublicBlob.from_file(path)
         subject = paramiko.PKey.from_type_string(blob.key_type.removesuffix(CERTIFICATE), blob.key_blob)
@@ -69,7 +70,7 @@ def with_certificate(candidate: CandidateKey, label: str, path: Path) -> Candida
         return None
     key = _copy(candidate.key)
     key.public_blob = blob
-    return CandidateKey(f"{candidate.label} with {label}", key)
+    return CandidateKey(tr("{key} with {certificate}", key=candidate.label, certificate=label), key)
 
 
 def _copy(key: paramiko.PKey) -> paramiko.PKey:
@@ -83,9 +84,9 @@ def read_key(path: Path, passphrase: str | None = None) -> KeyFile:
     try:
         secret = passphrase.encode() if passphrase is not None else None
         key = paramiko.PKey.from_path(path, password=secret)  # type: ignore[arg-type]  # bytes it must be
-        key.public_blob = None  # a certificate beside it is one more way to try, see `certify`
+        key.public_blob = None  # a certificate next to it is tried separately, see `with_certificate`
         return KeyFile(key)
-    except (TypeError, paramiko.PasswordRequiredException):  # cryptography's and paramiko's word for it
+    except (TypeError, paramiko.PasswordRequiredException):  # cryptography's and paramiko's name for it
         return KeyFile(problem=ENCRYPTED, public=_read_public(path))
     except OSError as error:
         return KeyFile(problem=f"{error.strerror}", public=_read_public(path))
@@ -93,13 +94,15 @@ def read_key(path: Path, passphrase: str | None = None) -> KeyFile:
         if passphrase is not None:
             return KeyFile(problem=ENCRYPTED, public=_read_public(path))
         return KeyFile(
-            problem=PUBLIC_HALF if _is_public(path) else f"not a private key that can be used: {error}"
+            problem=tr(PUBLIC_HALF)
+            if _is_public(path)
+            else tr("not a usable private key: {reason}", reason=error)
         )
 
 
 def explain_problem(problem: str) -> str:
-    """Say why a key is of no use."""
-    return "it has a passphrase, and ssh-agent does not hold it" if problem == ENCRYPTED else problem
+    """Describe why a key is of no use."""
+    return tr("it has a passphrase and is not in ssh-agent") if problem == ENCRYPTED else problem
 
 
 def _is_public(path: Path) -> bool:
@@ -142,7 +145,7 @@ class _SharedAgent(paramiko.Agent):
     def __init__(self, socket_path: str) -> None:
         self._request_lock = threading.Lock()
         self._dead = False
-        paramiko.agent.AgentSSH.__init__(self)  # paramiko.Agent's own asks the agent of SSH_AUTH_SOCK only
+        paramiko.agent.AgentSSH.__init__(self)  # paramiko.Agent's own uses the agent of SSH_AUTH_SOCK only
         conn = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         conn.settimeout(AGENT_LIMIT)
         conn.connect(socket_path)
@@ -151,12 +154,14 @@ class _SharedAgent(paramiko.Agent):
     def _send_message(self, msg):  # type: ignore[no-untyped-def]  # paramiko's own, not in its type information
         with self._request_lock:
             if self._dead:
-                raise paramiko.SSHException("ssh-agent does not answer")
+                raise paramiko.SSHException(tr("ssh-agent does not answer"))
             try:
                 return super()._send_message(msg)  # type: ignore[misc]  # the same
             except OSError as error:
                 self._dead = True  # one wait is enough for all nodes
-                raise paramiko.SSHException(f"ssh-agent does not answer: {error}") from error
+                raise paramiko.SSHException(
+                    tr("ssh-agent does not answer: {reason}", reason=error)
+                ) from error
 
 
 def list_agent_keys(socket_path: str) -> list[CandidateKey]:
@@ -180,7 +185,7 @@ AskPassphrase = Callable[[str], str | None]
 
 @dataclass
 class KeyCandidates:
-    """The keys for one server in the order of trying; `skipped` says which were passed over, and why."""
+    """The keys for one server in the order of trying; `skipped`: which were not tried, and why."""
 
     first: list[CandidateKey]
     from_agent: Callable[[], list[CandidateKey]]
@@ -197,7 +202,7 @@ class KeyCandidates:
 class Identities:
     """The keys of this process. Safe to use from many threads.
 
-    `ask_passphrase` asks a person for the passphrase of a key file, None if there is nobody to ask; it is used once per
+    `ask_passphrase` prompts for the passphrase of a key file, None without a terminal; it is used once per
     file, and only by `unlock`.
     """
 
@@ -230,7 +235,7 @@ class Identities:
         return KeyCandidates(first, from_agent, defaults, skipped)
 
     def unlock(self, hops: Iterable[Hop]) -> None:
-        """Ask for the passphrases without which there is no key to try; each is asked for once."""
+        """Prompt for the passphrases without which there is no key to try; each once."""
         if self._ask_passphrase is None:
             return
         for path in dict.fromkeys(path for hop in hops for path in self._encrypted_paths(hop)):
@@ -251,7 +256,7 @@ class Identities:
             return self._agents[socket_path]
 
     def default_keys(self, hop: Hop, skipped: list[str]) -> Iterator[CandidateKey]:
-        """Yield the usual keys of ~/.ssh that are there and can be used; say in `skipped` which cannot."""
+        """Yield the usual keys of ~/.ssh that are there and can be used; add the others to `skipped`."""
         for path in self._default_paths():
             key_file = self._load(self._expand(path))
             if key_file.key is not None:
@@ -260,7 +265,7 @@ class Identities:
                 skipped.append(f"{path}: {explain_problem(key_file.problem)}")
 
     def _configured_paths(self, hop: Hop) -> tuple[str, ...] | None:
-        """Give the files that are named for a server; None if the usual ones may be searched for."""
+        """Return the files that are named for a server; None if the usual ones may be searched for."""
         if hop.key is not None:
             return (hop.key,)
         if hop.identities is None and hop.identities_only:

@@ -31,6 +31,7 @@ from clusterctl.errors import AuthenticationFailed, ClusterctlError, HostKeyErro
 from clusterctl.plans.facts.untrusted import clean_lines
 from clusterctl.plans.ssh import FAILED, KeyInstallResult, parse_install_result, render_install
 from clusterctl.specs.inventory.model import Node
+from clusterctl.translation import tr
 
 UNKNOWN_HOST_KEY = "CC-SSH-009"
 
@@ -50,7 +51,14 @@ class HostKeyPrompts(HostKeys):
 
     def __init__(self, notice: Callable[[str], None]) -> None:
         super().__init__(
-            lambda new: notice(f"{new.node}: new host key {new.fingerprint} recorded in {new.file}")
+            lambda new: notice(
+                tr(
+                    "{node}: new host key {fingerprint} recorded in {file}",
+                    node=new.node,
+                    fingerprint=new.fingerprint,
+                    file=new.file,
+                )
+            )
         )
         self.unknown_keys: dict[tuple[str, bytes], UnknownHostKey] = {}
         self._accepted: set[tuple[str, bytes]] = set()
@@ -88,11 +96,11 @@ ASKS_FOR_CODE = re.compile(
 
 
 MAX_PROMPT = 1000  # characters
-MAX_ROUNDS = 10  # of questions in one login; a server that wants a password asks once or twice
+MAX_ROUNDS = 10  # of prompts in one login; a server that requires a password prompts once or twice
 
 
 class _UnexpectedPromptError(Exception):
-    """The server asks for what is not the password; the text is its question."""
+    """The server prompts for something other than the password; the text is its prompt."""
 
 
 class _PromptHandler(AuthHandler):
@@ -107,7 +115,7 @@ class _PromptHandler(AuthHandler):
 
 
 class PasswordHandshake(SshHandshake):
-    """One attempt to get into one node by a password; keyboard-interactive counts where it asks for just that."""
+    """One attempt to get into one node by a password; keyboard-interactive counts where it prompts for just that."""
 
     def __init__(self, hop: Hop, *, password: str, **rest: Any) -> None:
         super().__init__(hop, **rest)
@@ -123,7 +131,7 @@ class PasswordHandshake(SshHandshake):
             raise self._passwords_disabled(", ".join(error.allowed_types)) from error
         except _UnexpectedPromptError as error:
             raise self._login_refused(
-                "it asks for something else than a password", f"it asked: {error}"
+                tr("it asks for something other than a password"), tr("it asked: {question}", question=error)
             ) from error
         except paramiko.AuthenticationException as error:
             if self.alarm.expired or not transport.is_active():
@@ -131,11 +139,12 @@ class PasswordHandshake(SshHandshake):
             raise self._wrong_password() from error
         if remaining_methods:
             raise self._login_refused(
-                "it wants more than a password", f"it also wants: {', '.join(remaining_methods)}"
+                tr("it requires more than a password"),
+                tr("it also requires: {methods}", methods=", ".join(remaining_methods)),
             )
 
     def _send_password(self, transport: paramiko.Transport) -> list[str]:
-        """Give the password, or answer the one question for it; gives what the server wants besides."""
+        """Return the password, or answer the one question for it; returns what the server wants besides."""
         try:
             return transport.auth_password(self.hop.user, self._password, fallback=False)
         except paramiko.BadAuthenticationType as error:
@@ -153,10 +162,10 @@ class PasswordHandshake(SshHandshake):
     def _answer_prompts(
         self, _title: str, _instructions: str, prompts: Sequence[tuple[str, bool]]
     ) -> list[str]:
-        """Answer a question that asks for just the password; no code of a token's is it, and nothing that is echoed."""
+        """Answer a prompt for just the password, never one for a one-time code or one whose input is echoed."""
         self._rounds += 1
         if self._rounds > MAX_ROUNDS:
-            raise _UnexpectedPromptError(f"{self._rounds} times in one login")
+            raise _UnexpectedPromptError(tr("{rounds} times in one login", rounds=self._rounds))
         for prompt, echoed in prompts:
             if len(prompt) > MAX_PROMPT:  # a search in a long text would take the processor from all nodes
                 raise _UnexpectedPromptError(prompt[:MAX_PROMPT].strip())
@@ -172,7 +181,10 @@ class PasswordHandshake(SshHandshake):
 
     def _passwords_disabled(self, allowed: str) -> AuthenticationFailed:
         return AuthenticationFailed(
-            "CC-KEYS-002", node=self.hop.name, evidence=f"it wants: {allowed}", server=self.hop.description
+            "CC-KEYS-002",
+            node=self.hop.name,
+            evidence=tr("it accepts: {methods}", methods=allowed),
+            server=self.hop.description,
         )
 
 
@@ -217,7 +229,7 @@ class KeyInstaller:
         self._bastions.clear_failures()
 
     def check_access(self, nodes: Iterable[Node]) -> Iterator[Outcome[bool]]:
-        """Tell of every node whether the key opens it already."""
+        """Return for every node whether the key opens it already."""
         checked = list(nodes)
         self._routes.prepare(checked)
         hops = [
@@ -277,7 +289,7 @@ class KeyInstaller:
 
 
 def _run_script(connection: Connection, script: str, node: str) -> str:
-    """Let the node's sh read a script, and give its output: `MAX_OUTPUT` of it, within `INSTALL_LIMIT` seconds.
+    """Let the node's sh read a script, and return its output: `MAX_OUTPUT` of it, within `INSTALL_LIMIT` seconds.
 
     paramiko waits without a limit for the start of a command, and sends as slowly as the server makes room.
     """
@@ -289,7 +301,7 @@ def _run_script(connection: Connection, script: str, node: str) -> str:
             if not alarm.expired:
                 raise _script_failed(str(error) or type(error).__name__, node, output) from error
     if alarm.expired:
-        raise _script_failed(f"no end within {INSTALL_LIMIT:g} s", node, output)
+        raise _script_failed(tr("not finished within {limit:g} s", limit=INSTALL_LIMIT), node, output)
     return output.decode("utf-8", "replace")
 
 

@@ -18,6 +18,8 @@ from pathlib import Path
 import paramiko
 from paramiko.pkey import UnknownKeyType
 
+from clusterctl.translation import tr
+
 REVOKED = "@revoked"
 AUTHORITY = "@cert-authority"
 HASHED_PREFIX = "|1|"
@@ -87,13 +89,15 @@ class KnownHosts:
     def __init__(self, entries: Iterable[KnownHostsEntry] = ()) -> None:
         self._plain: dict[str, list[KnownHostsEntry]] = defaultdict(list)
         self._hashed: list[tuple[bytes, bytes, KnownHostsEntry]] = []
-        self._cache: dict[str, list[KnownHostsEntry]] = {}  # a hashed line costs a hash each time it is asked
+        self._cache: dict[
+            str, list[KnownHostsEntry]
+        ] = {}  # a hashed line costs a hash each time it is compared
         self._wildcards: list[tuple[list[re.Pattern[str]], list[re.Pattern[str]], KnownHostsEntry]] = []
         for entry in entries:
             self.add(entry)
 
     def add(self, entry: KnownHostsEntry) -> None:
-        """Take one more entry; safe while other threads ask."""
+        """Add an entry; safe while other threads read."""
         names = entry.names.lower().split(",")
         if entry.names.startswith(HASHED_PREFIX):
             parts = _decode_hashed(entry.names)
@@ -152,7 +156,7 @@ PARSE_ERRORS = (paramiko.SSHException, UnknownKeyType, ValueError, IndexError, U
 
 @dataclass(frozen=True)
 class HostCertificate:
-    """What a certificate says; `signed_data` is all of it but the signature."""
+    """The content of a certificate; `signed_data` is all of it but the signature."""
 
     cert_type: int
     key_id: str
@@ -165,19 +169,19 @@ class HostCertificate:
     signature: bytes
 
     def find_flaw(self, host: str, now: float | None = None) -> str:
-        """Say why the certificate does not vouch for `host`; empty if it does."""
+        """Describe why the certificate is not valid for `host`; empty if it is."""
         moment = time.time() if now is None else now
         if self.cert_type != HOST_CERTIFICATE:
-            return "it is a certificate for users"
+            return tr("it is a user certificate")
         if moment < self.valid_after:
-            return "it is not valid yet"
+            return tr("it is not valid yet")
         if moment >= self.valid_before:
-            return "it has expired"
+            return tr("it has expired")
         if self.principals and host.lower() not in self.principals:
-            return f"it is for {', '.join(self.principals)}, not for {host}"
+            return tr("it is for {names}, not for {host}", names=", ".join(self.principals), host=host)
         if self.critical_options:
-            return "it has a critical option, which means nothing here"
-        return "" if self._has_valid_signature() else "its signature is wrong"
+            return tr("it has an unknown critical option")
+        return "" if self._has_valid_signature() else tr("its signature is invalid")
 
     def _has_valid_signature(self) -> bool:
         try:
@@ -237,14 +241,14 @@ KEYGEN_LIMIT = 10.0  # seconds for ssh-keygen
 
 
 def find_revocation(file: Path, key: bytes, certificate: bytes = b"") -> str:
-    """Say why a host key, or the certificate for it, is not to be believed; empty if it may be.
+    """Describe why a host key, or the certificate for it, is not to be believed; empty if it may be.
 
     A file that cannot be read allows nothing, as ssh has it.
     """
     try:
         content = file.read_bytes()
     except OSError as error:
-        return f"{file} cannot be read: {error.strerror}"
+        return tr("{path} cannot be read: {reason}", path=file, reason=error.strerror)
     if content.startswith(KRL_MAGIC):
         return _query_revocation_list(file, certificate or key)
     parsed = parse_certificate(certificate) if certificate else None
@@ -252,12 +256,12 @@ def find_revocation(file: Path, key: bytes, certificate: bytes = b"") -> str:
     for line in content.decode("utf-8", "replace").splitlines():
         fields = line.split()
         if len(fields) > 1 and decode_key(fields[0], fields[1]) in keys:
-            return f"it stands in {file}"
+            return tr("it is listed in {file}", file=file)
     return ""
 
 
 def _query_revocation_list(file: Path, blob: bytes) -> str:
-    """Ask ssh-keygen, which alone knows what a revocation list says of serial numbers and names."""
+    """Use ssh-keygen, which alone can read serial numbers and names in a revocation list."""
     with tempfile.NamedTemporaryFile(prefix="clusterctl-") as key_file:
         key_file.write(paramiko.Message(blob).get_string() + b" " + base64.b64encode(blob) + b"\n")
         key_file.flush()
@@ -270,5 +274,5 @@ def _query_revocation_list(file: Path, blob: bytes) -> str:
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            return f"ssh-keygen cannot say what {file} revokes: {error}"
-    return "" if completed.returncode == 0 else f"{file} revokes it"
+            return tr("ssh-keygen cannot read {file}: {reason}", file=file, reason=error)
+    return "" if completed.returncode == 0 else tr("it is revoked by {file}", file=file)

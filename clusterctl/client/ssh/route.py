@@ -29,6 +29,7 @@ from clusterctl.specs.addresses import LONGEST_CHAIN, Bastion, parse_host, parse
 from clusterctl.specs.codes import InvalidValueError
 from clusterctl.specs.inventory.model import Node, Ssh
 from clusterctl.specs.values import parse_port
+from clusterctl.translation import tr
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,13 +56,13 @@ class Hop:
 
     @property
     def address(self) -> str:
-        """Say where it is."""
+        """Describe where it is."""
         return f"{self.host} port {self.port}"
 
     @property
     def description(self) -> str:
-        """Say what it is."""
-        return f"the bastion {self.bastion}" if self.bastion else "the node"
+        """Describe what it is."""
+        return tr("the bastion {bastion}", bastion=self.bastion) if self.bastion else tr("the node")
 
     def for_node(self, name: str) -> Hop:
         """Make it the way of another node, for messages."""
@@ -90,7 +91,7 @@ class Routes:
         self._resolved: dict[Node, Hop | ClusterctlError] = {}
 
     def prepare(self, nodes: Sequence[Node]) -> None:
-        """Work out many ways at once; what fails is told by `find`."""
+        """Resolve many routes at once; failures are raised by `find`."""
         unresolved = [node for node in nodes if node not in self._resolved]
         if unresolved:
             with ThreadPoolExecutor(MAX_PARALLEL, "ssh configuration") as pool:
@@ -105,7 +106,7 @@ class Routes:
                 yield from (*hop.chain(), hop)
 
     def find(self, node: Node) -> Hop:
-        """Give the way to a node; raises a ConnectError if its configuration cannot be read."""
+        """Return the way to a node; raises a ConnectError if its configuration cannot be read."""
         resolved = self._resolved.get(node) or self._resolve(node)
         if isinstance(resolved, ClusterctlError):
             raise resolved
@@ -151,7 +152,7 @@ class Routes:
     def _build_chain(
         self, hop: Hop, bastions: Sequence[Bastion], ssh: Ssh, visited: tuple[Bastion, ...]
     ) -> Hop | None:
-        """Give the last of some bastions; the first one's own configuration says how it is reached."""
+        """Return the last of some bastions; the first one's own configuration defines how it is reached."""
         last: Hop | None = None
         for bastion in bastions:
             if bastion in visited or len(visited) >= LONGEST_CHAIN:
@@ -182,7 +183,7 @@ class Routes:
 
 
 def plain_hop(node: Node) -> Hop:
-    """Give the way to a node by the inventory alone."""
+    """Return the way to a node by the inventory alone."""
     return Routes(SshConfig(program=None)).find(node)
 
 
@@ -196,7 +197,7 @@ def login_name() -> str:
 
 
 def _base_hop(node: str, query: ConfigQuery, options: HostOptions) -> tuple[Hop, Mapping[str, str]]:
-    """Decide all but the way, from what was asked and what the configuration answers."""
+    """Decide all but the route, from the query and the configuration."""
     host, user, port = _target(node, query, options)
     tokens = _tokens(query.host, host, user, port)
     hop = Hop(
@@ -217,7 +218,7 @@ def _base_hop(node: str, query: ConfigQuery, options: HostOptions) -> tuple[Hop,
 
 
 def _target(node: str, query: ConfigQuery, options: HostOptions) -> tuple[str, str, int]:
-    """Take the real host, user and port; what a configuration says must be as safe as what an inventory says."""
+    """Take the real host, user and port; values of a configuration must be as safe as those of an inventory."""
     host = _first_value(options, "hostname") or query.host
     user = query.user or _first_value(options, "user") or login_name()
     try:
@@ -254,7 +255,7 @@ def _with_proxy_command(hop: Hop, template: str, tokens: Mapping[str, str]) -> H
 
 
 def _identities(options: HostOptions, tokens: Mapping[str, str]) -> tuple[str, ...] | None:
-    """Give the files that a configuration names; None if they are only ssh's default ones."""
+    """Return the files that a configuration names; None if they are only ssh's default ones."""
     paths = options.get("identityfile", [])
     kinds = {path.removeprefix("~/.ssh/id_") for path in paths}
     if not kinds or COMMON_KEY_KINDS <= kinds <= DEFAULT_KEY_KINDS:
@@ -268,14 +269,14 @@ def _paths(options: HostOptions, key: str, tokens: Mapping[str, str]) -> tuple[s
 
 
 def _known_hosts(options: HostOptions, tokens: Mapping[str, str]) -> Sequence[str]:
-    """Give the user's files and the system's; none if there is no answer."""
+    """Return the user's files and the system's; none if there is no answer."""
     texts = [text for key in ("userknownhostsfile", "globalknownhostsfile") for text in options.get(key, ())]
     expanded = (expand_tokens(path, tokens) for text in texts for path in split_paths(text) if path != NONE)
     return [path for path in expanded if path is not None]
 
 
 def _revoked_keys(options: HostOptions, tokens: Mapping[str, str]) -> str | None:
-    """Give the file of revoked keys; what is not understood of its name stays, and then allows nothing."""
+    """Return the file of revoked keys; what is not understood of its name stays, and then allows nothing."""
     path = _first_value(options, "revokedhostkeys")
     return None if path in (None, NONE) else expand_tokens(path, tokens) or path
 
@@ -308,7 +309,7 @@ def _config_file(ssh: Ssh) -> str | None:
 
 
 def _is_same_host(bastion: Bastion, node: Node) -> bool:
-    """Whether a bastion of all nodes is this node itself, which is then reached straight."""
+    """Return whether a bastion of all nodes is this node itself, which is then reached straight."""
     return bastion.host == node.host and bastion.port == node.ssh.port
 
 

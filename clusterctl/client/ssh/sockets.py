@@ -1,6 +1,6 @@
 """TCP and ProxyCommand byte streams, open-file limits.
 
-A node behind a command: `ssh.proxy_command` as the byte stream to it.
+A node reached by a command: `ssh.proxy_command` as the byte stream to it.
 
 A socketpair, not paramiko.ProxyCommand: that one spins when its command dies, and never notices.
 """
@@ -23,8 +23,9 @@ from typing import IO, Any, NamedTuple
 
 from clusterctl.errors import ConnectError, ConnectTimeout, LocalSystemError, Unreachable
 from clusterctl.specs.text import command_line
+from clusterctl.translation import trn
 
-RESERVED_FILES = 128  # beside the nodes' connections
+RESERVED_FILES = 128  # besides the nodes' connections
 MIN_FILES_PER_NODE = 3  # of a node: its connection, and the two ends of a wakeup pipe for one conversation
 FILES_PER_NODE = 6  # of a node with two conversations, with room
 MIN_FILE_LIMIT = 16384
@@ -38,7 +39,12 @@ def raise_file_limit(nodes: int) -> None:
     if resource.RLIM_INFINITY != hard < needed:
         if hard < RESERVED_FILES + MIN_FILES_PER_NODE * nodes:
             raise too_few_files(
-                f"{nodes} nodes need {RESERVED_FILES + MIN_FILES_PER_NODE * nodes} at the least"
+                trn(
+                    "{n} node needs at least {files}",
+                    "{n} nodes need at least {files}",
+                    nodes,
+                    files=RESERVED_FILES + MIN_FILES_PER_NODE * nodes,
+                )
             )
         needed = hard
     if resource.RLIM_INFINITY != soft < needed:
@@ -47,13 +53,13 @@ def raise_file_limit(nodes: int) -> None:
 
 
 def too_few_files(evidence: str) -> LocalSystemError:
-    """Say that this machine allows too few open files, and what can be done."""
+    """Report that this machine allows too few open files, and what can be done."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return LocalSystemError("CC-USE-080", evidence=evidence, soft=soft)
 
 
 def is_file_limit_error(error: BaseException) -> bool:
-    """Tell whether something failed because too many files are open."""
+    """Return whether something failed because too many files are open."""
     return isinstance(error, OSError) and error.errno in FILE_LIMIT_ERRNOS
 
 
@@ -79,11 +85,11 @@ class Address(NamedTuple):
 
 
 class SshSocket(socket.socket):
-    """The byte stream to one node; closing it wakes whoever waits in it."""
+    """The byte stream to one node; closing it wakes the threads that wait in it."""
 
     node = ""
     proxied = False
-    first_bytes = b""  # the first that the other side said
+    first_bytes = b""  # the first that the other side sent
 
     def recv(self, size: int, flags: int = 0) -> bytes:
         """Receive, and remember how the conversation began."""
@@ -103,7 +109,7 @@ class SshSocket(socket.socket):
         super().close()
 
     def describe_end(self) -> str:
-        """Say what is known about why the stream ended."""
+        """Describe what is known about why the stream ended."""
         return ""
 
 
@@ -149,7 +155,7 @@ def _resolve(node: str, host: str, port: int, limit: float) -> Sequence[Address]
 
 
 def _resolve_name(node: str, host: str, port: int, limit: float) -> list[Any]:
-    """Look a name up in a thread that can be left behind: the resolver itself has no time limit."""
+    """Look a name up in a thread that can be abandoned: the resolver itself has no time limit."""
     results: list[Any] = []
     resolver = threading.Thread(
         target=_run_getaddrinfo, args=(host, port, results), name="resolver", daemon=True
@@ -255,7 +261,7 @@ class ProxySocket(SshSocket):
                     self._process.wait()
 
     def _signal(self, number: int) -> None:
-        # The command leads a process group of its own, made for it: nobody else is in it.
+        # The command leads a process group of its own, made for it: no other process is in it.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from clusterctl.errors import ServerBusy
+from clusterctl.translation import trn
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Timeouts:
 
 
 class Alarm:
-    """One limit that is running; `expired` tells whether it rang."""
+    """One limit that is running; `expired`: its time is up."""
 
     def __init__(self, action: Callable[[], None]) -> None:
         self.expired = False
@@ -103,9 +104,9 @@ FIRST_WAIT, LONGEST_WAIT, GROWTH = 0.15, 3.0, 1.5  # seconds, and a factor from 
 def retry_while_busy(
     attempt: Callable[[], T], limit: float | None = None, *, on_busy: Callable[[], None] = lambda: None
 ) -> T:
-    """Call `attempt` until it is not told that the server is busy, and `on_busy` each time that it is.
+    """Call `attempt` until the server is not busy, and `on_busy` each time that it is.
 
-    The last such error says how often it was.
+    The last such error holds how often it was tried.
     """
     began, wait, tries = time.monotonic(), FIRST_WAIT, 0
     while True:
@@ -118,7 +119,9 @@ def retry_while_busy(
             wait = min(LONGEST_WAIT, wait * GROWTH)
             spent = time.monotonic() - began
             if spent + pause > (RETRY_LIMIT if limit is None else limit):
-                retries = f"tried {tries} times in {spent:.0f} s"
+                retries = trn(
+                    "tried {n} time in {spent:.0f} s", "tried {n} times in {spent:.0f} s", tries, spent=spent
+                )
                 error.evidence = "\n".join(filter(None, [error.evidence, retries]))
                 raise
         time.sleep(pause)

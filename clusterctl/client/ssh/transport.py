@@ -16,6 +16,8 @@ from collections.abc import Sequence
 import paramiko
 from paramiko.common import MSG_CHANNEL_CLOSE, MSG_CHANNEL_REQUEST, MSG_CHANNEL_WINDOW_ADJUST
 
+from clusterctl.translation import tr
+
 # paramiko prints to the screen what it raises anyway, unless its logger has somewhere to go.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
@@ -37,11 +39,11 @@ def check_count(message: paramiko.Message, item_bytes: int) -> None:
     """
     rest = message.get_remainder()
     if int.from_bytes(rest[:4], "big") * item_bytes > len(rest) - 4:
-        raise paramiko.SSHException("the server announces more items than its message holds")
+        raise paramiko.SSHException(tr("the server announces more items than its message holds"))
 
 
 class Transport(paramiko.Transport):
-    """A transport that remembers why the server hung up, and may ask for the host's certificate first."""
+    """A transport that keeps the server's disconnect message, and may request the host's certificate first."""
 
     # Ciphers that authenticate come first: paramiko compares the MACs of the others byte by byte, in Python.
     _preferred_ciphers = tuple(
@@ -63,7 +65,7 @@ class Transport(paramiko.Transport):
 
     @property
     def preferred_keys(self) -> Sequence[str]:
-        """Order the host keys to ask for; paramiko asks for certificates last."""
+        """Order the host keys to request; paramiko requests certificates last."""
         names = super().preferred_keys
         if not self.prefers_certificates:
             return names

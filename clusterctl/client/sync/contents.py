@@ -20,6 +20,7 @@ from clusterctl.client.local.private_files import keep_newest, read_own, write_o
 from clusterctl.errors import SyncError
 from clusterctl.plans.sync.manifest import Manifest
 from clusterctl.protocol.manifest import TreeEntry
+from clusterctl.translation import tr
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.verbs import Blob, Blobs
@@ -128,7 +129,7 @@ def open_inside(root: bytes, path: str) -> BinaryIO:
     descriptor = os.open(root + b"/" + path.encode(), flags)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(0, "no longer a regular file")
+        raise OSError(0, tr("no longer a regular file"))
     return os.fdopen(descriptor, "rb", buffering=0)
 
 
@@ -207,7 +208,9 @@ class Contents:
         """Pack what `read` gives, and keep it while there is room."""
         if key not in self._packed and self._cache_left < size:
             return _pack(read())
-        with self._lock:  # all nodes ask in the same order: one packs, the others wait for the result
+        with (
+            self._lock
+        ):  # all nodes request in the same order: one thread packs, the others wait for the result
             if key not in self._packed:
                 self._packed[key] = _pack(read())
                 self._cache_left -= len(self._packed[key])
@@ -230,7 +233,7 @@ class Contents:
         return data
 
     def _stamp(self, entry: TreeEntry) -> Stamp:
-        """Hash a large file before its first part leaves; the other parts must bear the same stamp."""
+        """Hash a large file before its first part leaves; the other parts must have the same stamp."""
         if entry.content not in self._stamps:
             file_stat, sha = hash_stable_file(self._root, entry.path)
             if sha != entry.content:

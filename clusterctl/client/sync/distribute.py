@@ -11,6 +11,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from clusterctl.node_texts import translate_node_text
+from clusterctl.translation import tr
+
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.verbs import Offer
 
@@ -52,7 +55,7 @@ class Provider:
 
 @dataclass
 class Distribution:
-    """Brings receivers and providers together; used by one thread for each node, and closed when all have the code.
+    """Assigns providers to receivers; used by one thread for each node, and closed when all have the code.
 
     `addresses` are the training addresses by node; with `auto` the code is passed on where that saves much sending.
     """
@@ -73,7 +76,7 @@ class Distribution:
         self._any_succeeded = False  # one node has had it from another
 
     def offer(self, node: str, size: int) -> Offer | None:
-        """Say where a node shall give contents on, of a tree of `size` bytes; None if it shall not."""
+        """Return where a node is to provide contents, of a tree of `size` bytes; None if it is not."""
         if node not in self.addresses or not self._is_worthwhile(size):
             return None
         address = self.addresses[node]
@@ -110,7 +113,12 @@ class Distribution:
             self._changed.notify_all()
         if provider is not None and problem:
             self.notice(
-                f"{node} could not take the code from {provider.node} ({problem}); it is sent from here"
+                tr(
+                    "{node} could not fetch the code from {provider} ({problem}); it is sent from this machine",
+                    node=node,
+                    provider=provider.node,
+                    problem=translate_node_text(problem),
+                )
             )
 
     def add_provider(self, node: str, port: int) -> None:
@@ -121,7 +129,7 @@ class Distribution:
             self._changed.notify_all()
 
     def remove_node(self, node: str) -> None:
-        """A node is through, or has failed: nobody waits for it any more."""
+        """A node is done, or has failed: no other waits for it any more."""
         with self._changed:
             if self._first_receiver == node:
                 self._first_receiver = None
@@ -142,7 +150,7 @@ class Distribution:
 
     @property
     def _should_give_up(self) -> bool:
-        """Tell whether the nodes do not reach each other: then each is sent it from here, all at the same time."""
+        """Return whether the nodes do not reach each other: then each is sent it from here, all at the same time."""
         return not self._any_succeeded and self._failures >= MAX_FAILURES
 
     def _is_worthwhile(self, size: int) -> bool:
@@ -169,7 +177,7 @@ class SharedHomeLocks:
     def acquire(self, workdir_id: str) -> Iterator[None]:
         """Wait for the turn: the first goes alone, and when it is through all others go together.
 
-        Whoever fails leaves the turn to the next; a place without an id is nobody else's.
+        One that fails passes the turn to the next; a work directory without an id is not shared.
         """
         with self._lock:
             entry = self._locks[workdir_id] if workdir_id else _HomeLock()

@@ -22,6 +22,7 @@ from clusterctl.plans.sync.manifest import (
     make_manifest,
 )
 from clusterctl.protocol.manifest import TreeEntry
+from clusterctl.translation import tr
 
 THREADS = min(8, (os.cpu_count() or 1) + 2)
 MAX_WALKED_FILES = 4 * MAX_FILES  # files after which a tree that is too large is not walked further
@@ -29,7 +30,7 @@ MAX_WALKED_FILES = 4 * MAX_FILES  # files after which a tree that is too large i
 
 @dataclass(frozen=True)
 class ScanResult:
-    """A source tree, what should be said about it, and the way to its contents."""
+    """A source tree, its warnings, and access to its contents."""
 
     manifest: Manifest
     warnings: tuple[str, ...]
@@ -55,7 +56,7 @@ def scan_source(
     manifest = make_manifest([*walk.links, *walk.empty_folders(), *_hashed(walk, cache)])
     cache.save()
     if not manifest.entries:
-        walk.warnings.append(f"nothing to send: {root} is empty, or all in it is ignored")
+        walk.warnings.append(tr("nothing to send: {root} is empty or everything in it is ignored", root=root))
     return ScanResult(manifest, tuple(walk.warnings), root, Contents(walk.root, manifest))
 
 
@@ -139,7 +140,7 @@ class _Walk:
                     pending.append((path, ignore))
 
     def empty_folders(self) -> Iterator[TreeEntry]:
-        """Give the folders that nothing else implies."""
+        """Return the folders that nothing else implies."""
         paths = [*self.folders, *(path for path, _ in self.files), *(link.path for link in self.links)]
         non_empty = {posixpath.dirname(path) for path in paths}
         return (TreeEntry(folder, "dir", 0, "") for folder in self.folders if folder not in non_empty)
@@ -154,7 +155,8 @@ class _Walk:
     def _apply_gitignore(self, ignore: IgnoreRules, folder: str, absolute: bytes) -> IgnoreRules:
         text = _read_gitignore(absolute)
         if text is None:
-            self.warnings.append(f"{posixpath.join(folder, '.gitignore')} is no readable file: not obeyed")
+            path = posixpath.join(folder, ".gitignore")
+            self.warnings.append(tr("{path} is not a readable file: ignored", path=path))
             return ignore
         return ignore.with_gitignore(folder, text)
 
@@ -171,7 +173,7 @@ class _Walk:
             elif stat.S_ISREG(file_stat.st_mode):
                 self.files.append((path, file_stat))
             else:
-                self.warnings.append(f"{path} is neither file, link nor directory: not sent")
+                self.warnings.append(tr("{path} is not a file, link or directory: not sent", path=path))
         except OSError as error:
             raise unreadable(path, error) from None
         return False
@@ -179,7 +181,13 @@ class _Walk:
     def _record_link(self, path: str, target: str) -> None:
         self.links.append(TreeEntry(path, "link", 0, target))
         if leaves_tree(path, target):
-            self.warnings.append(f"link {path} points out of the source, to {target}: sent as it is")
+            self.warnings.append(
+                tr(
+                    "link {path} points outside the source, to {target}: sent unchanged",
+                    path=path,
+                    target=target,
+                )
+            )
 
 
 def _hashed(walk: _Walk, cache: StatCache) -> Iterator[TreeEntry]:

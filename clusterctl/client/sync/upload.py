@@ -1,4 +1,4 @@
-"""Bringing the source tree to one node: only what it lacks, and proof that it arrived."""
+"""Send the source tree to one node: only what it lacks, and verify that it arrived."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from clusterctl.client.sync.distribute import Distribution, Provider, SharedHome
 from clusterctl.client.sync.scan import ScanResult
 from clusterctl.errors import ConnectionLost, SyncError
 from clusterctl.protocol.untrusted import Untrusted
+from clusterctl.translation import tr
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.verbs import Source
@@ -55,7 +56,7 @@ def send_tree(
     node: str,
     progress: Callable[[int], None] = lambda _: None,
 ) -> SyncResult:
-    """Send the tree; `progress` is told the bytes of each piece that left.
+    """Send the tree; `progress` receives the bytes of each piece that was sent.
 
     Raises SyncError if the node cannot take it, or holds something else in the end (CC-SYNC-003).
     """
@@ -86,16 +87,18 @@ class _Transfer:
         self.sent = self.taken = self._answers = self._rounds = 0
         self._distribution = distribution
         self._provider: Provider | None = None
-        self._missing_bytes = 0  # bytes that were missing when it was last said what is
+        self._missing_bytes = 0  # bytes that were missing at the last report
         self._listener = ReplyReader(session, on_closed=self._closed_error, on_stalled=self._stalled_error)
 
     def receive_until(self, key: str) -> Untrusted:
-        """Send what is asked for until the node says a word."""
+        """Send what is requested until the node sends a certain key."""
         while True:
             header, _ = self._listener.receive()
             self._answers += 1
             if self._answers > MOST_ANSWERS:
-                raise self._protocol_error(f"{self._answers} answers, and it still does not hold the code")
+                raise self._protocol_error(
+                    tr("{answers} answers, and the code is still not complete", answers=self._answers)
+                )
             if "missing" in header:
                 self._supply_missing(self._parse_missing(header), header.text("source_problem", 200))
             elif "stored" in header:
@@ -104,7 +107,7 @@ class _Transfer:
                 return header
 
     def _supply_missing(self, missing: frozenset[str], problem: str) -> None:
-        """Have what is missing brought: by another node, or by us where there is none or that went wrong."""
+        """Have what is missing sent: by another node, or by us where there is none or that failed."""
         size = sum(self.scan.manifest.blobs[sha].size for sha in missing)
         first, previously_missing, self._missing_bytes = self._missing_bytes == 0, self._missing_bytes, size
         if problem and self._distribution is not None and self._provider is not None:
@@ -123,7 +126,7 @@ class _Transfer:
                 return
         self._rounds += bool(missing)
         if self._rounds > ATTEMPTS:
-            raise self._protocol_error(f"it asked for contents {self._rounds} times")
+            raise self._protocol_error(tr("it requested contents {rounds} times", rounds=self._rounds))
         self.send_contents(missing)
 
     def _on_stored(self, port: int | None) -> None:
@@ -146,19 +149,19 @@ class _Transfer:
     def _parse_counts(self, header: Untrusted) -> tuple[int, int]:
         files, size = header.integer("files", 0), header.integer("bytes", 0)
         if files is None or size is None:
-            raise self._protocol_error("it does not tell how many files and bytes it holds")
+            raise self._protocol_error(tr("it does not report how many files and bytes it has"))
         return files, size
 
     def _parse_missing(self, header: Untrusted) -> frozenset[str]:
-        """Read what the node lacks, each content as often as it may be lost and asked for again."""
+        """Read what the node lacks, each content as often as it may be lost and requested again."""
         blobs = self.scan.manifest.blobs
         missing = frozenset(header.texts("missing", len(blobs) + 1, HASH_LENGTH))
         if not header.is_list("missing") or len(missing) != header.length("missing"):
-            raise self._protocol_error("what it lacks is no list of contents")
+            raise self._protocol_error(tr("its list of missing contents is malformed"))
         unknown = missing - blobs.keys()
         if unknown:
             raise self._protocol_error(
-                f"it asks for {min(unknown)[:EVIDENCE_LENGTH]}, which is not in the tree"
+                tr("it requests {content}, which is not in the tree", content=min(unknown)[:EVIDENCE_LENGTH])
             )
         return missing
 
@@ -166,7 +169,7 @@ class _Transfer:
         return SyncError("CC-SYNC-008", "answer", node=self.node, evidence=evidence)
 
     def send_contents(self, missing: Collection[str]) -> None:
-        """Send some contents, and say that this was all."""
+        """Send some contents, then a frame that this was all."""
         for shipment in self.scan.contents.shipments(missing):
             self.session.send(shipment.header, shipment.body)
             self.sent += shipment.size
@@ -185,6 +188,10 @@ class _Transfer:
             "CC-SYNC-003",
             "" if differing else "unknown",
             node=self.node,
-            evidence=f"tree here {self.scan.manifest.hash}, there {header.text('tree', HASH_LENGTH)}",
+            evidence=tr(
+                "tree on this machine {here}, on the node {there}",
+                here=self.scan.manifest.hash,
+                there=header.text("tree", HASH_LENGTH),
+            ),
             paths=differing,
         )

@@ -20,6 +20,7 @@ from clusterctl.protocol.end_record import parse_rank
 from clusterctl.protocol.ranks import NodeRank, Rank
 from clusterctl.protocol.untrusted import LATEST, MalformedError, Untrusted, parse_object
 from clusterctl.specs.inventory.model import Node
+from clusterctl.translation import tr
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.verbs import FollowChoice, LogChoice
@@ -250,16 +251,18 @@ class NodeStreams:
         """Open a stream again after a pause that grows; the first time it is said that the connection broke."""
         if name not in self.broke_at:
             self.broke_at[name] = time.monotonic()
-            what = error.message if error else "the stream ended before the run"
-            broke = "the connection broke" if name in self.last_received else "no answer yet"
-            self._notice(f"{name}: {broke} ({what}); trying to come back")
+            why = error.message if error else tr("the stream ended before the run")
+            if name in self.last_received:
+                self._notice(tr("{node}: connection lost ({why}); reconnecting", node=name, why=why))
+            else:
+                self._notice(tr("{node}: no answer yet ({why}); retrying", node=name, why=why))
         self._streams.reopen(name, error)
 
     def updates(self, wait: float, only: str | None = None) -> Iterator[Update]:
         """Give what arrives within `wait` seconds; `only` leaves the other nodes unread, so that they wait."""
         for update in self._streams.updates(wait, only):
             if not isinstance(update, StreamEnd) and self.broke_at.pop(update.node, None) is not None:
-                self._notice(f"{update.node}: back; going on where the stream broke")
+                self._notice(tr("{node}: reconnected; the output continues", node=update.node))
             yield update
 
     def close(self) -> None:

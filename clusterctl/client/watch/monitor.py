@@ -18,9 +18,10 @@ from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.session import Interpreter
 from clusterctl.client.rpc.tasks import stop_everywhere
 from clusterctl.client.watch.follower import LogLines, NodeEvent, NodeStreams, StateChange, Update
-from clusterctl.client.watch.node_report import AttemptTracker, NodeReport
-from clusterctl.client.watch.streams import StreamEnd, can_reconnect
+from clusterctl.client.watch.node_report import AttemptTracker, Message, NodeReport
+from clusterctl.client.watch.streams import SILENCE_LIMIT, StreamEnd, can_reconnect
 from clusterctl.errors import ClusterctlError
+from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.launch.world_size import describe_world_event
 from clusterctl.plans.runs.gang_record import choose_record, find_reported_loss
 from clusterctl.plans.runs.state import NodeState
@@ -31,7 +32,9 @@ from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.states import FAILED, FAILED_SETUP, LOST, TIMEOUT, UNKNOWN
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
+from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.values import Size
+from clusterctl.translation import fill, to_translate, tr
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.verbs import FollowChoice, LogChoice
@@ -42,15 +45,30 @@ def describe_log_event(event: Untrusted) -> str:
     kind, limit = event.one_of("event", ("logs_cut", "logs_unbounded")), event.integer("limit", 0)
     if not kind or limit is None:
         return ""
-    reached = f"its logs have reached log_limit ({Size(limit)})"
     if kind == "logs_cut":
-        return f"{reached}: the middle of the longest is dropped from now on"
-    return f"{reached} and grow on: the middle cannot be dropped there: {event.text('why', 300)}"
+        return tr(
+            "its logs have reached log_limit ({limit}): the middle of the longest is dropped from now on",
+            limit=Size(limit),
+        )
+    return tr(
+        "its logs have reached log_limit ({limit}) and continue to grow: the middle cannot be dropped: {why}",
+        limit=Size(limit),
+        why=event.text("why", 300),
+    )
+
+
+def describe_start_event(event: Untrusted) -> str:
+    """Say why a node's workers are not forked although the job asks for it; nothing for another event."""
+    is_fallback = event.text("event") == "start_method" and event.text("method") == "exec"
+    return tr("workers are not forked: {reason}", reason=event.text("text", 300)) if is_fallback else ""
 
 
 # seconds that a node whose connection broke may take to come back before it counts as lost
 RETURN_LIMIT = 20.0
 SILENCE_CODE = "CC-SSH-016"
+SHOWN_SILENCE = (
+    5.0  # seconds after which a silent node is shown where there is a line for it; it beats every 2 s
+)
 SILENT_RETURN_LIMIT = 5.0  # the same for a node that has been silent for so long already
 READ_ONLY_RETURN_LIMIT = 3600.0  # the same for one who only watches, while other nodes are heard
 NO_NODE_LIMIT = 600.0  # the same when no node is heard at all, so that the fault is probably on our side
@@ -97,7 +115,9 @@ class RunMonitor:
         *,
         show: Callable[[LogLines], None],
         notice: Callable[[str], None],
+        show_silence: Callable[[str], None] | None = None,
     ) -> None:
+        """`show_silence` shows one line about silent nodes in place of the line before; without it notices do."""
         self._options = options
         self._run = tasks.RunHandle(cluster, options.run_id, options.nodes, options.interpreters)
         self._reports = {node.name: options.new_report(node) for node in options.nodes}
@@ -113,17 +133,21 @@ class RunMonitor:
             "since": first_attempt,
         }
         request: FollowChoice = {"events": 0, "logs": logs}
-        self._streams = NodeStreams(self._run, request, notice=notice, longest_pause=LONGEST_PAUSE)
+        self._show_silence = show_silence
+        self._streams = NodeStreams(
+            self._run, request, notice=self._on_connection_notice, longest_pause=LONGEST_PAUSE
+        )
         self._return_limits: dict[str, float] = {}
         self._breaks: dict[str, int] = {}  # of each node's stream, since it last sent lines or events
         self._no_node_since: float | None = None
         self._stop_thread: threading.Thread | None = None
         self._stopped_nodes: set[str] = set()
         self._stopped_at: float | None = None
-        self._reason = ""
+        self._reason = ""  # in English: the nodes record it
         self._failure_reported = False
         self._world_events: set[str] = set()
-        self._pending_failure: tuple[float, str] | None = None
+        self._start_events: set[str] = set()
+        self._pending_failure: tuple[float, Message] | None = None
         self._pending_is_view = False  # what one node says of the hub is all that is known of the failure
         self._hub_views: dict[str, set[str]] = {}  # by hub, the nodes that do not hear it any more
 
@@ -144,8 +168,12 @@ class RunMonitor:
                 if idle:
                     self._attempts.on_idle()
                 self._check_gang()
+                if self._show_silence is not None:
+                    self._show_silence(self._describe_silence(time.monotonic()))
         finally:
             self._streams.close()
+            if self._show_silence is not None:
+                self._show_silence("")
         self._attempts.flush_notices()
         while self._stop_thread is not None and self._stop_thread.is_alive():
             self._stop_thread.join(0.5)  # a join without a limit can miss a Ctrl-C
@@ -170,6 +198,31 @@ class RunMonitor:
         """Give what the nodes know of the whole end."""
         records = (report.state.record for report in self._reports.values() if report.state)
         return choose_record(records, {*self._reports, *self._options.inventory_names})
+
+    def _on_connection_notice(self, text: str) -> None:
+        """Report a connection that broke or came back, unless a line shows that all the time."""
+        if self._show_silence is None:
+            self._notice(text)
+
+    def _describe_silence(self, now: float) -> str:
+        """Say which nodes are silent, for how long, and when they count as lost; nothing if all are heard."""
+        silences = {
+            name: now - moment
+            for name, moment in self._streams.last_received.items()
+            if not self._reports[name].done and now - moment > SHOWN_SILENCE
+        }
+        if not silences:
+            return ""
+        nodes, seconds = fold_names(silences), max(silences.values())
+        remaining = SILENCE_LIMIT - seconds
+        if remaining > 0:
+            return tr(
+                "{nodes}: silent for {seconds:.0f} s; lost in {remaining:.0f} s",
+                nodes=nodes,
+                seconds=seconds,
+                remaining=remaining,
+            )
+        return tr("{nodes}: silent for {seconds:.0f} s; reconnecting", nodes=nodes, seconds=seconds)
 
     # what the nodes say
 
@@ -210,13 +263,17 @@ class RunMonitor:
         if world_message and world_message not in self._world_events:  # the verdict names the other nodes
             self._world_events.add(world_message)
             self._notice(f"{report.node.name}: {world_message}")
+        start_message = describe_start_event(event)
+        if start_message and start_message not in self._start_events:  # most often the same on all nodes
+            self._start_events.add(start_message)
+            self._notice(f"{report.node.name}: {start_message}")
         if self._attempts.on_event(report.node.name, event, self._connected_nodes):
             self._pending_failure = None
         failure, reason = report.on_event(event), event.text("reason", 1000)
         if self._attempts.is_superseded(report.attempt):
             return
         if failure:
-            self._on_failure(f"{report.node.name}: {failure}")
+            self._on_failure(failure)
         elif event.text("event") == "stopping" and self._has_gang and ": " in reason:
             self._on_gang_stop(report.node.name, reason)  # the nodes' word for what happened on one of them
 
@@ -224,27 +281,34 @@ class RunMonitor:
         if self._attempts.on_state(report.node.name, state, self._connected_nodes):
             self._pending_failure = None
         for rank in report.newly_frozen(state):
-            self._notice(f"{report.node.name}: rank {rank} is stopped (SIGSTOP); the others will wait for it")
+            self._notice(
+                tr(
+                    "{node}: rank {rank} is stopped (SIGSTOP); the others will wait for it",
+                    node=report.node.name,
+                    rank=rank,
+                )
+            )
         report.state = replace(state, reason=redact(state.reason, self._secrets))
         if report.state.state in FAILED_STATES and not self._attempts.is_not_participating(report.node.name):
-            self._on_failure(f"{report.node.name}: {report.state.reason or report.state.state}")
+            self._on_failure(
+                Message.of_node(f"{report.node.name}: {report.state.reason or report.state.state}")
+            )
 
     def _on_gang_stop(self, node: str, reason: str) -> None:
         """Report why the nodes stop; that the hub is lost is one node's view while the hub and most others answer."""
         loss = find_reported_loss(reason)
         if loss is None or not loss.is_hub:
-            self._on_failure(reason)
+            self._on_failure(Message.of_node(reason))
             return
         views = self._hub_views.setdefault(loss.node, set())
         views.add(node)
         if loss.node not in self._connected_nodes or 2 * len(views) > len(self._reports):
-            self._on_failure(f"{loss.node} is lost: {loss.why}")
+            self._on_failure(Message.of_node(f"{loss.node} is lost: {loss.why}"))
         elif self._pending_failure is None:
-            self._wait_for_gang_stop(
-                f"{node} has lost its connection to {loss.node}: {loss.why}", is_view=True
-            )
+            text = to_translate("{node} has lost its connection to {hub}: {why}")
+            self._wait_for_gang_stop(Message.of(text, node=node, hub=loss.node, why=loss.why), is_view=True)
 
-    def _on_failure(self, reason: str) -> None:
+    def _on_failure(self, reason: Message) -> None:
         """End all, unless all have ended, or somebody's `stop` is ending them with a patience of its own."""
         if self._has_gang:
             self._wait_for_gang_stop(reason)
@@ -258,16 +322,21 @@ class RunMonitor:
             report.state and (report.state.gang or report.state.slots) for report in self._reports.values()
         )
 
-    def _wait_for_gang_stop(self, reason: str, *, is_view: bool = False) -> None:
+    def _wait_for_gang_stop(self, reason: Message, *, is_view: bool = False) -> None:
         is_known = self._pending_failure is not None and (is_view or not self._pending_is_view)
         if not is_known and not self.stopping and self._is_running():
-            self._pending_failure = (time.monotonic() + GANG_STOP_LIMIT, redact(reason, self._secrets))
+            shown = redact(reason.shown, self._secrets)
+            pending = Message(redact(reason.english, self._secrets), shown)
+            self._pending_failure = (time.monotonic() + GANG_STOP_LIMIT, pending)
             self._pending_is_view = is_view
-            action = (
-                "stopping all nodes" if self._options.stops_on_failure else "the nodes are ending the run"
-            )
-            action = "the nodes are ending this attempt" if self._attempts.may_follow else action
-            self._notice(f"{self._pending_failure[1]}; {action}" if not is_view else self._pending_failure[1])
+            if is_view:
+                self._notice(shown)
+            elif self._attempts.may_follow:
+                self._notice(tr("{reason}; the nodes are ending this attempt", reason=shown))
+            elif self._options.stops_on_failure:
+                self._notice(tr("{reason}; stopping all nodes", reason=shown))
+            else:
+                self._notice(tr("{reason}; the nodes are ending the run", reason=shown))
 
     def _check_gang(self) -> None:
         """Do its work where it has not done it in time, and believe it about nodes that nobody hears any more."""
@@ -302,7 +371,7 @@ class RunMonitor:
         elif can_reconnect(error):
             self._reconnect(report, error)
         else:
-            self._mark_lost(report, error.message if error else "")
+            self._mark_lost(report, error.english if error else "")
 
     # streams that break
 
@@ -317,7 +386,7 @@ class RunMonitor:
         self._breaks[name] = self._breaks.get(name, 0) + 1
         contacted = [other for other in self._others(report) if other.contacted]
         if contacted and all(other.done for other in contacted) and self._breaks[name] > MAX_BREAKS:
-            self._mark_lost(report, f"its stream broke {MAX_BREAKS} times and brought nothing")
+            self._mark_lost(report, f"its stream broke {MAX_BREAKS} times without data")
             return
         overdue = now >= broke_at + limit
         if (
@@ -325,7 +394,7 @@ class RunMonitor:
             and overdue
             and (self._others_responding(name, broke_at) or self._no_node_for_long(now))
         ):
-            self._mark_lost(report, "the connection broke and did not come back")
+            self._mark_lost(report, "the connection was lost and not restored")
         else:
             self._streams.reopen(name, error)
 
@@ -341,29 +410,36 @@ class RunMonitor:
         if self._no_node_since is None:
             self._no_node_since = now
             self._notice(
-                "no node is heard: is the network of this machine down? The run goes on; still trying"
+                tr("no node responds: is the network of this machine down? The run continues; reconnecting")
             )
         return now - self._no_node_since > NO_NODE_LIMIT
 
     def _mark_lost(self, report: NodeReport, reason: str) -> None:
         report.done, report.lost_reason = True, reason
-        self._notice(f"{report.node.name}: lost, {reason}; what runs there could not be stopped from here")
+        text = to_translate("{node} is lost: {why}; its processes could not be stopped from here")
+        shown = tr(text, node=report.node.name, why=translate_node_text(reason))
+        lost = Message(fill(text, {"node": report.node.name, "why": reason}), shown)
+        known = self._pending_failure
+        if known is None or not known[1].english.startswith(f"{report.node.name} is lost: "):
+            self._notice(lost.shown)
         if not self._attempts.is_not_participating(report.node.name):
-            self._stop_all(f"{report.node.name}: lost")
+            self._stop_all(Message.of(to_translate("{node}: lost"), node=report.node.name))
 
     # the end of all
 
-    def _stop_all(self, reason: str) -> None:
+    def _stop_all(self, reason: Message) -> None:
         """Begin once to end the run everywhere; the streams go on and show how it ends."""
         if not self._is_running() or self.stopping:
             return
         if self._options.stops_on_failure:
-            self._stopped_at, self._reason = time.time(), reason
-            self._notice(f"{reason}; stopping all nodes")
+            self._stopped_at, self._reason = time.time(), reason.english
+            self._notice(tr("{reason}; stopping all nodes", reason=reason.shown))
             self._stop_remaining()
         elif not self._failure_reported:
             self._failure_reported = True
-            self._notice(f"{reason}; the run is not yours, so nothing is stopped from here")
+            self._notice(
+                tr("{reason}; the run is not yours, so nothing is stopped from here", reason=reason.shown)
+            )
 
     def _is_running(self) -> bool:
         """Tell whether any part of the run may still live."""
@@ -390,4 +466,4 @@ class RunMonitor:
             if not errors:
                 return
         for name, error in errors.items():
-            self._notice(f"{name}: could not be stopped: {error.message}")
+            self._notice(tr("{node}: could not be stopped: {why}", node=name, why=error.message))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from clusterctl.client.watch.follower import LogLines
+from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.runs.gang_record import SlotState, attempt_of
 from clusterctl.plans.runs.state import NodeState, roster_of
 from clusterctl.protocol.end_record import MOST_ATTEMPTS, MOST_EXIT, MOST_SIGNAL, parse_rank
@@ -18,6 +20,27 @@ from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import render_duration
+from clusterctl.translation import fill, to_translate, tr
+
+
+class Message(NamedTuple):
+    """A text in English, for the records of nodes, and the same in the user's language."""
+
+    english: str
+    shown: str
+
+    @classmethod
+    def of(cls, message: str, **facts: object) -> Message:
+        """Fill a message that is marked with `to_translate`; its facts may be texts of nodes."""
+        shown = {
+            name: translate_node_text(fact) if isinstance(fact, str) else fact for name, fact in facts.items()
+        }
+        return cls(fill(message, facts), tr(message, **shown))
+
+    @classmethod
+    def of_node(cls, text: str) -> Message:
+        """Take a text that a node sent."""
+        return cls(text, translate_node_text(text))
 
 
 @dataclass(frozen=True)
@@ -91,7 +114,7 @@ class NodeReport:
         self.frozen = {rank.rank for rank in state.ranks if rank.stopped} | (previous & ended)
         return sorted(self.frozen - previous)
 
-    def on_event(self, event: Untrusted) -> str:
+    def on_event(self, event: Untrusted) -> Message | None:
         """Take an event; gives what failed by it, or nothing."""
         kind, rank, end = (
             event.text("event", 40),
@@ -108,16 +131,22 @@ class NodeReport:
             self.stopped_at = when if self.stopped_at is None else min(when, self.stopped_at)
         elif kind in ("guardian_lost", "agent_lost"):
             self.supervisor_end = end
-            return f"the {kind.partition('_')[0]} was lost"
+            return (
+                Message.of(to_translate("{node}: the guardian was lost"), node=self.node.name)
+                if kind == "guardian_lost"
+                else Message.of(to_translate("{node}: the agent was lost"), node=self.node.name)
+            )
         elif kind == "rank_exited" and rank is not None:
             (self.failed_exits if end.failed else self.clean_exits)[rank] = end
-            return f"rank {rank} failed" if end.failed and not self.stop_requested else ""
+            if end.failed and not self.stop_requested:
+                return Message.of(to_translate("{node}: rank {rank} failed"), node=self.node.name, rank=rank)
         elif kind == "torchrun_exited" and end.failed:
             self.torchrun_end = end
             if end.signal is not None and not (self.stop_requested or self.failed_exits):
                 self.supervisor_end = end
-            return "" if self.stop_requested else "torchrun failed"
-        return ""
+            if not self.stop_requested:
+                return Message.of(to_translate("{node}: torchrun failed"), node=self.node.name)
+        return None
 
     def failures(self, now: float) -> list[Failure]:
         """Give everything that did not end well here, and the ranks that did: others may still have needed them."""
@@ -168,6 +197,7 @@ class NodeReport:
             raised_at=parser.raised_at,
             origin=parser.origin,
             where=parser.where,
+            own_frame=parser.own_frame,
             survived=parser.survived,
             frozen=rank in self.frozen,
             after_stop=self.stopped_at is not None and self._local_time(end) >= self.stopped_at,
@@ -247,9 +277,8 @@ class AttemptTracker:
         is_new, self.number = number > self.number, number
         self._running = state.state != WAITING or (self._running and not is_new)
         if is_new:
-            self._pending_notices.append(
-                f"attempt {self.number} begins on {_render_participants(roster, previous)}"
-            )
+            nodes = _render_participants(roster, previous)
+            self._pending_notices.append(tr("attempt {n} begins on {nodes}", n=self.number, nodes=nodes))
         return is_new
 
     def on_lines(self, file: str) -> None:
@@ -287,9 +316,16 @@ class AttemptTracker:
         self._last_paused = number
         if number == self.number:
             self.flush_notices()
-        pause = f" in {render_duration(seconds)}" if seconds is not None else ""
-        message = f"attempt {number}: {event.text('reason', 1000)}"
-        message += f"; attempt {number + 1} begins{pause}" if number + 1 >= self.number else ""
+        message = tr(
+            "attempt {n}: {reason}", n=number, reason=translate_node_text(event.text("reason", 1000))
+        )
+        if number + 1 >= self.number and seconds is not None:
+            pause = render_duration(seconds)
+            message = tr(
+                "{message}; attempt {n} begins in {pause}", message=message, n=number + 1, pause=pause
+            )
+        elif number + 1 >= self.number:
+            message = tr("{message}; attempt {n} begins", message=message, n=number + 1)
         if self._pending_notices:
             self._pending_notices.insert(-1, message)
         else:
@@ -304,5 +340,9 @@ def _render_participants(roster: tuple[SlotState, ...], previous: tuple[SlotStat
         (slot for slot in roster if slot.node_rank is not None), key=lambda slot: slot.node_rank or 0
     )
     regular = fold_names([slot.node for slot in slots if slot.node not in spares])
-    promoted = [f"{slot.node} (spare, node {slot.node_rank})" for slot in slots if slot.node in spares]
+    promoted = [
+        tr("{node} (spare, node {number})", node=slot.node, number=slot.node_rank)
+        for slot in slots
+        if slot.node in spares
+    ]
     return ", ".join(filter(None, [regular, *promoted]))

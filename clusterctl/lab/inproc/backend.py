@@ -24,7 +24,7 @@ from clusterctl.node.runtime.processes import set_subreaper, wake_on
 
 
 class InprocNode:
-    """The init of a node: obeys the holder, and ends all of the node when the holder is gone."""
+    """The init of a node: serves the holder, and ends all of the node when the holder has ended."""
 
     def __init__(self, plan: LabPlan, node: LabNodePlan, channel: socket.socket) -> None:
         self.plan = plan
@@ -33,7 +33,7 @@ class InprocNode:
         self.children = Children()
 
     def run(self) -> NoReturn:
-        """Serve until the holder hangs up."""
+        """Serve until the holder disconnects."""
         try:
             wakeup_fd = self._prepare()
             self._start_server()
@@ -127,7 +127,7 @@ class Holder(LabHolder):
         node.request({"do": "start-sshd"})
 
     def kill_nodes(self) -> None:
-        """End the nodes with all they hold, and what a killed init has left to this process."""
+        """End the nodes with all their processes, and the orphans of a killed init."""
         kill_descendants(os.getpid())
 
 

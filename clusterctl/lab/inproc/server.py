@@ -77,8 +77,8 @@ class Children:
 
 
 _CHUNK = 1 << 15
-_REPLY_SECONDS = 1.0  # some clients do not ask whether their command began
-_POLL_SECONDS = 0.2  # seconds between looks whether the client is still there
+_REPLY_SECONDS = 1.0  # some clients request no confirmation of their command
+_POLL_SECONDS = 0.2  # seconds between checks whether the client is still connected
 _HANGUP_SECONDS = 1.0  # between the polite signal and the hard one
 # A session leader without a terminal gets the first one that it opens.
 _RUN_ON_TERMINAL = 'exec <>"$1" >&0 2>&0; shift; exec "$@"'
@@ -99,7 +99,7 @@ class Terminal:
         return self.master, slave
 
     def resize(self, width: int, height: int) -> None:
-        """Give it another size."""
+        """Return it another size."""
         self.size = (height, width)
         if self.master is not None:
             with suppress(OSError):
@@ -197,14 +197,14 @@ class CommandSession:
         os.close(stdin)
 
     def _copy_out(self, descriptor: int, send: Callable[[bytes], object]) -> None:
-        """Until the last process that holds the stream has closed it, or the client has gone."""
+        """Until the last process that holds the stream has closed it, or the client has disconnected."""
         with suppress(OSError):  # a terminal ends by an error
             while data := os.read(descriptor, _CHUNK):
                 send(data)
         os.close(descriptor)
 
     def _wait_and_report(self, child: Child, pumps: list[threading.Thread]) -> None:
-        """Tell the client how the command ended, or the command that the client is gone."""
+        """Report to the client how the command ended, or end the command when the client has disconnected."""
         while not child.ended.wait(_POLL_SECONDS):
             if self.channel.closed:
                 self.children.signal(child, signal.SIGHUP)
@@ -226,7 +226,7 @@ LOGIN_SECONDS = 30.0
 
 
 class SshServer:
-    """Listens at the node's address; what is open lives on when it stops listening."""
+    """Listens at the node's address; open connections continue when it stops listening."""
 
     def __init__(self, plan: LabPlan, node: LabNodePlan, children: Children) -> None:
         logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # a port scan must not fill the disk
@@ -242,7 +242,7 @@ class SshServer:
 
     @property
     def is_listening(self) -> bool:
-        """Whether new connections get in."""
+        """Return whether new connections get in."""
         return self._socket is not None
 
     def open(self) -> None:
@@ -253,7 +253,7 @@ class SshServer:
             threading.Thread(target=self._accept_connections, args=[self._socket], daemon=True).start()
 
     def close(self) -> None:
-        """Let nobody in any more."""
+        """Accept no further connection."""
         if self._socket is not None:
             with suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
@@ -275,7 +275,7 @@ class SshServer:
             threading.Thread(target=self._serve_connection, args=[peer], daemon=True).start()
 
     def _serve_connection(self, peer: socket.socket) -> None:
-        """Let a visitor log in, and keep him company until he leaves."""
+        """Serve one client from login until it disconnects."""
         try:
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             transport = LabTransport(peer)
@@ -290,7 +290,7 @@ class SshServer:
             _await_login(transport)
         finally:
             self._unauthenticated.release()
-        transport.join()  # until he leaves
+        transport.join()  # until it disconnects
         transport.close()
 
 
@@ -303,7 +303,7 @@ def _await_login(transport: paramiko.Transport) -> None:
 
 
 class LabTransport(paramiko.Transport):
-    """paramiko's, but it tells when a request was answered: no command may end before its client knows it began."""
+    """paramiko's, but it records when a request was answered: no command may end before its client knows it began."""
 
     def __init__(self, peer: socket.socket) -> None:
         super().__init__(peer)

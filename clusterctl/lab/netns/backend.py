@@ -15,7 +15,7 @@ from clusterctl.lab.netns.init import NodeInit, run_ip
 
 
 def wait_for_banners(addresses: list[str], seconds: float) -> None:
-    """Return when every address has told its SSH version; TimeoutError names the first one that has not."""
+    """Return when every address has sent its SSH version; TimeoutError names the first one that has not."""
     deadline = time.monotonic() + seconds
     for address in addresses:
         while not _has_banner(address, deadline):
@@ -66,11 +66,11 @@ class Holder(LabHolder):
         wait_for_banners([node.plan.host for node in nodes], STEP_SECONDS)
 
     def run_init(self, node: NodeHandle, channel: socket.socket) -> NoReturn:
-        """Leave the node's init behind."""
+        """Start the node's init."""
         NodeInit(self.plan, node.plan, channel).enter_namespaces()
 
     def power_off(self, node: NodeHandle) -> None:
-        """Cut the cables first, so that no dying connection says goodbye; then kill the node's init."""
+        """Cut the cables first, so that no ending connection sends its end; then kill the node's init."""
         if node.pid:
             self._run_ip("".join(f"link set dev {nic.cable} down\n" for nic in node.plan.nics))
             os.kill(node.pid, signal.SIGKILL)
@@ -92,11 +92,11 @@ class Holder(LabHolder):
         wait_for_banners([node.plan.host], STEP_SECONDS)
 
     def kill_nodes(self) -> None:
-        """The kernel ends all that lives here when PID 1 does."""
+        """The kernel ends all processes here when PID 1 ends."""
 
     def _run_ip(self, lines: str, *, force: bool = False) -> None:
         run_ip(self.plan.ip, lines, force=force)
 
     def _remove_cables(self, node: NodeHandle) -> None:
-        """The kernel drops them too, but later; whoever is first, they are gone afterwards."""
+        """The kernel drops them too, but later; either way they are removed afterwards."""
         self._run_ip("".join(f"link del dev {nic.cable}\n" for nic in node.plan.nics), force=True)

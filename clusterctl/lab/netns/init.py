@@ -119,7 +119,7 @@ def _write_files(files: dict[str, str]) -> None:
 
 
 def _restore_visible(visible: dict[str, int], covered: set[str]) -> None:
-    """Bring back, read-only, what the covers hide: the interpreter and the packages that jobs import."""
+    """Mount again, read-only, what the covers hide: the interpreter and the packages that jobs import."""
     for path, descriptor in visible.items():
         if os.path.realpath(path) in covered or _is_same_file(path, descriptor):
             continue
@@ -147,14 +147,14 @@ MESSAGE_BYTES = 65536
 
 
 def failure_message(step: str, error: OSError) -> bytes:
-    """A failed step as a message to whoever waits."""
+    """A failed step as a message to the caller."""
     filename = f" ({error.filename})" if error.filename else ""
     text = f"{step}: {error.strerror or error}{filename}"
     return json.dumps({"error": text, "errno": error.errno}).encode()
 
 
 def run_ip(program: str, lines: str, *, force: bool = False) -> None:
-    """Run `ip -batch` on lines of text; OSError carries what it said, unless forced to go on."""
+    """Run `ip -batch` on lines of text; OSError carries its output, unless forced to continue."""
     command = [program, "-force", "-batch", "-"] if force else [program, "-batch", "-"]
     result = subprocess.run(command, input=lines, text=True, capture_output=True, check=False)
     if result.returncode and not force:
@@ -167,7 +167,7 @@ def serve_requests(
     wakeup_fd: int,
     on_child_exit: Callable[[int], object],
 ) -> None:
-    """Answer the holder until it hangs up; when `wakeup_fd` says that a child has ended, all such are collected."""
+    """Answer the holder until it disconnects; when `wakeup_fd` is readable, children that have ended are collected."""
     descriptor = channel.fileno()
     while True:
         readable, _, _ = select.select([descriptor, wakeup_fd], [], [])
@@ -202,7 +202,7 @@ class NodeInit:
         self.sshd_pid = 0
 
     def enter_namespaces(self) -> NoReturn:
-        """Enter new namespaces, leave a child there as PID 1, tell its number, and end."""
+        """Enter new namespaces, start a child there as PID 1, report its number, and end."""
         try:
             unshare(NEWNS | NEWUTS | NEWIPC | NEWNET | NEWPID)
             pid = os.fork()
@@ -268,7 +268,7 @@ class NodeInit:
         return json.dumps({"sshd": self.sshd_pid, "nics": states}).encode()
 
     def _kill_sshd(self) -> None:
-        """Kill the listening process only: open sessions live on, as they do on a real machine."""
+        """Kill the listening process only: open sessions continue, as they do on a real machine."""
         os.kill(self.sshd_pid, signal.SIGKILL)
         os.waitpid(self.sshd_pid, 0)
         self.sshd_pid = 0

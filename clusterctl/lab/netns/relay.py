@@ -24,7 +24,7 @@ class TcpRelay:
             os.set_blocking(descriptor, False)
 
     def run(self) -> None:
-        """Copy until the peer has ended and all it said is written, or until our reader has gone."""
+        """Copy until the peer has ended and all its data is written, or until our reader has ended."""
         while self.from_peer or self.reading[self.descriptor]:
             for descriptor, event in self._poll().poll():
                 if descriptor == 1 and event & _GONE:
@@ -35,7 +35,7 @@ class TcpRelay:
 
     def _poll(self) -> select.poll:
         poll = select.poll()
-        # with 0 it still tells that its reader has gone
+        # with 0 it still reports that its reader has ended
         poll.register(1, select.POLLOUT if self.from_peer else 0)
         events = select.POLLOUT if self.to_peer else 0
         if self.reading[self.descriptor] and not self.from_peer:

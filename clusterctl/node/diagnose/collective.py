@@ -235,7 +235,7 @@ def read_node(text: bytes, size: int) -> NodeRank:
     """Read on which node a rank is."""
     number = text.decode("ascii", "replace")
     if not (number.isdecimal() and len(number) < 10 and int(number) < size):
-        raise SystemExit("a rank does not say on which node it is")
+        raise SystemExit("a rank does not report its node")
     return NodeRank(int(number))
 
 
@@ -252,7 +252,7 @@ def read_answer(text: bytes) -> RankProgress:
         return answer
     joined = message.number("joined", 0.0, LONGEST_TIME)
     if not answer["rows"] or joined is None or message.choice("wrong") is None:
-        return {"error": "its answer is not complete", "rows": []}
+        return {"error": "its answer is incomplete", "rows": []}
     answer["wrong"], answer["joined"] = message.flag("wrong"), joined
     return answer
 
@@ -442,7 +442,9 @@ def receive_answer(reader: int, limit: float) -> RankProgress:
     answer: RankProgress = json.loads(lines[-1].decode()) if lines else {"at": "start", "rows": []}
     timed_out = time.monotonic() >= deadline
     if "at" in answer and not (timed_out and len(answer["rows"]) >= ENOUGH_ROWS):
-        template = "no end of `%s` within %g s" if timed_out else "the process died in `%s` (limit %g s)"
+        template = (
+            "`%s` did not finish within %g s" if timed_out else "the process exited during `%s` (limit %g s)"
+        )
         answer["error"], answer["late"] = template % (answer["at"], limit), timed_out
     return answer
 

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 SIZE = 256 << 10  # bytes each way: far more than one packet, so that a path that drops large ones shows
 LONGEST_BULK = 10.0  # seconds for the bulk both ways, also where a byte comes now and then
 ALL_RECEIVED = b"!"
-WRONG_PEER = "somebody else answers there"
+WRONG_PEER = "another program answers there"
 TCP_INFO_SIZE = 192
 # Where struct tcp_info has them (linux/tcp.h); the kernel only ever appends to it.
 LOST_OFFSET, RTT_OFFSET, ACKED_OFFSET, LEAST_RTT_OFFSET = 100, 68, 120, 148
@@ -99,7 +99,7 @@ class Bulk:
     def __init__(self, loop: Loop, line_socket: LineSocket, on_bytes: Callable[[], None]) -> None:
         self.received = 0
         self._on_bytes = on_bytes
-        late = f"no end of the data within {LONGEST_BULK:g} s"
+        late = f"the data did not arrive within {LONGEST_BULK:g} s"
         loop.after(LONGEST_BULK, f"bulk {id(self)}", lambda: line_socket.fail(late))
         line_socket.set_timeout("no byte", BULK_LIMIT, idle=True)
         line_socket.receive_bytes(self._count)
@@ -150,13 +150,13 @@ class MeshListener:
             if bulk.received == SIZE:
                 line_socket.send(ALL_RECEIVED)
             elif bulk.received > SIZE:
-                line_socket.fail("more than was agreed")
+                line_socket.fail("more data than agreed")
 
         bulk = Bulk(self._loop, line_socket, on_bytes)
 
 
 def _refuse(_: bytes) -> None:
-    raise ChannelError("more than was agreed")
+    raise ChannelError("more data than agreed")
 
 
 def _peer_address(conn: socket.socket) -> str:

@@ -62,14 +62,14 @@ class SignedLines:
         try:
             number, proof, payload = line.decode("ascii").split(" ", 2)
         except ValueError:
-            raise ChannelError("it sent a line that is not sealed") from None
+            raise ChannelError("it sent an unauthenticated line") from None
         if number != str(self._count) or not is_same_proof(proof, self._hmac(payload)):
-            raise ChannelError("it sent a line that is not its next one")
+            raise ChannelError("it sent a line out of sequence")
         self._count += 1
         self._pieces.append(payload[2:])
         self._length += len(payload) - 2
         if self._length > LONGEST_MESSAGE or not payload[2:]:
-            raise ChannelError("it sent a message without an end")
+            raise ChannelError("it sent an endless message")
         if payload[:1] == "+":
             return None
         text, self._pieces, self._length = "".join(self._pieces), [], 0

@@ -259,7 +259,8 @@ class Hub(Role[Phase]):
         for slot in sorted(self.roster.all_slots - {self.slot} - set(self.members) - set(self.round.parts)):
             left = self._left_early.get(slot)
             self._lost(
-                slot, Closed("it did not come" if left is None else f"it went away before the start: {left}")
+                slot,
+                Closed("it did not come" if left is None else f"it disconnected before the start: {left}"),
             )
 
         for slot, part in early_parts:  # a gate that broke while GO was on its way
@@ -479,7 +480,7 @@ class Hub(Role[Phase]):
     def _ready(self, slot: Slot, message: messages.Ready) -> None:
         if message.attempt == self.roster.attempt and slot in self.round.expected:
             if slot == self._first_slot and message.port is None:
-                raise ChannelError("it is ready for the master's place, and holds no port")
+                raise ChannelError("it is ready as rank 0 but has no master port")
             self.round.ready[slot] = message
             self._send_go()
 
@@ -557,7 +558,7 @@ class Hub(Role[Phase]):
         present = {slot: view for slot, view in self._views.items() if slot in self.members}
         self.roster.reconcile(list(present.values()))
         for slot in self.roster.all_slots - {self.slot} - self.roster.lost - set(present):
-            self.roster.mark_lost(slot, "it did not come to the next hub")
+            self.roster.mark_lost(slot, "it did not connect to the next hub")
         self.round.attempt, self.round.expected = self.roster.attempt, set(self.roster.node_ranks)
         lost = self.roster.view().lost
         for slot in self.round.expected - set(self.round.parts):

@@ -61,14 +61,14 @@ class Listener:
             raise ChannelError("no such slot")
         slot = Slot(number)
         if not self._bounds.is_name_of(slot, node):
-            raise ChannelError("not the name of this slot")
+            raise ChannelError("not the node name of this slot")
         handshake = Handshake(self._run_id, slot, node, nonce, read_nonce(answer))
         if not is_same_proof(answer.text("proof"), handshake.prove(self._token, "the peer is who it says")):
             raise ChannelError("not of this run")
         channel = SecureChannel(line_socket, handshake, self._token, self._bounds, hub=True)
         line_socket.send_line({"proof": handshake.prove(self._token, "the hub is who it says")})
         if not self._on_channel(channel):
-            raise ChannelError("that slot is here already")
+            raise ChannelError("this slot is already connected")
 
 
 def allow_files(count: int) -> None:

@@ -246,7 +246,7 @@ class Peer(Role[Phase]):
 
     def _mark_lost(self, message: messages.SlotLost) -> None:
         if message.slot == self.roster.own_slot:
-            raise ChannelError("it told us that we are lost")
+            raise ChannelError("it reports that this node is lost")
         self.roster.mark_lost(message.slot, message.why)
 
     def _stop(self, order: messages.StopOrder) -> None:

@@ -63,7 +63,7 @@ def _describe(cause: Cause) -> str:
     if failure.lost:
         return f"{subject} is lost"
     if cause.waited_for:
-        return f"{subject} did not come, the others waited for it"
+        return f"{subject} did not respond; the others waited for it"
     if cause.has_left:
         return f"{subject} left while the others still needed it"
     if failure.exception:

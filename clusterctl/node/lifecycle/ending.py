@@ -108,6 +108,11 @@ def on_remaining(state: RunState, event: events.Remaining) -> Step:
 # workers
 
 
+def on_start_method(state: RunState, event: events.StartMethodChosen) -> Step:
+    """The job's `start` has been decided."""
+    return state, (Journal("start_method", {"method": event.method, "text": event.text}),)
+
+
 def on_workers_started(state: RunState, event: events.WorkersStarted) -> Step:
     """Record them; the logs are followed before they are reported."""
     started = Act.START_LOGS, RecordWorkers(), Journal("workers", {"ranks": event.ranks})
@@ -174,7 +179,7 @@ def on_cancelled(state: RunState, event: events.Cancelled) -> Step:
 def on_client_left(state: RunState, _: Notice) -> Step:
     """Cancel unless GO was given."""
     if state.attempt.is_first and not state.attempt.observed.started:
-        return on_cancelled(state, events.Cancelled("the client left before GO"))
+        return on_cancelled(state, events.Cancelled("the client disconnected before GO"))
     return state, ()
 
 
@@ -210,7 +215,7 @@ def on_stop_requested(state: RunState, event: events.StopRequested) -> Step:
     """End the run on all nodes; who asks again does not wait for `after`."""
     cut: Tuple[Action, ...] = ()
     if state.stops and state.attempt.after_runs:
-        state, cut = on_after_ended(state, events.AfterEnded("after: was ended by a second stop"))
+        state, cut = on_after_ended(state, events.AfterEnded("after: was killed by a second stop"))
     state, actions = stop_everywhere(state._replace(stops=state.stops + 1), event.order)
     return state, (*cut, *actions)
 

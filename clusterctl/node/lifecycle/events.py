@@ -48,7 +48,7 @@ class ClientGo(NamedTuple):
 
 
 class Cancelled(NamedTuple):
-    """The client ends everything at once, or no GO came."""
+    """The client ends everything at once, or no GO arrived."""
 
     reason: str
 
@@ -152,6 +152,13 @@ class Listened(NamedTuple):
     """Torchrun listens on the master port, or does not come to it; then `text` is what it printed."""
 
     listens: bool
+    text: str
+
+
+class StartMethodChosen(NamedTuple):
+    """The first worker was forked, or had to be started with a new interpreter; `text` is why."""
+
+    method: str
     text: str
 
 

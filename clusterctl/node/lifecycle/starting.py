@@ -334,6 +334,6 @@ def on_attempt_called(state: RunState, event: events.AttemptCalled) -> Step:
     if idle:
         return state, (*actions, SetState({"state": "WAITING", "reason": "spare"}))
     limit = 2 * (READY_LIMIT + time_to_prepare(first.spec))
-    timeout = StartTimer("go", limit, events.Cancelled("no GO came"))
+    timeout = StartTimer("go", limit, events.Cancelled("no GO arrived"))
     state = state._replace(part=None, leftovers=())
     return join_steps((state, (*actions, timeout)), lambda state: on_prepared(state, Notice.PREPARED))

@@ -62,6 +62,7 @@ ROWS: Sequence[Tuple[EventKind, Tuple[Phase, ...], Transition]] = [
     (events.GangGo, WAITS, starting.on_gang_go),
     (events.Listened, RUNS, starting.on_listened),
     # the job
+    (events.StartMethodChosen, RUNS, ending.on_start_method),
     (events.WorkersStarted, RUNS, ending.on_workers_started),
     (events.WorldSeen, RUNS, ending.on_world_seen),
     (events.RankExited, (*RUNS, *OVER), ending.on_rank_exited),

@@ -79,7 +79,7 @@ def _dump_addresses() -> Iterator[bytes]:
                 if kind == DONE:
                     return
                 if kind == ERROR or length < HEADER.size:
-                    raise OSError("the kernel refused to tell the addresses")
+                    raise OSError("the kernel did not report the addresses")
                 yield remaining[HEADER.size : length]
                 remaining = remaining[_aligned(length) :]
 

@@ -159,7 +159,7 @@ class LineSocket:
     def detach(self) -> socket.socket:
         """Give the socket away; ChannelError if bytes would be lost, which no correct program has sent yet."""
         if self._buffer or self._unsent:
-            raise ChannelError("it sent more than it was asked for")
+            raise ChannelError("it sent more than requested")
         self._unwatch()
         return self.conn
 
@@ -231,14 +231,14 @@ class LineSocket:
             self.fail(str(error)[:LONGEST_WHY])
         except Exception as error:  # noqa: BLE001, RUF100 - an error of ours costs this connection, and no other
             self._loop.report(error)
-            self.fail(f"what it sent led to an error here: {type(error).__name__}: {error}"[:LONGEST_WHY])
+            self.fail(f"what it sent caused an error here: {type(error).__name__}: {error}"[:LONGEST_WHY])
 
     def _hand_over(self) -> None:
         while self._buffer and not self.closed:
             end = len(self._buffer) if self._on_bytes else self._buffer.find(b"\n", 0, self._longest_line + 1)
             if end < 0:
                 if len(self._buffer) > self._longest_line:
-                    raise ChannelError("it sent a line without an end")
+                    raise ChannelError("it sent an endless line")
                 return
             piece = bytes(self._buffer[:end])
             del self._buffer[: end + 1]
@@ -348,17 +348,19 @@ class AuthenticatingCaller:
         if self.connected_at is None:
             self.connected_at = time.monotonic()
             self._loop.unwatch_writable(self.line_socket.conn.fileno())
-            self.line_socket.set_timeout("it connects, but nobody answers", self._handshake_limit)
+            self.line_socket.set_timeout("it accepts connections but does not answer", self._handshake_limit)
 
     def _on_line(self, line: bytes) -> None:
         self._on_connected()  # the line may be here before the turn in which that is noticed
         message = parse_object(line, UNPROVEN_LINE)
         if not self._expected_proof:
             fields, self._expected_proof = self._answer(read_nonce(message), make_nonce())
-            self.line_socket.set_timeout("it connects, but does not prove who it is", self._handshake_limit)
+            self.line_socket.set_timeout(
+                "it accepts connections but fails authentication", self._handshake_limit
+            )
             self.line_socket.send_line(fields)
         elif is_same_proof(message.text("proof"), self._expected_proof):
             self.line_socket.clear_timeout()
             self._on_proven(self.line_socket, message)
         else:
-            raise ChannelError("it does not know the token of this run")
+            raise ChannelError("it does not have the token of this run")

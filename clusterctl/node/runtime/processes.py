@@ -188,9 +188,9 @@ def _signal_by_pid(identity: Identity, number: int) -> bool:
     return True
 
 
-def set_subreaper() -> bool:
-    """Make orphans below this process its children; False where the kernel or Python cannot."""
-    return _prctl(PR_SET_CHILD_SUBREAPER, 1)
+def set_subreaper(*, enabled: bool = True) -> bool:
+    """Make orphans below this process its children, or no more; False where the kernel or Python cannot."""
+    return _prctl(PR_SET_CHILD_SUBREAPER, int(enabled))
 
 
 def set_parent_death_signal(number: int) -> bool:

@@ -298,12 +298,12 @@ class Setup:
         if environment is None:
             shown = self._setup_spec["steps"][0]["shown"]
             raise StepFailed(
-                "the steps have left no interpreter at bin/python", "", code="CC-SETUP-001", again=shown
+                "the steps created no interpreter at bin/python", "", code="CC-SETUP-001", again=shown
             )
         return environment
 
     def _report_wait(self, holder: str) -> None:
-        self._report_doing("waits for run %s, which makes the same" % holder)
+        self._report_doing("waiting for run %s, which builds the same environment" % holder)
 
     def _report_doing(self, text: str) -> None:
         if text != self._reported:
@@ -352,7 +352,7 @@ class Setup:
             if tree_hash(written) != tree_hash(rows):
                 for row in rows:
                     store.discard_if_wrong(row.content)
-                raise VerbError("CC-SYNC-003", "the files of the setup are not what was sent; launch again")
+                raise VerbError("CC-SYNC-003", "the setup files are not what was sent; launch again")
         return target
 
     def _run_steps(self, prefix: str, files: str) -> None:

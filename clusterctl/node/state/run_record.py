@@ -7,7 +7,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional
 
-from ...protocol.run_paths import RunPaths, WorkdirPaths
+from ...protocol.run_paths import RunPaths, WorkdirPaths, is_meant
 from ...protocol.states import FINAL, LOST, PROTOCOL, STATES, SUBMITTED, UNKNOWN
 from ...protocol.untrusted import Untrusted
 from ..runtime.processes import (
@@ -165,10 +165,10 @@ class Record:
 
 
 def run_dirs(workdir: str, run_prefix: Optional[str], node: Optional[str]) -> Iterator[str]:
-    """Yield the directories of runs whose id begins with `run_prefix`; without `node`, of all sharing the home."""
+    """Yield the directories of runs that a prefix or a short id means; without `node`, of all sharing the home."""
     runs = WorkdirPaths(workdir).runs
     for run_id in _list(runs):
-        if run_prefix and not run_id.startswith(run_prefix):
+        if run_prefix and not is_meant(run_id, run_prefix):
             continue
         for name in _list(os.path.join(runs, run_id)):
             path = os.path.join(runs, run_id, name)
@@ -206,7 +206,7 @@ def resolve_state(rundir: str) -> Optional[State]:
     is_starting = state["agent"] is None and time.time() - state["since"] < SUBMISSION_LIMIT
     if state["state"] in FINAL or is_starting:
         return state
-    return {**state, "state": LOST, "reason": state["reason"] or "agent and guardian are gone"}
+    return {**state, "state": LOST, "reason": state["reason"] or "agent and guardian are not running"}
 
 
 def with_leftovers(state: State) -> State:
@@ -267,7 +267,7 @@ def is_elsewhere(state: State) -> bool:
 def explain_absence(state: State) -> str:
     """Say why none of the processes on record are here."""
     if is_elsewhere(state):
-        return f"it ran on the machine {state['machine']}, and this is {os.uname().nodename}"
+        return f"it ran on machine {state['machine']}, this is {os.uname().nodename}"
     return "the node was restarted during the run"
 
 

@@ -123,7 +123,7 @@ class Agent:
     def _start_go_timeout(self) -> None:
         """Give the client time for GO, from now on."""
         limit = GO_LIMIT + time_to_prepare(self._spec)
-        self._loop.after(limit, "go", lambda: self.post(events.Cancelled("no GO came")))
+        self._loop.after(limit, "go", lambda: self.post(events.Cancelled("no GO arrived")))
 
     # what arrives
 

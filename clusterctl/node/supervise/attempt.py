@@ -142,6 +142,8 @@ class Attempt:
             self._post_torchrun_exit()
         elif event == "workers":
             self.post(events.WorkersStarted(sorted(self.workers())))
+        elif event == "start_method":
+            self.post(events.StartMethodChosen(facts["method"], facts["text"]))
         elif event == "ready":
             self.post(events.GateReady(facts["torch"]))
 

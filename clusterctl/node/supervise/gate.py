@@ -17,7 +17,7 @@ import sys
 import time
 from contextlib import suppress
 from importlib import import_module
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from ...protocol.exit_status import split_status
 from ...protocol.run_paths import ERROR_FILE, STDERR_LOG, STDOUT_LOG
@@ -29,19 +29,23 @@ REPORTED_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "TORCHELASTIC_ERROR_FI
 def main(arguments: List[str]) -> None:
     """Run the gate on its two pipes: GO comes on the first, reports go out on the second."""
     go, report, module = int(arguments[0]), int(arguments[1]), arguments[2]
+    start = json.loads(arguments[3]) if arguments[3:] else None
     for descriptor in (go, report):
         os.set_inheritable(descriptor, False)
     if module:
-        run_module(go, report, module)
+        run_module(go, report, module, start)
     else:
-        run_program(go, report)
+        run_program(go, report, start)
 
 
-def run_module(go: int, report: int, name: str) -> None:
-    """Import torchrun, or torch's older way to call it, and become it on GO."""
+def run_module(go: int, report: int, name: str, start: Optional[Dict[str, Any]]) -> None:
+    """Import torchrun, or torch's older way to call it, and become it on GO; `start` asks for forked workers."""
     sys.path[:] = [entry for entry in sys.path if entry != sys.argv[0]]  # torch must not find our modules
     gc.disable()  # a tenth of the import is the search for garbage in it, of which there is none
+    forked = None
     try:
+        if start is not None:
+            forked = prepare_fork(start, name, (go, report))
         import torch
 
         module = import_module(name)
@@ -56,17 +60,54 @@ def run_module(go: int, report: int, name: str) -> None:
     order = read_order(go)
     apply_order(order)
     watch_workers(report)
+    if forked is not None:
+        forked(lambda method, text: report_start(report, method, text))
     argv = [native(word) for word in order["argv"]]
     sys.argv = [str(module.__file__), *argv]
     module.main(argv)
 
 
-def run_program(go: int, report: int) -> None:
+Note = Callable[[str, str], None]
+
+
+def prepare_fork(start: Dict[str, Any], name: str, private: Sequence[int]) -> Callable[[Note], None]:
+    """Import what workers need and fork the worker server; returns what remains to be done before torchrun runs."""
+    from ..fork import starter
+
+    server, obstacle = None, "the launcher is not torchrun"
+    if name == "torch.distributed.run":
+        with starter.worker_threads(start["workers"]):
+            import_module(
+                "torch.distributed"
+            )  # an error of torch is the gate's, any other only ends the attempt to fork
+            try:
+                server, obstacle = starter.start_server(start["mode"], start["preload"], private)
+            except Exception as error:  # noqa: BLE001, RUF100 - whatever it is, workers can be exec'ed
+                obstacle = f"{type(error).__name__}: {error}"
+
+    def install(note: Note) -> None:
+        reason = starter.fork_workers(server, note) if server is not None else obstacle
+        if reason:
+            note("exec", reason)
+
+    return install
+
+
+def report_start(report: int, method: str, text: str) -> None:
+    """Report how the workers are started; where they could not be forked, torchrun's log has the reason, too."""
+    send(report, {"start": method, "text": text})
+    if text:
+        print(f"workers are not forked: {text}", file=sys.stderr)
+
+
+def run_program(go: int, report: int, start: Optional[Dict[str, Any]]) -> None:
     """Start the job's own program on GO, report it as this node's worker, and end as it does."""
 
     send(report, {"ready": ""})
     order = read_order(go)
     apply_order(order)
+    if start is not None:
+        report_start(report, "exec", "the launcher is not torchrun")
     program = Program([native(word) for word in order["argv"]], os.path.join(order["attempt"], "0"))
     rank = order["node_rank"]
     facts = {

@@ -110,7 +110,7 @@ def describe_loss(status: int) -> str:
     code, number = split_status(status)
     if number is not None:
         return f"the agent {describe_end(code, number)}"
-    return "the agent failed; agent.log in the run's directory tells why"
+    return "the agent failed; see agent.log in the run's directory"
 
 
 def send_stop(orders: int) -> None:

@@ -102,14 +102,16 @@ def plan_environment(
     return env, {key: template for key, template in spec["env"].items() if key not in renderable}
 
 
-def start_gate(python: str, module: Optional[str], env: Mapping[str, str], paths: AttemptPaths) -> Gate:
+def start_gate(spec: Spec, env: Mapping[str, str], paths: AttemptPaths) -> Gate:
     """Fork the gate, which will run torch's module or a program; a failing exec is written to torchrun.log."""
     go_read, go_write = os.pipe()
     report_read, report_write = os.pipe()
     agent = os.getpid()
     pid = os.fork()
     if pid == 0:
-        argv = [python, sys.argv[0], "gate", str(go_read), str(report_write), module or ""]
+        argv = [spec["python"], sys.argv[0], "gate", str(go_read), str(report_write), spec["module"] or ""]
+        if "start" in spec:
+            argv.append(json.dumps({**spec["start"], "workers": spec["nproc"]}))
         _exec_gate(agent, argv, (go_read, report_write), env, paths)
     os.close(go_read)
     os.close(report_write)

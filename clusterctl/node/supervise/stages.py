@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 JsonObject = Dict[str, Any]
 SETUP_LOG = "setup.log"
-NO_ENVIRONMENT = {"reason": "it left no environment", "text": "", "code": "", "again": ""}
+NO_ENVIRONMENT = {"reason": "it created no environment", "text": "", "code": "", "again": ""}
 
 
 def find_run_environment(rundir: str, spec: JsonObject) -> Optional[Environment]:

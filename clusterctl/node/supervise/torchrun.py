@@ -247,7 +247,7 @@ class Torchrun:
         env, self._templates = plan_environment(inherited, self.spec, secrets, self.paths)
         if not self.spec["module"]:
             append_programs_to_path(env, self.spec["python"])
-        self._gate = start_gate(self.spec["python"], self.spec["module"], env, self.paths)
+        self._gate = start_gate(self.spec, env, self.paths)
         self._loop.watch(self._gate.report, self._read_reports)
 
     def send_go(self, address: str, port: int) -> None:
@@ -329,6 +329,8 @@ class Torchrun:
             self._watch_worker(self.workers.announce(report["worker"]))
             if len(self.workers.by_rank) == self.spec["processes"]:
                 self._notify("workers")
+        elif "start" in report:
+            self._notify("start_method", method=report["start"], text=report["text"])
         elif "ended" in report:
             worker = self.workers.record_end(**report["ended"])
             if worker is not None:

@@ -101,7 +101,7 @@ class Incoming:
         """Append; an OSError names the file, VerbError says that more comes than there can be."""
         if self.size + len(data) > self._most:
             raise VerbError(
-                "CC-SYNC-009", f"a file changed on its way: more than its {self._most} bytes came"
+                "CC-SYNC-009", f"a file changed in transfer: more than its {self._most} bytes came"
             )
         self.digest.update(data)
         self.size += len(data)
@@ -169,12 +169,12 @@ class Store:
             name = f"{self._token}-{self._count}"
             incoming = self._open[sha] = Incoming(os.path.join(self.incoming_folder, name), size)
         if not data and not last:
-            raise VerbError("CC-SYNC-009", "an empty piece of a file came, which is not its last")
+            raise VerbError("CC-SYNC-009", "an empty piece of a file arrived before its last one")
         incoming.write(data)
         if not last:
             return
         if incoming.digest.hexdigest() != sha:
-            raise VerbError("CC-SYNC-009", f"a file changed on its way: its content is not {sha}")
+            raise VerbError("CC-SYNC-009", f"a file changed in transfer: its content is not {sha}")
         incoming.close()
         self._move(incoming.path, self.path(sha))
         del self._open[sha]

@@ -138,18 +138,18 @@ def receive(
             try:
                 parts = list(unpack(header, body))
             except (zlib.error, ValueError) as error:
-                raise TransferError(f"what it sent cannot be understood: {error}") from None
+                raise TransferError(f"what it sent cannot be read: {error}") from None
             for sha, data, last in parts:
                 if sha not in missing:
-                    raise TransferError("it sent what was not asked for")
+                    raise TransferError("it sent something that was not requested")
                 store.add(sha, data, sizes[sha], last=last)
                 step()
                 if last:
                     missing.discard(sha)
             if not parts:
-                raise TransferError("it sent a frame with nothing in it")
+                raise TransferError("it sent an empty frame")
         if missing:
-            raise TransferError("it has not got everything")
+            raise TransferError("it does not have all contents")
     except (TransferError, VerbError) as error:
         store.abandon()
         return str(error) if missing else ""
@@ -167,7 +167,7 @@ def _frames_from(provider: Source, missing: Set[str], sizes: Dict[str, int]) -> 
             while True:
                 frame = stream.receive(SILENCE_LIMIT)
                 if frame is None:
-                    raise TransferError("it hung up")
+                    raise TransferError("it closed the connection")
                 if frame[0].get("done"):
                     return
                 yield frame
@@ -213,7 +213,7 @@ def send_parts(stream: Stream, sha: str, source: Any, size: int) -> None:
     while sent < size:
         part = source.read(PART)
         if not part:
-            raise TransferError("a content became shorter")
+            raise TransferError("a file became shorter")
         sent += len(part)
         header: ContentPart = {"blob": sha, "last": sent >= size}
         stream.send(header, zlib.compress(part, 0))

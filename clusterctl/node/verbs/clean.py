@@ -171,7 +171,7 @@ def open_existing_workdir(text: str) -> Optional[str]:
         raise VerbError("CC-CLEAN-001", f"{path} cannot be a work directory of clusterctl")
     if not ID.match(read_bytes(WorkdirPaths(path).id) or b""):
         raise VerbError(
-            "CC-CLEAN-001", f"{path} lacks the file `id` that marks a work directory of clusterctl"
+            "CC-CLEAN-001", f"{path} has no file `id`, which marks a work directory of clusterctl"
         )
     return make_private(path)
 
@@ -203,7 +203,7 @@ class Cleaner:
         state, spec = resolve_state(rundir), read_spec(rundir)
         size, newest, blocked = self._measure(rundir)
         if spec is not None and any(tag.startswith(run_tag_prefix(spec)) for tag in tags):
-            blocked = blocked or "processes of it still live"
+            blocked = blocked or "some of its processes are still running"
         return {
             "run": RunPaths(rundir).run_id,
             "leaf": os.path.basename(rundir),
@@ -294,11 +294,11 @@ class Cleaner:
         if RunPaths(rundir).node != self._node:
             raise VerbError("CC-RUN-010", "it belongs to another node")
         if state is not None and state["state"] not in FINAL:
-            raise VerbError("CC-CLEAN-002", "it lives")
+            raise VerbError("CC-CLEAN-002", "it is still running")
         if state is None and stored_run["age"] < DAY:
-            raise VerbError("CC-CLEAN-002", "it may just be coming into being")
+            raise VerbError("CC-CLEAN-002", "it may be starting")
         if may_be_live(state) and stored_run["age"] < DAY:
-            raise VerbError("CC-CLEAN-002", "it may live elsewhere")
+            raise VerbError("CC-CLEAN-002", "it may be running on another machine")
         if stored_run["blocked"]:
             raise VerbError("CC-CLEAN-002", stored_run["blocked"])
         grant_owner_access(rundir)  # without it, it cannot be moved

@@ -79,6 +79,8 @@ def send_start_failure(stream: Stream, program: str, error: Exception) -> None:
     """Say as a shell would that there is no such program, or none that can be run."""
     reason = getattr(error, "strerror", None) or str(error)
     code = NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_RUN
+    if code == NOT_FOUND and "/" not in program:
+        reason = "command not found"
     stream.answer({"stream": "stderr"}, f"{program}: {reason}\n".encode("utf-8", "replace"))
     stream.answer({"ended": {"exit": code, "signal": None, "cut": [], "left": []}})
 

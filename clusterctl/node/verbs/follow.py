@@ -123,7 +123,7 @@ class RunFollower:
         self._state_read_at = now
         state = resolve_state(self._rundir)
         if state is None:
-            raise VerbError("CC-RUN-011", f"{self._rundir} holds no run any more")
+            raise VerbError("CC-RUN-011", f"{self._rundir} no longer holds a run")
         state = self._activity.add_to(
             with_record(self._rundir, mark_stopped(with_stop(self._rundir, with_leftovers(state))))
         )

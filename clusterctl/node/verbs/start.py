@@ -109,7 +109,7 @@ def ensure_payload(workdir: str, digest: str, stream: Stream) -> str:
     if answer is None:
         raise BrokenPipeError("the client left")
     if sha256(answer[1]).hexdigest() != digest:
-        raise VerbError("CC-RUN-012", "the payload did not arrive as it was sent")
+        raise VerbError("CC-RUN-012", "the payload was damaged in transfer")
     write_atomically(path, answer[1], durable=True)
     return path
 
@@ -122,7 +122,7 @@ def make_rundir(workdir: str, spec: Spec) -> str:
     try:
         write_new(path, json.dumps(spec, indent=1).encode("utf-8"))
     except FileExistsError:
-        raise VerbError("CC-RUN-013", f"run {spec['run']} was started on {spec['node']} before") from None
+        raise VerbError("CC-RUN-013", f"run {spec['run']} was already started on {spec['node']}") from None
     record = Record(rundir, new_state(spec))
     record.set({})
     if not record.flush():
@@ -172,7 +172,7 @@ def relay(client: Stream, agent: Stream, rundir: str) -> None:
         last_event = forward(agent, client) or last_event
     if agent.ended and last_event not in CLOSING_EVENTS:
         log = read_tail(RunPaths(rundir).agent_log).strip()
-        raise VerbError("CC-RUN-014", f"the agent ended before its time: {log or 'it was killed'}")
+        raise VerbError("CC-RUN-014", f"the agent exited early: {log or 'it was killed'}")
 
 
 def forward(source: Stream, sink: Stream) -> str:

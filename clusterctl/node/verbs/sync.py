@@ -121,7 +121,7 @@ def receive_manifest(stream: Stream) -> Tuple[List[TreeEntry], bytes]:
     """Receive and check the manifest; gives it as it came, too."""
     frame = stream.receive()
     if frame is None or not frame[0].get("manifest"):
-        raise VerbError("CC-SYNC-007", "no manifest came")
+        raise VerbError("CC-SYNC-007", "no manifest arrived")
     try:
         return parse_rows(json.loads(zlib.decompress(frame[1]).decode("utf-8"))), frame[1]
     except (ValueError, zlib.error) as error:
@@ -143,7 +143,7 @@ def fill_store(store: Store, rows: List[TreeEntry], heartbeat: Heartbeat) -> boo
             done = receive_from_provider(frame[0]["source"], store, sizes, missing, heartbeat)
         for sha, data, last in unpack_frame(*frame):
             if sha not in missing:
-                raise VerbError("CC-SYNC-007", f"content {sha} was not asked for")
+                raise VerbError("CC-SYNC-007", f"content {sha} was not requested")
             store.add(sha, data, sizes[sha], last=last)
             heartbeat.step()
             if last:
@@ -185,7 +185,7 @@ def unpack_frame(header: Dict[str, Any], body: bytes) -> List[Tuple[str, bytes, 
     try:
         return list(unpack_contents(header, body))
     except (ValueError, zlib.error) as error:
-        raise VerbError("CC-SYNC-009", f"a file changed on its way: {error}") from None
+        raise VerbError("CC-SYNC-009", f"a file changed in transfer: {error}") from None
 
 
 def unpack_contents(header: Dict[str, Any], body: bytes) -> Iterator[Tuple[str, bytes, bool]]:
@@ -196,7 +196,7 @@ def unpack_contents(header: Dict[str, Any], body: bytes) -> Iterator[Tuple[str, 
         for row in fields.rows("blobs", fields.length("blobs")):
             size = row.integer(1, 0, len(data) - position)
             if size is None:
-                raise ValueError("a content of no size that fits")
+                raise ValueError("a content of an impossible size")
             yield row.text(0), bytes(data[position : position + size]), True
             position += size
     elif "blob" in fields:
@@ -225,7 +225,7 @@ def write_code(
         written = [] if os.path.islink(code) else read_tree(code, heartbeat.step)
         if tree_hash(written) == tree_hash(rows):
             return written
-        raise VerbError("CC-SYNC-011", f"{os.fsdecode(code)} exists already and holds something else")
+        raise VerbError("CC-SYNC-011", f"{os.fsdecode(code)} exists already with other contents")
     temporary = code + b"." + os.urandom(8).hex().encode()
     try:
         Layout(store, temporary, heartbeat.step).make(rows)

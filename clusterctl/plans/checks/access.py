@@ -15,11 +15,15 @@ from clusterctl.plans.checks.framework import (
     Hit,
     across_nodes,
     check,
+    join_items,
+    of_nodes,
     on_node,
+    ssh_to,
 )
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.nodeset import fold_names
-from clusterctl.specs.text import command_line, plural
+from clusterctl.specs.text import command_line
+from clusterctl.translation import tr, trn
 
 # what a node that gave no answer ended with
 UNANSWERED = (
@@ -37,12 +41,11 @@ def failure_findings(context: CheckContext) -> list[Finding]:
 def _unlisted_finding(context: CheckContext, code: str) -> Finding:
     failed = _list_failed(context, code)
     names = tuple(name for name, _ in failed)
-    evidence = "\n".join(f"{name}: {_render_error(error)}" for name, error in failed)
+    evidence = "\n".join(of_nodes([name], _render_error(error)) for name, error in failed)
     fixes = dict.fromkeys(error.fix for _, error in failed if error.fix)
     fix = "\n".join(fixes) or _explain(code)
-    return Finding(
-        code, "error", names, evidence, find_entry("CC-SSH-003").why.here, fix, "the node gave no answer"
-    )
+    why, title = find_entry("CC-SSH-003").why.here, tr("no answer from the node")
+    return Finding(code, "error", names, evidence, why, fix, title)
 
 
 def _explain(code: str) -> str:
@@ -57,7 +60,8 @@ def _list_failed(context: CheckContext, code: str) -> list[tuple[str, Clusterctl
 
 
 def _render_error(error: ClusterctlError) -> str:
-    return f"{error.message} ({error.evidence.strip()})" if error.evidence.strip() else error.message
+    evidence = error.evidence.strip()
+    return tr("{error} ({evidence})", error=error.message, evidence=evidence) if evidence else error.message
 
 
 def _find_failed(code: str, context: CheckContext) -> Iterator[Hit]:
@@ -69,16 +73,19 @@ def _find_failed(code: str, context: CheckContext) -> Iterator[Hit]:
     for first, *others in groups.values():
         fix, other_names = failed[first.name].fix, fold_names(node.name for node in others)
         differs = any(failed[node.name].fix != fix for node in others)
-        folded = f"{fix}\n# and likewise for {other_names}" if fix and differs else fix or _explain(code)
+        more = "\n" + tr("# the same for {nodes}", nodes=other_names) if differs else ""
+        folded = f"{fix}{more}" if fix else _explain(code)
         for node in (first, *others):
             yield Hit((node.name,), _render_error(failed[node.name]), fix=folded)
 
 
 def _generalize_fix(node: Node, fix: str) -> str:
-    """Take what is a node's own, its host and port, out of a fix."""
+    """Take what is a node's own, its name, host and port, out of a fix."""
     host = rf"(?<![\w.-]){re.escape(node.host)}(?![\w-])"
     port = node.ssh.port or 22
-    return re.sub(rf"-p {port} |(?<=\]):{port}\b", "", re.sub(host, "HOST", fix))
+    name = rf"(?<![\w.-]){re.escape(node.name)}(?![\w-])"
+    generalized = re.sub(host, "HOST", re.sub(name, "NODE", fix))
+    return re.sub(rf"-p {port} |(?<=\]):{port}\b", "", generalized)
 
 
 for _code in UNANSWERED:
@@ -173,7 +180,12 @@ def readable_private_key(context: CheckContext) -> Iterator[Hit]:
     for path, mode in context.local_facts.readable_keys.items():
         users = [node.name for node in context.nodes if node.ssh.key == path]
         if users:
-            evidence = f"{path} has mode {mode:04o}; used for {fold_names(users)}"
+            evidence = tr(
+                "{path} has mode {mode}; used for {nodes}",
+                path=path,
+                mode=f"{mode:04o}",
+                nodes=fold_names(users),
+            )
             yield across_nodes(users, evidence, file=shlex.quote(path))
 
 
@@ -182,7 +194,8 @@ def noisy_shell(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         if facts.noise:
             shown = facts.noise[:SHOWN_NOISE] + ("..." if len(facts.noise) > SHOWN_NOISE else "")
-            yield on_node(node, f"it says: {shown}")
+            evidence = tr("it prints: {output}", output=shown)
+            yield on_node(node, evidence, command=ssh_to(node, "true"))
 
 
 @check("CC-PY-020")
@@ -193,10 +206,12 @@ def shadowing_module(context: CheckContext) -> Iterator[Hit]:
         if name.rstrip("/").removesuffix(".py") in SHADOWED_MODULES
     ]
     if names and context.known and context.job is not None:
-        evidence = f"{', '.join(names[:6])} beside {context.job.script}"
+        evidence = tr(
+            "{files} in the directory of {script}", files=join_items(names[:6]), script=context.job.script
+        )
         yield across_nodes(
             [node.name for node, _ in context.known],
             evidence,
-            files=plural(len(names), "file"),
+            files=trn("{n} file", "{n} files", len(names)),
             names=" ".join(map(shlex.quote, names[:6])),
         )

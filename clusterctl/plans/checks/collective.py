@@ -1,18 +1,26 @@
-"""What a real collective has shown: nodes and links that break it, or slow it down. Only `check --deep` asks."""
+"""Results of a real collective, which only `check --deep` runs: nodes and links that break it or slow it down."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from clusterctl.plans.checks.framework import CheckContext, Hit, across_nodes, check, exclude_option
+from clusterctl.node_texts import translate_node_text
+from clusterctl.plans.checks.framework import (
+    CheckContext,
+    Hit,
+    across_nodes,
+    check,
+    exclude_option,
+    join_items,
+)
 from clusterctl.plans.diagnose.collective import DeepCheckResult, Group
-from clusterctl.specs.text import plural
+from clusterctl.translation import to_translate, tr, trn
 
 MOST_NAMED = 8
 REST_TEXTS: Mapping[bool | None, str] = {
-    None: "",
-    True: "; the others work together without it",
-    False: "; the others do not work without it either",
+    None: "{failure}",
+    True: to_translate("{failure}; the others work without it"),
+    False: to_translate("{failure}; the others do not work without it either"),
 }
 
 
@@ -22,20 +30,23 @@ def node_fails(context: CheckContext) -> Iterator[Hit]:
     if deep is None or deep.diagnosis is None:
         return
     for number in deep.diagnosis.nodes:
-        description = _describe_node_failure(deep, number)
-        yield across_nodes(
-            [deep.name(number)], f"{deep.name(number)}{description}{REST_TEXTS[deep.diagnosis.rest]}"
-        )
+        failure = _describe_node_failure(deep, number)
+        yield across_nodes([deep.name(number)], tr(REST_TEXTS[deep.diagnosis.rest], failure=failure))
 
 
 def _describe_node_failure(deep: DeepCheckResult, number: int) -> str:
-    """Say with whom a node fails, and how."""
+    """Describe with which nodes a node fails, and how."""
     failed = [group for group in deep.groups_with(number) if not group.ok]
     alone = next((group for group in failed if len(group.nodes) == 1), None)
     if alone is not None:
-        return f" fails alone: {deep.describe_error(alone)}"
+        return tr("{node} fails alone: {error}", node=deep.name(number), error=deep.describe_error(alone))
     others = sorted({other for group in failed for other in group.nodes} - {number})
-    return f" fails with {_render_names(deep, others)}: {deep.describe_error(failed[0] if failed else None)}"
+    return tr(
+        "{node} fails with {others}: {error}",
+        node=deep.name(number),
+        others=_render_names(deep, others),
+        error=deep.describe_error(failed[0] if failed else None),
+    )
 
 
 @check("CC-DEEP-002")
@@ -45,9 +56,10 @@ def link_fails(context: CheckContext) -> Iterator[Hit]:
         return
     for link in deep.diagnosis.links:
         failed = next((group for group in _groups_between(deep, link) if not group.ok), None)
-        error = deep.describe_error(failed)
+        error = translate_node_text(deep.describe_error(failed))
         names = [deep.name(number) for number in link]
-        yield across_nodes(names, f"{' and '.join(names)}: {error}", last=names[-1])
+        evidence = tr("{subject}: {text}", subject=tr(" and ").join(names), text=error)
+        yield across_nodes(names, evidence, last=names[-1])
 
 
 def _groups_between(deep: DeepCheckResult, link: Sequence[int]) -> list[Group]:
@@ -62,15 +74,18 @@ def all_fail(context: CheckContext) -> Iterator[Hit]:
         return
     pairs = deep.pairs
     working = sum(group.ok for group in pairs)
-    error = deep.describe_error(deep.full_group)
-    pair_summary = (
-        f"; {working} of {plural(len(pairs), 'pair')} {'works' if working == 1 else 'work'}" if pairs else ""
-    )
-    yield across_nodes(
-        [node.name for node in context.nodes],
-        f"all together: {error}{pair_summary}",
-        "" if working else "no-pair",
-    )
+    error = translate_node_text(deep.describe_error(deep.full_group))
+    if pairs:
+        evidence = trn(
+            "all nodes together: {error}; {working} of {n} pair works",
+            "all nodes together: {error}; {working} of {n} pairs work",
+            len(pairs),
+            error=error,
+            working=working,
+        )
+    else:
+        evidence = tr("all nodes together: {error}", error=error)
+    yield across_nodes([node.name for node in context.nodes], evidence, "" if working else "no-pair")
 
 
 @check("CC-DEEP-004")
@@ -83,14 +98,16 @@ def node_is_slow(context: CheckContext) -> Iterator[Hit]:
         pairs = [group for group in deep.groups_with(number) if group.ok and len(group.nodes) == 2]
         best_bandwidth = max((group.bandwidth for group in pairs), default=0.0)
         best_latency = min((group.latency for group in pairs), default=0.0)
-        evidence = f"{name}: at best {render_rate(best_bandwidth)} and {render_time(best_latency)} with any other node"
-        nics = context.networks[name].nics if name in context.networks else ()
-        yield across_nodes(
-            [name],
-            f"{evidence}; usual are {render_rate(usual_bandwidth)} and {render_time(usual_latency)}",
-            "" if nics else None,
-            nic=nics[0] if nics else "",
+        evidence = tr(
+            "{node}: at best {rate} and {time} with any other node; usual are {usual_rate} and {usual_time}",
+            node=name,
+            rate=render_rate(best_bandwidth),
+            time=render_time(best_latency),
+            usual_rate=render_rate(usual_bandwidth),
+            usual_time=render_time(usual_latency),
         )
+        nics = context.networks[name].nics if name in context.networks else ()
+        yield across_nodes([name], evidence, "" if nics else None, nic=nics[0] if nics else "")
 
 
 @check("CC-DEEP-005")
@@ -103,11 +120,15 @@ def link_is_slow(context: CheckContext) -> Iterator[Hit]:
         if group is not None:
             names = [deep.name(number) for number in link]
             usual_bandwidth, usual_latency = deep.usual
-            measured = f"{render_rate(group.bandwidth)} and {render_time(group.latency)}"
-            usual = f"usual are {render_rate(usual_bandwidth)} and {render_time(usual_latency)}"
-            yield across_nodes(
-                names, f"{' and '.join(names)}: {measured}; {usual}", exclude=exclude_option(names[1:])
+            evidence = tr(
+                "{nodes}: {rate} and {time}; usual are {usual_rate} and {usual_time}",
+                nodes=tr(" and ").join(names),
+                rate=render_rate(group.bandwidth),
+                time=render_time(group.latency),
+                usual_rate=render_rate(usual_bandwidth),
+                usual_time=render_time(usual_latency),
             )
+            yield across_nodes(names, evidence, exclude=exclude_option(names[1:]))
 
 
 @check("CC-DEEP-006")
@@ -119,8 +140,8 @@ def did_not_end(context: CheckContext) -> Iterator[Hit]:
 
 def _render_names(deep: DeepCheckResult, numbers: Sequence[int]) -> str:
     names = [deep.name(number) for number in numbers[:MOST_NAMED]]
-    more = [f"{len(numbers) - MOST_NAMED} more"] if len(numbers) > MOST_NAMED else []
-    return ", ".join([*names, *more])
+    more = [tr("{count} more", count=len(numbers) - MOST_NAMED)] if len(numbers) > MOST_NAMED else []
+    return join_items([*names, *more])
 
 
 def render_rate(rate: float) -> str:

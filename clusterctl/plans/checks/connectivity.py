@@ -1,13 +1,14 @@
-"""Results of the mesh test: closed, lossy, slow paths."""
+"""Results of the mesh test: blocked, lossy and slow connections."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median_low
 from typing import Literal
 
+from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.checks.framework import (
     CheckContext,
     Hit,
@@ -15,13 +16,17 @@ from clusterctl.plans.checks.framework import (
     as_root,
     check,
     exclude_option,
-    ssh_to,
+    join_items,
+    join_parts,
+    run_on_each,
+    run_on_nodes,
 )
 from clusterctl.plans.checks.nics import find_duplicate_address
 from clusterctl.plans.diagnose.mesh import MASTER, MESH, TRANSFER_SIZE, MeshPath, MeshResult, render_rail
 from clusterctl.plans.facts.records import Nic
 from clusterctl.plans.launch.network import training_nic
 from clusterctl.specs.nodeset import fold_names
+from clusterctl.translation import to_translate, tr, trn
 
 Endpoints = tuple[str, str]  # from, to
 Kind = Literal["all", "groups", "node", "into", "out of", "pair", "way"]
@@ -29,7 +34,7 @@ Kind = Literal["all", "groups", "node", "into", "out of", "pair", "way"]
 
 @dataclass(frozen=True)
 class Pattern:
-    """Bad ways with one likely cause; `nodes` are where to look, `groups` who still reaches whom."""
+    """Failed connections with one likely cause; `nodes` are where to look, `groups` which still reach each other."""
 
     kind: Kind
     nodes: tuple[str, ...]
@@ -158,13 +163,15 @@ def _find_closed(context: CheckContext, mesh: MeshResult, rail: str) -> Iterator
                 context, pattern.nodes, {name for ends in pattern.paths for name in ends}
             )
         )
-        text = f"{_CLOSED[pattern.kind](pattern)}{render_rail(rail)} {why}"
+        where = f"{_describe_pattern(_CLOSED, pattern)}{render_rail(rail)}"
+        text = tr("{problem} {reasons}", problem=where, reasons=why)
         if duplicate:
-            yield across_nodes(pattern.nodes, f"{text}: {duplicate[0]}", "duplicate", command=duplicate[1])
+            evidence = tr("{subject}: {text}", subject=text, text=duplicate[0])
+            yield across_nodes(pattern.nodes, evidence, "duplicate", command=duplicate[1])
             continue
-        text += _render_rest(open_count, pattern)
+        text = _with_suspect(text, open_count, pattern)
         if pattern.kind in ("all", "pair") and not rail and _is_master_open(mesh, pattern.nodes):
-            text += "; the port of the master is open, so a firewall passes that one only"
+            text = tr("{text}; the master port is open, so a firewall allows only that one", text=text)
         facts = _firewall_facts(context, pattern)
         yield across_nodes(pattern.nodes, text, "firewall" if facts else None, **facts)
 
@@ -172,14 +179,20 @@ def _find_closed(context: CheckContext, mesh: MeshResult, rail: str) -> Iterator
 def _describe_duplicate_address(
     context: CheckContext, names: Iterable[str], candidates: Collection[str]
 ) -> tuple[str, str] | None:
-    """Say which of some nodes has the training address of one of the named, and how to take it away there."""
+    """Describe which of some nodes has the training address of one of the named, and how to remove it there."""
     for name in names:
         duplicate = find_duplicate_address(context, name, candidates)
         if duplicate is not None:
             owner, address = duplicate
             node = next(candidate for candidate in context.nodes if candidate.name == owner)
-            text = f"{owner} has {name}'s training address too ({address})"
-            return text, as_root(node, context.facts[owner], f"ip addr del {address}")
+            text = tr(
+                "{owner} also has {node}'s training address ({address})",
+                owner=owner,
+                node=name,
+                address=address,
+            )
+            line = as_root(context.facts[node.name], f"ip addr del {address}")
+            return text, run_on_nodes(context.program, [owner], line)
     return None
 
 
@@ -187,34 +200,55 @@ def _is_closed(path: MeshPath) -> bool:
     return path.step in ("connect", "greet") and path.error is not None and not path.unproven
 
 
-_CLOSED: Mapping[Kind, Callable[[Pattern], str]] = {
-    "all": lambda found: f"none of the {len(found.paths)} ways between {fold_names(found.nodes)} is open",
-    "groups": lambda found: f"{' and '.join(map(fold_names, found.groups))} do not reach each other",
-    "node": lambda found: f"{found.nodes[0]} reaches nobody and nobody reaches it",
-    "into": lambda found: f"nobody reaches {found.nodes[0]}, but it reaches others",
-    "out of": lambda found: f"{found.nodes[0]} reaches nobody, but others reach it",
-    "pair": lambda found: f"{found.nodes[0]} <-> {found.nodes[1]} blocked",
-    "way": lambda found: f"{found.nodes[0]} -> {found.nodes[1]} blocked",
+_CLOSED: Mapping[Kind, str] = {
+    "all": to_translate("all {count} connections between {nodes} fail"),
+    "groups": to_translate("{groups} cannot reach each other"),
+    "node": to_translate("{node} cannot reach any node, and no node can reach it"),
+    "into": to_translate("no node can reach {node}, but it can reach others"),
+    "out of": to_translate("{node} cannot reach any node, but others can reach it"),
+    "pair": to_translate("{node} <-> {peer} blocked"),
+    "way": to_translate("{node} -> {peer} blocked"),
 }
 _SUSPECTS: Mapping[Kind, str] = {
-    "groups": "another network or VLAN?",
-    "node": "its NIC, cable, VLAN or firewall?",
-    "into": "a firewall on {0}?",
-    "out of": "a firewall on {0}?",
-    "pair": "a firewall, or no way between their networks?",
-    "way": "a firewall on {1}?",
+    "groups": to_translate("different networks or VLANs?"),
+    "node": to_translate("its NIC, cable, VLAN or firewall?"),
+    "into": to_translate("a firewall on {node}?"),
+    "out of": to_translate("a firewall on {node}?"),
+    "pair": to_translate("a firewall, or no route between their networks?"),
+    "way": to_translate("a firewall on {peer}?"),
 }
+
+
+def _describe_pattern(texts: Mapping[Kind, str], found: Pattern) -> str:
+    """Say between which nodes something was seen."""
+    return tr(
+        texts[found.kind],
+        count=len(found.paths),
+        nodes=fold_names(found.nodes),
+        groups=tr(" and ").join(map(fold_names, found.groups)),
+        node=found.nodes[0],
+        peer=found.nodes[-1],
+    )
 
 
 def _render_errors(errors: Collection[str]) -> str:
-    return f"({'; '.join(sorted(errors)[:2])})"
+    return tr("({reasons})", reasons=join_parts(map(translate_node_text, sorted(errors)[:2])))
 
 
-def _render_rest(open_count: int, pattern: Pattern) -> str:
-    """Say that all else is well, and what that makes likely."""
-    suspect = _SUSPECTS.get(pattern.kind, "").format(*pattern.nodes)
-    text = f", all {open_count} other ways are open" if open_count else ""
-    return f"{text}: {suspect}" if suspect else text
+def _with_suspect(text: str, open_count: int, pattern: Pattern) -> str:
+    """Add that all else works, and the likely cause."""
+    if open_count:
+        text = trn(
+            "{text}, the other {n} connection works",
+            "{text}, all {n} other connections work",
+            open_count,
+            text=text,
+        )
+    suspect = _SUSPECTS.get(pattern.kind)
+    if suspect is None:
+        return text
+    guess = tr(suspect, node=pattern.nodes[0], peer=pattern.nodes[-1])
+    return tr("{subject}: {text}", subject=text, text=guess)
 
 
 def _is_master_open(mesh: MeshResult, names: Iterable[str]) -> bool:
@@ -227,14 +261,16 @@ def _firewall_facts(context: CheckContext, pattern: Pattern) -> dict[str, str]:
     target = next((name for name in reversed(pattern.nodes) if name in context.facts), None)
     if target is None:
         return {}
-    node, facts = next(other for other in context.nodes if other.name == target), context.facts[target]
+    facts = context.facts[target]
     caller_names = {ends[1 - ends.index(target)] for ends in pattern.paths if target in ends}
     callers = [str(context.networks[other.name].ip) for other in context.nodes if other.name in caller_names]
-    more = f" and {len(callers) - 3} more" if len(callers) > 3 else ""
+    shown = join_items(callers[:3])
+    if len(callers) > 3:
+        shown = tr("{addresses} and {count} more", addresses=shown, count=len(callers) - 3)
     return {
-        "command": as_root(node, facts, "nft list ruleset"),
+        "command": run_on_nodes(context.program, [target], as_root(facts, "nft list ruleset")),
         "ports": f"{facts.ports.first or 32768}-{facts.ports.last or 60999}",
-        "callers": ", ".join(callers[:3]) + more,
+        "callers": shown,
     }
 
 
@@ -254,13 +290,12 @@ def master_port_is_closed(context: CheckContext) -> Iterator[Hit]:
     if paths:
         names = [path.caller for path in paths]
         why = _render_errors({path.error or "" for path in paths})
-        connection = f"{fold_names(names)} -> {paths[0].peer}, port {mesh.master_port}"
-        contrast = (
-            "other ports of it are open"
+        message = (
+            to_translate("{nodes} -> {peer}, port {port}: blocked {reasons}; its other ports are open")
             if all(path.ends in open_by_ends for path in paths)
-            else "other nodes are reached"
+            else to_translate("{nodes} -> {peer}, port {port}: blocked {reasons}; other nodes can be reached")
         )
-        text = f"{connection}: blocked {why}; {contrast}"
+        text = tr(message, nodes=fold_names(names), peer=paths[0].peer, port=mesh.master_port, reasons=why)
         yield across_nodes([*names, paths[0].peer], text)
 
 
@@ -271,9 +306,8 @@ def missing_from_mesh_test(context: CheckContext) -> Iterator[Hit]:
         if why is None or context.mesh is None:
             continue
         if node.name == context.mesh.ports_taken:
-            yield Hit(
-                (node.name,), why, case="ports", facts={"command": ssh_to(node, "ss -tlnp")}, severity="error"
-            )
+            command = run_on_nodes(context.program, [node.name], "ss -tlnp")
+            yield Hit((node.name,), why, case="ports", facts={"command": command}, severity="error")
         else:
             yield Hit((node.name,), why, case="")
 
@@ -283,17 +317,18 @@ def unknown_peer_answers(context: CheckContext) -> Iterator[Hit]:
     for path in context.mesh.select_paths(MESH) if context.mesh else ():
         if path.unproven:
             ip = context.networks[path.peer].ip
-            node = next(candidate for candidate in context.nodes if candidate.name == path.caller)
             duplicate = _describe_duplicate_address(
                 context, (path.peer,), [candidate.name for candidate in context.nodes]
             )
-            command = (
-                as_root(node, context.facts[path.caller], f"arping -D -c 3 {ip}")
-                if path.caller in context.facts
-                else ""
+            text = tr(
+                "{node} -> {peer} ({ip}): answered by another node", node=path.caller, peer=path.peer, ip=ip
             )
-            text = f"{path.caller} -> {path.peer} ({ip}): answered by another node"
-            text, command = (f"{text}: {duplicate[0]}", duplicate[1]) if duplicate else (text, command)
+            command = ""
+            if duplicate:
+                text, command = tr("{subject}: {text}", subject=text, text=duplicate[0]), duplicate[1]
+            elif path.caller in context.facts:
+                line = as_root(context.facts[path.caller], f"arping -D -c 3 {ip}")
+                command = run_on_nodes(context.program, [path.caller], line)
             yield across_nodes((path.peer,), text, "" if command else None, command=command)
 
 
@@ -301,7 +336,13 @@ def unknown_peer_answers(context: CheckContext) -> Iterator[Hit]:
 def addresses_are_translated(context: CheckContext) -> Iterator[Hit]:
     for path in context.mesh.select_paths(MESH) if context.mesh else ():
         if path.own and path.seen and path.own != path.seen:
-            evidence = f"{path.caller} calls from {path.own} and {path.peer} sees {path.seen}"
+            evidence = tr(
+                "{node} connects from {own}, but {peer} sees {seen}",
+                node=path.caller,
+                own=path.own,
+                peer=path.peer,
+                seen=path.seen,
+            )
             yield across_nodes((path.caller,), evidence)
 
 
@@ -317,33 +358,43 @@ LARGE_TRANSFER = 32 << 10  # bytes; a direction that has carried so many lets la
 @check("CC-NET-031", needs=("wire",))
 def large_packets_are_lost(context: CheckContext) -> Iterator[Hit]:
     mesh = context.mesh
-    given_fixes: set[str] = set()
+    treated: set[str] = set()
     if mesh is not None:
         for rail in mesh.rails:
-            yield from _find_lost_packets(context, mesh, rail, given_fixes)
+            yield from _find_lost_packets(context, mesh, rail, treated)
 
 
 def _find_lost_packets(
-    context: CheckContext, mesh: MeshResult, rail: str, given_fixes: set[str]
+    context: CheckContext, mesh: MeshResult, rail: str, treated: set[str]
 ) -> Iterator[Hit]:
-    """Find who loses large packets on one rail; `given_fixes` are the remedies that need no second mention."""
+    """Find who loses large packets on one rail; `treated` are the nodes and rails whose fix was given already."""
     paths = [path for path in mesh.select_paths(MESH, rail) if path.step in ("transfer", "done")]
     tried = list(dict.fromkeys(ends for path in paths for ends in (path.ends, path.ends[::-1])))
     lossy = {ends: path for path in paths if path.error for ends in _lost_directions(path)}
     for pattern in find_patterns(mesh.members(rail), tried, list(lossy)):
         mss = lossy[pattern.paths[0]].mss
-        segment = f", segments of {mss} bytes" if mss else ""
-        text = (
-            f"{_WHERE[pattern.kind](pattern)}{render_rail(rail)}: {_render_amount(lossy, pattern)}{segment}"
+        text = tr(
+            to_translate("{where}: {kib} of {total} KiB arrived, segments of {mss} bytes")
+            if mss
+            else to_translate("{where}: {kib} of {total} KiB arrived"),
+            where=f"{_describe_pattern(_WHERE, pattern)}{render_rail(rail)}",
+            kib=_least_received(lossy, pattern) >> 10,
+            total=TRANSFER_SIZE >> 10,
+            mss=mss,
         )
-        rail_fixes = [f"give NICs, switches and tunnels{render_rail(rail)} one MTU, such as {COMMON_MTU}"]
-        fixes = [
-            line
-            for line in (rail_fixes if rail else _lower_mtu_commands(context, pattern))
-            if line not in given_fixes
-        ]
-        given_fixes.update(fixes)
-        yield across_nodes(pattern.nodes, text, "" if fixes else None, commands="\n".join(fixes))
+        if rail:
+            fix = tr(
+                "set the same MTU on all NICs, switches and tunnels{rail}, such as {mtu}",
+                rail=render_rail(rail),
+                mtu=COMMON_MTU,
+            )
+            fix = "" if rail in treated else fix
+            treated.add(rail)
+        else:
+            lines = _lower_mtu_lines(context, pattern)
+            fix = run_on_each(context, {name: line for name, line in lines.items() if name not in treated})
+            treated.update(lines)
+        yield across_nodes(pattern.nodes, text, "" if fix else None, commands=fix)
 
 
 def _lost_directions(path: MeshPath) -> list[Endpoints]:
@@ -357,37 +408,37 @@ def _lost_directions(path: MeshPath) -> list[Endpoints]:
     return [ends for ends in incomplete if received[ends] < LARGE_TRANSFER] or incomplete or [path.ends]
 
 
-def _render_amount(lossy: Mapping[Endpoints, MeshPath], pattern: Pattern) -> str:
-    """Say how little of the bulk came through at least."""
+def _least_received(lossy: Mapping[Endpoints, MeshPath], pattern: Pattern) -> int:
+    """Give the smallest number of bytes that arrived."""
     smallest = TRANSFER_SIZE
     for ends in pattern.paths:
         path = lossy[ends]
         smallest = min(smallest, (path.acked or 0) if ends == path.ends else path.got)
-    return f"{smallest >> 10} of {TRANSFER_SIZE >> 10} KiB arrived"
+    return smallest
 
 
-_WHERE: Mapping[Kind, Callable[[Pattern], str]] = {
-    "all": lambda found: f"on all {len(found.paths)} ways between {fold_names(found.nodes)}",
-    "groups": lambda found: f"between {' and '.join(map(fold_names, found.groups))}",
-    "node": lambda found: f"to and from {found.nodes[0]}",
-    "into": lambda found: f"whatever goes to {found.nodes[0]}",
-    "out of": lambda found: f"whatever comes from {found.nodes[0]}",
-    "pair": lambda found: f"{found.nodes[0]} <-> {found.nodes[1]}",
-    "way": lambda found: f"{found.nodes[0]} -> {found.nodes[1]}",
+_WHERE: Mapping[Kind, str] = {
+    "all": to_translate("on all {count} connections between {nodes}"),
+    "groups": to_translate("between {groups}"),
+    "node": to_translate("to and from {node}"),
+    "into": to_translate("to {node}"),
+    "out of": to_translate("from {node}"),
+    "pair": to_translate("{node} <-> {peer}"),
+    "way": to_translate("{node} -> {peer}"),
 }
 
 
-def _lower_mtu_commands(context: CheckContext, pattern: Pattern) -> list[str]:
-    """Give the commands that lower the sender's MTU; the switch may be the better place."""
+def _lower_mtu_lines(context: CheckContext, pattern: Pattern) -> dict[str, str]:
+    """Give the lines that lower the sender's MTU; the switch may be the better place."""
     targets = set(pattern.nodes[:1] if pattern.kind == "way" else pattern.nodes[:2])
-    commands = []
+    lines = {}
     for node in context.nodes:
         facts = context.facts.get(node.name)
         nic = _find_training_nic(context, node.name)
         if node.name in targets and facts is not None and nic is not None and nic.name:
             mtu = COMMON_MTU if (nic.mtu or 0) > COMMON_MTU else SMALL_MTU
-            commands.append(as_root(node, facts, f"ip link set {shlex.quote(nic.name)} mtu {mtu}"))
-    return commands
+            lines[node.name] = as_root(facts, f"ip link set {shlex.quote(nic.name)} mtu {mtu}")
+    return lines
 
 
 def _find_training_nic(context: CheckContext, name: str) -> Nic | None:
@@ -413,7 +464,12 @@ def _find_slow(mesh: MeshResult, rail: str) -> Iterator[Hit]:
     for pattern in find_patterns(mesh.members(rail), [path.ends for path in paths], list(slow)):
         path = max((slow[ends] for ends in pattern.paths), key=lambda candidate: candidate.seconds or 0.0)
         pace, usual_pace = _render_pace(path.least_rtt, path.seconds), _render_pace(usual_rtt, usual_seconds)
-        evidence = f"{_WHERE[pattern.kind](pattern)}{render_rail(rail)}: {pace}; elsewhere {usual_pace}"
+        evidence = tr(
+            "{where}: {pace}; elsewhere {usual}",
+            where=f"{_describe_pattern(_WHERE, pattern)}{render_rail(rail)}",
+            pace=pace,
+            usual=usual_pace,
+        )
         yield across_nodes(pattern.nodes, evidence, exclude=exclude_option(pattern.nodes[-1:]))
 
 
@@ -423,7 +479,11 @@ def _is_slow(path: MeshPath, usual_rtt: float, usual_seconds: float) -> bool:
 
 
 def _render_pace(rtt: float | None, seconds: float | None) -> str:
-    return f"round trip {(rtt or 0) / 1000:.2f} ms, 256 KiB both ways {seconds or 0.0:.2f} s"
+    return tr(
+        "round trip {rtt:.2f} ms, 256 KiB both ways {seconds:.2f} s",
+        rtt=(rtt or 0) / 1000,
+        seconds=seconds or 0.0,
+    )
 
 
 @check("CC-NET-034", needs=("wire",))
@@ -432,9 +492,9 @@ def path_is_narrower(context: CheckContext) -> Iterator[Hit]:
     for path in context.mesh.select_paths(MESH) if context.mesh else ():
         mtus = [nic.mtu for name in path.ends if (nic := _find_training_nic(context, name)) and nic.mtu]
         if path.open and path.mss and len(mtus) == 2 and path.mss + HEADER_BYTES < min(mtus) <= LARGEST_MTU:
-            names_by_text.setdefault(
-                f"segments of {path.mss} bytes, the NICs' MTU is {min(mtus)}", []
-            ).extend(path.ends)
+            text = tr("segments of {mss} bytes, but the NICs have MTU {mtu}", mss=path.mss, mtu=min(mtus))
+            names_by_text.setdefault(text, []).extend(path.ends)
     for text, names in names_by_text.items():
         node_names = [node.name for node in context.nodes if node.name in names]
-        yield across_nodes(node_names, f"between {fold_names(node_names)}: {text}")
+        where = tr("between {groups}", groups=fold_names(node_names))
+        yield across_nodes(node_names, tr("{subject}: {text}", subject=where, text=text))

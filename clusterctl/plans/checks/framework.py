@@ -10,7 +10,8 @@ Severity, title, reason and fixes of a code are in clusterctl/codes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+import shlex
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from clusterctl.codes.entry import Entry, Severity
@@ -24,14 +25,14 @@ from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import command_line, quote_word
-from clusterctl.translation import fill
+from clusterctl.translation import fill, tr
 
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is not as it should be; `nodes` are the ones to mend, in the inventory's order.
+    """One thing that is wrong; `nodes` are the ones to fix, in the inventory's order.
 
     `waived` is the reason for which it does not count, where somebody gave one.
     """
@@ -51,6 +52,7 @@ class Hit:
     """What a check saw; `shared` evidence names its nodes itself, other evidence is about each node alone.
 
     The fix is a case of the check's code, with facts for its placeholders; without a case there is none.
+    A `command` is a shell line for the nodes: `fix` is then the comment behind it.
     `severity` is None where it is that of the check.
     """
 
@@ -61,9 +63,15 @@ class Hit:
     shared: bool = False
     severity: Severity | None = None
     fix: str = ""
+    command: str = ""
+
+    @property
+    def command_nodes(self) -> tuple[str, ...]:
+        """The nodes on which the command runs: of nodes that were compared the first one shows what there is."""
+        return self.nodes[:1] if self.shared else self.nodes
 
     def with_fix(self, code: str, context: CheckContext) -> Hit:
-        """Word the fix; `{node}` is the first of the nodes, and a command runs on it."""
+        """Word the fix; `{node}` is the first of the nodes."""
         if self.fix or self.case is None:
             return self
         node = next(node for node in context.nodes if node.name in self.nodes)
@@ -71,11 +79,10 @@ class Hit:
         facts = {"node": node.name, **self.facts}
         if not template.startswith(("$ ", "# ")):
             return replace(self, fix=fill(template, facts))
-        command, *comment = (fill(part, facts) for part in template[2:].split("  # ", 1))
+        command, _, comment = (fill(part, facts) for part in template[2:].partition("  # "))
         as_user = template.startswith("$ ")
-        shown = ssh_to(node, command) if as_user else as_root(node, context.facts[node.name], command)
-        commented = "  # ".join((shown, *comment))
-        return replace(self, fix=commented)
+        line = command if as_user else as_root(context.facts[node.name], command)
+        return replace(self, command=line, fix=comment)
 
 
 def on_node(node: Node, evidence: str, case: str | None = "", /, **facts: object) -> Hit:
@@ -105,6 +112,7 @@ class Observations:
     mesh: MeshResult | None = None
     deep: DeepCheckResult | None = None
     local_facts: LocalFacts = field(default_factory=LocalFacts)
+    program: str = "clusterctl"  # how a command begins that uses the same inventory
 
 
 @dataclass(frozen=True)
@@ -120,6 +128,7 @@ class CheckContext:
     mesh: MeshResult | None = None
     deep: DeepCheckResult | None = None
     local_facts: LocalFacts = field(default_factory=LocalFacts)
+    program: str = "clusterctl"
 
     def with_answers(self, needs: Iterable[str]) -> CheckContext:
         """Narrow `known` to the nodes that answered all these questions."""
@@ -191,12 +200,27 @@ def split_votes(values: Mapping[str, str]) -> Split | None:
     ranked = sorted(groups.items(), key=lambda pair: -len(pair[1]))
     (winner, voters), (_, second) = ranked[:2]
     if len(voters) == len(second):
-        text = "; ".join(f"{fold_names(names)}: {value}" for value, names in groups.items())
-        return Split(tuple(values), None, f"{text}; no majority")
-    minority = [(value, names) for value, names in groups.items() if value != winner]
-    text = "; ".join(f"{fold_names(names)}: {value}" for value, names in minority)
+        parts = join_parts(of_nodes(names, value) for value, names in groups.items())
+        return Split(tuple(values), None, tr("{groups}; no majority", groups=parts))
+    minority = join_parts(of_nodes(names, value) for value, names in groups.items() if value != winner)
+    text = tr("{groups}; the other {count}: {value}", groups=minority, count=len(voters), value=winner)
     odd = tuple(name for name, value in values.items() if value != winner)
-    return Split(odd, winner, f"{text}; the other {len(voters)}: {winner}")
+    return Split(odd, winner, text)
+
+
+def of_nodes(names: Iterable[str], text: str) -> str:
+    """Write which nodes a text is about: `gpu[01-03]: no torch`."""
+    return tr("{subject}: {text}", subject=fold_names(names), text=text)
+
+
+def join_items(items: Iterable[str]) -> str:
+    """Join the items of a list."""
+    return tr(", ").join(items)
+
+
+def join_parts(parts: Iterable[str]) -> str:
+    """Join parts that may be lists themselves."""
+    return tr("; ").join(parts)
 
 
 def ssh_to(node: Node, command: str) -> str:
@@ -216,9 +240,27 @@ def ssh_to(node: Node, command: str) -> str:
     return f"{command_line(*argv, target)} {quote_word(command)}"
 
 
-def ssh_to_first(nodes: Iterable[Node], names: Collection[str], command: str) -> str:
-    """Give the ssh command that runs something on the first of the named nodes."""
-    return ssh_to(next(node for node in nodes if node.name in names), command)
+def run_on_nodes(program: str, names: Iterable[str], line: str) -> str:
+    """Give the command that runs a shell line on nodes."""
+    nodes = fold_names(list(names))
+    return f"{command_line('exec', '--nodes', nodes, command=program)} -- {_as_arguments(line)}"
+
+
+def _as_arguments(line: str) -> str:
+    """Write a shell line behind `exec --`: plain words as they are, anything else as one word, which `sh` runs."""
+    try:
+        words = shlex.split(line)
+    except ValueError:
+        return quote_word(line)
+    return line if len(words) > 1 and shlex.join(words) == line else quote_word(line)
+
+
+def run_on_each(context: CheckContext, lines: Mapping[str, str]) -> str:
+    """Give the commands that run a line of its own on each of the named nodes; equal lines are one command."""
+    names_by_line: dict[str, list[str]] = {}
+    for name, line in lines.items():
+        names_by_line.setdefault(line, []).append(name)
+    return "\n".join(run_on_nodes(context.program, names, line) for line, names in names_by_line.items())
 
 
 def exclude_option(names: Iterable[str]) -> str:
@@ -226,26 +268,17 @@ def exclude_option(names: Iterable[str]) -> str:
     return command_line("--exclude", fold_names(list(names)))
 
 
-def as_root(node: Node, facts: Facts, command: str) -> str:
-    """Give the ssh command that runs something as root on a node."""
-    return ssh_to(node, command if facts.account.uid == 0 else f"sudo {command}")
+def as_root(facts: Facts, line: str) -> str:
+    """Give the line that runs something as root."""
+    return line if facts.account.uid == 0 else f"sudo {line}"
 
 
 def pip_install(node: Node, facts: Facts, *packages: str) -> str:
-    """Give the command that installs packages for the node's interpreter."""
+    """Give the line that installs packages for the node's interpreter."""
     python = facts.interpreter.executable or node.python
-    return ssh_to(node, command_line(python, "-m", "pip", "install", *packages))
-
-
-def install_torch(node: Node, facts: Facts, version: str | None) -> str:
-    """Give the command that installs torch, in the given version if there is one.
-
-    A local tag such as +cu126 is only in PyTorch's own index or a mirror of it, which the user must choose.
-    """
-    command = pip_install(node, facts, f"torch=={version}" if version else "torch")
-    return f"{command}  # with --index-url: PyTorch's index" if "+" in (version or "") else command
+    return command_line(python, "-m", "pip", "install", *packages)
 
 
 def in_inventory(node: Node, line: str) -> str:
     """Say which line to write in the inventory."""
-    return f"inventory, node {node.name}: {line}"
+    return tr("inventory, node {node}: {line}", node=node.name, line=line)

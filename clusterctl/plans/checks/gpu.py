@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.checks.framework import (
     CheckContext,
     Hit,
     across_nodes,
     check,
     exclude_option,
+    join_items,
+    join_parts,
     on_node,
     split_votes,
 )
@@ -19,7 +22,7 @@ from clusterctl.plans.facts.records import Gpu
 from clusterctl.plans.launch.launchers import count_chosen_gpus, vendor_of, visible_env
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import VISIBLE_DEVICES_VARIABLES, Job
-from clusterctl.specs.text import plural
+from clusterctl.translation import tr, trn
 
 # The oldest driver for each CUDA major version, from NVIDIA's table of minor version compatibility.
 OLDEST_DRIVER = {11: 450, 12: 525, 13: 580}
@@ -57,18 +60,18 @@ def no_gpu(context: CheckContext) -> Iterator[Hit]:
     any_gpu_found = any(_count_gpus(facts) for _, facts in context.known)
     for node, facts in context.known:
         if not _count_gpus(facts) and not node.gpus and not facts.gpus.error:
-            evidence = "nvidia-smi lists none" if facts.gpus.smi else "no nvidia-smi and no driver are there"
+            evidence = tr("nvidia-smi lists none") if facts.gpus.smi else tr("no nvidia-smi and no driver")
             yield on_node(
                 node, evidence, "" if any_gpu_found else "no-gpus", changes=_list_cpu_changes(context.job)
             )
 
 
 def _list_cpu_changes(job: Job) -> str:
-    """Say what in a job asks for GPUs."""
+    """Name what to change in a job that wants GPUs."""
     changes = ["backend: gloo"] if job.backend == "nccl" else []
     changes += ["nproc_per_node: 1"] if job.nproc_per_node == "gpu" else []
-    changes += ["no gpus:"] if job.gpus else []
-    return ", ".join(changes)
+    changes += [tr("no gpus:")] if job.gpus else []
+    return join_items(changes)
 
 
 @check("CC-GPU-002", needs=("gpus",))
@@ -77,7 +80,12 @@ def too_few_gpus(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         usable = _count_usable(context, node, facts)
         if isinstance(nproc_per_node, int) and 0 < usable < nproc_per_node:
-            evidence = f"{plural(usable, 'GPU')} for nproc_per_node: {nproc_per_node}"
+            evidence = trn(
+                "{n} GPU for nproc_per_node: {workers}",
+                "{n} GPUs for nproc_per_node: {workers}",
+                usable,
+                workers=nproc_per_node,
+            )
             yield on_node(node, evidence, usable=usable)
 
 
@@ -85,7 +93,11 @@ def too_few_gpus(context: CheckContext) -> Iterator[Hit]:
 def fewer_than_promised(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         if node.gpus and _count_gpus(facts) < node.gpus and not facts.gpus.error:
-            evidence = f"{_count_gpus(facts)} found, the inventory says {node.gpus}"
+            evidence = tr(
+                "{count} found, the inventory has gpus: {expected}",
+                count=_count_gpus(facts),
+                expected=node.gpus,
+            )
             yield on_node(node, evidence, count=_count_gpus(facts))
 
 
@@ -93,8 +105,12 @@ def fewer_than_promised(context: CheckContext) -> Iterator[Hit]:
 def driver_mismatch(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         if _is_driver_mismatched(facts):
-            library = facts.gpus.driver or _parse_library_version(facts.gpus.error or "") or "another version"
-            evidence = f"kernel module {facts.gpus.module or 'of another version'}, library {library}"
+            library = facts.gpus.driver or _parse_library_version(facts.gpus.error or "")
+            evidence = tr(
+                "kernel module {module}, library {library}",
+                module=facts.gpus.module or tr("of another version"),
+                library=library or tr("of another version"),
+            )
             yield on_node(node, evidence)
 
 
@@ -110,10 +126,14 @@ def driver_is_old(context: CheckContext) -> Iterator[Hit]:
         driver = re.match(r"\d+", _driver_version(facts) or "")
         oldest = OLDEST_DRIVER.get(int(cuda.group())) if cuda else None
         if oldest and driver and int(driver.group()) < oldest:
-            evidence = (
-                f"driver {_driver_version(facts)}, torch {facts.torch.version} with CUDA {facts.torch.cuda}"
+            evidence = tr(
+                "driver {driver}, torch {torch} with CUDA {cuda} needs {oldest} or later",
+                driver=_driver_version(facts),
+                torch=facts.torch.version,
+                cuda=facts.torch.cuda,
+                oldest=oldest,
             )
-            yield on_node(node, f"{evidence} needs {oldest} or later", oldest=oldest)
+            yield on_node(node, evidence, oldest=oldest)
 
 
 @check("CC-GPU-006", needs=("gpus",))
@@ -164,14 +184,18 @@ def smi_failed(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         error = facts.gpus.error or facts.gpu_health.error
         if error and relevant and not _is_driver_mismatched(facts):
-            yield on_node(node, error)
+            yield on_node(node, translate_node_text(error))
 
 
 @check("CC-GPU-010", needs=("gpus",))
 def more_than_promised(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         if node.gpus is not None and _count_gpus(facts) > node.gpus:
-            evidence = f"{_count_gpus(facts)} found, the inventory says {node.gpus}"
+            evidence = tr(
+                "{count} found, the inventory has gpus: {expected}",
+                count=_count_gpus(facts),
+                expected=node.gpus,
+            )
             yield on_node(node, evidence, count=_count_gpus(facts))
 
 
@@ -182,12 +206,22 @@ def chosen_gpu_is_missing(context: CheckContext) -> Iterator[Hit]:
         present = {gpu.index for gpu in facts.gpus.devices} or set(range(_count_gpus(facts)))
         missing = [str(index) for index in chosen if index not in present]
         if not present or facts.gpus.error:
-            continue  # told by CC-GPU-001 and CC-GPU-009
+            continue  # reported by CC-GPU-001 and CC-GPU-009
         if missing:
-            evidence = f"gpus: {', '.join(missing)} of {plural(_count_gpus(facts), 'GPU')}"
+            evidence = trn(
+                "gpus: {missing} of {n} GPU",
+                "gpus: {missing} of {n} GPUs",
+                _count_gpus(facts),
+                missing=join_items(missing),
+            )
             yield on_node(node, evidence)
         elif node.gpus is not None and len(chosen) > node.gpus:
-            evidence = f"the job chooses {plural(len(chosen), 'GPU')}, the inventory lends {node.gpus}"
+            evidence = trn(
+                "the job wants {n} GPU, the inventory allows {allowed}",
+                "the job wants {n} GPUs, the inventory allows {allowed}",
+                len(chosen),
+                allowed=node.gpus,
+            )
             yield on_node(node, evidence, "count", count=len(chosen))
 
 
@@ -198,9 +232,13 @@ def _nodes_with_gpus(
     context: CheckContext, is_affected: Callable[[Gpu], bool], describe: Callable[[Gpu], str]
 ) -> Iterator[tuple[Node, Facts, str]]:
     for node, facts in context.known:
-        descriptions = [f"GPU {gpu.index} {describe(gpu)}" for gpu in facts.gpus.devices if is_affected(gpu)]
+        descriptions = [
+            tr("GPU {index} {state}", index=gpu.index, state=describe(gpu))
+            for gpu in facts.gpus.devices
+            if is_affected(gpu)
+        ]
         if descriptions:
-            yield node, facts, ", ".join(descriptions)
+            yield node, facts, join_items(descriptions)
 
 
 @check("CC-GPU-011", needs=("gpus",))
@@ -220,13 +258,13 @@ def compute_exclusive(context: CheckContext) -> Iterator[Hit]:
 
 
 def _describe_compute_mode(gpu: Gpu) -> str:
-    return f"is {gpu.compute_mode}"
+    return tr("is {mode}", mode=gpu.compute_mode)
 
 
 @check("CC-GPU-013", needs=("gpus",))
 def mig_is_on(context: CheckContext) -> Iterator[Hit]:
     for node, _, evidence in _nodes_with_gpus(
-        context, lambda gpu: gpu.mig == "Enabled", lambda _: "has MIG on"
+        context, lambda gpu: gpu.mig == "Enabled", lambda _: tr("has MIG on")
     ):
         yield on_node(node, evidence)
 
@@ -234,7 +272,7 @@ def mig_is_on(context: CheckContext) -> Iterator[Hit]:
 @check("CC-GPU-014", needs=("gpus",))
 def ecc_errors(context: CheckContext) -> Iterator[Hit]:
     for node, _, evidence in _nodes_with_gpus(
-        context, lambda gpu: bool(gpu.ecc_errors), lambda gpu: f"has {gpu.ecc_errors}"
+        context, lambda gpu: bool(gpu.ecc_errors), lambda gpu: tr("has {count}", count=gpu.ecc_errors)
     ):
         yield on_node(node, evidence)
 
@@ -244,23 +282,31 @@ def gpu_in_use(context: CheckContext) -> Iterator[Hit]:
     chosen = context.job.gpus if context.job else ()
     for node, facts in context.known:
         busy = [
-            f"GPU {gpu.index} uses {gpu.memory_used} MiB{_render_users(gpu, facts)}"
+            tr(
+                "GPU {index} uses {size} MiB{users}",
+                index=gpu.index,
+                size=gpu.memory_used,
+                users=_render_users(gpu, facts),
+            )
             for gpu in facts.gpus.devices
             if (gpu.memory_used or 0) > BUSY_MEMORY and (not chosen or gpu.index in chosen)
         ]
         if busy:
-            yield on_node(node, ", ".join(busy))
+            yield on_node(node, join_items(busy))
 
 
 def _render_users(gpu: Gpu, facts: Facts) -> str:
     """Name who holds memory of a GPU, as far as the node shows it."""
     processes = [process for process in facts.gpus.processes if process.gpu == gpu.uuid]
     descriptions = [
-        f"pid {process.pid}" + (f" of {process.user}: {process.command}" if process.user else "")
+        tr("pid {pid} of {user}: {command}", pid=process.pid, user=process.user, command=process.command)
+        if process.user
+        else f"pid {process.pid}"
         for process in processes
     ]
-    more = [f"{len(descriptions) - MOST_NAMED} more"] if len(descriptions) > MOST_NAMED else []
-    return f" ({'; '.join([*descriptions[:MOST_NAMED], *more])})" if descriptions else ""
+    more = [tr("{count} more", count=len(descriptions) - MOST_NAMED)]
+    shown = [*descriptions[:MOST_NAMED], *(more if len(descriptions) > MOST_NAMED else [])]
+    return f" {tr('({reasons})', reasons=join_parts(shown))}" if shown else ""
 
 
 @check("CC-GPU-016", needs=("gpus",))
@@ -268,8 +314,11 @@ def gpu_is_silent(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         files, count = facts.gpus.files or 0, facts.gpus.count or 0
         if facts.gpus.smi and files > count > 0:
-            evidence = (
-                f"{plural(files, 'device file')}, {plural(count, 'GPU')} listed{_render_unlisted(facts)}"
+            evidence = tr(
+                "{files}, {gpus} listed{unlisted}",
+                files=trn("{n} device file", "{n} device files", files),
+                gpus=trn("{n} GPU", "{n} GPUs", count),
+                unlisted=_render_unlisted(facts),
             )
             yield on_node(node, evidence)
 
@@ -278,7 +327,9 @@ def _render_unlisted(facts: Facts) -> str:
     """Name the GPUs on the PCI bus that nvidia-smi does not list; it writes the same address with more zeros."""
     listed = {(gpu.bus or "")[-10:].lower() for gpu in facts.gpus.devices}
     missing = [bus for bus in facts.gpu_health.pci if bus[-10:].lower() not in listed]
-    return f"; not listed: PCI {', '.join(missing)}" if missing and listed != {""} else ""
+    if not missing or listed == {""}:
+        return ""
+    return tr("; not listed: PCI {addresses}", addresses=join_items(missing))
 
 
 @check("CC-GPU-017", needs=("gpus", "environment"))

@@ -15,7 +15,11 @@ from clusterctl.plans.checks.framework import (
     as_root,
     check,
     in_inventory,
+    join_items,
+    join_parts,
+    of_nodes,
     on_node,
+    run_on_nodes,
 )
 from clusterctl.plans.facts.facts import Facts
 from clusterctl.plans.facts.records import Nic
@@ -27,9 +31,9 @@ from clusterctl.plans.launch.network import (
     training_nic,
 )
 from clusterctl.specs.inventory.model import Node
-from clusterctl.specs.nodeset import fold_names
+from clusterctl.translation import tr
 
-# What container engines and VPNs make: up, with an address, and not the way to another node.
+# What container engines and VPNs make: up, with an address, but no connection to another node.
 SIDE_NETWORKS = (
     "docker",
     "br-",
@@ -54,10 +58,9 @@ def list_candidate_nics(facts: Facts, similar_to: str = "") -> list[Nic]:
 
 
 def render_nics(nics: list[Nic]) -> str:
-    """Tell NICs with their addresses."""
-    return (
-        ", ".join(f"{nic.name} ({', '.join(nic.ipv4)})" for nic in nics[:6]) or "no NIC with an IPv4 address"
-    )
+    """List NICs with their addresses."""
+    shown = [f"{nic.name} ({', '.join(nic.ipv4)})" for nic in nics[:6]]
+    return join_items(shown) or tr("no NIC with an IPv4 address")
 
 
 def propose_nics(node: Node, facts: Facts, wrong_names: Collection[str]) -> str:
@@ -76,8 +79,10 @@ def propose_nics(node: Node, facts: Facts, wrong_names: Collection[str]) -> str:
     chosen = iter([nic.name for nic in facts.nics if nic.name in proposed[:free_slots]])
     slots = [next(chosen, None) if name in wrong_names else name for name in node.nic]
     names = [name for name in slots if name]
-    note = f"  # {len(slots)} were named: choose from those above" if len(names) < len(slots) else ""
-    return f"nic: [{', '.join(names)}]{note}" if proposed else ""
+    line = f"nic: [{', '.join(names)}]"
+    if len(names) < len(slots):
+        line += "  # " + tr("{count} were configured: choose from those above", count=len(slots))
+    return line if proposed else ""
 
 
 def propose_ip(context: CheckContext, node: Node, facts: Facts) -> str | None:
@@ -96,7 +101,8 @@ def restore_address_command(context: CheckContext, node: Node, facts: Facts, nic
     """Give the command that gives a NIC its address back; its prefix is the one that the other nodes have."""
     ip = node.ip or "ADDRESS"
     prefix = _prefix_shared_with_peers(context, node, node.ip) if node.ip else None
-    return as_root(node, facts, f"ip addr add {ip}/{prefix or 'PREFIX'} dev {shlex.quote(nic)}")
+    line = as_root(facts, f"ip addr add {ip}/{prefix or 'PREFIX'} dev {shlex.quote(nic)}")
+    return run_on_nodes(context.program, [node.name], line)
 
 
 def _prefix_shared_with_peers(context: CheckContext, node: Node, ip: str) -> int | None:
@@ -169,7 +175,8 @@ def _nodes_with_problem(context: CheckContext, kind: str) -> Iterator[tuple[Node
 def nic_is_missing(context: CheckContext) -> Iterator[Hit]:
     for node, facts, names in _nodes_with_problem(context, "nic-missing"):
         line = propose_nics(node, facts, names)
-        evidence = f"no {', '.join(names)}; there is {render_nics(list_candidate_nics(facts, names[0]))}"
+        present = render_nics(list_candidate_nics(facts, names[0]))
+        evidence = tr("no {names}; there is {nics}", names=join_items(names), nics=present)
         yield on_node(node, evidence, "" if line else None, line=line)
 
 
@@ -178,23 +185,27 @@ def nic_is_down(context: CheckContext) -> Iterator[Hit]:
     for node, facts, name in _each_problem(context, "nic-down"):
         nic = next(nic for nic in facts.nics if nic.name == name)
         if nic.up:
-            yield on_node(node, f"{name} is on but has no link", "cable")
+            yield on_node(node, tr("{nic} is up but has no link", nic=name), "cable")
         else:
-            yield on_node(node, f"{name} is switched off", nic=shlex.quote(name))
+            yield on_node(node, tr("{nic} is down", nic=name), nic=shlex.quote(name))
 
 
 @check("CC-NET-003", needs=("nics",))
 def address_on_other_nic(context: CheckContext) -> Iterator[Hit]:
     for node, facts, ip in _each_problem(context, "address-on-other-nic"):
         owner, chosen = nic_with_address(facts, ip), ", ".join(context.networks[node.name].nics)
-        yield on_node(node, f"{ip} is on {owner}, training uses {chosen}", nic=owner)
+        evidence = tr("{ip} is on {owner}, training uses {chosen}", ip=ip, owner=owner, chosen=chosen)
+        yield on_node(node, evidence, nic=owner)
 
 
 @check("CC-NET-004", needs=("nics",))
 def address_on_no_nic(context: CheckContext) -> Iterator[Hit]:
     for node, facts, ip in _each_problem(context, "address-on-no-nic"):
-        evidence = (
-            f"{ip} ({context.networks[node.name].source}); there is {render_nics(list_candidate_nics(facts))}"
+        evidence = tr(
+            "{ip} ({source}); there is {nics}",
+            ip=ip,
+            source=context.networks[node.name].source,
+            nics=render_nics(list_candidate_nics(facts)),
         )
         yield on_node(node, evidence, lines=_own_address_fix(context, node, facts))
 
@@ -218,7 +229,7 @@ def no_address(context: CheckContext) -> Iterator[Hit]:
         nics = list_candidate_nics(facts)
         yield on_node(
             node,
-            f"{text}; there is {render_nics(nics)}",
+            tr("{problem}; there is {nics}", problem=text, nics=render_nics(nics)),
             "" if nics else None,
             ip=nics[0].ipv4[0] if nics else "",
         )
@@ -234,7 +245,7 @@ def address_is_shared(context: CheckContext) -> Iterator[Hit]:
     for ip, names in nodes_of.items():
         if len(names) > 1:
             lines = _shared_address_fix(context, names, ip)
-            yield across_nodes(names, f"{fold_names(names)}: {ip}", "lines" if lines else "", lines=lines)
+            yield across_nodes(names, of_nodes(names, ip), "lines" if lines else "", lines=lines)
 
 
 def _shared_address_fix(context: CheckContext, names: list[str], ip: str) -> str:
@@ -263,10 +274,14 @@ def address_is_loopback(context: CheckContext) -> Iterator[Hit]:
 def nic_without_address(context: CheckContext) -> Iterator[Hit]:
     for node, facts, names in _nodes_with_problem(context, "nic-without-address"):
         slaves = {nic.name for nic in facts.nics if nic.slave}
-        bare = ", ".join(
-            f"{name} has none" + " and is a member of a bond" * (name in slaves) for name in names
+        bare = join_items(
+            tr("{nic} has none and is a member of a bond", nic=name)
+            if name in slaves
+            else tr("{nic} has none", nic=name)
+            for name in names
         )
-        evidence = f"{bare}; there is {render_nics(list_candidate_nics(facts, names[0]))}"
+        present = render_nics(list_candidate_nics(facts, names[0]))
+        evidence = tr("{problem}; there is {nics}", problem=bare, nics=present)
         line = propose_nics(node, facts, names)
         if slaves.isdisjoint(names):
             yield on_node(
@@ -297,7 +312,7 @@ NCCL_VARIABLES = ("NCCL_SOCKET_IFNAME",)
 
 
 def list_unmatched_names(value: str, names: Collection[str]) -> tuple[str, ...]:
-    """Name the words of a list of exact names that no NIC bears; every one must."""
+    """Give the words of a list of exact names that are no NIC's name; all must be."""
     return tuple(word for word in value.split(",") if word not in names)
 
 
@@ -335,9 +350,9 @@ def nic_is_virtual(context: CheckContext) -> Iterator[Hit]:
         physical = _list_physical_nics(facts)
         is_reported_elsewhere = not node.nic and (nic.name or "").startswith(SIDE_NETWORKS)  # CC-NET-013
         if nic.kind in VIRTUAL and physical and not is_reported_elsewhere:
-            yield on_node(
-                node, f"{nic.name} ({nic.kind}); there is {render_nics(physical)}", nic=physical[0].name
-            )
+            problem = f"{nic.name} ({nic.kind})"
+            evidence = tr("{problem}; there is {nics}", problem=problem, nics=render_nics(physical))
+            yield on_node(node, evidence, nic=physical[0].name)
 
 
 @check("CC-NET-019", needs=("nics", "infiniband"))
@@ -347,14 +362,15 @@ def faster_nic(context: CheckContext) -> Iterator[Hit]:
             continue
         best = max(_list_physical_nics(facts), key=lambda candidate: candidate.speed or 0, default=nic)
         if (best.speed or 0) > nic.speed and best.name not in context.networks[node.name].nics:
-            evidence = f"{nic.name} {render_speed(nic.speed)}, {best.name} ({best.ipv4[0]}) {render_speed(best.speed)}"
+            chosen = f"{nic.name} {render_speed(nic.speed)}"
+            evidence = join_items([chosen, f"{best.name} ({best.ipv4[0]}) {render_speed(best.speed)}"])
             yield on_node(node, evidence, nic=best.name)
 
 
 def render_speed(speed: int | None) -> str:
     """Write a speed, given in Mbit/s."""
     if speed is None:
-        return "speed unknown"
+        return tr("speed unknown")
     return f"{speed / 1000:g} Gbit/s" if speed >= 1000 else f"{speed} Mbit/s"
 
 
@@ -366,67 +382,76 @@ def env_names_missing_nics(context: CheckContext) -> Iterator[Hit]:
         for variable in (*GLOO_VARIABLES, *NCCL_VARIABLES):
             value = env.get(variable, "")
             if value and "${" not in value and (why := _describe_mismatch(variable, value, names)):
-                yield on_node(node, f"{variable}={value}: {why}", variable=variable)
+                evidence = tr("{subject}: {text}", subject=f"{variable}={value}", text=why)
+                yield on_node(node, evidence, variable=variable)
 
 
 def _describe_mismatch(variable: str, value: str, names: list[str]) -> str:
     if variable in NCCL_VARIABLES:
-        return "" if list_matching_nics(value, names) else f"no NIC matches; there is {', '.join(names)}"
+        has_match = bool(list_matching_nics(value, names))
+        return "" if has_match else tr("no NIC matches; there is {nics}", nics=join_items(names))
     missing = list_unmatched_names(value, names)
     if not missing:
         return ""
     if value[:1] in "=^":
-        return f"{value[0]!r} is NCCL's grammar, this variable takes exact names"
-    return f"no NIC is called {', '.join(missing)}; there is {', '.join(names)}"
+        return tr("{sign!r} is syntax of NCCL, this variable takes exact names", sign=value[0])
+    return tr("no {names}; there is {nics}", names=join_items(missing), nics=join_items(names))
 
 
 def explain_choice(node: Node, network: NodeNetwork) -> str:
     """Say why these NICs, and why this address."""
     if node.nic:
-        why = "nic: in the inventory"
+        why = tr("nic: in the inventory")
     elif node.network:
         why = f"network: {node.network}"
     else:
-        why = "the training address, which it has"
+        why = tr("it has the training address")
     source = network.source.replace(f"host {node.host}", "host:")  # so that equal nodes read equal
-    return f"chosen by {why}; address by {source}"
+    return tr("chosen by {reason}; address by {source}", reason=why, source=source)
 
 
 def describe_nics(facts: Facts, network: NodeNetwork) -> str:
-    """Tell the chosen NICs with kind, speed and MTU, without their names and addresses."""
+    """Describe the chosen NICs with kind, speed and MTU, without their names and addresses."""
     chosen = [nic for nic in facts.nics if nic.name in network.nics]
-    return "; ".join(dict.fromkeys(map(_describe_nic, chosen)))
+    return join_parts(dict.fromkeys(map(_describe_nic, chosen)))
 
 
 def _describe_nic(nic: Nic) -> str:
-    kind = nic.kind or "unknown kind"
-    mtu = f"MTU {nic.mtu}" if nic.mtu else "MTU unknown"
-    return f"{kind}{'' if nic.physical else ' (virtual)'}, {render_speed(nic.speed)}, {mtu}"
+    kind = nic.kind or tr("unknown kind")
+    mtu = f"MTU {nic.mtu}" if nic.mtu else tr("MTU unknown")
+    return join_items(
+        [kind if nic.physical else tr("{kind} (virtual)", kind=kind), render_speed(nic.speed), mtu]
+    )
 
 
 def describe_rdma(facts: Facts, network: NodeNetwork) -> str:
-    """Tell the InfiniBand and RoCE ports with state and rate, and how NCCL_IB_HCA would name the right ones."""
+    """List the InfiniBand and RoCE ports with state and rate, and the NCCL_IB_HCA that selects the right ones."""
     if not facts.infiniband:
         return ""
-    ports = ", ".join(
+    ports = join_items(
         " ".join(word for word in (f"{port.adapter}:{port.port}", port.link, port.state, port.rate) if word)
         for port in facts.infiniband
     )
     hcas = plan_hcas(facts, network.nics)
     if hcas is None:
-        return f"{ports}; none is active"
-    return f"{ports}; NCCL takes all {len(active_ports(facts))} active ones, NCCL_IB_HCA={hcas} names those of training"
+        return tr("{ports}; none is active", ports=ports)
+    return tr(
+        "{ports}; NCCL uses all {count} active ones, NCCL_IB_HCA={hcas} selects those of the training NICs",
+        ports=ports,
+        count=len(active_ports(facts)),
+        hcas=hcas,
+    )
 
 
 def describe_nccl_files(facts: Facts) -> Iterator[str]:
-    """Tell what NCCL's own files set on the node."""
+    """List what NCCL's own files set on the node."""
     for path, lines in facts.nccl_conf.items():
-        yield f"{path}: {'; '.join(lines) or 'empty'}"
+        yield tr("{subject}: {text}", subject=path, text="; ".join(lines) or tr("empty"))
 
 
 def describe_other_nics(facts: Facts, network: NodeNetwork) -> str:
-    """Tell the NICs that were not chosen and bear an address."""
+    """List the NICs that were not chosen and have an address."""
     others = [
         nic for nic in facts.nics if nic.name not in network.nics and nic.ipv4 and nic.kind != "loopback"
     ]
-    return ", ".join(f"{nic.name} {', '.join(nic.ipv4)} ({_describe_nic(nic)})" for nic in others[:8])
+    return join_items(f"{nic.name} {', '.join(nic.ipv4)} ({_describe_nic(nic)})" for nic in others[:8])

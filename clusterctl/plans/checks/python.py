@@ -11,12 +11,15 @@ from clusterctl.plans.checks.framework import (
     Hit,
     across_nodes,
     check,
+    join_items,
+    join_parts,
+    of_nodes,
     on_node,
+    run_on_nodes,
     split_votes,
-    ssh_to_first,
 )
-from clusterctl.specs.nodeset import fold_names
-from clusterctl.specs.text import plural
+from clusterctl.specs.text import quote_word
+from clusterctl.translation import tr, trn
 
 MAX_SHOWN = 6  # packages named; the rest is counted
 
@@ -24,12 +27,12 @@ Versions = Mapping[str, str]
 
 
 def parse_packages(lines: Sequence[str]) -> dict[str, str]:
-    """Read `name version` as the probe tells them."""
+    """Read `name version` as the probe reports them."""
     return {name: version for name, _, version in (line.partition(" ") for line in lines)}
 
 
 def exclude_packages(packages: Versions, is_excluded: Callable[[str], bool]) -> dict[str, str]:
-    """Leave out what other checks tell already."""
+    """Leave out what other checks report already."""
     return {name: version for name, version in packages.items() if not is_excluded(name)}
 
 
@@ -43,18 +46,17 @@ def describe_difference(odd: Versions, usual: Versions) -> str:
         for name in names
         if odd.get(name) != usual.get(name)
     ]
-    more = (
-        [f"{plural(len(differences) - MAX_SHOWN, 'more difference')}"] if len(differences) > MAX_SHOWN else []
-    )
-    return ", ".join([*differences[:MAX_SHOWN], *more])
+    hidden = len(differences) - MAX_SHOWN
+    more = [trn("{n} more difference", "{n} more differences", hidden)] if hidden > 0 else []
+    return join_items([*differences[:MAX_SHOWN], *more])
 
 
 def _describe_package(name: str, version: str | None, usual_version: str | None) -> str:
     if version is None:
-        return f"no {name} ({usual_version})"
-    return (
-        f"also {name} {version}" if usual_version is None else f"{name} {version} instead of {usual_version}"
-    )
+        return tr("no {package} ({version})", package=name, version=usual_version)
+    if usual_version is None:
+        return tr("also {package} {version}", package=name, version=version)
+    return tr("{package} {version} instead of {usual}", package=name, version=version, usual=usual_version)
 
 
 ERROR_WORDS = re.compile(
@@ -88,10 +90,10 @@ def activate_failed(context: CheckContext) -> Iterator[Hit]:
         status = facts.activate.status
         if status:
             line = (context.job.activate if context.job else None) or node.activate
-            detail = f": {facts.activate.said}" if facts.activate.said else ""
-            yield on_node(
-                node, f"activate ended with status {status}{detail}", "" if line else None, line=line
-            )
+            evidence = tr("activate ended with status {status}", status=status)
+            if facts.activate.said:
+                evidence = tr("{subject}: {text}", subject=evidence, text=facts.activate.said)
+            yield on_node(node, evidence, "" if line else None, line=quote_word(line or ""))
 
 
 @check("CC-PY-012", needs=("interpreter", "activate"))
@@ -99,7 +101,11 @@ def python_is_outside(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         environment = facts.activate.environment
         if facts.activate.inside is False and environment:
-            evidence = f"{environment} is active, Python is {facts.interpreter.executable}"
+            evidence = tr(
+                "{environment} is active, Python is {python}",
+                environment=environment,
+                python=facts.interpreter.executable,
+            )
             yield on_node(node, evidence, environment=environment)
 
 
@@ -107,18 +113,18 @@ def python_is_outside(context: CheckContext) -> Iterator[Hit]:
 def activate_differs(context: CheckContext) -> Iterator[Hit]:
     active = {node.name: facts.activate for node, facts in context.known if facts.activate.status is not None}
     aspects = {
-        "environment": {name: _environment_name(result.environment) for name, result in active.items()},
-        "CUDA toolkit": {name: result.cuda or "none" for name, result in active.items()},
-        "compiler": {name: result.compiler_version or "none" for name, result in active.items()},
+        tr("environment"): {name: _environment_name(result.environment) for name, result in active.items()},
+        "CUDA toolkit": {name: result.cuda or tr("none") for name, result in active.items()},
+        tr("compiler"): {name: result.compiler_version or tr("none") for name, result in active.items()},
     }
     for aspect, values in aspects.items():
         split = split_votes(values)
         if split:
-            yield across_nodes(split.odd, f"{aspect}: {split.evidence}")
+            yield across_nodes(split.odd, tr("{subject}: {text}", subject=aspect, text=split.evidence))
 
 
 def _environment_name(environment: str | None) -> str:
-    return environment.rstrip("/").rpartition("/")[2] if environment else "none"
+    return environment.rstrip("/").rpartition("/")[2] if environment else tr("none")
 
 
 @check("CC-PY-014", needs=("activate",))
@@ -152,11 +158,11 @@ def packages_differ(context: CheckContext) -> Iterator[Hit]:
         ]
         command = f"{shlex.quote(context.facts[usual].interpreter.executable or 'python3')} -m pip freeze"
         evidence = _describe_differences(packages_by_node, odd, usual, with_reference=split.majority is None)
-        yield across_nodes(split.odd, evidence, command=ssh_to_first(context.nodes, (usual,), command))
+        yield across_nodes(split.odd, evidence, command=run_on_nodes(context.program, [usual], command))
 
 
 def _is_checked_elsewhere(name: str, torch_differs: bool) -> bool:
-    """Tell whether the checks of torch speak of a package."""
+    """Tell whether the checks of torch cover a package."""
     if name in {"torch", "pip"} or name.startswith(("nvidia-nccl", "nvidia-cudnn")):
         return True
     return torch_differs and (name.startswith("nvidia-") or "triton" in name)
@@ -170,8 +176,10 @@ def _describe_differences(
         names_by_text.setdefault(
             describe_difference(packages_by_node[name], packages_by_node[usual]), []
         ).append(name)
-    joined = "; ".join(f"{fold_names(names)}: {text}" for text, names in names_by_text.items())
-    return f"{joined}; compared with {usual}" if with_reference else joined
+    joined = join_parts(of_nodes(names, text) for text, names in names_by_text.items())
+    if not with_reference:
+        return joined
+    return tr("{differences}; compared with {node}", differences=joined, node=usual)
 
 
 @check("CC-PY-016", needs=("platform",))
@@ -188,7 +196,7 @@ def libc_is_old(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         libc, torch = _parse_version(facts.platform.libc), _parse_version(facts.torch.version)
         if libc and torch and libc < OLDEST_GLIBC and torch >= SINCE_TORCH:
-            yield on_node(node, f"{facts.platform.libc}, torch {facts.torch.version}")
+            yield on_node(node, join_items([facts.platform.libc or "", f"torch {facts.torch.version}"]))
 
 
 def _parse_version(text: str | None) -> tuple[int, int] | None:
@@ -203,4 +211,4 @@ NOT_BUILT = "CC-SETUP-010"
 def environment_is_not_built(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         if facts.setup.pending:
-            yield on_node(node, "torch and packages are not judged before it is there")
+            yield on_node(node, tr("torch and packages are checked once it exists"))

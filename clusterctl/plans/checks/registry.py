@@ -31,12 +31,15 @@ from clusterctl.plans.checks.framework import (
     Finding,
     Hit,
     Observations,
+    of_nodes,
+    run_on_nodes,
 )
 from clusterctl.plans.launch.network import resolve_network
 from clusterctl.specs.inventory.model import Node, Waiver
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.nodeset import fold_names, select_nodes
 from clusterctl.specs.text import find_nearest
+from clusterctl.translation import tr
 
 # Beside nodes that gave no answer: with these findings no launch can work, whatever anybody says.
 UNWAIVABLE = frozenset(
@@ -164,11 +167,11 @@ def evaluate(
         mesh=observed.mesh,
         deep=observed.deep,
         local_facts=observed.local_facts,
+        program=observed.program,
     )
-    positions = {node.name: position for position, node in enumerate(nodes)}
     selected_checks = [check for check in REGISTERED.values() if check.code not in selection.skipped]
     findings = [
-        _make_finding(check, hits, positions, waived)
+        _make_finding(check, hits, waived, context)
         for check, waived, hits in _all_hits(selected_checks, context, selection)
     ]
     return sort_findings([*findings, *access.failure_findings(context)])
@@ -197,23 +200,22 @@ def _all_hits(
         yield from ((check, waived, hits) for (waived, _), hits in groups.items())
 
 
-def _make_finding(check: Check, hits: Sequence[Hit], positions: Mapping[str, int], waived: str) -> Finding:
-    nodes = tuple(sorted({name for hit in hits for name in hit.nodes}, key=positions.__getitem__))
-    evidence, fix = join_evidence(hits), join_fixes(hits)
+def _make_finding(check: Check, hits: Sequence[Hit], waived: str, context: CheckContext) -> Finding:
+    names = {name for hit in hits for name in hit.nodes}
+    nodes = tuple(node.name for node in context.nodes if node.name in names)
+    evidence, fix = join_evidence(hits), join_fixes(hits, context.program)
     severity = hits[0].severity or check.entry.severity
     why, title = check.entry.why.here, check.entry.title.here
     return Finding(check.code, severity, nodes, evidence, why, fix, title, waived)
 
 
 def join_evidence(hits: Sequence[Hit]) -> str:
-    """Tell what was seen, nodes with the same evidence folded into one line."""
+    """Write what was seen, nodes with the same evidence folded into one line."""
     names_by_text: dict[str, list[str]] = {}
     for hit in hits:
         names_by_text.setdefault(hit.evidence, []).extend(() if hit.shared else hit.nodes)
-    lines = [
-        f"{fold_names(names)}: {text}" if names else text for text, names in _fold_similar(names_by_text)
-    ]
-    more = [f"and {len(lines) - MOST_EVIDENCE} more"] if len(lines) > MOST_EVIDENCE else []
+    lines = [of_nodes(names, text) if names else text for text, names in _fold_similar(names_by_text)]
+    more = [tr("and {count} more", count=len(lines) - MOST_EVIDENCE)] if len(lines) > MOST_EVIDENCE else []
     return "\n".join([*lines[:MOST_EVIDENCE], *more])
 
 
@@ -228,17 +230,24 @@ def _fold_similar(names_by_text: Mapping[str, list[str]]) -> Iterator[tuple[str,
         else:
             first = names_by_text[texts[0]][0]
             yield (
-                f"{texts[0]} ({first}; the others are alike)",
+                tr("{text} ({node}; similar on the others)", text=texts[0], node=first),
                 [name for text in texts for name in names_by_text[text]],
             )
 
 
-def join_fixes(hits: Sequence[Hit]) -> str:
-    """Give the first few remedies and say for which nodes the same is to be done."""
-    names_by_fix: dict[str, list[str]] = {}
+def join_fixes(hits: Sequence[Hit], program: str = "clusterctl") -> str:
+    """Give the first few fixes, nodes with the same command folded into one, and name the nodes of the others."""
+    names_by_fix: dict[tuple[str, str], list[str]] = {}
     for hit in hits:
-        if hit.fix:
-            names_by_fix.setdefault(hit.fix, []).extend(hit.nodes)
+        if hit.command or hit.fix:
+            names = hit.command_nodes if hit.command else hit.nodes
+            names_by_fix.setdefault((hit.command, hit.fix), []).extend(names)
+    lines = [
+        "  # ".join(filter(None, (run_on_nodes(program, dict.fromkeys(names), command), fix)))
+        if command
+        else fix
+        for (command, fix), names in list(names_by_fix.items())[:MOST_FIXES]
+    ]
     other_names = [name for names in list(names_by_fix.values())[MOST_FIXES:] for name in names]
-    more = [f"# and likewise on {fold_names(other_names)}"] if other_names else []
-    return "\n".join([*list(names_by_fix)[:MOST_FIXES], *more])
+    more = [tr("# the same on {nodes}", nodes=fold_names(other_names))] if other_names else []
+    return "\n".join([*lines, *more])

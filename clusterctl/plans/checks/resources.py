@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from clusterctl.plans.checks.framework import CheckContext, Hit, check, on_node
+from clusterctl.plans.checks.framework import CheckContext, Hit, check, join_items, on_node
 from clusterctl.plans.checks.system import (
     DISK_FULL,
     DISK_LOW,
@@ -16,9 +16,10 @@ from clusterctl.plans.checks.system import (
 )
 from clusterctl.plans.facts.facts import Facts
 from clusterctl.plans.facts.records import Disk
-from clusterctl.specs.text import command_line, plural
+from clusterctl.specs.text import command_line
+from clusterctl.translation import to_translate, tr, trn
 
-# File systems that hold the kernel's own things and no files of anybody.
+# File systems of the kernel's own, without files of users.
 KERNEL_FILE_SYSTEMS = (
     *("bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts", "efivarfs"),
     *("fusectl", "mqueue", "proc", "pstore", "securityfs", "sysfs", "tracefs"),
@@ -41,8 +42,11 @@ NETWORK_FILE_SYSTEMS = (
     ),
     *("fuse.ceph", "fuse.glusterfs", "fuse.juicefs", "fuse.s3fs", "fuse.sshfs", "panfs", "wekafs"),
 )
-TIMEOUT_PREFIX = "no answer within"  # how the probe says that a question took too long
-WORKDIR_QUESTIONS = {"workdir": "the working directory", "workdir_disk": "the working directory"}
+TIMEOUT_PREFIX = "no answer within"  # how a node begins the report that a question took too long
+WORKDIR_QUESTIONS = {
+    "workdir": to_translate("the working directory"),
+    "workdir_disk": to_translate("the working directory"),
+}
 
 
 def free_bytes(disk: Disk) -> int | None:
@@ -51,7 +55,7 @@ def free_bytes(disk: Disk) -> int | None:
 
 
 def _render_free_space(disk: Disk) -> str:
-    return f"{render_size(disk.free or 0)} free on {disk.mount or disk.path}"
+    return tr("{size} free on {mount}", size=render_size(disk.free or 0), mount=disk.mount or disk.path)
 
 
 @check("CC-DISK-002", needs=("workdir", "workdir_disk", "account"))
@@ -66,21 +70,31 @@ def _workdir_problem(facts: Facts) -> str | None:
     workdir, uid, user = facts.workdir, facts.account.uid, facts.account.user or facts.account.uid
     mode = workdir.mode or 0
     rules = (
-        (not workdir.directory, f"{workdir.nearest} is not a directory"),
-        (facts.workdir_disk.kind in KERNEL_FILE_SYSTEMS, _on_kernel_file_system(facts)),
-        (facts.workdir_disk.read_only, f"{workdir.path} is on a file system that is read-only"),
-        (not workdir.writable, f"{workdir.nearest} may not be written by {user}"),
+        (not workdir.directory, to_translate("{nearest} is not a directory")),
+        (
+            facts.workdir_disk.kind in KERNEL_FILE_SYSTEMS,
+            to_translate("{path} cannot be written: it is on a file system of the kernel ({kind})"),
+        ),
+        (facts.workdir_disk.read_only, to_translate("{path} is on a read-only file system")),
+        (not workdir.writable, to_translate("{nearest} is not writable for {user}")),
         (
             workdir.exists and workdir.owner != uid,
-            f"{workdir.path} belongs to uid {workdir.owner}, not to {user}",
+            to_translate("{path} belongs to uid {owner}, not to {user}"),
         ),
-        (workdir.exists and mode & 0o022, f"{workdir.path} may be written by others (mode {mode:04o})"),
+        (workdir.exists and mode & 0o022, to_translate("{path} is writable for others (mode {mode})")),
     )
-    return next((text for broken, text in rules if broken), None) if workdir.path else None
-
-
-def _on_kernel_file_system(facts: Facts) -> str:
-    return f"{facts.workdir.path} may not be written: it is on a file system of the kernel ({facts.workdir_disk.kind})"
+    message = next((text for broken, text in rules if broken), None)
+    if message is None or not workdir.path:
+        return None
+    return tr(
+        message,
+        nearest=workdir.nearest,
+        path=workdir.path,
+        kind=facts.workdir_disk.kind,
+        user=user,
+        owner=workdir.owner,
+        mode=f"{mode:04o}",
+    )
 
 
 @check("CC-DISK-003", needs=("workdir_disk",))
@@ -100,7 +114,7 @@ def disk_is_low(context: CheckContext) -> Iterator[Hit]:
             yield on_node(
                 node,
                 _render_free_space(facts.workdir_disk),
-                command=command_line("clusterctl", "clean", "--nodes", node.name),
+                command=command_line("clean", "--nodes", node.name, command=context.program),
             )
 
 
@@ -110,9 +124,13 @@ def few_inodes(context: CheckContext) -> Iterator[Hit]:
         remaining = facts.workdir_disk.inodes_free
         if remaining is not None and remaining < FEW_INODES:
             mount = shlex.quote(facts.workdir_disk.mount or "/")
-            yield on_node(
-                node, f"{plural(remaining, 'inode')} left on {facts.workdir_disk.mount}", mount=mount
+            evidence = trn(
+                "{n} inode left on {mount}",
+                "{n} inodes left on {mount}",
+                remaining,
+                mount=facts.workdir_disk.mount,
             )
+            yield on_node(node, evidence, mount=mount)
 
 
 @check("CC-DISK-006", needs=("tmp_disk",))
@@ -131,14 +149,19 @@ def home_is_full(context: CheckContext) -> Iterator[Hit]:
         if is_separate and free is not None and free < DISK_FULL:
             yield on_node(node, _render_free_space(disk))
         elif is_separate and disk.inodes_free == 0:
-            yield on_node(node, f"no inode left on {disk.mount}", "inodes")
+            yield on_node(node, tr("no inode left on {mount}", mount=disk.mount), "inodes")
 
 
 @check("CC-DISK-008", needs=("python_disk",))
 def python_on_network_disk(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         if facts.python_disk.kind in NETWORK_FILE_SYSTEMS:
-            evidence = f"{facts.python_disk.path} is on {facts.python_disk.mount} ({facts.python_disk.kind})"
+            evidence = tr(
+                "{path} is on {mount} ({kind})",
+                path=facts.python_disk.path,
+                mount=facts.python_disk.mount,
+                kind=facts.python_disk.kind,
+            )
             yield on_node(node, evidence)
 
 
@@ -150,12 +173,13 @@ def workdir_hangs(context: CheckContext) -> Iterator[Hit]:
         }
         for directory, problem in hanging.items():
             if problem.startswith(TIMEOUT_PREFIX):
-                yield on_node(node, f"{directory}, {node.workdir}: {problem}")
+                subject = join_items([tr(directory), node.workdir])
+                yield on_node(node, tr("{subject}: {text}", subject=subject, text=problem))
 
 
-FIRST_USER_UID = 1000  # uid; logind keeps its hands off system accounts
+FIRST_USER_UID = 1000  # uid; logind does not touch system accounts
 LEFTOVER_LIMIT = 256 << 20  # bytes
-PROCESSES_PER_WORKER = 256  # of a worker: its threads, its data loaders and theirs
+PROCESSES_PER_WORKER = 256  # a worker, its threads, its data loaders and their threads
 MEMORY_PER_WORKER = GIB // 2
 WORKERS_PER_PROCESSOR = 4  # beyond this it is a mistake of the number
 UTF8 = ("utf-8", "utf8")
@@ -170,7 +194,7 @@ def removes_shared_memory(context: CheckContext) -> Iterator[Hit]:
             and (facts.account.uid or 0) >= FIRST_USER_UID
         ):
             user = shlex.quote(facts.account.user) if facts.account.user else "$USER"
-            yield on_node(node, "RemoveIPC=yes, no lingering", user=user)
+            yield on_node(node, tr("RemoveIPC=yes, no lingering"), user=user)
 
 
 @check("CC-SYS-014", needs=("shm_left",))
@@ -178,7 +202,10 @@ def shared_memory_left(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         files, size = facts.shm_left.files or 0, facts.shm_left.bytes or 0
         if size >= LEFTOVER_LIMIT:
-            yield on_node(node, f"{plural(files, 'file')}, {render_size(size)} in /dev/shm")
+            evidence = trn(
+                "{n} file, {size} in /dev/shm", "{n} files, {size} in /dev/shm", files, size=render_size(size)
+            )
+            yield on_node(node, evidence)
 
 
 @check("CC-SYS-015", needs=("limits", "cgroup", "account"))
@@ -188,9 +215,9 @@ def few_processes(context: CheckContext) -> Iterator[Hit]:
         limit = facts.limits.nproc.soft if facts.limits.nproc and uid else None
         remaining = facts.cgroup.pids_free
         if limit is not None and 0 <= limit < needed:
-            yield on_node(node, f"ulimit -u is {limit}", user=facts.account.user or "*")
+            yield on_node(node, tr("ulimit -u is {limit}", limit=limit), user=facts.account.user or "*")
         elif remaining is not None and remaining < needed:
-            evidence = f"{remaining} left of the control group's pids.max"
+            evidence = tr("{count} left of the cgroup's pids.max", count=remaining)
             yield on_node(node, evidence, "cgroup", uid=uid)
 
 
@@ -199,7 +226,7 @@ def memory_is_limited(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         limit, memory = facts.cgroup.memory or facts.machine.memory_limit, facts.machine.memory
         if limit and memory and limit < 0.9 * memory:
-            yield on_node(node, f"{render_size(limit)} of {render_size(memory)}")
+            yield on_node(node, tr("{size} of {total}", size=render_size(limit), total=render_size(memory)))
 
 
 @check("CC-SYS-017", needs=("machine", "cgroup"))
@@ -210,7 +237,13 @@ def little_memory(context: CheckContext) -> Iterator[Hit]:
         ]
         workers = count_workers(context, facts)
         if free_values and min(free_values) < MEMORY_PER_WORKER * workers:
-            yield on_node(node, f"{render_size(min(free_values))} free for {plural(workers, 'worker')}")
+            evidence = trn(
+                "{size} free for {n} worker",
+                "{size} free for {n} workers",
+                workers,
+                size=render_size(min(free_values)),
+            )
+            yield on_node(node, evidence)
 
 
 @check("CC-SYS-018", needs=("machine", "cgroup"))
@@ -220,8 +253,14 @@ def few_processors(context: CheckContext) -> Iterator[Hit]:
         usable = min(facts.machine.cpus_allowed or total, total if quota is None else quota)
         workers = count_workers(context, facts)
         if usable < min(total, workers) or 0 < WORKERS_PER_PROCESSOR * usable < workers:
-            some = f"{usable:g} of " if usable < total else ""
-            evidence = f"{some}{plural(total, 'processor')} for {plural(workers, 'worker')}"
+            evidence = tr(
+                to_translate("{usable:g} of {processors} for {workers}")
+                if usable < total
+                else to_translate("{processors} for {workers}"),
+                usable=usable,
+                processors=trn("{n} processor", "{n} processors", total),
+                workers=trn("{n} worker", "{n} workers", workers),
+            )
             yield on_node(node, evidence, "quota" if usable < total else "", count=max(1, int(usable)))
 
 
@@ -231,5 +270,5 @@ def not_utf8(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         encoding = facts.text.encoding
         if encoding and encoding.lower() not in UTF8 and not is_set_by_job:
-            variables = ", ".join(facts.text.variables) or "no locale is set"
+            variables = ", ".join(facts.text.variables) or tr("no locale is set")
             yield on_node(node, f"{encoding} ({variables})")

@@ -12,16 +12,19 @@ from clusterctl.plans.checks.framework import (
     across_nodes,
     as_root,
     check,
+    join_items,
+    join_parts,
     on_node,
+    run_on_each,
+    run_on_nodes,
     split_votes,
-    ssh_to,
-    ssh_to_first,
 )
 from clusterctl.plans.checks.nics import SIDE_NETWORKS
 from clusterctl.plans.facts.facts import Facts
 from clusterctl.plans.facts.records import InfinibandPort, Nic, Route
 from clusterctl.plans.launch.network import ACTIVE, active_ports, parse_rate, route_nic, training_nic
 from clusterctl.specs.inventory.model import Node
+from clusterctl.translation import tr
 
 
 def _find_training_nic(context: CheckContext, node: Node, facts: Facts) -> Nic | None:
@@ -29,7 +32,7 @@ def _find_training_nic(context: CheckContext, node: Node, facts: Facts) -> Nic |
 
 
 def _nodes_without_problems(context: CheckContext) -> list[tuple[Node, Facts]]:
-    """Give the nodes whose NIC and address are in order: for the others the cause was already told."""
+    """Give the nodes whose NIC and address are in order: for the others the cause is reported already."""
     networks = context.networks
     healthy = [(node, facts) for node, facts in context.known if not networks[node.name].problems]
     return [(node, facts) for node, facts in healthy if not (networks[node.name].ip or "").startswith("127.")]
@@ -47,7 +50,7 @@ def _compare_nics(context: CheckContext, value: Callable[[Nic], int | None]) -> 
 def _find_route(context: CheckContext, facts: Facts, peer: str) -> Route | None:
     """Give the route to a peer's training address; the probe may have asked for another of its addresses.
 
-    A peer without an address is told of by itself; there is no route to judge.
+    A peer without an address has a finding of its own; there is no route to check.
     """
     ip = context.networks[peer].ip
     if ip is None:
@@ -58,7 +61,7 @@ def _find_route(context: CheckContext, facts: Facts, peer: str) -> Route | None:
     if not facts.routing or peer != context.nodes[0].name:
         return None
     nic = route_nic(facts, ip)
-    return Route(ip, None, nic, None if nic else "the routing table has no way there")
+    return Route(ip, None, nic, None if nic else tr("not in the routing table"))
 
 
 def _each_route(context: CheckContext) -> Iterator[tuple[Node, Facts, str, Route]]:
@@ -76,7 +79,9 @@ def no_route(context: CheckContext) -> Iterator[Hit]:
     addresses: dict[str, object] = {}  # by node: one look at its table is enough for all peers
     for node, _, peer, route in _each_route(context):
         if route.problem:
-            evidence = f"{route.address} ({peer}): {route.problem}"
+            evidence = tr(
+                "{address} ({peer}): {problem}", address=route.address, peer=peer, problem=route.problem
+            )
             yield on_node(node, evidence, address=addresses.setdefault(node.name, route.address))
 
 
@@ -86,7 +91,13 @@ def routed_elsewhere(context: CheckContext) -> Iterator[Hit]:
     for node, _, peer, route in _each_route(context):
         network = context.networks[node.name]
         if route.nic and route.nic not in network.nics and node.name in healthy:
-            evidence = f"to {route.address} ({peer}) by {route.nic}, training uses {', '.join(network.nics)}"
+            evidence = tr(
+                "to {address} ({peer}) through {nic}, training uses {chosen}",
+                address=route.address,
+                peer=peer,
+                nic=route.nic,
+                chosen=", ".join(network.nics),
+            )
             yield on_node(node, evidence, nic=route.nic)
 
 
@@ -99,12 +110,13 @@ def mtu_differs(context: CheckContext) -> Iterator[Hit]:
             for node, facts in context.known
             if node.name in split.odd
         ]
-        fixes = [
-            as_root(node, facts, f"ip link set {shlex.quote(nic.name)} mtu {split.majority}")
+        lines = {
+            node.name: as_root(facts, f"ip link set {shlex.quote(nic.name)} mtu {split.majority}")
             for node, facts, nic in odd[:4]
             if nic and nic.name and split.majority
-        ]
-        yield across_nodes(split.odd, split.evidence, "" if fixes else None, commands="\n".join(fixes))
+        }
+        commands = run_on_each(context, lines)
+        yield across_nodes(split.odd, split.evidence, "" if lines else None, commands=commands)
 
 
 @check("CC-NET-010", needs=("hostname",))
@@ -114,7 +126,7 @@ def hostname_is_loopback(context: CheckContext) -> Iterator[Hit]:
         if loops and not (context.networks[node.name].ip or "").startswith("127."):
             yield on_node(
                 node,
-                f"{facts.hostname.host} is {loops[0]}",
+                tr("{host} is {ip}", host=facts.hostname.host, ip=loops[0]),
                 ip=context.networks[node.name].ip,
                 host=facts.hostname.host,
             )
@@ -127,7 +139,7 @@ def speed_differs(context: CheckContext) -> Iterator[Hit]:
         nic = training_nic(context.networks[split.odd[0]], context.facts[split.odd[0]])
         command = f"ethtool {shlex.quote(nic.name)}" if nic and nic.name else "ip -s link"
         yield across_nodes(
-            split.odd, split.evidence, command=ssh_to_first(context.nodes, split.odd[:1], command)
+            split.odd, split.evidence, command=run_on_nodes(context.program, split.odd[:1], command)
         )
 
 
@@ -144,9 +156,8 @@ def nccl_file_sets_variables(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         for path, lines in facts.nccl_conf.items():
             if lines:
-                yield on_node(
-                    node, f"{path}: {'; '.join(lines[:4])}", command=ssh_to(node, f"cat {shlex.quote(path)}")
-                )
+                command = run_on_nodes(context.program, [node.name], f"cat {shlex.quote(path)}")
+                yield on_node(node, f"{path}: {'; '.join(lines[:4])}", command=command)
 
 
 @check("CC-NET-015", needs=("nics",))
@@ -154,7 +165,8 @@ def not_the_first_address(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         ip, nic = context.networks[node.name].ip, _find_training_nic(context, node, facts)
         if nic and ip in nic.ipv4[1:]:
-            yield on_node(node, f"{nic.name} has {', '.join(nic.ipv4)}", ip=nic.ipv4[0])
+            evidence = tr("{nic} has {addresses}", nic=nic.name, addresses=join_items(nic.ipv4))
+            yield on_node(node, evidence, ip=nic.ipv4[0])
 
 
 LINKED = "LinkUp"
@@ -176,8 +188,11 @@ def port_is_not_active(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         idle = [port for port in facts.infiniband if port.physical == LINKED and port.state != ACTIVE]
         if idle:
-            evidence = ", ".join(
-                f"{_port_name(port)} is {port.state or 'in an unknown state'}" for port in idle
+            evidence = join_items(
+                tr("{port} is {state}", port=_port_name(port), state=port.state)
+                if port.state
+                else tr("{port} is in an unknown state", port=_port_name(port))
+                for port in idle
             )
             yield on_node(node, evidence)
 
@@ -187,12 +202,16 @@ def port_counts_differ(context: CheckContext) -> Iterator[Hit]:
     split = _compare_ports(context, lambda ports: str(len(ports)))
     if split:
         odd = [(node, facts) for node, facts in context.known if node.name in split.odd]
-        states = "; ".join(f"{node.name} has {_render_port_states(facts)}" for node, facts in odd[:4])
-        yield across_nodes(split.odd, f"{split.evidence} ({states})")
+        states = join_parts(
+            tr("{node} has {ports}", node=node.name, ports=_render_port_states(facts))
+            for node, facts in odd[:4]
+        )
+        yield across_nodes(split.odd, tr("{error} ({evidence})", error=split.evidence, evidence=states))
 
 
 def _render_port_states(facts: Facts) -> str:
-    return ", ".join(f"{_port_name(port)} {port.state}" for port in facts.infiniband) or "no adapter"
+    states = join_items(f"{_port_name(port)} {port.state}" for port in facts.infiniband)
+    return states or tr("no adapter")
 
 
 @check("CC-NET-025", needs=("infiniband",))
@@ -215,7 +234,7 @@ def rates_differ(context: CheckContext) -> Iterator[Hit]:
     split = split_votes({name: f"{rate:g} Gbit/s" for name, rate in slowest.items()})
     if split:
         yield across_nodes(
-            split.odd, split.evidence, command=ssh_to_first(context.nodes, split.odd, "ibstatus")
+            split.odd, split.evidence, command=run_on_nodes(context.program, split.odd[:1], "ibstatus")
         )
 
 
@@ -229,7 +248,7 @@ def gpudirect_is_off(context: CheckContext) -> Iterator[Hit]:
             and active_ports(facts)
             and has_gpudirect is False
         ):
-            yield on_node(node, "nvidia_peermem is not loaded")
+            yield on_node(node, tr("nvidia_peermem is not loaded"))
 
 
 @check("CC-NET-028", needs=("infiniband", "environment"))
@@ -238,5 +257,6 @@ def gid_index_is_set(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         value = job_value or facts.environment.get(GID_INDEX)
         if value and active_ports(facts):
-            source = "the job's env" if job_value else "the node's environment"
-            yield on_node(node, f"{GID_INDEX}={value} in {source}", variable=GID_INDEX, source=source)
+            source = tr("the job's env") if job_value else tr("the node's environment")
+            evidence = tr("{setting} in {source}", setting=f"{GID_INDEX}={value}", source=source)
+            yield on_node(node, evidence, variable=GID_INDEX, source=source)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
+from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.checks.framework import (
     CheckContext,
     Hit,
     across_nodes,
     check,
     exclude_option,
+    join_items,
+    of_nodes,
     on_node,
     split_votes,
 )
@@ -20,14 +23,13 @@ from clusterctl.plans.facts.records import LockHolder
 from clusterctl.plans.launch.placement import plan_devices
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import VISIBLE_DEVICES_VARIABLES
-from clusterctl.specs.nodeset import fold_names
-from clusterctl.specs.text import plural
+from clusterctl.translation import to_translate, tr, trn
 
 MIB, GIB = 1 << 20, 1 << 30
 DISK_FULL, DISK_LOW = 100 * 1000 * 1000, GIB  # bytes
 FEW_INODES = 5000
 SHM_PER_PROCESS = 256 * MIB
-# What a launch takes away from a job's environment, so that it does no harm there.
+# What a launch removes from a job's environment, where it would do harm.
 CLEARED_PREFIXES = ("PET_", "TORCHELASTIC_", "MASTER_")
 CLEARED_NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "ROLE_RANK")
 NCCL_HOSTID = "NCCL_HOSTID"  # takes the place of hostname and boot where NCCL tells machines apart
@@ -79,7 +81,8 @@ def _same_machines(context: CheckContext) -> Iterator[Hit]:
             nodes_of.setdefault(identity, []).append(node.name)
     for (hostname, _, _), names in nodes_of.items():
         if len(names) > 1:
-            yield across_nodes(names, f"{fold_names(names)}: hostname {hostname}, same boot", last=names[-1])
+            evidence = of_nodes(names, tr("hostname {host}, same boot", host=hostname))
+            yield across_nodes(names, evidence, last=names[-1])
 
 
 @check("CC-SYS-003", needs=("limits",))
@@ -88,7 +91,8 @@ def few_open_files(context: CheckContext) -> Iterator[Hit]:
         limit = facts.limits.nofile
         is_low = limit and (0 <= (limit.soft or 0) < 1024 or 0 <= (limit.hard or 0) < 4096)
         if limit and is_low:
-            yield on_node(node, f"soft {limit.soft}, hard {limit.hard}", user=facts.account.user or "*")
+            evidence = tr("soft {soft}, hard {hard}", soft=limit.soft, hard=limit.hard)
+            yield on_node(node, evidence, user=facts.account.user or "*")
 
 
 @check("CC-SYS-004", needs=("shm_disk",))
@@ -98,15 +102,19 @@ def small_shm(context: CheckContext) -> Iterator[Hit]:
         free = facts.shm_disk.free if total != 0 else None  # 0: a tmpfs without a limit
         needed = SHM_PER_PROCESS * workers
         if free is not None and free < needed:
-            evidence = (
-                f"{render_size(free)} free; {plural(workers, 'worker')} of {render_size(SHM_PER_PROCESS)} each "
-                f"need {render_size(needed)}"
+            evidence = trn(
+                "{free} free; {n} worker of {each} needs {needed}",
+                "{free} free; {n} workers of {each} each need {needed}",
+                workers,
+                free=render_size(free),
+                each=render_size(SHM_PER_PROCESS),
+                needed=render_size(needed),
             )
             yield _small_shm_hit(node, facts, evidence, free, needed)
 
 
 def _small_shm_hit(node: Node, facts: Facts, evidence: str, free: int, needed: int) -> Hit:
-    """Make /dev/shm large enough beside what is in it, as far as there is memory for that."""
+    """Make /dev/shm large enough besides what is in it, if there is memory for that."""
     total = max(facts.shm_disk.total or 0, free)
     size, memory, shown = total - free + needed, facts.machine.memory or 0, render_size(needed)
     if 0 < memory < size:
@@ -122,7 +130,7 @@ def leftover_variables(context: CheckContext) -> Iterator[Hit]:
             name for name in facts.environment if name.startswith(CLEARED_PREFIXES) or name in CLEARED_NAMES
         ]
         if names:
-            evidence = ", ".join(f"{name}={facts.environment[name]}" for name in names[:6])
+            evidence = join_items(f"{name}={facts.environment[name]}" for name in names[:6])
             yield on_node(node, evidence)
 
 
@@ -132,10 +140,11 @@ def environments_differ(context: CheckContext) -> Iterator[Hit]:
         name for _, facts in context.known for name in facts.environment if not _is_handled(context, name)
     }
     for name in sorted(names):
-        values = {node.name: facts.environment.get(name, "unset") for node, facts in context.known}
+        values = {node.name: facts.environment.get(name, tr("unset")) for node, facts in context.known}
         split = split_votes(values)
         if split:
-            yield across_nodes(split.odd, f"{name}: {split.evidence}", name=name)
+            evidence = tr("{subject}: {text}", subject=name, text=split.evidence)
+            yield across_nodes(split.odd, evidence, name=name)
 
 
 def _is_handled(context: CheckContext, name: str) -> bool:
@@ -154,14 +163,17 @@ def low_memlock(context: CheckContext) -> Iterator[Hit]:
         limit = facts.limits.memlock
         if facts.infiniband and limit and limit.soft is not None and 0 <= limit.soft < GIB:
             user = facts.account.user or "*"
-            yield on_node(node, f"{render_size(limit.soft)} for {facts.infiniband[0].adapter}", user=user)
+            evidence = tr(
+                "{size} for {adapter}", size=render_size(limit.soft), adapter=facts.infiniband[0].adapter
+            )
+            yield on_node(node, evidence, user=user)
 
 
 @check("CC-SYS-008", needs=("limits",))
 def unlimited_stack(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         if context.needs_gpus() and facts.limits.stack and facts.limits.stack.soft == -1:
-            yield on_node(node, "stack unlimited")
+            yield on_node(node, tr("stack unlimited"))
 
 
 @check("CC-SYS-009", needs=("logind",))
@@ -180,27 +192,27 @@ def architectures_differ(context: CheckContext) -> Iterator[Hit]:
         yield across_nodes(split.odd, split.evidence, exclude=exclude_option(split.odd))
 
 
-# What the questions of the probe are about, in the words of somebody who must mend it.
+# What the questions of the probe are about, for whoever must fix it.
 QUESTIONS = {
-    "gpus": "nvidia-smi or its like",
-    "workdir": "the working directory",
-    "workdir_disk": "the file system of the working directory",
-    "home_disk": "the file system of the home",
-    "tmp_disk": "the file system of /tmp",
+    "gpus": to_translate("nvidia-smi or a similar program"),
+    "workdir": to_translate("the working directory"),
+    "workdir_disk": to_translate("the file system of the working directory"),
+    "home_disk": to_translate("the file system of the home directory"),
+    "tmp_disk": to_translate("the file system of /tmp"),
     "shm_disk": "/dev/shm",
     "shm_left": "/dev/shm",
-    "python_disk": "the file system of Python",
-    "torch": "torch's files",
-    "packages": "the list of packages",
-    "installed": "the list of packages",
-    "nccl": "the library of NCCL",
-    "nccl_conf": "NCCL's settings files",
-    "nics": "the list of NICs",
-    "routes": "the names and routes of the other nodes",
-    "address": "the name of the node itself",
-    "hostname": "the node's hostname",
-    "activate": "what `activate` gave",
-    "locks": "who holds the GPUs",
+    "python_disk": to_translate("the file system of Python"),
+    "torch": to_translate("the files of torch"),
+    "packages": to_translate("the list of packages"),
+    "installed": to_translate("the list of packages"),
+    "nccl": to_translate("the NCCL library"),
+    "nccl_conf": to_translate("NCCL's settings files"),
+    "nics": to_translate("the list of NICs"),
+    "routes": to_translate("names and routes of the other nodes"),
+    "address": to_translate("the node's own name"),
+    "hostname": to_translate("the node's hostname"),
+    "activate": to_translate("the environment of `activate`"),
+    "locks": to_translate("the holders of the GPUs"),
 }
 REPORTED_ELSEWHERE = ("workdir", "workdir_disk")  # where they hang: CC-DISK-009
 
@@ -211,11 +223,20 @@ def unanswered_questions(context: CheckContext) -> Iterator[Hit]:
         for question, problem in facts.problems.items():
             if question not in REPORTED_ELSEWHERE or not problem.startswith("no answer within"):
                 subject = QUESTIONS.get(question)
-                evidence = f"{question}{f' ({subject})' if subject else ''}: {problem}"
+                asked = (
+                    tr("{error} ({evidence})", error=question, evidence=tr(subject)) if subject else question
+                )
+                evidence = tr("{subject}: {text}", subject=asked, text=translate_node_text(problem))
                 yield on_node(node, evidence)
 
 
 LARGEST_OFFSET = 2.0  # seconds
+OFFSET_TEXTS = {  # by whether it is compared with the other nodes, and whether it is ahead
+    (True, True): to_translate("{seconds:.1f} s ahead of the other nodes (accurate to {error:.2f} s)"),
+    (True, False): to_translate("{seconds:.1f} s behind the other nodes (accurate to {error:.2f} s)"),
+    (False, True): to_translate("{seconds:.1f} s ahead (accurate to {error:.2f} s)"),
+    (False, False): to_translate("{seconds:.1f} s behind (accurate to {error:.2f} s)"),
+}
 
 
 def _offsets(context: CheckContext) -> dict[str, tuple[float, float]]:
@@ -226,7 +247,7 @@ def _offsets(context: CheckContext) -> dict[str, tuple[float, float]]:
 
 
 def _common_offset(context: CheckContext) -> float:
-    """Give by how much all nodes are off together, in seconds: then the clock here is the wrong one. Else 0."""
+    """Give by how much all nodes differ from this machine, in seconds: then the clock here is wrong. Else 0."""
     offsets = sorted(_offsets(context).values())
     if len(offsets) < 2:
         return 0.0
@@ -234,10 +255,6 @@ def _common_offset(context: CheckContext) -> float:
     agreeing = sum(abs(offset - median) <= LARGEST_OFFSET for offset, _ in offsets)
     is_local_clock_wrong = abs(median) - error > LARGEST_OFFSET and agreeing > len(offsets) / 2
     return median if is_local_clock_wrong else 0.0
-
-
-def _describe_direction(offset: float, others: str) -> str:
-    return f"ahead of {others}" if offset > 0 else f"behind {others}"
 
 
 @check("CC-TIME-001", needs=("clock",))
@@ -248,26 +265,21 @@ def clock_is_wrong(context: CheckContext) -> Iterator[Hit]:
         offset, error = offsets.get(node.name, (0.0, 0.0))
         relative_offset = offset - common_offset
         if node.name in offsets and abs(relative_offset) - error > LARGEST_OFFSET:
-            direction = (
-                _describe_direction(relative_offset, "the other nodes")
-                if common_offset
-                else "ahead"
-                if relative_offset > 0
-                else "behind"
-            )
-            evidence = f"{abs(relative_offset):.1f} s {direction} (known to {error:.2f} s)"
-            yield on_node(node, evidence)
+            message = OFFSET_TEXTS[bool(common_offset), relative_offset > 0]
+            yield on_node(node, tr(message, seconds=abs(relative_offset), error=error))
 
 
 @check("CC-TIME-002", needs=("clock",))
 def local_clock_is_wrong(context: CheckContext) -> Iterator[Hit]:
     common_offset = _common_offset(context)
     if common_offset:
-        names = [node.name for node, _ in context.known]
-        yield across_nodes(
-            names,
-            f"this machine is {abs(common_offset):.1f} s {_describe_direction(-common_offset, 'the nodes')}",
+        message = (
+            to_translate("this machine is {seconds:.1f} s behind the nodes")
+            if common_offset > 0
+            else to_translate("this machine is {seconds:.1f} s ahead of the nodes")
         )
+        names = [node.name for node, _ in context.known]
+        yield across_nodes(names, tr(message, seconds=abs(common_offset)))
 
 
 def _list_gpu_holders(context: CheckContext, node: Node, facts: Facts) -> tuple[LockHolder, ...]:

@@ -1,4 +1,4 @@
-"""torch and the libraries that come with it, as installed: nothing was imported to know this."""
+"""torch and the libraries that come with it, as installed: nothing is imported for this."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from clusterctl.plans.checks.framework import (
     Split,
     across_nodes,
     check,
-    install_torch,
+    join_parts,
     on_node,
     pip_install,
+    run_on_each,
     split_votes,
 )
 from clusterctl.plans.facts.facts import Facts
 from clusterctl.plans.launch.launchers import has_simulated_gpus, vendor_of
 from clusterctl.specs.inventory.model import Node
+from clusterctl.translation import to_translate, tr
 
 OLDEST_TORCH = (2, 2)
 CUDA_13_DRIVER = 580
@@ -34,8 +36,24 @@ def _compare_torch(context: CheckContext) -> Split | None:
 
 
 def _install_commands(context: CheckContext, split: Split) -> str:
+    """Give the commands that install the version of most nodes on the others."""
     odd = [(node, facts) for node, facts in context.known if node.name in split.odd]
-    return "\n".join(install_torch(node, facts, split.majority) for node, facts in odd[:4])
+    lines = {node.name: _install_torch(node, facts, split.majority) for node, facts in odd[:4]}
+    commands = run_on_each(context, lines)
+    if not _is_local_version(split.majority):
+        return commands
+    hint = tr("with --index-url: PyTorch's index")
+    return "\n".join(f"{command}  # {hint}" for command in commands.split("\n"))
+
+
+def _install_torch(node: Node, facts: Facts, version: str | None) -> str:
+    """Give the line that installs torch, in the given version if there is one."""
+    return pip_install(node, facts, f"torch=={version}" if version else "torch")
+
+
+def _is_local_version(version: str | None) -> bool:
+    """Tell a version such as 2.7.1+cu126: only an index of PyTorch has it, and which one the user must choose."""
+    return "+" in (version or "")
 
 
 @check("CC-TORCH-001", needs=("torch",))
@@ -45,10 +63,16 @@ def torch_is_missing(context: CheckContext) -> Iterator[Hit]:
     version = split.majority if split else next(iter(known), None)
     if not known and context.job and context.job.launcher == "command":
         return
+    needs_index = _is_local_version(version)
     for node, facts in context.known:
         if not facts.torch.version:
-            evidence = f"{facts.interpreter.executable or node.python} finds no torch"
-            yield on_node(node, evidence, command=install_torch(node, facts, version))
+            evidence = tr("{python} has no torch", python=facts.interpreter.executable or node.python)
+            yield on_node(
+                node,
+                evidence,
+                "index" if needs_index else "",
+                command=_install_torch(node, facts, version),
+            )
 
 
 @check("CC-TORCH-002", needs=("torch",))
@@ -67,7 +91,7 @@ def torch_differs(context: CheckContext) -> Iterator[Hit]:
 def cuda_differs(context: CheckContext) -> Iterator[Hit]:
     if _compare_torch(context) is None:
         split = _compare_nodes(
-            context, lambda facts: facts.torch.version and (_describe_cuda(facts) or "CPU only")
+            context, lambda facts: facts.torch.version and (_describe_cuda(facts) or tr("CPU only"))
         )
         if split:
             yield across_nodes(
@@ -92,14 +116,17 @@ def nccl_differs(context: CheckContext) -> Iterator[Hit]:
             "nvidia-nccl-cu12",
         )
         odd = [(node, facts) for node, facts in context.known if node.name in split.odd]
-        fixes = [
-            pip_install(node, facts, f"{name}=={split.majority}") for node, facts in odd[:4] if split.majority
-        ]
-        yield across_nodes(split.odd, split.evidence, "" if fixes else None, commands="\n".join(fixes))
+        lines = {
+            node.name: pip_install(node, facts, f"{name}=={split.majority}")
+            for node, facts in odd[:4]
+            if split.majority
+        }
+        commands = run_on_each(context, lines)
+        yield across_nodes(split.odd, split.evidence, "" if lines else None, commands=commands)
 
 
 def nccl_version(facts: Facts) -> str | None:
-    """Give the version of NCCL that is there: the library's own word, else the package's."""
+    """Give the version of NCCL: that of the library itself, else the package's."""
     return facts.nccl.version or _package_version(facts, "nvidia-nccl")
 
 
@@ -112,7 +139,7 @@ def torch_is_old(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         match = re.match(r"(\d+)\.(\d+)", facts.torch.version or "")
         if match and (int(match.group(1)), int(match.group(2))) < OLDEST_TORCH:
-            yield on_node(node, facts.torch.version or "", command=install_torch(node, facts, None))
+            yield on_node(node, facts.torch.version or "", command=_install_torch(node, facts, None))
 
 
 @check("CC-TORCH-006", needs=("torch", "gpus"))
@@ -123,16 +150,19 @@ def torch_without_cuda(context: CheckContext) -> Iterator[Hit]:
         )
         is_relevant = not has_simulated_gpus(facts) if context.job is None else context.needs_gpus()
         if lacks_gpu_support and facts.gpus.vendor and is_relevant:
-            evidence = f"torch {facts.torch.version} is for CPUs only"
+            evidence = tr("torch {version} is built for CPUs only", version=facts.torch.version)
             yield (
-                _simulated_gpus_hit(node, evidence)
+                _simulated_gpus_hit(node, facts)
                 if has_simulated_gpus(facts)
-                else on_node(node, evidence, command=install_torch(node, facts, _cuda_build(facts)))
+                else on_node(node, evidence, command=_install_torch(node, facts, _cuda_build(facts)))
             )
 
 
-def _simulated_gpus_hit(node: Node, cpus: str) -> Hit:
-    return on_node(node, f"{cpus}, and the GPUs are simulated", "simulated")
+def _simulated_gpus_hit(node: Node, facts: Facts) -> Hit:
+    evidence = tr(
+        "torch {version} is built for CPUs only, and the GPUs are simulated", version=facts.torch.version
+    )
+    return on_node(node, evidence, "simulated")
 
 
 def _cuda_build(facts: Facts) -> str:
@@ -150,14 +180,16 @@ def torch_is_mixed(context: CheckContext) -> Iterator[Hit]:
             and file_version
             and metadata_version.partition("+")[0] != file_version.partition("+")[0]
         ):
-            fix = pip_install(
+            line = pip_install(
                 node, facts, "--force-reinstall", f"torch=={metadata_version.partition('+')[0]}"
             )
-            yield on_node(
-                node,
-                f"metadata {metadata_version}, files {file_version} in {facts.torch.location}",
-                command=fix,
+            evidence = tr(
+                "metadata {metadata}, files {files} in {folder}",
+                metadata=metadata_version,
+                files=file_version,
+                folder=facts.torch.location,
             )
+            yield on_node(node, evidence, command=line)
 
 
 @check("CC-TORCH-008", needs=("nccl", "packages"))
@@ -165,16 +197,21 @@ def nccl_is_not_the_package(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         package_version, library_version = _package_version(facts, "nvidia-nccl"), facts.nccl.version
         if package_version and library_version and package_version != library_version:
-            origin = " by LD_PRELOAD" if facts.nccl.preloaded else ""
             package = next(name for name in facts.packages if name.startswith("nvidia-nccl"))
-            reinstall_fix = pip_install(
-                node, facts, "--force-reinstall", "--no-deps", f"{package}=={package_version}"
+            line = pip_install(node, facts, "--force-reinstall", "--no-deps", f"{package}=={package_version}")
+            message = (
+                to_translate("package {package}, but {library} (from LD_PRELOAD) is {version}")
+                if facts.nccl.preloaded
+                else to_translate("package {package}, but {library} is {version}")
+            )
+            evidence = tr(
+                message, package=package_version, library=facts.nccl.library, version=library_version
             )
             yield on_node(
                 node,
-                f"package {package_version}, {facts.nccl.library}{origin} says {library_version}",
+                evidence,
                 "preload" if facts.nccl.preloaded else "",
-                command=reinstall_fix,
+                command=line,
             )
 
 
@@ -192,10 +229,16 @@ def cudnn_differs(context: CheckContext) -> Iterator[Hit]:
 def other_nccl(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         differing = [
-            f"{other.by}: {other.library} is {other.version}, torch's own {facts.nccl.version}"
+            tr(
+                "{owner}: {library} is {version}, that of torch is {own}",
+                owner=other.by,
+                library=other.library,
+                version=other.version,
+                own=facts.nccl.version,
+            )
             for other in facts.nccl.others
             if other.version and other.version != facts.nccl.version
         ]
         if differing:
-            names = " and ".join(dict.fromkeys(other.by for other in facts.nccl.others if other.by))
-            yield on_node(node, "; ".join(differing), names=names)
+            names = tr(" and ").join(dict.fromkeys(other.by for other in facts.nccl.others if other.by))
+            yield on_node(node, join_parts(differing), names=names)

@@ -12,6 +12,7 @@ from clusterctl.plans.facts.untrusted import read_value
 from clusterctl.plans.launch.launchers import has_simulated_gpus
 from clusterctl.protocol.untrusted import MalformedError, parse_json
 from clusterctl.specs.job.model import Job, Sync
+from clusterctl.translation import tr
 
 LINE_PREFIX = "clusterctl-deep "  # how the leader's lines begin
 NAME = "deep-check"
@@ -101,11 +102,13 @@ class DeepCheckResult:
     def describe_error(self, group: Group | None) -> str:
         """Say what went wrong in a group, and on which rank."""
         if group is None or not group.error:
-            return "no answer"
-        location = (
-            f" on {self.name(group.at)}" if group.at is not None and 0 <= group.at < len(self.names) else ""
-        )
-        return group.error if group.rank is None else f"rank {group.rank}{location}: {group.error}"
+            return tr("no answer")
+        if group.rank is None:
+            return group.error
+        if group.at is None or not 0 <= group.at < len(self.names):
+            return tr("rank {rank}: {error}", rank=group.rank, error=group.error)
+        node = self.name(group.at)
+        return tr("rank {rank} on {node}: {error}", rank=group.rank, node=node, error=group.error)
 
     def groups_with(self, *nodes: int, kinds: Sequence[str] = ("alone", "pairs", "again")) -> list[Group]:
         """Give the smaller groups in which these nodes were, the latest first."""

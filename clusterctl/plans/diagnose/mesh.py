@@ -1,8 +1,8 @@
-"""The proof on the wire: which nodes call which, and what they told of the ways between them.
+"""The test of the network: which nodes connect to which, and what they report of the connections.
 
-Each calls its neighbours (`plans/facts/facts.py`); all call node 0's second listener, in torchrun's place.
+Each connects to its neighbours (`plans/facts/facts.py`), and all to node 0's second port, where torchrun's would be.
 
-Further NICs that were chosen are rails of their own: nodes that have one in the same network call each other there too.
+Further NICs that were chosen are rails of their own: nodes that have one in the same network are tested there too.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from clusterctl.plans.facts.facts import Facts, plan_neighbours
 from clusterctl.plans.facts.untrusted import read_value
 from clusterctl.plans.launch.network import NodeNetwork, training_nic
 from clusterctl.specs.inventory.model import Node
+from clusterctl.translation import tr
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.network import MeshPeer
@@ -104,7 +105,7 @@ class MeshResult:
 
 def render_rail(rail: str) -> str:
     """Say on which rail something was seen; the training addresses go without saying."""
-    return f" in {rail}" if rail else ""
+    return tr(" in {network}", network=rail) if rail else ""
 
 
 def choose_mesh_members(
@@ -181,11 +182,12 @@ def _connection(name: str, listener: MeshListener, rail: str) -> MeshPeer:
 
 
 def parse_listener(raw: object, problem: str, addresses: Mapping[str, str]) -> MeshListener | str:
-    """Read where a node listens, or in words why it does not."""
+    """Read where a node listens, or the reason why it does not."""
     listener: MeshListener | None = read_value(MeshListener, raw, "listening", [])
     if listener is not None and MAIN_RAIL in listener.ports and listener.ports.keys() <= addresses.keys():
         return replace(listener, addresses=addresses)
-    return f"it cannot listen on {addresses[MAIN_RAIL]}: {problem or 'it did not say why'}"
+    reason = problem or tr("no reason reported")
+    return tr("it cannot listen on {address}: {reason}", address=addresses[MAIN_RAIL], reason=reason)
 
 
 def parse_paths(raw: object, caller: str, targets: Sequence[MeshPeer]) -> tuple[MeshPath, ...]:

@@ -48,6 +48,7 @@ from clusterctl.plans.facts.records import (
 from clusterctl.plans.facts.untrusted import clean_text, field_types, read_value
 from clusterctl.plans.ssh import ACTIVATING
 from clusterctl.specs.inventory.model import Node
+from clusterctl.translation import tr
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.verbs import ProbeRequest
@@ -159,7 +160,7 @@ def parse_facts(answer: object, *, sent_at: float | None = None, received_at: fl
         if value is not None:
             values[name] = value
         elif raw[name] is not None:
-            problems[name] = "the answer was not understood"
+            problems[name] = tr("the answer was not understood")
     facts = Facts(**values, problems=problems, notes=tuple(notes))
     return replace(facts, clock=_with_offset(facts.clock, sent_at, received_at))
 

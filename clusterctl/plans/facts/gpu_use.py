@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from clusterctl.plans.facts.records import LockHolder
 from clusterctl.plans.facts.untrusted import clean_text, read_value
 from clusterctl.protocol.untrusted import Untrusted
+from clusterctl.translation import tr, trn
 
 GPU_LOCK_PREFIX = "clusterctl/gpu/"  # + UUID, as in the node's lock_holders.py
 NODE_LOCK = "clusterctl/node"
@@ -21,15 +22,15 @@ def parse_holders(raw: object) -> tuple[LockHolder, ...]:
 
 
 def describe_age(seconds: float) -> str:
-    """Say how long something has been: `for 45 s`, `for 12 min`, `for 3 h 5 min`, `for 2 days`."""
+    """Say for how long something has been: `for 45 s`, `for 12 min`, `for 3 h 5 min`, `for 2 days`."""
     whole = int(max(0.0, seconds))
     if whole < 60:
-        return f"for {whole} s"
+        return tr("for {seconds} s", seconds=whole)
     if whole < 3600:
-        return f"for {whole // 60} min"
+        return tr("for {minutes} min", minutes=whole // 60)
     if whole < 86400:
-        return f"for {whole // 3600} h {whole % 3600 // 60} min"
-    return f"for {whole // 86400} days"
+        return tr("for {hours} h {minutes} min", hours=whole // 3600, minutes=whole % 3600 // 60)
+    return trn("for {n} day", "for {n} days", whole // 86400)
 
 
 def describe_holders(
@@ -40,7 +41,11 @@ def describe_holders(
     for holder in holders:
         groups.setdefault((holder.run, holder.pid), []).append(holder)
     return tuple(
-        f"{_describe_locks(group, indices)}: {_describe_holder(group[0], format_age)}"
+        tr(
+            "{subject}: {text}",
+            subject=_describe_locks(group, indices),
+            text=_describe_holder(group[0], format_age),
+        )
         for group in groups.values()
     )
 
@@ -51,8 +56,8 @@ def _describe_locks(holders: Iterable[LockHolder], indices: Mapping[str, int]) -
     known = sorted(indices[uuid] for uuid in ids if uuid in indices)
     others = [clean_text(uuid) for uuid in ids if uuid not in indices]
     parts = [f"GPU {', '.join([*_fold_ranges(known), *others])}"] if ids else []
-    parts += ["the whole node"] if NODE_LOCK in names else []
-    return " and ".join(parts) or "the node"
+    parts += [tr("the whole node")] if NODE_LOCK in names else []
+    return tr(" and ").join(parts) or tr("the node")
 
 
 def _fold_ranges(numbers: list[int]) -> list[str]:
@@ -67,13 +72,14 @@ def _fold_ranges(numbers: list[int]) -> list[str]:
 
 
 def _describe_holder(holder: LockHolder, format_age: AgeFormatter) -> str:
-    account = f"account {holder.user}, " if holder.user else ""
-    pid = f"pid {holder.pid}" if holder.pid else "in another container"
+    account = [tr("account {user}", user=holder.user)] if holder.user else []
+    process = tr(", ").join([*account, f"pid {holder.pid}" if holder.pid else tr("in another container")])
     if not holder.run:
-        return f"a process that does not answer ({account}{pid})"
-    state = "" if holder.going else ", which is being prepared"
-    age = f", {format_age(holder.age)}" if holder.age is not None else ""
-    return f"run {holder.run} of {holder.by or 'unknown'}{age}{state} ({account}{pid})"
+        return tr("a process that does not answer ({process})", process=process)
+    holding = tr("run {run} of {user}", run=holder.run, user=holder.by or tr("unknown"))
+    age = [format_age(holder.age)] if holder.age is not None else []
+    state = [] if holder.going else [tr("being prepared")]
+    return tr("{error} ({evidence})", error=tr(", ").join([holding, *age, *state]), evidence=process)
 
 
 MAX_NAMED_PROCESSES = 8  # processes named for one GPU
@@ -86,16 +92,22 @@ def render_gpu_memory(entries: Sequence[Untrusted]) -> tuple[str, ...]:
 
 def _render_gpu(entry: Untrusted) -> str:
     processes = [_render_process(process) for process in entry.records("by", MAX_NAMED_PROCESSES)]
-    owners = (
-        ", ".join(processes) or "no process that this node shows: of another container, or one that is ending"
+    index, size = _render_number(entry, "gpu"), _render_number(entry, "used")
+    if processes:
+        owners = tr(", ").join(processes)
+        return tr("GPU {index}: {size} MiB, by {owners}", index=index, size=size, owners=owners)
+    return tr(
+        "GPU {index}: {size} MiB, by a process not visible on this node: in another container, or ending",
+        index=index,
+        size=size,
     )
-    return f"GPU {_render_number(entry, 'gpu')}: {_render_number(entry, 'used')} MiB, by {owners}"
 
 
 def _render_process(entry: Untrusted) -> str:
     text, user = f"pid {_render_number(entry, 'pid')}", clean_text(entry.text("user", 80))
     command = clean_text(entry.text("command", 80))
-    return text + (f" of {user}" if user else "") + (f" ({command})" if command else "")
+    text = tr("{process} of {user}", process=text, user=user) if user else text
+    return tr("{error} ({evidence})", error=text, evidence=command) if command else text
 
 
 def _render_number(entry: Untrusted, key: str) -> str:

@@ -9,7 +9,7 @@ from clusterctl.plans.launch.setup import hooks_to_spec
 from clusterctl.plans.launch.template import template_to_json
 from clusterctl.protocol.run_paths import WorkdirPaths
 from clusterctl.protocol.states import PROTOCOL
-from clusterctl.specs.job.model import Restart
+from clusterctl.specs.job.model import Job, Restart
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.files import (
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         RestartSpec,
         SlotSpec,
         Spec,
+        StartPart,
     )
 
 # What torchrun, or a job that ran before in the same account, may have left in a node's environment.
@@ -75,6 +76,7 @@ def render_spec(plan: LaunchPlan, node: NodePlan, record: LaunchRecord) -> Spec:
         "unset": list(INHERITED),
         "unset_prefixes": list(INHERITED_PREFIXES),
         "output_dir": f"{WorkdirPaths(node.member.node.workdir).outputs}/{plan.job.name}",
+        **_render_start(plan.job),
         **hooks_to_spec(plan.job),
         **_render_restart(plan, node),
         **record,  # type: ignore[typeddict-item]  # mypy misses the keys that the agent sets
@@ -111,6 +113,11 @@ def _render_restart(plan: LaunchPlan, node: NodePlan) -> RestartPart:
         "roster": roster,
         "restart": restart_to_spec(plan.job.restart),
     }
+
+
+def _render_start(job: Job) -> StartPart:
+    """Give how torchrun starts its workers; nothing for new interpreters."""
+    return {} if job.start == "exec" else {"start": {"mode": job.start, "preload": list(job.preload)}}
 
 
 def restart_to_spec(restart: Restart) -> RestartSpec:

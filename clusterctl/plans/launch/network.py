@@ -19,6 +19,7 @@ from ipaddress import IPv4Address, IPv4Network
 from clusterctl.plans.facts.facts import Facts
 from clusterctl.plans.facts.records import InfinibandPort, Nic
 from clusterctl.specs.inventory.model import Node
+from clusterctl.translation import tr
 
 
 @dataclass(frozen=True)
@@ -51,14 +52,19 @@ def resolve_network(node: Node, facts: Facts | None) -> NodeNetwork:
 
 def _choose_ip(node: Node, facts: Facts) -> tuple[str | None, str]:
     if node.ip:
-        return node.ip, "ip: in the inventory"
+        return node.ip, tr("ip: in the inventory")
     inside = [ip for ip in _list_addresses(node, facts) if node.network and _is_within(ip, node.network)]
     if node.network and (inside or not node.nic):
         return _first(inside), f"network: {node.network}"
     ip, source = _host_ip(node, facts)
     chosen = _list_addresses(node, facts)
     if node.nic and chosen and ip not in chosen:
-        return chosen[0], f"first address on nic: {','.join(node.nic)}, which host {node.host} is not on"
+        source = tr(
+            "first address on nic: {nics}, which host {host} is not on",
+            nics=",".join(node.nic),
+            host=node.host,
+        )
+        return chosen[0], source
     return ip, source
 
 
@@ -69,11 +75,15 @@ def _host_ip(node: Node, facts: Facts) -> tuple[str | None, str]:
     own = [ip for ip in usable if nic_with_address(facts, ip)]
     if usable:
         ip = (own or usable)[0]
-        return ip, "host" if ip == node.host else f"host {node.host} on the node"
+        return ip, "host" if ip == node.host else tr("host {host} on the node", host=node.host)
     ssh_address = facts.machine.ssh_address
     if ssh_address and _parse_ipv4(ssh_address) and not _is_loopback(ssh_address):
-        reason = "is loopback there" if known else "does not resolve there"
-        return ssh_address, f"where SSH arrived (host {node.host} {reason})"
+        source = (
+            tr("where SSH arrived (host {host} is loopback there)", host=node.host)
+            if known
+            else tr("where SSH arrived (host {host} does not resolve there)", host=node.host)
+        )
+        return ssh_address, source
     return None, f"host {node.host}"
 
 
@@ -116,10 +126,11 @@ def _find_nic_problems(facts: Facts, name: str) -> Iterable[Problem]:
 
 def _describe_no_address(node: Node, facts: Facts) -> str:
     if node.network:
-        return f"no address in {node.network}"
+        return tr("no address in {network}", network=node.network)
     if facts.address.addresses:
-        return f"host {node.host} is {', '.join(facts.address.addresses)} on the node"
-    return f"host {node.host} does not resolve on the node"
+        addresses = ", ".join(facts.address.addresses)
+        return tr("host {host} is {addresses} on the node", host=node.host, addresses=addresses)
+    return tr("host {host} does not resolve on the node", host=node.host)
 
 
 def nic_with_address(facts: Facts, ip: str) -> str | None:

@@ -13,7 +13,7 @@ from clusterctl.protocol.ranks import NodeRank, Slot
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.job.model import VISIBLE_DEVICES_VARIABLES, Job
 from clusterctl.specs.nodeset import fold_names, select_nodes
-from clusterctl.specs.text import plural
+from clusterctl.translation import tr, trn
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,11 @@ def _choose_spares(
         return ()
     free = [node for node in choose_nodes(inventory, None, exclude) if node not in nodes]
     if count > len(free):
-        available = f"{len(free)} of them" if free else "none"
         raise UsageError(
-            "CC-USE-032", spares=plural(count, "spare"), nodes=plural(len(nodes), "node"), available=available
+            "CC-USE-032",
+            spares=trn("{n} spare", "{n} spares", count),
+            nodes=trn("{n} node", "{n} nodes", len(nodes)),
+            available=tr("{count} of them", count=len(free)) if free else tr("none"),
         )
     return tuple(sorted(free, key=lambda node: not node.spare)[:count])
 

@@ -32,7 +32,7 @@ from clusterctl.plans.launch.template import (
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.job.model import VISIBLE_DEVICES_VARIABLES, Job
 from clusterctl.specs.nodeset import fold_names
-from clusterctl.specs.text import plural
+from clusterctl.translation import tr, trn
 
 TORCHRUN_GRACE = 30.0  # seconds that torchrun gives its workers between TERM and KILL, unless told otherwise
 
@@ -132,7 +132,10 @@ def reject_unequal_nproc(nproc_by_node: Mapping[str, int | None]) -> None:
         if count is not None:
             counts.setdefault(count, []).append(name)
     if len(counts) > 1:
-        lines = (f"{fold_names(names)} would start {count}" for count, names in sorted(counts.items()))
+        lines = (
+            tr("{nodes} would start {count}", nodes=fold_names(names), count=count)
+            for count, names in sorted(counts.items())
+        )
         raise UsageError("CC-USE-033", evidence="\n".join(lines))
 
 
@@ -245,15 +248,24 @@ def _replace_marker(value: str, marker: str, placeholder: Unmeasured) -> tuple[S
 def render_plan(plan: LaunchPlan) -> str:
     """Write the plan as the shell lines that a person would type on each node."""
     size = "?" if plan.world_size is None else plan.world_size
-    head = f"# {plan.job.name}: {plural(len(plan.nodes), 'node')}, world size {size}"
-    head += f", {plural(len(plan.spares), 'spare')}\n" if plan.spares else "\n"
-    return head + "\n".join(_render_node(node) for node in plan.all_nodes)
+    nodes = trn("{n} node", "{n} nodes", len(plan.nodes))
+    head = tr("# {job}: {nodes}, world size {size}", job=plan.job.name, nodes=nodes, size=size)
+    if plan.spares:
+        spares = trn("{n} spare", "{n} spares", len(plan.spares))
+        head = tr("{line}, {spares}", line=head, spares=spares)
+    return "\n".join([head, *map(_render_node, plan.all_nodes)])
 
 
 def _render_node(node: NodePlan) -> str:
     address = node.ip or f"<ip@{node.name}>"
-    role = "spare" if node.member.spare else f"node {node.member.node_rank}"
-    title = f"# {role}: {node.name}, {address}, NIC {','.join(node.nics) or '<measured>'}"
+    role = tr("spare") if node.member.spare else tr("node {node_rank}", node_rank=node.member.node_rank)
+    title = tr(
+        "# {role}: {node}, {address}, NIC {nics}",
+        role=role,
+        node=node.name,
+        address=address,
+        nics=",".join(node.nics) or "<measured>",
+    )
     exports = [f"export {key}={quote_template(value)}" for key, value in sorted(node.env.items())]
     command = " ".join(map(quote_template, node.command))
     activate = [node.activate] if node.activate else []

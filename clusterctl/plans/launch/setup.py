@@ -22,6 +22,7 @@ from clusterctl.plans.launch.template import (
 )
 from clusterctl.plans.sync.manifest import Manifest
 from clusterctl.specs.job.model import Hook, Job, Setup
+from clusterctl.translation import to_translate, tr
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.files import Hooks, HookSpec, SentTemplate, SetupSpec, StepSpec
@@ -198,8 +199,8 @@ def list_companion_files(setup: Setup) -> tuple[str, ...]:
 
 def render_setup(plan: SetupPlan, files: Manifest) -> list[str]:
     """Say what would be done, for `launch --dry-run`."""
-    heading = "# setup, once on each node for the same content, with its own <python>"
-    file_summary = f"# files for it: {len(files.entries)}, {files.size} bytes"
+    heading = tr("# setup, once on each node for the same content, with its own <python>")
+    file_summary = tr("# files for it: {count}, {size} bytes", count=len(files.entries), size=files.size)
     return [heading, file_summary, "cd <run_dir>/setup", *(step.render() for step in plan.steps), ""]
 
 
@@ -236,10 +237,16 @@ def setup_probe_request(plan: SetupPlan | None, activate: str | None) -> SetupQu
     return {"content": content_hash_on_node(plan, activate), "brings_torch": plan.installs_torch}
 
 
+ATTEMPT_TEXTS = {
+    "before": to_translate("# before each attempt, on each node: {command}"),
+    "after": to_translate("# after each attempt, on each node: {command}"),
+}
+
+
 def render_attempt_hooks(job: Job) -> list[str]:
     """Say what is run around each attempt, as comments."""
     return [
-        f"# {name} each attempt, on each node: {command}"
+        tr(ATTEMPT_TEXTS[name], command=command)
         for name, hook in attempt_hooks(job).items()
         for command in hook.run
     ]

@@ -12,20 +12,22 @@ from clusterctl.protocol.ranks import NodeRank, Rank, Slot
 from clusterctl.protocol.root_cause import DOUBTFUL, Failure, weight_of
 from clusterctl.protocol.run_paths import ATTEMPT
 from clusterctl.protocol.untrusted import Untrusted
-from clusterctl.specs.text import plural
+from clusterctl.translation import to_translate, tr
 
 _FOLDER = re.compile(rf"{ATTEMPT}(\d{{1,9}})/")
 LONGEST_TEXT = 1000  # characters of a text
 MOST_RANKS = 1000  # of a node
 NO_PROGRESS = "no_progress"
 GIVEN_UP: Mapping[str, str] = {
-    NO_PROGRESS: "given up: three attempts in a row made no progress",
-    "max": "given up: it was started again as often as `restart.max` allows",
-    "code": "not started again: that is an error of the script",
-    "reason": "not started again: the job's `restart.on` does not name this reason",
-    "nodes": "given up: fewer nodes are left than the job needs",
-    "majority": "given up: not more than half of all nodes and spares are left; only a majority may go on, so that a "
-    "run cannot go on twice",
+    NO_PROGRESS: to_translate("given up: three attempts in a row made no progress"),
+    "max": to_translate("given up: it was started again as often as `restart.max` allows"),
+    "code": to_translate("not started again: that is an error of the script"),
+    "reason": to_translate("not started again: the job's `restart.on` does not name this reason"),
+    "nodes": to_translate("given up: fewer nodes are left than the job needs"),
+    "majority": to_translate(
+        "given up: half or more of all nodes and spares are lost; only a majority may continue a run, "
+        "or it could run twice"
+    ),
 }
 
 
@@ -92,10 +94,12 @@ def warn_of_losses(nodes: int, spares: int) -> str:
     survived = min(spares, (nodes + spares - 1) // 2)
     if survived == spares:
         return ""
-    losses = f"only {plural(survived, 'lost node')}" if survived else "no lost node"
-    return (
-        f"{plural(spares, 'spare')}, but {losses} can be survived: "
-        f"more than half of all {nodes + spares} nodes and spares must be left"
+    return tr(
+        "only {survived} of {spares} spares can replace lost nodes: "
+        "more than half of all {total} nodes and spares must be left",
+        survived=survived,
+        spares=spares,
+        total=nodes + spares,
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from clusterctl.errors import UsageError
 from clusterctl.plans.runs.state import NodeState, roster_of
 from clusterctl.protocol.run_id import RunId, parse_run_id
+from clusterctl.protocol.run_paths import is_meant
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ def _find_by_prefix(runs: Runs, prefix: str) -> RunId:
     exact = parse_run_id(prefix)
     if exact is not None and exact in runs:
         return exact
-    matches = [run_id for run_id in runs if run_id.startswith(prefix)]
+    matches = [run_id for run_id in runs if is_meant(run_id, prefix)]
     if len(matches) == 1:
         return matches[0]
     if not matches:

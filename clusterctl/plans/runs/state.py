@@ -44,6 +44,7 @@ from clusterctl.protocol.states import (
 )
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.text import render_duration
+from clusterctl.translation import tr
 
 LONGEST_LINE = 300
 
@@ -339,8 +340,8 @@ def find_stall(activity: RankActivity, now: float) -> str:
     """Say why a rank may hang, or nothing; `now` is by the node's clock."""
     quiet = 0.0 if activity.written_at is None else now - activity.written_at
     if activity.process_state == "D" and quiet >= BLOCKED_LIMIT:
-        return f"waits in the kernel (state D), no output for {render_duration(quiet)}"
-    return f"no output for {render_duration(quiet)}" if quiet >= QUIET_LIMIT else ""
+        return tr("waits in the kernel (state D), no output for {span}", span=render_duration(quiet))
+    return tr("no output for {span}", span=render_duration(quiet)) if quiet >= QUIET_LIMIT else ""
 
 
 def find_stalls(parts: Parts, offsets: Mapping[str, float], now: float) -> dict[str, dict[Rank, str]]:

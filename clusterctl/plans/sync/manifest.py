@@ -14,6 +14,7 @@ from functools import cached_property
 
 from clusterctl.errors import UsageError
 from clusterctl.protocol.manifest import TreeEntry, tree_hash
+from clusterctl.translation import trn
 
 MAX_BYTES = 500_000_000
 MAX_FILES = 50_000
@@ -88,8 +89,10 @@ def check_limits(
         amount, limit = render_megabytes(size), render_megabytes(MAX_BYTES)
         biggest = [(path, render_megabytes(weight)) for path, weight in find_largest(files)]
     else:
-        amount, limit = f"{len(files)} files", str(MAX_FILES)
-        biggest = [(path, f"{count} files") for path, count in find_largest((path, 1) for path, _ in files)]
+        amount, limit = _count_files(len(files)), str(MAX_FILES)
+        biggest = [
+            (path, _count_files(count)) for path, count in find_largest((path, 1) for path, _ in files)
+        ]
     raise UsageError(
         "CC-SYNC-002",
         "incomplete" if incomplete else "",
@@ -98,6 +101,10 @@ def check_limits(
         largest=", ".join(f"{path} {weight}" for path, weight in biggest),
         first=biggest[0][0],
     )
+
+
+def _count_files(count: int) -> str:
+    return trn("{n} file", "{n} files", count)
 
 
 def render_megabytes(size: int) -> str:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clusterctl.protocol.untrusted import Row, Untrusted
+from clusterctl.translation import tr
 
 OUTPUTS, LOGS, CODE = "outputs", "logs", "code"
 MAX_ENTRIES = 100_000
@@ -108,9 +109,9 @@ def find_refusal_reason(entry: OutputEntry) -> str:
     if problem:
         return problem
     if entry.kind == "other":
-        return "neither file, link nor directory"
+        return tr("neither a file, a link nor a directory")
     if entry.kind == "link" and not stays_inside(entry.path, entry.target):
-        return "a link that leads out of the directory"
+        return tr("a link that leads out of the directory")
     return ""
 
 
@@ -119,12 +120,12 @@ def find_path_problem(path: str) -> str:
     try:
         raw = path.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
-        return "a name that is no text"
+        return tr("a name that is not text")
     parts = raw.split(b"/")
     if b"\0" in raw or any(part in (b"", b".", b"..") for part in parts):
-        return "a path that leads elsewhere"
+        return tr("a path that leads out of the directory")
     if len(raw) > LONGEST_PATH or max(map(len, parts)) > LONGEST_NAME:
-        return "a name that is too long"
+        return tr("a name that is too long")
     return ""
 
 
@@ -158,16 +159,16 @@ class _Names:
         for part in above:
             folder = self._number(folder, part)
             if folder in self._claimed:
-                return "below something that is no directory"
+                return tr("its parent is not a directory")
             self._folders.add(folder)
         number = self._number(folder, last)
         if number in self._claimed:
             is_duplicate = self._claimed[number] == entry.path
-            return "listed twice" if is_duplicate else "another name differs from it in case only"
+            return tr("listed twice") if is_duplicate else tr("another name differs only in case")
         if number in self._folders and entry.kind != "dir":
-            return "the name of a directory"
+            return tr("the name of a directory")
         if len(self._numbers) > self._limit:
-            return "too many directories"
+            return tr("too many directories")
         if entry.kind == "dir":
             self._folders.add(number)
         else:

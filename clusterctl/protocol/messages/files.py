@@ -103,6 +103,19 @@ class RestartPart(TypedDict, total=False):
     restart: RestartSpec
 
 
+class StartSpec(TypedDict):
+    """How torchrun starts its workers where not always with a new interpreter."""
+
+    mode: str  # fork, or auto: only with tested versions
+    preload: list[str]  # modules that are imported first
+
+
+class StartPart(TypedDict, total=False):
+    """Of a job with `start`."""
+
+    start: StartSpec
+
+
 class HubPart(TypedDict, total=False):
     """What only node 0's agent gets: the nodes that are going to join."""
 
@@ -142,7 +155,7 @@ class _Spec(TypedDict):
     output_dir: str
 
 
-class Spec(_Spec, HubPart, Hooks, RestartPart, LaunchRecord, total=False):
+class Spec(_Spec, HubPart, StartPart, Hooks, RestartPart, LaunchRecord, total=False):
     """spec.json: what a node's agent carries out."""
 
     environment: str  # the agent's own: where the environment is
@@ -406,6 +419,7 @@ JournalEvent = Literal[
     "port_taken",
     "listening",
     "workers",
+    "start_method",
     "world_size",
     "rank_exited",
     "torchrun_exited",
@@ -450,6 +464,7 @@ class JournalFacts(StartFailure, total=False):
     reason: str
     holders: list[str]
     torch: str
+    method: str
     master: str
     port: int | None
     ranks: list[Rank]

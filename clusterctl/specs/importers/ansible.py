@@ -20,9 +20,9 @@ from clusterctl.specs.importers.ansible_files import (
     read_yaml,
 )
 from clusterctl.specs.importers.imported import LONGEST_LINE, Imported, ImportedHost, ImportReport
-from clusterctl.specs.text import plural
 from clusterctl.specs.values import parse_port, parse_text
 from clusterctl.specs.yaml.tree import quoted
+from clusterctl.translation import tr, trn
 
 _SHORT_FLAGS = {"-J": "proxyjump", "-p": "port", "-i": "identityfile", "-l": "user"}
 _FLAGS_WITH_VALUE = "-B-b-c-D-E-e-F-I-L-m-O-o-Q-R-S-W-w"
@@ -37,13 +37,13 @@ _KEYS: Mapping[str, tuple[str, Callable[[str], object]]] = {
 
 
 def parse_ssh_args(text: str, location: Location, report: ImportReport) -> dict[str, object]:
-    """Give the inventory's keys for what ssh would be told; what has none becomes a remark."""
+    """Give the inventory's keys for options of ssh; what has none becomes a remark."""
     try:
         arguments = shlex.split(text[: LONGEST_LINE + 1])
     except ValueError:
         arguments = []
     if len(text) > LONGEST_LINE or not arguments:
-        report.add_remark("ssh options that cannot be read were not taken over", location)
+        report.add_remark(tr("ssh options that cannot be parsed were not imported"), location)
         return {}
     settings: dict[str, object] = {}
     for name, value in _split_options(arguments):  # ssh takes the first of several
@@ -81,14 +81,14 @@ def _convert_option(name: str, value: str, location: Location, report: ImportRep
     if name == "proxyjump" and value.lower() != "none":
         return _convert_jump(value, location, report)
     if name == "proxycommand" and value.lower() != "none":
-        report.add_remark("proxy_command runs on the machine that clusterctl runs on: look at it", location)
+        report.add_remark(tr("proxy_command runs on the machine that clusterctl runs on: check it"), location)
         return _convert_proxy_command(value, location, report)
     if name == "stricthostkeychecking":
         return _convert_host_keys(value.lower(), location, report)
     if name == "userknownhostsfile" and value and value != "/dev/null":
         return {"known_hosts": value}
     if name not in _IGNORED_OPTIONS:
-        report.add_remark(f"the ssh option {quoted(name)} was not taken over", location)
+        report.add_remark(tr("the ssh option {name} was not imported", name=quoted(name)), location)
     return {}
 
 
@@ -96,7 +96,7 @@ def _convert_host_keys(value: str, location: Location, report: ImportReport) -> 
     if value in ("accept-new", "yes"):
         return {"host_keys": "accept-new" if value == "accept-new" else "strict"}
     report.add_remark(
-        "host keys are always verified here; host_keys: accept-new records unknown ones", location
+        tr("host keys are always verified here; host_keys: accept-new records unknown ones"), location
     )
     return {}
 
@@ -105,7 +105,7 @@ def _convert_jump(value: str, location: Location, report: ImportReport) -> dict[
     try:
         return {"jump": parse_jump(value)}
     except InvalidValueError:
-        report.add_remark(f"the jump host {quoted(value)} was not taken over", location)
+        report.add_remark(tr("the jump host {name} was not imported", name=quoted(value)), location)
         return {}
 
 
@@ -113,7 +113,7 @@ def _convert_proxy_command(value: str, location: Location, report: ImportReport)
     try:
         return {"proxy_command": parse_proxy_command(value)}
     except InvalidValueError:
-        report.add_remark(f"the ProxyCommand {quoted(value)} was not taken over", location)
+        report.add_remark(tr("the ProxyCommand {name} was not imported", name=quoted(value)), location)
         return {}
 
 
@@ -135,13 +135,13 @@ _SSH_CONNECTIONS = ("", "ssh", "smart", "paramiko", "paramiko_ssh", "ansible.bui
 def parse_ansible_ini(text: str, file: str, group: str | None) -> Imported:
     """Read an Ansible inventory in INI form; raises SpecError."""
     report = ImportReport()
-    return _to_imported(read_ini(text, file, report), "an Ansible inventory (INI)", file, group)
+    return _to_imported(read_ini(text, file, report), tr("an Ansible inventory (INI)"), file, group)
 
 
 def parse_ansible_yaml(text: str, file: str, group: str | None) -> Imported:
     """Read an Ansible inventory in YAML form; raises SpecError."""
     report = ImportReport()
-    return _to_imported(read_yaml(text, file, report), "an Ansible inventory (YAML)", file, group)
+    return _to_imported(read_yaml(text, file, report), tr("an Ansible inventory (YAML)"), file, group)
 
 
 def _to_imported(groups: AnsibleInventory, format_description: str, file: str, group: str | None) -> Imported:
@@ -175,7 +175,7 @@ def _report_empty(group: str | None, names: Sequence[str], report: ImportReport,
         empty = "empty-group" if group else "no-hosts"
         report.add_issue("CC-SPEC-022", empty, Location(file, 1, 1), group=quoted(group or ""))
         return
-    remark, more = report.remarks[0], plural(len(names) - 1, "more host")
+    remark, more = report.remarks[0], trn("{n} more host", "{n} more hosts", len(names) - 1)
     case = "none-by-ssh" if len(names) > 1 else "no-ssh"
     report.add_issue("CC-SPEC-022", case, remark.location, reason=remark.message, more=more)
 
@@ -227,8 +227,10 @@ class _HostReader:
         """Give the machine, or None if it is not reached by SSH."""
         connection = self._find_setting(_CONNECTION)
         if connection and connection.text not in _SSH_CONNECTIONS:
-            message = (
-                f"{quoted(name)} is left out: Ansible reaches it by {quoted(connection.text)}, not by SSH"
+            message = tr(
+                "{name} is left out: Ansible connects to it with {connection}, not with SSH",
+                name=quoted(name),
+                connection=quoted(connection.text),
             )
             self.report.add_remark(message, self.location)
             return None
@@ -263,7 +265,8 @@ class _HostReader:
     def _without_template(self, setting: Setting | None, name: str) -> Setting | None:
         """Leave out what Ansible would compute."""
         if setting and ("{{" in setting.text or "{%" in setting.text):
-            self.report.add_remark(f"{name} is a template, which only Ansible can fill in", setting.location)
+            message = tr("{name} is a template, which only Ansible can fill in", name=name)
+            self.report.add_remark(message, setting.location)
             return None
         return setting if setting and setting.text else None
 
@@ -277,7 +280,7 @@ class _HostReader:
         if not setting or setting.text.startswith("auto"):
             return {}
         self.report.add_remark(
-            "python is the one that Ansible uses; is it the one that has torch?", setting.location
+            tr("python is the one that Ansible uses; does it have torch?"), setting.location
         )
         return self._parse_key("python", _PYTHON, values.parse_python)
 
@@ -285,10 +288,12 @@ class _HostReader:
         for name, setting in self.settings.items():
             if _PASSWORD.fullmatch(name):
                 self.report.add_remark(
-                    f"{quoted(name)} was not taken over: clusterctl logs in by key", setting.location
+                    tr("{name} was not imported: clusterctl logs in with a key", name=quoted(name)),
+                    setting.location,
                 )
             elif name not in _USED:
-                self.report.add_remark(f"the variable {quoted(name)} was not taken over", setting.location)
+                message = tr("the variable {name} was not imported", name=quoted(name))
+                self.report.add_remark(message, setting.location)
 
 
 def _parse_ipv4_or_name(text: str) -> str:

@@ -22,6 +22,7 @@ from clusterctl.specs.importers.imported import (
 from clusterctl.specs.text import did_you_mean
 from clusterctl.specs.yaml.reader import read_document, sort_issues
 from clusterctl.specs.yaml.tree import YamlMapping, YamlScalar, YamlTree, describe, quoted
+from clusterctl.translation import tr
 
 ALL, UNGROUPED = "all", "ungrouped"
 MOST_GROUPS = 1000
@@ -74,7 +75,7 @@ class AnsibleInventory:
     def ensure_group(self, name: str, location: Location) -> AnsibleGroup:
         """Find a group, or begin it."""
         if name not in self.groups and len(self.groups) >= MOST_GROUPS:
-            self.report.fail_too_many(f"{MOST_GROUPS} groups", location)
+            self.report.fail_too_many(tr("{count} groups", count=MOST_GROUPS), location)
         return self.groups.setdefault(name, AnsibleGroup(location))
 
     def add_hosts(self, names: Iterable[str], group: str, variables: Settings, location: Location) -> None:
@@ -82,10 +83,10 @@ class AnsibleInventory:
         for name in names:
             self.name_count += 1
             if self.name_count > MOST_NAMES:
-                self.report.fail_too_many(f"{MOST_NAMES} host names", location)
+                self.report.fail_too_many(tr("{count} host names", count=MOST_NAMES), location)
             host = self.hosts.setdefault(name, AnsibleHost(location))
             if len(self.hosts) > MOST_HOSTS:
-                self.report.fail_too_many(f"{MOST_HOSTS} hosts", location)
+                self.report.fail_too_many(tr("{count} hosts", count=MOST_HOSTS), location)
             host.variables.update(variables)
             host.groups.add(group)
             self.ensure_group(group, location).hosts[name] = None
@@ -167,7 +168,7 @@ def expand_pattern(pattern: str, location: Location, report: ImportReport) -> tu
             return [], port
         total *= len(choices)
         if total > MOST_NAMES:
-            report.fail_too_many(f"{MOST_NAMES} host names", location)
+            report.fail_too_many(tr("{count} host names", count=MOST_NAMES), location)
         parts.append(choices)
     return ["".join(choice) for choice in product(*parts)], port
 

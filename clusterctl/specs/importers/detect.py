@@ -10,6 +10,7 @@ from clusterctl.specs.importers.ansible import parse_ansible_ini, parse_ansible_
 from clusterctl.specs.importers.hostfile import FORMAT_DESCRIPTIONS, HostLine, parse_hostfile, split_lines
 from clusterctl.specs.importers.imported import Imported, iterate_lines
 from clusterctl.specs.importers.ssh_config import DESCRIPTION, is_ssh_config, parse_ssh_config
+from clusterctl.translation import tr
 
 FORMATS = ("deepspeed", "mpi", "ansible", "hosts", "ssh")
 MOST_SLOTS = 128  # a larger number behind a host's colon is no number of slots
@@ -78,7 +79,7 @@ def _detect_by_numbers(lines: list[HostLine]) -> str:
 def _reject_group(group: str | None, format_name: str, file: str) -> None:
     """Point out that only Ansible's inventories have groups."""
     if group is not None and format_name != "ansible":
-        description = DESCRIPTION if format_name == "ssh" else FORMAT_DESCRIPTIONS[format_name]
+        description = tr(DESCRIPTION if format_name == "ssh" else FORMAT_DESCRIPTIONS[format_name])
         raise SpecError(
             [Issue.of("CC-SPEC-052", "no-ansible", Location(file, 1, 1), description=description)]
         )

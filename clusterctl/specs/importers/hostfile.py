@@ -20,11 +20,12 @@ from clusterctl.specs.importers.imported import (
 from clusterctl.specs.nodeset import parse_pattern
 from clusterctl.specs.values import parse_count, parse_port
 from clusterctl.specs.yaml.tree import quoted
+from clusterctl.translation import to_translate, tr
 
 FORMAT_DESCRIPTIONS = {
-    "deepspeed": "a DeepSpeed hostfile",
-    "mpi": "an MPI hostfile",
-    "hosts": "a list of hosts",
+    "deepspeed": to_translate("a DeepSpeed hostfile"),
+    "mpi": to_translate("an MPI hostfile"),
+    "hosts": to_translate("a list of hosts"),
 }
 
 MOST_GPUS = 16  # no machine has more; more slots are processes
@@ -34,7 +35,7 @@ _WORD = re.compile(r"[^\s=]+(?:\s*=\s*\S+)?|\S+")
 _NUMBERED = re.compile(r"(.*[^:]):([0-9]{1,9})")
 _SLOTS = frozenset(("slots", "slot", "cpu", "count"))
 _USER = frozenset(("username", "user-name", "user_name", "user"))
-_SLOTS_ARE_GPUS = "slots were taken as the number of GPUs; where that is wrong, drop gpus"
+_SLOTS_ARE_GPUS = to_translate("slots were taken as the number of GPUs; where that is wrong, delete gpus")
 
 
 @dataclass(frozen=True)
@@ -82,25 +83,25 @@ def parse_hostfile(text: str, file: str, format_name: str) -> Imported:
     )
     for count, line in enumerate(lines):
         if count >= MOST_LINES:
-            report.fail_too_many(f"{MOST_LINES} host names", line.location)
+            report.fail_too_many(tr("{count} host names", count=MOST_LINES), line.location)
         host = _read_line(line, format_name, report)
         if host is not None:
             _add_host(hosts, host, format_name, report)
     hosts = {key: _drop_process_slots(host, report) for key, host in hosts.items()}
     if any(host.gpus is not None for host in hosts.values()) and format_name == "mpi":
-        report.add_remark(_SLOTS_ARE_GPUS, next(iter(hosts.values())).location)
+        report.add_remark(tr(_SLOTS_ARE_GPUS), next(iter(hosts.values())).location)
     if not hosts and not report.issues:
         report.add_issue("CC-SPEC-022", "no-host", Location(file, 1, 1))
     report.raise_issues()
-    return Imported(FORMAT_DESCRIPTIONS[format_name], file, tuple(hosts.values()), tuple(report.remarks))
+    return Imported(tr(FORMAT_DESCRIPTIONS[format_name]), file, tuple(hosts.values()), tuple(report.remarks))
 
 
 def _drop_process_slots(host: ImportedHost, report: ImportReport) -> ImportedHost:
     """Leave out slots that cannot be GPUs: schedulers count processes or cores by them."""
     if host.gpus is None or host.gpus <= MOST_GPUS:
         return host
-    message = (
-        f"{host.gpus} slots are processes, not GPUs: gpus was left out, so clusterctl takes what the node has"
+    message = tr(
+        "{slots} slots are processes, not GPUs: gpus was left out, so all GPUs are used", slots=host.gpus
     )
     report.add_remark(message, host.location)
     return replace(host, gpus=None)
@@ -152,7 +153,7 @@ def _apply_setting(
     elif key == "port" and format_name != "deepspeed":
         return replace(host, port=report.try_parse(parse_port, value, location))
     else:
-        report.add_remark(f"{quoted(key)} was not taken over", location)
+        report.add_remark(tr("{name} was not imported", name=quoted(key)), location)
     return host
 
 
@@ -168,13 +169,13 @@ def _add_host(
     if earlier is None:
         hosts[address] = host
         if len(hosts) > MOST_HOSTS:
-            report.fail_too_many(f"{MOST_HOSTS} hosts", host.location)
+            report.fail_too_many(tr("{count} hosts", count=MOST_HOSTS), host.location)
     elif format_name == "mpi":
         slots = (1 if earlier.gpus is None else earlier.gpus) + (1 if host.gpus is None else host.gpus)
         hosts[address] = replace(earlier, gpus=slots)
     elif format_name == "hosts":
         report.add_remark(
-            "this host stands here again; to MPI (--format mpi) that means slots", host.location
+            tr("this host is here again; for MPI (--format mpi) that means slots"), host.location
         )
     else:
         report.add_issue("CC-SPEC-021", "again", host.location, host=quoted(host.host))

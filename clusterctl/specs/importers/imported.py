@@ -80,7 +80,7 @@ class ImportReport:
             self.raise_issues()
 
     def add_remark(self, message: str, location: Location) -> None:
-        """Note what the written file should tell in a comment."""
+        """Note what the written file should say in a comment."""
         self.remarks.append(Remark(message, location))
 
     def try_parse(self, parse: Callable[[str], Value], text: str, location: Location) -> Value | None:

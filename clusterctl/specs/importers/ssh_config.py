@@ -21,8 +21,9 @@ from clusterctl.specs.importers.imported import (
     shift_right,
 )
 from clusterctl.specs.yaml.tree import quoted
+from clusterctl.translation import to_translate, tr
 
-DESCRIPTION = "an SSH configuration"
+DESCRIPTION = to_translate("an SSH configuration")
 # Enough of ssh_config(5) to know one from a list of hosts.
 KEYWORDS = frozenset(
     (
@@ -73,13 +74,13 @@ def parse_ssh_config(text: str, file: str) -> Imported:
         if host is not None:
             hosts.setdefault(host.name, host)
         if len(hosts) > MOST_HOSTS:
-            report.fail_too_many(f"{MOST_HOSTS} hosts", block.location)
+            report.fail_too_many(tr("{count} hosts", count=MOST_HOSTS), block.location)
     if not hosts and not report.issues:
-        reasons = "; ".join(dict.fromkeys(remark.message for remark in report.remarks[:3]))
+        reasons = tr("; ").join(dict.fromkeys(remark.message for remark in report.remarks[:3]))
         case = "ssh-config-reasons" if reasons else "ssh-config"
         report.add_issue("CC-SPEC-022", case, Location(file, 1, 1), reasons=reasons)
     report.raise_issues()
-    return Imported(DESCRIPTION, file, tuple(hosts.values()), tuple(report.remarks))
+    return Imported(tr(DESCRIPTION), file, tuple(hosts.values()), tuple(report.remarks))
 
 
 def _parse_blocks(text: str, file: str, report: ImportReport) -> Iterator[_HostBlock]:
@@ -96,7 +97,9 @@ def _parse_blocks(text: str, file: str, report: ImportReport) -> Iterator[_HostB
             yield block
         elif key in ("match", "include"):
             block = None
-            report.add_remark(f"{quoted(stripped)} was not followed here; ssh does", location)
+            report.add_remark(
+                tr("{line} was not followed here; ssh follows it", line=quoted(stripped)), location
+            )
         elif block is not None:
             block.values.setdefault(key, match[2])
 
@@ -125,20 +128,30 @@ def _to_host(
     name, *aliases = names
     target = block.first_word("hostname", name), block.first_word("port", "22")
     if block.first_word("user") == _GIT_USER:
-        report.add_remark(f"{quoted(name)} is left out: it is a git server", block.location)
+        report.add_remark(tr("{name} is left out: it is a git server", name=quoted(name)), block.location)
     elif bastions & set(names):
         report.add_remark(
-            f"{quoted(name)} is left out: others go through it, so it is a bastion", block.location
+            tr("{name} is left out: others are reached through it, so it is a bastion", name=quoted(name)),
+            block.location,
         )
     elif names_by_target.setdefault(target, name) != name:
         report.add_remark(
-            f"{quoted(name)} is left out: it has the HostName of {quoted(names_by_target[target])}",
+            tr(
+                "{name} is left out: it has the HostName of {other}",
+                name=quoted(name),
+                other=quoted(names_by_target[target]),
+            ),
             block.location,
         )
     else:
         if aliases:
             report.add_remark(
-                f"{quoted(name)} is also called {', '.join(map(quoted, aliases))}", block.location
+                tr(
+                    "{name} is also called {aliases}",
+                    name=quoted(name),
+                    aliases=tr(", ").join(map(quoted, aliases)),
+                ),
+                block.location,
             )
         address = report.try_parse(parse_host, name, block.location)
         return ImportedHost(name=name, host=address or "", location=block.location)

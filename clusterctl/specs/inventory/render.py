@@ -12,10 +12,10 @@ from pathlib import PurePath
 from clusterctl.errors import Issue, Location, SpecError
 from clusterctl.specs.codes import InvalidValueError
 from clusterctl.specs.importers.imported import Imported, ImportedHost, Remark
-from clusterctl.specs.text import plural
 from clusterctl.specs.values import parse_name, parse_node_name
 from clusterctl.specs.yaml.reader import MOST_BYTES
 from clusterctl.specs.yaml.tree import quoted
+from clusterctl.translation import to_translate, tr, trn
 
 MOST_REMARKS = 40
 MOST_GROUPS = 12
@@ -25,8 +25,10 @@ _NULLS = frozenset(("~", "null", "Null", "NULL"))
 _NODE_KEYS = ("gpus", "python")
 SSH_KEYS = ("user", "port", "key", "jump", "proxy_command", "config", "known_hosts", "host_keys")
 _ADVICE = (
-    "The order of the nodes is the node_rank: the first one is the master.",
-    "Often to be added: python (the interpreter that has torch), nic or network (what carries the training).",
+    to_translate("The order of the nodes is the node_rank: the first one is the master."),
+    to_translate(
+        "Often to be added: python (the interpreter with torch), nic or network (used for training)."
+    ),
 )
 
 Pairs = list[tuple[str, object]]
@@ -39,12 +41,18 @@ def render_inventory(imported: Imported, cluster: str = "", *, made_by: str = "i
     remarks = (*imported.remarks, *renamed)
     header = [
         render_comment(
-            f"Made by `clusterctl {made_by}` from {quoted(imported.file)}, {imported.format_description}."
+            tr(
+                "Made by `clusterctl {verb}` from {file}, {format}.",
+                verb=made_by,
+                file=quoted(imported.file),
+                format=imported.format_description,
+            )
         )
     ]
-    header += map(render_comment, _ADVICE)
+    header += [render_comment(tr(text)) for text in _ADVICE]
     header += [render_comment(describe_groups(imported))] if imported.groups else []
-    header += ["#", "# Not taken over, or guessed:", *_render_remarks(remarks)] if remarks else []
+    if remarks:
+        header += ["#", render_comment(tr("Not imported, or guessed:")), *_render_remarks(remarks)]
     top_level: Pairs = [(key, shared[key]) for key in _NODE_KEYS if shared[key] is not None]
     ssh = {key: shared[key] for key in SSH_KEYS if shared[key] is not None}
     lines = [*header, "", f"cluster: {render_scalar(choose_cluster_name(imported.file, cluster))}"]
@@ -65,11 +73,16 @@ def render_inventory(imported: Imported, cluster: str = "", *, made_by: str = "i
 
 
 def describe_groups(imported: Imported) -> str:
-    """Name the groups of which one may hold the machines that train, where all hosts were taken."""
+    """Name the groups of which one may hold the machines that train, where all hosts were imported."""
     groups = [f"{name} ({count})" for name, count in imported.groups[:MOST_GROUPS] if name.isprintable()]
-    more = f" and {len(imported.groups) - MOST_GROUPS} more" if len(imported.groups) > MOST_GROUPS else ""
-    all_hosts = f"All {plural(len(imported.hosts), 'host')} were taken."
-    return f"{all_hosts} To leave login and storage nodes out, take one group by --group: {', '.join(groups)}{more}."
+    hidden = len(imported.groups) - MOST_GROUPS
+    groups += [tr("{count} more", count=hidden)] if hidden > 0 else []
+    return trn(
+        "{n} host was imported. To leave login and storage nodes out, choose one group with --group: {groups}.",
+        "All {n} hosts were imported. To leave login and storage nodes out, choose one group with --group: {groups}.",
+        len(imported.hosts),
+        groups=tr(", ").join(groups),
+    )
 
 
 def shared_value(hosts: Sequence[ImportedHost], key: str) -> object:
@@ -128,7 +141,8 @@ def name_nodes(hosts: Sequence[ImportedHost]) -> tuple[list[str], list[Remark]]:
             if candidate not in names and _is_node_name(candidate)
         )
         if name != host.name:
-            remarks.append(Remark(f"{quoted(host.name)} is called {name} here", host.location))
+            message = tr("{host} is called {node} here", host=quoted(host.name), node=name)
+            remarks.append(Remark(message, host.location))
         names[name] = None
     return list(names), remarks
 
@@ -155,15 +169,18 @@ def _render_remarks(remarks: Sequence[Remark]) -> Iterator[str]:
     for remark in dict.fromkeys(remarks):
         locations.setdefault(remark.message, []).append(remark.location)
     for message, remark_locations in list(locations.items())[:MOST_REMARKS]:
-        more = f" (and {plural(len(remark_locations) - 1, 'more time')})" if len(remark_locations) > 1 else ""
-        yield render_comment(f"- line {remark_locations[0].line}: {message}{more}")
+        text = tr("- line {line}: {remark}", line=remark_locations[0].line, remark=message)
+        others = len(remark_locations) - 1
+        if others:
+            text = trn("{text} (and {n} more time)", "{text} (and {n} more times)", others, text=text)
+        yield render_comment(text)
     if len(locations) > MOST_REMARKS:
-        yield render_comment(f"- and {plural(len(locations) - MOST_REMARKS, 'more remark')}")
+        yield render_comment(tr("- and {count} more remarks", count=len(locations) - MOST_REMARKS))
 
 
 @dataclass(frozen=True)
 class DiscoveredNode:
-    """What a machine said; a machine that did not answer has a `failure` and no more."""
+    """What a machine reported; a machine that did not answer has a `failure` and no more."""
 
     nic: tuple[str, ...] = ()
     ip: str | None = None
@@ -184,7 +201,8 @@ def render_discovered(
     names, _ = name_nodes(imported.hosts)
     named_hosts = list(zip(imported.hosts, names, strict=True))
     ssh = {key: shared_value(imported.hosts, key) for key in SSH_KEYS}
-    lines = [f"# Made by `clusterctl {made_by}`.", *map(render_comment, advice), ""]
+    made = render_comment(tr("Made by `clusterctl {verb}`.", verb=made_by))
+    lines = [made, *map(render_comment, advice), ""]
     lines.append(f"cluster: {render_scalar(choose_cluster_name('', cluster))}")
     common_ssh: Pairs = [(key, value) for key, value in ssh.items() if value is not None]
     lines += [f"ssh: {render_flow_mapping(common_ssh)}"] if common_ssh else []
@@ -196,7 +214,7 @@ def render_discovered(
         if not discovered[name].failure:
             lines += _render_discovered_node(host, name, shared, discovered[name])
     unreachable = [(host, name) for host, name in named_hosts if discovered[name].failure]
-    lines += ["", "# Not reached, and so left out:"] if unreachable else []
+    lines += ["", render_comment(tr("Not reached, so left out:"))] if unreachable else []
     for host, name in unreachable:
         node_lines = _render_discovered_node(
             host, name, shared, DiscoveredNode(notes=(discovered[name].failure,))

@@ -26,6 +26,7 @@ from clusterctl.specs.fields import (
 )
 from clusterctl.specs.inventory.model import Waiver
 from clusterctl.specs.nodeset import ALL, parse_pattern
+from clusterctl.translation import to_translate
 
 CODE = r"CC-[A-Z]+-[0-9]{3}"
 LONGEST_REASON = 300
@@ -52,14 +53,21 @@ def _parse_reason(word: str) -> str:
 
 
 Code = Annotated[
-    str, ScalarType("the code of a finding", _parse_code, {"type": "string", "pattern": f"^{CODE}$"})
+    str,
+    ScalarType(
+        to_translate("the code of a finding"), _parse_code, {"type": "string", "pattern": f"^{CODE}$"}
+    ),
 ]
 NodePattern = Annotated[
-    str, ScalarType("a choice of nodes", _parse_nodes, {"type": "string", "minLength": 1})
+    str, ScalarType(to_translate("a choice of nodes"), _parse_nodes, {"type": "string", "minLength": 1})
 ]
 WaiverReason = Annotated[
     str,
-    ScalarType("a reason", _parse_reason, {"type": "string", "minLength": 1, "maxLength": LONGEST_REASON}),
+    ScalarType(
+        to_translate("a reason"),
+        _parse_reason,
+        {"type": "string", "minLength": 1, "maxLength": LONGEST_REASON},
+    ),
 ]
 
 
@@ -68,12 +76,12 @@ class WaiveEntry(StrictModel):
 
     model_config = ConfigDict(title="waive")
 
-    code: Code = Field(description="Code of the finding, such as `CC-NET-009`.")
+    code: Code = Field(description=to_translate("Code of the finding, such as `CC-NET-009`."))
     nodes: NodePattern = Field(
         ALL, description="On which nodes: names, ranges and globs such as `gpu[01-04]`."
     )
     reason: WaiverReason = Field(
-        description="Why it does not count; it is shown whenever the waiver is used."
+        description=to_translate("Why it is ignored; shown whenever the waiver is used.")
     )
 
 
@@ -89,28 +97,38 @@ _NIC_SCHEMA = {"type": "string", "pattern": f"^{addresses.NIC_PATTERN}$"}
 Name = Annotated[str, NAME]
 NodeName = Annotated[
     str | None,
-    ScalarType("a name", values.parse_node_name, {"type": "string", "pattern": f"^{NAME_PATTERN}$"}),
+    ScalarType(
+        to_translate("a name"), values.parse_node_name, {"type": "string", "pattern": f"^{NAME_PATTERN}$"}
+    ),
 ]
 Host = Annotated[
-    str, ScalarType("a host name or address", addresses.parse_host, {"type": "string", "minLength": 1})
+    str,
+    ScalarType(
+        to_translate("a host name or address"), addresses.parse_host, {"type": "string", "minLength": 1}
+    ),
 ]
 User = Annotated[
-    str | None, optional("a user name", addresses.parse_user, text_schema(addresses.USER_PATTERN))
+    str | None,
+    optional(to_translate("a user name"), addresses.parse_user, text_schema(addresses.USER_PATTERN)),
 ]
 Port = Annotated[
-    int | None, ScalarType("a port", values.parse_port, whole_number_schema(minimum=1, maximum=65535))
+    int | None,
+    ScalarType(to_translate("a port"), values.parse_port, whole_number_schema(minimum=1, maximum=65535)),
 ]
-Jump = Annotated[str | None, optional("a bastion", addresses.parse_jump, {"type": "string", "minLength": 1})]
+Jump = Annotated[
+    str | None, optional(to_translate("a bastion"), addresses.parse_jump, {"type": "string", "minLength": 1})
+]
 OptionalText = Annotated[str | None, OPTIONAL_TEXT]
 ProxyCommand = Annotated[
-    str | None, optional("a command", addresses.parse_proxy_command, {"type": "string", "minLength": 1})
+    str | None,
+    optional(to_translate("a command"), addresses.parse_proxy_command, {"type": "string", "minLength": 1}),
 ]
 HostKeys = Annotated[Literal["strict", "accept-new"] | None, one_of("strict", "accept-new")]
 Transport = Annotated[Literal["paramiko", "openssh"], one_of("paramiko", "openssh")]
 TrainingIp = Annotated[
     str | None,
     optional(
-        "an IPv4 address",
+        to_translate("an IPv4 address"),
         addresses.parse_training_ip,
         {"type": "string", "pattern": f"^{addresses.IPV4_PATTERN}$"},
     ),
@@ -118,25 +136,27 @@ TrainingIp = Annotated[
 Network = Annotated[
     str | None,
     optional(
-        "an IPv4 network",
+        to_translate("an IPv4 network"),
         addresses.parse_network,
         {"type": "string", "pattern": f"^{addresses.IPV4_PATTERN}/[0-9]{{1,2}}$"},
     ),
 ]
-Nic = Annotated[str, ScalarType("the name of a NIC", addresses.parse_nic, _NIC_SCHEMA)]
+Nic = Annotated[str, ScalarType(to_translate("the name of a NIC"), addresses.parse_nic, _NIC_SCHEMA)]
 Nics = Annotated[tuple[Nic, ...] | None, OneOrMore(_NIC_SCHEMA)]
-Gpus = Annotated[int | None, optional("a whole number", values.parse_count, whole_number_schema(minimum=0))]
+Gpus = Annotated[
+    int | None, optional(to_translate("a whole number"), values.parse_count, whole_number_schema(minimum=0))
+]
 Ports = Annotated[
     tuple[int, int] | None,
     optional(
-        "a range of ports",
+        to_translate("a range of ports"),
         addresses.parse_ports,
         {"type": "string", "pattern": f"^{addresses.PORTS_PATTERN}$"},
         "20000-20100",
     ),
 ]
 Workdir = Annotated[
-    str, ScalarType("a path", values.parse_workdir, {"type": "string", "pattern": "^(/|~/)."})
+    str, ScalarType(to_translate("a path"), values.parse_workdir, {"type": "string", "pattern": "^(/|~/)."})
 ]
 Python = Annotated[str, PYTHON]
 Flag = Annotated[bool, FLAG]
@@ -204,11 +224,12 @@ class NodeSettings(StrictModel):
         description="Shell line run on the node before Python, such as `source /etc/profile.d/modules.sh`.",
     )
     workdir: Workdir = Field(
-        "~/.clusterctl", description="Directory on the node that clusterctl keeps everything in and owns."
+        "~/.clusterctl",
+        description="Directory on the node that belongs to clusterctl; everything is kept in it.",
     )
     nic: Nics = Field(
         None,
-        description="NIC or NICs that carry the training, others on each node if need be; beats `network`.",
+        description="NIC or NICs for training; may differ between nodes; takes precedence over `network`.",
     )
     network: Network = Field(
         None, description="IPv4 network (CIDR) of the training; each node uses the NIC with an address in it."
@@ -221,15 +242,13 @@ class NodeSettings(StrictModel):
 
 
 class _NodeIdentity(StrictModel):
-    host: Host = Field(description="Where SSH goes: a host name or an address.")
+    host: Host = Field(description=to_translate("Where SSH goes: a host name or an address."))
     name: NodeName = Field(None, description="Name of the node in all that is shown; default: its `host`.")
     ip: TrainingIp = Field(
         None,
         description="IPv4 address for the training; default: found by `nic`, `network` or `host`.",
     )
-    spare: Flag = Field(
-        False, description="Keep the node in reserve: no job takes it unless it names it, or wants `spares`."
-    )
+    spare: Flag = Field(False, description="Spare node: only jobs that name it, or ask for `spares`, use it.")
 
 
 class NodeEntry(NodeSettings, _NodeIdentity):  # pydantic puts the fields of the last base first
@@ -239,8 +258,8 @@ class NodeEntry(NodeSettings, _NodeIdentity):  # pydantic puts the fields of the
 
 
 class _InventoryHeader(StrictModel):
-    cluster: Name = Field(description="Name of the cluster.")
-    waive: tuple[WaiveEntry, ...] = Field((), description="Findings of `check` that do not count, and why.")
+    cluster: Name = Field(description=to_translate("Name of the cluster."))
+    waive: tuple[WaiveEntry, ...] = Field((), description="Findings of `check` to ignore, and why.")
 
 
 class InventoryFile(NodeSettings, _InventoryHeader):
@@ -249,6 +268,6 @@ class InventoryFile(NodeSettings, _InventoryHeader):
     model_config = ConfigDict(title="clusterctl inventory")
 
     nodes: tuple[NodeEntry, ...] = Field(
-        description="The nodes; their order is the node_rank, and the first one is the master.",
+        description=to_translate("The nodes; their order is the node_rank, and the first one is the master."),
         json_schema_extra={"minItems": 1},
     )

@@ -15,6 +15,7 @@ from clusterctl.specs.fields import ANY_TEXT, FLAG, OneOrMore, ScalarType, Stric
 from clusterctl.specs.job.model import EnvironmentKind, Hook, Notify, OnEnd, Setup
 from clusterctl.specs.yaml.tree import YamlList, YamlMapping, quoted
 from clusterctl.specs.yaml.validate import find_duplicates, find_scalar
+from clusterctl.translation import to_translate
 
 SIGNED_SERVICES = ("feishu", "dingtalk")  # services that can check a signature
 _RUN_ENDS = ("succeeded", "failed", "timeout", "cancelled")
@@ -30,11 +31,18 @@ WhenEnds = Annotated[
     OneOrMore({"enum": list(_RUN_ENDS)}),
 ]
 CommandArgument = Annotated[
-    str, ScalarType("a text", str, ANY_TEXT, null_fix="write '' for an empty argument")
+    str,
+    ScalarType(
+        to_translate("a text"), str, ANY_TEXT, null_fix=to_translate("write '' for an empty argument")
+    ),
 ]
-Variable = Annotated[str, ScalarType("the name of a variable", values.parse_env_name, _VARIABLE)]
-OptionalVariable = Annotated[str | None, optional("the name of a variable", values.parse_env_name, _VARIABLE)]
-Limit = Annotated[float, ScalarType("a time", values.parse_limit, {**_DURATION, "minimum": 0})]
+Variable = Annotated[
+    str, ScalarType(to_translate("the name of a variable"), values.parse_env_name, _VARIABLE)
+]
+OptionalVariable = Annotated[
+    str | None, optional(to_translate("the name of a variable"), values.parse_env_name, _VARIABLE)
+]
+Limit = Annotated[float, ScalarType(to_translate("a time"), values.parse_limit, {**_DURATION, "minimum": 0})]
 
 
 class OnEndEntry(StrictModel):
@@ -43,13 +51,13 @@ class OnEndEntry(StrictModel):
     model_config = ConfigDict(title="on_end")
 
     command: tuple[CommandArgument, ...] = Field(
-        description="A program and its arguments, run on the launching machine, beside the job file; no shell.",
+        description="A program and its arguments, run on the launching machine, in the job file's directory; no shell.",
         json_schema_extra={"minItems": 1},
     )
     when: WhenEnds = Field(
-        None, description="Which ends it is for: succeeded, failed, timeout, cancelled; without it all."
+        None, description="For which results: succeeded, failed, timeout, cancelled; default: all."
     )
-    time_limit: Limit = Field(60.0, description="How long it may take; then it is ended.")
+    time_limit: Limit = Field(60.0, description="Time limit; then it is stopped.")
 
 
 class NotifyEntry(StrictModel):
@@ -58,16 +66,18 @@ class NotifyEntry(StrictModel):
     model_config = ConfigDict(title="notify")
 
     to: Annotated[Service, one_of(*_SERVICES)] = Field(
-        description="The kind of service, which decides the form of the message."
+        description=to_translate("The kind of service, which decides the form of the message.")
     )
     url_from: Variable = Field(
-        description="Name of the variable in your own environment that holds the URL; it is never shown or stored."
+        description=to_translate(
+            "Name of the variable in your own environment that holds the URL; it is never shown or stored."
+        )
     )
     secret_from: OptionalVariable = Field(
         None, description="For `feishu` and `dingtalk`: name of the variable that holds the signing secret."
     )
     when: WhenEnds = Field(
-        None, description="Which ends it is for: succeeded, failed, timeout, cancelled; without it all."
+        None, description="For which results: succeeded, failed, timeout, cancelled; default: all."
     )
 
 
@@ -118,9 +128,11 @@ def _parse_job_path(text: str) -> str:
     return path.as_posix()
 
 
-JobPath = Annotated[str, ScalarType("a path", _parse_job_path, _PATH)]
-OptionalJobPath = Annotated[str | None, ScalarType("a path", _parse_job_path, _PATH, nullable=True)]
-Command = Annotated[str, ScalarType("a command", values.parse_text, _COMMAND)]
+JobPath = Annotated[str, ScalarType(to_translate("a path"), _parse_job_path, _PATH)]
+OptionalJobPath = Annotated[
+    str | None, ScalarType(to_translate("a path"), _parse_job_path, _PATH, nullable=True)
+]
+Command = Annotated[str, ScalarType(to_translate("a command"), values.parse_text, _COMMAND)]
 OptionalCommands = Annotated[tuple[Command, ...] | None, OneOrMore(_COMMAND)]
 Commands = Annotated[tuple[Command, ...], OneOrMore(_COMMAND)]
 Flag = Annotated[bool, FLAG]
@@ -132,11 +144,11 @@ class SetupEntry(StrictModel):
     model_config = ConfigDict(title="setup")
 
     venv: OptionalJobPath = Field(
-        None, description="Make a venv, and install by pip what this requirements file names."
+        None, description="Make a venv and install this requirements file with pip."
     )
     uv: OptionalJobPath = Field(
         None,
-        description="Make it with uv: from a `uv.lock`, its `pyproject.toml` beside it, or a requirements file.",
+        description="Make it with uv: from a `uv.lock` and the `pyproject.toml` next to it, or a requirements file.",
     )
     conda: OptionalJobPath = Field(
         None,
@@ -145,19 +157,19 @@ class SetupEntry(StrictModel):
     )
     wheelhouse: OptionalJobPath = Field(
         None,
-        description="Folder of wheels that is sent along; `venv` and `uv` then install from it alone, with no network.",
+        description="Folder of wheels that is sent along; `venv` and `uv` then install only from it, without network.",
     )
     system_site_packages: Flag = Field(
         False, description="Let the environment see the packages of the node's own Python, such as its torch."
     )
     files: tuple[JobPath, ...] = Field(
-        (), description="More files and folders beside the job that `run` needs; they count as content."
+        (), description="More files and folders next to the job file that `run` needs; they count as content."
     )
     run: OptionalCommands = Field(
         None,
         description="Shell commands to run then, in the environment; the first that fails ends the launch.",
     )
-    time_limit: Limit = Field(1800.0, description="How long all of it may take on a node.")
+    time_limit: Limit = Field(1800.0, description="Time limit for all of it on a node.")
 
 
 class HookEntry(StrictModel):
@@ -166,9 +178,11 @@ class HookEntry(StrictModel):
     model_config = ConfigDict(title="before and after")
 
     run: Commands = Field(
-        description="Shell commands, run one after the other in the run's copy of the code, with the job's environment."
+        description=to_translate(
+            "Shell commands, run one after the other in the run's copy of the code, with the job's environment."
+        )
     )
-    time_limit: Limit = Field(60.0, description="How long they may take together; then they are ended.")
+    time_limit: Limit = Field(60.0, description="Time limit for all of them; then they are stopped.")
 
 
 def setup_of(entry: SetupEntry | None) -> Setup | None:

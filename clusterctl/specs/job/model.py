@@ -17,6 +17,7 @@ VISIBLE_DEVICES_VARIABLES = (
 )
 
 EnvironmentKind = Literal["venv", "uv", "conda"]
+StartMethod = Literal["exec", "fork", "auto"]
 Reason = Literal[
     "node_lost",
     "worker_killed",
@@ -108,6 +109,8 @@ class Job:
     exclusive: bool = False
     launcher: Literal["torchrun", "launch", "python", "command"] = "torchrun"
     use_env: bool = False
+    start: StartMethod = "exec"
+    preload: tuple[str, ...] = ()
     backend: Literal["nccl", "gloo"] = "nccl"
     env: Mapping[str, str] = field(default_factory=dict)
     secrets: tuple[str, ...] = ()

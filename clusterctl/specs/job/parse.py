@@ -102,6 +102,7 @@ def check_rules(tree: YamlMapping) -> Iterator[Issue]:
     """Yield what is wrong with keys that are right one by one."""
     yield from _program_issues(tree)
     yield from _launcher_issues(tree)
+    yield from find_duplicates(tree.get("preload"), "preload")
     yield from _gpu_issues(tree)
     yield from _secret_issues(tree)
     yield from _placeholder_issues(tree)
@@ -217,6 +218,8 @@ def parse_job(text: str, file: str, overrides: Sequence[tuple[str, str]] = ()) -
         exclusive=entry.exclusive,
         launcher=entry.launcher,
         use_env=entry.use_env,
+        start=entry.start,
+        preload=entry.preload,
         backend=entry.backend,
         env=entry.env,
         secrets=entry.secrets,

@@ -25,12 +25,13 @@ from clusterctl.specs.fields import (
 )
 from clusterctl.specs.inventory.schema import WaiveEntry
 from clusterctl.specs.job.hooks import HookEntry, NotifyEntry, OnEndEntry, SetupEntry
-from clusterctl.specs.job.model import DEFAULT_REASONS, REASONS, Reason, Restart
+from clusterctl.specs.job.model import DEFAULT_REASONS, REASONS, Reason, Restart, StartMethod
 from clusterctl.specs.nodeset import parse_pattern
 from clusterctl.specs.text import did_you_mean
 from clusterctl.specs.values import SIZE_PATTERN, parse_size
 from clusterctl.specs.yaml.tree import YamlList, YamlMapping, quoted
 from clusterctl.specs.yaml.validate import find_duplicates
+from clusterctl.translation import to_translate
 
 
 def _parse_file_pattern(text: str) -> str:
@@ -42,10 +43,14 @@ def _parse_file_pattern(text: str) -> str:
 
 ReasonName = Annotated[Reason, one_of(*REASONS)]
 RestartLimit = Annotated[
-    int, ScalarType("a whole number", values.parse_positive, whole_number_schema(minimum=1))
+    int, ScalarType(to_translate("a whole number"), values.parse_positive, whole_number_schema(minimum=1))
 ]
-Count = Annotated[int, ScalarType("a whole number", values.parse_count, whole_number_schema(minimum=0))]
-FilePattern = Annotated[str, ScalarType("a pattern", _parse_file_pattern, {"type": "string", "minLength": 1})]
+Count = Annotated[
+    int, ScalarType(to_translate("a whole number"), values.parse_count, whole_number_schema(minimum=0))
+]
+FilePattern = Annotated[
+    str, ScalarType(to_translate("a pattern"), _parse_file_pattern, {"type": "string", "minLength": 1})
+]
 
 
 class RestartEntry(StrictModel):
@@ -53,14 +58,14 @@ class RestartEntry(StrictModel):
 
     model_config = ConfigDict(title="restart")
 
-    max: RestartLimit = Field(3, description="How many times at most the run is started again.")
+    max: RestartLimit = Field(3, description="Maximum number of restarts.")
     on: tuple[ReasonName, ...] = Field(
         DEFAULT_REASONS,
         description="For which reasons; an error of the script itself is never among them. See below.",
         json_schema_extra={"uniqueItems": True, "minItems": 1},
     )
     spares: Count = Field(
-        0, description="Nodes that are prepared in reserve; each takes the place of a node that is lost."
+        0, description="Number of spare nodes that are prepared; each can replace a lost node."
     )
     progress: FilePattern = Field(
         "**",
@@ -106,20 +111,22 @@ def _parse_nodes(pattern: str) -> int | str:
     return pattern
 
 
-_EMPTY_ARG = "write '' for an empty argument, 'null' in quotes for the word"
-_EMPTY_ENV = "write '' for an empty value, 'null' in quotes for the word"
+_EMPTY_ARG = to_translate("write '' for an empty argument, 'null' in quotes for the word")
+_EMPTY_ENV = to_translate("write '' for an empty value, 'null' in quotes for the word")
 _ENV_NAME = {"type": "string", "pattern": f"^{values.FREE_ENV_PATTERN}$"}
 
 JobName = Annotated[str, NAME]
-Script = Annotated[str | None, ScalarType("a path", values.parse_script, {"type": "string", "minLength": 1})]
-Module = Annotated[
-    str | None, ScalarType("a module", values.parse_module, {"type": "string", "minLength": 1})
+Script = Annotated[
+    str | None, ScalarType(to_translate("a path"), values.parse_script, {"type": "string", "minLength": 1})
 ]
-Arg = Annotated[str, ScalarType("a text", str, ANY_TEXT, null_fix=_EMPTY_ARG)]
+Module = Annotated[
+    str | None, ScalarType(to_translate("a module"), values.parse_module, {"type": "string", "minLength": 1})
+]
+Arg = Annotated[str, ScalarType(to_translate("a text"), str, ANY_TEXT, null_fix=_EMPTY_ARG)]
 Nproc = Annotated[
     int | Literal["gpu", "cpu"],
     ScalarType(
-        "gpu, cpu or a whole number",
+        to_translate("gpu, cpu or a whole number"),
         _parse_nproc,
         {"anyOf": [{"enum": ["gpu", "cpu"]}, whole_number_schema(minimum=1)]},
     ),
@@ -127,17 +134,23 @@ Nproc = Annotated[
 NodeChoice = Annotated[
     int | str,
     ScalarType(
-        "a choice of nodes", _parse_nodes, {"type": ["string", "integer"], "minLength": 1, "minimum": 1}
+        to_translate("a choice of nodes"),
+        _parse_nodes,
+        {"type": ["string", "integer"], "minLength": 1, "minimum": 1},
     ),
 ]
-Variable = Annotated[str, ScalarType("the name of a variable", values.parse_env_name, _ENV_NAME)]
-EnvValue = Annotated[str, ScalarType("a text", str, ANY_TEXT, null_fix=_EMPTY_ENV)]
+Variable = Annotated[
+    str, ScalarType(to_translate("the name of a variable"), values.parse_env_name, _ENV_NAME)
+]
+EnvValue = Annotated[str, ScalarType(to_translate("a text"), str, ANY_TEXT, null_fix=_EMPTY_ENV)]
 Launcher = Annotated[
     Literal["torchrun", "launch", "python", "command"], one_of("torchrun", "launch", "python", "command")
 ]
+StartChoice = Annotated[StartMethod, one_of("exec", "fork", "auto")]
+ModuleName = Annotated[str, ScalarType("a module", values.parse_module, {"type": "string", "minLength": 1})]
 Flag = Annotated[bool, FLAG]
 GpuIndex = Annotated[
-    int, ScalarType("the index of a GPU", values.parse_count, whole_number_schema(minimum=0))
+    int, ScalarType(to_translate("the index of a GPU"), values.parse_count, whole_number_schema(minimum=0))
 ]
 Backend = Annotated[Literal["nccl", "gloo"], one_of("nccl", "gloo")]
 Via = Annotated[Literal["auto", "direct", "tree"], one_of("auto", "direct", "tree")]
@@ -147,10 +160,10 @@ _DURATION = {
     "minLength": 1,
     "minimum": 0,
 }
-Duration = Annotated[float, ScalarType("a time", values.parse_duration, _DURATION)]
-Limit = Annotated[float | None, optional("a time", values.parse_limit, _DURATION)]
+Duration = Annotated[float, ScalarType(to_translate("a time"), values.parse_duration, _DURATION)]
+Limit = Annotated[float | None, optional(to_translate("a time"), values.parse_limit, _DURATION)]
 _SIZE = {"type": ["string", "integer"], "pattern": f"^({SIZE_PATTERN})$", "minimum": 0, "maximum": 0}
-ByteLimit = Annotated[int, ScalarType("a size", parse_size, _SIZE)]
+ByteLimit = Annotated[int, ScalarType(to_translate("a size"), parse_size, _SIZE)]
 Text = Annotated[str, TEXT]
 OptionalPython = Annotated[str | None, PYTHON]
 OptionalText = Annotated[str | None, TEXT]
@@ -166,7 +179,7 @@ class SyncEntry(StrictModel):
         description="Directory that is copied to every node, relative to the job file; the job runs there.",
     )
     exclude: tuple[Text, ...] = Field(
-        (), description="What stays behind, in the words of `.gitignore`; `.gitignore` files count as well."
+        (), description="What is not sent, as patterns of `.gitignore`; `.gitignore` files apply too."
     )
     via: Via = Field(
         "auto",
@@ -183,7 +196,9 @@ class JobFile(StrictModel):
         json_schema_extra={"oneOf": [{"required": [key]} for key in ("script", "module", "command")]},
     )
 
-    name: JobName = Field(description="Name of the job, the first part of the name of each of its runs.")
+    name: JobName = Field(
+        description=to_translate("Name of the job, the first part of the name of each of its runs.")
+    )
     script: Script = Field(
         None, description="Training script: a path inside `sync.source`, or an absolute path on the nodes."
     )
@@ -206,11 +221,22 @@ class JobFile(StrictModel):
         json_schema_extra={"uniqueItems": True, "minItems": 1},
     )
     exclusive: Flag = Field(
-        False, description="Have each node alone: no other run may be on it, whatever it uses; see below."
+        False,
+        description="Use each node exclusively: no other run may be on it, whatever it uses; see below.",
     )
     launcher: Launcher = Field("torchrun", description="What starts the workers on a node; see below.")
     use_env: Flag = Field(
         False, description="For `launcher: launch`: leave `--local-rank` out; LOCAL_RANK is always set."
+    )
+    start: StartChoice = Field(
+        "exec",
+        description="How torchrun starts its workers: each with a new interpreter (`exec`), or forked from a process "
+        "that has torch imported (`fork`, `auto`); see below.",
+    )
+    preload: tuple[ModuleName, ...] = Field(
+        (),
+        description="For `start: fork` and `auto`: modules to import once per node, such as `transformers`.",
+        json_schema_extra={"uniqueItems": True},
     )
     backend: Backend = Field(
         "nccl", description="Backend that the script uses; `check` looks for what it needs."
@@ -234,7 +260,7 @@ class JobFile(StrictModel):
         description="Shell commands on every node before torchrun starts, in each attempt; one that fails ends it.",
     )
     after: HookEntry | None = Field(
-        None, description="Shell commands on every node when all its ranks have ended, however they have."
+        None, description="Shell commands on every node after all its ranks have ended, whatever the result."
     )
     grace: Duration = Field(
         30.0,
@@ -251,13 +277,17 @@ class JobFile(StrictModel):
     )
     restart: RestartEntry | None = Field(
         None,
-        description="When the nodes start a failed run again by themselves, and with which nodes in reserve.",
+        description="When the nodes restart a failed run by themselves, and with how many spare nodes.",
     )
     on_end: OnEndEntry | None = Field(
         None,
-        description="A command of your own that is run when a run has ended, with the verdict on its stdin.",
+        description="A command of your own that is run when a run has ended, with the result on its stdin.",
     )
     notify: tuple[NotifyEntry, ...] = Field((), description="Messages to send when a run has ended.")
-    waive: tuple[WaiveEntry, ...] = Field((), description="Findings of `check` that do not count, and why.")
-    python: OptionalPython = Field(None, description="Interpreter for this job; beats the inventory's.")
-    activate: OptionalText = Field(None, description="Shell line run before Python; beats the inventory's.")
+    waive: tuple[WaiveEntry, ...] = Field((), description="Findings of `check` to ignore, and why.")
+    python: OptionalPython = Field(
+        None, description="Interpreter for this job; takes precedence over the inventory's."
+    )
+    activate: OptionalText = Field(
+        None, description="Shell line run before Python; takes precedence over the inventory's."
+    )

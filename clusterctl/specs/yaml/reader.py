@@ -22,8 +22,6 @@ from ruamel.yaml.events import (
 )
 
 from clusterctl.errors import Issue, Location, SpecError
-from clusterctl.specs import codes
-from clusterctl.specs.text import plural
 from clusterctl.specs.yaml.tree import (
     YamlList,
     YamlMapping,
@@ -34,48 +32,43 @@ from clusterctl.specs.yaml.tree import (
     quoted,
 )
 
-_QUOTE = "put the value in quotes: 'like this'"
-_QUOTE_BRACES = "put a text that holds { or } in quotes: '${run_id}'"
-_SPACES = "indent with spaces only"
-_COLON = "quote the text if the ':' belongs to it; else check the indentation of this line and the one above"
-_INDENT = "check the indentation of this line and the ones above"
-
-_SYNTAX_MESSAGES = (
-    (r"found character '\\t'", "a tab where YAML wants spaces", _SPACES),
-    (r"found character (.*) that cannot start any token", r"a value cannot begin with \1", _QUOTE),
-    ("mapping values are not allowed here", "a ':' that cannot stand here", _COLON),
-    ("sequence entries are not allowed here", "a '- ' that cannot stand here", _INDENT),
-    ("found unexpected end of stream", "a quotation mark that is never closed", "close the quotation"),
-    ("found unexpected document separator", "a quotation mark that is never closed", "close the quotation"),
-    ("could not find expected ':'", "a key without its ':'", "write KEY: VALUE"),
-    (r"expected ',' or '.', but got '[{]'", "a '{' inside brackets begins a mapping", _QUOTE_BRACES),
-    (r"expected ',' or '(.)', but got", r"expected ',' or '\1'", "add the comma, or close the bracket"),
-    ("found unknown escape character (.*)", r"double quotes know no escape \1", "use single quotes"),
-    (r"expected <block end>, but found '[?]'", "a key that fits no level of this file", _INDENT),
-    ("expected <block end>, but found '(-|<block seq)", "a '- ' that fits no list of this file", _INDENT),
-    (r"expected <block end>, but found '<scalar>'", "text after the end of a value", _QUOTE),
-    ("expected <block end>", "this does not fit what stands above it", _INDENT),
-    ("expected the node content, but found (.*)", r"expected a value, found \1", _QUOTE),
-    (r"expected '<document start>'", "something follows the end of the file's content", _INDENT),
-    ("expected alphabetic or numeric", "a '*', '&' or '%' with a special meaning in YAML", _QUOTE),
-    ("expected a comment or a line break", "text behind a '|' or '>'", "begin the text on a new line"),
-    ("scanning a directive|incompatible YAML|tag handle", "a '%' line that is not understood", "drop it"),
-    ("a tag|expected URI|expected '[!>]'", "a '!' with a special meaning in YAML", _QUOTE),
+# What the parser reports, and the case of CC-SPEC-001 that says it; named groups are facts of the case.
+_SYNTAX_CASES = (
+    (r"found character '\\t'", "tab"),
+    (r"found character (?P<character>.*) that cannot start any token", "first-character"),
+    ("mapping values are not allowed here", "colon"),
+    ("sequence entries are not allowed here", "dash"),
+    ("found unexpected end of stream", "open-quote"),
+    ("found unexpected document separator", "open-quote"),
+    ("could not find expected ':'", "no-colon"),
+    (r"expected ',' or '.', but got '[{]'", "brace"),
+    (r"expected ',' or '(?P<closing>.)', but got", "no-comma"),
+    ("found unknown escape character (?P<character>.*)", "escape"),
+    (r"expected <block end>, but found '[?]'", "key-level"),
+    ("expected <block end>, but found '(-|<block seq)", "dash-level"),
+    (r"expected <block end>, but found '<scalar>'", "after-value"),
+    ("expected <block end>", "level"),
+    ("expected the node content, but found (?P<found>.*)", "no-value"),
+    (r"expected '<document start>'", "after-end"),
+    ("expected alphabetic or numeric", "marker"),
+    ("expected a comment or a line break", "after-block"),
+    ("scanning a directive|incompatible YAML|tag handle", "directive"),
+    ("a tag|expected URI|expected '[!>]'", "tag"),
 )
 _LOCATED_AT_START = ("while scanning a quoted scalar",)
 
 
-def explain_syntax_error(problem: str, context: str) -> tuple[str, str]:
-    """Turn the parser's words into a message and the way out."""
-    for pattern, message, fix in _SYNTAX_MESSAGES:
+def classify_syntax_error(problem: str, context: str) -> tuple[str, dict[str, str]]:
+    """Turn the parser's report into a case of CC-SPEC-001 and its facts."""
+    for pattern, case in _SYNTAX_CASES:
         match = re.search(pattern, problem) or re.search(pattern, context)
         if match:
-            return match.expand(message), fix
-    return f"this is not YAML: {problem or 'the parser gave up'}", ""
+            return case, match.groupdict()
+    return "other", {"problem": problem or "?"}
 
 
 def is_located_at_start(context: str) -> bool:
-    """Whether the beginning of the broken value says more than the point where the parser gave up."""
+    """Whether the beginning of the broken value is the better place than the point where the parser gave up."""
     return context in _LOCATED_AT_START
 
 
@@ -92,8 +85,6 @@ _ONLY_IN_QUOTES = re.compile(r"[\x7f-\x84\x86-\x9f]")
 _SUBSTITUTE_OFFSET = 0xF0000  # a plane of private use: U+007F goes to ruamel as U+F007F
 _SUBSTITUTE = re.compile(r"[\U000f007f-\U000f0084\U000f0086-\U000f009f]")
 _UNSENDABLE = re.compile(r"[\x00\ud800-\udfff]")
-_MERGE = "merge keys (<<) are not part of YAML 1.2"
-_MERGE_FIX = "repeat the values; what all nodes share goes to the top level of the inventory"
 
 
 def decode_source(data: bytes, file: str, *, max_bytes: int = MOST_BYTES) -> str:
@@ -105,8 +96,7 @@ def decode_source(data: bytes, file: str, *, max_bytes: int = MOST_BYTES) -> str
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         location = location_after(start, data[: error.start].decode("utf-8"))
-        message = f"the byte 0x{data[error.start]:02x} is not UTF-8 text"
-        raise SpecError([Issue(codes.NOT_TEXT, message, location, "save the file as UTF-8")]) from error
+        raise SpecError([Issue.of("CC-SPEC-002", "byte", location, byte=data[error.start])]) from error
 
 
 def read_document(
@@ -120,10 +110,10 @@ def read_document(
     tree, issues = read_tree(text, start, max_bytes=max_bytes)
     if isinstance(tree, YamlMapping):
         return tree, issues
-    location, message = start, "the file is empty"
-    if tree and not (isinstance(tree, YamlScalar) and tree.text is None):
-        location, message = tree.location, f"expected keys and values, got {describe(tree)}"
-    issue = Issue(codes.DOCUMENT, message, location, "the file begins with a line such as KEY: VALUE")
+    if tree is None or (isinstance(tree, YamlScalar) and tree.text is None):
+        issue = Issue.of("CC-SPEC-005", "empty", start)
+    else:
+        issue = Issue.of("CC-SPEC-005", "no-mapping", tree.location, found=describe(tree))
     raise SpecError(sort_issues((*issues, issue)))
 
 
@@ -147,8 +137,7 @@ def read_tree(
 
 
 def _invalid_character_issue(character: str, location: Location) -> Issue:
-    message = f"the character U+{ord(character):04X} must not stand in YAML"
-    return Issue(codes.NOT_TEXT, message, location, "remove it")
+    return Issue.of("CC-SPEC-002", "not-yaml", location, number=ord(character))
 
 
 def _restore_substituted(text: str) -> str:
@@ -157,22 +146,18 @@ def _restore_substituted(text: str) -> str:
 
 
 def sort_issues(issues: Iterable[Issue]) -> tuple[Issue, ...]:
-    """Sort issues by place, drop what is said twice (a value may have several aliases), and end somewhere."""
+    """Sort issues by place, drop duplicates (a value may have several aliases), and cut a long list."""
     unique = sorted(
         dict.fromkeys(issues), key=lambda issue: (issue.location or Location("", 0, 0), issue.code)
     )
     shown, omitted = unique[:MOST_ISSUES], unique[MOST_ISSUES:]
-    summary = (
-        [Issue(codes.TOO_LARGE, f"and {plural(len(omitted), 'more problem')}", omitted[0].location)]
-        if omitted
-        else []
-    )
-    return (*shown, *summary)
+    if not omitted:
+        return tuple(shown)
+    return (*shown, Issue.of("CC-SPEC-003", "issues", omitted[0].location, count=len(omitted)))
 
 
 def _too_large_issue(start: Location, max_bytes: int) -> Issue:
-    fix = "inventories and jobs are far smaller: is this the right file?"
-    return Issue(codes.TOO_LARGE, f"more than {max_bytes >> 10} KiB of text", start, fix)
+    return Issue.of("CC-SPEC-003", "text", start, kib=max_bytes >> 10)
 
 
 def find_unsendable(text: str, location: Location) -> Issue | None:
@@ -180,8 +165,7 @@ def find_unsendable(text: str, location: Location) -> Issue | None:
     match = _UNSENDABLE.search(text)
     if not match:
         return None
-    message = f"the character U+{ord(match.group()):04X} cannot be passed on"
-    return Issue(codes.NOT_TEXT, message, location, "remove it")
+    return Issue.of("CC-SPEC-002", "unsendable", location, number=ord(match.group()))
 
 
 def _join_surrogates(text: str) -> str:
@@ -236,8 +220,7 @@ class _TreeReader:
         except MarkedYAMLError as error:
             self._fail_syntax(error, last_location)
         except Exception:  # whatever the parser does on hostile text, the text is at fault
-            fix = "look for escapes such as \\U in double quotes behind this point"
-            self._fail(codes.SYNTAX, "something that YAML cannot express", last_location, fix)
+            self._fail(Issue.of("CC-SPEC-001", "inexpressible", last_location))
 
     def _fail_syntax(self, error: MarkedYAMLError, last_location: Location) -> None:
         context = str(error.context or "")
@@ -245,10 +228,11 @@ class _TreeReader:
         if opened and "<stream end>" in str(error.problem):
             self._fail_unclosed(opened)
         mark = error.context_mark if is_located_at_start(context) else error.problem_mark
-        message, fix = explain_syntax_error(str(error.problem or ""), context)
-        if opened and fix.endswith(" close the bracket"):
-            fix += f" that opens in line {opened.location.line}"
-        self._fail(codes.SYNTAX, message, self._location_of(mark) if mark else last_location, fix)
+        case, facts = classify_syntax_error(str(error.problem or ""), context)
+        if opened and case == "no-comma":
+            case, facts = "no-comma-opened", {**facts, "line": str(opened.location.line)}
+        location = self._location_of(mark) if mark else last_location
+        self._fail(Issue.of("CC-SPEC-001", case, location, **facts))
 
     def _find_unclosed(self) -> _OpenCollection | None:
         """Find the innermost bracket or brace that is open; a block ends with the file."""
@@ -256,21 +240,18 @@ class _TreeReader:
 
     def _fail_unclosed(self, opened: _OpenCollection) -> NoReturn:
         opening, closing = ("{", "}") if isinstance(opened.event, MappingStartEvent) else ("[", "]")
-        fix = f"add the closing '{closing}'"
-        self._fail(codes.SYNTAX, f"the '{opening}' here is never closed", opened.location, fix)
+        self._fail(Issue.of("CC-SPEC-001", "unclosed", opened.location, opening=opening, closing=closing))
 
     def _begin_document(self, event: Event) -> None:
         self.document_count += 1
         if self.document_count > 1:
             location = self._location_of(event.start_mark)
-            self._fail(
-                codes.DOCUMENT, "a second document begins here", location, "one file holds one document"
-            )
+            self._fail(Issue.of("CC-SPEC-005", "second", location))
 
     def _open_collection(self, event: CollectionStartEvent) -> None:
         location = self._location_of(event.start_mark)
         if len(self.stack) >= MOST_LEVELS:
-            self._fail(codes.TOO_LARGE, f"nested more than {MOST_LEVELS} levels deep", location)
+            self._fail(Issue.of("CC-SPEC-003", "depth", location, most=MOST_LEVELS))
         self.stack.append(_OpenCollection(event, location))
 
     def _close_collection(self) -> None:
@@ -287,14 +268,13 @@ class _TreeReader:
         entries: dict[str, tuple[YamlScalar, YamlTree]] = {}
         for key, value in zip(children[::2], children[1::2], strict=True):
             if not isinstance(key, YamlScalar) or key.text is None:
-                self._add_issue(codes.UNSUPPORTED, f"expected a key, got {describe(key)}", key.location)
+                issue = Issue.of("CC-SPEC-006", "key", key.location, found=describe(key))
+                self.issues.append(issue)
             elif key.source == "<<":
-                self._add_issue(codes.UNSUPPORTED, _MERGE, key.location, _MERGE_FIX)
+                self.issues.append(Issue.of("CC-SPEC-006", "merge", key.location))
             elif key.text in entries:
-                first_location = entries[key.text][0].location
-                message = f"the key {quoted(key.text)} stands here twice"
-                fix = f"keep one; the other is at {first_location}"
-                self._add_issue(codes.DUPLICATE_KEY, message, key.location, fix)
+                other, name = entries[key.text][0].location, quoted(key.text)
+                self.issues.append(Issue.of("CC-SPEC-004", "", key.location, key=name, other=other))
             else:
                 entries[key.text] = (key, value)
         return entries
@@ -323,18 +303,16 @@ class _TreeReader:
         location = self._location_of(event.start_mark)
         if tree is None:
             inside = any(frame.event.anchor == event.anchor for frame in self.stack)
-            reason = "stands inside what it repeats" if inside else "repeats nothing: no & has its name"
-            fix = "quote the text if the * belongs to it"
-            self._fail(codes.SYNTAX, f"the alias {quoted('*' + event.anchor)} {reason}", location, fix)
+            case, alias = "alias-inside" if inside else "alias-unknown", quoted("*" + event.anchor)
+            self._fail(Issue.of("CC-SPEC-001", case, location, alias=alias))
         if isinstance(tree, YamlScalar):
             tree = YamlScalar(tree.text, f"*{event.anchor}", location)
         self._append(tree, tree.size)
 
     def _register(self, event: ScalarEvent | CollectionStartEvent, tree: YamlTree) -> None:
         if event.tag is not None:
-            message = f"the YAML tag {quoted(str(event.tag))} is not used here"
-            fix = "quote the text if the ! belongs to it, else drop the tag"
-            self._add_issue(codes.UNSUPPORTED, message, tree.location, fix)
+            tag = quoted(str(event.tag))
+            self.issues.append(Issue.of("CC-SPEC-006", "tag", tree.location, tag=tag))
         if event.anchor is not None:
             self.anchors[event.anchor] = tree
         self._append(tree, 1)
@@ -342,8 +320,7 @@ class _TreeReader:
     def _append(self, tree: YamlTree, size: int) -> None:
         self.value_count += size
         if self.value_count > MOST_VALUES:
-            message = f"more than {MOST_VALUES} values, counting what aliases repeat"
-            self._fail(codes.TOO_LARGE, message, tree.location)
+            self._fail(Issue.of("CC-SPEC-003", "values", tree.location, most=MOST_VALUES))
         if self.stack:
             self.stack[-1].children.append(tree)
         else:
@@ -353,9 +330,5 @@ class _TreeReader:
         column = mark.column + (self.start.column if mark.line == 0 else 1)
         return Location(self.start.file, self.start.line + mark.line, column)
 
-    def _add_issue(self, code: str, message: str, location: Location, fix: str = "") -> None:
-        self.issues.append(Issue(code, message, location, fix))
-
-    def _fail(self, code: str, message: str, location: Location, fix: str = "") -> NoReturn:
-        self._add_issue(code, message, location, fix)
-        raise SpecError(sort_issues(self.issues))
+    def _fail(self, issue: Issue) -> NoReturn:
+        raise SpecError(sort_issues((*self.issues, issue)))

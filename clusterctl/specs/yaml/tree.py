@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Union
 
 from clusterctl.errors import Location
+from clusterctl.translation import tr
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,10 +64,10 @@ def to_plain(tree: YamlTree) -> Plain:
 
 
 def describe(tree: YamlTree) -> str:
-    """Say what stands there, for a message."""
+    """Describe a value for a message."""
     if isinstance(tree, YamlScalar):
-        return "nothing" if tree.text is None else quoted(tree.text)
-    return "a list" if isinstance(tree, YamlList) else "keys and values"
+        return tr("nothing") if tree.text is None else quoted(tree.text)
+    return tr("a list") if isinstance(tree, YamlList) else tr("keys and values")
 
 
 def quoted(text: str, limit: int = 60) -> str:

@@ -10,9 +10,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from clusterctl.errors import Issue, Location
-from clusterctl.specs import codes
 from clusterctl.specs.codes import InvalidValueError
-from clusterctl.specs.text import did_you_mean
+from clusterctl.specs.text import did_you_mean, did_you_mean_exactly
 from clusterctl.specs.yaml.reader import MOST_ISSUES
 from clusterctl.specs.yaml.tree import (
     YamlList,
@@ -24,6 +23,7 @@ from clusterctl.specs.yaml.tree import (
     quoted,
     to_plain,
 )
+from clusterctl.translation import tr
 
 Model = TypeVar("Model", bound=BaseModel)
 KeyPath = tuple[str | int, ...]
@@ -44,7 +44,7 @@ def validate(tree: YamlMapping, model: type[Model]) -> tuple[Model | None, list[
     located = sorted(details, key=lambda pair: pair[0])
     issues = [_make_issue(tree, model, location, detail) for location, detail in located[:MOST_ISSUES]]
     # sort_issues only counts them
-    omitted = [Issue(codes.TOO_LARGE, "", location) for location, _ in located[MOST_ISSUES:]]
+    omitted = [Issue("CC-SPEC-003", "", location) for location, _ in located[MOST_ISSUES:]]
     return None, [*issues, *omitted]
 
 
@@ -65,27 +65,40 @@ def _make_issue(tree: YamlMapping, model: type[BaseModel], location: Location, d
     path = _existing_path(tree, path[:-2] if path[-1:] == (_KEY_MARK,) else path)
     error = detail.get("ctx", {}).get("error")
     if isinstance(error, InvalidValueError):
-        return Issue(error.code, f"{render_path(path)}: {error.message}", location, error.fix)
-    expected = "a list" if "list" in detail["type"] or "tuple" in detail["type"] else "keys and values"
+        message = tr("{subject}: {text}", subject=render_path(path), text=error.message)
+        return Issue(error.code, message, location, error.fix)
     value, _ = follow_path(tree, path)
-    is_null = isinstance(value, YamlScalar) and value.text is None
-    code = codes.NO_VALUE if is_null else codes.WRONG_TYPE
-    fix = "give a value, or drop the line" if is_null else ""
-    if expected == "a list" and isinstance(value, YamlScalar) and value.text:
-        fix = f"{render_path(path)}: [{', '.join(_suggest_items(path, value.text))}]"
-    elif not is_null:
-        fix = _suggest_form(model, path, value, expected)
-    return Issue(code, f"{render_path(path)}: expected {expected}, got {describe(value)}", location, fix)
+    return _wrong_kind(model, path, value, location, detail["type"])
 
 
-def _suggest_form(model: type[BaseModel], path: KeyPath, value: YamlTree, expected: str) -> str:
-    """Write the form that is expected; `NAME=VALUE` as its author may have meant it."""
-    label = render_path(path)
-    if expected == "a list":
-        return f"{label}: [VALUE]"
+def _wrong_kind(
+    model: type[BaseModel], path: KeyPath, value: YamlTree, location: Location, kind: str
+) -> Issue:
+    """Report a value where a list, or keys and values, are expected; `kind` is pydantic's name of the mistake."""
+    label, wants_list = render_path(path), "list" in kind or "tuple" in kind
+    if isinstance(value, YamlScalar) and value.text is None:
+        return Issue.of("CC-SPEC-014", "list" if wants_list else "mapping", location, path=label)
+    found = describe(value)
+    if wants_list:
+        return Issue.of(
+            "CC-SPEC-012", "list", location, path=label, found=found, form=_suggest_list(path, value)
+        )
     nested_model = dict(_nested_models(_model_at(model, path[:-1]))).get(str(path[-1])) if path else None
     if nested_model is not None:
-        return f"{label}: {{KEY: VALUE}} with the keys {', '.join(nested_model.model_fields)}"
+        keys = ", ".join(nested_model.model_fields)
+        return Issue.of("CC-SPEC-012", "mapping-keys", location, path=label, found=found, keys=keys)
+    form = _suggest_mapping(label, value)
+    return Issue.of("CC-SPEC-012", "mapping", location, path=label, found=found, form=form)
+
+
+def _suggest_list(path: KeyPath, value: YamlTree) -> str:
+    """Write the list that is expected."""
+    text = value.text if isinstance(value, YamlScalar) else None
+    return f"{render_path(path)}: [{', '.join(_suggest_items(path, text)) if text else 'VALUE'}]"
+
+
+def _suggest_mapping(label: str, value: YamlTree) -> str:
+    """Write the keys and values that are expected; `NAME=VALUE` as its author may have meant it."""
     items = value.items if isinstance(value, YamlList) else (value,)
     texts = [item.text or "" for item in items[:MOST_ITEMS] if isinstance(item, YamlScalar)]
     pairs = [text.partition("=") for text in texts if _ASSIGNMENT.fullmatch(text)]
@@ -121,11 +134,17 @@ def _render_key(key: str) -> str:
 
 
 def _missing_key(model: type[BaseModel], path: KeyPath, location: Location) -> Issue:
-    key = str(path[-1])
-    in_parent = f" in {render_path(path[:-1])}" if path[:-1] else ""
-    meaning = (_model_at(model, path[:-1]).model_fields[key].description or "").rstrip(".")
-    fix = f"add {key}: {meaning[:1].lower()}{meaning[1:]}"
-    return Issue(codes.MISSING_KEY, f"the key {quoted(key)} is missing{in_parent}", location, fix)
+    name = str(path[-1])
+    meaning = tr(_model_at(model, path[:-1]).model_fields[name].description or "").rstrip(".。")
+    return Issue.of(
+        "CC-SPEC-011",
+        "inside" if path[:-1] else "",
+        location,
+        key=quoted(name),
+        parent=render_path(path[:-1]),
+        name=name,
+        meaning=f"{meaning[:1].lower()}{meaning[1:]}",
+    )
 
 
 def _unknown_key(model: type[BaseModel], path: KeyPath, location: Location) -> Issue:
@@ -138,12 +157,12 @@ def _unknown_key(model: type[BaseModel], path: KeyPath, location: Location) -> I
     )
     nested_path = next(nested_paths, None)
     suggestion = (
-        f", did you mean {quoted(nested_path)}?" if nested_path else did_you_mean(key, enclosing.model_fields)
+        did_you_mean_exactly(nested_path) if nested_path else did_you_mean(key, enclosing.model_fields)
     )
-    known_keys = ", ".join(enclosing.model_fields)
-    return Issue(
-        codes.UNKNOWN_KEY, f"unknown key {quoted(key)}{suggestion}", location, f"known keys: {known_keys}"
-    )
+    if suggestion:
+        return Issue.of("CC-SPEC-010", "near", location, key=quoted(key), suggestion=suggestion)
+    known = ", ".join(enclosing.model_fields)
+    return Issue.of("CC-SPEC-010", "", location, key=quoted(key), known=known)
 
 
 def _model_at(model: type[BaseModel], path: KeyPath) -> type[BaseModel]:
@@ -161,14 +180,12 @@ def _nested_models(model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel
 
 
 def find_duplicates(sequence: YamlTree | None, name: str) -> Iterator[Issue]:
-    """Point out every text that stands in a list a second time."""
+    """Point out every text that is in a list a second time."""
     texts: set[str] = set()
     for item in sequence.items if isinstance(sequence, YamlList) else ():
         text = item.text if isinstance(item, YamlScalar) else None
         if text is not None and text in texts:
-            yield Issue(
-                codes.WRONG_VALUE, f"{name}: {quoted(text)} stands here twice", item.location, "keep one"
-            )
+            yield Issue.of("CC-SPEC-013", "twice", item.location, name=name, text=quoted(text))
         elif text is not None:
             texts.add(text)
 

@@ -74,4 +74,4 @@ def test_files_outside_the_output_directory_are_asked_about(
     assert ("2 files outside ${output_dir}: 0.ckpt, ... (9 bytes) on gpu01" in asked) == (
         at_terminal and not yes
     )
-    assert ("whether they were pulled is not known" in asked) == (at_terminal and not yes)
+    assert ("cannot know whether they were downloaded" in asked) == (at_terminal and not yes)

@@ -131,7 +131,7 @@ def test_variables_beside_an_ansible_inventory_are_not_forgotten(
     code, out, err = run(capsys, "hosts.ini", "--group", "gpu")
 
     assert (code, "gpu01" in out, "cpu01" in out) == (0, True, False)
-    assert "group_vars/ beside it was not read" in err
+    assert "group_vars/ was not read" in err
     assert run(capsys, "hosts.ini", "--group", "gpus")[0] == 2
 
 
@@ -159,6 +159,6 @@ def test_the_groups_are_shown(in_a_folder: Path, capsys: pytest.CaptureFixture[s
     code, _, err = run(capsys, "hosts.ini")
 
     assert code == 0
-    assert "note: All 3 hosts were taken." in err
+    assert "note: All 3 hosts were imported." in err
     assert "--group: login (1), gpu (2)." in err
     assert "--group" not in run(capsys, "hosts.ini", "--group", "gpu")[2]

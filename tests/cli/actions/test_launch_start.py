@@ -25,14 +25,14 @@ def test_a_start_that_is_interrupted_is_called_that(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(launch.prepare, "start_workers", interrupt)
-    phases = SimpleNamespace(start=lambda *_: None, stop=lambda: None)
+    phases = SimpleNamespace(start=lambda *_: None, break_off=lambda: None)
     output = SimpleNamespace(hint=lambda *_: "")
     begun: Any = SimpleNamespace(_phases=phases, _interpreters={}, _output=output)
     nobody: Any = None
     plan: Any = SimpleNamespace(run_id="r")
     with pytest.raises(KeyboardInterrupt):
         launch.Launch._start_workers(begun, nobody, plan, {})
-    assert capsys.readouterr().err.startswith("interrupted before all nodes had started; the run was ended")
+    assert capsys.readouterr().err.startswith("interrupted before all nodes had started; the run was stopped")
 
 
 def test_a_job_that_is_told_nothing_is_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -94,7 +94,7 @@ def test_the_command_gets_the_verdict(home: Path, capfd: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("raise SystemExit(3)", "on_end: ./tell.py ended with exit code 3"),
+        ("raise SystemExit(3)", "on_end: ./tell.py exited with code 3"),
         ("import os; os.kill(os.getpid(), 9)", "on_end: ./tell.py was killed by signal 9"),
     ],
 )
@@ -126,7 +126,7 @@ def test_a_command_that_hangs_is_ended_with_its_children(
     keep(home, "on_end: {command: [./tell.py], time_limit: 0.7}")
     notify_end(verdict(), 60.0, "clusterctl", [])
 
-    assert "was ended after 0.7 s" in capfd.readouterr().err
+    assert "was stopped after 0.7 s" in capfd.readouterr().err
 
     def ended() -> bool:
         lines = []
@@ -194,7 +194,7 @@ def test_a_launch_that_could_not_tell_starts_nothing(home: Path, monkeypatch: py
     with pytest.raises(UsageError, match="HOOK_SECRET is not set here") as unset:
         check_hooks(wrong)
     monkeypatch.setenv("HOOK_SECRET", "x")
-    with pytest.raises(UsageError, match="HOOK_URL: dingtalk wants https://") as plain:
+    with pytest.raises(UsageError, match="HOOK_URL: dingtalk requires https://") as plain:
         check_hooks(wrong)
 
     assert unset.value.code == plain.value.code == "CC-END-003"
@@ -208,7 +208,7 @@ def test_who_leaves_is_told(home: Path, capfd: pytest.CaptureFixture[str]) -> No
     warn_not_notified(RUN, "clusterctl attach it")
 
     assert capfd.readouterr().err.splitlines() == [
-        "note: no hook reports its end until you attach again from this machine: clusterctl attach it"
+        "note: notifications and on_end run only while you are attached from this machine: clusterctl attach it"
     ]
 
 
@@ -218,7 +218,7 @@ def test_a_full_state_directory_costs_no_verdict(home: Path, capfd: pytest.Captu
     keep(home, "notify: [{to: slack, url_from: X}]")
     notify_end(verdict(), 60.0, "clusterctl", [])
 
-    assert capfd.readouterr().err.startswith("note: nobody will be told of the end: ")
+    assert capfd.readouterr().err.startswith("note: notifications and on_end will not run: ")
 
 
 HOSTILE_RUNS = [
@@ -300,7 +300,7 @@ def test_hooks_that_others_could_have_put_there_are_not_run(
     if place.endswith("ends"):
         notify_end(verdict(), 60.0, "clusterctl", [])
         warn_not_notified(RUN, "clusterctl attach it")
-        assert capfd.readouterr().err.count(f"is not read: {home / place} ") == 2
+        assert capfd.readouterr().err.count(f"are skipped: {home / place} ") == 2
     else:
         with pytest.raises(UsageError, match=str(home / place)) as refusal:
             notify_end(verdict(), 60.0, "clusterctl", [])
@@ -329,6 +329,9 @@ def test_leaving_leaves_no_command_behind(home: Path) -> None:
         telling.send_signal(signal.SIGINT)
         out, err = telling.communicate(timeout=HANG)
 
-    assert (out, err) == ("the verdict's exit code follows\n", "\nleft before all had been told\n")
+    assert (out, err) == (
+        "the verdict's exit code follows\n",
+        "\ninterrupted before all notifications were sent\n",
+    )
     assert not Path(f"/proc/{started.read_text()}").exists()
     assert kept(home) == []

@@ -62,7 +62,7 @@ def test_results_are_printed_once_the_progress_is_gone(
 
     out = capsys.readouterr().out.splitlines()
     assert (code, printed) == (130 if interrupted else 0, [""])
-    assert out[0].startswith("gpu01: ended rank 0 (pid 7)")
+    assert out[0].startswith("gpu01: stopped rank 0 (pid 7)")
     assert interrupted or out[1:] == [f"{RUN}: stopped"]
 
 
@@ -72,7 +72,7 @@ def test_the_same_name_from_another_machine_is_told_apart() -> None:
     owner = {"launched_by": "ann@x", "launched_id": "id-2"}
     parts = {"gpu01": parse_state(Untrusted({**sent, **owner}))}
 
-    with pytest.raises(UsageError, match="not by you: it was another machine or state directory") as caught:
+    with pytest.raises(UsageError, match="but from another machine or state directory") as caught:
         stop.confirm_stop(RUN, parts, named=True, label="p", command="clusterctl")
 
     assert caught.value.code == "CC-USE-025"

@@ -50,7 +50,10 @@ def test_checks_are_chosen(inventory: Path, capsys: pytest.CaptureFixture[str]) 
     """By families, codes and globs; a word that means nothing names the nearest."""
     code, out, _ = check(capsys, inventory, "--only", "gpu", "--json")
     assert code == 3 and {name[:6] for name in codes(out)} == {"CC-GPU"}
-    assert check(capsys, inventory, "--only", "GPU", "--skip", "gpu-00*")[0] == 0
+    code, _, err = check(capsys, inventory, "--only", "GPU", "--skip", "gpu-00*")
+    assert code == 0 and f"next: clusterctl -i {inventory} launch JOB.yaml\n" in err
+    assert "next: " not in check(capsys, inventory, "--only", "GPU", "--skip", "gpu-00*", "-q")[2]
+    assert "next: " not in check(capsys, inventory, "--only", "GPU", "--skip", "gpu-00*", "--json")[2]
     code, _, err = check(capsys, inventory, "--skip", "NTE")
     assert code == 2 and "CC-USE-050" in err and "did you mean CC-NET?" in err
 
@@ -71,7 +74,7 @@ def test_a_waived_error_is_shown_and_stops_nothing(
     assert code == 0, out
     assert "waived CC-GPU-003" in out
     assert f"cardsareinrepair({inventory})" in "".join(out.split())  # a long path may be broken anywhere
-    assert "1 node: fit (1 waived)" in out
+    assert "1 node is ready (1 waived)" in out
 
     inventory.write_text(bare)
     job.write_text(job.read_text() + waiver)

@@ -20,7 +20,7 @@ def test_every_code_of_the_package_is_explained() -> None:
     """Whatever a screen names, `explain` knows; of a check it shows a real case."""
     for code in TABLE:
         one = explain.explain(explain.find_code(code), MANUAL)
-        assert one.title and one.text, code
+        assert one.title and (one.text or one.kind == "error"), code
         assert one.do or one.kind == "end of a rank", code
         assert (code not in all_checks()) or (one.why and one.example and one.example.seen), code
 
@@ -45,7 +45,7 @@ def test_an_error_and_a_known_text(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["explain", "CC-USE-002"]) == 0
     shown = capsys.readouterr().out
     assert "no inventory was found" in shown
-    assert "do  `-i FILE`, or" in shown
+    assert "do  Use `-i FILE`, or" in shown
     assert run(["explain", "cc-job-22", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["schema"], told["code"], told["kind"]) == (1, "CC-JOB-022", "end of a rank")
@@ -57,15 +57,15 @@ def test_what_an_error_is_stands_once(capsys: pytest.CaptureFixture[str]) -> Non
     assert run(["explain", "CC-NET-020"]) == 0
     shown = capsys.readouterr().out
 
-    assert shown.startswith("CC-NET-020  there is no free port for the rendezvous  (error)\n")
-    assert "effect  error, when a run starts." in shown
+    assert shown.startswith("CC-NET-020  no free port for the rendezvous  (error)\n")
+    assert "effect  error, when a run starts\n" in shown
 
 
 def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
     """A family, and all of them."""
     assert run(["explain", "TIME"]) == 0
     shown = capsys.readouterr().out
-    assert "CC-TIME-001  the clock is wrong" in shown and "CC-NET" not in shown
+    assert "CC-TIME-001  the node's clock is wrong" in shown and "CC-NET" not in shown
     assert run(["explain"]) == 0
     assert len(re.findall(r"^  CC-", capsys.readouterr().out, re.MULTILINE)) == len(TABLE)
 
@@ -77,7 +77,7 @@ def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
         ("CC-NTE-003", "did you mean NET?"),
         ("wire", "did you mean"),
         ("???", "the families are SSH, PY"),
-        ("x" * 500, "A code looks like CC-NET-003"),
+        ("x" * 500, "a code looks like CC-NET-003"),
     ],
 )
 def test_what_is_no_code(word: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -50,7 +50,7 @@ def test_all_that_belongs_to_it(tmp_path: Path) -> None:
         (
             VENV,
             {"requirements.txt": "-r ../common.txt\n"},
-            "leads to ../common.txt, which is not beside",
+            "leads to ../common.txt, which is outside",
             "copy it there",
         ),
         (VENV, {"requirements.txt": "-e ./pkg\n"}, "installs from pkg, which is not sent", "files: [pkg]"),
@@ -96,4 +96,4 @@ def test_a_link_in_the_place_of_a_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         read_setup_files(Setup(kind="venv", lock="requirements.txt", wheelhouse="w"), {}, tmp_path, None)
 
-    assert "w/a-1-py3-none-any.whl: a link, or no file" in caught.value.message
+    assert "w/a-1-py3-none-any.whl: a link, or not a file" in caught.value.message

@@ -116,14 +116,14 @@ def test_it_is_tried_once_more_where_that_may_help(serve: Make, first: tuple[int
     said = send(service.letter("slack"))
 
     assert len(service.got) == tries
-    assert said == ("" if tries == 2 else "it answers 404: no_service")
+    assert said == ("" if tries == 2 else "HTTP 404: no_service")
 
 
 def test_it_is_not_tried_for_ever(serve: Make) -> None:
     """Two tries, and the service's own words."""
     service = serve((500, "out\nof\x1b[31m order"))
 
-    assert send(service.letter()) == "it answers 500: out of [31m order"
+    assert send(service.letter()) == "HTTP 500: out of [31m order"
     assert len(service.got) == 2
 
 
@@ -133,7 +133,7 @@ def test_a_redirect_is_not_followed(serve: Make, status: int) -> None:
     other, service = serve((200, "ok")), serve((status, ""))
     service.location = other.url
 
-    assert send(service.letter()) == f"it answers with a redirect ({status}), which is not followed"
+    assert send(service.letter()) == f"HTTP {status}: redirects are not followed"
     assert other.got == []
 
 
@@ -189,7 +189,7 @@ def test_garbage_is_no_answer(serve: Make) -> None:
         threading.Thread(target=speak, daemon=True).start()
         said = send(Delivery("webhook", f"http://127.0.0.1:{server.getsockname()[1]}/", WebhookRequest({})))
 
-    assert said == "it does not answer as a web server does (BadStatusLine)"
+    assert said == "the answer is not HTTP (BadStatusLine)"
     assert send(serve((200, '{"errcode": 310000, "errmsg": "sign not match"}')).letter("dingtalk")).endswith(
         "not match"
     )
@@ -200,7 +200,7 @@ def test_all_go_out_at_once(serve: Make, mute: str) -> None:
     service = serve((200, "ok"))
     letters = [Delivery("slack", mute, WebhookRequest({})), service.letter(), service.letter("wecom")]
 
-    assert send_all(letters) == ["no answer within 2 s", "", "its answer is not what wecom says: ok"]
+    assert send_all(letters) == ["no answer within 2 s", "", "not a reply of wecom: ok"]
     assert send_all([]) == []
 
 
@@ -211,7 +211,7 @@ def test_no_word_holds_the_secret(serve: Make) -> None:
         replace(echo.letter(path=f"/hook/{TOKEN}?key={TOKEN}"), message=WebhookRequest({}, "sign=abcdefgh"))
     )
 
-    assert said.startswith("it answers 400: bad hook")
+    assert said.startswith("HTTP 400: bad hook")
     assert TOKEN not in said
     assert "abcdefgh" not in said
 
@@ -223,8 +223,8 @@ def test_no_word_holds_the_secret(serve: Make) -> None:
         ("slack", "http://127.0.0.1:8000/x", ""),
         ("slack", "http://[::1]:8000/x", ""),
         ("webhook", "http://alerts.intern/x", ""),
-        ("slack", "http://hooks.slack.com/x", "slack wants https://"),
-        ("feishu", "http://127.0.0.1.evil.example/x", "feishu wants https://"),
+        ("slack", "http://hooks.slack.com/x", "slack requires https://"),
+        ("feishu", "http://127.0.0.1.evil.example/x", "feishu requires https://"),
         ("webhook", "file:///etc/passwd", "it is not a URL that begins with https://"),
         ("webhook", "ftp://a/b", "it is not a URL that begins with https://"),
         ("webhook", "hooks.slack.com/x", "it is not a URL that begins with https://"),

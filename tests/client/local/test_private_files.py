@@ -154,7 +154,7 @@ def test_the_directory_that_ours_are_in(tmp_path: Path) -> None:
     tmp_path.chmod(0o1777)
     check_base(tmp_path)
     tmp_path.chmod(0o777)
-    with pytest.raises(NotOursError, match="can be written by others"):
+    with pytest.raises(NotOursError, match="can be written by other users"):
         check_base(tmp_path)
 
 

@@ -694,7 +694,7 @@ def test_names_have_a_budget() -> None:
     rows = [row(f"{number}" + "x" * 100) for number in range(5)]
     one_by_one = [[one] for one in rows]
     for first, more in ((rows, []), (one_by_one[0], one_by_one[1:])):
-        with pytest.raises(NodeError, match="longer names") as caught:
+        with pytest.raises(NodeError, match="too many bytes of file names") as caught:
             list_results(Hostile(first, more_rows=more), 9, None, "gpu01", max_name_bytes=1000)
         assert caught.value.code == "CC-PULL-001"
         node = Hostile(first, more_rows=more)

@@ -25,7 +25,7 @@ def test_a_module_that_cannot_be_loaded_is() -> None:
     """There the evidence is its last words, and the fix is about torch."""
     error = start_error(Untrusted({"event": "gate_failed", "text": "No module named 'torch'"}), "gpu01")
 
-    assert (error.code, error.message) == ("CC-RUN-030", "torchrun cannot be loaded there")
+    assert (error.code, error.message) == ("CC-RUN-030", "torchrun cannot be imported on the node")
     assert error.fix is not None
     assert "torch.distributed.run" in error.fix
 
@@ -33,7 +33,10 @@ def test_a_module_that_cannot_be_loaded_is() -> None:
 @pytest.mark.parametrize("code", ["CC-SETUP-001", "CC-SETUP-005", "CC-DISK-002", "CC-SYNC-003", "CC-NEW-001"])
 @pytest.mark.parametrize(
     ("again", "fix"),
-    [("cd x && make", "to see it there again: cd x && make"), ("", "all it said is in setup.log of the run")],
+    [
+        ("cd x && make", "to repeat it on the node: cd x && make"),
+        ("", "the full output is in setup.log of the run"),
+    ],
 )
 def test_a_failed_setup_leads_to_its_output(code: str, again: str, fix: str) -> None:
     """Whatever the code, one that this version does not know among them: what failed is in the log."""

@@ -1,4 +1,4 @@
-"""Login shells of all kinds, and start-up files that talk, read, and fail, behind a real sshd."""
+"""Login shells of all kinds, and startup files that talk, read, and fail, behind a real sshd."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_login_shells(serve: Callable[..., Server], client: Client, shell: str) 
 def startup(serve: Callable[..., Server], client: Client, tmp_path: Path) -> Callable[[str], object]:
     """Connect to a node whose ~/.bashrc is the given text."""
     if LOGIN_SHELL != "bash":
-        pytest.skip(f"the login shell here is {LOGIN_SHELL}, whose start-up files are others")
+        pytest.skip(f"the login shell here is {LOGIN_SHELL}, whose startup files are others")
     server = serve(f"SetEnv HOME={tmp_path}")
 
     def connect(text: str) -> object:
@@ -73,7 +73,7 @@ def startup(serve: Callable[..., Server], client: Client, tmp_path: Path) -> Cal
     ],
 )
 def test_noisy_startup_files(startup: Callable[[str], object], text: str) -> None:
-    """What start-up files print or read in passing does no harm."""
+    """What startup files print or read in passing does no harm."""
     with ask(startup(f"touch ~/.ran\n{text}\n")) as session:
         frame = session.receive(HANG)
         assert frame is not None
@@ -95,7 +95,7 @@ def test_startup_file_that_takes_everything(startup: Callable[[str], object], te
     with session, pytest.raises(ConnectTimeout) as caught:
         session.receive(HANG)
     assert caught.value.code == "CC-SSH-004"
-    assert "start-up file" in caught.value.fix
+    assert "startup file" in caught.value.fix
     assert ".bashrc" in caught.value.fix
     assert "exec" in caught.value.fix
 
@@ -108,7 +108,7 @@ def test_startup_file_that_ends_the_shell_without_a_word(startup: Callable[[str]
         with pytest.raises(NodeError) as caught, ask(connection, activate) as session:
             session.receive(20)
         assert caught.value.code == "CC-PY-003"
-        assert "the login shell ended with status 0" in caught.value.message
+        assert "the login shell exited with status 0" in caught.value.message
         assert "`exit` and `exec`" in caught.value.fix
         assert ".bashrc" in caught.value.fix
 

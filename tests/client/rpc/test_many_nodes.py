@@ -126,6 +126,6 @@ def test_a_machine_that_allows_too_few_files_says_so() -> None:
     done = subprocess.run(words, capture_output=True, text=True, cwd=HERE, timeout=HANG, check=False)
     first, second = done.stdout.splitlines()
     assert first == (
-        "CC-USE-080 this machine allows 400 open files, too few for so many nodes 100 nodes need 428 at the least"
+        "CC-USE-080 this machine allows 400 open files, too few for so many nodes 100 nodes need at least 428"
     ), done.stderr
     assert second == "{'CC-USE-080'}"

@@ -35,6 +35,7 @@ from clusterctl.errors import (
     Unreachable,
 )
 from clusterctl.protocol.untrusted import Untrusted
+from clusterctl.specs.inventory.model import Node, Ssh
 
 # The same conversations as over paramiko, with the same outcome: these tests run here with our `connection`.
 for _name in (
@@ -279,7 +280,7 @@ def test_nobody_is_asked_for_nodes_behind_a_dead_bastion(
     node = server.node(config=config, jump=f"127.0.0.1:{port}")
     errors = [refusal(masters, replace(node, host=f"127.0.0.{number}")) for number in range(1, 9)]
     assert {error.code for error in errors} == {"CC-SSH-018"}
-    assert f"{port} does not answer" in errors[7].message
+    assert f"{port} does not respond" in errors[7].message
     assert "Connection refused" in errors[7].evidence
     assert (told, len(masters._bastions)) == ([], 1)
 
@@ -436,3 +437,20 @@ def read_until(terminal: int, text: bytes) -> bytes:
             break
     assert text in said, said
     return said
+
+
+def test_what_ssh_says_is_read_whatever_the_users_language_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that speaks the user's language is told to write English, and its failure is named."""
+    program = tmp_path / "ssh"
+    program.write_text(
+        '#!/bin/sh\ncase ${LC_ALL:-$LC_MESSAGES} in zh*) echo "连接被拒绝" >&2;;'
+        ' *) echo "ssh: connect to host x port 22: Connection refused" >&2;; esac\nexit 255\n'
+    )
+    program.chmod(0o700)
+    monkeypatch.setenv("LC_ALL", "zh_CN.UTF-8")
+    masters = Masters(lambda _: None, str(program))
+    with closing(masters), pytest.raises(Unreachable) as refused:
+        masters.connect(Node(name="n1", index=0, host="127.0.0.1", ssh=Ssh(transport="openssh")))
+    assert refused.value.code == "CC-SSH-002"

@@ -204,7 +204,7 @@ def test_closing_at_once(client: Client) -> None:
     with listener(lambda s: s.close()) as port:
         error = refusal(client, node_named("n1", port=port))
     assert error.code == "CC-SSH-006"
-    assert "before greeting" in error.message
+    assert "before its SSH greeting" in error.message
 
 
 def test_closing_in_the_key_exchange(client: Client) -> None:
@@ -240,7 +240,7 @@ def test_garbage(client: Client, garbage: bytes, said: str) -> None:
     with listener(answer) as port:
         error = refusal(client, node_named("n1", port=port))
     assert error.code == "CC-SSH-005"
-    assert error.evidence == f"it says: {said!r}"
+    assert error.evidence == f"its first line: {said!r}"
 
 
 def test_no_shared_algorithm(serve: Callable[..., Server], client: Client) -> None:

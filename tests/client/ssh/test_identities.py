@@ -122,7 +122,7 @@ def test_the_public_half_is_no_key(
     if form:
         public.write_text(run_keygen("-e", "-m", form, "-f", str(public)))
     error = refusal(client, server.node(key=str(public)))
-    assert error.message.endswith("cannot be used: that is the public half; give the private key")
+    assert error.message.endswith("cannot be used: it is the public key; set the private key")
     assert f"`key: {tmp_path / 'key'}`" in error.fix
 
 
@@ -140,7 +140,7 @@ def test_unreadable_key_file(server: Server, client: Client, tmp_path: Path) -> 
 def test_not_a_key(server: Server, client: Client, tmp_path: Path, content: bytes) -> None:
     """A file that is no private key."""
     (tmp_path / "key").write_bytes(content)
-    assert "not a private key" in refusal(client, server.node(key=str(tmp_path / "key"))).message
+    assert "not a usable private key" in refusal(client, server.node(key=str(tmp_path / "key"))).message
 
 
 @pytest.mark.parametrize("form", ["OpenSSH", "PEM"])

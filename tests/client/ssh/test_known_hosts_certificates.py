@@ -88,7 +88,7 @@ def test_a_users_certificate_is_none_for_hosts(tmp_path: Path) -> None:
     """One authority may sign both."""
     certificate = parse_certificate(_sign(tmp_path, "-n", "a"))
     assert certificate is not None
-    assert certificate.find_flaw("a") == "it is a certificate for users"
+    assert certificate.find_flaw("a") == "it is a user certificate"
 
 
 def test_an_unknown_or_revoked_authority(serve: Serve, client: Client, tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_command_that_ends_at_once(server: Server, client: Client) -> None:
     assert caught.value.code == "CC-SSH-013"
     assert "status 3" in caught.value.message
     assert caught.value.evidence == "cannot find 127.0.0.1"
-    assert caught.value.fix.startswith("the node may be off")
+    assert caught.value.fix.startswith("check whether the node is up")
     assert caught.value.node == "n1"
 
 
@@ -122,6 +122,16 @@ def test_silence_behind_a_command_has_a_limit_of_its_own(client: Client) -> None
     """A command that accepts us for a node that is off costs less than a whole handshake."""
     with pytest.raises(ConnectTimeout, match=r"no greeting from the node .* within 0\.5 s"):
         client.connect(node_named("n1", proxy_command="sleep 300"), Timeouts(greeting=0.5))
+
+
+@pytest.mark.parametrize("command", ["sh -c 'exit 1'", "sleep 300;"])
+def test_a_node_of_a_lab_is_healed(client: Client, command: str) -> None:
+    """Nothing of how a lab reaches its nodes is of use to anybody."""
+    relay = f"{command} /x/clusterctl/lab/netns/relay.py %h %p"
+    with pytest.raises((Unreachable, ConnectTimeout)) as caught:
+        client.connect(node_named("n1", proxy_command=relay), Timeouts(greeting=0.5))
+    assert caught.value.fix.startswith("clusterctl lab heal n1")
+    assert "relay" not in caught.value.fix + caught.value.message
 
 
 def test_a_slow_key_exchange_behind_a_command(client: Client) -> None:

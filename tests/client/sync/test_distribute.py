@@ -190,7 +190,7 @@ def test_a_node_that_dies_costs_those_who_wait_for_it_a_way_round(
     assert sum(one.sent for name, one in brought.items() if name in living) == scan.manifest.size
     assert len(nodes.notices) == 1
     assert f"from {dead[0]} (" in nodes.notices[0]
-    assert "sent from here" in nodes.notices[0]
+    assert "sent from this machine" in nodes.notices[0]
 
 
 def test_strangers_are_given_nothing(made: Callable[..., Nodes]) -> None:
@@ -233,7 +233,7 @@ def test_a_giver_that_lies_is_found_out(made: Callable[..., Nodes], scan: ScanRe
     brought = nodes.bring()
     assert nodes.code("gpu00") == nodes.code("gpu01")
     assert len(nodes.notices) == 1
-    assert "changed on its way" in nodes.notices[0]
+    assert "changed in transfer" in nodes.notices[0]
     assert sum(one.sent for one in brought.values()) >= scan.manifest.size + SIZE
 
 

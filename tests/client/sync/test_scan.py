@@ -81,10 +81,10 @@ def test_odd_things_are_left_out_with_a_word(tmp_path: Path) -> None:
     scan = scan_source(tmp_path)
     assert paths(scan) == [".gitignore", "root", "up"]
     assert sorted(scan.warnings) == [
-        ".gitignore is no readable file: not obeyed",
-        "link root points out of the source, to /etc: sent as it is",
-        "link up points out of the source, to ../x: sent as it is",
-        "pipe is neither file, link nor directory: not sent",
+        ".gitignore is not a readable file: ignored",
+        "link root points outside the source, to /etc: sent unchanged",
+        "link up points outside the source, to ../x: sent unchanged",
+        "pipe is not a file, link or directory: not sent",
     ]
 
 

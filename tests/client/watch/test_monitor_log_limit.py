@@ -13,7 +13,7 @@ def test_the_limit_and_what_happens_are_named() -> None:
     stuck = describe_log_event(
         Untrusted({"event": "logs_unbounded", "limit": 10**9, "why": "Operation not supported"})
     )
-    assert "log_limit (1GB) and grow on" in stuck and "Operation not supported" in stuck
+    assert "log_limit (1GB) and continue to grow" in stuck and "Operation not supported" in stuck
     assert (
         describe_log_event(Untrusted({"event": "stopping"}))
         == describe_log_event(Untrusted({"event": "logs_cut"}))

@@ -80,6 +80,7 @@ OWN_RECORD = {
     ],
 }
 AGENT_LOST = {"event": "agent_lost", "reason": KILLED, "time": 10.1}
+NOT_RUNNING = "agent and guardian are not running"
 CUT_OFF = part("gpu02", "CANCELLED", f"node 0 (gpu01) is lost: {SILENT}", OWN_RECORD)
 
 
@@ -87,10 +88,10 @@ CUT_OFF = part("gpu02", "CANCELLED", f"node 0 (gpu01) is lost: {SILENT}", OWN_RE
     ("why", "second", "event", "state", "headline"),
     [
         (GONE, part("gpu02", "FAILED", KILLED), AGENT_LOST, "FAILED", KILLED),
-        (GONE, part("gpu02", "LOST", "agent and guardian are gone"), None, "LOST", "agent and guardian are gone"),
+        (GONE, part("gpu02", "LOST", NOT_RUNNING), None, "LOST", NOT_RUNNING),
         (SILENT, part("gpu02", "UNKNOWN", "the node was restarted"), None, "LOST", "the node was restarted"),
-        (SILENT, CUT_OFF, None, "LOST", f"lost: {SILENT}"),
-        (SILENT, None, None, "LOST", f"lost: {SILENT}"),
+        (SILENT, CUT_OFF, None, "LOST", f"the node is lost: {SILENT}"),
+        (SILENT, None, None, "LOST", f"the node is lost: {SILENT}"),
     ],
     ids=["agent killed", "agent and guardian killed", "power cut, and back", "NIC down", "power cut"],
 )  # fmt: skip
@@ -114,7 +115,7 @@ def test_launch_and_status_agree(
     assert shown.node_states == kept.node_states
     for verdict in (shown, kept):
         assert verdict.cause is not None
-        assert render_cause(verdict.cause, RUN, "clusterctl")[1].startswith(f"root cause: gpu02, {headline}")
+        assert render_cause(verdict.cause, RUN, "clusterctl")[0].startswith(f"gpu02: {headline}")
         assert verdict.cause.failure.node == "gpu02"
 
 
@@ -149,7 +150,7 @@ def test_a_node_that_the_others_lost_and_that_ended_by_itself_is_not_to_be_stopp
 def test_processes_are_left_only_where_some_are() -> None:
     """Agent and guardian are gone: what still runs is named, and nothing is said where nothing does."""
     for left in ([], [{"pid": 7, "name": "python", "state": "S"}]):
-        second = part("gpu02", "LOST", "agent and guardian are gone", left=left)
+        second = part("gpu02", "LOST", "agent and guardian are not running", left=left)
         verdict = judge_recorded(RUN, parts_with(GONE, second))
         assert verdict is not None
         assert verdict.unwatched == (("gpu02",) if left else ())

@@ -117,7 +117,7 @@ def test_a_hub_without_the_token_is_named_as_such(tries: Tries) -> None:
             tries.settle()
         if not tries.reasons:
             tries.run_next()
-    assert tries.reasons == ["it does not know the token of this run"]
+    assert tries.reasons == ["it does not have the token of this run"]
     assert tries.channels == []
 
 

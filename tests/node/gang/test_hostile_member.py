@@ -128,7 +128,9 @@ def test_a_bad_message_before_go(node: Make, stack: ExitStack, attack: str) -> N
     _, parts = run.ended()
 
     assert parts["gpu03"]["state"] == "LOST"
-    assert parts["gpu03"]["reason"].startswith("it went away before the start: it sent a malformed message")
+    assert parts["gpu03"]["reason"].startswith(
+        "it disconnected before the start: it sent a malformed message"
+    )
     assert parts["gpu02"]["state"] == "CANCELLED"
 
 

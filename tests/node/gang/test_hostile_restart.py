@@ -174,7 +174,7 @@ def test_a_hub_that_calls_the_honest_lost_ends_the_run_in_order(node: Make, stac
     assert {state["gave_up"] for state in states} <= {"nodes", "majority"}, states
     for seat in (1, 2, 3):
         (part,) = [part for part in gang.record(seat)["parts"] if part["node"] == "gpu01"]
-        assert (part["state"], part["reason"]) == ("LOST", "it told us that we are lost")
+        assert (part["state"], part["reason"]) == ("LOST", "it reports that this node is lost")
 
 
 @pytest.mark.parametrize("name", first(2, ORDERS))

@@ -274,13 +274,13 @@ def test_a_seal_takes_no_message_without_end() -> None:
         try:
             into.verify(line.rstrip(b"\n"))
         except ChannelError as error:
-            assert "without an end" in str(error)
+            assert "endless" in str(error)
             break
     else:
         raise AssertionError("it was taken")
     empty = SignedLines(key)
     rest = "+ "
-    with pytest.raises(ChannelError, match="without an end"):
+    with pytest.raises(ChannelError, match="endless"):
         SignedLines(key).verify(f"0 {empty._hmac(rest)} {rest}".encode())
 
 

@@ -274,14 +274,14 @@ CASES: dict[str, tuple[RunState, Any, Phase, tuple[Action, ...]]] = {
         run_of(Phase.AFTER, after_runs=True)._replace(stops=1), events.StopRequested(STOPPED), Phase.AFTER,
         (
             Act.KILL_AFTER_HOOK,
-            Journal("after_failed", {"reason": "after: was ended by a second stop", "text": ""}),
-            SetState({"after": "after: was ended by a second stop"}), Act.SCAN_OUTSIDE,
+            Journal("after_failed", {"reason": "after: was killed by a second stop", "text": ""}),
+            SetState({"after": "after: was killed by a second stop"}), Act.SCAN_OUTSIDE,
             *stopping(STOPPED.reason, 5.0), GangStop(STOPPED),
         ),
     ),
     "the client leaves before GO": (
         run_of(Phase.READY), events.Notice.CLIENT_LEFT, Phase.ENDING,
-        (*stopping("the client left before GO", 0), KILL_ALL, tick_after(0.02)),
+        (*stopping("the client disconnected before GO", 0), KILL_ALL, tick_after(0.02)),
     ),
     "the client leaves after GO": (run_of(Phase.RUNNING), events.Notice.CLIENT_LEFT, Phase.RUNNING, ()),
     "time is up": (
@@ -370,7 +370,7 @@ CASES: dict[str, tuple[RunState, Any, Phase, tuple[Action, ...]]] = {
             SetState({"attempt": 2, "node_rank": 1, "ranks": {}, "torchrun": None, "master": None}, roster=True),
             SetState({"began": TIME_NOW}), StartTimer("time limit", 40.0, events.Notice.TIME_IS_UP),
             BeginAttempt({**SPEC, "attempt": 2, "node_rank": 1}),
-            StartTimer("go", 600.0, events.Cancelled("no GO came")), Act.START_PROGRESS, OpenPorts(False, False),
+            StartTimer("go", 600.0, events.Cancelled("no GO arrived")), Act.START_PROGRESS, OpenPorts(False, False),
         ),
     ),
     "another attempt without this node": (
@@ -502,7 +502,7 @@ def test_a_failure_that_is_seen_after_the_last_process_sets_no_kill(phase: Phase
 OUTSIDE: list[Any] = [
     events.ClientGo(PORT),
     events.Notice.CLIENT_LEFT,
-    events.Cancelled("no GO came"),
+    events.Cancelled("no GO arrived"),
     events.StopRequested(STOPPED),
     events.StopOrdered(STOPPED._replace(kind=FAILURE)),
     events.Notice.TIME_IS_UP,

@@ -76,7 +76,7 @@ def summarize(state: RunState, actions: tuple[Action, ...]) -> str:
 
 ORDER = StopOrder("stopped by ann@laptop", 5.0, STOP)
 WHAT_ENDS: dict[str, Any] = {
-    "cancelled": events.Cancelled("no GO came"),
+    "cancelled": events.Cancelled("no GO arrived"),
     "client left": events.Notice.CLIENT_LEFT,
     "person's stop": events.StopRequested(ORDER),
     "gang's stop": events.StopOrdered(ORDER._replace(kind=FAILURE)),
@@ -214,7 +214,7 @@ def test_torchruns_end_is_recorded_in_every_phase(phase: Phase) -> None:
     )
     state = run_of(phase)
     if phase is Phase.ENDING:
-        state = state.observe(started=False, cancelled="no GO came")
+        state = state.observe(started=False, cancelled="no GO arrived")
     after, actions = transition(state, event)
     assert actions[0] == SetState({"torchrun": {**TORCHRUN, "exit": 1}})
     assert (after.attempt.torchrun_runs, after.attempt.observed.exit) == (False, 1)

@@ -162,9 +162,9 @@ def test_a_caller_and_a_listener_meet(looping: Looping) -> None:
     [
         (b"SSH-2.0-OpenSSH_9.6\r\n", "not JSON"),
         (b'{"nonce": "1"}\n', "no nonce"),
-        (b'{"nonce": "%s"}\n{"proof": "%s"}\n' % (NONCE.encode(), b"0" * 64), "does not know the token"),
-        (b"x" * 2000, "a line without an end"),
-        (b"", "nobody answers within 0.5 s"),
+        (b'{"nonce": "%s"}\n{"proof": "%s"}\n' % (NONCE.encode(), b"0" * 64), "does not have the token"),
+        (b"x" * 2000, "an endless line"),
+        (b"", "does not answer within 0.5 s"),
         (None, "the connection ended"),
     ],
 )
@@ -250,7 +250,7 @@ def test_what_comes_too_early_is_not_lost_but_refused() -> None:
         loop.after(HANG, "late", loop.stop)
         line_socket._on_close = lambda why: (ends.append(why), loop.stop())
         loop.run()
-    assert ends == ["it sent more than it was asked for"]
+    assert ends == ["it sent more than requested"]
 
 
 @pytest.mark.parametrize("idle", [False, True])
@@ -384,7 +384,7 @@ def test_a_nonce_that_is_there_at_once_is_answered_before_the_rest(looping: Loop
             wait_until(lambda: select.select([caller.line_socket.conn], [], [], 0)[0], "the nonce")
             looping.start()
             wait_until(lambda: bool(ends), "the end")
-    assert ends == [f"it connects, but does not prove who it is within {LIMIT:g} s"]
+    assert ends == [f"it accepts connections but fails authentication within {LIMIT:g} s"]
     assert caller.connected_at is not None
 
 

@@ -418,7 +418,7 @@ def test_two_runs_at_once_make_it_once(node: Make, files: Path, tmp_path: Path) 
 
     def one_waits() -> bool:
         said = [entry.get("text", "") for run in runs for entry in run.heard]
-        return any(text.startswith("waits for run job-") for text in said)
+        return any(text.startswith("waiting for run job-") for text in said)
 
     wait_until(one_waits, "the second one")
     go_on.touch()
@@ -514,7 +514,7 @@ def test_a_second_stop_does_not_wait(node: Make) -> None:
     wait_until(ended, "the end")
     state = run.ended()
 
-    assert (state["state"], state["after"]) == ("SUCCEEDED", "after: was ended by a second stop")
+    assert (state["state"], state["after"]) == ("SUCCEEDED", "after: was killed by a second stop")
 
 
 def test_stop_leaves_after_its_time(node: Make) -> None:

@@ -108,10 +108,13 @@ def test_a_run_that_lives_stays_whatever_is_asked(work: Work, sleeper: Callable[
     sleeper("tagged/gpu01/1")
     answer = work.clean("live", "tagged")
     assert answer["removed"]["runs"] == 0
-    assert [why for _, why in answer["removed"]["failed"]] == ["it lives", "processes of it still live"]
+    assert [why for _, why in answer["removed"]["failed"]] == [
+        "it is still running",
+        "some of its processes are still running",
+    ]
     assert {one["run"]: one["blocked"] for one in answer["found"]["runs"]} == {
         "live": "",
-        "tagged": "processes of it still live",
+        "tagged": "some of its processes are still running",
     }
 
 
@@ -120,7 +123,7 @@ def test_a_run_of_which_nothing_is_known_stays_while_it_writes(work: Work) -> No
     work.run("writes", days=0.5, state="RUNNING", boot_id="another")
     work.run("silent", days=40, state="RUNNING", boot_id="another")
     answer = work.clean("writes", "silent")
-    assert answer["removed"]["failed"] == [["writes/0-gpu01", "it may live elsewhere"]]
+    assert answer["removed"]["failed"] == [["writes/0-gpu01", "it may be running on another machine"]]
     assert answer["removed"]["runs"] == 1
 
 
@@ -130,7 +133,7 @@ def test_a_run_that_comes_to_life_meanwhile_stays(work: Work) -> None:
     (rundir / "state.json").unlink()
     (rundir / "spec.json").unlink()
     answer = work.clean("given-up", before=lambda: (rundir / "new").write_text("x"))
-    assert answer["removed"]["failed"] == [["given-up/0-gpu01", "it may just be coming into being"]]
+    assert answer["removed"]["failed"] == [["given-up/0-gpu01", "it may be starting"]]
     assert rundir.exists()
 
 

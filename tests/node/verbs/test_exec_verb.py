@@ -37,11 +37,18 @@ def test_a_signal_is_told() -> None:
     assert answer("/bin/sh", "-c", "kill -9 $$")[2] == {"exit": None, "signal": 9, "cut": [], "left": []}
 
 
-@pytest.mark.parametrize(("program", "code"), [("/no/such/program", 127), ("/etc/passwd", 126)])
-def test_what_cannot_be_run_ends_as_in_a_shell(program: str, code: int) -> None:
-    """127 and 126, with the reason on stderr."""
+@pytest.mark.parametrize(
+    ("program", "code", "reason"),
+    [
+        ("/no/such/program", 127, "No such file or directory"),
+        ("nosuchcmd", 127, "command not found"),
+        ("/etc/passwd", 126, "Permission denied"),
+    ],
+)
+def test_what_cannot_be_run_ends_as_in_a_shell(program: str, code: int, reason: str) -> None:
+    """127 and 126, with the shell's reason on stderr."""
     _, err, ended = answer(program)
-    assert (program in err.decode(), ended["exit"]) == (True, code)
+    assert (err.decode(), ended["exit"]) == (f"{program}: {reason}\n", code)
 
 
 def test_more_than_is_kept_is_not_sent() -> None:

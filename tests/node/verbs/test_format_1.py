@@ -38,7 +38,7 @@ def workdir(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def worker() -> Iterator[subprocess.Popen[bytes]]:
-    """Start a process of the run that is recorded as running; its agent and guardian are gone."""
+    """Start a process of the run that is recorded as running; its agent and guardian are not running."""
     with subprocess.Popen(
         ["sleep", "60"], env={**os.environ, "CLUSTERCTL_RUN": f"{RUNNING}/gpu02/2"}
     ) as process:

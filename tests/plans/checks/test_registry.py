@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
+import re
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -23,6 +26,7 @@ from clusterctl.plans.checks.framework import (
 )
 from clusterctl.plans.checks.registry import all_checks, evaluate, join_evidence, join_fixes
 from clusterctl.plans.facts.facts import parse_facts
+from clusterctl.translation import Language, use_language
 
 CASES = list(every_case())
 
@@ -69,6 +73,25 @@ def test_every_fix_of_a_check_is_given_in_some_case(monkeypatch: pytest.MonkeyPa
     elsewhere = {*UNANSWERED, "CC-DEEP-006"}
     fixes = {(code, case) for code in set(all_checks()) - elsewhere for case in find_entry(code).cases}
     assert fixes - given == set()
+
+
+CHINESE = re.compile("[\u4e00-\u9fff]")
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_every_finding_is_in_one_language(language: Language) -> None:
+    """`--json` switches to English, and then nothing of any finding is Chinese; else reasons and titles are."""
+    use_language(language)
+    try:
+        findings = [finding for _, case in CASES for finding in judge(case)]
+    finally:
+        use_language("en")
+    for finding in findings:
+        if language == "en":
+            assert not CHINESE.search(json.dumps(asdict(finding), ensure_ascii=False)), finding
+        else:
+            assert CHINESE.search(finding.why), finding
+            assert CHINESE.search(finding.title) or finding.title == "", finding
 
 
 @pytest.mark.parametrize("count", [1, 2, 8])
@@ -133,7 +156,7 @@ def test_long_evidence_and_fixes_are_cut() -> None:
     """Many different lines end in a line that says how many more there are."""
     hits = [Hit((f"a{n:02}",), f"line {n}", fix=f"fix {n}", shared=True) for n in range(30)]
     assert join_evidence(hits).endswith("line 11\nand 18 more")
-    assert join_fixes(hits).endswith("fix 3\n# and likewise on a[04-29]")
+    assert join_fixes(hits).endswith("fix 3\n# the same on a[04-29]")
 
 
 def test_lines_that_differ_in_numbers_alone_are_one() -> None:
@@ -141,7 +164,7 @@ def test_lines_that_differ_in_numbers_alone_are_one() -> None:
     few = [Hit((f"a{n:02}",), f"{n}.5 GiB free on /") for n in range(1, 4)]
     many = [Hit((f"a{n:02}",), f"{n}.5 GiB free on /") for n in range(1, 21)]
     assert join_evidence(few) == "a01: 1.5 GiB free on /\na02: 2.5 GiB free on /\na03: 3.5 GiB free on /"
-    assert join_evidence(many) == "a[01-20]: 1.5 GiB free on / (a01; the others are alike)"
+    assert join_evidence(many) == "a[01-20]: 1.5 GiB free on / (a01; similar on the others)"
 
 
 def test_two_hundred_nodes_are_a_screen_that_can_be_read() -> None:
@@ -152,7 +175,7 @@ def test_two_hundred_nodes_are_a_screen_that_can_be_read() -> None:
         "gpu99": {"nics.1.mtu": 1500},
         "gpu120": {"gpus": {"problem": "no answer within 7.5 s"}},
     }
-    gone = {f"gpu{n}": f"there is no way to 10.0.0.{n}" for n in range(13, 18)}
+    gone = {f"gpu{n}": f"no route to 10.0.0.{n}" for n in range(13, 18)}
     failures = {name: Unreachable("CC-SSH-003", REPORTED, message=text) for name, text in gone.items()}
     case = {"nodes": 200, "facts": {**odd, **low}}
     told_by = {name: raw for name, raw in answers(case).items() if name not in gone}
@@ -163,7 +186,7 @@ def test_two_hundred_nodes_are_a_screen_that_can_be_read() -> None:
     shown = console.file.getvalue()  # type: ignore[attr-defined]  # the file is the StringIO above
 
     assert len(shown.splitlines()) < 50, shown
-    assert "gpu[13-17]: there is no way to 10.0.0.13 (gpu13; the others are alike)" in shown
-    assert shown.rstrip().endswith("200 nodes: not fit: 2 errors, 3 warnings")
+    assert "gpu[13-17]: no route to 10.0.0.13 (gpu13; similar on the others)" in shown
+    assert shown.startswith("✗ 6 of 200 nodes cannot take part (2 errors, 3 warnings)\n")
     told = check_to_json(nodes(case), facts, findings)
     assert len(told["nodes"]) == 200 and sum(node["answered"] for node in told["nodes"]) == 195

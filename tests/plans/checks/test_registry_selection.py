@@ -43,7 +43,7 @@ def test_what_makes_a_launch_impossible_is_not_waived() -> None:
 
 def test_waivers_that_mean_nothing() -> None:
     """A code that there is not, and a node that there is not; the file is named."""
-    with pytest.raises(UsageError, match=r"lab.yaml: waive CC-NET-909: there is no such finding") as caught:
+    with pytest.raises(UsageError, match=r"lab.yaml: waive CC-NET-909: no such finding") as caught:
         resolve_waivers(all_checks(), [waive("CC-NET-909")], ["gpu1"])
     assert "did you mean CC-NET-0" in caught.value.fix
     with pytest.raises(UsageError, match=r"lab.yaml: waive CC-NET-009: .*gpu7"):

@@ -16,7 +16,7 @@ def test_who_holds_memory() -> None:
     first, second = render_gpu_memory([Untrusted(entry) for entry in raw])
 
     assert first == "GPU 0: 70000 MiB, by pid 4711 of bob (python train.py), pid 12"
-    assert second.startswith("GPU 1: 600 MiB, by no process that this node shows")
+    assert second.startswith("GPU 1: 600 MiB, by a process not visible on this node")
 
 
 def test_what_a_node_says_of_it_is_read_with_distrust() -> None:

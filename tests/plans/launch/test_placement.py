@@ -68,9 +68,9 @@ def test_nodes_in_reserve_are_taken_by_name_only() -> None:
 
     assert placed("") == placed("nodes: all") == placed("nodes: 3") == placed("", "all") == ordinary
     assert placed("nodes: gpu[3-4]") == [("gpu3", 0, False), ("gpu4", 1, False)]
-    with pytest.raises(UsageError, match="the job wants 4 nodes, 3 can be used"):
+    with pytest.raises(UsageError, match="the job needs 4 nodes, 3 are available"):
         placed("nodes: 4")
-    with pytest.raises(UsageError, match="every node that is left is a spare: gpu4"):
+    with pytest.raises(UsageError, match="all remaining nodes are spares: gpu4"):
         placed("", exclude="gpu[1-3]")
 
 
@@ -83,6 +83,8 @@ def test_spares_come_last() -> None:
         ("gpu3", 3, True),
     ]
     assert placed("nodes: 2\nrestart: {spares: 1}", exclude="gpu4")[-1] == ("gpu3", 2, True)
-    with pytest.raises(UsageError, match="wants 2 spares beside its 3 nodes, 1 of them can be had") as error:
+    with pytest.raises(
+        UsageError, match="needs 2 spares in addition to its 3 nodes, 1 of them available"
+    ) as error:
         placed("restart: {spares: 2}")
     assert error.value.code == "CC-USE-032"

@@ -79,7 +79,7 @@ def test_holders_are_read_with_distrust() -> None:
     ]
     (line,) = describe_holders(parse_holders(raw), {})
 
-    assert line == "GPU x: run a\\x1b[31m\\x0ab of unknown, which is being prepared (in another container)"
+    assert line == "GPU x: run a\\x1b[31m\\x0ab of unknown, being prepared (in another container)"
     assert parse_holders({"no": "list"}) == ()
 
 

@@ -248,7 +248,7 @@ def test_nodes_are_chosen_by_the_job_unless_the_command_line_says_otherwise(
 
 def test_more_nodes_than_there_are_is_an_error() -> None:
     """The message says how many can be used."""
-    with pytest.raises(UsageError, match="wants 4 nodes, 3 can be used"):
+    with pytest.raises(UsageError, match="needs 4 nodes, 3 are available"):
         make_plan("{name: j, script: t.py, nodes: 4}")
 
 

@@ -52,7 +52,7 @@ def job(**keys: Any) -> Job:
 def test_a_job_that_is_told_nothing_is_warned_of(keys: Any, nnodes: int, text: str, warned: bool) -> None:
     """By its words and its script, before anything is started."""
     told = describe_unaware(job(**keys), nnodes, {"train.py": text})
-    assert told.startswith("CC-RUN-050: 2 nodes would each start the same process") == warned
+    assert told.startswith("CC-RUN-050: 2 nodes would start the same process") == warned
     assert bool(told) == warned
 
 
@@ -102,4 +102,4 @@ def test_another_world_size_is_a_warning_of_the_verdict() -> None:
     assert verdict.state == "SUCCEEDED"
     assert verdict_to_json(verdict)["world_sizes"] == {"gpu01": 2, "gpu02": 2}
     (line,) = render_unplanned(verdict.world_sizes)
-    assert line.startswith("gpu[01-02]: CC-RUN-051: workers run with WORLD_SIZE 2, planned are 4")
+    assert line.startswith("gpu[01-02]: CC-RUN-051: workers run with WORLD_SIZE 2, planned is 4")

@@ -293,7 +293,9 @@ def test_every_time_is_told_by_our_clock() -> None:
 
     for gang in (True, of_itself):
         about = {"run": "a-1", "node": "gpu02", "node_rank": 1, "nnodes": 2, "since": 12.0, "gang": gang}
-        killed = parse_state(Untrusted({**about, "state": "LOST", "reason": "agent and guardian are gone"}))
+        killed = parse_state(
+            Untrusted({**about, "state": "LOST", "reason": "agent and guardian are not running"})
+        )
         parts["gpu02"] = killed
         verdict = judge_recorded("a-1", parts, offsets={"gpu02": 7.0})
         assert verdict is not None

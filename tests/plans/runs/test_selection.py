@@ -52,6 +52,18 @@ def test_the_default_is_the_newest_of_ones_own() -> None:
     assert choose_run(RUNS, "z", ME) == "z-20260109T000000-00cc"
 
 
+def test_the_short_id_that_ps_shows_names_a_run() -> None:
+    """Wherever a run is named, also where it is to be stopped; it counts as the beginning of another's name does."""
+    live = gather_runs({"gpu01": [part("r-20260101T000000-0a01", "gpu01", "RUNNING")]}, [])
+    twins = {**RUNS, **gather_runs({"gpu01": [part("00bb-20260103T000000-0001", "gpu01")]}, [])}
+
+    assert choose_run(RUNS, "00bb", ME) == "a-20260102T000000-00bb"
+    assert choose_live_run(live, "0a01", ME) == "r-20260101T000000-0a01"
+    with pytest.raises(UsageError) as caught:
+        choose_run(twins, "00bb", ME)
+    assert caught.value.code == "CC-USE-024"
+
+
 @pytest.mark.parametrize(
     ("name", "mark", "own"),
     [
@@ -116,9 +128,9 @@ def test_stop_takes_the_only_live_run_of_ones_own() -> None:
     )
 
     assert choose_live_run(live, None, ME) == "a-20260101T000000-0001"
-    with pytest.raises(UsageError, match="2 runs are live"):
+    with pytest.raises(UsageError, match="2 runs are active"):
         choose_live_run(both, None, ME)
-    with pytest.raises(UsageError, match="no live run"):
+    with pytest.raises(UsageError, match="no active run"):
         choose_live_run(RUNS, None, ME)
 
 

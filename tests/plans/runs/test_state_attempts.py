@@ -178,10 +178,10 @@ def lose_all(nodes: int, spares: int) -> tuple[int, str | None]:
 @pytest.mark.parametrize(
     ("nodes", "spares", "survived", "why", "said"),
     [
-        (2, 2, 1, "majority", "2 spares, but only 1 lost node can be survived"),
-        (1, 1, 0, "majority", "1 spare, but no lost node can be survived"),
-        (2, 5, 3, "majority", "5 spares, but only 3 lost nodes can be survived"),
-        (2, 3, 2, "majority", "3 spares, but only 2 lost nodes can be survived"),
+        (2, 2, 1, "majority", "only 1 of 2 spares can replace lost nodes"),
+        (1, 1, 0, "majority", "only 0 of 1 spares can replace lost nodes"),
+        (2, 5, 3, "majority", "only 3 of 5 spares can replace lost nodes"),
+        (2, 3, 2, "majority", "only 2 of 3 spares can replace lost nodes"),
         (3, 2, 2, "nodes", ""),
         (2, 1, 1, "nodes", ""),
         (4, 0, 0, "nodes", ""),

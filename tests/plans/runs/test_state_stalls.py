@@ -58,7 +58,9 @@ def test_clocks_are_corrected() -> None:
     assert find_stalls(parts, offsets, NOW) == {}
     assert measure_start_skew(parts, offsets) == pytest.approx(0.02)
     assert measure_remaining(parts, offsets, NOW) == pytest.approx(3550.0)
-    assert render_timing(parts, offsets, NOW) == "time limit 1 h, 59 min 10 s left; ranks began within 0.02 s"
+    assert (
+        render_timing(parts, offsets, NOW) == "time limit 1 h, 59 min 10 s left; ranks started within 0.02 s"
+    )
     assert set(find_stalls(parts, {"b": -3600.0}, NOW)) == set()
     assert set(find_stalls(parts, {"a": 3600.0}, NOW)) == {"a"}
 

@@ -87,7 +87,7 @@ def test_who_leaves_when_asked_is_not_the_cause() -> None:
 def test_a_node_that_answers_without_its_agent_is_not_away() -> None:
     """Guardian and agent were killed there: what is left can be stopped at once."""
     for left in ([], [{"pid": 7, "name": "python", "state": "S"}]):
-        told = {"run": "r", "state": "LOST", "reason": "agent and guardian are gone", "left": left}
+        told = {"run": "r", "state": "LOST", "reason": "agent and guardian are not running", "left": left}
         verdict = judge("r", {"a": parse_state(Untrusted(told)), "gpu02": None}, [LOST], stopped_at=10.0)
         assert dict(verdict.node_states) == {"a": "LOST", "gpu02": "LOST"}
         assert (verdict.unwatched, verdict.away) == (("a",) if left else (), ("gpu02",))

@@ -43,7 +43,7 @@ def test_an_ssh_configuration() -> None:
     assert {(n.ssh.user, n.ssh.jump, n.ssh.proxy_command) for n in inventory.nodes} == {(None, None, None)}
     assert remarks(written)[2:] == [
         "line 8: 'github.com' is left out: it is a git server",
-        "line 13: 'jump' is left out: others go through it, so it is a bastion",
+        "line 13: 'jump' is left out: others are reached through it, so it is a bastion",
         "line 17: 'gpu01' is also called 'g1'",
         "line 27: 'gpu02-again' is left out: it has the HostName of 'gpu02'",
     ]
@@ -56,7 +56,7 @@ def test_an_ssh_configuration_without_machines(text: str) -> None:
         take(text)
     (issue,) = caught.value.issues
     assert issue.code == "CC-SPEC-022"
-    assert issue.message.startswith("this is an SSH configuration without a host to take")
+    assert issue.message.startswith("this SSH configuration contains no usable host")
     assert "clusterctl init HOST" in issue.fix
 
 
@@ -73,7 +73,8 @@ def test_groups_are_named_where_all_hosts_were_taken() -> None:
 
     assert len(inventory.nodes) == 4
     assert (
-        "one group by --group: kube-master (1), etcd (1), kube-node (2), k8s-cluster (3), slurm-m" in written
+        "one group with --group: kube-master (1), etcd (1), kube-node (2), k8s-cluster (3), slurm-m"
+        in written
     )
     assert dict(parts)["slurm-node"] == 2
     assert "nfs-clients" not in dict(parts)
@@ -87,10 +88,10 @@ def test_a_token_is_a_variable_like_others() -> None:
     written, inventory = taken_file("k3s.yml")
 
     assert {node.ssh.user for node in inventory.nodes} == {"debian"}
-    assert "line 16: the variable 'token' was not taken over" in remarks(written)
+    assert "line 16: the variable 'token' was not imported" in remarks(written)
     assert "changeme" not in written
     assert "by key" not in written
-    assert "line 1: 'ansible_ssh_pass' was not taken over: clusterctl logs in by key" in remarks(
+    assert "line 1: 'ansible_ssh_pass' was not imported: clusterctl logs in with a key" in remarks(
         take("h ansible_ssh_pass=x ansible_user=u\n")[0]
     )
 
@@ -101,7 +102,7 @@ def test_only_local_hosts() -> None:
         taken_file("only-local.ini")
     (issue,) = caught.value.issues
     assert (issue.code, issue.location and issue.location.line) == ("CC-SPEC-022", 2)
-    assert "no host is reached by SSH: 'localhost' is left out" in issue.message
+    assert "no host can be used over SSH: 'localhost' is left out" in issue.message
 
 
 def test_a_user_before_the_host() -> None:
@@ -127,7 +128,7 @@ def test_more_slots_than_any_machine_has_gpus(form: str) -> None:
 
 
 def remarks(written: str) -> list[str]:
-    """Give the comments on what was not taken over."""
+    """Give the comments on what was not imported."""
     return [line.removeprefix("# - ") for line in written.splitlines() if line.startswith("# - ")]
 
 
@@ -156,8 +157,8 @@ def test_open_mpi() -> None:
         ("d", None, None),
     ]
     assert remarks(written) == [
-        "line 1: 'max_slots' was not taken over",
-        "line 1: slots were taken as the number of GPUs; where that is wrong, drop gpus",
+        "line 1: 'max_slots' was not imported",
+        "line 1: slots were taken as the number of GPUs; where that is wrong, delete gpus",
     ]
 
 
@@ -173,7 +174,7 @@ def test_mpich_and_intel_mpi() -> None:
 
     assert [(n.host, n.gpus) for n in inventory.nodes] == [("a", 4), ("b", 4), ("10.0.0.7", 4)]
     assert "\ngpus: 4\n" in written
-    assert "line 2: 'binding' was not taken over" in remarks(written)
+    assert "line 2: 'binding' was not imported" in remarks(written)
 
 
 def test_a_list_of_hosts() -> None:
@@ -182,7 +183,7 @@ def test_a_list_of_hosts() -> None:
 
     assert [(n.host, n.ssh.user, n.ssh.port) for n in inventory.nodes][1] == ("gpu02", "root", 2222)
     assert [n.gpus for n in inventory.nodes] == [None, None]
-    assert remarks(written) == ["line 3: this host stands here again; to MPI (--format mpi) that means slots"]
+    assert remarks(written) == ["line 3: this host is here again; for MPI (--format mpi) that means slots"]
 
 
 def test_ranges_of_slurm_and_pdsh() -> None:
@@ -250,12 +251,12 @@ def test_what_ansible_says_beyond_ssh_becomes_a_comment() -> None:
     """By name and line, once, never a secret's value."""
     assert remarks(take(INI)[0]) == [
         "line 20: host keys are always verified here; host_keys: accept-new records unknown ones",
-        "line 20: the ssh option '-C' was not taken over",
-        "line 17: the variable 'ansible_become_password' was not taken over",
-        "line 4: the variable 'rack' was not taken over",
-        "line 16: python is the one that Ansible uses; is it the one that has torch?",
-        "line 5: the variable 'if' was not taken over",
-        "line 8: 'cpu1' is left out: Ansible reaches it by 'local', not by SSH",
+        "line 20: the ssh option '-C' was not imported",
+        "line 17: the variable 'ansible_become_password' was not imported",
+        "line 4: the variable 'rack' was not imported",
+        "line 16: python is the one that Ansible uses; does it have torch?",
+        "line 5: the variable 'if' was not imported",
+        "line 8: 'cpu1' is left out: Ansible connects to it with 'local', not with SSH",
     ]
 
 
@@ -297,7 +298,7 @@ def test_ansible_yaml() -> None:
         ("gpu03", "gpu03", "trainer", None),
     ]
     assert {n.ssh.jump for n in inventory.nodes} == {"hop1,hop2"}
-    assert "line 13: the YAML tag '!vault' is not used here" in remarks(written)
+    assert "line 13: the YAML tag '!vault' is not supported" in remarks(written)
     assert "62313365" not in written
 
 

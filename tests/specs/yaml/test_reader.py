@@ -108,7 +108,7 @@ def test_many_problems_are_cut_short() -> None:
 
     assert len(caught.value.issues) == 201
     assert caught.value.issues[199].message == "unknown key 'key199'"
-    assert caught.value.issues[200].message == "and 19800 more problems"
+    assert caught.value.issues[200].message == "19800 more problems are not shown"
 
 
 def test_a_wide_but_honest_inventory_is_read() -> None:

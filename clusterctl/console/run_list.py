@@ -1,0 +1,146 @@
+"""The list of runs that `ps` prints; one run is in `runs`."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from clusterctl.console.runs import (
+    fold_numbers,
+    latest_part,
+    make_table,
+    render_age,
+    render_directory,
+    render_nodes,
+    render_span,
+    run_seconds,
+    state_style,
+)
+from clusterctl.console.terminal import is_verbose, stdout
+from clusterctl.console.text import cut_text, sanitize
+from clusterctl.console.verdict import UNBROKEN, describe_cause, state_mark
+from clusterctl.node_texts import translate_node_text
+from clusterctl.plans.runs.selection import Owner, owner_of
+from clusterctl.plans.runs.state import Parts, roster_of, taking_part
+from clusterctl.plans.runs.verdict import Verdict, judge_recorded, judged_state
+from clusterctl.protocol.run_id import RunId
+from clusterctl.protocol.run_paths import short_id
+from clusterctl.protocol.states import LIVE, SUCCEEDED, UNKNOWN
+from clusterctl.specs.nodeset import fold_names
+from clusterctl.translation import tr, trn
+
+LONGEST_JOB = 24  # columns
+LONGEST_CAUSE = 100
+LEAST_CAUSE = 12  # columns; with less room the causes are left to `status`
+
+
+@dataclass(frozen=True)
+class _Row:
+    run_id: RunId
+    parts: Parts
+    verdict: Verdict | None
+    is_own: bool
+
+    @property
+    def state(self) -> str:
+        return judged_state(self.verdict, self.parts)
+
+
+def show_runs(runs: Mapping[RunId, Parts], viewer: Owner, node_names: Collection[str] = ()) -> None:
+    """Print the runs in the order in which they come; `node_names` are the inventory's.
+
+    With -v ids, names of nodes and the directory of the launch are shown in full.
+    """
+    if not runs:
+        stdout().print(tr("no runs on these nodes"))
+        return
+    rows = [
+        _Row(run_id, parts, judge_recorded(run_id, parts, node_names), owner_of(parts).is_same(viewer))
+        for run_id, parts in runs.items()
+    ]
+    console = stdout()
+    table = _make_runs_table(rows, None)
+    if not is_verbose() and console.is_terminal:
+        table = _make_runs_table(rows, console.width - _width(console, _make_runs_table(rows, 0)) - 2)
+    console.width = max(
+        console.width, _width(console, table)
+    )  # a narrow terminal breaks lines, nothing is lost
+    console.print(table)
+
+
+def _width(console: Console, table: Table) -> int:
+    return Measurement.get(console, console.options.update(max_width=UNBROKEN), table).maximum
+
+
+def _make_runs_table(rows: list[_Row], room: int | None) -> Table:
+    """Draw the runs; causes are cut to `room` columns, and left out without room."""
+    verbose, counts = is_verbose(), Counter(short_id(row.run_id) for row in rows)
+    has_cause = room is None or room >= LEAST_CAUSE
+    headings = [tr("ID"), tr("JOB"), tr("STATE"), tr("NODES"), tr("RAN"), tr("STARTED"), tr("BY")]
+    headings += [tr("CAUSE")] if has_cause else []
+    table = make_table(*headings, *([tr("FROM")] if verbose else []), no_wrap=True)
+    for row in rows:
+        part, seconds = latest_part(row.parts), run_seconds(row.parts, time.time())
+        is_short = not verbose and counts[short_id(row.run_id)] == 1
+        cells = [
+            Text(sanitize(short_id(row.run_id) if is_short else row.run_id)),
+            Text(sanitize(part.job) if verbose else cut_text(sanitize(part.job), LONGEST_JOB)),
+            Text(f"{state_mark(row.state)} {row.state}", state_style(row.state)) + _render_attempt(row.parts),
+            Text(sanitize(render_nodes(row.parts)) if verbose else _count_nodes(row.parts)),
+            Text("-" if seconds is None else render_span(seconds)),
+            Text(tr("{age} ago", age=render_age(part.submitted))),
+            Text(tr("you") if row.is_own else sanitize(part.launched_by)),
+        ]
+        cause = sanitize(_describe_end(row))
+        cells += [Text(cut_text(cause, min(room or LONGEST_CAUSE, LONGEST_CAUSE)))] if has_cause else []
+        table.add_row(*cells, *([Text(render_directory(part.launched_from))] if verbose else []))
+    return table
+
+
+def _render_attempt(parts: Parts) -> str:
+    attempt = max((part.attempt for part in parts.values() if part), default=1)
+    return tr(", attempt {n}", n=attempt) if attempt > 1 else ""
+
+
+def _count_nodes(parts: Parts) -> str:
+    """Count the nodes that take part and answered: `3/3`, `1/2 +1 spare`."""
+    now = taking_part(parts)
+    total = max(len(now), max((part.nnodes for part in parts.values() if part), default=0))
+    counted = f"{sum(part is not None for part in now.values())}/{total}"
+    spares = sum(slot.is_idle for slot in roster_of(parts))
+    if not spares:
+        return counted
+    return trn("{nodes} +{n} spare", "{nodes} +{n} spares", spares, nodes=counted)
+
+
+def _describe_end(row: _Row) -> str:
+    """Say in a few words why a run did not succeed."""
+    known = [part for part in row.parts.values() if part]
+    if row.state in LIVE:
+        return tr("being stopped") if any(part.live and part.stopping for part in known) else ""
+    if row.state == SUCCEEDED:
+        return ""
+    if row.verdict is not None and row.verdict.cause is not None:
+        return describe_cause(row.verdict.cause)
+    if row.state == UNKNOWN:
+        silent = [name for name, part in row.parts.items() if part is None]
+        return tr("no answer from {nodes}", nodes=fold_names(silent)) if silent else ""
+    return translate_node_text(next((part.reason for part in known if part.reason), ""))
+
+
+def describe_live_runs(runs: Mapping[RunId, Parts]) -> dict[str, str]:
+    """Say of each node which live run it has, and which ranks of it: `a017 r0-3`; the newest if there are several."""
+    found: dict[str, str] = {}
+    for run_id, parts in runs.items():
+        for name, part in parts.items():
+            if part is not None and part.live and name not in found:
+                ranks = fold_numbers([str(rank.rank) for rank in part.ranks])
+                found[name] = f"{short_id(run_id)} r{ranks}" if ranks else short_id(run_id)
+    return found

@@ -1,0 +1,78 @@
+"""The catalogue of Chinese messages is that of the code: nothing is missing, and no translation loses a fact."""
+
+from __future__ import annotations
+
+import gettext
+import importlib.util
+import io
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+LAYERS = ("click", *sorted(path.stem for path in (ROOT / "clusterctl").iterdir() if path.name[0] not in "_."))
+
+
+@cache
+def tool() -> Any:
+    """Give `tools/messages.py`, which is no module of the package."""
+    spec = importlib.util.spec_from_file_location("messages_tool", ROOT / "tools" / "messages.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@cache
+def problems() -> list[str]:
+    """Give those of the catalogue as the code wants it."""
+    return [*tool().problems_of(tool().updated())]
+
+
+def layer_of(place: str) -> str:
+    """Name the layer of a place, which begins with a folder."""
+    first, second, *_ = place.split("/")
+    return first if first == "click" else second.removesuffix(".py")
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_every_message_is_translated(layer: str) -> None:
+    """None is missing in the catalogue, all have a translation, with the same placeholders."""
+    assert [line for line in problems() if layer_of(line.partition(":")[0]) == layer] == []
+
+
+def test_a_missing_translation_and_a_lost_fact_are_found() -> None:
+    """What the other test relies on."""
+    catalogue = tool().updated()
+    catalogue.add("new {fact}", "", [("clusterctl/cli/main.py", 1)])
+    catalogue.add("{fact} is lost", "丢失", [("clusterctl/cli/main.py", 1)])
+    catalogue.add(("{n} one", "{n} many"), ("很多",), [("clusterctl/cli/main.py", 1)])
+    found = "\n".join(tool().problems_of(catalogue))
+    assert "not translated: 'new {fact}'" in found
+    assert "other placeholders: '{fact} is lost'" in found
+    assert "other placeholders: '{n} many'" in found
+
+
+def test_the_compiled_catalogue_is_that_of_the_text() -> None:
+    """Users get the compiled one."""
+    _, compiled = tool().render(tool().read_catalogue())
+    assert contents(tool().COMPILED.read_bytes()) == contents(compiled), "run python tools/messages.py update"
+
+
+def contents(compiled: bytes) -> dict[object, str]:
+    """Give what is in a compiled catalogue, without its header, which names the version of Babel."""
+    translations = gettext.GNUTranslations(io.BytesIO(compiled))
+    entries: dict[object, str] = vars(translations)["_catalog"]
+    return {message: text for message, text in entries.items() if message}
+
+
+def test_another_version_of_click_changes_nothing() -> None:
+    """Its messages are those of the version at the last update, and stay when a later one words them anew."""
+    catalogue = tool().updated({"click's new words": ["click/core.py"]})
+    assert "click's new words" in catalogue
+    assert "Show this message and exit." in catalogue
+    assert "click's new words" not in tool().updated()
