@@ -107,8 +107,8 @@ def test_a_run_that_starts_again(node: Make) -> None:
         "import os, signal\nif os.environ['CLUSTERCTL_ATTEMPT'] == '1': os.kill(os.getpid(), signal.SIGKILL)"
     )
     again = {"max": 1, "on": ["worker_killed"], "progress": None, "pause": 0.1}
-    slot = {"seat": 0, "node": "gpu01", "node_rank": 0}
-    gang = {"hub": "gpu01", "seat": 0, "seats": 1, "spare": False, "roster": [slot], "gang": False}
+    slot = {"slot": 0, "node": "gpu01", "node_rank": 0}
+    gang = {"hub": "gpu01", "slot": 0, "slots": 1, "spare": False, "roster": [slot], "gang": False}
     run = node(script, start={"mode": "fork", "preload": []}, restart=again, **gang)
     run.go()
     state = run.ended()
