@@ -84,7 +84,7 @@ VERBS = {
     "launch": Verb(("launch", "job.yaml"), everywhere("."), (FAILED, CHECKS, UNREACHABLE, PARTLY)),
     # how a node's part has ended its peers know too
     "launch, followed": Verb(("launch", "job.yaml"), everywhere("."), (OK, FAILED)),
-    "ps": Verb(("ps",), everywhere(r"(?m)^demo-\S+ +SUCCEEDED|^demo-\S+ +\w+ +gpu")),
+    "ps": Verb(("ps",), everywhere(r"(?m)^[0-9a-f]{4} +demo +\S+ +\w+ +[23]/3")),
     "ps --json": Verb(
         ("ps", "--json"), lambda seen: {node for run in seen.documents[0]["runs"] for node in run["nodes"]}
     ),
@@ -92,7 +92,7 @@ VERBS = {
     "status": Verb(("status", "{run}", "--json"), listed("nodes", "node")),
     "status as text": Verb(("status", "{run}"), lines(r"(?m)^\d +gpu0(\d) +SUCCEEDED")),
     # that the run had ended well its nodes may have said before one of them was refused
-    "attach": Verb(("attach", "{run}"), everywhere(r"(?m)^\S+: \w+ after"), (OK, FAILED)),
+    "attach": Verb(("attach", "{run}"), everywhere(r"(?m)^\S+ \w+ after"), (OK, FAILED)),
     "attach any": Verb(("attach",), everywhere("."), (OK, FAILED, USAGE)),
     "stop": Verb(
         ("stop", "-y", "{run}"), lines(r"(?m)^gpu0(\d): nothing was running"), (UNREACHABLE, PARTLY)

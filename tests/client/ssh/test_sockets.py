@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from servers import Client, Server, node_named
+from servers import Client, Server, make_key, node_named
 from waiting import HANG
 
 from clusterctl.client.rpc.session import Interpreter, Session
@@ -125,12 +125,14 @@ def test_silence_behind_a_command_has_a_limit_of_its_own(client: Client) -> None
 
 
 @pytest.mark.parametrize("command", ["sh -c 'exit 1'", "sleep 300;"])
-def test_a_node_of_a_lab_is_healed(client: Client, command: str) -> None:
+def test_a_node_of_a_lab_is_healed(client: Client, command: str, tmp_path: Path) -> None:
     """Nothing of how a lab reaches its nodes is of use to anybody."""
     relay = f"{command} /x/clusterctl/lab/netns/relay.py %h %p"
+    (tmp_path / "mine").mkdir()
+    key = make_key(tmp_path / "mine" / "key")
     with pytest.raises((Unreachable, ConnectTimeout)) as caught:
-        client.connect(node_named("n1", proxy_command=relay), Timeouts(greeting=0.5))
-    assert caught.value.fix.startswith("clusterctl lab heal n1")
+        client.connect(node_named("n1", proxy_command=relay, key=str(key)), Timeouts(greeting=0.5))
+    assert caught.value.fix.startswith("clusterctl lab heal --name mine n1")
     assert "relay" not in caught.value.fix + caught.value.message
 
 
