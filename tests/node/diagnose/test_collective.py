@@ -42,14 +42,14 @@ def test_the_last_word_counts() -> None:
 def test_a_process_that_hangs_costs_its_limit() -> None:
     """It is said in what it hangs; rows that it has are kept, if they tell enough."""
     answer = heard({"at": "connecting", "rows": []}, limit=0.2, ends=False)
-    assert answer["error"] == "no end of `connecting` within 0.2 s" and answer["late"]
+    assert answer["error"] == "`connecting` did not finish within 0.2 s" and answer["late"]
     assert "error" not in heard({"at": "all_reduce of 16777216 bytes", "rows": ROWS}, limit=0.1, ends=False)
 
 
 def test_a_process_that_dies() -> None:
     """A crash is no result, whatever was measured before."""
-    assert "died in `all_reduce" in heard({"at": "all_reduce of 64 bytes", "rows": ROWS})["error"]
-    assert "died in `start`" in heard()["error"]
+    assert "exited during `all_reduce" in heard({"at": "all_reduce of 64 bytes", "rows": ROWS})["error"]
+    assert "exited during `start`" in heard()["error"]
 
 
 def test_a_complaint_stands_before_those_who_only_waited() -> None:

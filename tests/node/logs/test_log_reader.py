@@ -349,7 +349,7 @@ def test_a_part_that_ran_on_another_machine_is_named_as_that(tmp_path: Path) -> 
     elsewhere = Recorded(tmp_path, state="RUNNING", boot_id="another", machine="gpu99")
     (state,) = list_runs(tmp_path)
 
-    assert state["reason"].startswith("it ran on the machine gpu99, and this is ")
+    assert state["reason"].startswith("it ran on machine gpu99, this is ")
     assert elsewhere.state["state"] == "RUNNING"
 
 
