@@ -81,7 +81,7 @@ class Follower:
 
     def has_returned(self, node: str, times: int) -> bool:
         """Tell whether a node was lost and regained so many times."""
-        return self.err.read_text(encoding="utf-8").count(f"{node}: back") == times
+        return self.err.read_text(encoding="utf-8").count(f"{node}: reconnected") == times
 
     def end(self) -> Result:
         """Wait until it has ended."""

@@ -66,7 +66,7 @@ class Members:
                 OwnMoments(self.loop, node),
                 spec,
                 self._token,
-                lambda event, **_: self.heard.update([event]),
+                lambda event, _: self.heard.update([event]),
                 lambda _: self.heard.update(["stop"]),
                 lambda _: self.heard.update(["record"]),
                 lambda: self.heard.update(["left"]),
