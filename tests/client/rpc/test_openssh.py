@@ -240,6 +240,15 @@ def test_host_keys_are_judged_by_ssh(
     assert "ssh-keygen -R" in changed.fix
 
 
+@pytest.mark.parametrize(("proxy", "code"), [("exit 1", "CC-SSH-013"), (None, "CC-SSH-031")])
+def test_an_ssh_that_fails_without_a_message(proxy: str | None, code: str) -> None:
+    """Of a node behind a proxy command that is to be looked at; of any other only ssh's status is known."""
+    node = Node(name="n1", index=0, host="gate", ssh=Ssh(proxy_command=proxy))
+    failed = openssh.explain_failure(node, "\n", 255, interactive=False)
+    assert (failed.code, failed.node) == (code, "n1")
+    assert failed.fix
+
+
 def test_ways_not_to_arrive(masters: Masters, server: Server, tmp_path: Path) -> None:
     """Each trouble has the code that it has over paramiko."""
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
