@@ -22,7 +22,7 @@ VARIABLE = "CLUSTERCTL_LANG"
 CATALOGUES = Path(__file__).parent / "locale"
 PLACEHOLDER = re.compile(r"(?<!\$)\{([a-z_]+)(!r)?(?::([^{}\s]+))?\}")
 
-_chosen: list[Language] = []  # empty until somebody asks for a text or sets the language
+_chosen: list[Language] = []  # empty until the first text is translated or the language is set
 
 
 def parse_language(value: str) -> Language | None:

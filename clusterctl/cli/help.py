@@ -233,7 +233,7 @@ def describe_unknown_verb(
 
 
 def describe_ssh(words: Sequence[str]) -> str:
-    """Give both ways to a node for somebody who has typed `clusterctl ssh NODE`."""
+    """Give both ways to a node for a user who typed `clusterctl ssh NODE`."""
     from clusterctl.specs.text import quote_word
 
     node = quote_word(words[0]) if words and not words[0].startswith("-") else "NODE"

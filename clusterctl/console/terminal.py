@@ -107,7 +107,7 @@ def print_table(console: Console, table: Table) -> None:
     console.width = width
 
 
-_live_line: list[str] = []  # the line that stands below all others, and is written anew
+_live_line: list[str] = []  # the line below all others, which is redrawn
 
 
 def can_redraw(stream: TextIO) -> bool:

@@ -43,16 +43,7 @@ class Cluster:
     ) -> None:
         """Open nothing yet; `notice` receives remarks, `cache_dir` is ours, `ask_passphrase` prompts the user."""
         raise_file_limit(0)
-        self._hostkeys = hostkeys or HostKeys(
-            lambda new: notice(
-                tr(
-                    "{node}: new host key {fingerprint} recorded in {file}",
-                    node=new.node,
-                    fingerprint=new.fingerprint,
-                    file=new.file,
-                )
-            )
-        )
+        self._hostkeys = hostkeys or HostKeys(lambda new: notice(new.describe()))
         self._identities = Identities(ask_passphrase=ask_passphrase)
         self._routes = Routes(SshConfig(notice, folder=cache_dir))
         self._bastions = BastionPool(self._connect_hop)

@@ -39,6 +39,15 @@ class RecordedHostKey:
     fingerprint: str
     file: str
 
+    def describe(self) -> str:
+        """Render the notice that the user sees once."""
+        return tr(
+            "{node}: new host key {fingerprint} recorded in {file}",
+            node=self.node,
+            fingerprint=self.fingerprint,
+            file=self.file,
+        )
+
 
 @dataclass
 class _KnownHostsFile:

@@ -50,16 +50,7 @@ class HostKeyPrompts(HostKeys):
     """Host keys that remembers the unknown ones; those that a person agrees to are accepted, and no others."""
 
     def __init__(self, notice: Callable[[str], None]) -> None:
-        super().__init__(
-            lambda new: notice(
-                tr(
-                    "{node}: new host key {fingerprint} recorded in {file}",
-                    node=new.node,
-                    fingerprint=new.fingerprint,
-                    file=new.file,
-                )
-            )
-        )
+        super().__init__(lambda new: notice(new.describe()))
         self.unknown_keys: dict[tuple[str, bytes], UnknownHostKey] = {}
         self._accepted: set[tuple[str, bytes]] = set()
         self._prompt_lock = threading.Lock()

@@ -11,7 +11,7 @@ gate, later torchrun                       server
 
 Why a thread: what torchrun's `Popen` starts must have no frame of ours below its own. The gate forks the server from a
 thread whose first function is one of C; in the child that thread is the main thread. It takes the steps of a generator:
-while a step runs the generator sleeps, and is in nobody's stack.
+while a step runs the generator is suspended and appears in no stack.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def wait_for_request(control: socket.socket) -> Request:
             try:
                 is_worker = os.fork() == 0
             except OSError:
-                is_worker = False  # the gate notices that nobody holds the line any more
+                is_worker = False  # the gate reads the end of the pipe once no process holds it open
             if is_worker:
                 return request
             os._exit(0)

@@ -84,7 +84,7 @@ def make_main_module() -> types.ModuleType:
 
 
 def reset_random_numbers() -> None:
-    """Seed NumPy and torch anew, as their import does; `random` does so by itself after a fork."""
+    """Reseed NumPy and torch, as their import does; `random` does so by itself after a fork."""
     numpy: Any = sys.modules.get("numpy.random")
     if numpy is not None:
         numpy.seed()

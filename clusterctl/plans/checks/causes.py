@@ -1,4 +1,4 @@
-"""Which findings follow from another one: whoever fixes the cause needs to read them once, in one line."""
+"""Which findings follow from another one, so that they are shown in one line below their cause."""
 
 from __future__ import annotations
 

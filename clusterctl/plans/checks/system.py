@@ -192,7 +192,7 @@ def architectures_differ(context: CheckContext) -> Iterator[Hit]:
         yield across_nodes(split.odd, split.evidence, exclude=exclude_option(split.odd))
 
 
-# What the questions of the probe are about, for whoever must fix it.
+# What each question of the probe is about, in words for the user.
 QUESTIONS = {
     "gpus": to_translate("nvidia-smi or a similar program"),
     "workdir": to_translate("the working directory"),
