@@ -378,6 +378,13 @@ ENTRIES: Mapping[str, Entry] = {
             "near": Case(
                 Text("unknown key {key}{suggestion}", "未知的键 {key}{suggestion}"),
             ),
+            "comma": Case(
+                Text(
+                    "{key}: {value} inside braces: the comma ends the value",
+                    "花括号里的 {key}: {value}：逗号会结束这个值",
+                ),
+                Text("write a list: {key}: [{form}]", "写成列表：{key}: [{form}]"),
+            ),
         },
     ),
     "CC-SPEC-011": Entry(
