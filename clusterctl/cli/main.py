@@ -194,12 +194,13 @@ def _report_error(error: ClusterctlError) -> int:
 def _system_refusal(error: OSError) -> ClusterctlError:
     """Report a full disk or a missing permission with the system's reason: it is no bug of clusterctl."""
     from clusterctl.errors import LocalSystemError
+    from clusterctl.node_texts import describe_system_error
 
     target = error.filename or _describe_failed_output()
     _discard_output()
     no_folder = isinstance(error, (FileNotFoundError, NotADirectoryError))
     case = "no-folder" if no_folder else ""
-    return LocalSystemError("CC-USE-008", case, target=target, reason=error.strerror or error)
+    return LocalSystemError("CC-USE-008", case, target=target, reason=describe_system_error(error))
 
 
 def _describe_failed_output() -> str:

@@ -14,6 +14,7 @@ import click
 
 from clusterctl.console.text import sanitize
 from clusterctl.errors import ClusterctlError, LocalSystemError, UsageError
+from clusterctl.node_texts import describe_system_error
 from clusterctl.specs.text import command_line
 from clusterctl.translation import to_translate, tr, trn
 
@@ -105,7 +106,7 @@ class KeyPush:
                 command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
             )
         except OSError as error:
-            raise _key_error(path, f"ssh-keygen: {error.strerror}") from error
+            raise _key_error(path, f"ssh-keygen: {describe_system_error(error)}") from error
         if completed.returncode != 0:
             raise _key_error(path, (completed.stdout + completed.stderr).strip())
         add_passphrase = command_line("ssh-keygen", "-p", "-f", str(path))
@@ -215,7 +216,8 @@ class KeyPush:
 
         for node in self._nodes:
             if node.name in self._results:
-                click.echo(sanitize(f"{node.name}: {self._results[node.name]}"))
+                line = tr("{subject}: {text}", subject=node.name, text=self._results[node.name])
+                click.echo(sanitize(line))
             elif node.name not in self._errors:
                 self._errors[node.name] = _skipped_error(node)
         report_failures(self._errors[node.name] for node in self._nodes if node.name in self._errors)
@@ -245,7 +247,9 @@ def _read_public(private: Path) -> str:
             )
             text = completed.stdout.strip()
     except OSError as error:
-        raise _key_error(private, f"{error.filename or 'ssh-keygen'}: {error.strerror}") from error
+        raise _key_error(
+            private, f"{error.filename or 'ssh-keygen'}: {describe_system_error(error)}"
+        ) from error
     if len(text.split()) < 2 or "\n" in text or "PRIVATE" in text:
         raise _key_error(private, tr("{file} does not contain exactly one public key", file=file))
     return text

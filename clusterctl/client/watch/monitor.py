@@ -259,14 +259,14 @@ class RunMonitor:
     def _on_event(self, report: NodeReport, event: Untrusted) -> None:
         log_message, world_message = describe_log_event(event), describe_world_event(event)
         if log_message:
-            self._notice(f"{report.node.name}: {log_message}")
+            self._notice(tr("{subject}: {text}", subject=report.node.name, text=log_message))
         if world_message and world_message not in self._world_events:  # the verdict names the other nodes
             self._world_events.add(world_message)
-            self._notice(f"{report.node.name}: {world_message}")
+            self._notice(tr("{subject}: {text}", subject=report.node.name, text=world_message))
         start_message = describe_start_event(event)
         if start_message and start_message not in self._start_events:  # most often the same on all nodes
             self._start_events.add(start_message)
-            self._notice(f"{report.node.name}: {start_message}")
+            self._notice(tr("{subject}: {text}", subject=report.node.name, text=start_message))
         if self._attempts.on_event(report.node.name, event, self._connected_nodes):
             self._pending_failure = None
         failure, reason = report.on_event(event), event.text("reason", 1000)
