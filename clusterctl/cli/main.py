@@ -227,9 +227,9 @@ def _report_usage_error(error: click.UsageError) -> int:
 
 
 def _on_one_line(message: str) -> str:
-    """Remove the line breaks and tabs of click's lists, and the spaces that it puts after a Chinese sentence."""
+    """Remove the line breaks and tabs of click's lists; in Chinese also the space and the full stop that click adds."""
     text = " ".join(message.split())
-    return text if language() == "en" else re.sub("(?<=[。：？]) ", "", text)  # noqa: RUF001 - Chinese signs
+    return text if language() == "en" else re.sub(r"(?<=[。：？]) |(?<=')\.$", "", text)  # noqa: RUF001 - Chinese signs
 
 
 _FORWARDS_ARGUMENTS_TO = {

@@ -189,13 +189,43 @@ def with_connect_options(function: Command) -> Command:
     return function
 
 
+class _YesNo(click.ParamType):  # type: ignore[type-arg]  # as above
+    """The answer to a question, in English or Chinese."""
+
+    name = "yes or no"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bool:
+        """Parse it."""
+        word = str(value).strip().lower()
+        if word in ("y", "yes", "是", "true"):
+            return True
+        if word not in ("n", "no", "否", "false"):
+            self.fail(tr("enter y or n"), param, ctx)
+        return False
+
+
+def is_confirmed(question: str, *, default: bool = False) -> bool:
+    """Ask a question until it is answered with yes or no; an empty answer is `default`."""
+    choices = "Y/n" if default else "y/N"
+    return bool(
+        click.prompt(
+            question,
+            default=default,
+            type=_YesNo(),
+            err=True,
+            show_default=False,
+            prompt_suffix=f" [{choices}]: ",
+        )
+    )
+
+
 def confirm(lines: Sequence[str], question: str, what: Literal["run", "lab"], command: str) -> None:
     """Return if the user confirms, else raise UsageError; `command` does the same without a question."""
     if not sys.stdin.isatty():
         raise UsageError("CC-USE-091", what, evidence="\n".join(lines), command=command)
     for line in lines:
         click.echo(sanitize(line), err=True)
-    if not click.confirm(question, err=True):
+    if not is_confirmed(question):
         raise UsageError("CC-USE-091", command=command)
 
 

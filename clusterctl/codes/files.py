@@ -355,7 +355,7 @@ ENTRIES: Mapping[str, Entry] = {
             "script": Case(
                 Text(
                     "this looks like a Python script; expected {expected} (YAML)",
-                    "这看起来是 Python 脚本；这里应为 {expected}（YAML）",
+                    "这看起来是 Python 脚本；这里应为{expected}（YAML）",
                 ),
                 Text(
                     "`{command}` writes a job file and an inventory", "`{command}` 会写出作业文件和 inventory"

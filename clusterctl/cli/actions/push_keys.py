@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from clusterctl.cli.options import is_confirmed
 from clusterctl.console.text import sanitize
 from clusterctl.errors import ClusterctlError, LocalSystemError, UsageError
 from clusterctl.node_texts import describe_system_error
@@ -95,9 +96,7 @@ class KeyPush:
 
     def _make_key(self, path: Path) -> Path:
         question = tr("There is no key {path}. Create it?", path=path)
-        if not self._options.yes and not (
-            self._interactive and click.confirm(question, default=True, err=True)
-        ):
+        if not self._options.yes and not (self._interactive and is_confirmed(question, default=True)):
             raise UsageError("CC-KEYS-007", path=path, command=_keygen_command(path))
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)]
@@ -300,7 +299,7 @@ def confirm_host_keys(prompts: HostKeyPrompts, *, accept_new: bool, interactive:
             fingerprint=key.fingerprint,
         )
         click.echo(sanitize(text), err=True)
-    if not unknown_keys or not (accept_new or (interactive and click.confirm(tr(QUESTION), err=True))):
+    if not unknown_keys or not (accept_new or (interactive and is_confirmed(tr(QUESTION)))):
         return False
     prompts.accept_all()
     return True

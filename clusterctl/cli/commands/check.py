@@ -66,8 +66,8 @@ def check(
     from clusterctl.cli.context.nodes import hint_next, open_cluster
     from clusterctl.plans.launch.placement import choose_nodes, plan_placement
 
-    inventory = load_inventory(settings)
     job = _load_job(job_file, overrides)
+    inventory = load_inventory(settings)
     if job is None:
         nodes = choose_nodes(inventory, pattern, exclude)
     else:
