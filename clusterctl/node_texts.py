@@ -1,4 +1,4 @@
-"""Texts that nodes write in English into their answers and records, in the language of the user.
+"""Texts that nodes write in English into their answers and records, and reasons of the system, in the user's language.
 
 A node sends a text, not a case with facts: if it matches one of the templates below, its facts are read from it and
 put into the translated template. Any other text stays unchanged.
@@ -19,7 +19,42 @@ FREE = frozenset(
 )
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 
+# Of the operating system, as `strerror` and the resolver word them.
+SYSTEM_REASONS = (
+    to_translate("Connection refused"),
+    to_translate("Connection reset by peer"),
+    to_translate("Connection timed out"),
+    to_translate("Network is unreachable"),
+    to_translate("No route to host"),
+    to_translate("Broken pipe"),
+    to_translate("Name or service not known"),
+    to_translate("Temporary failure in name resolution"),
+    to_translate("No address associated with hostname"),
+    to_translate("Address already in use"),
+    to_translate("Cannot assign requested address"),
+    to_translate("Permission denied"),
+    to_translate("Operation not permitted"),
+    to_translate("No such file or directory"),
+    to_translate("Not a directory"),
+    to_translate("Is a directory"),
+    to_translate("File exists"),
+    to_translate("Directory not empty"),
+    to_translate("File name too long"),
+    to_translate("No space left on device"),
+    to_translate("Disk quota exceeded"),
+    to_translate("Read-only file system"),
+    to_translate("Input/output error"),
+    to_translate("Stale file handle"),
+    to_translate("Too many open files"),
+    to_translate("Too many levels of symbolic links"),
+    to_translate("Cannot allocate memory"),
+    to_translate("Exec format error"),
+)
+
 TEMPLATES = (
+    *SYSTEM_REASONS,
+    to_translate("[Errno {number}] {why}: {path}"),
+    to_translate("[Errno {number}] {why}"),
     to_translate("no run {run} on {node} in {path}"),
     to_translate("run {run} was already started on {node}"),
     to_translate("not a usable name: {name}"),
@@ -214,6 +249,11 @@ def translate_node_text(text: str) -> str:
     if language() == "en" or len(text) > LONGEST_TEXT:
         return text
     return Translated("\n".join(_translate(line, MOST_NESTED) for line in text.split("\n")), text)
+
+
+def describe_system_error(error: BaseException) -> str:
+    """Give the system's reason for an error; of one that has none, its text."""
+    return translate_node_text(getattr(error, "strerror", None) or str(error))
 
 
 def find_template(text: str) -> tuple[str, dict[str, str]] | None:

@@ -20,6 +20,9 @@ Language = Literal["en", "zh"]
 LANGUAGES: tuple[str, ...] = get_args(Language)
 VARIABLE = "CLUSTERCTL_LANG"
 CATALOGUES = Path(__file__).parent / "locale"
+_EDGE = "\x1f"  # marks where a value begins or ends; no text that is shown contains it
+_HAN = "[\u4e00-\u9fff]"
+_SPACE_AT_EDGE = re.compile(f"(?<={_HAN}{_EDGE}) (?={_HAN}|{_EDGE}{_HAN})|(?<={_HAN}) (?={_EDGE}{_HAN})")
 PLACEHOLDER = re.compile(r"(?<!\$)\{([a-z_]+)(!r)?(?::([^{}\s]+))?\}")
 
 _chosen: list[Language] = []  # empty until the first text is translated or the language is set
@@ -82,15 +85,20 @@ def tr(message: str, /, **facts: object) -> str:
     if language() == "en":
         return fill(message, facts) if facts else message
     text = _catalogue().gettext(message)
-    return Translated(fill(text, facts), fill_english(message, facts)) if facts else Translated(text, message)
+    return (
+        Translated(fill_chinese(text, facts), fill_english(message, facts))
+        if facts
+        else Translated(text, message)
+    )
 
 
 def trn(one: str, many: str, number: int, /, **facts: object) -> str:
     """Translate a message that counts; `{n}` is the number: `trn("{n} node", "{n} nodes", len(nodes))`."""
     values = {"n": number, **facts}
-    text = fill(ngettext(one, many, number), values)
-    english = one if number == 1 else many
-    return text if language() == "en" else Translated(text, fill_english(english, values))
+    text, english = ngettext(one, many, number), one if number == 1 else many
+    if language() == "en":
+        return fill(text, values)
+    return Translated(fill_chinese(text, values), fill_english(english, values))
 
 
 def ngettext(one: str, many: str, number: int) -> str:
@@ -115,6 +123,12 @@ def fill(template: str, facts: Mapping[str, object]) -> str:
         return format(repr(facts[name]) if quoted else facts[name], form or "")
 
     return PLACEHOLDER.sub(value, template)
+
+
+def fill_chinese(template: str, facts: Mapping[str, object]) -> str:
+    """Fill a Chinese text; the space beside a placeholder is for Latin words, and goes where the value is Chinese."""
+    marked = PLACEHOLDER.sub(f"{_EDGE}\\g<0>{_EDGE}", template)
+    return _SPACE_AT_EDGE.sub("", fill(marked, facts)).replace(_EDGE, "")
 
 
 def fill_english(template: str, facts: Mapping[str, object]) -> str:

@@ -35,6 +35,7 @@ from troubles import plain
 
 from clusterctl.cli.help import VERBS, VerbCommand
 from clusterctl.cli.main import root
+from clusterctl.cli.options import Seconds, WholeNumber
 from clusterctl.codes.lookup import family_of
 from clusterctl.codes.table import TABLE
 from clusterctl.plans.checks.registry import all_checks
@@ -240,8 +241,8 @@ def row(option: click.Option) -> tuple[str, str]:
     notes = []
     if option.show_default and option.default is not None:
         notes.append(around("Default: `{}`.").format(option.default))
-    if isinstance(option.type, (click.IntRange, click.FloatRange)) and option.type.min is not None:
-        notes.append(around("{} or more.").format(option.type.min))
+    if isinstance(option.type, (WholeNumber, Seconds)):
+        notes.append(around("{} or more.").format(f"{option.type.least:g}"))
     meaning = (" " if language() == "en" else "").join([tr(option.help or ""), *notes])
     return ", ".join(f"`{name}`" for name in option.opts) + value, meaning
 

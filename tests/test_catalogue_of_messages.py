@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from clusterctl.translation import fill_chinese
+
 ROOT = Path(__file__).parent.parent
 LAYERS = ("click", *sorted(path.stem for path in (ROOT / "clusterctl").iterdir() if path.name[0] not in "_."))
 
@@ -76,3 +78,12 @@ def test_another_version_of_click_changes_nothing() -> None:
     assert "click's new words" in catalogue
     assert "Show this message and exit." in catalogue
     assert "click's new words" not in tool().updated()
+
+
+def test_a_space_is_for_latin_words_only() -> None:
+    """A translation has one beside each placeholder; it goes where the value is Chinese, and never within a value."""
+    assert fill_chinese(
+        "{nodes} 上 {ranks} 的 {path}", {"nodes": "节点", "ranks": "3", "path": "a 中 文"}
+    ) == ("节点上 3 的 a 中 文")
+    assert fill_chinese("在 {one} {two} 上", {"one": "甲", "two": "乙"}) == "在甲乙上"
+    assert fill_chinese("在 {one} {two} 上", {"one": "a", "two": "乙"}) == "在 a 乙上"

@@ -225,7 +225,6 @@ PROSE = re.compile(
     re.IGNORECASE,
 )
 PLAIN = ("clusterctl/client/", "clusterctl/lab/")
-NOT_YET_PLAIN = "clusterctl/client/watch/"
 
 
 def prose(text: str) -> Iterator[tuple[int, str]]:
@@ -242,7 +241,7 @@ def test_docstrings_and_comments_are_plain() -> None:
     found = [
         f"{module.path}:{line}: {match[0]}"
         for module in modules()
-        if module.path.as_posix().startswith(PLAIN) and not module.path.as_posix().startswith(NOT_YET_PLAIN)
+        if module.path.as_posix().startswith(PLAIN)
         for line, text in prose(module.text)
         for match in PROSE.finditer(text)
     ]

@@ -194,12 +194,13 @@ def _report_error(error: ClusterctlError) -> int:
 def _system_refusal(error: OSError) -> ClusterctlError:
     """Report a full disk or a missing permission with the system's reason: it is no bug of clusterctl."""
     from clusterctl.errors import LocalSystemError
+    from clusterctl.node_texts import describe_system_error
 
     target = error.filename or _describe_failed_output()
     _discard_output()
     no_folder = isinstance(error, (FileNotFoundError, NotADirectoryError))
     case = "no-folder" if no_folder else ""
-    return LocalSystemError("CC-USE-008", case, target=target, reason=error.strerror or error)
+    return LocalSystemError("CC-USE-008", case, target=target, reason=describe_system_error(error))
 
 
 def _describe_failed_output() -> str:
@@ -226,9 +227,9 @@ def _report_usage_error(error: click.UsageError) -> int:
 
 
 def _on_one_line(message: str) -> str:
-    """Remove the line breaks and tabs of click's lists, and the spaces that it puts after a Chinese sentence."""
+    """Remove the line breaks and tabs of click's lists; in Chinese also the space and the full stop that click adds."""
     text = " ".join(message.split())
-    return text if language() == "en" else re.sub("(?<=[。：？]) ", "", text)  # noqa: RUF001 - Chinese signs
+    return text if language() == "en" else re.sub(r"(?<=[。：？]) |(?<=')\.$", "", text)  # noqa: RUF001 - Chinese signs
 
 
 _FORWARDS_ARGUMENTS_TO = {

@@ -6,6 +6,7 @@ import functools
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from math import inf, isnan, nan
 from typing import Any, Literal
 
 import click
@@ -75,32 +76,55 @@ def _apply_output_settings(settings: Settings) -> None:
     terminal.set_verbosity(quiet=settings.quiet, verbose=settings.verbose)
 
 
-class WholeNumber(click.IntRange):
-    """A whole number, with the message for what is none: `{value!r} is not a number of lines`."""
+class WholeNumber(click.ParamType):  # type: ignore[type-arg]  # not generic at run time in older versions of click
+    """A whole number within limits, with the message for what is none: `{value!r} is not a number of lines`."""
 
-    def __init__(self, message: str, min: int = 0, max: int | None = None) -> None:  # noqa: A002 - click's names
-        super().__init__(min, max)
+    name = "integer"
+
+    def __init__(self, message: str, least: int = 0, most: float = inf) -> None:
         self._message = message
+        self.least, self.most = least, most
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Convert as click does, with an error in the words of the option."""
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Parse it; an error names the option and the limit."""
         try:
-            int(value)
+            number = int(value)
         except ValueError:
             self.fail(tr(self._message, value=value), param, ctx)
-        return super().convert(value, param, ctx)
+        if problem := _outside(number, self.least, self.most):
+            self.fail(problem, param, ctx)
+        return number
 
 
-class Seconds(click.FloatRange):
-    """A number of seconds, which an error calls that."""
+class Seconds(click.ParamType):  # type: ignore[type-arg]  # not generic at run time in older versions of click
+    """A number of seconds within limits, which an error calls that."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Convert as click does, with an error in the words of the option."""
+    name = "seconds"
+
+    def __init__(self, least: float = 0, most: float = inf) -> None:
+        self.least, self.most = least, most
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Parse it; an error names the option and the limit."""
         try:
-            float(value)
+            seconds = float(value)
         except ValueError:
+            seconds = nan
+        if isnan(seconds):
             self.fail(tr("{value!r} is not a number of seconds", value=value), param, ctx)
-        return super().convert(value, param, ctx)
+        if problem := _outside(seconds, self.least, self.most):
+            self.fail(problem, param, ctx)
+        return seconds
+
+
+def _outside(number: float, least: float, most: float) -> str:
+    if number < least:
+        return tr("{number:g} is too small, the minimum is {limit:g}", number=number, limit=least)
+    return (
+        tr("{number:g} is too large, the maximum is {limit:g}", number=number, limit=most)
+        if number > most
+        else ""
+    )
 
 
 def json_option(help_text: str) -> Callable[[Command], Command]:
@@ -165,13 +189,43 @@ def with_connect_options(function: Command) -> Command:
     return function
 
 
+class _YesNo(click.ParamType):  # type: ignore[type-arg]  # as above
+    """The answer to a question, in English or Chinese."""
+
+    name = "yes or no"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bool:
+        """Parse it."""
+        word = str(value).strip().lower()
+        if word in ("y", "yes", "是", "true"):
+            return True
+        if word not in ("n", "no", "否", "false"):
+            self.fail(tr("enter y or n"), param, ctx)
+        return False
+
+
+def is_confirmed(question: str, *, default: bool = False) -> bool:
+    """Ask a question until it is answered with yes or no; an empty answer is `default`."""
+    choices = "Y/n" if default else "y/N"
+    return bool(
+        click.prompt(
+            question,
+            default=default,
+            type=_YesNo(),
+            err=True,
+            show_default=False,
+            prompt_suffix=f" [{choices}]: ",
+        )
+    )
+
+
 def confirm(lines: Sequence[str], question: str, what: Literal["run", "lab"], command: str) -> None:
     """Return if the user confirms, else raise UsageError; `command` does the same without a question."""
     if not sys.stdin.isatty():
         raise UsageError("CC-USE-091", what, evidence="\n".join(lines), command=command)
     for line in lines:
         click.echo(sanitize(line), err=True)
-    if not click.confirm(question, err=True):
+    if not is_confirmed(question):
         raise UsageError("CC-USE-091", command=command)
 
 

@@ -355,7 +355,7 @@ ENTRIES: Mapping[str, Entry] = {
             "script": Case(
                 Text(
                     "this looks like a Python script; expected {expected} (YAML)",
-                    "这看起来是 Python 脚本；这里应为 {expected}（YAML）",
+                    "这看起来是 Python 脚本；这里应为{expected}（YAML）",
                 ),
                 Text(
                     "`{command}` writes a job file and an inventory", "`{command}` 会写出作业文件和 inventory"
@@ -377,6 +377,13 @@ ENTRIES: Mapping[str, Entry] = {
             ),
             "near": Case(
                 Text("unknown key {key}{suggestion}", "未知的键 {key}{suggestion}"),
+            ),
+            "comma": Case(
+                Text(
+                    "{key}: {value} inside braces: the comma ends the value",
+                    "花括号里的 {key}: {value}：逗号会结束这个值",
+                ),
+                Text("write a list: {key}: [{form}]", "写成列表：{key}: [{form}]"),
             ),
         },
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from clusterctl.codes.entry import NOTHING, Case, Entry, Text
-from clusterctl.translation import Translated, fill, fill_english, language
+from clusterctl.translation import Translated, fill, fill_chinese, fill_english, language
 
 REPORTED = "reported"  # the case of an error whose message comes from a node, which may send any code
 _AS_REPORTED = Case(Text("{message}", "{message}"))
@@ -39,8 +39,9 @@ def word(code: str, case: str, facts: Mapping[str, object]) -> tuple[str, str]:
 
 
 def _fill(text: Text, facts: Mapping[str, object]) -> str:
-    here = fill(text.here, facts)
-    return here if language() == "en" else Translated(here, fill_english(text.en, facts))
+    if language() == "en":
+        return fill(text.en, facts)
+    return Translated(fill_chinese(text.here, facts), fill_english(text.en, facts))
 
 
 def family_of(code: str) -> str:

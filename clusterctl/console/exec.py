@@ -63,7 +63,8 @@ def _show_block(names: Sequence[str], answer: CommandOutput, limit: int) -> None
     heading = fold_names(names)
     if len(names) > 1:
         heading = trn("{nodes} ({n} node)", "{nodes} ({n} nodes)", len(names), nodes=heading)
-    ending_text = render_ending(answer.end)
+    ending = render_ending(answer.end)
+    ending_text = tr(": {end}", end=ending) if ending else ""
     print(_colorize(heading, _BOLD, sys.stdout) + _colorize(ending_text, _RED, sys.stdout))
     for line in _lines(answer.stdout):
         print(line)
@@ -81,14 +82,14 @@ def _show_block(names: Sequence[str], answer: CommandOutput, limit: int) -> None
 
 
 def render_ending(ended: CommandEnd) -> str:
-    """Say how a command ended, unless it was with 0: `: exit 2`, `: SIGKILL`."""
+    """Say how a command ended, unless it was with 0: `exit 2`, `SIGKILL`."""
     if ended.ok:
         return ""
     from clusterctl.protocol.exit_status import signal_name
 
     if ended.signal is not None:
-        return f": {signal_name(ended.signal)}"
-    return ": " + tr("exit {code}", code=ended.exit)
+        return signal_name(ended.signal)
+    return tr("exit {code}", code=ended.exit)
 
 
 def _lines(data: bytes) -> list[str]:
@@ -177,7 +178,7 @@ class LinePrinter:
                 )
                 return
             if not ended.ok:
-                print(f"{self._prefix(node, '!')}{render_ending(ended)[2:]}", file=sys.stderr, flush=True)
+                print(f"{self._prefix(node, '!')}{render_ending(ended)}", file=sys.stderr, flush=True)
             _print_background(node, ended)
 
     def _print(self, node: str, stream: str, lines: Sequence[bytes]) -> None:

@@ -195,7 +195,7 @@ def show_orphans(orphans_by_node: Mapping[str, Orphans]) -> None:
         _print_line(tr("no orphans: every process of a run has its agent"))
     for name, node_orphans in orphans_by_node.items():
         for orphan in node_orphans.own:
-            _print_line(f"{name}: {render_orphan(orphan)}")
+            _print_line(tr("{subject}: {text}", subject=name, text=render_orphan(orphan)))
         for user, orphan_count in node_orphans.others.items():
             text = trn(
                 "{node}: {n} orphan of account {user}",

@@ -32,7 +32,9 @@ def report_pull(name: str, report: PullReport, directory: Path, *, complete: boo
             ),
             flush=True,
         )
-    refused = [f"{refusal.path}: {refusal.reason}" for refusal in report.refused]
+    refused = [
+        tr("{subject}: {text}", subject=refusal.path, text=refusal.reason) for refusal in report.refused
+    ]
     for message, paths in (
         (
             to_translate("{node}: changed here, so not replaced (--overwrite replaces it): {file}"),

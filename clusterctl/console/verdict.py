@@ -18,6 +18,7 @@ from clusterctl.plans.runs.verdict import Verdict
 from clusterctl.plans.sync.results import OutsideFiles
 from clusterctl.protocol.exit_status import signal_name
 from clusterctl.protocol.root_cause import Cause, Failure, find_symptom
+from clusterctl.protocol.run_paths import short_id
 from clusterctl.protocol.states import CANCELLED, LIVE, SUCCEEDED
 from clusterctl.protocol.tracebacks import clip, strip_rank
 from clusterctl.specs.nodeset import fold_names
@@ -82,7 +83,7 @@ def render_outside_note(outside: Mapping[str, OutsideFiles], run_id: str, comman
     """Say so of a run that has ended, with the command that downloads them; `command` is how hints begin."""
     if not outside:
         return []
-    pull = command_line("pull", run_id, "--all", command=command)
+    pull = command_line("pull", short_id(run_id), "--all", command=command)
     return [
         tr("note: {text}", text=render_outside(outside)),
         tr("  download them: {command}", command=pull),
@@ -102,7 +103,7 @@ def show_verdict(verdict: Verdict, seconds: float, command: str = "clusterctl", 
     else:
         lines = render_cause(verdict.cause, verdict.run_id, command, width, f"{start}   ")
         lines += _render_hidden(hidden)
-    lines += _render_left(verdict, command_line("stop", verdict.run_id, command=command))
+    lines += _render_left(verdict, command_line("stop", short_id(verdict.run_id), command=command))
     lines += [*render_attempts(verdict.attempts), *_render_given_up(verdict), *_render_after(verdict)]
     lines += [tr("warning: {text}", text=line) for line in render_unplanned(verdict.world_sizes)]
     lines += render_outside_note(verdict.outside_files, verdict.run_id, command)
@@ -171,10 +172,11 @@ def render_cause(cause: Cause, run_id: str, command: str, width: int = WIDTH, st
 
 
 def _render_commands(cause: Cause, run_id: str, command: str) -> list[str]:
-    failure, logs_command = cause.failure, command_line("logs", run_id, command=command)
+    failure, run = cause.failure, short_id(run_id)  # the full id would not fit into 80 columns
+    logs_command = command_line("logs", run, command=command)
     selector = ("--node", failure.node) if failure.rank is None else ("--rank", str(failure.rank))
     lines = []
-    advised = advised_command(cause, run_id) if cause.symptom_match else ""
+    advised = advised_command(cause, run) if cause.symptom_match else ""
     if advised:
         lines.append(_labelled(tr("try"), f"{command}{advised.removeprefix('clusterctl')}"))
     if not failure.lost:

@@ -110,7 +110,7 @@ class Lab:
         try:
             reply = self._exchange(request)
         except (OSError, ValueError) as error:
-            raise LabError("CC-LAB-008", name=self.name, reason=error) from error
+            raise LabError("CC-LAB-008", name=self.name, reason=translate_node_text(str(error))) from error
         if "error" in reply:
             raise LabError(
                 "CC-LAB-007",

@@ -5,16 +5,17 @@ from __future__ import annotations
 from clusterctl.errors import Issue, Location, SpecError
 from clusterctl.specs.text import command_line
 from clusterctl.specs.yaml.tree import YamlList, YamlMapping
+from clusterctl.translation import tr
 
 _PROGRAMS = ("script", "module", "command")
 
 
 def refuse_script(text: str, file: str, expected: str) -> None:
-    """Raise SpecError for a Python script that stands where a job file or an inventory belongs."""
+    """Raise SpecError for a Python script in place of a job file or an inventory; `expected` is translated here."""
     first_line = text.partition("\n")[0]
     if file.endswith(".py") or (first_line.startswith("#!") and "python" in first_line):
         command, start = command_line("clusterctl", "init", "--script", file), Location(file, 1, 1)
-        raise SpecError([Issue.of("CC-SPEC-008", "script", start, expected=expected, command=command)])
+        raise SpecError([Issue.of("CC-SPEC-008", "script", start, expected=tr(expected), command=command)])
 
 
 def refuse_inventory(tree: YamlMapping, file: str) -> None:

@@ -87,7 +87,7 @@ def prepare_data(place: Place, folder: Path, count: int) -> TensorDataset:
     if place.local_rank == 0:
         folder.mkdir(parents=True, exist_ok=True)
         save_aside(file, draw_spiral(count))
-    dist.barrier()  # nobody reads before all have written
+    dist.barrier()  # no rank reads before all have written
     points, labels = torch.load(file, weights_only=True)
     return TensorDataset(points, labels)
 

@@ -215,7 +215,7 @@ def done(_: object) -> None:
 
 
 STRIKES: Mapping[str, Callable[[Lab, LabNode, int], None]] = {
-    "worker-raises": give("raise ValueError('told to fail')"),
+    "worker-raises": give("raise ValueError('failed on purpose')"),
     "worker-segfault": give(EXIT),
     "worker-killed": kill("PID"),
     "torchrun-killed": kill("$(awk '{print $4}' /proc/PID/stat)"),

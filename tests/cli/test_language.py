@@ -97,7 +97,7 @@ def test_columns_of_chinese_help_are_straight(
         (["launch"], "缺少参数 'JOB.yaml'"),
         (["logs", "--tail"], "选项 '--tail' 需要 1 个值。"),
         (["logs", "--tail", "x"], "'--tail' 的值无效：'x' 不是行数"),
-        (["logs", "--rank", "-1"], "-1 不在范围 x>=0 内。"),
+        (["logs", "--rank", "-1"], "-1 太小，最小值为 0"),
         (["logs", "--stream", "out"], "'out' 无效，可选：'stdout', 'stderr'。"),
         (["lab", "break", "gpu01", "fire"], "'HOW' 的值无效：'fire' 无效，可选："),
         (["ps", "x"], "是不是：clusterctl status x"),

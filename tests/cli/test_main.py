@@ -408,10 +408,10 @@ def test_a_group_without_a_verb_shows_its_help(folder: Path) -> None:
 
 
 def test_the_code_is_looked_at_before_any_node(folder: Path) -> None:
-    """A missing script costs no connection, in a dry run neither."""
+    """A missing script costs no connection, in a dry run neither; `check` reports it too."""
     (folder / "train.py").unlink()
 
-    for args in (["launch", "job.yaml"], ["launch", "job.yaml", "--dry-run"]):
+    for args in (["launch", "job.yaml"], ["launch", "job.yaml", "--dry-run"], ["check", "job.yaml"]):
         done = run(folder, *args)
         assert (done.returncode, "CC-SYNC-010" in done.stderr) == (2, True)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from io import StringIO
 
 import click
 import pytest
 
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import RawArgumentsCommand
-from clusterctl.cli.options import refuse_mixed, refuse_surplus
+from clusterctl.cli.options import is_confirmed, refuse_mixed, refuse_surplus
 from clusterctl.errors import UsageError
 
 
@@ -77,3 +78,24 @@ def test_words_elsewhere_are_refused(line: str, meant: str) -> None:
     assert refused.value.code == "CC-USE-092"
     assert refused.value.message.startswith("unexpected ")
     assert meant in refused.value.fix
+
+
+@pytest.mark.parametrize(
+    ("typed", "default", "meant"),
+    [
+        ("y", False, True),
+        ("YES", False, True),
+        ("\u662f", False, True),
+        ("n", True, False),
+        ("\u5426", True, False),
+        ("", True, True),
+        ("", False, False),
+        ("maybe\nn", True, False),
+    ],
+)
+def test_a_question_is_answered_in_either_language(
+    typed: str, default: bool, meant: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anything else is asked again."""
+    monkeypatch.setattr("sys.stdin", StringIO(f"{typed}\n"))
+    assert is_confirmed("Stop it?", default=default) is meant

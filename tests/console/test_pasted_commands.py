@@ -22,6 +22,7 @@ from clusterctl.plans.notify import RunEnd, render_message
 from clusterctl.plans.runs.verdict import Verdict, cause_to_json, judge_recorded
 from clusterctl.protocol.known_errors import SymptomMatch, all_symptoms
 from clusterctl.protocol.root_cause import Cause, Failure, find_cause
+from clusterctl.protocol.run_paths import short_id
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node, Ssh
 from clusterctl.specs.text import command_line
@@ -56,7 +57,7 @@ def test_a_cause_leads_to_its_logs(name: str) -> None:
     silent = Failure(name, None, 1, None, 2.0, ("oops",))
     other = replace(silent, node=f"{name}2", time=3.0)
     of_rank = Cause(replace(silent, rank=3), (other,))
-    logs = ["clusterctl", "-i", "my lab.yaml", "logs", name]
+    logs = ["clusterctl", "-i", "my lab.yaml", "logs", short_id(name)]
     command = Settings(inventory="my lab.yaml").command
     for cause, where in ((Cause(silent, (other,)), ["--node", name]), (of_rank, ["--rank", "3"])):
         lines = render_cause(cause, name, command)
@@ -92,9 +93,9 @@ def test_hints_that_name_a_run(name: str) -> None:
     node = Node(name="n", index=0, host=name, ssh=Ssh(user="ann", key=f"/k/{name}", jump=f"b{name}"))
 
     assert [words[:3] for words in commands] == [
-        ["clusterctl", verb, name] for verb in ("attach", "status", "stop")
+        ["clusterctl", verb, short_id(name)] for verb in ("attach", "status", "stop")
     ]
-    assert shlex.split(report.hint("stop", name)) == ["clusterctl", "stop", name]
+    assert shlex.split(report.hint("stop", name)) == ["clusterctl", "stop", short_id(name)]
     assert shlex.split(render_ssh_command(node)) == [
         "ssh",
         "-i",

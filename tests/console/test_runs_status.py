@@ -11,6 +11,7 @@ from clusterctl.console.verdict import render_cause, show_verdict
 from clusterctl.plans.runs.state import NodeState, parse_state
 from clusterctl.plans.runs.verdict import judge_recorded
 from clusterctl.protocol.run_id import RunId
+from clusterctl.protocol.run_paths import short_id
 from clusterctl.protocol.untrusted import Untrusted
 
 RUN = RunId("digits-20261121T101500-ab12")
@@ -48,7 +49,7 @@ def test_status_breaks_no_line_of_a_rank_and_no_command(
     show_verdict(verdict, 1.0, COMMAND)
     launch = capsys.readouterr().err.splitlines()
 
-    assert f"    more  {COMMAND} logs {RUN} --rank 0" in status
+    assert f"    more  {COMMAND} logs {short_id(RUN)} --rank 0" in status
     start = status.index(next(line for line in status if "rank 0 on gpu01" in line))
     assert status[start].removeprefix("✗ ") == launch[0].removeprefix("✗ FAILED after 1.0 s   ")
     assert status[start + 1 :] == launch[1:]

@@ -37,7 +37,7 @@ def test_a_named_test_exists(file: str, name: str) -> None:
     "words",
     [
         "`/proc/PID/cmdline`",
-        "that somebody else wrote can run code on your machine, as you",
+        "that someone else wrote can run code on your machine, as you",
         "may run code in the workers on the other nodes",
     ],
 )

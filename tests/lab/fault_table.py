@@ -34,7 +34,7 @@ FAULTS = (
         breaks="a worker raises an exception",
         how="`raise ValueError` in its script",
         within=DEATH,
-        says=("rank 1 on {node}: ValueError: told to fail",),
+        says=("rank 1 on {node}: ValueError: failed on purpose",),
         exit=1,
     ),
     Fault(
@@ -192,7 +192,7 @@ FAULTS = (
         breaks="a clock is 60 s off",
         how="every Python on one node lives in the next minute; its rank fails, and then rank 0",
         within=DEATH,
-        says=("CC-TIME-001", "rank 1 on {node}: ValueError: told to fail"),
+        says=("CC-TIME-001", "rank 1 on {node}: ValueError: failed on purpose"),
         exit=1,
         note="The nodes exchange their times; the order of events never compares two clocks.",
     ),
@@ -209,7 +209,7 @@ FAULTS = (
     Fault(
         name="port-stolen",
         breaks="the master port is stolen",
-        how="somebody listens on it after node 0 has chosen it and before torchrun does",
+        how="another program listens on it after node 0 has chosen it and before torchrun does",
         within=None,
         says=("SUCCEEDED after",),
         exit=0,

@@ -239,7 +239,7 @@ def cut_and_mend(run: Struck) -> None:
     heal_node(run.lab, run.nodes[1].name)
 
 
-RAISE = "raise ValueError('told to fail')"
+RAISE = "raise ValueError('failed on purpose')"
 STRIKES: dict[str, Callable[[Struck], None]] = {
     "worker-raises": order(RAISE),
     "worker-killed": signal_to("worker", "KILL"),

@@ -41,7 +41,7 @@ while end is None or count < end:
     if end is None and os.path.exists("/tmp/enough"):
         end = count + 50
     if os.path.exists("/tmp/fail"):
-        raise ValueError("told to fail")
+        raise ValueError("failed on purpose")
 print("total", count)
 """
 
@@ -168,7 +168,7 @@ def test_two_watchers_and_a_stranger_see_one_failure(cluster: Lab, tmp_path: Pat
         assert (end.code, verdict["state"], verdict["cause"]["exception"]) == (
             1,
             "FAILED",
-            "ValueError: told to fail",
+            "ValueError: failed on purpose",
         )
         assert (verdict["cause"]["rank"], len(verdict["cause"]["consequences"])) == (1, 2)
     assert "the nodes are ending the run" in ends[2].err
@@ -179,7 +179,7 @@ def test_two_watchers_and_a_stranger_see_one_failure(cluster: Lab, tmp_path: Pat
     verdict = again.json_lines()[-1]["verdict"]
     assert (again.json_lines()[0], verdict["cause"]["exception"]) == (
         again.json_lines()[-1],
-        "ValueError: told to fail",
+        "ValueError: failed on purpose",
     )
 
 

@@ -18,7 +18,7 @@ import os, time
 print("settled", flush=True)
 while not os.path.exists("/tmp/fail"):
     time.sleep(0.01)
-raise ValueError("told to fail")
+raise ValueError("failed on purpose")
 """
 
 
@@ -53,7 +53,7 @@ def test_a_detached_run_fails_as_one(cluster: Lab, tmp_path: Path) -> None:
     fresh = {"XDG_STATE_HOME": str(tmp_path / "fresh"), "LOGNAME": "bob"}
     shown = cctl(cluster, "status", run, **fresh)
     told = json.loads(cctl(cluster, "status", run, "--json", **fresh).out)
-    assert f"rank 1 on {victim.name}: ValueError: told to fail" in shown.out, shown.out
+    assert f"rank 1 on {victim.name}: ValueError: failed on purpose" in shown.out, shown.out
     assert (told["run"]["state"], told["cause"]["rank"]) == ("FAILED", 1)
     assert {node["state"] for node in told["nodes"]} == {"FAILED", "CANCELLED"}
     attached = cctl(cluster, "attach", run, "--json", **fresh)

@@ -35,6 +35,7 @@ from clusterctl.plans.runs.selection import Parts, choose_to_attach, is_live, ow
 from clusterctl.plans.runs.verdict import name_state, verdict_to_json
 from clusterctl.protocol.ranks import NodeRank
 from clusterctl.protocol.run_id import RunId
+from clusterctl.protocol.run_paths import short_id
 from clusterctl.protocol.states import RUNNING, UNKNOWN
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.text import command_line
@@ -70,7 +71,7 @@ class RunOutput:
 
     def hint(self, verb: str, run_id: str) -> str:
         """Give a command to paste."""
-        return command_line(verb, run_id, command=self.command)
+        return command_line(verb, short_id(run_id), command=self.command)
 
     def describe_commands(self, run_id: str) -> str:
         """List the commands for a run that continues."""

@@ -17,6 +17,7 @@ from clusterctl.cli.context.nodes import (
     report_failures,
     with_any_python,
 )
+from clusterctl.cli.options import is_confirmed
 from clusterctl.client.maintenance import (
     EndedOrphans,
     NodeStorage,
@@ -252,7 +253,7 @@ class Clean:
         if len(stranded) > MOST_STRANDED:
             more = len(stranded) - MOST_STRANDED
             info("  " + trn("and {n} more run, shown above", "and {n} more runs, shown above", more))
-        if click.confirm(tr("Remove these files too?"), err=True):
+        if is_confirmed(tr("Remove these files too?")):
             return cleanup
         info(tr("kept: {runs}", runs=", ".join(stranded)))
         self._some_kept = True
@@ -264,7 +265,7 @@ class Clean:
             question = tr("Stop and remove the rest?") if self._some_kept else tr("Stop and remove all this?")
         else:
             question = tr("Remove the rest?") if self._some_kept else tr("Remove all this?")
-        if self._options.yes or (self._is_interactive and click.confirm(question, err=True)):
+        if self._options.yes or (self._is_interactive and is_confirmed(question)):
             return
         raise UsageError("CC-USE-031", "json" if self._options.as_json else "")
 

@@ -15,6 +15,7 @@ from clusterctl.cli.context.load import state_dir
 from clusterctl.cli.context.nodes import notice, report_failures
 from clusterctl.console.terminal import info
 from clusterctl.errors import ClusterctlError, UsageError
+from clusterctl.node_texts import describe_system_error
 from clusterctl.specs.text import command_line
 from clusterctl.translation import tr
 
@@ -54,7 +55,7 @@ def _store_hooks(run_id: RunId, hooks: Hooks) -> None:
                 tr(
                     "notifications and on_end will not run: {path}: {reason}",
                     path=error.filename or _folder(),
-                    reason=error.strerror,
+                    reason=describe_system_error(error),
                 )
             )
 
@@ -104,7 +105,7 @@ def _warn_unreadable(error: OSError) -> None:
         tr(
             "notifications and on_end are skipped: {path} {reason}",
             path=error.filename,
-            reason=error.strerror,
+            reason=describe_system_error(error),
         )
     )
 

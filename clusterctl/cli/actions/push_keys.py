@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from clusterctl.cli.options import is_confirmed
 from clusterctl.console.text import sanitize
 from clusterctl.errors import ClusterctlError, LocalSystemError, UsageError
+from clusterctl.node_texts import describe_system_error
 from clusterctl.specs.text import command_line
 from clusterctl.translation import to_translate, tr, trn
 
@@ -94,9 +96,7 @@ class KeyPush:
 
     def _make_key(self, path: Path) -> Path:
         question = tr("There is no key {path}. Create it?", path=path)
-        if not self._options.yes and not (
-            self._interactive and click.confirm(question, default=True, err=True)
-        ):
+        if not self._options.yes and not (self._interactive and is_confirmed(question, default=True)):
             raise UsageError("CC-KEYS-007", path=path, command=_keygen_command(path))
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)]
@@ -105,7 +105,7 @@ class KeyPush:
                 command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
             )
         except OSError as error:
-            raise _key_error(path, f"ssh-keygen: {error.strerror}") from error
+            raise _key_error(path, f"ssh-keygen: {describe_system_error(error)}") from error
         if completed.returncode != 0:
             raise _key_error(path, (completed.stdout + completed.stderr).strip())
         add_passphrase = command_line("ssh-keygen", "-p", "-f", str(path))
@@ -215,7 +215,8 @@ class KeyPush:
 
         for node in self._nodes:
             if node.name in self._results:
-                click.echo(sanitize(f"{node.name}: {self._results[node.name]}"))
+                line = tr("{subject}: {text}", subject=node.name, text=self._results[node.name])
+                click.echo(sanitize(line))
             elif node.name not in self._errors:
                 self._errors[node.name] = _skipped_error(node)
         report_failures(self._errors[node.name] for node in self._nodes if node.name in self._errors)
@@ -245,7 +246,9 @@ def _read_public(private: Path) -> str:
             )
             text = completed.stdout.strip()
     except OSError as error:
-        raise _key_error(private, f"{error.filename or 'ssh-keygen'}: {error.strerror}") from error
+        raise _key_error(
+            private, f"{error.filename or 'ssh-keygen'}: {describe_system_error(error)}"
+        ) from error
     if len(text.split()) < 2 or "\n" in text or "PRIVATE" in text:
         raise _key_error(private, tr("{file} does not contain exactly one public key", file=file))
     return text
@@ -296,7 +299,7 @@ def confirm_host_keys(prompts: HostKeyPrompts, *, accept_new: bool, interactive:
             fingerprint=key.fingerprint,
         )
         click.echo(sanitize(text), err=True)
-    if not unknown_keys or not (accept_new or (interactive and click.confirm(tr(QUESTION), err=True))):
+    if not unknown_keys or not (accept_new or (interactive and is_confirmed(tr(QUESTION)))):
         return False
     prompts.accept_all()
     return True

@@ -9,7 +9,7 @@ import click
 
 from clusterctl.cli.actions.find_runs import choose_found_run
 from clusterctl.cli.context.nodes import current_owner, report_failures
-from clusterctl.cli.options import confirm
+from clusterctl.cli.options import confirm, is_confirmed
 from clusterctl.client.rpc import tasks
 from clusterctl.console.progress import Phases
 from clusterctl.console.runs import describe_launch, describe_run
@@ -58,7 +58,7 @@ def confirm_stop(run_id: str, parts: Parts, *, named: bool, label: str, command:
 
 
 def _confirm(reason: str, command: str) -> None:
-    if sys.stdin.isatty() and click.confirm(sanitize(tr("{reason}. Stop it?", reason=reason)), err=True):
+    if sys.stdin.isatty() and is_confirmed(sanitize(tr("{reason}. Stop it?", reason=reason))):
         return
     raise UsageError("CC-USE-025", reason=reason, command=command)
 

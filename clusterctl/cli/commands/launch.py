@@ -68,8 +68,8 @@ def launch(
     from clusterctl.plans.launch.placement import plan_placement
 
     refuse_surplus(script_args, "launch")
-    inventory = load_inventory(settings)
     job = load_job(job_file, overrides, script_args)
+    inventory = load_inventory(settings)
     members = plan_placement(inventory, job, pattern=pattern, exclude=exclude)
     if dry_run:
         return _show_plan(job, members, as_json, big=big)
@@ -118,8 +118,8 @@ def sync(
     from clusterctl.cli.context.code import read_code
     from clusterctl.plans.launch.placement import plan_placement
 
-    inventory = load_inventory(settings)
     job = load_job(job_file, overrides, ())
+    inventory = load_inventory(settings)
     members = plan_placement(inventory, job, pattern=pattern, exclude=exclude)
     return sync_code(job, members, read_code(job, big=big), as_json=as_json)
 

@@ -22,7 +22,7 @@ from clusterctl.cli.options import Seconds, shared_options
 @click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_run)
 @click.option(
     "--grace",
-    type=Seconds(min=0),
+    type=Seconds(),
     metavar="S",
     help="Seconds between SIGTERM and SIGKILL; default: the job's grace.",
 )

@@ -8,6 +8,7 @@ import traceback
 from clusterctl.cli.context.load import crash_dir
 from clusterctl.client.local.private_files import append_own, keep_newest
 from clusterctl.errors import ClusterctlError, InternalError
+from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.facts.untrusted import clean_lines, clean_text
 from clusterctl.translation import tr
 
@@ -39,5 +40,5 @@ def _write(trace: str) -> str:
         append_own(path, f"{clean_lines(trace, MAX_TRACEBACK)}\n", MAX_FILE_SIZE)
         keep_newest(folder, MAX_FILES)
     except OSError as refusal:
-        return tr("(not written: {reason})", reason=refusal)
+        return tr("(not written: {reason})", reason=translate_node_text(str(refusal)))
     return str(path)

@@ -20,6 +20,7 @@ from clusterctl.client.local.private_files import (
 )
 from clusterctl.console.terminal import info
 from clusterctl.errors import UsageError
+from clusterctl.node_texts import describe_system_error
 from clusterctl.specs.text import command_line
 from clusterctl.translation import tr, trn
 
@@ -274,7 +275,7 @@ def read_spec(path: Path, max_bytes: int = LARGEST_FILE) -> str:
         guess = _nearest_file(path) if isinstance(error, FileNotFoundError) else ""
         case = "near" if guess else ""
         raise UsageError(
-            "CC-SPEC-007", case, path=path, reason=error.strerror or error, guess=guess
+            "CC-SPEC-007", case, path=path, reason=describe_system_error(error), guess=guess
         ) from error
 
 

@@ -17,7 +17,7 @@ from clusterctl.client.sync.distribute import Distribution
 from clusterctl.client.sync.scan import ScanResult
 from clusterctl.client.sync.upload import TreeUpload
 from clusterctl.errors import StartError, UsageError
-from clusterctl.node_texts import translate_node_text
+from clusterctl.node_texts import describe_system_error, translate_node_text
 from clusterctl.plans.launch.setup import (
     SetupPlan,
     list_companion_files,
@@ -98,8 +98,7 @@ def _read_text(path: Path) -> str:
         with path.open("rb") as file:
             return file.read(LARGEST_LOCK).decode("utf-8", "replace")
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UsageError("CC-SETUP-003", path=path, reason=reason) from None
+        raise UsageError("CC-SETUP-003", path=path, reason=describe_system_error(error)) from None
 
 
 def _walk(root: Path, name: str) -> Iterator[tuple[str, os.stat_result]]:
@@ -115,7 +114,7 @@ def _walk(root: Path, name: str) -> Iterator[tuple[str, os.stat_result]]:
                 path = Path(folder, file)
                 yield decode_name(os.fsencode(path.relative_to(root))), _stat_file(path)
     except OSError as error:
-        raise UsageError("CC-SETUP-003", path=top, reason=error.strerror or error) from None
+        raise UsageError("CC-SETUP-003", path=top, reason=describe_system_error(error)) from None
 
 
 def _stat_file(path: Path) -> os.stat_result:

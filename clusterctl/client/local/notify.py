@@ -37,6 +37,7 @@ from clusterctl.client.local.private_files import (
     remove_older,
     write_own,
 )
+from clusterctl.node_texts import describe_system_error
 from clusterctl.plans.notify import (
     Hooks,
     WebhookRequest,
@@ -157,7 +158,7 @@ def _explain(error: object) -> str:
     if isinstance(error, socket.gaierror):
         return tr("its host name cannot be resolved")
     if isinstance(error, OSError):
-        return error.strerror or str(error) or type(error).__name__
+        return describe_system_error(error) or type(error).__name__
     return tr("the answer is not HTTP ({error})", error=type(error).__name__)
 
 
@@ -243,7 +244,7 @@ def run_command(command: Sequence[str], text: str, folder: str, limit: float) ->
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
-        return tr("cannot be run: {reason}", reason=error.strerror if isinstance(error, OSError) else error)
+        return tr("cannot be run: {reason}", reason=describe_system_error(error))
     try:
         with suppress(BrokenPipeError):  # it need not read
             child.communicate(text.encode("utf-8", "replace"), timeout=limit)

@@ -24,7 +24,6 @@ from clusterctl.client.results.receive import (
     FileRequest,
     PullReport,
     decompress,
-    describe_error,
     hash_descriptor,
     protocol_error,
 )
@@ -40,6 +39,7 @@ from clusterctl.client.results.target_dir import (
 from clusterctl.client.rpc.session import ANSWER_SILENCE_LIMIT, FIRST_ANSWER_LIMIT, ReplyReader, ReplyStream
 from clusterctl.client.sync.contents import stamp_of
 from clusterctl.errors import ConnectionLost, NodeError
+from clusterctl.node_texts import describe_system_error
 from clusterctl.plans.sync.results import (
     MAX_NAMES,
     DownloadPlan,
@@ -129,7 +129,7 @@ def choose_requests(
         try:
             request = _request_for(entry, target, report, overwrite=overwrite)
         except (PathOccupiedError, OSError) as error:
-            report.refused.append(RefusedEntry(entry.path, describe_error(error)))
+            report.refused.append(RefusedEntry(entry.path, describe_system_error(error)))
             continue
         if request is not None:
             yield request
@@ -237,7 +237,7 @@ def make_folders_and_links(judged: DownloadPlan, target: TargetDirectory, report
         except (PathOccupiedError, OSError) as error:
             if isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS:
                 raise write_refused(error, target.path) from error
-            report.refused.append(RefusedEntry(entry.path, describe_error(error)))
+            report.refused.append(RefusedEntry(entry.path, describe_system_error(error)))
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from clusterctl.client.results.target_dir import (
 )
 from clusterctl.client.sync.contents import stamp_of
 from clusterctl.errors import LocalSystemError, NodeError
-from clusterctl.node_texts import translate_node_text
+from clusterctl.node_texts import describe_system_error, translate_node_text
 from clusterctl.plans.sync.manifest import render_megabytes
 from clusterctl.plans.sync.results import OutputEntry, RefusedEntry, Stamp
 from clusterctl.protocol.untrusted import Untrusted
@@ -210,7 +210,7 @@ class FileReceiver:
     def _on_error(self, error: Exception) -> None:
         if isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS:
             raise write_refused(error, self._target.path) from error
-        self._error = describe_error(error)
+        self._error = describe_system_error(error)
 
     def _report_refused(self, reason: str) -> None:
         self._report.refused.append(RefusedEntry(self.request.entry.path, reason))
@@ -249,11 +249,6 @@ def hash_descriptor(descriptor: int) -> Any:
     while data := os.read(descriptor, CHUNK):
         digest.update(data)
     return digest
-
-
-def describe_error(error: Exception) -> str:
-    """Describe what the system refused, or what was in the way."""
-    return str(getattr(error, "strerror", None) or error)
 
 
 CLOSE_LIMIT = 2.0  # seconds in which those who write remember what has arrived

@@ -24,6 +24,7 @@ from typing import Any
 from clusterctl.client.local.private_files import read_own, write_atomically
 from clusterctl.client.sync.contents import stamp_of
 from clusterctl.errors import LocalSystemError
+from clusterctl.node_texts import describe_system_error
 from clusterctl.plans.sync.results import OutputEntry, Stamp
 from clusterctl.translation import tr
 
@@ -74,9 +75,9 @@ def _hide(folder: Path) -> None:
 def write_refused(error: OSError, path: Path) -> LocalSystemError:
     """Report that this machine cannot store what was downloaded."""
     if error.errno in DISK_FULL_ERRNOS:
-        return LocalSystemError("CC-PULL-002", "write", path=path, reason=error.strerror)
+        return LocalSystemError("CC-PULL-002", "write", path=path, reason=describe_system_error(error))
     name = error.filename if isinstance(error.filename, str) else path
-    return LocalSystemError("CC-PULL-004", name=name, reason=error.strerror or error)
+    return LocalSystemError("CC-PULL-004", name=name, reason=describe_system_error(error))
 
 
 class TargetDirectory:

@@ -23,6 +23,7 @@ from clusterctl.client.ssh.known_hosts import (
 )
 from clusterctl.client.ssh.route import Hop
 from clusterctl.errors import HostKeyError
+from clusterctl.node_texts import describe_system_error
 from clusterctl.specs.text import command_line
 from clusterctl.translation import tr
 
@@ -200,7 +201,9 @@ def _load_file(path: Path) -> _KnownHostsFile:
         return _KnownHostsFile(path, KnownHosts())
     except OSError as error:
         return _KnownHostsFile(
-            path, KnownHosts(), tr("{path} cannot be read: {reason}", path=path, reason=error.strerror)
+            path,
+            KnownHosts(),
+            tr("{path} cannot be read: {reason}", path=path, reason=describe_system_error(error)),
         )
     return _KnownHostsFile(path, KnownHosts(parse_entries(text, str(path))))
 
@@ -286,7 +289,7 @@ def _refused_key(hop: Hop, key_type: str, key: bytes, reason: str) -> HostKeyErr
 
 def _unwritable(hop: Hop, path: Path, error: OSError) -> HostKeyError:
     return HostKeyError(
-        "CC-SSH-012", node=hop.name, evidence=str(error.strerror or error), server=hop.description, path=path
+        "CC-SSH-012", node=hop.name, evidence=describe_system_error(error), server=hop.description, path=path
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import copy
+import errno
 import os
 import socket
 import struct
@@ -19,8 +20,9 @@ from paramiko.pkey import PublicBlob, UnknownKeyType
 
 from clusterctl.client.ssh.route import Hop
 from clusterctl.errors import AuthenticationFailed
+from clusterctl.node_texts import describe_system_error
 from clusterctl.specs.text import command_line
-from clusterctl.translation import to_translate, tr
+from clusterctl.translation import english_of, to_translate, tr
 
 OPENSSH_MAGIC = b"openssh-key-v1\0"
 CERTIFICATE = "-cert-v01@openssh.com"
@@ -89,7 +91,7 @@ def read_key(path: Path, passphrase: str | None = None) -> KeyFile:
     except (TypeError, paramiko.PasswordRequiredException):  # cryptography's and paramiko's name for it
         return KeyFile(problem=ENCRYPTED, public=_read_public(path))
     except OSError as error:
-        return KeyFile(problem=f"{error.strerror}", public=_read_public(path))
+        return KeyFile(problem=describe_system_error(error), public=_read_public(path))
     except (ValueError, paramiko.SSHException, UnknownKeyType, UnsupportedAlgorithm) as error:
         if passphrase is not None:
             return KeyFile(problem=ENCRYPTED, public=_read_public(path))
@@ -160,7 +162,7 @@ class _SharedAgent(paramiko.Agent):
             except OSError as error:
                 self._dead = True  # one wait is enough for all nodes
                 raise paramiko.SSHException(
-                    tr("ssh-agent does not answer: {reason}", reason=error)
+                    tr("ssh-agent does not answer: {reason}", reason=describe_system_error(error))
                 ) from error
 
 
@@ -262,7 +264,7 @@ class Identities:
             if key_file.key is not None:
                 yield from self._with_certificates(hop, path, candidate_from_file(path, key_file.key))
             else:
-                skipped.append(f"{path}: {explain_problem(key_file.problem)}")
+                skipped.append(tr("{subject}: {text}", subject=path, text=explain_problem(key_file.problem)))
 
     def _configured_paths(self, hop: Hop) -> tuple[str, ...] | None:
         """Return the files that are named for a server; None if the usual ones may be searched for."""
@@ -284,7 +286,7 @@ class Identities:
         for candidate in agent_candidates:
             yield from self._with_certificates(hop, path, candidate)
         if not agent_candidates and hop.key is None:
-            skipped.append(f"{path}: {explain_problem(key_file.problem)}")
+            skipped.append(tr("{subject}: {text}", subject=path, text=explain_problem(key_file.problem)))
 
     def _in_agent(self, hop: Hop, key_file: KeyFile) -> list[CandidateKey]:
         if not key_file.public:
@@ -341,7 +343,7 @@ def _unusable_key(hop: Hop, path: str, problem: str) -> AuthenticationFailed:
         case, command = "passphrase", command_line("ssh-add", path)
     elif problem == PUBLIC_HALF and path.endswith(".pub"):
         case = "public"
-    elif problem == os.strerror(13):
+    elif english_of(problem) == os.strerror(errno.EACCES):
         case, command = "mode", command_line("chmod", "600", path)
     return AuthenticationFailed(
         "CC-SSH-008",

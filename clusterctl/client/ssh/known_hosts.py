@@ -18,6 +18,7 @@ from pathlib import Path
 import paramiko
 from paramiko.pkey import UnknownKeyType
 
+from clusterctl.node_texts import describe_system_error, translate_node_text
 from clusterctl.translation import tr
 
 REVOKED = "@revoked"
@@ -248,7 +249,7 @@ def find_revocation(file: Path, key: bytes, certificate: bytes = b"") -> str:
     try:
         content = file.read_bytes()
     except OSError as error:
-        return tr("{path} cannot be read: {reason}", path=file, reason=error.strerror)
+        return tr("{path} cannot be read: {reason}", path=file, reason=describe_system_error(error))
     if content.startswith(KRL_MAGIC):
         return _query_revocation_list(file, certificate or key)
     parsed = parse_certificate(certificate) if certificate else None
@@ -274,5 +275,7 @@ def _query_revocation_list(file: Path, blob: bytes) -> str:
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            return tr("ssh-keygen cannot read {file}: {reason}", file=file, reason=error)
+            return tr(
+                "ssh-keygen cannot read {file}: {reason}", file=file, reason=translate_node_text(str(error))
+            )
     return "" if completed.returncode == 0 else tr("it is revoked by {file}", file=file)

@@ -22,8 +22,9 @@ from contextlib import suppress
 from typing import IO, Any, NamedTuple
 
 from clusterctl.errors import ConnectError, ConnectTimeout, LocalSystemError, Unreachable
+from clusterctl.node_texts import describe_system_error
 from clusterctl.specs.text import command_line
-from clusterctl.translation import trn
+from clusterctl.translation import tr, trn
 
 RESERVED_FILES = 128  # besides the nodes' connections
 MIN_FILES_PER_NODE = 3  # of a node: its connection, and the two ends of a wakeup pipe for one conversation
@@ -172,7 +173,7 @@ def _resolve_name(node: str, host: str, port: int, limit: float) -> list[Any]:
             command=command_line("getent", "hosts", host),
         )
     if isinstance(results[0], Exception):
-        raise Unreachable("CC-SSH-001", node=node, evidence=str(results[0]), host=host)
+        raise Unreachable("CC-SSH-001", node=node, evidence=describe_system_error(results[0]), host=host)
     return list(results[0])
 
 
@@ -186,7 +187,10 @@ def _run_getaddrinfo(host: str, port: int, results: list[Any]) -> None:
 def _explain(
     node: str, target: str, failures: Sequence[tuple[Address, OSError]], limit: float
 ) -> ConnectError:
-    evidence = "\n".join(f"{address}: {error.strerror or error}" for address, error in failures)
+    evidence = "\n".join(
+        tr("{subject}: {text}", subject=address, text=describe_system_error(error))
+        for address, error in failures
+    )
     errors = [error for _, error in failures]
     if any(isinstance(error, ConnectionRefusedError) for error in errors):
         return Unreachable("CC-SSH-002", node=node, evidence=evidence, target=target)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from clusterctl.client.local.private_files import keep_newest, read_own, write_own
 from clusterctl.errors import SyncError
+from clusterctl.node_texts import describe_system_error
 from clusterctl.plans.sync.manifest import Manifest
 from clusterctl.protocol.manifest import TreeEntry
 from clusterctl.translation import tr
@@ -135,7 +136,7 @@ def open_inside(root: bytes, path: str) -> BinaryIO:
 
 def unreadable(path: str, error: OSError) -> SyncError:
     """Name a file that stands in the way."""
-    return SyncError("CC-SYNC-005", path=path, reason=error.strerror or error)
+    return SyncError("CC-SYNC-005", path=path, reason=describe_system_error(error))
 
 
 def changed(path: str) -> SyncError:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from clusterctl.client.sync.contents import Contents, StatCache, hash_stable_file, stamp_of, unreadable
 from clusterctl.errors import UsageError
+from clusterctl.node_texts import describe_system_error
 from clusterctl.plans.sync.ignore import LARGEST_GITIGNORE, IgnoreRules, make_ignore_rules
 from clusterctl.plans.sync.manifest import (
     MAX_FILES,
@@ -65,8 +66,7 @@ def checked_root(source: str | Path) -> Path:
     try:
         root = Path(source).expanduser().resolve(strict=True)
     except (OSError, RuntimeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise UsageError("CC-SYNC-001", source=source, reason=reason) from None
+        raise UsageError("CC-SYNC-001", source=source, reason=describe_system_error(error)) from None
     if not root.is_dir():
         raise UsageError("CC-SYNC-001", "no-directory", source=source)
     if root == Path("/"):

@@ -1,4 +1,4 @@
-"""What `follow` streams bring, and how each goes on where it broke."""
+"""The updates that `follow` streams carry, and how each stream resumes where it broke."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TimeMark = tuple[int, float]  # so many bytes had been written by then
 
 
 def interpolate_times(marks: Sequence[TimeMark], offsets: Iterable[int]) -> Iterator[float]:
-    """Give the time of each place, which come in order; at least one knot is known."""
+    """Give the time of each offset, which come in order; at least one time mark is known."""
     index = 0
     for offset in offsets:
         while index < len(marks) - 1 and marks[index][0] < offset:
@@ -104,18 +104,18 @@ Update = LogLines | StateChange | NodeEvent | StreamEnd
 
 
 class FollowParser:
-    """Reads what `follow` streams bring; remembers how far, so that a stream that was cut can be resumed."""
+    """Parses the frames of `follow` streams; remembers how far, so that a stream that was cut can be resumed."""
 
     def __init__(self, *, live: bool = True) -> None:
         self._live = live
         self.offsets: dict[str, dict[str, int]] = {}
         self.event_offsets: dict[str, int] = {}
-        self.positioned: set[str] = set()  # nodes that have said where the wanted tails begin
+        self.positioned: set[str] = set()  # nodes that have reported where the requested tails begin
         self.clock_offsets: dict[str, float] = {}  # each node's clock minus ours, in seconds
         self._node_ranks: dict[str, dict[int, NodeRank | None]] = {}  # of nodes, by attempt
 
     def parse(self, node: str, header: Untrusted, body: bytes) -> Iterator[Update]:
-        """Give what one frame tells; MalformedError if it is none of `follow`."""
+        """Give the updates of one frame; MalformedError if it is not a frame of `follow`."""
         if "state" in header:
             state = parse_state(header.record("state"))
             earlier = {attempt.number: attempt.node_rank for attempt in state.attempts}
@@ -211,7 +211,7 @@ class NodeStreams:
         clocks: Mapping[str, float] | None = None,
         offsets: Mapping[str, Mapping[str, int]] | None = None,
     ) -> None:
-        """Ask for what `request` says; `clock_offsets` are the nodes' clocks minus ours, as far as they are known.
+        """Send `request` to every node; `clock_offsets` are the nodes' clocks minus ours, as far as they are known.
 
         `offsets` are where to go on in each node's files, where something of them was read before.
         """
@@ -235,7 +235,7 @@ class NodeStreams:
 
     @property
     def last_received(self) -> Mapping[str, float]:
-        """When each node last said anything, beats included."""
+        """When each node last sent anything, beats included."""
         return self._streams.last_received
 
     @property
@@ -248,7 +248,7 @@ class NodeStreams:
         self._streams.open_all()
 
     def reopen(self, name: str, error: ClusterctlError | None) -> None:
-        """Open a stream again after a pause that grows; the first time it is said that the connection broke."""
+        """Open a stream again after a pause that grows; the first time a notice reports that the connection broke."""
         if name not in self.broke_at:
             self.broke_at[name] = time.monotonic()
             why = error.message if error else tr("the stream ended before the run")
@@ -281,7 +281,7 @@ class NodeStreams:
         return stream
 
     def _build_request(self, name: str) -> FollowChoice:
-        """Ask for what follows on what was heard; a tail is measured only once, at the beginning."""
+        """Request what follows the bytes that were received; a tail is measured only once, at the beginning."""
         parser = self._parser
         request: FollowChoice = {"follow": True, **self._base_request}
         if name in self._measured:
@@ -294,10 +294,10 @@ class NodeStreams:
             logs: LogChoice = {**request["logs"], "offsets": offsets, "tail": tail}
             request["logs"] = logs
             moment = logs.get("moment")
-            if moment is not None and "clock" not in request:  # else the node learns how its clock goes
+            if moment is not None and "clock" not in request:  # else the node measures its clock first
                 logs["moment"] = moment + parser.clock_offsets.get(name, 0.0)
             if offsets and request["follow"] and logs.get("attempt") is None:
-                # what an attempt wrote while we were away is wanted too
+                # what an attempt wrote while we were disconnected is requested too
                 first = min(map(attempt_of, offsets))
                 logs["since"] = min(first, logs.get("since") or first)
         return request

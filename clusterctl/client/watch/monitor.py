@@ -70,8 +70,8 @@ SHOWN_SILENCE = (
     5.0  # seconds after which a silent node is shown where there is a line for it; it beats every 2 s
 )
 SILENT_RETURN_LIMIT = 5.0  # the same for a node that has been silent for so long already
-READ_ONLY_RETURN_LIMIT = 3600.0  # the same for one who only watches, while other nodes are heard
-NO_NODE_LIMIT = 600.0  # the same when no node is heard at all, so that the fault is probably on our side
+READ_ONLY_RETURN_LIMIT = 3600.0  # the same for a read-only client, while other nodes respond
+NO_NODE_LIMIT = 600.0  # the same when no node responds, so that the fault is probably on our side
 LONGEST_PAUSE = 2.0  # seconds between two tries to come back
 GANG_STOP_LIMIT = 4.0  # seconds in which the nodes themselves stop a run of which a part has failed
 STOP_TRIES = 3
@@ -84,7 +84,7 @@ class MonitorOptions:
     """What is watched, and how: `offsets` are the nodes' clocks minus ours, `stops_on_failure` is false for readers.
 
     `tail` leaves out all but the last lines (of each file) written before we came, `known_states` is what the nodes
-    said of the run before that; a node without an entry there has not been heard yet, and is not waited for.
+    reported of the run before that; a node without an entry there has not responded yet, and is not waited for.
     `inventory_names` are the nodes of the inventory, as far as they are not watched.
     """
 
@@ -106,7 +106,7 @@ class MonitorOptions:
 
 
 class RunMonitor:
-    """One run, watched: feeds lines to `show`, tells of trouble through `notice`, ends in a verdict."""
+    """One run, watched: passes lines to `show`, reports problems through `notice`, ends in a verdict."""
 
     def __init__(
         self,
@@ -148,12 +148,12 @@ class RunMonitor:
         self._world_events: set[str] = set()
         self._start_events: set[str] = set()
         self._pending_failure: tuple[float, Message] | None = None
-        self._pending_is_view = False  # what one node says of the hub is all that is known of the failure
-        self._hub_views: dict[str, set[str]] = {}  # by hub, the nodes that do not hear it any more
+        self._pending_is_view = False  # one node's report about the hub is all that is known of the failure
+        self._hub_views: dict[str, set[str]] = {}  # by hub, the nodes that have lost it
 
     @property
     def stopping(self) -> bool:
-        """Tell whether the run is being ended everywhere, because a part of it failed."""
+        """Return whether the run is being ended everywhere, because a part of it failed."""
         return self._stopped_at is not None
 
     def watch(self) -> Verdict:
@@ -205,7 +205,7 @@ class RunMonitor:
             self._notice(text)
 
     def _describe_silence(self, now: float) -> str:
-        """Say which nodes are silent, for how long, and when they count as lost; nothing if all are heard."""
+        """Say which nodes are silent, for how long, and when they count as lost; nothing if all respond."""
         silences = {
             name: now - moment
             for name, moment in self._streams.last_received.items()
@@ -224,7 +224,7 @@ class RunMonitor:
             )
         return tr("{nodes}: silent for {seconds:.0f} s; reconnecting", nodes=nodes, seconds=seconds)
 
-    # what the nodes say
+    # what the nodes report
 
     def _on_update(self, update: Update) -> None:
         report = self._reports[update.node]
@@ -259,14 +259,14 @@ class RunMonitor:
     def _on_event(self, report: NodeReport, event: Untrusted) -> None:
         log_message, world_message = describe_log_event(event), describe_world_event(event)
         if log_message:
-            self._notice(f"{report.node.name}: {log_message}")
+            self._notice(tr("{subject}: {text}", subject=report.node.name, text=log_message))
         if world_message and world_message not in self._world_events:  # the verdict names the other nodes
             self._world_events.add(world_message)
-            self._notice(f"{report.node.name}: {world_message}")
+            self._notice(tr("{subject}: {text}", subject=report.node.name, text=world_message))
         start_message = describe_start_event(event)
         if start_message and start_message not in self._start_events:  # most often the same on all nodes
             self._start_events.add(start_message)
-            self._notice(f"{report.node.name}: {start_message}")
+            self._notice(tr("{subject}: {text}", subject=report.node.name, text=start_message))
         if self._attempts.on_event(report.node.name, event, self._connected_nodes):
             self._pending_failure = None
         failure, reason = report.on_event(event), event.text("reason", 1000)
@@ -309,7 +309,7 @@ class RunMonitor:
             self._wait_for_gang_stop(Message.of(text, node=node, hub=loss.node, why=loss.why), is_view=True)
 
     def _on_failure(self, reason: Message) -> None:
-        """End all, unless all have ended, or somebody's `stop` is ending them with a patience of its own."""
+        """End all parts, unless all have ended, or a `stop` command is ending them with its own grace period."""
         if self._has_gang:
             self._wait_for_gang_stop(reason)
         elif self.stopping or not any(report.stop_requested for report in self._reports.values()):
@@ -317,7 +317,7 @@ class RunMonitor:
 
     @property
     def _has_gang(self) -> bool:
-        """Tell whether the nodes themselves end the run when a part of it fails."""
+        """Return whether the nodes themselves end the run when a part of it fails."""
         return any(
             report.state and (report.state.gang or report.state.slots) for report in self._reports.values()
         )
@@ -339,7 +339,7 @@ class RunMonitor:
                 self._notice(tr("{reason}; the nodes are ending the run", reason=shown))
 
     def _check_gang(self) -> None:
-        """Do its work where it has not done it in time, and believe it about nodes that nobody hears any more."""
+        """Do the gang's work if it was not done in time, and take its report about nodes that sent nothing more."""
         if self._pending_failure is not None and time.monotonic() > self._pending_failure[0]:
             broke_at = self._streams.broke_at
             connected = [
@@ -363,7 +363,7 @@ class RunMonitor:
                 self._mark_lost(report, reason)
 
     def _on_stream_end(self, report: NodeReport, error: ClusterctlError | None) -> None:
-        """A stream's end is the part's end only if the node has said so before."""
+        """Take the end of a stream as the end of the part only if the node has reported that end before."""
         if report.has_ended and error is None:
             report.done = True
         elif report.lost_reason:
@@ -399,7 +399,7 @@ class RunMonitor:
             self._streams.reopen(name, error)
 
     def _others_responding(self, name: str, broke_at: float) -> bool:
-        """Tell whether some other node was heard since this one fell away; if none was, the fault may be here."""
+        """Return whether another node has sent something since this one broke off; if not, the fault may be here."""
         last_received = self._streams.last_received
         return any(other != name and last_received.get(other, 0.0) > broke_at for other in self._reports)
 
@@ -442,7 +442,7 @@ class RunMonitor:
             )
 
     def _is_running(self) -> bool:
-        """Tell whether any part of the run may still live."""
+        """Return whether any part of the run may still live."""
         return not all(report.has_ended or report.lost_reason for report in self._reports.values())
 
     def _stop_remaining(self) -> None:

@@ -45,7 +45,7 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True)
 class ProcessEnd:
-    """How a process of a node ended, and when by the node's clock; `kind` is the event that told."""
+    """How a process of a node ended, and when by the node's clock; `kind` is the event that reported it."""
 
     kind: str
     exit: int | None
@@ -54,7 +54,7 @@ class ProcessEnd:
 
     @property
     def failed(self) -> bool:
-        """Tell whether it ended in any way but exit code 0."""
+        """Return whether it ended in any way but exit code 0."""
         return bool(self.exit) or self.signal is not None
 
 
@@ -73,23 +73,25 @@ class NodeReport:
     contacted: bool = True
     last_seen: float | None = None
     stop_requested: bool = False
-    stopped_at: float | None = None  # when the node was first told to end the run, on our clock
+    stopped_at: float | None = None  # when the node first received the order to end the run, on our clock
     supervisor_end: ProcessEnd | None = None
     torchrun_end: ProcessEnd | None = None
     failed_exits: dict[Rank, ProcessEnd] = field(default_factory=dict)
     clean_exits: dict[Rank, ProcessEnd] = field(default_factory=dict)
     parsers: dict[Rank | None, StderrParser] = field(default_factory=dict)
-    frozen: set[Rank] = field(default_factory=set)  # ranks that SIGSTOP held, as last heard while they lived
+    frozen: set[Rank] = field(
+        default_factory=set
+    )  # ranks that SIGSTOP held, as last reported while they lived
     attempt: int = 1
     attempt_ended: bool = False  # this node's part of it has ended, and another one may follow
 
     @property
     def has_ended(self) -> bool:
-        """Tell whether the node itself has said that its part has ended."""
+        """Return whether the node itself has reported that its part has ended."""
         return self.state is not None and not self.state.live
 
     def begin_attempt(self, number: int) -> None:
-        """Forget what was heard of the attempts before this one."""
+        """Forget what was received of the attempts before this one."""
         self.attempt, self.stop_requested, self.attempt_ended = number, False, False
         self.stopped_at = self.supervisor_end = self.torchrun_end = None
         for collected in (self.failed_exits, self.clean_exits, self.parsers, self.frozen):
@@ -175,7 +177,7 @@ class NodeReport:
             yield self._node_failure(reason or cause, self._local_time(self.supervisor_end))
 
     def _rank_failures(self) -> Iterator[Failure]:
-        """Give the failed ranks, also those whose end only the state tells of, since torchrun reaped them first."""
+        """Give the failed ranks, also those whose end only the state reports, since torchrun reaped them first."""
         reported = {rank.rank: rank for rank in (self.state.ranks if self.state else ()) if rank.failed}
         for rank in sorted({*self.failed_exits, *reported}):
             end = self.failed_exits.get(rank) or ProcessEnd(
@@ -231,7 +233,7 @@ LONGEST_PAUSE = 30 * 86400.0  # seconds
 
 
 class AttemptTracker:
-    """The attempts so far, told once each, whichever node says so first.
+    """The attempts so far, each reported once, by the first node that sends it.
 
     A node sends its new state before the events and lines that led to it, and gets ready while the pause lasts. So the
     word that an attempt begins waits for its first line, or until it runs and nothing more comes.
@@ -241,7 +243,9 @@ class AttemptTracker:
         self._notice = notice
         self._roster: tuple[SlotState, ...] = ()
         self._states: dict[str, NodeState] = {}
-        self._pause_reports: dict[int, set[str]] = {}  # who has told that another attempt follows this one
+        self._pause_reports: dict[
+            int, set[str]
+        ] = {}  # nodes that have reported that another attempt follows this one
         self.number = max((part.attempt for part in known.values() if part), default=1)
         self._last_paused = self.number - 1
         self._pending_notices: list[str] = []  # notices, of which the last is that the current attempt begins
@@ -254,15 +258,15 @@ class AttemptTracker:
 
     @property
     def may_follow(self) -> bool:
-        """Tell whether the nodes may start the run again."""
+        """Return whether the nodes may start the run again."""
         return bool(self._roster)
 
     def is_superseded(self, number: int) -> bool:
-        """Tell whether it is known that another attempt follows this one."""
+        """Return whether it is known that another attempt follows this one."""
         return number < self.number or number <= self._last_paused
 
     def is_not_participating(self, node: str) -> bool:
-        """Tell whether a node has no part in the current attempt, or none in the next: what befalls it ends nothing."""
+        """Return whether a node has no part in the current attempt, or none in the next: its failure ends nothing."""
         return any(slot.node == node and (slot.node_rank is None or slot.lost) for slot in self._roster)
 
     def on_state(self, node: str, state: NodeState, connected: Collection[str]) -> bool:
@@ -292,15 +296,15 @@ class AttemptTracker:
             self.flush_notices()
 
     def flush_notices(self) -> None:
-        """Say what is held back."""
+        """Report what was held back."""
         pending, self._pending_notices = self._pending_notices, []
         for notice in pending:
             self._notice(notice)
 
     def on_event(self, node: str, event: Untrusted, connected: Collection[str]) -> bool:
-        """Take a node's event; tells whether the nodes have decided to start the run again.
+        """Take a node's event; return whether the nodes have decided to start the run again.
 
-        They all say so. One that is alone with it may lie, to keep the failures of others from counting.
+        All nodes report it. A single report is not enough: a broken node could hide the failures of others.
         """
         number, seconds = event.integer("attempt", 1), event.number("seconds", 0.0, LONGEST_PAUSE)
         if (

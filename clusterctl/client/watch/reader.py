@@ -104,8 +104,8 @@ class ReorderWindow:
     """Holds lines that are followed for a moment after they came, so that older ones of other nodes can go first.
 
     No node can hold up the others: what comes late, or has waited for `hold` seconds, goes; so does the oldest where
-    more than `max_bytes` bytes wait. A time in the future counts as the time of arrival: a clock that is ahead moves
-    nobody. `now` is seconds of any clock that does not go back.
+    more than `max_bytes` bytes wait. A time in the future counts as the time of arrival: a clock that is ahead delays
+    no other node. `now` is seconds of any clock that does not go back.
     """
 
     def __init__(self, hold: float = HOLD_SECONDS, max_bytes: int = MAX_HELD_BYTES) -> None:
@@ -123,7 +123,7 @@ class ReorderWindow:
             clamped = moment if moment <= wall_time else wall_time  # also what is no number
             latest = max(latest, clamped)
             times.append(latest)
-        if len(self._latest) > MOST_FILES:  # nobody has so many: a node makes names up
+        if len(self._latest) > MOST_FILES:  # no run has so many: a node invents names
             self._latest.clear()
         self._latest[file] = latest
         began = times[0] if times else latest
@@ -141,7 +141,7 @@ class ReorderWindow:
         return self._lines.pop_until(MAX_TIME)
 
 
-TRIES = 3  # in a row, to open a stream that was cut; a pager that nobody turns over cuts it as well
+TRIES = 3  # in a row, to open a stream that was cut; a pager that stays on one page cuts it as well
 LONGEST_PAUSE = 1.0  # seconds between them
 
 
@@ -167,7 +167,7 @@ class LogReader:
         return self._streams.offsets
 
     def read_by_node(self) -> Iterator[Update]:
-        """Give what the nodes say, of one after the other; a StreamEnd comes for each, at its end."""
+        """Give what the nodes send, of one after the other; a StreamEnd comes for each, at its end."""
         self._streams.open_all()
         try:
             while self._remaining:
@@ -210,14 +210,14 @@ class LogReader:
             if name == node:
                 self._streams.reopen(name, error)
             else:
-                self._cut_streams[name] = error  # a node hangs up when nobody reads for a minute
+                self._cut_streams[name] = error  # a node closes a stream that is not read for a minute
             return
         self._remaining = [other for other in self._remaining if other != name]
         yield update
 
 
 def _ignore_notice(_: str) -> None:
-    """Say nothing: whoever reads is told of what fails for good."""
+    """Report nothing: the reader gets a StreamEnd for a node that fails for good."""
 
 
 LIVE_LONGEST_PAUSE = 10.0  # seconds between two tries to come back
@@ -251,7 +251,7 @@ class LiveReader:
         self._lost_nodes: set[str] = set()
 
     def updates(self) -> Iterator[Update]:
-        """Give what the nodes say, as it comes; a StreamEnd comes only for a node that is given up."""
+        """Give what the nodes send, as it comes; a StreamEnd comes only for a node that is given up."""
         for update in self.updates_or_none(0.5):
             if update is not None:
                 yield update
@@ -284,7 +284,7 @@ class LiveReader:
             self._lost_nodes |= {slot.node for slot in update.state.roster if slot.lost}
 
     def _has_ended(self, name: str, error: ClusterctlError | None) -> bool:
-        """Tell whether a node's stream has ended for good; if not, it is opened again."""
+        """Return whether a node's stream has ended for good; if not, it is opened again."""
         if error is None and name in self._ended_nodes:
             return True
         if not can_reconnect(error) or self._should_give_up(name):
@@ -293,7 +293,7 @@ class LiveReader:
         return False
 
     def _should_give_up(self, name: str) -> bool:
-        """Tell whether a node is not worth waiting for: all others have ended, and it has not been heard for long."""
+        """Return whether a node is not worth waiting for: all others have ended, and it has been silent for long."""
         others = self._remaining - {name}
         if name in self._lost_nodes:
             return True

@@ -19,7 +19,7 @@ from clusterctl.errors import ClusterctlError, ConnectError, ConnectionLost, Hos
 from clusterctl.protocol.untrusted import MalformedError, Untrusted
 from clusterctl.specs.inventory.model import Node
 
-SILENCE_LIMIT = 20.0  # a node says something at least every 2 s; ten times that is a dead connection
+SILENCE_LIMIT = 20.0  # a node sends something at least every 2 s; ten times that is a dead connection
 HEARTBEAT_INTERVAL = 5.0
 CHECK_INTERVAL = 1.0
 PROCESS_DIED_CODE = "CC-RUN-003"  # the stream's process on the node was killed: worth another try
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class StreamEnd:
-    """A node's stream is over; `error` says why if it was cut."""
+    """A node's stream has ended; `error` is the reason if it was cut."""
 
     node: str
     error: ClusterctlError | None
@@ -62,7 +62,7 @@ class Streams(Generic[T]):
         self._wakeup_reader.setblocking(False)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._wakeup_reader, selectors.EVENT_READ, None)
-        self.last_received: dict[str, float] = {}  # when each node last said anything, beats included
+        self.last_received: dict[str, float] = {}  # when each node last sent anything, beats included
         self.tries: dict[str, int] = {}  # how often in a row each node's stream failed
 
     def open_all(self) -> None:
@@ -84,7 +84,7 @@ class Streams(Generic[T]):
 
     @property
     def open(self) -> bool:
-        """Tell whether any stream is still open."""
+        """Return whether any stream is still open."""
         return bool(self._sessions)
 
     def updates(self, wait: float, only: str | None = None) -> Iterator[T | StreamEnd]:
@@ -192,7 +192,7 @@ class Streams(Generic[T]):
 
 
 def can_reconnect(error: ClusterctlError | None) -> bool:
-    """Tell whether a stream that ended so is worth another try: the connection or its process broke, not the run."""
+    """Return whether a stream that ended so is worth another try: the connection or its process broke, not the run."""
     if error is None or error.code == PROCESS_DIED_CODE:
         return True
     return isinstance(error, (ConnectError, ConnectionLost)) and not isinstance(error, HostKeyError)

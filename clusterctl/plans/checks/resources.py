@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
+from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.checks.framework import CheckContext, Hit, check, join_items, on_node
 from clusterctl.plans.checks.system import (
     DISK_FULL,
@@ -174,7 +175,9 @@ def workdir_hangs(context: CheckContext) -> Iterator[Hit]:
         for directory, problem in hanging.items():
             if problem.startswith(TIMEOUT_PREFIX):
                 subject = join_items([tr(directory), node.workdir])
-                yield on_node(node, tr("{subject}: {text}", subject=subject, text=problem))
+                yield on_node(
+                    node, tr("{subject}: {text}", subject=subject, text=translate_node_text(problem))
+                )
 
 
 FIRST_USER_UID = 1000  # uid; logind does not touch system accounts

@@ -11,6 +11,7 @@ from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.placeholders import Placeholder, parse_template
+from clusterctl.translation import tr
 
 LARGEST_SCRIPT = 256 << 10  # bytes
 NODE_PLACEHOLDERS = frozenset({"node_rank", "nnodes", "master_addr", "master_port", "world_size"})
@@ -57,7 +58,7 @@ def describe_unaware(job: Job, nnodes: int, scripts: Mapping[str, str]) -> str:
 
 def _render_warning(code: str, **facts: object) -> str:
     message, fix = word(code, "", facts)
-    return f"{code}: {message}; {fix}"
+    return tr("{code}: {text}; {fix}", code=code, text=message, fix=fix)
 
 
 def describe_world_event(event: Untrusted) -> str:

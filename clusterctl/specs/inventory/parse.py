@@ -14,11 +14,12 @@ from clusterctl.specs.inventory.schema import InventoryFile, NodeEntry, SshEntry
 from clusterctl.specs.yaml.reader import read_document, sort_issues
 from clusterctl.specs.yaml.tree import YamlList, YamlMapping, YamlScalar, quoted
 from clusterctl.specs.yaml.validate import find_duplicates, find_scalar, validate
+from clusterctl.translation import to_translate
 
 
 def parse_inventory(text: str, file: str) -> Inventory:
     """Read an inventory; raises SpecError with everything that is wrong, in the order of the file."""
-    refuse_script(text, file, "an inventory")
+    refuse_script(text, file, to_translate("an inventory"))
     tree, issues = read_document(text, file)
     refuse_job(tree, file)
     entry, model_issues = validate(tree, InventoryFile)

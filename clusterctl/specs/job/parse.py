@@ -23,6 +23,7 @@ from clusterctl.specs.yaml.tree import (
     quoted,
 )
 from clusterctl.specs.yaml.validate import find_duplicates, find_scalar, validate
+from clusterctl.translation import to_translate
 
 SET_OPTION = "--set"
 _FLOW = ("[", "{", '"', "'")
@@ -197,7 +198,7 @@ def _opening_offset(source: str, opening: int) -> int:
 
 def parse_job(text: str, file: str, overrides: Sequence[tuple[str, str]] = ()) -> Job:
     """Read a job, with keys set on the command line; raises SpecError with all that is wrong."""
-    refuse_script(text, file, "a job file")
+    refuse_script(text, file, to_translate("a job file"))
     document, issues = read_document(text, file)
     refuse_inventory(document, file)
     tree, override_issues = apply_overrides(document, overrides)

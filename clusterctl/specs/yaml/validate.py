@@ -59,7 +59,7 @@ def _locate(tree: YamlMapping, detail: ErrorDetails) -> Location:
 def _make_issue(tree: YamlMapping, model: type[BaseModel], location: Location, detail: ErrorDetails) -> Issue:
     path = detail["loc"]
     if detail["type"] == "extra_forbidden":
-        return _unknown_key(model, path, location)
+        return _after_comma(tree, model, path) or _unknown_key(model, path, location)
     if detail["type"] == "missing":
         return _missing_key(model, path, location)
     path = _existing_path(tree, path[:-2] if path[-1:] == (_KEY_MARK,) else path)
@@ -145,6 +145,34 @@ def _missing_key(model: type[BaseModel], path: KeyPath, location: Location) -> I
         name=name,
         meaning=f"{meaning[:1].lower()}{meaning[1:]}",
     )
+
+
+def _after_comma(tree: YamlMapping, model: type[BaseModel], path: KeyPath) -> Issue | None:
+    """Report `{nic: eth0,eth1}`: inside braces a comma ends the value, and `eth1` is another key."""
+    value, unknown_key = follow_path(tree, path)
+    if unknown_key is None or not _is_empty(value):
+        return None
+    enclosing, _ = follow_path(tree, path[:-1])
+    entries = list(enclosing.entries.values()) if isinstance(enclosing, YamlMapping) else []
+    line, known = unknown_key.location.line, _model_at(model, path[:-1]).model_fields
+    # a key on the line of another one: both are inside braces
+    same_line = [(key, value) for key, value in entries if key.location.line == line]
+    start, texts = unknown_key, [""]
+    for key, value in same_line:
+        if _is_empty(value) and key.text not in known:
+            texts.append(str(key.text))
+        elif unknown_key.text in texts:
+            break
+        else:
+            start, texts = key, [value.text or "" if isinstance(value, YamlScalar) else ""]
+    if not texts[0]:
+        return None
+    facts = {"key": start.text, "value": ",".join(texts), "form": ", ".join(texts)}
+    return Issue.of("CC-SPEC-010", "comma", start.location, **facts)
+
+
+def _is_empty(value: YamlTree) -> bool:
+    return isinstance(value, YamlScalar) and value.source == ""
 
 
 def _unknown_key(model: type[BaseModel], path: KeyPath, location: Location) -> Issue:

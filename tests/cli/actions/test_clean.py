@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 
-import click
 import pytest
 
 from clusterctl.cli.actions.clean import Clean, CleanOptions
@@ -27,7 +26,7 @@ def test_nobody_agrees_to_what_was_not_shown(
 ) -> None:
     """A person at a terminal says yes to every question; with --json there is none."""
     monkeypatch.setattr(sys.stdin, "isatty", lambda: at_terminal, raising=False)
-    monkeypatch.setattr(click, "confirm", lambda *_, **__: True)
+    monkeypatch.setattr("clusterctl.cli.actions.clean.is_confirmed", lambda *_, **__: True)
     wishes = CleanOptions(RetentionPolicy(), everyone=False, dry_run=False, yes=yes, as_json=as_json)
     if agreed:
         Clean((), wishes)._confirm()
@@ -59,7 +58,7 @@ def test_files_outside_the_output_directory_are_asked_about(
 ) -> None:
     """A person may keep just the runs that have some, on all of their nodes."""
     monkeypatch.setattr(sys.stdin, "isatty", lambda: at_terminal, raising=False)
-    monkeypatch.setattr(click, "confirm", lambda *_, **__: answer)
+    monkeypatch.setattr("clusterctl.cli.actions.clean.is_confirmed", lambda *_, **__: answer)
     parts = [
         parse_stored_run(
             node, Untrusted({"run": f"{run}-20260101T000000-0001", "leaf": f"0-{node}", "outside": outside})
