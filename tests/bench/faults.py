@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "lab"))
 
 from bare import FAULTS_OF_PEERS, LIMIT, NODES, peers_here, strike_peer
 from driving import make_project, start_cctl
-from fault_table import CABLE, FAULTS, Fault
+from fault_table import FAULTS, Fault
 from faulting import SETTINGS, STRIKES, Seen, Setting, observe
 from measuring import Bar, Cell, Table, describe_machine, options_for, report, tell
 from victims import PLAIN, WORKER, Struck, begin
@@ -175,10 +175,10 @@ def strike_all(lab: Lab, folder: Path, faults: Sequence[Fault]) -> dict[str, tup
         late = {
             fault.name: pool.submit(observe, fault, runs[fault.name])
             for fault in faults
-            if fault.within == CABLE
+            if fault.is_noticed_late
         }
         for fault in faults:
-            if fault.within != CABLE:
+            if not fault.is_noticed_late:
                 found[fault.name] = both(observe(fault, runs[fault.name]))
         found.update({name: both(seen.result()) for name, seen in late.items()})
     return found
