@@ -30,6 +30,7 @@ from .membership import SUSPECTED_AFTER, GangContext, Member, beat_interval
 
 WITNESSES = 2  # other nodes that are asked
 CHECK_BEATS = 0.75  # of the time between two beats: what others found is here at the next one
+MOST_CHECKS = 16  # at once: each opens files
 TRIES = 4  # connections to each port, so that the last one is tried late: a cable may be back by then
 # Nothing came back. A missing address of our own is the same: we are cut off, and the others cannot reach us.
 NO_ANSWER = (
@@ -102,8 +103,10 @@ class SilentNodes:
     def is_gone(self, slot: Slot, members: Mapping[Slot, Member]) -> bool:
         """Whether a member is silent, and its node answers nobody."""
         suspicion = self._suspicions.get(slot)
-        present = {self._own_slot, *(other for other, member in members.items() if not member.is_silent)}
-        return suspicion is not None and members[slot].is_silent and suspicion.is_gone(present)
+        if suspicion is None or not members[slot].is_silent:
+            return False
+        present = {other for other in suspicion.asked if other in members and not members[other].is_silent}
+        return suspicion.is_gone({self._own_slot, *present})
 
     def forget(self, slot: Slot) -> None:
         """Forget a member that was heard again, or left."""
@@ -122,12 +125,12 @@ class NodeChecks:
         self._running: Dict[Slot, NodeCheck] = {}
 
     def can_check(self, slot: Slot) -> bool:
-        """Whether the spec says where a node could answer."""
-        return slot in self._ports
+        """Whether the spec says where a node could answer, and not too many checks run already."""
+        return slot in self._ports and len(self._running) < MOST_CHECKS
 
     def start(self, slot: Slot, also: Iterable[Target], on_result: Callable[[bool], None]) -> None:
-        """Find out whether a node answers on any port, unless this is under way; nothing where no port is known."""
-        if slot in self._running or slot not in self._ports:
+        """Find out whether a node answers on any port, unless this is under way or not possible."""
+        if slot in self._running or not self.can_check(slot):
             return
 
         def finish(answers: bool) -> None:
