@@ -131,6 +131,7 @@ TEMPLATES = (
     to_translate("more data than agreed"),
     to_translate("no data"),
     to_translate("it was silent for {limit} s"),
+    to_translate("it was silent for {limit} s, and its node does not answer"),
     to_translate("it did not come"),
     to_translate("it did not connect to the next hub"),
     to_translate("it did not end after the stop"),

@@ -11,7 +11,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "lab"))
 
-from fault_table import CABLE, DEATH, FAULTS, Fault
+from fault_table import FAULTS, Fault
 
 MEASURED = Path(__file__).parent / "measured" / "faults.json"
 LIMIT = 60.0  # seconds after which the bench ends a peer that does not react
@@ -24,11 +24,6 @@ def struck() -> Rows:
         within = f"{fault.within:g} s" if fault.within is not None else "no effect"
         shown = "<br>".join(f"`{text}`" for text in fault.says).replace("{node}", "NODE")
         yield fault.breaks, fault.how, within, shown, str(fault.exit), fault.note
-
-
-def noticed() -> str:
-    """Say what the limits are."""
-    return f"{DEATH:g} s for processes, {CABLE:g} s for power and cables"
 
 
 def measured_headings() -> tuple[str, ...]:

@@ -1,15 +1,18 @@
 """From a fault to all other nodes stopped: the rows of tests/lab/fault_table.py, beside torchrun, torchrunx, DeepSpeed.
 
     python tests/bench/faults.py [-r ROUNDS] [--only FAULT ...] [--bare ROUNDS] [--peers PYTHON] [--write FILE]
+    python tests/bench/faults.py --loaded RUNS
 
 Each round builds a lab, starts a run for each fault, strikes it and waits until nothing of the run lives on the other
 nodes. The same faults are then struck at bare torchrun (static and c10d, started by hand over ssh) and, where `PYTHON`
 has them, at torchrunx and DeepSpeed: one that has not stopped the other nodes after 60 s is ended and shown as such.
-Start skew over eight nodes, and memory and CPU of guardian and agent, come with it. Not part of `./test`.
+Start skew over eight nodes, and memory and CPU of guardian and agent, come with it. With `--loaded` there is no fault:
+runs beside busy loops and a program that fills memory, in which no node may be lost. Not part of `./test`.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -29,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "lab"))
 
 from bare import FAULTS_OF_PEERS, LIMIT, NODES, peers_here, strike_peer
 from driving import make_project, start_cctl
-from fault_table import CABLE, FAULTS, Fault
+from fault_table import FAULTS, Fault
 from faulting import SETTINGS, STRIKES, Seen, Setting, observe
 from measuring import Bar, Cell, Table, describe_machine, options_for, report, tell
 from victims import PLAIN, WORKER, Struck, begin
@@ -47,6 +50,10 @@ HEEDING = replace(
 PEERS_AT_ONCE = 4
 AT_ONCE = 3  # runs that are launched side by side
 IDLE_SECONDS = 20.0
+LOADED_AT_ONCE = 5  # runs on the same three nodes
+LOADED_SECONDS = 20.0
+LOADED_LIMIT = 120.0  # seconds for their ends
+LOOPS_PER_CORE = 4
 SKEW = "import time; print('began', time.clock_gettime(time.CLOCK_MONOTONIC), flush=True)"
 
 
@@ -58,7 +65,12 @@ def main() -> int:
     options.add_argument("--bare", type=int, default=1, metavar="N", help="rounds with bare torchrun: 1")
     options.add_argument("--peers", metavar="PYTHON", help="the Python that has torchrunx or DeepSpeed")
     options.add_argument("--write", type=Path, metavar="FILE", help="write the numbers as JSON")
+    options.add_argument(
+        "--loaded", type=int, metavar="RUNS", help="so many runs under load, without a fault"
+    )
     asked = options.parse_args()
+    if asked.loaded:
+        return report_loaded(asked)
     wanted = [fault for fault in (*MEASURED, HEEDING) if not asked.only or fault.name in asked.only]
     found = Found(versions=versions(asked.peers))
     for name, took in measure(wanted, asked.rounds):
@@ -175,10 +187,10 @@ def strike_all(lab: Lab, folder: Path, faults: Sequence[Fault]) -> dict[str, tup
         late = {
             fault.name: pool.submit(observe, fault, runs[fault.name])
             for fault in faults
-            if fault.within == CABLE
+            if fault.is_noticed_late
         }
         for fault in faults:
-            if fault.within != CABLE:
+            if not fault.is_noticed_late:
                 found[fault.name] = both(observe(fault, runs[fault.name]))
         found.update({name: both(seen.result()) for name, seen in late.items()})
     return found
@@ -232,6 +244,48 @@ def cell_of(took: Sequence[float | None] | None) -> Cell:
         return None
     middle = median(LIMIT + 1 if one is None else one for one in took)
     return f"> {LIMIT:g}" if middle > LIMIT else round(middle, 2)
+
+
+# ---- no fault ----
+
+
+def report_loaded(asked: argparse.Namespace) -> int:
+    """Count the runs that did not succeed, and those of them in which a node was taken for lost."""
+    failed = lost = done = 0
+    with lab_of(NODES) as (lab, folder):
+        for first in range(0, asked.loaded, LOADED_AT_ONCE):
+            names = [f"loaded-{number}" for number in range(first, min(first + LOADED_AT_ONCE, asked.loaded))]
+            runs = [begin(name, lab, lab.nodes, folder, worker=PLAIN) for name in names]
+            for run in runs:
+                wait_until(run.settled, f"{run.name} settled")
+            with load():
+                time.sleep(LOADED_SECONDS)
+                for run in runs:
+                    run.finish()
+                ends = [run.ended(LOADED_LIMIT) for run in runs]
+            failed += sum(code != 0 for code in ends)
+            lost += sum("is lost" in run.err for run in runs)
+            done += len(runs)
+            tell(f"{done} runs: {failed} failed, {lost} with a lost node; load {os.getloadavg()[0]:.0f}")
+    row: list[Cell] = [done, LOADED_SECONDS, failed, lost]
+    table = Table("Runs under load, without a fault", ("runs", "seconds each", "failed", "node lost"), [row])
+    return report("faults", [table], [Bar("runs with a node taken for lost", lost, 0)], asked)
+
+
+@contextmanager
+def load() -> Iterator[None]:
+    """Keep every core busy several times over, and memory filled and touched."""
+    busy = [sys.executable, "-c", "while True: pass"]
+    size = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    touch = f"data = bytearray({size})\nwhile True:\n    for at in range(0, {size}, 4096): data[at] ^= 1"
+    programs = [busy] * (LOOPS_PER_CORE * (os.cpu_count() or 1)) + [[sys.executable, "-c", touch]]
+    running = [subprocess.Popen(words) for words in programs]
+    try:
+        yield
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
 
 
 # ---- the start, and what watching costs ----

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-DEATH, CABLE = 2.0, 25.0  # seconds until all other nodes are stopped
+# seconds until all other nodes are stopped
+DEATH = 2.0
+GONE = 12.0  # its node does not answer either
+SILENT = 25.0
 MATRIX = "tests/lab/test_fault_matrix.py::test_a_fault"
 
 
@@ -26,6 +29,11 @@ class Fault:
     left: str = "nothing"
     tests: tuple[str, ...] = (MATRIX,)
     note: str = ""
+
+    @property
+    def is_noticed_late(self) -> bool:
+        """Tell whether only silence reports it: no process ends, and no connection."""
+        return self.within in (GONE, SILENT)
 
 
 FAULTS = (
@@ -100,10 +108,11 @@ FAULTS = (
         name="agent-stopped",
         breaks="an agent is halted",
         how="`kill -STOP` of the agent on one node",
-        within=CABLE,
+        within=SILENT,
         says=("{node}: ", "silent for 20 s"),
         exit=1,
         tests=(MATRIX, "tests/node/gang/test_gang.py::test_a_silent_node_is_lost"),
+        note="The node answers connections, so its agent may only be slow: it has the whole 20 s.",
     ),
     Fault(
         name="guardian-stopped",
@@ -119,8 +128,8 @@ FAULTS = (
         name="power-off-node-0",
         breaks="node 0 loses power",
         how="its namespaces are killed at once, no packet leaves it any more",
-        within=CABLE,
-        says=("{node}: the node is lost: ", "LOST after"),
+        within=GONE,
+        says=("{node}: the node is lost: ", "its node does not answer", "LOST after"),
         exit=1,
         place=0,
     ),
@@ -128,8 +137,8 @@ FAULTS = (
         name="power-off",
         breaks="another node loses power",
         how="the same on node 1",
-        within=CABLE,
-        says=("{node}: the node is lost: ", "LOST after"),
+        within=GONE,
+        says=("{node}: the node is lost: ", "its node does not answer", "LOST after"),
         exit=1,
     ),
     Fault(
@@ -145,8 +154,8 @@ FAULTS = (
         name="nic-down",
         breaks="a cable is out for good",
         how="the training NIC of one node down; SSH still reaches it",
-        within=CABLE,
-        says=("{node}: the node is lost: ",),
+        within=GONE,
+        says=("{node}: the node is lost: ", "its node does not answer"),
         exit=1,
         note="Both sides notice: the cut node ends its own part, too.",
     ),

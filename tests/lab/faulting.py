@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from driving import COMMAND, environment
-from fault_table import CABLE, Fault
+from fault_table import Fault
 from victims import Struck
 from waiting import HANG, wait_until
 
@@ -285,7 +285,7 @@ def observe(fault: Fault, run: Struck, limit: float = HANG) -> Seen:
     traces = run.traces(without=[node])
     training = run.traces(without=[node], watchers=False)
     STRIKES.get(fault.name, lambda _: None)(run)
-    began = began if fault.within == CABLE else time.monotonic()  # a signal is sent at the end of its command
+    began = began if fault.is_noticed_late else time.monotonic()  # a signal is sent at its end
     stopped = seconds = None
     if fault.within is None:
         see_it_borne(fault, run)

@@ -35,7 +35,7 @@ STRUCK = (
     *("agent-stopped", "power-off", "power-off-node-0", "nic-down", "launcher-killed", "disk-full"),
     *("stale-store", "port-stolen", "ignores-term", "child-left"),
 )
-NEEDED = ("power-off", "stale-store", "port-stolen")  # by tests of their own
+NEEDED = ("agent-stopped", "power-off", "stale-store", "port-stolen")  # by tests of their own
 PLACES = {"power-off-node-0": 1, "power-off": 2, "nic-down": 3, "nic-5s": 4, "sshd-killed": 4}
 BATCHES = (  # few at a time: other tests run beside
     ("power-off-node-0", "power-off", "nic-down", "agent-stopped"),
@@ -126,6 +126,14 @@ def test_a_fault(matrix: Matrix, fault: Fault) -> None:
     assert seen.exit == fault.exit
     assert seen.left == {}
     assert (seen.seconds is None) == (fault.within is None)
+
+
+def test_a_halted_agent_is_not_taken_for_a_lost_node(matrix: Matrix) -> None:
+    """Its node answers connections: it has the whole limit, and its guardian ends it at the same time."""
+    said = matrix.seen["agent-stopped"].result().said
+
+    assert "silent for 20 s" in said
+    assert "its node does not answer" not in said
 
 
 def test_the_port_was_another_one(matrix: Matrix) -> None:

@@ -270,6 +270,10 @@ class World:
             "grace": float(self.settings.get("grace", 5)),
             "nodes": names,
         }
+        if "node_ports" in self.settings:
+            spec["node_ports"] = [
+                {"slot": number, "address": f"10.0.0.{number + 1}", "ports": [22]} for number in range(count)
+            ]
         for name in ("overdue_limit", "hub_limit", "time_limit"):
             if name in self.settings:
                 spec[name] = float(self.settings[name])
@@ -465,6 +469,10 @@ class World:
     def do_cut(self, slots: str) -> None:
         """Cut the ways between these nodes and the others."""
         self.network.apart = {self.agents[int(slot)].loop.host for slot in slots.split()}
+
+    def do_cut_pair(self, slots: str) -> None:
+        """Cut the way between two nodes."""
+        self.network.cut_pairs.append({self.agents[int(slot)].loop.host for slot in slots.split()})
 
     def do_clock(self, text: str) -> None:
         """Set a node's clock: SLOT SECONDS ahead."""

@@ -45,6 +45,10 @@ class MemorySocket:
     def setsockopt(self, *_: Any) -> None:
         """There is nothing to tune."""
 
+    def getsockopt(self, *_: Any) -> int:
+        """Return how connecting failed; 0 if it did not."""
+        return self.error
+
     def getsockname(self) -> Address:
         """Return address and port."""
         return self.name
@@ -127,6 +131,7 @@ class Network:
         self.listening: dict[Address, MemorySocket] = {}
         self.sockets: dict[int, MemorySocket] = {}
         self.apart: set[str] = set()  # hosts that reach each other, and no others
+        self.cut_pairs: list[set[str]] = []  # two hosts each that do not reach each other
         self._numbers, self._ports, self._chance = count(1000), count(FIRST_PORT), count()
 
     def register(self, sock: MemorySocket) -> int:
@@ -147,7 +152,7 @@ class Network:
 
     def is_open(self, one: str, other: str) -> bool:
         """Tell whether anything gets from one host to another."""
-        return (one in self.apart) == (other in self.apart)
+        return (one in self.apart) == (other in self.apart) and {one, other} not in self.cut_pairs
 
     def read_clock(self) -> float:
         """Return what the clock of the current host shows."""

@@ -207,9 +207,7 @@ class RunMonitor:
     def _describe_silence(self, now: float) -> str:
         """Say which nodes are silent, for how long, and when they count as lost; nothing if all respond."""
         silences = {
-            name: now - moment
-            for name, moment in self._streams.last_received.items()
-            if not self._reports[name].done and now - moment > SHOWN_SILENCE
+            name: seconds for name, seconds in self._silences(now).items() if not self._reports[name].done
         }
         if not silences:
             return ""
@@ -217,12 +215,17 @@ class RunMonitor:
         remaining = SILENCE_LIMIT - seconds
         if remaining > 0:
             return tr(
-                "{nodes}: silent for {seconds:.0f} s; lost in {remaining:.0f} s",
+                "{nodes}: silent for {seconds:.0f} s; lost in at most {remaining:.0f} s",
                 nodes=nodes,
                 seconds=seconds,
                 remaining=remaining,
             )
         return tr("{nodes}: silent for {seconds:.0f} s; reconnecting", nodes=nodes, seconds=seconds)
+
+    def _silences(self, now: float) -> dict[str, float]:
+        """Give the nodes that have missed two beats or more, and for how long they are silent."""
+        ages = {name: now - moment for name, moment in self._streams.last_received.items()}
+        return {name: age for name, age in ages.items() if age > SHOWN_SILENCE}
 
     # what the nodes report
 
@@ -302,7 +305,8 @@ class RunMonitor:
             return
         views = self._hub_views.setdefault(loss.node, set())
         views.add(node)
-        if loss.node not in self._connected_nodes or 2 * len(views) > len(self._reports):
+        responding = self._connected_nodes - set(self._silences(time.monotonic()))
+        if loss.node not in responding or 2 * len(views) > len(self._reports):
             self._on_failure(Message.of_node(f"{loss.node} is lost: {loss.why}"))
         elif self._pending_failure is None:
             text = to_translate("{node} has lost its connection to {hub}: {why}")
@@ -352,14 +356,15 @@ class RunMonitor:
                 report.has_ended or report.stop_requested or report.attempt_ended for report in connected
             ):
                 self._stop_all(self._pending_failure[1])
-        record = self._gang_record() if self._streams.broke_at else None
+        absent = {*self._streams.broke_at, *self._silences(time.monotonic())}
+        record = self._gang_record() if absent else None
         for lost_part in (node_part for node_part in (record.parts if record else ()) if node_part.lost):
             report = self._reports.get(lost_part.node)
-            if report is not None and not report.done and lost_part.node in self._streams.broke_at:
+            if report is not None and not report.done and lost_part.node in absent:
                 self._mark_lost(report, lost_part.reason)
         for name, reason in self._attempts.lost_nodes.items():
             report = self._reports.get(name)
-            if report is not None and not report.done and name in self._streams.broke_at:
+            if report is not None and not report.done and name in absent:
                 self._mark_lost(report, reason)
 
     def _on_stream_end(self, report: NodeReport, error: ClusterctlError | None) -> None:

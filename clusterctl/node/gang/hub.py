@@ -12,6 +12,7 @@ with a shorter limit for those that have not come yet.
 
 from __future__ import annotations
 
+import functools
 import time
 from enum import Enum
 from typing import TYPE_CHECKING, Dict, List, Optional, Set
@@ -40,6 +41,7 @@ from .membership import (
     silence_limit,
     silent_beats,
 )
+from .node_check import SilentNodes, describe_loss
 from .restart_reason import RestartReason, judge_record
 from .roster import Roster
 from .state import GangState
@@ -66,6 +68,7 @@ TABLE = read_table(
 event       JOINING      STARTING  RUNNING      STOPPING     CLEARING      PAUSING      GATHERING      OVER
 GO          begin        -         -            -            -             -            -              -
 BeatReply   answered     answered  answered     answered     answered      answered     answered       answered
+NodeChecked checked      checked   checked      checked      checked       checked      checked        -
 Failed      -            fail      fail         fail         -             -            -              -
 StopOrder   record_stop  stop      stop         stop         stop_between  stop_between stop_gathering -
 Ended       ended_early  ended     ended        ended        -             -            -              -
@@ -132,6 +135,7 @@ class Hub(Role[Phase]):
         self.round = Round(self.roster)
         self._bounds = read_bounds(self.context.spec)
         self._beat_limit = silent_beats(self.context.spec, beat_interval(self.context.spec))
+        self._silent_nodes = SilentNodes(self.slot, self.roster.slot_count)
         self._left_early: Dict[Slot, str] = {}  # why they left before GO
         self._last_seen = dict(state.last_seen)  # the last sign of life of those that left
         self._lost_by_silence = False
@@ -172,10 +176,30 @@ class Hub(Role[Phase]):
         """Ask every peer for a sign, and give up those that have been silent for too long."""
         for member in list(self.members.values()):
             if member.channel.unanswered_beats >= self._beat_limit:
-                member.channel.close()
-                self._on_closed(member, f"it was silent for {silence_limit(self.context.spec):g} s")
+                self._drop_silent(member, f"it was silent for {silence_limit(self.context.spec):g} s")
+            elif self._silent_nodes.is_gone(member.channel.slot, self.members):
+                self._drop_silent(member, describe_loss(self.context.spec))
             else:
                 member.send_beat()
+                self._suspect(member)
+
+    def _drop_silent(self, member: Member, why: str) -> None:
+        self._lost_by_silence = self._lost_by_silence or self.phase is not Phase.JOINING
+        member.channel.close()
+        self._on_closed(member, why)
+
+    def _suspect(self, member: Member) -> None:
+        """Have us and others connect to the node of a member that is silent; see node_check.py."""
+        slot, checks = member.channel.slot, self.state.checks
+        witnesses = self._silent_nodes.find_witnesses(slot, self.members) if checks.can_check(slot) else None
+        if witnesses is not None:
+            for witness in witnesses:
+                self.members[witness].channel.send(messages.CheckNode(slot))
+            report = functools.partial(messages.NodeChecked, slot)
+            checks.start(slot, self.roster.find_listener(slot), lambda answers: self.report(report(answers)))
+
+    def _checked(self, slot: Slot, message: messages.NodeChecked) -> None:
+        self._silent_nodes.record(slot, message)
 
     def _answered(self, slot: Slot, reply: messages.BeatReply) -> None:
         member = self.members[slot]
@@ -189,9 +213,8 @@ class Hub(Role[Phase]):
         if self.members.get(slot) is not member:
             return
         del self.members[slot]
+        self._silent_nodes.forget(slot)
         self._last_seen[slot] = member.channel.last_seen
-        if member.channel.unanswered_beats >= self._beat_limit and self.phase is not Phase.JOINING:
-            self._lost_by_silence = True
         self._handle(slot, Closed(why))
 
     def _closed_early(self, slot: Slot, closed: Closed) -> None:
@@ -597,6 +620,7 @@ class Hub(Role[Phase]):
         """Close every connection."""
         self._enter(Phase.OVER)
         self.context.loop.cancel("final_grace")
+        self.state.checks.close()
         self.state.close()
         for member in self.members.values():
             member.channel.close()

@@ -61,6 +61,7 @@ __all__ = [
 FAILURE_WAIT = 1.0  # seconds that the other workers have after one has failed
 SILENCE_LIMIT = 20.0
 BEATS_PER_LIMIT = 10  # beats within the limit
+SUSPECTED_AFTER = 3  # beats without an answer, after which a node must answer connections (see node_check.py)
 READY_LIMIT = 300.0  # seconds for a new attempt's gates
 FINAL_GRACE = 2.0  # seconds that the rest of the gang has to take the record
 OVERDUE = 120.0  # seconds beyond its grace in which a node kills what is left, looks at its GPUs, and reports
@@ -148,6 +149,16 @@ class Member:
         now = time.time()
         if now >= reply.at:
             self._clock_samples.append((now - reply.at, reply.time - (reply.at + now) / 2))
+
+    @property
+    def is_responding(self) -> bool:
+        """Whether it has answered all beats, but for the one that was sent last."""
+        return self.channel.unanswered_beats <= 1
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it has missed so many beats that its node may be gone."""
+        return self.channel.unanswered_beats >= SUSPECTED_AFTER
 
     @property
     def offset(self) -> float:

@@ -1,7 +1,7 @@
 """A peer: what it does about each message of the hub, and about its own part, in each phase, is in TABLE.
 
 An event is a message of the hub, the end of the connection to it, the end of this node's own part (Ended), GO from the
-client, or a timer of the peer (in small letters).
+client, what our own check of the hub's node found (NodeChecked), or a timer of the peer (in small letters).
 
 How to read the table: node 0 is lost in the pause between two attempts. A peer whose part has ended is in ENDED, a
 spare in IDLE. Closed calls `lost`, which marks node 0 as lost and elects the next hub (failover.py): the lowest slot
@@ -24,6 +24,7 @@ from .channel import SecureChannel
 from .connector import Connector
 from .membership import (
     FAILURE_WAIT,
+    SUSPECTED_AFTER,
     Closed,
     Role,
     beat_interval,
@@ -37,6 +38,7 @@ from .membership import (
     silence_limit,
     silent_beats,
 )
+from .node_check import describe_loss
 from .state import GangState
 
 
@@ -60,6 +62,8 @@ event        CONNECTING   JOINED       RUNNING       IDLE        ENDED       ORP
 GO           -            begin        -             -           -           -         -          -              -
 Ended        ended_early  ended_early  ended         ended       -           follow    -          ended_leaving  -
 HubBeat      answer       answer       answer        answer      answer      -         answer     answer         answer
+CheckNode    -            check_node   check_node    check_node  check_node  -         -          -              -
+NodeChecked  -            hub_checked  hub_checked   hub_checked hub_checked -         -          -              -
 Welcome      joined       -            -             -           -           -         rejoined   -              -
 StopOrder    stop         stop         stop          stop        stop_ended  -         -          -              -
 Verdict      -            verdict      -             verdict     verdict     -         verdict    verdict        -
@@ -101,6 +105,8 @@ class Peer(Role[Phase]):
             self.context, self.roster.own_slot, self._open_channel, self._on_unreachable
         )
         self._channel: Optional[SecureChannel] = None
+        self._hub_address = ""
+        self._hub_is_gone = False  # its node answered nothing since it is silent
         self._lost_reason = ""  # of the hub, before GO
         self._grace = float(spec.get("grace") or 0.0)  # the longest that a node of this run may take to end
         self._beat_limit = silent_beats(spec, beat_interval(spec))
@@ -111,11 +117,15 @@ class Peer(Role[Phase]):
 
     def join(self, port: int) -> None:
         """Go to node 0."""
-        self._connector.connect(str(self.context.spec["master_addr"]), port)
+        self._connect(str(self.context.spec["master_addr"]), port)
 
     def rejoin(self, address: str, port: int) -> None:
         """Connect to the next hub; nothing of ours is running."""
         self._enter(Phase.REJOINING)
+        self._connect(address, port)
+
+    def _connect(self, address: str, port: int) -> None:
+        self._hub_address = address
         self._connector.connect(address, port)
 
     def report(self, message: Message) -> None:
@@ -129,11 +139,34 @@ class Peer(Role[Phase]):
             self._send(message)
 
     def beat(self) -> None:
-        """Count the hub's silence."""
-        if self._channel is not None:
-            self._channel.unanswered_beats += 1
-            if self._channel.unanswered_beats > self._beat_limit:
-                self._close_channel(f"it was silent for {silence_limit(self.context.spec):g} s")
+        """Count the hub's silence; a hub whose node does not answer either is not waited for (see node_check.py)."""
+        if self._channel is None:
+            return
+        self._channel.unanswered_beats += 1
+        if self._channel.unanswered_beats > self._beat_limit:
+            self._close_channel(f"it was silent for {silence_limit(self.context.spec):g} s")
+        elif (
+            self._channel.unanswered_beats == SUSPECTED_AFTER + 1
+        ):  # we may have counted just after its last beat
+            self._hub_is_gone = False
+            hub = (self._hub_address, self._connector.port)
+            self.state.checks.start(self._hub_slot, [hub], self._report_hub_check)
+        elif self._channel.unanswered_beats > SUSPECTED_AFTER + 1 and self._hub_is_gone:
+            self._close_channel(describe_loss(self.context.spec))
+
+    def _report_hub_check(self, answers: bool) -> None:
+        self._handle(messages.NodeChecked(self._hub_slot, answers))
+
+    def _hub_checked(self, message: messages.NodeChecked) -> None:
+        self._hub_is_gone = not message.answers
+
+    def _check_node(self, message: messages.CheckNode) -> None:
+        """Connect to a node that is silent for the hub, and report whether it answers."""
+        self.state.checks.start(
+            message.slot,
+            self.roster.find_listener(message.slot),
+            lambda answers: self._send(messages.NodeChecked(message.slot, answers)),
+        )
 
     def _send(self, message: Message) -> None:
         if self._channel is not None:
@@ -342,6 +375,7 @@ class Peer(Role[Phase]):
         """Close the connection."""
         self._enter(Phase.OVER)
         self.context.loop.cancel("final_grace")
+        self.state.checks.close()
         self._connector.stop()
         if self._channel is not None:
             self._channel.close()

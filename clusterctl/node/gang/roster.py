@@ -109,6 +109,10 @@ class Roster:
         """Return a slot's training IP; empty where the spec does not name it."""
         return next((str(entry.get("address") or "") for entry in self.entries if entry["slot"] == slot), "")
 
+    def find_listener(self, slot: Slot) -> List[Tuple[str, int]]:
+        """Find where a slot's agent listens; nowhere in a run that is never started again."""
+        return [self.listen_addresses[slot]] if slot in self.listen_addresses else []
+
     def mark_lost(self, slot: Slot, why: str) -> None:
         """Mark a slot as lost for good."""
         for entry in self.entries:

@@ -8,6 +8,7 @@ from ...protocol.messages.gang import STOP, TIME, Cleared, JsonObject, NodePart,
 from ...protocol.ranks import Slot
 from .listener import Listener
 from .membership import GangContext, make_record
+from .node_check import NodeChecks
 from .roster import NEVER, Policy, Roster
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ class GangState:
         self.roster, self.policy = self.attempts.roster, self.attempts.policy
         self.elect = elect  # the hub, given by its slot, is lost, and our part has ended
         self.listener: Optional[Listener] = None
+        self.checks = NodeChecks(context)
         self.stop_order: Optional[StopOrder] = (
             None  # a person's, or the time limit's: no other attempt follows
         )

@@ -13,8 +13,9 @@ from clusterctl.specs.job.model import Job, Restart
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.files import (
-        HubPart,
+        GangPart,
         LaunchRecord,
+        NodePorts,
         RestartPart,
         RestartSpec,
         SlotSpec,
@@ -37,15 +38,13 @@ INHERITED = (
     "MASTER_ADDR",
     "MASTER_PORT",
 )
+SSH_PORT = 22  # where the inventory names none; that it is refused there is an answer as well
 INHERITED_PREFIXES = ("PET_", "TORCHELASTIC_")
 
 
 def render_spec(plan: LaunchPlan, node: NodePlan, record: LaunchRecord) -> Spec:
     """Give the spec that a node's agent carries out; `record` adds who, when, in which cluster, and the setup."""
     master = plan.nodes[0]
-    hub_part: HubPart = {}
-    if node is master and has_gang(plan):
-        hub_part = {"nodes": [other.name for other in plan.all_nodes]}
     return {
         "protocol": PROTOCOL,
         "run": plan.run_id,
@@ -62,7 +61,7 @@ def render_spec(plan: LaunchPlan, node: NodePlan, record: LaunchRecord) -> Spec:
         "master_addr": master.ip,
         "gang": has_gang(plan),
         "hub": master.name,
-        **hub_part,
+        **_render_gang(plan, node),
         "address": node.ip,
         "nic": list(node.nics),
         "ports": _port_range(node if plan.job.restart else master),
@@ -86,6 +85,20 @@ def render_spec(plan: LaunchPlan, node: NodePlan, record: LaunchRecord) -> Spec:
 def has_gang(plan: LaunchPlan) -> bool:
     """Tell whether the nodes' agents meet at node 0's, and so end the run together without us."""
     return len(plan.all_nodes) > 1 and all(node.ip for node in plan.all_nodes)
+
+
+def _render_gang(plan: LaunchPlan, node: NodePlan) -> GangPart:
+    """Give what the nodes' agents need of each other."""
+    if not has_gang(plan):
+        return {}
+    part: GangPart = {"node_ports": [_answering_ports(other) for other in plan.all_nodes]}
+    return {**part, "nodes": [other.name for other in plan.all_nodes]} if node is plan.nodes[0] else part
+
+
+def _answering_ports(node: NodePlan) -> NodePorts:
+    """Give ports that a firewall between the nodes lets through: of those that `ports` names, the first is enough."""
+    ports = [node.member.node.ssh.port or SSH_PORT, *(_port_range(node) or [])[:1]]
+    return {"slot": node.member.slot, "address": node.ip or "", "ports": ports}
 
 
 def _port_range(node: NodePlan) -> list[int] | None:

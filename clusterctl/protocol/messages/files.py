@@ -116,10 +116,19 @@ class StartPart(TypedDict, total=False):
     start: StartSpec
 
 
-class HubPart(TypedDict, total=False):
-    """What only node 0's agent gets: the nodes that are going to join."""
+class NodePorts(TypedDict):
+    """Where a node answers if it is not gone: its training IP, its sshd's port, and one that nothing may listen on."""
 
-    nodes: list[str]
+    slot: Slot
+    address: str
+    ports: list[int]
+
+
+class GangPart(TypedDict, total=False):
+    """What only the agents of a gang get."""
+
+    nodes: list[str]  # only node 0's: the nodes that are going to join
+    node_ports: list[NodePorts]
 
 
 class _Spec(TypedDict):
@@ -155,7 +164,7 @@ class _Spec(TypedDict):
     output_dir: str
 
 
-class Spec(_Spec, HubPart, StartPart, Hooks, RestartPart, LaunchRecord, total=False):
+class Spec(_Spec, GangPart, StartPart, Hooks, RestartPart, LaunchRecord, total=False):
     """spec.json: what a node's agent carries out."""
 
     environment: str  # the agent's own: where the environment is

@@ -103,6 +103,19 @@ class HubBeat(NamedTuple):
     at: float
 
 
+class CheckNode(NamedTuple):
+    """The hub asks a peer to find out whether a silent node still answers connections."""
+
+    slot: Slot
+
+
+class NodeChecked(NamedTuple):
+    """What a peer found: whether any port of that node accepted or refused a connection."""
+
+    slot: Slot
+    answers: bool
+
+
 class Welcome(NamedTuple):
     """The hub has accepted this peer."""
 
@@ -282,6 +295,10 @@ def _choice(message: Untrusted, key: str, _: Bounds) -> bool | None:
     return message.choice(key)
 
 
+def _answers(message: Untrusted, key: str, _: Bounds) -> bool:
+    return required(message.choice(key), "answer")
+
+
 def _slot(message: Untrusted, key: str, bounds: Bounds) -> Slot:
     return Slot(required(message.integer(key, 0, bounds.slots - 1), "slot"))
 
@@ -343,6 +360,7 @@ TO_HUB: dict[str, Form] = {
     "failed": _form(Failed, attempt=_attempt, reason=_reason),
     "ended": _form(Ended, attempt=_attempt, part=_part),
     "ack": _form(Ack),
+    "node_checked": _form(NodeChecked, slot=_slot, answers=_answers),
     # of a run that may be started again
     "hello": _form(Hello, part=_part_or_none, roster=_roster),
     "clear": _form(Cleared, unfit=_reason, progress=_choice),
@@ -354,6 +372,7 @@ TO_PEER: dict[str, Form] = {
     "beat": _form(HubBeat, at=_moment),
     "welcome": _form(Welcome),
     "verdict": _form(Verdict, record=_record, end=_ending),
+    "check_node": _form(CheckNode, slot=_slot),
     # of a run that may be started again
     "lost": _form(SlotLost, slot=_slot, why=_reason),
     "pause": _form(Pause, entry=_entry, seconds=_seconds, roster=_roster),

@@ -23,8 +23,8 @@ def watch(notices: list[str], lines: list[str] | None) -> RunMonitor:
     ("ages", "line"),
     [
         ({"gpu01": 1.0, "gpu02": 4.0}, ""),
-        ({"gpu01": 1.0, "gpu02": 8.0}, "gpu02: silent for 8 s; lost in 12 s"),
-        ({"gpu01": 9.0, "gpu02": 8.0}, "gpu[01-02]: silent for 9 s; lost in 11 s"),
+        ({"gpu01": 1.0, "gpu02": 8.0}, "gpu02: silent for 8 s; lost in at most 12 s"),
+        ({"gpu01": 9.0, "gpu02": 8.0}, "gpu[01-02]: silent for 9 s; lost in at most 11 s"),
         ({"gpu01": 1.0, "gpu02": 23.0}, "gpu02: silent for 23 s; reconnecting"),
     ],
 )

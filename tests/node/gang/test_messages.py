@@ -22,6 +22,7 @@ from clusterctl.protocol.messages.gang import (
     Ack,
     BeatReply,
     Bounds,
+    CheckNode,
     Cleared,
     Ended,
     Failed,
@@ -30,6 +31,7 @@ from clusterctl.protocol.messages.gang import (
     HubBeat,
     Listening,
     NextAttempt,
+    NodeChecked,
     Pause,
     Ready,
     RosterView,
@@ -40,6 +42,7 @@ from clusterctl.protocol.messages.gang import (
     read_message,
     render_message,
 )
+from clusterctl.protocol.ranks import Slot
 from clusterctl.protocol.untrusted import MalformedError, Untrusted, parse_object
 
 pytestmark = pytest.mark.unit
@@ -92,8 +95,10 @@ WHOLE: list[tuple[str, dict[str, Any], Any]] = [
     ("hub", {"kind": "ready", "attempt": 2, "port": 7, "address": "fe80::1"}, Ready(2, 7, "fe80::1")),
     ("hub", {"kind": "listening", "attempt": 2, "port": 65535}, Listening(2, 65535)),
     ("hub", {"kind": "ack"}, Ack()),
+    ("hub", {"kind": "node_checked", "slot": 2, "answers": False}, NodeChecked(Slot(2), answers=False)),
     ("peer", {"kind": "welcome"}, Welcome()),
     ("peer", {"kind": "beat", "at": 5.0}, HubBeat(5.0)),
+    ("peer", {"kind": "check_node", "slot": 2}, CheckNode(Slot(2))),
     ("peer", {"kind": "stop", **STOP, "grace": 0}, StopOrder("stopped", 0.0, "stop")),
     ("peer", {"kind": "verdict", "record": RECORD, "end": END}, Verdict(RECORD, END)),
     ("peer", {"kind": "lost", "slot": 2, "why": "silent"}, SlotLost(2, "silent")),

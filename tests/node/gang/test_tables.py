@@ -26,13 +26,13 @@ def timers(table: Table) -> set[str]:
 HUB, PEER = hub.Phase, peer.Phase
 SIDES: list[tuple[Table, type[Enum], type, dict[str, Form], set[str]]] = [
     (hub.TABLE, hub.Phase, hub.Hub, TO_HUB, {"GO", "Closed", *timers(hub.TABLE)}),
-    # its own part's end is an event of a peer too
+    # its own part's end, and its own check of the hub's node, are events of a peer too
     (
         peer.TABLE,
         peer.Phase,
         peer.Peer,
         TO_PEER,
-        {"GO", "Closed", "Ended", "Unreachable", *timers(peer.TABLE)},
+        {"GO", "Closed", "Ended", "Unreachable", "NodeChecked", *timers(peer.TABLE)},
     ),
 ]
 

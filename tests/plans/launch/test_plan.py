@@ -127,6 +127,9 @@ def test_placeholders_reach_args_and_env() -> None:
     assert spec["env"]["OUT"] == [{"fill": "output_dir"}, "/x"]
     assert spec["env"]["LITERAL"] == "${node_rank}"
     assert spec["ports"] == [20000, 20100]
+    assert spec["node_ports"] == [
+        {"slot": rank, "address": node.ip, "ports": [22, 20000]} for rank, node in enumerate(plan.nodes)
+    ]
 
 
 @pytest.mark.parametrize(("grace", "told"), [("30s", None), ("2m", "120")])
