@@ -119,6 +119,8 @@ run_task() { # ARGUMENTS...: what srun starts on every node; NODEID of the step,
     set -euo pipefail
     node=$SLURMD_NODENAME node_rank=$SLURM_NODEID nnodes=$SLURM_STEP_NUM_NODES peer=$master_addr
     [ "$node_rank" != 0 ] || peer=${hosts[1]:-}
+    # the first one that fails writes how: srun's exit code is often that of a task that it killed
+    trap 'code=$?; [ "$code" = 0 ] || (set -C; echo "$code $node" >"$first_failure") 2>/dev/null || true' EXIT
     run_job "$@"
 }
 """.strip().splitlines()
@@ -140,6 +142,7 @@ def _main(export: Export) -> list[str]:
         "attempt=$((${SLURM_RESTART_COUNT:-0} + 1))",
         "logs=$folder/$run_id",
         'mkdir -p "$logs"',
+        "first_failure=$logs/first-failure.$attempt",
         "",
         "# This script runs on the first node: the address of its training interface is the master's.",
         'mapfile -t hosts < <(scontrol show hostnames "$SLURM_JOB_NODELIST")',
@@ -149,7 +152,7 @@ def _main(export: Export) -> list[str]:
         "master_addr=$address",
         f"master_port=$(({low} + SLURM_JOB_ID % {high - low + 1}))",
     ]
-    variables = "hosts code output_dir run_id attempt master_addr master_port"
+    variables = "hosts first_failure code output_dir run_id attempt master_addr master_port"
     functions = "node_settings choose_network run_job run_task"
     functions += " activate_node" if render_activate(export) else ""
     if export.setup:
@@ -166,7 +169,11 @@ def _main(export: Export) -> list[str]:
         "status=0",
         "srun --export=ALL --ntasks-per-node=1 --kill-on-bad-exit=1 --wait=60 --cpu-bind=none \\",
         f'    --output="$logs/%j.%t.out" {shell} "$task" run_task "$@" || status=$?',
-        '[ "$status" = 0 ] || echo "exit $status; the output of node N is $logs/$SLURM_JOB_ID.N.out" >&2',
+        'if [ "$status" != 0 ]; then',
+        '    failed="a node"',
+        '    if [ -s "$first_failure" ]; then read -r status failed <"$first_failure"; fi',
+        '    echo "$failed: exit $status; the output of node N is $logs/$SLURM_JOB_ID.N.out" >&2',
+        "fi",
         'exit "$status"',
     ]
 

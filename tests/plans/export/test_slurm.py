@@ -145,7 +145,5 @@ def test_bash_and_shellcheck_accept_the_scripts(job: str, tmp_path: Path) -> Non
     if shutil.which("shellcheck") and "before" in job:
         checks.append(["shellcheck", "--severity=warning", "--exclude=SC2016,SC1090,SC2154,SC2034", *texts])
     for words in checks:
-        done = subprocess.run(
-            words, cwd=tmp_path, capture_output=True, text=True, timeout=HANG, check=False
-        )
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=HANG, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
