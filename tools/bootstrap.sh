@@ -19,7 +19,7 @@ wished=''
 extras=''
 case ${1-} in
 demo) ;;
-test) needed='git:git' wished='fish:fish tcsh:tcsh zsh:zsh nft:nftables' extras='[dev]' ;;
+test) needed='git:git' wished='fish:fish tcsh:tcsh zsh:zsh nft:nftables slurmctld:slurm-wlm' extras='[dev]' ;;
 *)
     echo "usage: $0 demo|test" >&2
     exit 2
@@ -123,6 +123,14 @@ keep_sshd_off() { # the lab wants the program only: this machine must not become
     fi
 }
 
+keep_slurm_off() { # tests start it in their own namespaces
+    if [ -d /run/systemd/system ]; then
+        quietly as_root systemctl disable --now slurmctld.service slurmd.service munge.service
+    elif [ -x /etc/init.d/munge ]; then
+        quietly as_root /etc/init.d/munge stop
+    fi
+}
+
 provide_packages() {
     missing=$missing$(lacking_python)
     # shellcheck disable=SC2086  # lists of words
@@ -139,6 +147,7 @@ provide_packages() {
     if [ -n "$unmet" ] && ! { may_install && install_packages $unmet; }; then
         say "going on without ${unmet}(the tests that use them are left out)"
     fi
+    case $unmet in *slurm-wlm*) ! command -v slurmctld >/dev/null || keep_slurm_off ;; esac
 }
 
 # ---- .venv ----

@@ -28,6 +28,7 @@ VERB_GROUPS = {
         "check": ("check", to_translate("Check that all nodes are ready for a job.")),
         "launch": ("launch", to_translate("Send the code and start torchrun on every node.")),
         "sync": ("launch", to_translate("Send a job's code to the nodes without starting it.")),
+        "export": ("launch", to_translate("Write a script that runs this job without clusterctl.")),
         "stop": ("stop", to_translate("Stop a run on every node.")),
     },
     to_translate("Watch"): {
@@ -57,6 +58,7 @@ OTHER_WORDS = {
     "check": ("doctor", "ping", "test", "validate", "verify"),
     "launch": ("run", "start", "submit", "train"),
     "sync": ("push", "upload"),
+    "export": ("eject", "sbatch", "slurm"),
     "stop": ("abort", "cancel", "end", "kill"),
     "ps": ("history", "jobs", "list", "ls", "queue", "runs", "squeue"),
     "status": ("describe", "info", "show"),

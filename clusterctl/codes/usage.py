@@ -56,6 +56,16 @@ ENTRIES: Mapping[str, Entry] = {
                     "clusterctl -i FILE ...，或者用 `clusterctl lab up` 在本机启动一个练习集群",
                 ),
             ),
+            "slurm": Case(
+                Text(
+                    "{file}: `nodes: {nodes}` gives no number, and there is no inventory to count in",
+                    "{file}：`nodes: {nodes}` 不是数字，也没有 inventory 可以统计节点数",
+                ),
+                Text(
+                    "give the number, such as `--set nodes=4`, or an inventory with -i FILE",
+                    "写明节点数，例如 `--set nodes=4`，或者用 -i FILE 指定 inventory",
+                ),
+            ),
             "labs": Case(
                 Text("{count} labs are running: {names}", "有 {count} 个 lab 在运行：{names}"),
                 Text("choose one, for example: {command}", "选择一个，例如：{command}"),

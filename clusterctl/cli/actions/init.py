@@ -20,7 +20,7 @@ from clusterctl.cli.actions.inventory import (
     refuse_existing,
     with_config,
     with_connect_options,
-    write_inventory,
+    write_new_file,
 )
 from clusterctl.cli.actions.push_keys import MAX_PROMPT_ROUNDS, confirm_host_keys
 from clusterctl.cli.context.load import choice_before_local_file
@@ -76,8 +76,8 @@ class InitCommand:
         script = self._choose_script()
         gpus = all(facts.gpus.devices for facts in answers.facts.values())
         template = JobDraft(self._name, script, gpus, (self._folder / script).is_file())
-        write_inventory(answers.text, str(inventory), force=self._options.force)
-        write_inventory(render_job(template), str(job), force=self._options.force)
+        write_new_file(answers.text, str(inventory), force=self._options.force)
+        write_new_file(render_job(template), str(job), force=self._options.force)
         info(
             trn(
                 "wrote {inventory} ({n} node) and {job}",
@@ -194,7 +194,7 @@ class InitCommand:
         """Write what `keys push` needs if keys are all that is missing; else nothing."""
         if all(error.code in LOGIN_REFUSED_CODES for error in answers.failures.values()):
             text = render_inventory(imported, self._name, made_by="init")
-            write_inventory(text, str(inventory), force=self._options.force)
+            write_new_file(text, str(inventory), force=self._options.force)
             info(
                 tr(
                     "wrote {inventory} without NICs and GPUs, because no machine accepted a login",

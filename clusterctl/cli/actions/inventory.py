@@ -77,8 +77,8 @@ def refuse_existing(path: str) -> None:
         raise UsageError("CC-USE-040", path=path)
 
 
-def write_inventory(text: str, path: str, *, force: bool) -> None:
-    """Write the new inventory; an existing file is replaced only with `force`, and then atomically."""
+def write_new_file(text: str, path: str, *, force: bool) -> None:
+    """Write what a verb has made; an existing file is replaced only with `force`, and then atomically."""
     target = expand(path)
     if target.is_dir():
         raise UsageError("CC-USE-040", "directory", path=path)
@@ -150,7 +150,7 @@ def discover(
     elif output is None:
         click.echo(answers.text, nl=False)
     else:
-        write_inventory(answers.text, output, force=force)
+        write_new_file(answers.text, output, force=force)
         check = command_line("clusterctl", "-i", output, "check")
         info(trn("wrote {path} ({n} node)", "wrote {path} ({n} nodes)", len(answers.facts), path=output))
         hint_next(check)

@@ -81,7 +81,7 @@ def import_(
     configuration such as ~/.ssh/config; - is standard input. The order of the hosts gives the node_rank, slots
     become gpus. What has no counterpart is written as comments. No node is contacted.
     """
-    from clusterctl.cli.actions.inventory import find_unread, read_imported_file, with_config, write_inventory
+    from clusterctl.cli.actions.inventory import find_unread, read_imported_file, with_config, write_new_file
     from clusterctl.cli.context.nodes import hint_next, notice
     from clusterctl.console.terminal import info
     from clusterctl.specs.importers.detect import parse_imported
@@ -94,7 +94,7 @@ def import_(
     if output is None:
         click.echo(text, nl=False)
     else:
-        write_inventory(text, output, force=force)
+        write_new_file(text, output, force=force)
     nodes = len(foreign.hosts)
     info(trn("read as {form}: {n} node", "read as {form}: {n} nodes", nodes, form=foreign.format_description))
     if foreign.groups:

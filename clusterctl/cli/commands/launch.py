@@ -1,14 +1,16 @@
-"""The verbs `launch` and `sync`: with a job's code on the nodes, or that alone."""
+"""The verbs of a job file: `launch`, `sync` with its code alone, `export` as a script."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from clusterctl.cli.completion import complete_job_file
-from clusterctl.cli.context.load import load_inventory, load_job
+from clusterctl.cli.context.load import expand, load_inventory, load_job
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import RawArgumentsCommand, VerbCommand
 from clusterctl.cli.options import (
@@ -20,10 +22,15 @@ from clusterctl.cli.options import (
     with_node_options,
 )
 from clusterctl.console.text import json_text, make_visible
-from clusterctl.translation import trn
+from clusterctl.errors import UsageError
+from clusterctl.specs.text import command_line
+from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
+    from clusterctl.plans.export.nodes import Target
+    from clusterctl.plans.export.shell import Export
     from clusterctl.plans.launch.placement import Member
+    from clusterctl.specs.inventory.model import Inventory
     from clusterctl.specs.job.model import Job
 
 
@@ -122,6 +129,110 @@ def sync(
     inventory = load_inventory(settings)
     members = plan_placement(inventory, job, pattern=pattern, exclude=exclude)
     return sync_code(job, members, read_code(job, big=big), as_json=as_json)
+
+
+@click.command(
+    cls=RawArgumentsCommand,
+    examples=[
+        ("clusterctl export slurm job.yaml -o job.sbatch", "then: sbatch job.sbatch"),
+        ("clusterctl export slurm job.yaml --set nodes=4", "without an inventory"),
+        ("clusterctl export bash job.yaml -o job.sh", "then: bash job.sh"),
+    ],
+)
+@click.argument("target", metavar="slurm|bash", type=click.Choice(["slurm", "bash"]))
+@click.argument("job_file", metavar="JOB.yaml", shell_complete=complete_job_file)
+@click.argument("script_args", metavar="[-- SCRIPT ARGS]", nargs=-1, type=click.UNPROCESSED)
+@click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of standard output.")
+@click.option("--force", is_flag=True, help="Replace an existing FILE of -o.")
+@with_node_options
+@set_option
+@json_option("Write the script and its notes as JSON.")
+@shared_options
+def export(
+    settings: Settings,
+    target: Target,
+    job_file: str,
+    script_args: tuple[str, ...],
+    output: str | None,
+    force: bool,
+    pattern: str | None,
+    exclude: str | None,
+    overrides: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Write a script that runs this job without clusterctl.
+
+    `slurm` writes a script for sbatch; without an inventory the job must give the number of nodes. `bash` writes
+    one that starts the nodes of the inventory by ssh and stops all of them when one fails or the script ends. What
+    the script leaves out is a comment in it and a note on the screen. Secrets are not in it. No node is contacted.
+    """
+    from clusterctl.cli.actions.inventory import write_new_file
+    from clusterctl.cli.context.nodes import hint_next, notice
+    from clusterctl.console.terminal import info
+    from clusterctl.plans.export.bash import render_bash
+    from clusterctl.plans.export.slurm import render_slurm
+
+    refuse_surplus(script_args, "export")
+    job = load_job(job_file, overrides, script_args)
+    inventory = _load_inventory_if_needed(settings, job, target)
+    plan = _plan_export(job, inventory, target, (pattern, exclude), output)
+    script = render_slurm(plan) if target == "slurm" else render_bash(plan)
+    if output is not None:
+        write_new_file(script.text, output, force=force)
+    if as_json:
+        document = {"target": target, "file": output, "script": script.text, "notes": list(script.notes)}
+        click.echo(json_text({"schema": 1, **document}, indent=2))
+    elif output is None:
+        click.echo(script.text, nl=False)
+    for note in script.notes:
+        notice(note)
+    if output is not None:
+        info(tr("wrote {path}", path=output))
+        hint_next(command_line("sbatch" if target == "slurm" else "bash", output))
+    return 0
+
+
+SUFFIXES: Mapping[Target, str] = {"slurm": "sbatch", "bash": "sh"}
+
+
+def _load_inventory_if_needed(settings: Settings, job: Job, target: Target) -> Inventory | None:
+    """Read the inventory; Slurm has one of its own, so that a number of nodes will do."""
+    try:
+        return load_inventory(settings)
+    except UsageError as error:
+        if error.code != "CC-USE-002" or target != "slurm":
+            raise
+        if not isinstance(job.nodes, int):
+            raise UsageError("CC-USE-002", "slurm", nodes=job.nodes, file=job.file) from None
+        return None
+
+
+def _plan_export(
+    job: Job,
+    inventory: Inventory | None,
+    target: Target,
+    choice: tuple[str | None, str | None],
+    output: str | None,
+) -> Export:
+    from clusterctl.cli.context.code import read_code, read_job_setup
+    from clusterctl.plans.export.nodes import choose_export_nodes
+    from clusterctl.plans.export.shell import Export
+
+    read_code(job, big=True)  # only for its errors: the script copies what is there when it runs
+    setup = read_job_setup(job)
+    here = Path(output).parent if output is not None else Path(job.file).parent
+    folder = os.path.relpath(Path(job.file).parent, here)
+    paths = [entry.path for entry in setup.scan.manifest.entries] if setup else []
+    nodes = choose_export_nodes(job, inventory, target, choice)
+    return Export(
+        job,
+        nodes,
+        folder=folder,
+        source=os.path.normpath(Path(folder) / expand(job.sync.source)),
+        setup=setup.plan if setup else None,
+        setup_files=tuple(paths),
+        file=Path(output).name if output is not None else f"{job.name}.{SUFFIXES[target]}",
+    )
 
 
 def _show_plan(job: Job, members: Sequence[Member], as_json: bool, *, big: bool) -> int:

@@ -40,9 +40,16 @@ ONE_PROCESS_ENV: Mapping[str, str] = {
 }
 
 
-def plan_argv(job: Job, python: Template, values: Mapping[str, Segment]) -> tuple[Template, ...]:
-    """Give what follows `python -m MODULE`, or without a module all words; `values` are the placeholders'."""
-    return _plan_process(job, python, values) if job.is_single_process else _plan_torchrun(job, values)
+def plan_argv(
+    job: Job, python: Template, values: Mapping[str, Segment], *, own_logs: bool = True
+) -> tuple[Template, ...]:
+    """Give what follows `python -m MODULE`, or without a module all words; `values` are the placeholders'.
+
+    With `own_logs` torchrun writes the output of each rank to a file in the run's directory.
+    """
+    if job.is_single_process:
+        return _plan_process(job, python, values)
+    return _plan_torchrun(job, values, _log_flags(values) if own_logs else ())
 
 
 def _plan_process(job: Job, python: Template, values: Mapping[str, Segment]) -> tuple[Template, ...]:
@@ -65,7 +72,9 @@ def one_process_env(job: Job, values: Mapping[str, Segment]) -> dict[str, Templa
     )
 
 
-def _plan_torchrun(job: Job, values: Mapping[str, Segment]) -> tuple[Template, ...]:
+def _plan_torchrun(
+    job: Job, values: Mapping[str, Segment], log_flags: tuple[Template, ...]
+) -> tuple[Template, ...]:
     """Give torchrun's flags and the program; valid for torch 2.2 and later."""
     return (
         *_flag("--nnodes", values["nnodes"]),
@@ -76,11 +85,17 @@ def _plan_torchrun(job: Job, values: Mapping[str, Segment]) -> tuple[Template, .
         *_flag("--master-addr", values["master_addr"]),
         *_flag("--master-port", AgentValue("master_port")),
         *_flag("--max-restarts", "0"),
-        *_flag("--redirects", "3"),
-        *_flag("--log-dir", AgentValue("run_dir"), f"/{ATTEMPT}", values["attempt"]),
+        *log_flags,
         *([make_template("--use-env")] if job.use_env else []),
         *_program(job),
         *(fill_torchrun_argument(arg, values) for arg in job.args),
+    )
+
+
+def _log_flags(values: Mapping[str, Segment]) -> tuple[Template, ...]:
+    return (
+        *_flag("--redirects", "3"),
+        *_flag("--log-dir", AgentValue("run_dir"), f"/{ATTEMPT}", values["attempt"]),
     )
 
 

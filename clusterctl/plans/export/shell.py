@@ -1,0 +1,344 @@
+"""What the scripts for Slurm and for bare SSH share: one node's network, environment, commands and processes.
+
+Every value of a user is quoted by `shlex`; what only the node can know is a variable of the shell, named as the
+placeholder is (`${node_rank}` of a job becomes `"$node_rank"`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from clusterctl.plans.export.nodes import ExportNodes
+from clusterctl.plans.launch.agent_spec import INHERITED, INHERITED_PREFIXES
+from clusterctl.plans.launch.launchers import (
+    MODULES,
+    count_chosen_gpus,
+    one_process_env,
+    plan_argv,
+)
+from clusterctl.plans.launch.placement import Member
+from clusterctl.plans.launch.plan import TORCHRUN_GRACE
+from clusterctl.plans.launch.setup import CONDAS, PYTHON, SetupPlan, Step
+from clusterctl.plans.launch.template import (
+    AgentValue,
+    Segment,
+    Template,
+    fill_placeholders,
+    make_template,
+)
+from clusterctl.specs.job.model import Hook, Job
+from clusterctl.specs.placeholders import MEANINGS, Placeholder, parse_template
+from clusterctl.specs.text import command_line, quote_word
+from clusterctl.translation import english_of
+
+WIDTH = 100  # of comments
+
+
+@dataclass(frozen=True)
+class Export:
+    """A job to be written as a script.
+
+    `source` is the folder of the code, `folder` that of the job file, both relative to the script's own folder;
+    `setup_files` are relative to the job file's. `file` is the name of the script.
+    """
+
+    job: Job
+    nodes: ExportNodes
+    file: str
+    folder: str = "."
+    source: str = "."
+    setup: SetupPlan | None = None
+    setup_files: tuple[str, ...] = ()
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """The inventory's nodes."""
+        return self.nodes.members
+
+
+@dataclass(frozen=True)
+class Script:
+    """The text of a script, and what it leaves out."""
+
+    text: str
+    notes: tuple[str, ...]
+
+
+def render_comment(text: str, *, hanging: str = "# ") -> list[str]:
+    """Write a text as lines of comment."""
+    import textwrap  # noqa: PLC0415 - only this verb needs it
+
+    one_line = " ".join(english_of(text).split())
+    return textwrap.wrap(one_line, WIDTH, initial_indent="# ", subsequent_indent=hanging)
+
+
+def render_notes(notes: Sequence[str]) -> list[str]:
+    """Write the notes as comments."""
+    if not notes:
+        return []
+    lines = [line for note in notes for line in render_comment(f"- {english_of(note)}", hanging="#   ")]
+    return ["#", "# What the job file asks for and this script does not do:", *lines]
+
+
+def shell_word(value: Template) -> str:
+    """Write a text with holes as one word of bash."""
+    return "".join(quote_word(part) if isinstance(part, str) else f'"${part.name}"' for part in value)
+
+
+# ---- what the inventory says about the nodes ----
+
+NO_SETTINGS = {"python": "python3", "nic": "", "network": "", "address": ""}
+
+
+def render_node_settings(export: Export) -> list[str]:
+    """Write the function that sets a node's variables from its name."""
+    settings = {member.name: _settings_of(member, export.job) for member in export.members}
+    shared = {**NO_SETTINGS, "nproc_per_node": default_nproc(export.job)}
+    if export.job.python:
+        shared["python"] = export.job.python
+    for key in shared:
+        values = {own[key] for own in settings.values()}
+        if len(values) == 1:
+            shared[key] = values.pop()
+    groups: dict[str, list[str]] = {}
+    for name, own in settings.items():
+        different = {key: value for key, value in own.items() if value != shared[key]}
+        groups.setdefault(_assignments(different), []).append(name)
+    cases = [
+        f"    {'|'.join(map(quote_word, names))}) {words} ;;" for words, names in groups.items() if words
+    ]
+    body = ["    case $1 in", *cases, "    esac"] if cases else []
+    return [
+        "node_settings() { # NODE: what the inventory says about it; an empty nic is found by the route",
+        f"    {_assignments(shared)}",
+        *body,
+        "}",
+    ]
+
+
+def _assignments(values: Mapping[str, str]) -> str:
+    return " ".join(f"{key}={command_line(value)}" for key, value in values.items())
+
+
+def _settings_of(member: Member, job: Job) -> dict[str, str]:
+    node = member.node
+    default = default_nproc(job)
+    lends = default == "gpu" and node.gpus is not None
+    return {
+        "python": job.python or node.python,
+        "nic": ",".join(node.nic),
+        "network": node.network or "",
+        "address": node.ip or "",
+        "nproc_per_node": str(node.gpus) if lends else default,
+    }
+
+
+def default_nproc(job: Job) -> str:
+    """Give the number of workers on a node as far as the job says it: a number, gpu or cpu."""
+    chosen = count_chosen_gpus(job) if job.nproc_per_node == "gpu" else None
+    return str(job.nproc_per_node if chosen is None else chosen)
+
+
+def count_workers(export: Export) -> int | None:
+    """Count the workers of all nodes, as far as the two files tell."""
+    if export.members:
+        counts = [_settings_of(member, export.job)["nproc_per_node"] for member in export.members]
+    else:
+        counts = [default_nproc(export.job)] * export.nodes.count
+    return sum(map(int, counts)) if all(count.isdecimal() for count in counts) else None
+
+
+def render_activate(export: Export) -> list[str]:
+    """Write the function that runs a node's `activate`, if any node has one."""
+    groups: dict[str, list[str]] = {}
+    for member in export.members:
+        text = export.job.activate or member.node.activate
+        if text:
+            groups.setdefault(text, []).append(member.name)
+    if export.job.activate:
+        lines = [export.job.activate]
+    elif len(groups) == 1 and len(next(iter(groups.values()))) == len(export.members):
+        lines = list(groups)
+    elif groups:
+        cases = [
+            line
+            for text, names in groups.items()
+            for line in (f"{'|'.join(map(quote_word, names))})", text, ";;")
+        ]
+        lines = ["case $1 in", *cases, "esac"]
+    else:
+        return []
+    return [
+        "activate_node() { # NODE: the lines of `activate`; such lines often rely on unset variables",
+        "    set +eu",
+        *(f"    {line}" for line in lines),
+        "    set -eu",
+        "}",
+        "",
+    ]
+
+
+CHOOSE_NETWORK = r"""
+choose_network() { # PEER: sets nic and address: as the inventory says, else the interface that routes to PEER
+    local peer route
+    if [ -z "$nic$network$address" ] && [ -z "$1" ]; then
+        nic=lo address=127.0.0.1 # one node alone
+    elif [ -z "$nic$network$address" ]; then
+        # 127.0.1.1 is what Debian calls the machine itself
+        peer=$(getent ahostsv4 "$1" | awk '$1 !~ /^127\.0\./ {print $1; exit}')
+        route=$(ip -o -4 route get "${peer:-$1}")
+        nic=$(sed -n 's/.* dev \([^ ]*\).*/\1/p' <<<"$route")
+        address=$(sed -n 's/.* src \([^ ]*\).*/\1/p' <<<"$route")
+    elif [ -z "$nic" ]; then
+        read -r nic address < <(ip -o -4 addr show to "${network:-$address/32}" | awk '
+            {sub("/.*", "", $4); names = names (names == "" ? "" : ",") $2; if (first == "") first = $4}
+            END {print names, first}')
+    elif [ -z "$address" ]; then
+        address=$(ip -o -4 addr show dev "${nic%%,*}" | awk '{sub("/.*", "", $4); print $4; exit}')
+    fi
+    if [ -z "$nic" ] || [ -z "$address" ]; then
+        echo "$node: no network interface to train with (nic '$nic', network '$network', peer '$1')" >&2
+        return 1
+    fi
+}
+""".strip().splitlines()
+
+
+# ---- one node's processes ----
+
+
+def render_run_job(export: Export, program_lines: Sequence[str], left_out: Sequence[str] = ()) -> list[str]:
+    """Write the function that does the job's work on one node.
+
+    `program_lines` start the program and set status; `left_out` are variables of the job that it does not get.
+    """
+    job = export.job
+    steps = ["local status=0", 'node_settings "$node"']
+    steps += ['activate_node "$node"'] if render_activate(export) else []
+    steps += ['choose_network "$peer"', 'cd "$code"', 'mkdir -p "$output_dir"', ""]
+    steps += [*_environment_lines(export), *_job_env(job, left_out)]
+    steps += ["", "# the job's `before`", *_hook_lines(job.before)] if job.before else []
+    steps += ["", *program_lines]
+    if job.after:
+        steps += ["", "# the job's `after`", "export CLUSTERCTL_STATE=SUCCEEDED CLUSTERCTL_REASON=''"]
+        steps += ['[ "$status" = 0 ] || CLUSTERCTL_STATE=FAILED CLUSTERCTL_REASON="exit $status"']
+        steps += [f"{line} || echo 'after: a command failed' >&2" for line in _hook_lines(job.after)]
+    head = "run_job() { # ARGUMENTS...: this node's part of the job; they follow the arguments of the script"
+    return [head, *indent([*steps, 'return "$status"']), "}", ""]
+
+
+def indent(lines: Iterable[str]) -> list[str]:
+    """Move lines of code four columns to the right."""
+    return [f"    {line}" if line else "" for line in lines]
+
+
+def _hook_lines(hook: Hook) -> list[str]:
+    return [f"timeout {ceil(hook.time_limit)} bash -e -c {quote_word(command)}" for command in hook.run]
+
+
+def _environment_lines(export: Export) -> list[str]:
+    job = export.job
+    prefixes = [f'"${{!{prefix}@}}"' for prefix in INHERITED_PREFIXES]
+    lines = ["# what another job may have left in the environment would change this one"]
+    lines += [f"unset {' '.join(INHERITED[:6])} \\", f"    {' '.join([*INHERITED[6:], *prefixes])}"]
+    if export.setup and export.setup.setup.kind:
+        variable = "CONDA_PREFIX" if export.setup.setup.kind == "conda" else "VIRTUAL_ENV"
+        lines += [f'export {variable}="$environment" PATH="$environment/bin:$PATH"']
+        lines += ["python=$environment/bin/python"]
+    lines += _count_lines(export)
+    lines += ["export PYTHONUNBUFFERED=1"]
+    lines += ["# NCCL takes a name without = as a prefix: eth1 would also be eth10"]
+    lines += ['export NCCL_SOCKET_IFNAME="=$nic"']
+    lines += ['export GLOO_SOCKET_IFNAME="$nic" GLOO_IFACE="$nic" TP_SOCKET_IFNAME="${nic%%,*}"']
+    lines += ["# the variables that clusterctl gives to a job"]
+    lines += ['export CLUSTERCTL_NODE="$node" CLUSTERCTL_NODE_RANK="$node_rank" CLUSTERCTL_NNODES="$nnodes"']
+    lines += ['export CLUSTERCTL_RUN_ID="$run_id" CLUSTERCTL_ATTEMPT="$attempt"']
+    lines += ['export CLUSTERCTL_OUTPUT_DIR="$output_dir"']
+    env = {**_torchrun_env(job), **one_process_env(job, PLACEHOLDERS)}
+    return lines + [f"export {key}={shell_word(value)}" for key, value in env.items()]
+
+
+def _job_env(job: Job, left_out: Sequence[str]) -> list[str]:
+    env = {key: value for key, value in job.env.items() if key not in left_out}
+    lines = [f"export {key}={shell_word(fill_placeholders(env[key], PLACEHOLDERS))}" for key in env]
+    return ["# the job's `env`", *lines] if lines else []
+
+
+def _torchrun_env(job: Job) -> dict[str, Template]:
+    longer = job.grace > TORCHRUN_GRACE
+    return {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": make_template(str(ceil(job.grace)))} if longer else {}
+
+
+def _count_lines(export: Export) -> list[str]:
+    """Count this node's workers where torchrun does not do it, and those of all nodes where the job asks for it."""
+    job, used = export.job, _used_placeholders(export.job)
+    lines, default = [], default_nproc(job)
+    if default == "cpu":
+        lines += ["nproc_per_node=$(nproc)"]
+    elif default == "gpu" and (job.is_single_process or used & {"nproc_per_node", "world_size"}):
+        count = "import torch; print(torch.cuda.device_count())"
+        lines += [f'[ "$nproc_per_node" != gpu ] || nproc_per_node=$("$python" -c \'{count}\')']
+    if "world_size" in used:
+        workers = count_workers(export)
+        lines += [f"world_size={'$((nnodes * nproc_per_node))' if workers is None else workers}"]
+    return lines
+
+
+def _used_placeholders(job: Job) -> set[str]:
+    texts = (*job.args, *job.command, *job.env.values())
+    return {part.name for text in texts for part in parse_template(text) if isinstance(part, Placeholder)}
+
+
+def render_program(export: Export) -> list[str]:
+    """Write the command line of one node; the script's further arguments follow."""
+    job = export.job
+    argv = plan_argv(job, make_template(PYTHON), PLACEHOLDERS, own_logs=False)
+    module = MODULES.get(job.launcher)
+    if module is None:
+        return [" ".join([*map(shell_word, argv), '"$@"'])]
+    flags = argv[: argv.index(make_template("--"))]
+    program = argv[len(flags) :]
+    lines = [f"{shell_word(make_template(PYTHON))} -m {module}"]
+    for word in map(shell_word, flags):
+        if word.startswith("--"):
+            lines.append(f"    {word}")
+        else:
+            lines[-1] += f" {word}"
+    lines.append("    " + " ".join([*map(shell_word, program), '"$@"']))
+    return [f"{line} \\" for line in lines[:-1]] + lines[-1:]
+
+
+# ---- the job's `setup` ----
+
+
+def render_setup(plan: SetupPlan) -> list[str]:
+    """Write the function that makes the environment where it is not there yet, in the folder of the setup's files."""
+    limit = ceil(plan.setup.time_limit)
+    steps = [f"timeout {limit} {render_step(step)}" for step in plan.steps]
+    uses_conda = plan.setup.kind == "conda"
+    found = " || ".join(f"command -v {name}" for name in CONDAS)
+    conda = [f"conda=$({found})"] if uses_conda else []
+    path = ['PATH="$environment/bin:$PATH"'] if plan.setup.kind else []
+    body = [
+        "local conda" if uses_conda else "",
+        'exec 5>"$environment.lock"; flock 5 # another job may be making it',
+        'if [ -e "$environment.complete" ]; then return; fi',
+        'rm -rf "$environment"',
+        *conda,
+        *path,
+        *steps,
+        'touch "$environment.complete"',
+    ]
+    head = "make_environment() ( # once for the same content; PYTHON and ENVIRONMENT are set"
+    return [head, *indent(["set -eu", *filter(None, body)]), ")", ""]
+
+
+def render_step(step: Step) -> str:
+    """Write one command of the setup."""
+    program = '"$conda"' if len(step.programs) == len(CONDAS) else shell_word(step.programs[0])
+    return " ".join([program, *map(shell_word, step.words)])
+
+
+PLACEHOLDERS: Mapping[str, Segment] = {name: AgentValue(name) for name in MEANINGS}
