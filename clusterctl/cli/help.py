@@ -35,6 +35,10 @@ VERB_GROUPS = {
         "ps": ("status", to_translate("List the runs on the nodes.")),
         "status": ("status", to_translate("Show one run: its nodes and its ranks.")),
         "logs": ("logs", to_translate("Show the output of the ranks.")),
+        "diagnose": (
+            "status",
+            to_translate("Find out why a run hangs: which rank, which collective, which line."),
+        ),
         "attach": ("attach", to_translate("Follow a run until it ends.")),
         "top": ("top", to_translate("Show how busy the nodes are: GPUs, CPUs, memory, network.")),
     },
@@ -64,6 +68,7 @@ OTHER_WORDS = {
     "status": ("describe", "info", "show"),
     "logs": ("log", "tail"),
     "attach": ("follow", "wait", "watch"),
+    "diagnose": ("debug", "hang", "hung", "py-spy", "pystack", "stacks", "stuck"),
     "top": ("gpus", "htop", "monitor", "nvidia-smi"),
     "pull": ("cp", "download", "fetch", "get", "scp"),
     "clean": ("delete", "gc", "prune", "rm"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from clusterctl.codes import files, gpu, lab, network, python, ranks, runs, ssh, system, usage
+from clusterctl.codes import files, gpu, hang, lab, network, python, ranks, runs, ssh, system, usage
 from clusterctl.codes.entry import Entry, Text
 
 # in the order in which they are listed
@@ -25,6 +25,7 @@ FAMILIES: Mapping[str, Text] = {
     "SETUP": Text("Creating environments", "创建环境"),
     "RUN": Text("Starting and following a run", "启动和跟踪任务"),
     "JOB": Text("How a rank ended", "rank 结束的原因"),
+    "HANG": Text("A run that hangs", "卡住的任务"),
     "END": Text("After a run has ended", "任务结束之后"),
     "PULL": Text("Downloading results", "下载结果"),
     "CLEAN": Text("Cleaning up", "清理"),
@@ -34,6 +35,6 @@ FAMILIES: Mapping[str, Text] = {
 
 TABLE: Mapping[str, Entry] = {
     code: entry
-    for module in (ssh, python, gpu, network, system, files, usage, runs, ranks, lab)
+    for module in (ssh, python, gpu, network, system, files, usage, runs, ranks, hang, lab)
     for code, entry in module.ENTRIES.items()
 }

@@ -17,6 +17,7 @@
     agent.log setup.log after.log
     code/ manifest       the run's copy of the code, and what was sent
     setup/               files that the steps of `setup` read
+    diagnose/<k>/        how the ranks of an attempt can be asked where they are, see node/diagnose/rank.py
     ballast              room for the last words on a full disk
     attempt-<k>/         before.log, torchrun.log, and of each worker the following three, where torchrun puts them
       .../<rank>/        stdout.log, stderr.log, error.json
@@ -65,6 +66,10 @@ class RunPaths:
     def attempt(self, number: int) -> str:
         """Return the directory of an attempt."""
         return join(self.rundir, attempt_folder(number))
+
+    def diagnosis(self, number: int) -> str:
+        """Return the directory through which the ranks of an attempt are asked where they are."""
+        return join(self.rundir, "diagnose", str(number))
 
 
 class WorkdirPaths:

@@ -257,6 +257,10 @@ class Row:
         """Give a finite number between two bounds; None if there is none."""
         return finite_number(self._at(index), least, most)
 
+    def flag(self, index: int) -> bool:
+        """Tell whether the value is true, and nothing else that counts as true."""
+        return self._at(index) is True
+
     def integers(self, most: int, least: int = -LARGEST, largest: int = LARGEST) -> tuple[int, ...]:
         """Give whole numbers, at most so many; empty if one of them is none."""
         numbers = [bounded_integer(entry, least, largest) for entry in self._values[:most]]

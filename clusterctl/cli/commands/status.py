@@ -1,6 +1,8 @@
-"""`status` and `ps`: the runs on the nodes."""
+"""`status`, `ps` and `diagnose`: the runs on the nodes."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import click
 
@@ -8,10 +10,11 @@ from clusterctl.cli.completion import complete_run
 from clusterctl.cli.context.load import load_inventory
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand
-from clusterctl.cli.options import json_option, shared_options
+from clusterctl.cli.options import WholeNumber, json_option, shared_options
 from clusterctl.console.text import json_text
 from clusterctl.errors import UsageError
 from clusterctl.specs.text import command_line
+from clusterctl.translation import to_translate
 
 
 @click.command(
@@ -94,3 +97,66 @@ def status(settings: Settings, run: str | None, watch: bool, as_json: bool) -> i
     else:
         show_status(run_id, parts, found_runs.offsets, settings.command, names)
     return reading_exit_code(found_runs.answered, found_runs.asked)
+
+
+@click.command(
+    cls=VerbCommand,
+    examples=[
+        ("clusterctl diagnose", "which rank the others wait for, and where it is"),
+        ("clusterctl diagnose --stacks", "the stacks of all threads"),
+        ("clusterctl diagnose --save hang/", "everything in files, for a bug report"),
+    ],
+)
+@click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_run)
+@click.option(
+    "--rank",
+    type=WholeNumber(to_translate("{value!r} is not a rank")),
+    metavar="N",
+    multiple=True,
+    help="Show only this global rank; may be repeated.",
+)
+@click.option("--stacks", is_flag=True, help="Print the stacks of all threads; equal ones once.")
+@click.option(
+    "--save", metavar="DIR", type=click.Path(file_okay=False), help="Write stacks and evidence to files."
+)
+@json_option("Write the answer and the evidence of every rank as JSON.")
+@shared_options
+def diagnose(
+    settings: Settings, run: str | None, rank: tuple[int, ...], stacks: bool, save: str | None, as_json: bool
+) -> int:
+    """Find out why a run makes no progress: which rank, which collective, which line.
+
+    Asks every rank for its stacks and for torch's record of its collectives. Nothing is stopped, and no rank is
+    slowed down. RUN is a run id, its short form or an unambiguous prefix; default: your newest run.
+    """
+    from clusterctl.cli.actions.find_runs import choose_found_run, find_runs
+    from clusterctl.cli.context.nodes import open_cluster, reading_exit_code, report_failures
+    from clusterctl.client.diagnose import ask_ranks, save_diagnosis
+    from clusterctl.client.rpc.tasks import RunHandle
+    from clusterctl.console.hang import diagnosis_to_json, show_diagnosis
+    from clusterctl.plans.diagnose.hang import judge
+    from clusterctl.plans.runs.selection import choose_run
+
+    inventory = load_inventory(settings)
+    with open_cluster() as cluster:
+        found = find_runs(cluster, inventory.nodes, run, only_one=True)
+        report_failures(found.errors)
+        if not found.answered:
+            return 4
+        run_id = choose_found_run(choose_run, found.runs, run)
+        parts = found.runs[run_id]
+        nodes = [node for node in inventory.nodes if parts.get(node.name) and node.name in found.pythons]
+        answers = ask_ranks(RunHandle(cluster, run_id, nodes, found.pythons))
+    report_failures(answers.errors.values())
+    silent = [name for name, part in parts.items() if part is None or name in answers.errors]
+    world = next((part.world_size for part in parts.values() if part and part.world_size), None)
+    judgement = judge(answers.ranks, silent, world)
+    shown = [one for one in answers.ranks if not rank or one.rank in rank]
+    document = diagnosis_to_json(run_id, judgement, shown, answers.nodes, answers.errors)
+    if save is not None:
+        save_diagnosis(Path(save), json_text(document, indent=2), shown)
+    if as_json:
+        click.echo(json_text(document, indent=2))
+    else:
+        show_diagnosis(judgement, shown, list(answers.nodes.values()), with_stacks=stacks)
+    return reading_exit_code(len(answers.nodes), len(nodes) + len(found.errors))

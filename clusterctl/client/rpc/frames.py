@@ -32,11 +32,13 @@ class FrameLimits:
 STREAM_LIMITS = FrameLimits()
 ANSWER_LIMITS = FrameLimits(total=16 << 20)  # with the beats of an hour
 # Honest answers that are larger: the facts of a machine with many packages, and its calls to hundreds of peers; two
-# hundred runs, or some with the record of their end, which is at most 512 KiB; a thousand runs and their sizes.
+# hundred runs, or some with the record of their end, which is at most 512 KiB; a thousand runs and their sizes;
+# 64 KiB of each rank.
 LIMITS: Mapping[str, FrameLimits] = {
     "probe": FrameLimits(header=4 << 20, total=16 << 20),
     "ps": FrameLimits(header=8 << 20, values=300_000, total=16 << 20),
     "clean": FrameLimits(header=8 << 20, values=300_000, total=32 << 20),
+    "diagnose": FrameLimits(header=8 << 20, values=300_000, total=16 << 20),
     "follow": FrameLimits(header=2 << 20),
     "stop": FrameLimits(header=2 << 20, total=16 << 20),
     "orphans": ANSWER_LIMITS,

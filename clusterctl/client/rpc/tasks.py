@@ -21,12 +21,14 @@ from clusterctl.specs.inventory.model import Node
 
 if TYPE_CHECKING:
     from clusterctl.client.sync.upload import SyncResult, TreeUpload
+    from clusterctl.plans.diagnose.evidence import NodeEvidence
     from clusterctl.plans.facts.facts import Facts
     from clusterctl.plans.runs.state import NodeState
     from clusterctl.protocol.messages import verbs
     from clusterctl.protocol.messages.files import Spec
     from clusterctl.protocol.messages.verbs import (
         CleanRequest,
+        DiagnoseRequest,
         ExecRequest,
         FollowChoice,
         FollowRequest,
@@ -119,6 +121,7 @@ class OutputCollector:
 
 PROBE_LIMIT = 30.0
 ANSWER_LIMIT = 30.0
+DIAGNOSE_LIMIT = 10.0  # the node itself waits for a second
 SYNC_LIMIT = 600.0
 READY_LIMIT = 300.0  # `import torch` from a cold network file system takes minutes
 GO_LIMIT = 60.0
@@ -459,6 +462,24 @@ def clean(c: Connection, node: Node, interpreter: Interpreter, unused: float) ->
         "payload": payload_zip()[0],
     }
     return _open_session(c, "clean", request, interpreter)
+
+
+@task  # type: ignore[untyped-decorator]  # fabric ships no types
+def diagnose(
+    c: Connection, node: Node, interpreter: Interpreter, run_id: str, ranks: Sequence[int] | None
+) -> NodeEvidence:
+    """Ask a node where its ranks of a run are, or these of them; nothing is stopped."""
+    from clusterctl.plans.diagnose.evidence import parse_evidence
+
+    request: DiagnoseRequest = {
+        "workdir": node.workdir,
+        "node": node.name,
+        "run": run_id,
+        "ranks": None if ranks is None else list(ranks),
+    }
+    with _open_session(c, "diagnose", request, interpreter) as session:
+        header, _ = _receive_answer(session, DIAGNOSE_LIMIT)
+    return parse_evidence(header.record("diagnosis"), node.name)
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types

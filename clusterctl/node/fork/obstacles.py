@@ -12,6 +12,7 @@ import sys
 import sysconfig
 from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Mapping, Sequence
 
+from ..diagnose import rank as diagnosed_rank
 from .worker import Command
 
 TESTED_TORCH = ("2.13", "2.14")
@@ -161,10 +162,22 @@ def find_command_obstacle(command: Command, env: Mapping[str, str], imported: Fr
 
 def find_changed_variable(env: Mapping[str, str], server: Mapping[str, str]) -> str:
     """Refuse another value of a variable that is read only when a library is loaded."""
+    env = without_own_path(env)
     for name in sorted({*env, *server}):
         if env.get(name) != server.get(name) and is_read_at_load(name):
             return "%s differs from its value when torch was imported" % name
     return ""
+
+
+def without_own_path(env: Mapping[str, str]) -> Mapping[str, str]:
+    """Leave out of PYTHONPATH the directory with our `sitecustomize`: a forked worker does the same by itself."""
+    site = os.path.join(env.get(diagnosed_rank.VARIABLE, ""), diagnosed_rank.SITE)
+    first, _, others = env.get("PYTHONPATH", "").partition(os.pathsep)
+    if first != site:
+        return env
+    return {
+        name: value for name, value in {**env, "PYTHONPATH": others}.items() if name != "PYTHONPATH" or value
+    }
 
 
 def is_read_at_load(name: str) -> bool:

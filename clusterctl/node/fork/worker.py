@@ -15,6 +15,7 @@ import threading
 import types
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple
 
+from ..diagnose import rank as diagnosed_rank
 from . import interface
 
 OWN_PACKAGE = __name__.partition(".")[0]
@@ -54,6 +55,7 @@ def apply_command(command: Command, stdout: int, stderr: int) -> None:
     reset_random_numbers()
     reset_multiprocessing(command.cwd)
     reset_faulthandler()
+    diagnosed_rank.install(os.environ)
 
 
 def reset_interpreter(command: Command) -> None:

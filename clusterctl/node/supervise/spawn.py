@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tup
 from ...protocol import run_paths
 from ...protocol.exit_status import describe_end, split_status
 from ...protocol.run_paths import ERROR_FILE, RunPaths
+from ..diagnose import rank as diagnosed_rank
 from ..runtime.event_loop import Loop
 from ..runtime.exit_status import describe_limit
 from ..runtime.processes import (
@@ -99,7 +100,26 @@ def plan_environment(
         CLUSTERCTL_OUTPUT_DIR=paths.output,
         TORCHELASTIC_ERROR_FILE=os.path.join(paths.attempt, ERROR_FILE),
     )
+    if spec.get("diagnose") is not False:
+        env[diagnosed_rank.VARIABLE] = RunPaths(paths.rundir).diagnosis(spec["attempt"])
     return env, {key: template for key, template in spec["env"].items() if key not in renderable}
+
+
+def prepare_diagnosis(folder: str, search_path: str) -> str:
+    """Write the `sitecustomize` of the workers, by which they can be asked where they are; returns their PYTHONPATH.
+
+    The gate does not get it: it is no rank, and forks only where nothing runs at each start of the interpreter.
+    """
+    site = os.path.join(folder, diagnosed_rank.SITE)
+    name = diagnosed_rank.__name__
+    source = diagnosed_rank.__loader__.get_source(name)  # type: ignore[union-attr]  # from the payload's zip
+    try:
+        os.makedirs(site, 0o700, exist_ok=True)
+        with open(os.path.join(site, "sitecustomize.py"), "w", encoding="utf-8") as sink:
+            sink.write(source or "")
+    except OSError:  # a full disk: the ranks start without
+        return search_path
+    return os.pathsep.join(filter(None, (site, search_path)))
 
 
 def start_gate(spec: Spec, env: Mapping[str, str], paths: AttemptPaths) -> Gate:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, 
 from ...protocol.exit_status import describe_end, split_status
 from ...protocol.ranks import Rank
 from ...protocol.run_paths import STDERR_LOG, STDOUT_LOG, RunPaths
+from ..diagnose.rank import VARIABLE
 from ..runtime.event_loop import Loop
 from ..runtime.processes import (
     Identity,
@@ -32,7 +33,14 @@ from ..runtime.processes import (
 )
 from ..state.environments import append_programs_to_path
 from ..state.workdir import read_tail
-from .spawn import AttemptPaths, Gate, plan_environment, render_template, start_gate
+from .spawn import (
+    AttemptPaths,
+    Gate,
+    plan_environment,
+    prepare_diagnosis,
+    render_template,
+    start_gate,
+)
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import RankRecord, TorchrunRecord
@@ -223,6 +231,7 @@ class Torchrun:
         self._notify = notify
         self._gate: Optional[Gate] = None
         self._templates: Dict[str, Any] = {}
+        self._diagnosis = self._search_path = ""
         self._reports = b""
         self._go_sent = self._closed = False
 
@@ -247,6 +256,7 @@ class Torchrun:
         env, self._templates = plan_environment(inherited, self.spec, secrets, self.paths)
         if not self.spec["module"]:
             append_programs_to_path(env, self.spec["python"])
+        self._diagnosis, self._search_path = env.get(VARIABLE, ""), env.get("PYTHONPATH", "")
         self._gate = start_gate(self.spec, env, self.paths)
         self._loop.watch(self._gate.report, self._read_reports)
 
@@ -260,6 +270,9 @@ class Torchrun:
             "PWD": code,
             **{key: render_template(template, values) for key, template in self._templates.items()},
         }
+        if self._diagnosis:
+            search_path = env.get("PYTHONPATH", self._search_path)
+            env["PYTHONPATH"] = prepare_diagnosis(self._diagnosis, search_path)
         argv = [render_template(word, values) for word in self.spec["argv"]]
         node_facts = {"attempt": self.paths.attempt, "node_rank": self.spec["node_rank"]}
         order = {"cwd": code, "env": env, "argv": argv, **node_facts}

@@ -11,7 +11,7 @@ from .files import EndedProcess, JournalEntry, LeftProcess, OutsideSummary, Spec
 from .network import MeshCallOrder, MeshListen, MeshListening, MeshProblem, MeshReport
 
 VerbName = Literal[
-    "clean", "exec", "follow", "orphans", "probe", "ps", "pull", "start", "stop", "sync", "top"
+    "clean", "diagnose", "exec", "follow", "orphans", "probe", "ps", "pull", "start", "stop", "sync", "top"
 ]
 
 
@@ -403,6 +403,68 @@ class PsAnswer(TypedDict):
     time: float
 
 
+class DiagnoseRequest(OfRun):
+    """The verb `diagnose`: where these ranks are; null is all."""
+
+    ranks: list[int] | None
+
+
+class RecordedGroup(TypedDict):
+    """A process group in torch's flight recorder: `about` is its description, `members` its ranks if they are known.
+
+    An entry is [number, number among sends and receives or null, operation, sizes, types, whether it is over, seconds
+    since it was entered].
+    """
+
+    name: str
+    about: str
+    members: str
+    entries: list[list[Any]]
+
+
+class _RankEvidence(TypedDict):
+    """A rank, and why it could not be asked; empty if it could."""
+
+    rank: int
+    pid: int | None
+    problem: str
+
+
+class RankEvidence(_RankEvidence, total=False):
+    """Where a rank is: `stack` is an index into the stacks, `cpu` the processors that it used meanwhile.
+
+    `waits_in` is a function of the kernel, `silent` the seconds since its last output.
+    """
+
+    exit: int | None
+    signal: int | None
+    stderr: str
+    silent: float | None
+    process: str
+    threads: int
+    waits_in: str
+    traced: bool
+    cpu: float | None
+    stack: int
+    groups: list[RecordedGroup]
+    records_problem: str
+
+
+class Diagnosis(TypedDict):
+    """The ranks of a node; equal stacks stand there once. `code` is the run's code, `took` is in seconds."""
+
+    ranks: list[RankEvidence]
+    stacks: list[str]
+    code: str
+    took: float
+
+
+class DiagnoseAnswer(TypedDict):
+    """Where the ranks of a node are."""
+
+    diagnosis: Diagnosis
+
+
 class TopRequest(TypedDict):
     """The verb `top`: samples every so many seconds."""
 
@@ -600,6 +662,7 @@ Request = Union[
     FollowRequest,
     StopRequest,
     PsRequest,
+    DiagnoseRequest,
     TopRequest,
     PullRequest,
     CleanRequest,
@@ -646,6 +709,7 @@ NodeFrame = Union[
     StopEvent,
     Stopped,
     PsAnswer,
+    DiagnoseAnswer,
     TopSample,
     RowsFrame,
     Listed,

@@ -1,0 +1,54 @@
+"""Ask the nodes of a run where its ranks are, all at once, and keep what they answer in files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from clusterctl.client.rpc import tasks
+from clusterctl.errors import ClusterctlError
+from clusterctl.plans.diagnose.evidence import NodeEvidence, RankEvidence
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What each node has answered, or why it has not; in the order of the inventory."""
+
+    nodes: Mapping[str, NodeEvidence]
+    errors: Mapping[str, ClusterctlError]
+
+    @property
+    def ranks(self) -> list[RankEvidence]:
+        """Give all ranks, in order; of two nodes that claim the same rank both stay."""
+        return sorted(
+            (rank for node in self.nodes.values() for rank in node.ranks),
+            key=lambda one: (one.rank, one.node),
+        )
+
+
+def ask_ranks(run: tasks.RunHandle, ranks: Sequence[int] | None = None) -> Answers:
+    """Ask all nodes of a run; one that hangs costs its limit and is an error among the others' answers."""
+    nodes, errors = dict[str, NodeEvidence](), dict[str, ClusterctlError]()
+    for outcome in run.cluster.each(
+        run.nodes, lambda c, node: tasks.diagnose(c, node, run.interpreters[node.name], run.run_id, ranks)
+    ):
+        if outcome.value is not None:
+            nodes[outcome.node.name] = outcome.value
+        elif outcome.error is not None:
+            errors[outcome.node.name] = outcome.error
+    names = [node.name for node in run.nodes]
+    return Answers(
+        {name: nodes[name] for name in names if name in nodes},
+        {name: errors[name] for name in names if name in errors},
+    )
+
+
+def save_diagnosis(folder: Path, document: str, ranks: Sequence[RankEvidence]) -> list[Path]:
+    """Write the document as `diagnosis.json` and the stacks of each rank; returns the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = {f"rank-{rank.rank}.stacks.txt": rank.stack for rank in ranks if rank.stack}
+    files = {folder / name: text for name, text in {"diagnosis.json": document + "\n", **texts}.items()}
+    for path, text in files.items():
+        path.write_text(text, encoding="utf-8")
+    return list(files)

@@ -1,0 +1,257 @@
+"""Why a run makes no progress: CC-HANG, which `diagnose` reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from clusterctl.codes.entry import Case, Entry, Text
+
+ENTRIES: Mapping[str, Entry] = {
+    "CC-HANG-001": Entry(
+        "error",
+        Text("a rank is stopped", "rank 被暂停"),
+        do=Text(
+            "SIGSTOP, Ctrl-Z or a debugger has stopped the process. It goes on after SIGCONT, or when the debugger lets it go.",
+            "进程被 SIGSTOP、Ctrl-Z 或调试器暂停。发送 SIGCONT 或者让调试器放行后，进程会继续运行。",
+        ),
+        cases={
+            "": Case(
+                Text("{ranks} is stopped by a signal; {waiting}", "{ranks} 被信号暂停；{waiting}"),
+                Text("$ kill -CONT {pid}", "$ kill -CONT {pid}"),
+            ),
+            "traced": Case(
+                Text("{ranks} is stopped by a debugger; {waiting}", "{ranks} 被调试器暂停；{waiting}"),
+                Text("detach the debugger from process {pid}", "让调试器与进程 {pid} 分离"),
+            ),
+        },
+    ),
+    "CC-HANG-002": Entry(
+        "error",
+        Text("a rank waits in the kernel for a file system or a device", "rank 在内核中等待文件系统或设备"),
+        do=Text(
+            "The process is in state D: no signal can end it until the kernel gets an answer. Most often a network file system does not respond, else a disk or a driver.",
+            "进程处于 D 状态：内核得到响应之前，任何信号都不能结束它。最常见的原因是网络文件系统无响应，其次是磁盘或驱动。",
+        ),
+        cases={
+            "": Case(
+                Text(
+                    "{ranks} waits in the kernel (state D, in {waits_in}), usually for a network file system; {waiting}",
+                    "{ranks} 在内核中等待（状态 D，位于 {waits_in}），通常是在等网络文件系统；{waiting}",
+                ),
+                Text(
+                    "see what the kernel reports: `clusterctl exec --nodes {node} -- sh -c 'dmesg | tail -30'`",
+                    "查看内核日志：`clusterctl exec --nodes {node} -- sh -c 'dmesg | tail -30'`",
+                ),
+            )
+        },
+    ),
+    "CC-HANG-003": Entry(
+        "error",
+        Text("a rank has failed, but its process does not exit", "rank 已经失败，但进程没有退出"),
+        do=Text(
+            "The rank wrote its traceback and then waits while the interpreter shuts down: for a thread that is not a daemon, or in a destructor that waits for other ranks. Fix the exception first.",
+            "rank 写出了 traceback，随后卡在解释器退出阶段：在等非 daemon 线程，或者析构函数在等其他 rank。请先修复这个异常。",
+        ),
+        cases={
+            "": Case(
+                Text(
+                    "{ranks} has failed with {exception}, but its process does not exit; {waiting}",
+                    "{ranks} 已因 {exception} 失败，但进程没有退出；{waiting}",
+                ),
+                Text(
+                    "read its traceback: `clusterctl logs --rank {number}`",
+                    "查看它的 traceback：`clusterctl logs --rank {number}`",
+                ),
+            )
+        },
+    ),
+    "CC-HANG-004": Entry(
+        "error",
+        Text(
+            "a rank has not entered the collective that others wait in",
+            "rank 没有进入其他 rank 正在等待的集合通信",
+        ),
+        do=Text(
+            "Every rank of a process group must call the same collectives in the same order. Look at the line of the rank that is missing: does it wait for data, loop, or take another branch?",
+            "同一进程组的所有 rank 必须按相同顺序调用相同的集合通信。查看缺席的 rank 停在哪一行：是在等数据、死循环，还是走了别的分支？",
+        ),
+        cases={
+            "": Case(
+                Text(
+                    "{ranks} has not entered {operation}; it is at {where}; {waiting}",
+                    "{ranks} 没有进入 {operation}，停在 {where}；{waiting}",
+                ),
+                Text(
+                    "all stacks: `clusterctl diagnose --stacks`; why this matters: `clusterctl explain CC-HANG-004`",
+                    "查看全部调用栈：`clusterctl diagnose --stacks`；说明：`clusterctl explain CC-HANG-004`",
+                ),
+            ),
+            "locked": Case(
+                Text(
+                    "{ranks} has not entered {operation}; C code holds the GIL at {where}; {waiting}",
+                    "{ranks} 没有进入 {operation}，C 代码在 {where} 占着 GIL；{waiting}",
+                ),
+                Text(
+                    "look at the call on that line: a regular expression, or an extension that does not release the GIL",
+                    "检查这一行调用的内容：正则表达式，或者不释放 GIL 的扩展模块",
+                ),
+            ),
+            "ended": Case(
+                Text(
+                    "{ranks} has exited and will not enter {operation}; {waiting}",
+                    "{ranks} 已经退出，不会再进入 {operation}；{waiting}",
+                ),
+                Text(
+                    "give every rank the same number of steps, or use `torch.distributed.algorithms.join.Join`",
+                    "让所有 rank 的步数相同，或者使用 `torch.distributed.algorithms.join.Join`",
+                ),
+            ),
+            "unreachable": Case(
+                Text(
+                    "no answer about {ranks} ({nodes}), for which others wait in {operation}; {waiting}",
+                    "没有取得 {ranks}（{nodes}）的信息，其他 rank 在 {operation} 中等它；{waiting}",
+                ),
+                Text(
+                    "check the node: `clusterctl check --nodes {nodes}`",
+                    "检查该节点：`clusterctl check --nodes {nodes}`",
+                ),
+            ),
+        },
+    ),
+    "CC-HANG-005": Entry(
+        "error",
+        Text("ranks are in different collectives", "各 rank 进入了不同的集合通信"),
+        do=Text(
+            "Operation, size and data type must be the same on all ranks of a process group, and ranks that share several groups must use them in the same order.",
+            "同一进程组内所有 rank 的操作、大小和数据类型必须一致；共用多个进程组的 rank 必须按相同顺序使用它们。",
+        ),
+        cases={
+            "": Case(
+                Text(
+                    "{ranks} has entered {operation} at {where}, but {others} entered {usual} at {elsewhere}, as #{number} of group {group}",
+                    "组 {group} 的第 {number} 个集合通信：{ranks} 在 {where} 进入 {operation}，而 {others} 在 {elsewhere} 进入 {usual}",
+                ),
+                Text(
+                    "make both lines call the same operation with the same shape and data type",
+                    "让这两行以相同的形状和数据类型调用相同的操作",
+                ),
+            ),
+            "order": Case(
+                Text(
+                    "{ranks} waits in {operation} at {where}, and {others} in {usual} at {elsewhere}: each waits for the other",
+                    "{ranks} 在 {where} 等待 {operation}，{others} 在 {elsewhere} 等待 {usual}：双方互相等待",
+                ),
+                Text(
+                    "use the process groups in the same order on all ranks",
+                    "让所有 rank 按相同顺序使用各进程组",
+                ),
+            ),
+        },
+    ),
+    "CC-HANG-006": Entry(
+        "error",
+        Text(
+            "all ranks are in the same collective, and it does not complete",
+            "所有 rank 都在同一个集合通信中，但它没有完成",
+        ),
+        do=Text(
+            "The program is right so far: the network between the nodes or a GPU is the next suspect. `check --deep` tests both with small collectives; end the run first, or test other nodes.",
+            "程序到这一步没有问题：接下来应怀疑节点间网络或 GPU。`check --deep` 用小规模集合通信测试两者；请先结束任务，或者换其他节点测试。",
+        ),
+        cases={
+            "": Case(
+                Text(
+                    "all ranks ({ranks}) have entered {operation} at {where}, and it has not completed for {duration}",
+                    "所有 rank（{ranks}）都已在 {where} 进入 {operation}，但 {duration} 后仍未完成",
+                ),
+                Text(
+                    "test the network and the GPUs: `clusterctl check --deep`",
+                    "测试网络和 GPU：`clusterctl check --deep`",
+                ),
+            )
+        },
+    ),
+    "CC-HANG-007": Entry(
+        "warning",
+        Text(
+            "a rank is at another line than most, and nothing is recorded",
+            "rank 停在与多数 rank 不同的位置，且没有新的记录",
+        ),
+        do=Text(
+            "No rank waits in a collective that torch has recorded. Where one rank is at another line than most, look there first: a lock, a queue, a file, or a send without its receive.",
+            "没有 rank 在 torch 记录到的集合通信中等待。如果某个 rank 与多数 rank 停在不同的行，先看那里：锁、队列、文件，或者没有配对的 send 和 recv。",
+        ),
+        cases={
+            "": Case(
+                Text(
+                    "{ranks} is at {where}, while {others} are at {elsewhere}; no rank waits in a recorded collective",
+                    "{ranks} 停在 {where}，而 {others} 停在 {elsewhere}；没有 rank 在已记录的集合通信中等待",
+                ),
+                Text(
+                    "compare all stacks: `clusterctl diagnose --stacks`",
+                    "对比全部调用栈：`clusterctl diagnose --stacks`",
+                ),
+            )
+        },
+    ),
+    "CC-HANG-008": Entry(
+        "warning",
+        Text("a node does not answer", "节点无响应"),
+        do=Text(
+            "What its ranks do is not known. The other nodes end the run by themselves if the agent there is gone.",
+            "不知道该节点上的 rank 在做什么。如果那里的 agent 已经不在，其他节点会自行结束任务。",
+        ),
+        cases={
+            "": Case(
+                Text(
+                    "{nodes} does not answer, and no other rank shows why nothing goes on",
+                    "{nodes} 无响应，其他 rank 也看不出停滞的原因",
+                ),
+                Text(
+                    "check the node: `clusterctl check --nodes {nodes}`",
+                    "检查该节点：`clusterctl check --nodes {nodes}`",
+                ),
+            )
+        },
+    ),
+    "CC-HANG-009": Entry(
+        "info",
+        Text("the ranks make progress", "各 rank 都有进展"),
+        do=Text(
+            "The last collective is younger than what is usual in this run, so nothing hangs.",
+            "最近一次集合通信距今没有超过该任务的正常间隔，没有卡住。",
+        ),
+        cases={
+            "": Case(
+                Text(
+                    "not hung: {ranks} make progress, the last collective began {duration} s ago",
+                    "没有卡住：{ranks} 有进展，最近一次集合通信始于 {duration} 秒前",
+                )
+            )
+        },
+    ),
+    "CC-HANG-010": Entry(
+        "info",
+        Text("nothing shows a hang", "没有发现卡住的迹象"),
+        do=Text(
+            "The ranks compute, load or start, or cannot be asked: with `diagnose: false` in the job, or without Python. Run it again after some seconds; a rank that is at the same line again is worth a look.",
+            "各 rank 正在计算、加载数据或启动，或者无法查询：作业里写了 `diagnose: false`，或者不是 Python 程序。几秒后再执行一次；如果某个 rank 仍停在同一行，值得查看。",
+        ),
+        cases={
+            "": Case(
+                Text(
+                    "no rank waits in a collective; {ranks} are at {where}, {busy} of {count} use a processor",
+                    "没有 rank 在集合通信中等待；{ranks} 位于 {where}，{count} 个中有 {busy} 个在使用处理器",
+                ),
+                Text("run it again after some seconds", "几秒后再执行一次"),
+            ),
+            "nothing": Case(
+                Text("no stacks and no records: {reason}", "没有调用栈，也没有记录：{reason}"),
+                Text(
+                    "see the ranks and their last lines: `clusterctl status`",
+                    "查看各 rank 及其最后的输出：`clusterctl status`",
+                ),
+            ),
+        },
+    ),
+}

@@ -1,0 +1,176 @@
+"""`diagnose`: the sentence, a row for ranks that are alike, the stacks; and all of it as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from clusterctl.console.terminal import print_table, stdout
+from clusterctl.console.text import sanitize
+from clusterctl.errors import ClusterctlError
+from clusterctl.node_texts import translate_node_text
+from clusterctl.plans.diagnose.evidence import Entry, GroupRecord, NodeEvidence, RankEvidence
+from clusterctl.plans.diagnose.hang import Judgement, fold_numbers
+from clusterctl.specs.nodeset import fold_names
+from clusterctl.specs.text import render_duration
+from clusterctl.translation import english_of, to_translate, tr, trn
+
+MOST_ROWS = 24
+STATES = {
+    "R": to_translate("runs"),
+    "S": to_translate("sleeps"),
+    "D": to_translate("waits in the kernel"),
+    "T": to_translate("stopped"),
+    "t": to_translate("held by a debugger"),
+    "Z": to_translate("ended"),
+    "I": to_translate("sleeps"),
+}
+
+
+def show_diagnosis(
+    judgement: Judgement, ranks: Sequence[RankEvidence], nodes: Sequence[NodeEvidence], *, with_stacks: bool
+) -> None:
+    """Print the sentence, a table of the ranks, and the stacks if they are wanted."""
+    _show_judgement(judgement, stacks_shown=with_stacks)
+    _show_ranks(ranks, judgement)
+    _show_asked(nodes)
+    if with_stacks:
+        _show_stacks(ranks)
+
+
+def _show_judgement(judgement: Judgement, *, stacks_shown: bool) -> None:
+    """Print the sentence with its code, and what to do next."""
+    style = "bold red" if judgement.hangs else "bold"
+    console = stdout()
+    console.print(
+        Text.assemble((sanitize(judgement.sentence), style), f" ({judgement.code})"), soft_wrap=True
+    )
+    if judgement.fix and not (stacks_shown and "--stacks" in judgement.fix):
+        console.print(Text("  " + tr("next: {command}", command=sanitize(judgement.fix))), soft_wrap=True)
+
+
+def _show_ranks(ranks: Sequence[RankEvidence], judgement: Judgement) -> None:
+    """Print a table; ranks that are at the same line in the same collective share a row, the suspects come first."""
+    rows: dict[tuple[str, ...], list[RankEvidence]] = {}
+    for rank in sorted(ranks, key=lambda one: (one.rank not in judgement.suspects, one.rank)):
+        suspect = "suspect" if rank.rank in judgement.suspects else ""
+        rows.setdefault((_state(rank), _where(rank), _collective(rank), suspect), []).append(rank)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in (tr("RANK"), tr("NODE"), tr("PROCESS"), tr("AT"), tr("LAST COLLECTIVE")):
+        table.add_column(heading, no_wrap=True)
+    for cells, alike in list(rows.items())[:MOST_ROWS]:
+        numbers = fold_numbers([rank.rank for rank in alike])
+        names = fold_names(dict.fromkeys(rank.node for rank in alike))
+        table.add_row(*(Text(sanitize(cell)) for cell in (numbers, names, *cells[:-1])))
+    if ranks:
+        print_table(stdout(), table)
+    if len(rows) > MOST_ROWS:
+        more = len(rows) - MOST_ROWS
+        stdout().print(
+            Text(trn("and {n} more row; --json has all", "and {n} more rows; --json has all", more))
+        )
+
+
+def _state(rank: RankEvidence) -> str:
+    if rank.ended:
+        return (
+            tr("ended with signal {number}", number=rank.signal)
+            if rank.signal
+            else tr("exited with {code}", code=rank.exit or 0)
+        )
+    state = tr(STATES[rank.process]) if rank.process in STATES else rank.process
+    return tr("{state}, {cpu:.0f} % CPU", state=state, cpu=100 * rank.cpu) if rank.cpu is not None else state
+
+
+def _where(rank: RankEvidence) -> str:
+    if rank.where is not None:
+        return str(rank.where)
+    return "" if rank.problem in ("ended", "stopped") else translate_node_text(rank.problem)
+
+
+def _collective(rank: RankEvidence) -> str:
+    """Name the collective that the rank has entered last."""
+    found = newest_entry(rank)
+    if found is None:
+        return translate_node_text(rank.records_problem)
+    group, entry = found
+    facts = {"operation": entry.operation, "number": entry.number, "group": group.title}
+    if entry.done:
+        return tr("after {operation} #{number} of {group}", **facts)
+    duration = render_duration(entry.age)
+    return tr("in {operation} #{number} of {group} for {duration}", **facts, duration=duration)
+
+
+def newest_entry(rank: RankEvidence) -> tuple[GroupRecord, Entry] | None:
+    """Give what a rank has entered last, in which group; what is not over counts before what is."""
+    entries = [(group, entry) for group in rank.groups for entry in group.entries]
+    return min(entries, key=lambda pair: (pair[1].done, pair[1].age), default=None)
+
+
+def _show_asked(nodes: Sequence[NodeEvidence]) -> None:
+    """Print how many ranks were asked and how long that took."""
+    count = sum(len(node.ranks) for node in nodes)
+    text = trn(
+        "asked {n} rank in {seconds:.2f} s; nothing was stopped",
+        "asked {n} ranks in {seconds:.2f} s; nothing was stopped",
+        count,
+        seconds=max((node.took for node in nodes), default=0.0),
+    )
+    stdout().print(Text(text, "dim"))
+
+
+def _show_stacks(ranks: Sequence[RankEvidence]) -> None:
+    """Print each stack once, with the ranks that are in it."""
+    by_stack: dict[str, list[int]] = {}
+    for rank in ranks:
+        if rank.stack:
+            by_stack.setdefault(rank.stack, []).append(rank.rank)
+    for stack, numbers in by_stack.items():
+        title = trn(
+            "stacks of rank {ranks}", "stacks of ranks {ranks}", len(numbers), ranks=fold_numbers(numbers)
+        )
+        stdout().print(Text("\n" + title, "bold"))
+        for line in stack.splitlines():
+            stdout().print(Text(sanitize(line)), soft_wrap=True)
+
+
+def diagnosis_to_json(
+    run_id: str,
+    judgement: Judgement,
+    ranks: Sequence[RankEvidence],
+    nodes: Mapping[str, NodeEvidence],
+    errors: Mapping[str, ClusterctlError],
+) -> dict[str, Any]:
+    """Give `diagnose --json`: the judgement, and the evidence of every rank."""
+    return {
+        "schema": 1,
+        "run": run_id,
+        "code": judgement.code,
+        "hangs": judgement.hangs,
+        "sentence": english_of(judgement.sentence),
+        "next": english_of(judgement.fix),
+        "suspects": list(judgement.suspects),
+        "waiting": list(judgement.waiting),
+        "seconds": judgement.seconds,
+        "nodes": [
+            *(
+                {"name": name, "answered": True, "took": node.took, "error": None}
+                for name, node in nodes.items()
+            ),
+            *(
+                {"name": name, "answered": False, "took": None, "error": f"{error.code} {error.english}"}
+                for name, error in errors.items()
+            ),
+        ],
+        "ranks": [rank_to_json(rank) for rank in ranks],
+    }
+
+
+def rank_to_json(rank: RankEvidence) -> dict[str, Any]:
+    """Give what is known of one rank; `where` is the line of the job at which its main thread is."""
+    where = rank.where
+    return {**asdict(rank), "where": None if where is None else asdict(where)}

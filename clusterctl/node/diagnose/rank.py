@@ -1,0 +1,116 @@
+"""Lets a rank show where it is: the half of `diagnose` that lives in the ranks; it does nothing until it is asked.
+
+This file is also written into a run's directory as `sitecustomize.py`, which the interpreter of a worker imports
+before the script; a forked worker calls `install`. So it imports nothing of ours, and little else. Of the process PID
+there are in the directory of the attempt:
+
+    PID.json     written last: the process can be asked
+    PID.stacks   where faulthandler writes the stacks of all threads on SIGNAL, whoever holds the GIL
+    PID.ask      a FIFO: for each byte a thread writes torch's flight recorder, while the main thread waits in C
+    PID.records  the answer, replaced as a whole: one line of JSON per recorder, or why there is none
+
+Not here: who asks (`node/verbs/diagnose.py`).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, MutableMapping
+
+VARIABLE = "CLUSTERCTL_DIAGNOSE"  # the directory; a rank takes it away, so that what it starts is not asked
+SITE = "site"  # the directory in it that comes first in PYTHONPATH
+SIGNAL = 41  # SIGRTMIN + 7 as Python and glibc count; submitit, Lightning and verl use SIGUSR1 and SIGUSR2
+RECORDERS = ("_dump_fr_trace_json", "_dump_nccl_trace_json")
+NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+def install(environ: MutableMapping[str, str]) -> None:
+    """Make this process ready to be asked, if it is a rank; whatever prevents it must not prevent the rank."""
+    folder = environ.get(VARIABLE)
+    if not folder or "RANK" not in environ:
+        return
+    del environ[VARIABLE]
+    try:
+        _install(folder, environ)
+    except Exception:  # noqa: BLE001, RUF100 - the job is more important than its diagnosis
+        return
+
+
+def _install(folder: str, environ: MutableMapping[str, str]) -> None:
+    import _thread
+    import faulthandler
+
+    rank, base = int(environ["RANK"]), os.path.join(folder, str(os.getpid()))
+    stacks = os.open(base + ".stacks", NEW_FILE | os.O_APPEND, 0o600)
+    faulthandler.register(SIGNAL, file=stacks, all_threads=True, chain=False)
+    try:
+        os.mkfifo(base + ".ask", 0o600)
+        requests = os.open(base + ".ask", os.O_RDWR | os.O_CLOEXEC)  # also for writing: so it never ends
+    except OSError:  # a file system without FIFOs
+        _write_marker(base, rank, stacks, 0)
+    else:
+        _thread.start_new_thread(_answer, (base, rank, stacks, requests))
+
+
+def _write_marker(base: str, rank: int, stacks: int, thread: int) -> None:
+    with open("/proc/self/stat", "rb") as source:
+        starttime = int(source.read().rpartition(b")")[2].split()[19])
+    facts = (rank, os.getpid(), starttime, stacks, thread)
+    marker = '{"rank": %d, "pid": %d, "starttime": %d, "stacks": %d, "thread": %d}' % facts
+    _replace(base + ".json", marker.encode("ascii"))
+
+
+def _answer(base: str, rank: int, stacks: int, requests: int) -> None:
+    """Write the recorders for every byte that comes; the signal comes to this thread, so it disturbs no other."""
+    import _thread
+
+    try:
+        _write_marker(base, rank, stacks, _thread.get_native_id())
+        while os.read(requests, 1):
+            _replace(base + ".records", _read_recorders())
+    except OSError:
+        return  # the directory is gone, or the disk full: diagnose reports that this rank does not answer
+
+
+def _read_recorders() -> bytes:
+    """Read torch's flight recorders as JSON, one a line; a line without braces is the reason why one is missing."""
+    c10d: Any = sys.modules.get("torch._C._distributed_c10d")
+    if c10d is None:
+        return b"torch.distributed is not imported"
+    lines = []
+    for dump in filter(None, (getattr(c10d, name, None) for name in RECORDERS)):
+        try:
+            text = dump()
+        except Exception as error:  # noqa: BLE001, RUF100 - whatever torch raises
+            text = "%s: %s" % (type(error).__name__, error)
+        content = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
+        lines.append(content.replace(b"\n", b" "))
+    return b"\n".join(lines) or b"this torch has no flight recorder as JSON"
+
+
+def _replace(path: str, content: bytes) -> None:
+    descriptor = os.open(path + ".new", NEW_FILE | os.O_TRUNC, 0o600)
+    try:
+        while content:
+            content = content[os.write(descriptor, content) :]
+    finally:
+        os.close(descriptor)
+    os.rename(path + ".new", path)
+
+
+def _customize() -> None:
+    """Be ready, then be gone: the interpreter goes on as without this file, with the next sitecustomize if any."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    install(os.environ)
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or os.curdir) != here]
+    sys.path_importer_cache.pop(here, None)
+    del sys.modules["sitecustomize"]
+    import sitecustomize  # type: ignore[import-not-found]  # noqa: F401, RUF100 - its absence is what site expects
+
+
+if __name__ == "sitecustomize":
+    _customize()

@@ -1,0 +1,309 @@
+"""The verb `diagnose`: where each rank of a run is, without stopping anything.
+
+All ranks are asked at once and have LIMIT seconds; what one does not answer is missing from its row. A signal goes only
+to a process that has written that it takes it, is still that process, catches the signal, and has the file open: the
+default action of the signal would end it. What ranks write is passed on as it is, in bounded pieces.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional
+
+from ...protocol.run_paths import RunPaths
+from ..diagnose.rank import SIGNAL
+from ..probe.questions import list_folder, read_text
+from ..runtime.processes import Identity, Stat, find_process
+from ..runtime.stream import Stream
+from ..state.run_record import find_run, parse_identity, resolve_state
+from ..state.workdir import read_tail
+
+if TYPE_CHECKING:
+    from ...protocol.messages.files import RankRecord, State
+    from ...protocol.messages.verbs import DiagnoseRequest, Diagnosis, RankEvidence, RecordedGroup
+
+LIMIT = 1.0  # seconds for the ranks' answers
+POLL = 0.01
+LONGEST_STACK = 24 << 10  # bytes of a rank's stacks
+LARGEST_RECORDS = 8 << 20  # bytes of flight recorders that are read
+ENTRIES = 12  # of each process group
+GROUPS = 32
+LONGEST_MEMBERS = 4096
+STDERR_BYTES = 2048
+MOST_RANKS = 256
+ADDRESS = re.compile(r"^((?:Current t|T)hread) 0x[0-9a-f]+", re.MULTILINE)
+ANSWERING = re.compile(r'/(?:sitecustomize|diagnose/rank)\.py", line \d+ in _answer\s*\Z')  # our own thread
+STOPPED = "tT"
+
+
+def run(request: DiagnoseRequest, stream: Stream) -> None:
+    """Answer with one frame."""
+    rundir = find_run(request["workdir"], request["run"], request["node"])
+    state = resolve_state(rundir)
+    if state is None:
+        stream.answer({"diagnosis": {"ranks": [], "stacks": [], "code": "", "took": 0.0}})
+    else:
+        stream.answer({"diagnosis": diagnose(rundir, state, request["ranks"])})
+
+
+def diagnose(rundir: str, state: State, wanted: Optional[List[int]]) -> Diagnosis:
+    """Ask the ranks of this node, or those that are wanted, and wait for at most LIMIT seconds."""
+    started = time.monotonic()
+    folder = RunPaths(rundir).diagnosis(state["attempt"])
+    asked = [
+        Asked(folder, target)
+        for target in find_targets(folder, state)
+        if wanted is None or target.rank in wanted
+    ]
+    for one in asked:
+        one.ask()
+    waiting = asked
+    while waiting and time.monotonic() - started < LIMIT:
+        waiting = [one for one in waiting if not one.has_answered()]
+        time.sleep(POLL)
+    stacks: List[str] = []
+    ranks = [one.describe(rundir, stacks) for one in asked]
+    took = time.monotonic() - started
+    return {"ranks": ranks, "stacks": stacks, "code": RunPaths(rundir).code + "/", "took": took}
+
+
+class Target(NamedTuple):
+    """A rank: its process, what it has written of itself, and what the agent has recorded of it."""
+
+    rank: int
+    identity: Optional[Identity]
+    marker: Dict[str, Any]
+    record: Optional[RankRecord]
+
+
+def find_targets(folder: str, state: State) -> List[Target]:
+    """Find the ranks in the agent's record; ranks that a program of the job has started are known by themselves."""
+    markers = {Identity(marker["pid"], marker["starttime"]): marker for marker in read_markers(folder)}
+    records = {int(rank): record for rank, record in state["ranks"].items()}
+    by_rank = {rank: _recorded_target(rank, record, markers) for rank, record in records.items()}
+    known = {target.identity for target in by_rank.values()}
+    others = {
+        identity: marker
+        for identity, marker in markers.items()
+        if identity not in known and find_process(identity) is not None
+    }
+    if others and not any(target.marker for target in by_rank.values()):
+        by_rank = {}  # the only recorded process has started them
+    for identity, marker in sorted(others.items()):
+        by_rank.setdefault(marker["rank"], Target(marker["rank"], identity, marker, None))
+    return [by_rank[rank] for rank in sorted(by_rank)][:MOST_RANKS]
+
+
+def _recorded_target(rank: int, record: RankRecord, markers: Dict[Identity, Dict[str, Any]]) -> Target:
+    identity = parse_identity(record)
+    return Target(rank, identity, markers.get(identity, {}) if identity is not None else {}, record)
+
+
+def read_markers(folder: str) -> List[Dict[str, Any]]:
+    """Read what the processes of an attempt have written of themselves."""
+    markers = []
+    for path in list_folder(folder, "*.json"):
+        with suppress(ValueError, TypeError):
+            marker = json.loads(read_text(path) or "")
+            if all(type(marker[name]) is int for name in ("rank", "pid", "starttime", "stacks", "thread")):
+                markers.append(marker)
+    return markers
+
+
+class Asked:
+    """A rank that is asked, and what it has answered so far."""
+
+    def __init__(self, folder: str, target: Target) -> None:
+        self._target = target
+        self._base = os.path.join(folder, str(target.identity.pid)) if target.identity else ""
+        self._stat: Optional[Stat] = find_process(target.identity) if target.identity else None
+        self._ticks = read_ticks(target.identity)
+        self._asked_at = time.monotonic()
+        self._stacks_from = self._stacks_size = 0
+        self._records_before: object = None
+        self._waits_for_stack = self._waits_for_records = False
+        self._problem = ""
+
+    def ask(self) -> None:
+        """Send the signal and the byte, if this process takes them."""
+        self._problem = self._find_obstacle()
+        if self._problem:
+            return
+        self._stacks_from = self._stacks_size = file_size(self._base + ".stacks")
+        self._records_before = file_version(self._base + ".records")
+        thread, pid = self._target.marker["thread"], self._target.marker["pid"]
+        with suppress(OSError):
+            descriptor = os.open(self._base + ".ask", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                self._waits_for_records = os.write(descriptor, b"?") == 1
+            finally:
+                os.close(descriptor)
+        with suppress(OSError):
+            # To a thread that only waits for this, so that no call of the others is interrupted.
+            os.kill(thread if os.path.exists("/proc/%d/task/%d" % (pid, thread)) else pid, SIGNAL)
+            self._waits_for_stack = True
+
+    def _find_obstacle(self) -> str:
+        """Give the reason why this process must not be sent the signal; empty if it may."""
+        stat, marker = self._stat, self._target.marker
+        if stat is None or not stat.running:
+            return "ended"
+        if stat.state in STOPPED:
+            return "stopped"
+        if not marker:
+            return "not prepared"
+        catches = catches_signal(stat.pid) and has_open(stat.pid, marker["stacks"], self._base + ".stacks")
+        return "" if catches else "does not take the signal"
+
+    def has_answered(self) -> bool:
+        """Whether nothing is missing any more."""
+        if self._waits_for_records and file_version(self._base + ".records") != self._records_before:
+            self._waits_for_records = False
+        if self._waits_for_stack:
+            size = file_size(self._base + ".stacks")
+            self._waits_for_stack = not self._stacks_from < size == self._stacks_size
+            self._stacks_size = size
+        return not self._waits_for_records and not self._waits_for_stack
+
+    def describe(self, rundir: str, stacks: List[str]) -> RankEvidence:
+        """Give all that is known; equal stacks are kept once."""
+        target, identity = self._target, self._target.identity
+        row: RankEvidence = {
+            "rank": target.rank,
+            "pid": identity.pid if identity else None,
+            "problem": self._problem or ("no answer" if self._waits_for_stack else ""),
+        }
+        if target.record is not None:
+            row["exit"], row["signal"] = target.record["exit"], target.record["signal"]
+            row["stderr"], row["silent"] = self._read_output(rundir, target.record)
+        if self._problem == "ended" or identity is None:
+            return row
+        stat = find_process(identity)
+        if stat is not None:
+            row["process"], row["threads"] = stat.state, stat.threads
+            row["waits_in"] = read_text("/proc/%d/wchan" % stat.pid) or ""
+            row["traced"] = status_number(stat.pid, "TracerPid", 10) > 0
+        row["cpu"] = self._measure_cpu()
+        if not row["problem"]:
+            text = self._read_stack()
+            stacks.extend([] if text in stacks else [text])
+            row["stack"] = stacks.index(text)
+            row["records_problem"] = "no answer" if self._waits_for_records else ""
+            if not self._waits_for_records:
+                row["groups"], row["records_problem"] = read_groups(self._base + ".records")
+        return row
+
+    def _read_stack(self) -> str:
+        with open(self._base + ".stacks", "rb") as source:
+            source.seek(self._stacks_from)
+            content = source.read(4 * LONGEST_STACK)
+        text = ADDRESS.sub(r"\1", content.decode("utf-8", "replace"))
+        return (
+            text if len(text) <= LONGEST_STACK else "...\n" + text[-LONGEST_STACK:]
+        )  # the main thread is last
+
+    def _measure_cpu(self) -> Optional[float]:
+        ticks = read_ticks(self._target.identity)
+        if ticks is None or self._ticks is None:
+            return None
+        seconds = (ticks - self._ticks) / os.sysconf("SC_CLK_TCK")
+        return seconds / max(0.001, time.monotonic() - self._asked_at)
+
+    def _read_output(self, rundir: str, record: RankRecord) -> Any:
+        """Read the end of stderr, and for how many seconds nothing was written."""
+        paths = [os.path.join(rundir, name) for name in (record["stdout"], record["stderr"]) if name]
+        times = [os.stat(path).st_mtime for path in paths if os.path.exists(path)]
+        end = read_tail(os.path.join(rundir, record["stderr"]), STDERR_BYTES) if record["stderr"] else ""
+        return end, max(0.0, time.time() - max(times)) if times else None
+
+
+def catches_signal(pid: int) -> bool:
+    """Whether a process has a handler for the signal now; after an exec it has none."""
+    return bool(status_number(pid, "SigCgt", 16) >> (SIGNAL - 1) & 1)
+
+
+def status_number(pid: int, name: str, base: int) -> int:
+    """Read a number of /proc/PID/status; 0 if there is none."""
+    found = re.search(r"^%s:\s*([0-9a-f]+)$" % name, read_text("/proc/%d/status" % pid) or "", re.MULTILINE)
+    return int(found[1], base) if found else 0
+
+
+def has_open(pid: int, descriptor: int, path: str) -> bool:
+    """Whether a descriptor of a process is this file; it may have been closed, and be another file now."""
+    try:
+        return os.path.samefile("/proc/%d/fd/%d" % (pid, descriptor), path)
+    except OSError:
+        return False
+
+
+def read_ticks(identity: Optional[Identity]) -> Optional[int]:
+    """Read the processor time of a process, in clock ticks; None if it is gone."""
+    line = read_text("/proc/%d/stat" % identity.pid) if identity is not None else None
+    return sum(map(int, line.rpartition(")")[2].split()[11:13])) if line else None
+
+
+def file_size(path: str) -> int:
+    """Look how long a file is; 0 if there is none."""
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def file_version(path: str) -> object:
+    """Tell one content of a file that is replaced as a whole from another."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+def read_groups(path: str) -> Any:
+    """Read the flight recorders of a rank: its process groups with their last entries, and why one is missing."""
+    groups: List[RecordedGroup] = []
+    problems = []
+    try:
+        with open(path, "rb") as source:
+            lines = source.read(LARGEST_RECORDS).split(b"\n")
+    except OSError as error:
+        return [], str(error.strerror)
+    for line in lines:
+        try:
+            groups += condense(json.loads(line.decode("utf-8", "replace")))
+        except (ValueError, TypeError, KeyError, AttributeError):
+            problems.append(line.decode("utf-8", "replace")[:200])
+    return groups[:GROUPS], "; ".join(problems)
+
+
+def condense(recorder: Dict[str, Any]) -> List[RecordedGroup]:
+    """Keep of each process group the last entries, and how old they are."""
+    now = time.time()
+    entries: Dict[str, List[Any]] = {}
+    for entry in recorder.get("entries") or ():
+        entries.setdefault(str(entry["process_group"][0]), []).append(entry)
+    configs = (recorder.get("pg_config") or {}).items()
+    texts = ((name, str(config.get("ranks") or "")) for name, config in configs)
+    members = {name: text for name, text in texts if len(text) <= LONGEST_MEMBERS}
+    return [
+        {
+            "name": name,
+            "about": str(last[-1]["process_group"][1])[:100],
+            "members": members.get(name, ""),
+            "entries": [_condense_entry(entry, now) for entry in last[-ENTRIES:]],
+        }
+        for name, last in entries.items()
+    ]
+
+
+def _condense_entry(entry: Dict[str, Any], now: float) -> List[Any]:
+    """Give number, number among the sends and receives or null, operation, sizes, type, whether it is over, age."""
+    pair = entry["p2p_seq_id"] if entry.get("is_p2p") else None
+    done = bool(entry.get("retired")) or entry.get("state") == "completed"
+    sizes, kinds = json.dumps(entry.get("input_sizes"))[:200], ",".join(entry.get("input_dtypes") or ())[:60]
+    age = now - float(entry["time_created_ns"]) / 1e9
+    return [entry["collective_seq_id"], pair, str(entry["profiling_name"])[:80], sizes, kinds, done, age]

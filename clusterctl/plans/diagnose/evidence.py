@@ -1,0 +1,193 @@
+"""What the nodes report of their ranks for `diagnose`: stacks, flight recorder, processes; read with distrust.
+
+Not here: what it means (`hang`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from clusterctl.protocol.end_record import MOST_EXIT, MOST_RANK, MOST_SIGNAL
+from clusterctl.protocol.untrusted import Row, Untrusted
+
+MOST_RANKS = 256  # of a node
+LONGEST_STACK = 32 << 10
+MOST_THREADS, MOST_FRAMES = 128, 128
+MOST_GROUPS, MOST_ENTRIES = 32, 12
+LONGEST_AGE = 1e9  # seconds
+_THREAD = re.compile(r"(?:Current t|T)hread\b.*\(most recent call first\):")
+_FRAME = re.compile(r'  File "(.*)", line (\d{1,9}) in (.*)')
+_LIBRARY = re.compile(r"^<|/(?:(?:site|dist)-packages|lib\d*/python[\d.]+)/")
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A line of a program; the path of a file of the job is relative to its code."""
+
+    file: str
+    line: int
+    function: str
+
+    @property
+    def own(self) -> bool:
+        """Tell whether it is outside of Python's libraries."""
+        return not _LIBRARY.search(self.file)
+
+    def __str__(self) -> str:
+        function = "" if self.function == "<module>" else f" in {self.function}()"
+        return f"{self.file.rpartition('/site-packages/')[2]}:{self.line}{function}"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A collective, or a send or receive, that a rank has entered `age` seconds ago; `done` if it is over."""
+
+    number: int
+    pair: int | None
+    operation: str
+    sizes: str
+    types: str
+    done: bool
+    age: float
+
+    @property
+    def signature(self) -> tuple[str, str, str]:
+        """Give what must be the same on all ranks."""
+        return self.operation, self.sizes, self.types
+
+
+@dataclass(frozen=True)
+class GroupRecord:
+    """What a rank has entered last in a process group, oldest first; `members` is empty if torch does not tell them."""
+
+    name: str
+    about: str
+    members: tuple[int, ...]
+    entries: tuple[Entry, ...]
+
+    @property
+    def title(self) -> str:
+        """Give the name that the job has for it."""
+        return self.about or self.name
+
+
+@dataclass(frozen=True)
+class RankEvidence:
+    """What is known of one rank; `problem` is why it could not be asked.
+
+    `stack` is as it was written, `frames` are those of the main thread, innermost first.
+    """
+
+    rank: int
+    node: str
+    pid: int | None = None
+    problem: str = ""
+    exit: int | None = None
+    signal: int | None = None
+    stderr: str = ""
+    silent: float | None = None
+    process: str = ""
+    waits_in: str = ""
+    traced: bool = False
+    cpu: float | None = None
+    stack: str = ""
+    frames: tuple[Frame, ...] = ()
+    groups: tuple[GroupRecord, ...] = ()
+    records_problem: str = ""
+
+    @property
+    def where(self) -> Frame | None:
+        """Give the line of the job at which the main thread is; of a library if there is none."""
+        return next((frame for frame in self.frames if frame.own), self.frames[0] if self.frames else None)
+
+    @property
+    def ended(self) -> bool:
+        """Tell whether its process is gone."""
+        return self.exit is not None or self.signal is not None
+
+
+@dataclass(frozen=True)
+class NodeEvidence:
+    """The ranks of one node, and how long they took to answer, in seconds."""
+
+    node: str
+    ranks: tuple[RankEvidence, ...]
+    took: float
+
+
+def parse_evidence(raw: Untrusted, node: str) -> NodeEvidence:
+    """Read what a node sent."""
+    code = raw.text("code")
+    stacks = [stack.replace(f'"{code}', '"') if code else stack for stack in _texts(raw)]
+    ranks = {
+        rank.rank: rank
+        for entry in raw.records("ranks", MOST_RANKS)
+        if (rank := _parse_rank(entry, node, stacks)) is not None
+    }
+    return NodeEvidence(node, tuple(ranks.values()), raw.number("took", 0.0, LONGEST_AGE) or 0.0)
+
+
+def _texts(raw: Untrusted) -> tuple[str, ...]:
+    return raw.texts("stacks", MOST_RANKS, LONGEST_STACK)
+
+
+def _parse_rank(raw: Untrusted, node: str, stacks: list[str]) -> RankEvidence | None:
+    rank, index = raw.integer("rank", 0, MOST_RANK), raw.integer("stack", 0, len(stacks) - 1)
+    if rank is None:
+        return None
+    stack = "" if index is None else stacks[index]
+    return RankEvidence(
+        rank=rank,
+        node=node,
+        pid=raw.integer("pid", 1, 1 << 22),
+        problem=raw.text("problem", 100),
+        exit=raw.integer("exit", -MOST_EXIT, MOST_EXIT),
+        signal=raw.integer("signal", 1, MOST_SIGNAL),
+        stderr=raw.text("stderr", 4096),
+        silent=raw.number("silent", 0.0, LONGEST_AGE),
+        process=raw.text("process", 1),
+        waits_in=raw.text("waits_in", 100),
+        traced=raw.flag("traced"),
+        cpu=raw.number("cpu", 0.0, 1e6),
+        stack=stack,
+        frames=main_frames(stack),
+        groups=tuple(map(_parse_group, raw.records("groups", MOST_GROUPS))),
+        records_problem=raw.text("records_problem", 300),
+    )
+
+
+def _parse_group(raw: Untrusted) -> GroupRecord:
+    members = tuple(int(word) for word in re.findall(r"\d{1,7}", raw.text("members", 4096)))
+    entries = tuple(filter(None, map(_parse_entry, raw.rows("entries", MOST_ENTRIES))))
+    return GroupRecord(raw.text("name", 100), raw.text("about", 100), members, entries)
+
+
+def _parse_entry(row: Row) -> Entry | None:
+    number, age = row.integer(0, 0), row.number(6, -LONGEST_AGE, LONGEST_AGE)
+    if number is None or age is None:
+        return None
+    operation = row.text(2, 80).partition(":")[2] or row.text(2, 80)
+    done = row.flag(5)
+    return Entry(number, row.integer(1, 0), operation, row.text(3, 200), row.text(4, 60), done, max(0.0, age))
+
+
+def read_threads(stack: str) -> Iterator[list[Frame]]:
+    """Yield the threads of a text of faulthandler, each with its frames, innermost first; the main thread is last."""
+    frames: list[Frame] | None = None
+    for line in stack.splitlines():
+        if _THREAD.match(line):
+            if frames is not None:
+                yield frames
+            frames = []
+        elif frames is not None and len(frames) < MOST_FRAMES and (found := _FRAME.match(line)):
+            frames.append(Frame(found[1], int(found[2]), found[3]))
+    if frames is not None:
+        yield frames
+
+
+def main_frames(stack: str) -> tuple[Frame, ...]:
+    """Give the frames of the main thread; empty while it runs no Python."""
+    threads = list(read_threads(stack))[-MOST_THREADS:]
+    return tuple(threads[-1]) if threads else ()

@@ -1,0 +1,418 @@
+"""Why a run makes no progress: recorded evidence of its ranks in, one sentence with its code out.
+
+The first that holds is the answer:
+
+1. a process is stopped, by a signal or a debugger
+2. a process waits for a file system in the kernel, while others wait for it or nothing goes on
+3. a rank has written its traceback, and its process has not ended
+4. of a process group, ranks have not entered a collective that others wait in: ended, unreachable, GIL held, elsewhere
+5. all are in one, but not in the same: another operation, size or type; or groups in another order
+6. all are in the same, and none completes
+7. nobody waits in a collective: the line of most ranks against those elsewhere
+8. it makes progress
+
+A wait counts once it is longer than PATIENCE and than what this job has shown to be usual.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from clusterctl.codes.lookup import word
+from clusterctl.plans.diagnose.evidence import Entry, GroupRecord, RankEvidence
+from clusterctl.protocol.tracebacks import StderrParser
+from clusterctl.specs.nodeset import fold_names
+from clusterctl.specs.text import render_duration
+from clusterctl.translation import tr, trn
+
+PATIENCE = 5.0  # seconds
+USUAL_GAPS = 3.0  # times the longest time between two collectives
+IDLE_CPU = 0.05  # processors
+SAME_ON_ALL = ("all_reduce", "allreduce", "broadcast", "reduce", "reduce_scatter", "all_gather", "barrier")
+MOST_RANGES = 12
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The answer: a case of a code, the facts of its sentence, and the ranks that it is about."""
+
+    code: str
+    case: str
+    facts: Mapping[str, object] = field(default_factory=dict)
+    suspects: tuple[int, ...] = ()
+    waiting: tuple[int, ...] = ()
+    seconds: float | None = None
+
+    @property
+    def sentence(self) -> str:
+        """Say it in one sentence."""
+        return word(self.code, self.case, self.facts)[0]
+
+    @property
+    def fix(self) -> str:
+        """Say what to do next."""
+        return word(self.code, self.case, self.facts)[1]
+
+    @property
+    def hangs(self) -> bool:
+        """Tell whether something is wrong."""
+        return self.code not in ("CC-HANG-009", "CC-HANG-010")
+
+
+@dataclass(frozen=True)
+class Wait:
+    """The oldest collective of a process group that does not end, and what each rank has entered in its place."""
+
+    group: GroupRecord
+    number: int
+    entered: Mapping[int, Entry]
+    waiting: tuple[int, ...]
+    missing: tuple[int, ...]
+
+    @property
+    def age(self) -> float:
+        """Give the seconds since the first rank entered it."""
+        return max(self.entered[rank].age for rank in self.waiting)
+
+    @property
+    def entry(self) -> Entry:
+        """Give what most ranks have entered."""
+        return majority(self.entered)[0]
+
+
+def judge(
+    ranks: Iterable[RankEvidence], silent_nodes: Sequence[str] = (), world: int | None = None
+) -> Judgement:
+    """Judge what the ranks of a run report; `silent_nodes` did not answer, `world` is how many ranks there are."""
+    by_rank = {rank.rank: rank for rank in ranks}
+    waits = find_waits(by_rank, world)
+    for step in (_stopped, _in_kernel, _zombie):
+        found = step(by_rank, waits)
+        if found is not None:
+            return found
+    if waits:
+        return _judge_waits(by_rank, waits, silent_nodes)
+    return _without_wait(by_rank, silent_nodes)
+
+
+# what ranks wait in
+
+
+def find_waits(by_rank: Mapping[int, RankEvidence], world: int | None) -> list[Wait]:
+    """Find the oldest collective without end of each process group, the longest wait first."""
+    groups: dict[tuple[str, str], dict[int, GroupRecord]] = {}
+    for rank, evidence in by_rank.items():
+        for group in evidence.groups:
+            groups.setdefault((group.name, group.about), {})[rank] = group
+    waits = [_find_wait(records, by_rank, world) for records in groups.values()]
+    return sorted(filter(None, waits), key=lambda wait: -wait.age)
+
+
+def _find_wait(
+    records: Mapping[int, GroupRecord], by_rank: Mapping[int, RankEvidence], world: int | None
+) -> Wait | None:
+    patience = max([PATIENCE, *(USUAL_GAPS * gap for group in records.values() for gap in gaps(group))])
+    pending = {
+        entry.number
+        for group in records.values()
+        for entry in group.entries
+        if not entry.done and entry.pair is None and entry.age >= patience
+    }
+    if not pending:
+        return None
+    number = min(pending)
+    entered = {
+        rank: entry
+        for rank, group in records.items()
+        for entry in group.entries
+        if entry.number == number and entry.pair is None
+    }
+    waiting = tuple(sorted(rank for rank, entry in entered.items() if not entry.done))
+    group = records[waiting[0]]
+    members = set(group.members) or _members(group, records, by_rank, world)
+    behind = (rank for rank in members if rank not in entered and _last_number(records.get(rank)) < number)
+    return Wait(group, number, entered, waiting, tuple(sorted(behind)))
+
+
+def _members(
+    group: GroupRecord, records: Mapping[int, object], by_rank: Mapping[int, object], world: int | None
+) -> set[int]:
+    """Give the ranks of a group: torch tells them of few; all are in the default group, others were seen in it."""
+    everyone = {*by_rank, *range(world or 0)}
+    return everyone if group.about == "default_pg" else set(records)
+
+
+def _last_number(group: GroupRecord | None) -> int:
+    numbers = [entry.number for entry in group.entries if entry.pair is None] if group else []
+    return max(numbers, default=-1)
+
+
+def gaps(group: GroupRecord) -> Iterator[float]:
+    """Yield the seconds between collectives of which the first is over."""
+    for before, after in zip(group.entries, group.entries[1:], strict=False):
+        if before.done:
+            yield before.age - after.age
+
+
+def majority(entered: Mapping[int, Entry]) -> tuple[Entry, tuple[int, ...]]:
+    """Give what most ranks have entered, of equally many what the lowest rank has; and those ranks."""
+    counts = Counter(entered[rank].signature for rank in sorted(entered))
+    usual = counts.most_common(1)[0][0]
+    ranks = tuple(rank for rank in sorted(entered) if entered[rank].signature == usual)
+    return entered[ranks[0]], ranks
+
+
+# 1 to 3: what a single process shows
+
+
+def _stopped(by_rank: Mapping[int, RankEvidence], waits: Sequence[Wait]) -> Judgement | None:
+    stopped = [rank for rank in by_rank.values() if rank.process in ("T", "t")]
+    if not stopped:
+        return None
+    case = "traced" if any(rank.traced or rank.process == "t" for rank in stopped) else ""
+    return _about(stopped, "CC-HANG-001", case, waits, by_rank, pid=stopped[0].pid or 0)
+
+
+def _in_kernel(by_rank: Mapping[int, RankEvidence], waits: Sequence[Wait]) -> Judgement | None:
+    missed = {rank for wait in waits for rank in wait.missing}
+    blocked = [
+        rank
+        for rank in by_rank.values()
+        if rank.process == "D" and (rank.cpu or 0.0) < IDLE_CPU and (rank.rank in missed or rank.problem)
+    ]
+    if not blocked:
+        return None
+    waits_in = blocked[0].waits_in or tr("an unknown function")
+    return _about(blocked, "CC-HANG-002", "", waits, by_rank, waits_in=waits_in)
+
+
+def _zombie(by_rank: Mapping[int, RankEvidence], waits: Sequence[Wait]) -> Judgement | None:
+    for rank in by_rank.values():
+        exception = uncaught_exception(rank)
+        if exception and (rank.silent or 0.0) >= PATIENCE:
+            return _about([rank], "CC-HANG-003", "", waits, by_rank, exception=exception)
+    return None
+
+
+def uncaught_exception(rank: RankEvidence) -> str:
+    """Give the exception that a living rank has written last, once its script is over; empty if there is none."""
+    if rank.ended or not rank.process or any(frame.function == "<module>" for frame in rank.frames):
+        return ""
+    if not rank.stack:
+        return ""
+    parser = StderrParser()
+    for line in rank.stderr.splitlines():
+        parser.feed(line, 0.0)
+    return parser.exception
+
+
+# 4 to 6: what ranks wait for
+
+
+def _judge_waits(
+    by_rank: Mapping[int, RankEvidence], waits: Sequence[Wait], silent_nodes: Sequence[str]
+) -> Judgement:
+    busy = {rank for wait in waits for rank in wait.waiting}
+    for wait in waits:
+        suspects = [rank for rank in wait.missing if rank not in busy]
+        if suspects:
+            return _judge_missing(wait, suspects, by_rank, silent_nodes)
+    for wait in waits:
+        if not wait.missing:
+            return _judge_complete(wait, by_rank)
+    return _judge_order(waits, by_rank)
+
+
+def _judge_missing(
+    wait: Wait, suspects: Sequence[int], by_rank: Mapping[int, RankEvidence], silent_nodes: Sequence[str]
+) -> Judgement:
+    known = [by_rank[rank] for rank in suspects if rank in by_rank]
+    operation = _operation(wait)
+    ended = [rank for rank in known if rank.ended or rank.problem == "ended"]
+    if ended:
+        return _about(ended, "CC-HANG-004", "ended", (wait,), by_rank, operation=operation)
+    if not known:
+        names = fold_names(silent_nodes) or tr("an unknown node")
+        facts = {"ranks": name_ranks(suspects), "nodes": names, "operation": operation}
+        facts["waiting"] = _waiting((wait,), by_rank)
+        return Judgement("CC-HANG-004", "unreachable", facts, tuple(suspects), wait.waiting, wait.age)
+    locked = [rank for rank in known if rank.frames and rank.records_problem == "no answer"]
+    if locked:
+        return _about(
+            locked, "CC-HANG-004", "locked", (wait,), by_rank, operation=operation, where=_where(locked)
+        )
+    return _about(known, "CC-HANG-004", "", (wait,), by_rank, operation=operation, where=_where(known))
+
+
+def _judge_complete(wait: Wait, by_rank: Mapping[int, RankEvidence]) -> Judgement:
+    usual, ranks = majority(wait.entered)
+    others = [rank for rank in wait.entered if not _agrees(wait.entered[rank], usual)]
+    if others:
+        odd = wait.entered[others[0]]
+        facts = {
+            "ranks": _name([by_rank[rank] for rank in others]),
+            "operation": describe_entry(odd),
+            "where": _where([by_rank[rank] for rank in others]),
+            "others": name_ranks(ranks),
+            "usual": describe_entry(usual),
+            "elsewhere": _where([by_rank[rank] for rank in ranks]),
+            "number": wait.number,
+            "group": wait.group.title,
+        }
+        return Judgement("CC-HANG-005", "", facts, tuple(others), wait.waiting, wait.age)
+    facts = {
+        "operation": _operation(wait),
+        "ranks": name_ranks(sorted(wait.entered)),
+        "where": _where([by_rank[rank] for rank in wait.waiting]),
+        "duration": render_duration(round(wait.age)),
+    }
+    return Judgement("CC-HANG-006", "", facts, (), wait.waiting, wait.age)
+
+
+def _agrees(entry: Entry, usual: Entry) -> bool:
+    """Tell whether two ranks have entered the same; of some operations each rank may have a size of its own."""
+    if entry.operation != usual.operation:
+        return False
+    sized = entry.operation.strip("_").replace("_coalesced", "") in SAME_ON_ALL
+    return not sized or entry.signature == usual.signature
+
+
+def _judge_order(waits: Sequence[Wait], by_rank: Mapping[int, RankEvidence]) -> Judgement:
+    """Name two groups whose ranks wait for each other."""
+    first, second = waits[0], waits[1] if len(waits) > 1 else waits[0]
+    facts = {
+        "ranks": name_ranks(first.waiting),
+        "operation": _operation(first),
+        "where": _where([by_rank[rank] for rank in first.waiting]),
+        "others": name_ranks(second.waiting),
+        "usual": _operation(second),
+        "elsewhere": _where([by_rank[rank] for rank in second.waiting]),
+    }
+    suspects = tuple(sorted({*first.waiting, *second.waiting}))
+    return Judgement("CC-HANG-005", "order", facts, suspects, suspects, first.age)
+
+
+# 7 and 8: nobody waits in a collective
+
+
+def _without_wait(by_rank: Mapping[int, RankEvidence], silent_nodes: Sequence[str]) -> Judgement:
+    living = [rank for rank in by_rank.values() if not rank.ended and rank.problem != "ended"]
+    newest = [group.entries[-1].age for rank in living for group in rank.groups if group.entries]
+    usual = [gap for rank in living for group in rank.groups for gap in gaps(group)]
+    if newest and min(newest) < max([PATIENCE, *(USUAL_GAPS * gap for gap in usual)]):
+        duration = f"{min(newest):.1f}"
+        return Judgement("CC-HANG-009", "", {"duration": duration, "ranks": name_ranks(_numbers(living))})
+    odd, usual_where, others = find_odd(living)
+    if odd:
+        facts = {"ranks": _name(odd), "where": _where(odd), "others": name_ranks(_numbers(others))}
+        facts["elsewhere"] = usual_where
+        return Judgement("CC-HANG-007", "", facts, tuple(_numbers(odd)), tuple(_numbers(others)))
+    if silent_nodes:
+        return Judgement("CC-HANG-008", "", {"nodes": fold_names(silent_nodes)})
+    if any(rank.frames for rank in living):
+        busy = sum((rank.cpu or 0.0) >= IDLE_CPU for rank in living)
+        counts = {"busy": busy, "count": len(living)}
+        places = {"ranks": name_ranks(_numbers(living)), "where": _where(living)}
+        return Judgement("CC-HANG-010", "", {**places, **counts})
+    return Judgement("CC-HANG-010", "nothing", {"reason": _reason(living)})
+
+
+def find_odd(living: Sequence[RankEvidence]) -> tuple[list[RankEvidence], str, list[RankEvidence]]:
+    """Find the ranks that are at another line than more than half of all; also that line, and who is there."""
+    places = Counter(str(rank.where) for rank in living if rank.where is not None)
+    place, count = places.most_common(1)[0] if places else ("", 0)
+    if count * 2 <= len(living) or count == len(living):
+        return [], place, []
+    others = [rank for rank in living if rank.where is not None and str(rank.where) == place]
+    return [rank for rank in living if rank not in others], place, others
+
+
+def _reason(living: Sequence[RankEvidence]) -> str:
+    problems = Counter(rank.problem for rank in living if rank.problem)
+    return problems.most_common(1)[0][0] if problems else tr("no rank runs")
+
+
+# texts
+
+
+def _about(
+    suspects: Sequence[RankEvidence],
+    code: str,
+    case: str,
+    waits: Sequence[Wait],
+    by_rank: Mapping[int, RankEvidence],
+    **facts: object,
+) -> Judgement:
+    waiting = tuple(sorted({rank for wait in waits for rank in wait.waiting}))
+    all_facts = {
+        "ranks": _name(suspects),
+        "node": suspects[0].node,
+        "number": suspects[0].rank,
+        "waiting": _waiting(waits, by_rank),
+        **facts,
+    }
+    age = max((wait.age for wait in waits), default=None)
+    return Judgement(code, case, all_facts, tuple(_numbers(suspects)), waiting, age)
+
+
+def _waiting(waits: Sequence[Wait], by_rank: Mapping[int, RankEvidence]) -> str:
+    waiting = sorted({rank for wait in waits for rank in wait.waiting})
+    if not waiting:
+        return tr("no rank waits for it in a collective")
+    where = _where([by_rank[rank] for rank in waiting])
+    duration = render_duration(round(max(wait.age for wait in waits)))
+    return trn(
+        "{n} rank has waited for it at {where} for {duration}",
+        "{n} ranks have waited for it at {where} for {duration}",
+        len(waiting),
+        where=where,
+        duration=duration,
+    )
+
+
+def _numbers(ranks: Iterable[RankEvidence]) -> list[int]:
+    return [rank.rank for rank in ranks]
+
+
+def _name(ranks: Sequence[RankEvidence]) -> str:
+    """Name ranks and their nodes: `rank 3 (gpu02)`."""
+    return f"{name_ranks(_numbers(ranks))} ({fold_names(dict.fromkeys(rank.node for rank in ranks))})"
+
+
+def name_ranks(ranks: Sequence[int]) -> str:
+    """Write ranks shortly: `rank 3`, `ranks 0-2,5`."""
+    return trn("rank {ranks}", "ranks {ranks}", len(ranks), ranks=fold_numbers(sorted(ranks)))
+
+
+def fold_numbers(numbers: Sequence[int]) -> str:
+    """Write numbers in order with their ranges: `0-2,5`."""
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and number == ranges[-1][-1] + 1:
+            ranges[-1] = [ranges[-1][0], number]
+        else:
+            ranges.append([number])
+    texts = ["-".join(map(str, dict.fromkeys(part))) for part in ranges]
+    return ",".join([*texts[:MOST_RANGES], *(["..."] if len(texts) > MOST_RANGES else [])])
+
+
+def _where(ranks: Sequence[RankEvidence]) -> str:
+    """Name the line at which most of these ranks are."""
+    places = Counter(str(rank.where) for rank in ranks if rank.where is not None)
+    return places.most_common(1)[0][0] if places else tr("an unknown line")
+
+
+def _operation(wait: Wait) -> str:
+    return tr(
+        "{operation} #{number} of group {group}",
+        operation=wait.entry.operation,
+        number=wait.number,
+        group=wait.group.title,
+    )
+
+
+def describe_entry(entry: Entry) -> str:
+    """Write an operation with sizes and types: `all_reduce Float [[1000]]`."""
+    return " ".join(filter(None, (entry.operation, entry.types, entry.sizes)))
