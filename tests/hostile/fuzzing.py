@@ -539,10 +539,14 @@ class EndlessError(BaseException):
 
 
 def unbounded(value: object) -> str:
-    """Say what in a value has no bounds; empty if all has."""
-    count, waiting = 0, [value]
+    """Say what in a value has no bounds; empty if all has. What is held in several places is in memory once."""
+    count, waiting, seen = 0, [value], set[int]()
     while waiting:
-        count, one = count + 1, waiting.pop()
+        one = waiting.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        count += 1
         if isinstance(one, float) and not math.isfinite(one):
             return f"a number that is {one}"
         if isinstance(one, int) and abs(one) > LARGEST:
