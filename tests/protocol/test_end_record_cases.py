@@ -42,7 +42,7 @@ def failure_of(rank: Any, stderr: list[Any]) -> dict[str, Any]:
     ]
     last = rank.get("last_at", max([time for time, _ in heard], default=rank["time"]))
     flags = {
-        "suspended": rank.get("frozen", False),
+        "suspended": rank.get("suspended", False),
         **({"oom_killed": True} if rank.get("oom_killed") else {}),
     }
     return {**end, "last_at": last, **flags, "tracebacks": said, "tail": lines[-TAIL_LINES:]}
@@ -83,7 +83,7 @@ def shown_live(case: Any, record: Any) -> Cause:
     parts = {name: NodeReport(node, 0.0) for name, node in NODES.items()}
     for rank in sorted(case["ranks"], key=lambda rank: rank["time"]):
         end = {name: rank[name] for name in ("rank", "exit", "signal", "time")}
-        if rank.get("frozen"):
+        if rank.get("suspended"):
             parts[rank["node"]].suspended.add(rank["rank"])
         parts[rank["node"]].on_event(Untrusted({"event": "rank_exited", **end}))
     for name, moment in case["stops"].items():

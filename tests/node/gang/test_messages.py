@@ -65,14 +65,13 @@ FAILURE = {
 }  # fmt: skip
 PART = {
     "address": "10.0.0.2", "state": "FAILED", "reason": "rank 3", "time": 11.0, "stopped_at": 10.5,
-    "failures": [FAILURE],
+    "failures": [FAILURE], "node": "", "node_rank": None,  # which the hub fills in
 }  # fmt: skip
 ENTRY = {
     "attempt": 1, "reason": "gpu", "node": "gpu02", "text": "ECC", "began": 1.0, "ended": 2.0, "progress": True
 }  # fmt: skip
 COURSE = {"attempt": 2, "entries": ROSTER, "history": [ENTRY]}
-READ = {**PART, "node": "", "node_rank": None}  # which the hub fills in
-RECORDED = {"node": "gpu02", "node_rank": 1, **PART}
+RECORDED = {**PART, "node": "gpu02", "node_rank": 1}
 STORY = {"attempts": [ENTRY], "roster": ROSTER, "gave_up": "max", "state": "", "reason": ""}
 RECORD = {
     "run": SPEC["run"], "hub": "gpu01", "whole": True, "stop": {"node": "gpu02", "reason": "r", "time": 10.0},
@@ -86,8 +85,8 @@ WHOLE: list[tuple[str, dict[str, Any], Any]] = [
     ("hub", {"kind": "failed", "attempt": 2, "reason": "boom"}, Failed(2, "boom")),
     ("hub", {"kind": "failed", "reason": "boom"}, Failed(1, "boom")),
     ("hub", {"kind": "stop", **STOP}, StopOrder("stopped", 30.0, "stop")),
-    ("hub", {"kind": "ended", "attempt": 1, "part": PART}, Ended(1, READ)),
-    ("hub", {"kind": "hello", "part": PART, "roster": COURSE}, Hello(READ, TOLD)),
+    ("hub", {"kind": "ended", "attempt": 1, "part": PART}, Ended(1, PART)),
+    ("hub", {"kind": "hello", "part": PART, "roster": COURSE}, Hello(PART, TOLD)),
     ("hub", {"kind": "hello", "part": None, "roster": COURSE}, Hello(None, TOLD)),
     ("hub", {"kind": "clear", "unfit": "", "progress": None}, Cleared("", None)),
     ("hub", {"kind": "ready", "attempt": 2, "port": None, "address": "10.0.0.1"}, Ready(2, None, "10.0.0.1")),
