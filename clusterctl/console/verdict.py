@@ -16,8 +16,7 @@ from clusterctl.plans.launch.world_size import render_unplanned
 from clusterctl.plans.runs.gang_record import GIVEN_UP, Attempt
 from clusterctl.plans.runs.verdict import Verdict
 from clusterctl.plans.sync.results import OutsideFiles
-from clusterctl.protocol.exit_status import signal_name
-from clusterctl.protocol.root_cause import Cause, Failure, find_symptom
+from clusterctl.protocol.root_cause import Cause, Failure, find_symptom, render_ending
 from clusterctl.protocol.run_paths import short_id
 from clusterctl.protocol.states import CANCELLED, LIVE, SUCCEEDED
 from clusterctl.protocol.tracebacks import clip, strip_rank
@@ -286,14 +285,10 @@ def _render_silent(cause: Cause, width: int) -> list[str]:
 
 
 def describe_ending(failure: Failure) -> str:
-    """Say how a process ended: `exit code 1`, `killed by SIGKILL`, or the reason that its node gave."""
-    if failure.signal is not None:
-        return tr("killed by {signal}", signal=signal_name(failure.signal))
-    if failure.exit is not None:
-        return tr("exit code {code}", code=failure.exit)
-    if failure.lost:
+    """Describe how a process ended in the user's language; a lost node has no process that did."""
+    if failure.lost and failure.signal is None and failure.exit is None:
         return tr("the node is lost: {why}", why=translate_node_text(failure.reason.removeprefix("lost: ")))
-    return translate_node_text(failure.reason) or tr("ended")
+    return translate_node_text(render_ending(failure))
 
 
 def _describe_end(cause: Cause) -> str:
@@ -301,7 +296,7 @@ def _describe_end(cause: Cause) -> str:
         return tr("stopped after it had closed its connections")
     if not cause.stopped:
         return describe_ending(cause.failure)
-    if cause.failure.frozen:
+    if cause.failure.suspended:
         return tr("it was suspended by SIGSTOP")
     return tr("ended with the run") if cause.waited_for else tr("stopped while it cleaned up")
 

@@ -87,7 +87,7 @@ def parse_stored_run(node: str, raw: Untrusted) -> StoredRun | None:
     return StoredRun(
         node=node,
         run_id=run_id,
-        node_dir=raw.text("leaf", LONGEST_NODE_DIR),
+        node_dir=raw.text("node_dir", LONGEST_NODE_DIR),
         state=parse_state(raw.record("state")) if raw.has_record("state") else None,
         age=min(max(0.0, raw.number("age") or 0.0), CENTURY),
         bytes=raw.count("bytes"),

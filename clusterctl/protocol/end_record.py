@@ -43,7 +43,7 @@ class RecordedPart:
 
 
 @dataclass(frozen=True)
-class GangRecord:
+class EndRecord:
     """The end of a run; `complete` if the hub has heard of every node."""
 
     hub: str
@@ -52,7 +52,7 @@ class GangRecord:
     parts: tuple[RecordedPart, ...]
     attempts: int = 0  # that have ended before the one that it tells of
 
-    def shift_to_clock(self, offset: float) -> GangRecord:
+    def shift_to_clock(self, offset: float) -> EndRecord:
         """Turn all times to a clock from which the hub's differs by `offset` seconds."""
         parts = (
             replace(part, failures=tuple(_shift_failure(failure, offset) for failure in part.failures))
@@ -61,7 +61,7 @@ class GangRecord:
         stopped_at = None if self.stopped_at is None else self.stopped_at - offset
         return replace(self, stopped_at=stopped_at, parts=tuple(parts))
 
-    def only_nodes(self, names: Collection[str]) -> GangRecord:
+    def only_nodes(self, names: Collection[str]) -> EndRecord:
         """Leave out what is reported of nodes that the inventory does not have: such a name may be anything."""
         parts = tuple(part for part in self.parts if part.node in names)
         return replace(self, hub=self.hub if self.hub in names else "", parts=parts)
@@ -88,7 +88,7 @@ def _shift_failure(failure: Failure, offset: float) -> Failure:
     return replace(failure, time=failure.time - offset, raised_at=raised_at, last_seen=last_seen)
 
 
-def parse_record(raw: Untrusted) -> GangRecord | None:
+def parse_record(raw: Untrusted) -> EndRecord | None:
     """Read a record; None if it is none."""
     if not raw.is_list("parts"):
         return None
@@ -96,7 +96,7 @@ def parse_record(raw: Untrusted) -> GangRecord | None:
     stops = [part.stopped_at for part in parts] + [raw.record("stop").moment("time")]
     stopped_at = min((moment for moment in stops if moment is not None), default=None)
     earlier = min(raw.length("attempts"), MOST_ATTEMPTS)
-    return GangRecord(raw.text("hub"), raw.flag("whole"), stopped_at, parts, earlier)
+    return EndRecord(raw.text("hub"), raw.flag("whole"), stopped_at, parts, earlier)
 
 
 def _parse_part(raw: Untrusted) -> RecordedPart:
@@ -139,8 +139,8 @@ def _parse_failure(node: str, ended: float, stopped_at: float | None, raw: Untru
         where=stderr.where,
         own_frame=stderr.own_frame,
         survived=stderr.survived,
-        frozen=raw.flag("frozen"),
-        starved=raw.flag("starved"),
+        suspended=raw.flag("suspended"),
+        oom_killed=raw.flag("oom_killed"),
         after_stop=stopped_at is not None and moment >= stopped_at,
     )
 
@@ -148,7 +148,7 @@ def _parse_failure(node: str, ended: float, stopped_at: float | None, raw: Untru
 def _parse_stderr(raw: Untrusted, last_at: float) -> StderrParser:
     """Hear the tracebacks again, and remember the last lines."""
     stderr, tail = StderrParser(), raw.texts("tail", MOST_LINES)
-    blocks = raw.records("said", MOST_BLOCKS)
+    blocks = raw.records("tracebacks", MOST_BLOCKS)
     for block in blocks:
         for line in block.texts("lines", MOST_LINES):
             stderr.feed(line, block.moment("at") or last_at)

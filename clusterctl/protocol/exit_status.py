@@ -12,10 +12,17 @@ def split_status(status: int) -> tuple[int | None, int | None]:
 
 
 def describe_end(code: int | None, number: int | None) -> str:
-    """Say how a process ended: `exited with 1`, `was killed by SIGKILL`."""
+    """Describe how a process ended, after its name: `exited with 1`, `was killed by SIGKILL`."""
+    if number is None and code is not None:
+        return f"exited with {code}"
+    return render_end(code, number) if number is None else f"was {render_end(code, number)}"
+
+
+def render_end(code: int | None, number: int | None) -> str:
+    """Describe how a process ended, by itself: `exit code 1`, `killed by SIGKILL`."""
     if number is not None:
-        return f"was killed by {signal_name(number)}"
-    return "ended" if code is None else f"exited with {code}"
+        return f"killed by {signal_name(number)}"
+    return "ended" if code is None else f"exit code {code}"
 
 
 def signal_name(number: int) -> str:

@@ -72,7 +72,7 @@ def recognise(message: str, tail: Sequence[str], by: int | None) -> SymptomMatch
 
 def all_symptoms() -> tuple[Symptom, ...]:
     """Return every symptom, by its code."""
-    every = (*_IN_WORDS, *BY_SIGNAL.values(), STARVED, ENDED_EARLY)
+    every = (*_IN_WORDS, *BY_SIGNAL.values(), OOM_KILLED, ENDED_EARLY)
     return tuple(sorted(every, key=lambda symptom: symptom.code))
 
 
@@ -84,7 +84,7 @@ BY_SIGNAL: Mapping[int, Symptom] = {
     signal.SIGTERM: Symptom("CC-JOB-045", restart=reasons.WORKER_KILLED),
     signal.SIGILL: Symptom("CC-JOB-046", restart=reasons.WORKER_CRASHED),
 }
-STARVED = Symptom("CC-JOB-040", restart=reasons.OUT_OF_MEMORY)
+OOM_KILLED = Symptom("CC-JOB-040", restart=reasons.OUT_OF_MEMORY)
 ENDED_EARLY = Symptom("CC-JOB-053")
 GPU = (
     Symptom(

@@ -22,8 +22,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from . import reasons
-from .exit_status import signal_name
-from .known_errors import ENDED_EARLY, FOLLOWING, KILLS, STARVED, SymptomMatch, recognise
+from .exit_status import render_end
+from .known_errors import ENDED_EARLY, FOLLOWING, KILLS, OOM_KILLED, SymptomMatch, recognise
 from .ranks import Rank
 from .tracebacks import strip_rank
 
@@ -54,8 +54,8 @@ class Failure:
 
     Times are seconds on the launcher's clock, or the hub's; `raised_at` is when the traceback of `exception` was heard,
     `origin` the first exception of its chain, `where` the file of its innermost frame, `own_frame` file, line and
-    source of the innermost frame of the user's, `survived` whether the rank lived on. `frozen`: a signal had stopped
-    it while it lived. `starved`: the kernel killed because memory ran out.
+    source of the innermost frame of the user's, `survived` whether the rank lived on. `suspended`: a signal had stopped
+    it while it lived. `oom_killed`: the kernel killed because memory ran out.
     `after_stop`: its node had the order to end the run before it ended; None if only the clocks can tell.
     `lost`: the other nodes do not hear the node any more; `cut_off`: likewise, but we do, and it reports `reason`.
     `last_seen` is the last sign of life of both, None if unknown.
@@ -77,8 +77,8 @@ class Failure:
     where: str = ""
     own_frame: tuple[str, ...] = ()
     survived: bool = False
-    frozen: bool = False
-    starved: bool = False
+    suspended: bool = False
+    oom_killed: bool = False
     after_stop: bool | None = None
     cut_off: bool = False
     last_seen: float | None = None
@@ -154,7 +154,7 @@ def find_cause(
     first = lost or ordered[0]
     awaited, silent = _find_waited_for(ordered, first.weight)
     early, several = _find_left(weighted, first.weight, stopped_at, addresses)
-    early = None if awaited and awaited.failure.frozen else early
+    early = None if awaited and awaited.failure.suspended else early
     chosen = early or awaited or first
     followed = [each for each in ordered if each is not chosen and not _has_same_message(each, chosen)]
     return Cause(
@@ -251,8 +251,8 @@ def find_symptom(failure: Failure) -> SymptomMatch | None:
     said = _message_of(failure)
     if said and not _is_of_torch(said):
         said = said.partition("\n")[0]  # what follows may be anybody's
-    if failure.starved and not said:
-        return SymptomMatch(STARVED)
+    if failure.oom_killed and not said:
+        return SymptomMatch(OOM_KILLED)
     # by the signal of torchrun nothing is known, but what it wrote before a KILL is not why
     if failure.rank is None:
         tail = () if failure.reason or failure.signal in KILLS else failure.tail
@@ -401,7 +401,7 @@ def _find_waited_for(
     if weight != WAITED:
         return None, ()
     silent = tuple(each for each in ordered if each.weight == STOPPED)
-    suspects = [each for each in silent if each.failure.frozen] or silent
+    suspects = [each for each in silent if each.failure.suspended] or silent
     return (suspects[0], ()) if len(suspects) == 1 else (None, silent)
 
 
@@ -492,7 +492,7 @@ def _complaint(each: _Weighted) -> str:
 
 
 def render_ending(failure: Failure) -> str:
-    """Say how it ended: `exit code 1`, `killed by SIGKILL`, or the reason."""
-    if failure.signal is not None:
-        return f"killed by {signal_name(failure.signal)}"
-    return f"exit code {failure.exit}" if failure.exit is not None else failure.reason or "ended"
+    """Describe how it ended: `exit code 1`, `killed by SIGKILL`, or the reason that its node gave."""
+    if failure.signal is None and failure.exit is None and failure.reason:
+        return failure.reason
+    return render_end(failure.exit, failure.signal)

@@ -1,14 +1,21 @@
-"""What one rank wrote to stderr: its last lines and the exception that counts, line by line, of bounded length."""
+"""Tracebacks in what a rank wrote to stderr: the one place that knows how they begin, follow each other and end.
+
+`StderrParser` reads line by line and remembers the exception that counts. `find_tracebacks` and `shorten_traceback`
+make the blocks that a node's record holds (`node/supervise/evidence.py`).
+"""
 
 from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 TAIL_LINES = 20
 LONGEST_LINE = 1000  # characters that are kept of a line
 MESSAGE_LINES = 3  # lines after an exception's first that may belong to its message
+LINES_BEFORE = 3  # lines before a traceback that may tell what it belongs to
 SURVIVED_AFTER = 1.0  # seconds after an exception from which on further output means that it was survived
 
 _RANK_MARK = re.compile(r"\[rank\d+\]: ?")  # torch puts it before every line of an uncaught traceback
@@ -148,3 +155,46 @@ def is_exception_line(line: str, *, inside: bool) -> bool:
 def strip_rank(line: str) -> str:
     """Drop torch's `[rank1]: ` from the beginning of a line."""
     return _RANK_MARK.sub("", line, count=1) if line.startswith("[rank") else line
+
+
+class TracebackLines(NamedTuple):
+    """Where a traceback is in a list of lines: from what precedes it, from its first line, up to the next one."""
+
+    begin: int
+    start: int
+    end: int
+
+
+def find_tracebacks(lines: Sequence[str], most: int) -> list[TracebackLines]:
+    """Find the last tracebacks, each with the lines before it and all that follows it."""
+    starts = [number for number, line in enumerate(lines) if starts_traceback(line)][-most:]
+    blocks: list[TracebackLines] = []
+    for start in starts:
+        previous = blocks[-1].start + 1 if blocks else 0
+        blocks.append(TracebackLines(max(start - LINES_BEFORE, previous), start, len(lines)))
+    ends = [block.begin for block in blocks[1:]]
+    return [*(block._replace(end=ends[number]) for number, block in enumerate(blocks[:-1])), *blocks[-1:]]
+
+
+def shorten_traceback(lines: Sequence[str], most: int) -> list[str]:
+    """Leave out the stack but for its innermost frame; keep what is not indented, and the lines after it."""
+    kept: list[str] = []
+    frame = ""
+    following = 0
+    for line in lines:
+        bare = strip_rank(line)
+        if bare[:1].strip():
+            kept += [frame] if frame else []
+            frame, following = "", 0 if starts_traceback(bare) else MESSAGE_LINES
+            kept.append(line)
+        elif bare.startswith('  File "'):
+            frame, following = line, 0
+        elif following:
+            following -= 1
+            kept.append(line)
+    return kept[:most]
+
+
+def is_chained(lines: Sequence[str]) -> bool:
+    """Return whether a traceback follows another in the same chain of exceptions."""
+    return any(_CHAIN.match(strip_rank(line)) for line in lines)

@@ -100,7 +100,7 @@ def read_journals(lab: Lab, run: str) -> tuple[float, set[str]]:
         content = node.run(["sh", "-c", f"cat ~/.clusterctl/runs/{run}/*/events.jsonl"])
         events += [json.loads(line) for line in content.stdout.splitlines()]
     started = {event["method"] for event in events if event["event"] == "start_method"}
-    return min(event["time"] for event in events if event["event"] == "going"), started
+    return min(event["time"] for event in events if event["event"] == "go_received"), started
 
 
 def table(seen: dict[str, list[Sample]], workers: dict[str, list[dict[str, float]]]) -> Table:

@@ -314,7 +314,10 @@ def drive_start(line: Line, _: Place) -> object:
     """Start a run, up to the moment when all are ready."""
     session = tasks.start(line, NODE, INTERPRETER, {"run": "demo"}, {})
     with session:
-        return [tasks.await_event(session, word, 5.0, node="gpu02") for word in ("workdir", "ready", "going")]
+        return [
+            tasks.await_event(session, word, 5.0, node="gpu02")
+            for word in ("workdir", "ready", "go_received")
+        ]
 
 
 def drive_follow(line: Line, _: Place) -> object:

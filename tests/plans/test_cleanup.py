@@ -31,7 +31,14 @@ def part(name: str, node: str = "gpu01", age: float = 1.0, blocked: str = "", **
     read = parse_stored_run(
         node,
         Untrusted(
-            {"run": run, "leaf": f"0-{node}", "age": age * DAY, "state": raw, "bytes": 1, "blocked": blocked}
+            {
+                "run": run,
+                "node_dir": f"0-{node}",
+                "age": age * DAY,
+                "state": raw,
+                "bytes": 1,
+                "blocked": blocked,
+            }
         ),
     )
     assert read is not None
@@ -108,7 +115,7 @@ def test_what_is_blocked_is_named() -> None:
 def test_nonsense_is_no_reason_to_remove() -> None:
     """What a node says wrongly makes a part young."""
     for age in ("old", float("nan"), -1.0, None, True):
-        raw = {"run": "r" + TIME, "leaf": None, "age": age, "state": "x", "bytes": "many"}
+        raw = {"run": "r" + TIME, "node_dir": None, "age": age, "state": "x", "bytes": "many"}
         one = parse_stored_run("gpu01", Untrusted(raw))
         assert one is not None
         assert one.age < 1e10
@@ -118,7 +125,7 @@ def test_nonsense_is_no_reason_to_remove() -> None:
 def test_what_names_no_run_is_no_part() -> None:
     """Neither is it removed, nor does it count among the newest."""
     for run in (7, None, "", "r", "../r" + TIME, "/r" + TIME):
-        assert parse_stored_run("gpu01", Untrusted({"run": run, "leaf": "0-gpu01", "age": 9.0})) is None
+        assert parse_stored_run("gpu01", Untrusted({"run": run, "node_dir": "0-gpu01", "age": 9.0})) is None
 
 
 def test_what_names_no_run_is_no_orphan() -> None:

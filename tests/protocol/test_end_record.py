@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from clusterctl.protocol.end_record import GangRecord, parse_record
+from clusterctl.protocol.end_record import EndRecord, parse_record
 from clusterctl.protocol.tracebacks import StderrParser
 from clusterctl.protocol.untrusted import Untrusted
 
@@ -12,7 +12,7 @@ OPEN = "Traceback (most recent call last):"
 RAISED = {"rank": 0, "exit": 1, "signal": None, "time": 12.0, "last_at": 11.0}
 
 
-def parse(**fields: Any) -> GangRecord:
+def parse(**fields: Any) -> EndRecord:
     """Read a record of one node whose rank 0 has failed."""
     about = {"node": "gpu01", "node_rank": 0, "state": "FAILED", "reason": "", "time": 13.0}
     failure = {**RAISED, "tail": [OPEN, "ValueError: bad"]}

@@ -11,11 +11,10 @@ import pytest
 from clusterctl.client.watch.follower import LogLines
 from clusterctl.client.watch.node_report import NodeReport
 from clusterctl.node.gang.restart_reason import judge_record
-from clusterctl.node.supervise.evidence import TAIL_LINES, Line, shorten_traceback, tracebacks
 from clusterctl.protocol.end_record import parse_record
-from clusterctl.protocol.messages.gang import Bounds, read_part
+from clusterctl.protocol.messages.gang import BLOCK_LINES, TAIL_LINES, TRACEBACKS, Bounds, read_part
 from clusterctl.protocol.root_cause import Cause, find_cause, restart_reason
-from clusterctl.protocol.tracebacks import starts_traceback
+from clusterctl.protocol.tracebacks import find_tracebacks, shorten_traceback
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.parse import parse_inventory
 
@@ -33,15 +32,20 @@ def failure_of(rank: Any, stderr: list[Any]) -> dict[str, Any]:
     if rank["exit"] == 0:
         return end
     heard = [(time, line) for time, number, line in stderr if number == rank["rank"]]
-    lines = [Line(place, line) for place, (_, line) in enumerate(heard)]
-    said = []
-    for block in tracebacks(lines):
-        place = next(line.offset for line in block if starts_traceback(line.text))
-        said.append({"at": heard[place][0], "lines": shorten_traceback(block)})
+    lines = [line for _, line in heard]
+    said = [
+        {
+            "at": heard[block.start][0],
+            "lines": shorten_traceback(lines[block.begin : block.end], BLOCK_LINES),
+        }
+        for block in find_tracebacks(lines, TRACEBACKS)
+    ]
     last = rank.get("last_at", max([time for time, _ in heard], default=rank["time"]))
-    flags = {"frozen": rank.get("frozen", False), **({"starved": True} if rank.get("starved") else {})}
-    tail = [line.text for line in lines[-TAIL_LINES:]]
-    return {**end, "last_at": last, **flags, "said": said, "tail": tail}
+    flags = {
+        "suspended": rank.get("suspended", False),
+        **({"oom_killed": True} if rank.get("oom_killed") else {}),
+    }
+    return {**end, "last_at": last, **flags, "tracebacks": said, "tail": lines[-TAIL_LINES:]}
 
 
 def record_of(case: Any) -> dict[str, Any]:
@@ -61,7 +65,7 @@ def record_of(case: Any) -> dict[str, Any]:
             failures += [{"rank": None, "reason": one["reason"], "time": one["time"]} for one in about]
             end = {"state": "FAILED", "reason": "why", "time": 640.0, "address": f"10.0.0.{number + 1}"}
             told = {**end, "stopped_at": case["stops"].get(name), "failures": failures}
-            parts.append({**where, **read_part(Untrusted(json.loads(json.dumps(told))), BOUNDS)})
+            parts.append({**read_part(Untrusted(json.loads(json.dumps(told))), BOUNDS), **where})
     return {"run": "r", "hub": "gpu01", "whole": True, "stop": None, "parts": parts}
 
 
@@ -79,8 +83,8 @@ def shown_live(case: Any, record: Any) -> Cause:
     parts = {name: NodeReport(node, 0.0) for name, node in NODES.items()}
     for rank in sorted(case["ranks"], key=lambda rank: rank["time"]):
         end = {name: rank[name] for name in ("rank", "exit", "signal", "time")}
-        if rank.get("frozen"):
-            parts[rank["node"]].frozen.add(rank["rank"])
+        if rank.get("suspended"):
+            parts[rank["node"]].suspended.add(rank["rank"])
         parts[rank["node"]].on_event(Untrusted({"event": "rank_exited", **end}))
     for name, moment in case["stops"].items():
         parts[name].on_event(Untrusted({"event": "stopping", "time": moment}))
@@ -93,7 +97,7 @@ def shown_live(case: Any, record: Any) -> Cause:
             parts[rank["node"]].parsers[rank["rank"]].on_output(rank["last_at"])
     told = parse_record(Untrusted(record))
     assert told is not None
-    known = [failure for failure in told.failures if failure.rank is None or failure.starved]
+    known = [failure for failure in told.failures if failure.rank is None or failure.oom_killed]
     own = [each for part in parts.values() for each in part.failures(99.0)]
     replaced = {(each.node, each.rank) for each in known}
     failures = [each for each in own if (each.node, each.rank) not in replaced] + known

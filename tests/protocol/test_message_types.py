@@ -17,10 +17,10 @@ from clusterctl.node.state import locks
 from clusterctl.plans.diagnose import collective, mesh
 from clusterctl.plans.facts import facts as facts_values
 from clusterctl.plans.facts import utilization
-from clusterctl.protocol.messages import agent, facts, files, network, verbs
+from clusterctl.protocol.messages import agent, children, facts, files, network, verbs
 from clusterctl.protocol.untrusted import Untrusted
 
-MODULES = (files, agent, facts, network, verbs)
+MODULES = (files, agent, children, facts, network, verbs)
 READERS = {name for name in vars(Untrusted) if not name.startswith("_")}
 # Keys that one side writes and the other does not read, or the reverse, and why they stay.
 UNREAD_BY_NODE = {
@@ -30,29 +30,31 @@ UNREAD_BY_NODE = {
     "network": "of `probe`: what is checked with it is checked by the client",
     "nic": "of spec.json, for people: the environment holds it too",
     "part": "of a content that comes in pieces: they come in order",
-    "protocol": "of spec.json, for a version that finds an older one",
     "size": "of the payload: its hash is compared",
 }
-UNSENT_BY_CLIENT = dict.fromkeys(
-    (
-        "agent_limit",
-        "alarm",
-        "gang_limit",
-        "handshake_limit",
-        "hub_limit",
-        "join_limit",
-        "overdue_limit",
-        "pause",
-        "warm",
+UNSENT_BY_CLIENT = {
+    **dict.fromkeys(
+        (
+            "agent_limit",
+            "alarm",
+            "gang_limit",
+            "handshake_limit",
+            "hub_limit",
+            "join_limit",
+            "overdue_limit",
+            "pause",
+            "warm",
+        ),
+        "of spec.json and of the mesh test, set by tests",
     ),
-    "of spec.json and of the mesh test, set by tests",
-)
+    "unfit": "of the roster: set by the nodes",
+}
 UNREAD_BY_CLIENT = {
     "grace": "of the journal, for people",
     "held": "of the journal and of `locks`: who reads looks at the holders",
     "port_taken": "of `failed`: the text says it too",
     "used": "of `gpu_memory`: for people who read the record",
-    **dict.fromkeys(("agent", "guardian", "parted", "releasing"), "the node reads its own state"),
+    **dict.fromkeys(("agent", "guardian", "gang_done", "releasing"), "the node reads its own state"),
 }
 
 

@@ -64,7 +64,7 @@ def test_a_signal_has_its_reason(number: int) -> None:
         killed = replace(RANK, exit=None, signal=kill, tail=("CUDA out of memory",))
         assert reason_of(killed) == "worker_killed"
         assert reason_of(replace(killed, rank=None)) == "agent_killed"
-        assert reason_of(replace(killed, starved=True)) == "out_of_memory"
+        assert reason_of(replace(killed, oom_killed=True)) == "out_of_memory"
 
 
 def test_a_node_or_its_agent_that_is_gone_has_its_reason() -> None:

@@ -60,7 +60,9 @@ def test_the_first_of_a_chain_explains_only_by_what_is_its_own() -> None:
 
 def test_what_a_rank_wrote_goes_before_the_kernels_count() -> None:
     """The kernel killed for memory on that node; this rank ended with an error of its own."""
-    found = find_symptom(replace(raised(0, "OSError: [Errno 28] No space left on device", 5.0), starved=True))
+    found = find_symptom(
+        replace(raised(0, "OSError: [Errno 28] No space left on device", 5.0), oom_killed=True)
+    )
 
     assert found is not None
     assert found.symptom.code != "CC-JOB-040"
@@ -131,7 +133,7 @@ def test_of_two_lost_nodes_the_one_that_was_silent_first_is_the_cause() -> None:
 
 def test_a_rank_that_somebody_stopped_goes_before_one_that_left() -> None:
     """All wait for it; that another one ended with 0 meanwhile is no reason to."""
-    frozen = Failure("gpu02", 1, None, KILL, 12.0, frozen=True, after_stop=True)
+    frozen = Failure("gpu02", 1, None, KILL, 12.0, suspended=True, after_stop=True)
     cause = judge(raised(0, WAITED, 9.0), frozen, Failure("gpu03", 2, 0, None, 5.0), stopped_at=10.0)
 
     assert (cause.failure, cause.waited_for) == (frozen, True)

@@ -32,7 +32,9 @@ def words(lost: int, said: float) -> dict[str, Any]:
     gone = (
         f"RuntimeError: [pair.cc:553] Connection closed by peer [10.77.0.{lost + 1}]:30374. This is typically"
     )
-    return {"said": [{"at": said, "lines": [f"[rank0]: {RAISED}", '  File "t.py"', f"[rank0]: {gone}"]}]}
+    return {
+        "tracebacks": [{"at": said, "lines": [f"[rank0]: {RAISED}", '  File "t.py"', f"[rank0]: {gone}"]}]
+    }
 
 
 def record_of(
@@ -44,8 +46,10 @@ def record_of(
         failures = []
         for rank in ranks:
             end = {"rank": number, "exit": rank.exit, "signal": rank.signal, "time": rank.time}
-            said = words(rank.lost, rank.said) if rank.lost is not None else {"said": []}
-            failures.append({**end, "last_at": rank.said or rank.time, "tail": [], "frozen": False, **said})
+            said = words(rank.lost, rank.said) if rank.lost is not None else {"tracebacks": []}
+            failures.append(
+                {**end, "last_at": rank.said or rank.time, "tail": [], "suspended": False, **said}
+            )
             number += 1
         about = {"node": f"gpu0{place + 1}", "node_rank": place, "state": "FAILED", "reason": "why"}
         where = {"address": f"10.77.0.{place + 1}"} if addresses else {}
@@ -227,7 +231,7 @@ def test_one_that_left_goes_before_one_that_was_only_waited_for() -> None:
     """NCCL's peers wait for a rank that has ended; one that does nothing but wait as well is innocent."""
     waiting = {"lines": [RAISED, "RuntimeError: Timed out waiting 4000ms for recv operation"], "at": 632.0}
     record = record_of(three(2, Rank(0, 600.0), Rank(1, 633.44), SILENT), STOPS)
-    record["parts"][0]["failures"][0]["said"] = [waiting]
+    record["parts"][0]["failures"][0]["tracebacks"] = [waiting]
 
     assert name_cause(record) == ("gpu03", 2, "CC-JOB-053")
     assert judge_record(record)[:2] == ("code", "gpu03")

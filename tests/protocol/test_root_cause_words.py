@@ -280,7 +280,7 @@ def test_the_rank_that_does_not_complain_was_waited_for() -> None:
     waiting = failure(0, 5.0, WAITED)
     silent = [Failure(f"n{rank}", rank, None, signal.SIGTERM, 5.3) for rank in (1, 2)]
     one, several = find_cause([waiting, silent[0]], 5.1), find_cause([waiting, *silent], 5.1)
-    frozen = find_cause([waiting, silent[0], replace(silent[1], frozen=True)], 5.1)
+    frozen = find_cause([waiting, silent[0], replace(silent[1], suspended=True)], 5.1)
 
     assert one is not None
     assert (one.failure.rank, one.waited_for) == (1, True)
@@ -325,7 +325,7 @@ def test_torchrun_that_we_ended_takes_no_blame() -> None:
 
 def test_the_kernels_count_tells_who_killed() -> None:
     """A SIGKILL while the kernel killed for want of memory has that as its meaning."""
-    cause = find_cause([replace(failure(0, 1.0, by=signal.SIGKILL), starved=True)], None)
+    cause = find_cause([replace(failure(0, 1.0, by=signal.SIGKILL), oom_killed=True)], None)
 
     assert cause is not None
     assert cause.symptom_match is not None

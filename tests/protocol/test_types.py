@@ -41,8 +41,8 @@ def f(session: Session, stream: Stream, record: Record, spec: Spec, state: State
     record.state["torchrn"]
     record.set({"began": 1.0})
     record.set({"begun": 1.0})
-    record.add_event("going", {"master": "a:1"})
-    record.add_event("going", {"mastr": "a:1"})
+    record.add_event("go_received", {"master": "a:1"})
+    record.add_event("go_received", {"mastr": "a:1"})
     record.add_event("gone")
     if record.state["state"] == "RUNNING" and spec["nnodes"] > 1 and a["limit"] and b["limit"]:
         return

@@ -50,13 +50,13 @@ def make_gang(context: GangContext, restarts: Any) -> Gang:
 
 def failures(kind: str, rank: int, moment: float) -> list[dict[str, Any]]:
     """Write how a node's rank ended."""
-    said = {"last_at": moment, "frozen": False, "said": [], "tail": []}
+    said = {"last_at": moment, "suspended": False, "tracebacks": [], "tail": []}
     end = {"rank": rank, "exit": None, "signal": None, "time": moment}
     if kind == "killed":
         return [{**end, "signal": 9, **said}]
     if kind == "error":
         lines = ["Traceback (most recent call last):", '  File "train.py", line 3', "ValueError: bad loss"]
-        return [{**end, "exit": 1, **said, "said": [{"at": moment, "lines": lines}], "tail": lines}]
+        return [{**end, "exit": 1, **said, "tracebacks": [{"at": moment, "lines": lines}], "tail": lines}]
     return []
 
 

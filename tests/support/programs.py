@@ -21,7 +21,7 @@ def go(run: NodeRun, port: int = 0) -> NodeRun:
     run.hear("ready")
     assert run.session is not None
     run.session.send({"do": "go", "master_port": port or run.port})
-    run.hear("going")
+    run.hear("go_received")
     run.hear("end")
     run.session.close()
     return run

@@ -322,7 +322,7 @@ def obey(header: Mapping[str, Any], body: bytes) -> list[Frame]:
         return [({"event": "joined"}, b""), *_ready()]
     if header.get("do") == "go":
         port = {"port": header["master_port"]}
-        return [({"event": "listening", **port}, b""), ({"event": "going"}, b"")]
+        return [({"event": "listening", **port}, b""), ({"event": "go_received"}, b"")]
     return [({"event": "ended"}, b"")] if header.get("do") == "cancel" else []
 
 

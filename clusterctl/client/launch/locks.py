@@ -137,7 +137,7 @@ class LockWaiter:
                     )
                 )
             time.sleep(POLL * random.uniform(0.8, 1.2))
-            blocked = self._send_order("look", self._sessions)
+            blocked = self._send_order("list_holders", self._sessions)
 
     def _is_first(self, holders: Sequence[LockHolder]) -> bool:
         """Return whether this launch was submitted before all that are in its way."""

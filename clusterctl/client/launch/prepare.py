@@ -329,7 +329,7 @@ def _send_go(plan: LaunchPlan, ready: Mapping[str, Ready]) -> int:
     # a program that fails at once may have ended the run before a slow node is informed of its beginning
     for name in others:
         tasks.await_event(
-            ready[name].session, "going", tasks.GO_LIMIT, node=name, or_ended=plan.job.is_single_process
+            ready[name].session, "go_received", tasks.GO_LIMIT, node=name, or_ended=plan.job.is_single_process
         )
     return port
 

@@ -26,7 +26,7 @@ from clusterctl.plans.launch.world_size import describe_world_event
 from clusterctl.plans.runs.gang_record import choose_record, find_reported_loss
 from clusterctl.plans.runs.state import NodeState
 from clusterctl.plans.runs.verdict import Verdict, judge_with_record
-from clusterctl.protocol.end_record import GangRecord
+from clusterctl.protocol.end_record import EndRecord
 from clusterctl.protocol.redact import redact
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.states import FAILED, FAILED_SETUP, LOST, TIMEOUT, UNKNOWN
@@ -194,7 +194,7 @@ class RunMonitor:
         states = {name: part.state if name in reachable else None for name, part in self._reports.items()}
         return judge_with_record(self._options.run_id, states, record, failures, stopped_at)
 
-    def _gang_record(self) -> GangRecord | None:
+    def _gang_record(self) -> EndRecord | None:
         """Give what the nodes know of the whole end."""
         records = (report.state.record for report in self._reports.values() if report.state)
         return choose_record(records, {*self._reports, *self._options.inventory_names})

@@ -79,7 +79,7 @@ class NodeReport:
     failed_exits: dict[Rank, ProcessEnd] = field(default_factory=dict)
     clean_exits: dict[Rank, ProcessEnd] = field(default_factory=dict)
     parsers: dict[Rank | None, StderrParser] = field(default_factory=dict)
-    frozen: set[Rank] = field(
+    suspended: set[Rank] = field(
         default_factory=set
     )  # ranks that SIGSTOP held, as last reported while they lived
     attempt: int = 1
@@ -94,7 +94,7 @@ class NodeReport:
         """Forget what was received of the attempts before this one."""
         self.attempt, self.stop_requested, self.attempt_ended = number, False, False
         self.stopped_at = self.supervisor_end = self.torchrun_end = None
-        for collected in (self.failed_exits, self.clean_exits, self.parsers, self.frozen):
+        for collected in (self.failed_exits, self.clean_exits, self.parsers, self.suspended):
             collected.clear()
 
     def on_lines(self, entry: LogLines, now: float) -> None:
@@ -112,9 +112,9 @@ class NodeReport:
         """Take notice of the ranks that a signal has stopped; gives those that ran before."""
         if not state.live or self.stop_requested:
             return []
-        previous, ended = self.frozen, {rank.rank for rank in state.ranks if rank.failed}
-        self.frozen = {rank.rank for rank in state.ranks if rank.stopped} | (previous & ended)
-        return sorted(self.frozen - previous)
+        previous, ended = self.suspended, {rank.rank for rank in state.ranks if rank.failed}
+        self.suspended = {rank.rank for rank in state.ranks if rank.stopped} | (previous & ended)
+        return sorted(self.suspended - previous)
 
     def on_event(self, event: Untrusted) -> Message | None:
         """Take an event; gives what failed by it, or nothing."""
@@ -201,10 +201,10 @@ class NodeReport:
             where=parser.where,
             own_frame=parser.own_frame,
             survived=parser.survived,
-            frozen=rank in self.frozen,
+            suspended=rank in self.suspended,
             after_stop=self.stopped_at is not None and self._local_time(end) >= self.stopped_at,
-            starved=any(
-                rank_state.rank == rank and rank_state.starved
+            oom_killed=any(
+                rank_state.rank == rank and rank_state.oom_killed
                 for rank_state in (self.state.ranks if self.state else ())
             ),
         )

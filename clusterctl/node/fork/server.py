@@ -28,10 +28,14 @@ import struct
 import warnings
 from collections import deque
 from contextlib import suppress
-from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import interface
 from .worker import Command, apply_command, run_worker
+
+if TYPE_CHECKING:
+    from ...protocol.messages.children import ForkReport
+
 
 LENGTH = struct.Struct("!Q")
 MOST_DESCRIPTORS = 3
@@ -60,12 +64,13 @@ def fork_server(private: Sequence[int]) -> Tuple[socket.socket, int]:
     finally:
         _thread.stack_size(0)
     greeting = receive(gate_end)
-    if greeting.get("pid") and not greeting["obstacle"]:
-        return gate_end, greeting["pid"]
+    pid, obstacle = greeting.get("pid"), greeting.get("obstacle")
+    if pid and not obstacle:
+        return gate_end, pid
     gate_end.close()
-    if greeting.get("pid"):
-        os.waitpid(greeting["pid"], 0)
-    raise OSError(greeting.get("obstacle") or "the worker server could not be forked")
+    if pid:
+        os.waitpid(pid, 0)
+    raise OSError(obstacle or "the worker server could not be forked")
 
 
 def call_in_thread(steps: Iterator[functools.partial[Any]]) -> None:
@@ -157,12 +162,12 @@ def prepare_worker(request: Request, line: socket.socket) -> None:
     line.close()
 
 
-def send(sink: socket.socket, message: Any) -> None:
+def send(sink: socket.socket, report: ForkReport) -> None:
     """Send one line of JSON."""
-    sink.sendall(json.dumps(message).encode("ascii") + b"\n")
+    sink.sendall(json.dumps(report).encode("ascii") + b"\n")
 
 
-def receive(source: socket.socket) -> Any:
+def receive(source: socket.socket) -> ForkReport:
     """Receive one line of JSON; an empty table if the other end was closed."""
     content = b""
     while not content.endswith(b"\n"):
@@ -170,7 +175,8 @@ def receive(source: socket.socket) -> Any:
         if not chunk:
             return {}
         content += chunk
-    return json.loads(content.decode("ascii"))
+    report: ForkReport = json.loads(content.decode("ascii"))
+    return report
 
 
 def send_request(control: socket.socket, command: Command, descriptors: List[int]) -> None:

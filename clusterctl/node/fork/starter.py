@@ -163,7 +163,7 @@ def fork_worker(control: socket.socket, command: Command, stdout: int, stderr: i
         except ChildProcessError as error:
             raise ForkRefused("the kernel gives orphans to another process") from error
         line.sendall(b"\n")
-    return int(report["pid"])
+    return report["pid"]
 
 
 @contextmanager

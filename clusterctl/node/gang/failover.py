@@ -16,7 +16,6 @@ from ...protocol.messages.gang import (
     Ended,
     Failed,
     Listening,
-    NodePart,
     Ready,
     StopOrder,
 )
@@ -29,6 +28,7 @@ from .state import Attempts, GangState
 
 if TYPE_CHECKING:
     from ...protocol.messages.agent import EventFacts, EventName
+    from ...protocol.messages.files import PartRecord
 
 ELECTION_LIMIT = 3.0  # silences within which the next hub must be found
 
@@ -88,7 +88,7 @@ class GangMember(Gang):
         self.state.record_stop(order)
         self.role.report(order)
 
-    def on_end(self, part: NodePart) -> None:
+    def on_end(self, part: PartRecord) -> None:
         """This node's part of the attempt has ended."""
         self.state.part, self.state.cleared = part, None
         self.role.report(Ended(self.roster.attempt, part))
@@ -137,7 +137,7 @@ class GangMember(Gang):
         ]
         parts += [state.part] if state.part is not None else []
         gave_up = None if state.stop_order is not None else self.roster.find_shortage(left, left) or NODES
-        self.context.save_record(state.make_record(parts, None, gave_up, whole=False))
+        self.context.save_record(state.make_record(parts, None, {"gave_up": gave_up}, whole=False))
         state.attempts.conclude({"gave_up": gave_up})
         state.close()
         self.context.leave()

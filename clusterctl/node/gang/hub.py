@@ -18,9 +18,10 @@ from enum import Enum
 from typing import TYPE_CHECKING, Dict, List, Optional, Set
 
 from ...protocol.messages import gang as messages
-from ...protocol.messages.gang import JsonObject, Message, NodePart
+from ...protocol.messages.gang import Message
 from ...protocol.ranks import Slot
 from ...protocol.reasons import CODE, NODE_LOST
+from ...protocol.states import CANCELLED, LOST, TIMEOUT
 from ..runtime.connections import ChannelError
 from ..state.run_record import time_to_prepare
 from .channel import SecureChannel
@@ -47,7 +48,7 @@ from .roster import Roster
 from .state import GangState
 
 if TYPE_CHECKING:
-    from ...protocol.messages.files import AttemptEnd
+    from ...protocol.messages.files import AttemptEnd, EndState, PartRecord, RestartsEnd, StopRecord
 
 
 class Phase(Enum):
@@ -100,18 +101,18 @@ class Round:
     def __init__(self, roster: Roster) -> None:
         self.attempt = roster.attempt
         self.expected = set(roster.node_ranks)  # whose parts make it up
-        self.parts: Dict[Slot, NodePart] = {}
+        self.parts: Dict[Slot, PartRecord] = {}
         self.cleared: Dict[Slot, messages.Cleared] = {}
         self.ready: Dict[Slot, messages.Ready] = {}
-        self.stop: Optional[JsonObject] = None  # what began its end
+        self.stop: Optional[StopRecord] = None  # what began its end
         self.shortest_grace = float("inf")  # that the others were given
         self.master_port: Optional[int] = None
         self.go_sent = False  # to rank 0
 
     @property
-    def ordered_parts(self) -> List[NodePart]:
+    def ordered_parts(self) -> List[PartRecord]:
         """Return the parts by node rank."""
-        return sorted(self.parts.values(), key=lambda part: int(part["node_rank"]))
+        return sorted(self.parts.values(), key=lambda part: part["node_rank"] or 0)
 
     @property
     def progress(self) -> Optional[bool]:
@@ -258,7 +259,7 @@ class Hub(Role[Phase]):
         if not self.policy.never:
             self._send_all(messages.SlotLost(slot, why))
 
-    def _part_of_lost(self, slot: Slot, why: str) -> NodePart:
+    def _part_of_lost(self, slot: Slot, why: str) -> PartRecord:
         node, node_rank = self.roster.node(slot), self.roster.node_rank(slot)
         return lost_part(node, node_rank, why, time.time(), self._last_seen.get(slot))
 
@@ -351,7 +352,7 @@ class Hub(Role[Phase]):
             own = slot == self.slot
             self._add_part(slot, message.part if own else self._normalize_part(slot, message.part))
 
-    def _normalize_part(self, slot: Slot, reported: NodePart) -> NodePart:
+    def _normalize_part(self, slot: Slot, reported: PartRecord) -> PartRecord:
         """Put in whose part it is and our clock, and accept no stop before the one that was sent to it."""
         node, stop = self.roster.node(slot), self.round.stop
         part = correct_clock(reported, self.members[slot].offset)
@@ -362,13 +363,13 @@ class Hub(Role[Phase]):
             part["stopped_at"] = max(part["stopped_at"], (stop["time"] if stop else time.time()) - slack)
         return part
 
-    def _add_part(self, slot: Slot, part: NodePart) -> None:
+    def _add_part(self, slot: Slot, part: PartRecord) -> None:
         self.round.parts[slot] = part
         node = self.roster.node(slot)
         if part["state"] != "SUCCEEDED" and self.round.stop is None:
             reason = (
                 f"{node} is lost: {part['reason']}"
-                if part["state"] == messages.LOST
+                if part["state"] == LOST
                 else f"{node}: {part['reason'] or part['state']}"
             )
             self._stop_all(slot, failure_order(reason))
@@ -398,7 +399,7 @@ class Hub(Role[Phase]):
         self._wait(CLEAR_LIMIT, "clear")
         self._decide_if_cleared()
 
-    def _find_reason(self, parts: List[NodePart]) -> RestartReason:
+    def _find_reason(self, parts: List[PartRecord]) -> RestartReason:
         """Find the reason; a node that cannot even begin is of no more use than one that is lost."""
         known, self._given_reason = self._given_reason, None
         previous, self._previous_hub = self._previous_hub, None
@@ -406,7 +407,7 @@ class Hub(Role[Phase]):
             previous is not None and previous not in self.round.expected
         ):  # a lost hub without a rank is judged too
             parts = [*parts, self._part_of_lost(previous, self.roster.view().lost.get(previous, ""))]
-        found = judge_record(self.state.make_record(parts, self.round.stop, None, whole=True))
+        found = judge_record(self.state.make_record(parts, self.round.stop, {"gave_up": None}, whole=True))
         if known is not None and found.reason != NODE_LOST:
             return known
         for slot, part in self.round.parts.items():
@@ -595,14 +596,14 @@ class Hub(Role[Phase]):
 
     def _finish_stopped(self, order: messages.StopOrder) -> None:
         """The run was stopped, or its time was up, between two attempts."""
-        self._finish(None, "TIMEOUT" if order.kind == messages.TIME else "CANCELLED", order.reason)
+        self._finish(None, TIMEOUT if order.kind == messages.TIME else CANCELLED, order.reason)
 
-    def _finish(self, gave_up: Optional[str], state: str = "", reason: str = "") -> None:
+    def _finish(self, gave_up: Optional[str], state: EndState = "", reason: str = "") -> None:
         """Send the record to all: there will be no further attempt."""
         self._enter(Phase.OVER)
         parts, stop = self.round.ordered_parts, self.round.stop
-        record = self.state.make_record(parts, stop, gave_up, whole=True, state=state, reason=reason)
-        end = {"gave_up": gave_up, "state": state, "reason": reason}
+        end: RestartsEnd = {"gave_up": gave_up, "state": state, "reason": reason}
+        record = self.state.make_record(parts, stop, end, whole=True)
         self.context.save_record(record)
         self.state.attempts.conclude(end)
         self._send_all(messages.Verdict(record, None if self.policy.never else end))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 import socket
-from typing import Any, Callable, Dict
+from typing import TYPE_CHECKING, Callable
 
 from ...protocol.ranks import Slot
 from ...protocol.untrusted import Untrusted
@@ -23,6 +23,10 @@ from ..runtime.stream import VerbError
 from .channel import Handshake, SecureChannel
 from .membership import read_bounds
 
+if TYPE_CHECKING:
+    from ...protocol.messages.files import Spec
+
+
 HANDSHAKE_LIMIT = 5.0  # seconds to prove the token
 SPARE_PENDING = 8  # connections at once that prove nothing yet, beyond one for each node
 OWN_FILES = 256  # what an agent has open beside its peers' connections, with room
@@ -31,7 +35,7 @@ OWN_FILES = 256  # what an agent has open beside its peers' connections, with ro
 class Listener:
     """Hands over a channel for every peer that proved itself."""
 
-    def __init__(self, loop: Loop, spec: Dict[str, Any], token: bytes) -> None:
+    def __init__(self, loop: Loop, spec: Spec, token: bytes) -> None:
         self._run_id = spec["run"]
         self._token = token
         self._own_slot = Slot(int(spec.get("slot") or 0))
@@ -82,11 +86,11 @@ def allow_files(count: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
 
 
-def listen_for_peers(spec: Dict[str, Any]) -> socket.socket:
+def listen_for_peers(spec: Spec) -> socket.socket:
     """Listen on the training address; VerbError if that cannot be, or all of the inventory's ports are in use."""
     address, ports = spec["address"] if spec.get("restart") else spec["master_addr"], spec.get("ports")
     try:
-        return listen(address, port_range(ports))
+        return listen(str(address), port_range(ports))
     except OSError as error:
         where = f"on {address}" + (f", ports {ports[0]}-{ports[1]}" if ports else "")
         why = describe_os_error(error)

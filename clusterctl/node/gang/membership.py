@@ -12,7 +12,6 @@ from typing import (
     Deque,
     Dict,
     Generic,
-    Iterable,
     List,
     NamedTuple,
     Optional,
@@ -24,24 +23,23 @@ from typing import (
 from ...protocol.messages.gang import (
     FAILURE,
     LONGEST_REASON,
-    LOST,
     STOP,
     TIME,
     BeatReply,
     Bounds,
     HubBeat,
-    JsonObject,
-    NodePart,
     StopOrder,
     limit_size,
 )
 from ...protocol.ranks import NodeRank
+from ...protocol.states import LOST
 from ..runtime.connections import ChannelError
 from ..runtime.event_loop import Loop
 from .channel import SecureChannel
 
 if TYPE_CHECKING:
     from ...protocol.messages.agent import EventFacts, EventName
+    from ...protocol.messages.files import FailureRecord, GangRecord, PartRecord, Spec, StopRecord
     from ..state.locks import SendEvent
 
 # what an agent uses of its gang
@@ -53,8 +51,6 @@ __all__ = [
     "TIME",
     "Gang",
     "GangContext",
-    "JsonObject",
-    "NodePart",
     "StopOrder",
 ]
 
@@ -77,11 +73,11 @@ class GangContext(NamedTuple):
     """What the gang's code has of its agent."""
 
     loop: Loop
-    spec: Dict[str, Any]
+    spec: Spec
     token: bytes
     report: SendEvent  # to the client
     stop: Callable[[StopOrder], None]  # end this node's part
-    save_record: Callable[[JsonObject], None]  # write the record
+    save_record: Callable[[GangRecord], None]  # write the record
     leave: Callable[[], None]  # nothing is left to wait for
 
 
@@ -119,7 +115,7 @@ class Gang:
     def on_stop(self, order: StopOrder) -> None:
         """The run was stopped here, or its time was up."""
 
-    def on_end(self, part: NodePart) -> None:  # noqa: ARG002, RUF100 - there is no other node to send it to
+    def on_end(self, part: PartRecord) -> None:  # noqa: ARG002, RUF100 - there is no other node to send it to
         """This node's part has ended; `leave` is called when the others know."""
         self.context.leave()
 
@@ -216,28 +212,28 @@ class Role(Generic[PhaseType]):
 # times and bounds
 
 
-def silent_beats(spec: Dict[str, Any], interval: float) -> int:
+def silent_beats(spec: Spec, interval: float) -> int:
     """Count the unanswered beats after which a node is lost."""
     return max(2, round(silence_limit(spec) / interval))
 
 
-def silence_limit(spec: Dict[str, Any]) -> float:
+def silence_limit(spec: Spec) -> float:
     """Return the seconds of silence after which a node is lost."""
     return float(spec.get("gang_limit") or SILENCE_LIMIT)
 
 
-def beat_interval(spec: Dict[str, Any]) -> float:
+def beat_interval(spec: Spec) -> float:
     """Return the seconds between two beats."""
     return silence_limit(spec) / BEATS_PER_LIMIT
 
 
-def overdue_after(spec: Dict[str, Any], grace: float) -> float:
+def overdue_after(spec: Spec, grace: float) -> float:
     """Return the seconds after a stop in which every node's part has ended, or never will."""
-    after = float((spec.get("after") or {}).get("time_limit") or 0.0)
-    return grace + after + float(spec.get("overdue_limit") or OVERDUE)
+    after = spec.get("after")
+    return grace + (after["time_limit"] if after else 0.0) + float(spec.get("overdue_limit") or OVERDUE)
 
 
-def read_bounds(spec: Dict[str, Any]) -> Bounds:
+def read_bounds(spec: Spec) -> Bounds:
     """Read the bounds from our own spec."""
     slots, restart = int(spec.get("slots") or spec["nnodes"]), spec.get("restart")
     nodes = [entry["node"] for entry in spec.get("roster") or ()] or spec.get("nodes") or []
@@ -268,35 +264,41 @@ def limit_grace(order: StopOrder, bounds: Bounds) -> StopOrder:
 
 def lost_part(
     node: str, node_rank: NodeRank, reason: str, moment: float, last_seen: Optional[float]
-) -> NodePart:
+) -> PartRecord:
     """Write the part of a node that cannot do it itself any more; `last_seen` is its last sign of life, if known."""
-    identity = {"node": node, "node_rank": node_rank, "address": ""}
-    end = {"state": LOST, "reason": reason, "time": moment, "last_seen": last_seen, "stopped_at": None}
-    return {**identity, **end, "failures": []}
-
-
-def correct_clock(part: NodePart, offset: float) -> NodePart:
-    """Turn a part's times to a clock from which its own differs by `offset` seconds."""
-    failures = [_correct_failure(failure, offset) for failure in part["failures"]]
-    return {**part, **_shift_times(part, ("time", "stopped_at"), offset), "failures": failures}
-
-
-def _correct_failure(failure: JsonObject, offset: float) -> JsonObject:
-    blocks = [{**block, **_shift_times(block, ("at",), offset)} for block in failure.get("said") or ()]
     return {
-        **failure,
-        **_shift_times(failure, ("time", "last_at"), offset),
-        **({"said": blocks} if blocks else {}),
+        "node": node,
+        "node_rank": node_rank,
+        "address": "",
+        "state": LOST,
+        "reason": reason,
+        "time": moment,
+        "last_seen": last_seen,
+        "stopped_at": None,
+        "failures": [],
     }
 
 
-def _shift_times(entry: JsonObject, keys: Iterable[str], offset: float) -> JsonObject:
-    return {key: entry[key] - offset for key in keys if isinstance(entry.get(key), (int, float))}
+def correct_clock(part: PartRecord, offset: float) -> PartRecord:
+    """Turn a part's times to a clock from which its own differs by `offset` seconds."""
+    stopped_at = None if part["stopped_at"] is None else part["stopped_at"] - offset
+    failures = [_correct_failure(failure, offset) for failure in part["failures"]]
+    return {**part, "time": part["time"] - offset, "stopped_at": stopped_at, "failures": failures}
+
+
+def _correct_failure(failure: FailureRecord, offset: float) -> FailureRecord:
+    corrected: FailureRecord = {**failure, "time": failure["time"] - offset}
+    if "last_at" in failure:
+        corrected["last_at"] = failure["last_at"] - offset
+    if "tracebacks" in failure:
+        corrected["tracebacks"] = [{**block, "at": block["at"] - offset} for block in failure["tracebacks"]]
+    return corrected
 
 
 def make_record(
-    spec: JsonObject, parts: List[NodePart], stop: Optional[JsonObject], *, whole: bool
-) -> JsonObject:
-    """Put parts together; where very many have failed, each keeps fewer of its last words."""
-    record = {"run": spec["run"], "hub": spec.get("hub"), "whole": whole, "stop": stop, "parts": parts}
-    return limit_size(record)
+    spec: Spec, parts: List[PartRecord], stop: Optional[StopRecord], *, whole: bool
+) -> GangRecord:
+    """Put parts together; where very many have failed, each keeps fewer of its last lines."""
+    return limit_size(
+        {"run": spec["run"], "hub": spec.get("hub"), "whole": whole, "stop": stop, "parts": parts}
+    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import socket
 from typing import (
-    Any,
+    TYPE_CHECKING,
     Callable,
     Collection,
     Dict,
@@ -27,6 +27,9 @@ from ...protocol.messages.gang import NodeChecked
 from ...protocol.ranks import Slot
 from ..runtime.event_loop import Loop
 from .membership import SUSPECTED_AFTER, GangContext, Member, beat_interval
+
+if TYPE_CHECKING:
+    from ...protocol.messages.files import Spec
 
 WITNESSES = 2  # other nodes that are asked
 CHECK_BEATS = 0.75  # of the time between two beats: what others found is here at the next one
@@ -70,7 +73,7 @@ def choose_witnesses(silent_slot: Slot, candidates: Iterable[Slot], slot_count: 
     return sorted(candidates, key=lambda slot: (slot - silent_slot) % slot_count)[:WITNESSES]
 
 
-def describe_loss(spec: Dict[str, Any]) -> str:
+def describe_loss(spec: Spec) -> str:
     """Say why a node is lost before the silence limit."""
     return f"it was silent for {SUSPECTED_AFTER * beat_interval(spec):g} s, and its node does not answer"
 

@@ -6,13 +6,14 @@ whose run is not started again, does without it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.reasons import CODE
 from ...protocol.untrusted import Untrusted
 
 if TYPE_CHECKING:
-    from ...protocol.end_record import GangRecord
+    from ...protocol.end_record import EndRecord
+    from ...protocol.messages.files import GangRecord
     from ...protocol.root_cause import Cause
 
 LONGEST_TEXT = 300  # characters
@@ -26,7 +27,7 @@ class RestartReason(NamedTuple):
     text: str
 
 
-def judge_record(record: Dict[str, Any]) -> RestartReason:
+def judge_record(record: GangRecord) -> RestartReason:
     """Choose the failure of a gang's record that the others follow from."""
     from ...protocol.end_record import parse_record  # noqa: PLC0415, RUF100 - see above
     from ...protocol.root_cause import find_cause, restart_reason  # noqa: PLC0415, RUF100 - see above
@@ -40,7 +41,7 @@ def judge_record(record: Dict[str, Any]) -> RestartReason:
     return RestartReason(restart_reason(cause), cause.failure.node, _describe(cause))
 
 
-def _without_failures(end_record: GangRecord) -> RestartReason:
+def _without_failures(end_record: EndRecord) -> RestartReason:
     """Read the reason out of what the nodes themselves report, where no process failed."""
     from ...protocol.known_errors import recognise  # noqa: PLC0415, RUF100 - see above
     from ...protocol.root_cause import reason_of  # noqa: PLC0415, RUF100 - see above

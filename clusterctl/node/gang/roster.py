@@ -6,7 +6,7 @@ attempt gives it a node rank, or none.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ...protocol.messages.gang import MAJORITY, MAX_RESTARTS, NODES, REASON, RosterView
 from ...protocol.ranks import NodeRank, Slot
@@ -14,9 +14,8 @@ from ...protocol.reasons import CODE
 from .membership import LONGEST_PAUSE
 
 if TYPE_CHECKING:
-    from ...protocol.messages.files import AttemptEnd, RosterEntry
+    from ...protocol.messages.files import AttemptEnd, RestartSpec, RosterEntry, Spec
 
-JsonObject = Dict[str, Any]
 
 MOST_WITHOUT_PROGRESS = 3  # attempts in a row without progress
 WARM_SECONDS = 5.0
@@ -47,27 +46,26 @@ class Policy(NamedTuple):
 NEVER = Policy(0, (), "", 0.0, 0.0, never=True)
 
 
-def read_policy(spec: JsonObject) -> Policy:
+def read_policy(spec: RestartSpec) -> Policy:
     """Read the spec's `restart`."""
-    progress, pause = str(spec.get("progress") or "**"), float(spec.get("pause") or FIRST_PAUSE)
-    warm = WARM_SECONDS if spec.get("warm") is None else float(spec["warm"])
-    return Policy(int(spec["max"]), tuple(spec["on"]), progress, pause, warm)
+    progress, pause = spec.get("progress") or "**", float(spec.get("pause") or FIRST_PAUSE)
+    return Policy(spec["max"], tuple(spec["on"]), progress, pause, float(spec.get("warm", WARM_SECONDS)))
 
 
 class Roster:
     """What every agent knows of the whole run, so that any of them could lead it on."""
 
-    def __init__(self, spec: JsonObject) -> None:
+    def __init__(self, spec: Spec) -> None:
         self.own_slot = Slot(int(spec["slot"] if "slot" in spec else spec["node_rank"]))
         self.nnodes = int(spec["nnodes"])
         self.slot_count = int(spec.get("slots") or self.nnodes)
         self.attempt = int(spec.get("attempt", 1))
         self.history: List[AttemptEnd] = []
         self.listen_addresses: Dict[Slot, Tuple[str, int]] = {}
-        entries: List[RosterEntry] = spec.get("roster") or self._planned_entries(spec)
+        entries = spec.get("roster") or self._planned_entries(spec)
         self.entries = [entry.copy() for entry in entries]
 
-    def _planned_entries(self, spec: JsonObject) -> List[RosterEntry]:
+    def _planned_entries(self, spec: Spec) -> List[RosterEntry]:
         """Give every node its number as its rank; the names of nodes that the spec does not name come with them."""
         names = dict(enumerate(spec.get("nodes") or ()))
         names.update({0: spec["hub"], self.own_slot: spec["node"]})

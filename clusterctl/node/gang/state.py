@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Protocol
 
-from ...protocol.messages.gang import STOP, TIME, Cleared, JsonObject, NodePart, StopOrder
+from ...protocol.messages.gang import STOP, TIME, Cleared, StopOrder
 from ...protocol.ranks import Slot
 from .listener import Listener
 from .membership import GangContext, make_record
@@ -12,7 +12,7 @@ from .node_check import NodeChecks
 from .roster import NEVER, Policy, Roster
 
 if TYPE_CHECKING:
-    from ...protocol.messages.files import AttemptEnd
+    from ...protocol.messages.files import AttemptEnd, GangRecord, PartRecord, RestartsEnd, Spec, StopRecord
 
 
 class Attempts(Protocol):
@@ -42,7 +42,7 @@ class Attempts(Protocol):
     def on_go(self, address: str, port: int) -> None:
         """The gang gives GO."""
 
-    def conclude(self, end: JsonObject) -> None:
+    def conclude(self, end: RestartsEnd) -> None:
         """There will be no further attempt."""
 
 
@@ -53,14 +53,14 @@ class OneAttempt:
     began: Optional[float] = None
     time_left: Optional[float] = None
 
-    def __init__(self, spec: JsonObject) -> None:
+    def __init__(self, spec: Spec) -> None:
         self.roster = Roster(spec)
         self.time_left_given: Optional[float] = None
 
     def show_roster(self) -> None:
         """The client has it from the record."""
 
-    def conclude(self, end: JsonObject) -> None:
+    def conclude(self, end: RestartsEnd) -> None:
         """The agent has recorded its end by itself."""
 
     def on_pause(self, entry: AttemptEnd, seconds: float) -> None:
@@ -88,7 +88,7 @@ class GangState:
         self.stop_order: Optional[StopOrder] = (
             None  # a person's, or the time limit's: no other attempt follows
         )
-        self.part: Optional[NodePart] = None  # once it has ended
+        self.part: Optional[PartRecord] = None  # once it has ended
         self.cleared: Optional[Cleared] = None
         self.master_port: Optional[int] = None  # that this node holds for a later attempt, as its rank 0
         self.idle = bool(context.spec.get("spare"))
@@ -119,17 +119,16 @@ class GangState:
 
     def make_record(
         self,
-        parts: List[NodePart],
-        stop: Optional[JsonObject],
-        gave_up: Optional[str],
+        parts: List[PartRecord],
+        stop: Optional[StopRecord],
+        end: RestartsEnd,
         *,
         whole: bool,
-        **end: str,
-    ) -> JsonObject:
+    ) -> GangRecord:
         """Put the record together; with what went before the last attempt, and why no other followed."""
         spec = self.context.spec
         if self.policy.never:
             return make_record(spec, parts, stop, whole=whole)
         record = make_record({**spec, "hub": spec["node"]}, parts, stop, whole=whole)
         history, entries = self.roster.history, self.roster.entries
-        return {**record, "attempts": history, "roster": entries, "gave_up": gave_up, **end}
+        return {**record, "attempts": history, "roster": entries, **end}

@@ -6,12 +6,13 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, List, NamedTuple, Optional
 
 from ...protocol.ranks import Rank
-from ..gang.membership import JsonObject, StopOrder
+from ..gang.membership import StopOrder
 from ..runtime.processes import Stat
 
 if TYPE_CHECKING:
     from ...protocol.messages.agent import AnyEventFacts, EventName
-    from ...protocol.messages.files import AnyJournalFacts, JournalEvent, StateChange
+    from ...protocol.messages.files import AnyJournalFacts, JournalEvent, PartRecord, Spec, StateChange
+    from ...protocol.states import RunState
 
 
 class Journal(NamedTuple):
@@ -116,7 +117,7 @@ class CloseAttempt(NamedTuple):
 class BuildPart(NamedTuple):
     """Read what the failed ranks wrote; then PartBuilt."""
 
-    state: str
+    state: RunState
     reason: str
 
 
@@ -130,7 +131,7 @@ class StartAfter(NamedTuple):
 class SaveRecord(NamedTuple):
     """Write gang.json for a node that may hear of no other."""
 
-    part: JsonObject
+    part: PartRecord
 
 
 class GangFailure(NamedTuple):
@@ -148,7 +149,7 @@ class GangStop(NamedTuple):
 class GangEnd(NamedTuple):
     """Report the end of this node's part to the gang; then GangReported."""
 
-    part: JsonObject
+    part: PartRecord
 
 
 class GangCleared(NamedTuple):
@@ -161,7 +162,7 @@ class GangCleared(NamedTuple):
 class BeginAttempt(NamedTuple):
     """Drop what belongs to the attempt before."""
 
-    spec: JsonObject
+    spec: Spec
 
 
 class Act(Enum):

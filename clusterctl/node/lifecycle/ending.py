@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Optional, Tuple
 
-from ..gang.membership import FAILURE, FAILURE_WAIT, TIME, JsonObject, StopOrder
+from ..gang.membership import FAILURE, FAILURE_WAIT, TIME, StopOrder
 from ..runtime.exit_status import describe_limit, judge
 from ..runtime.processes import UNKILLABLE_AFTER
 from . import events
@@ -35,7 +35,7 @@ from .state import FOREVER, Phase, RunState
 if TYPE_CHECKING:
     from typing import Literal
 
-    from ...protocol.messages.files import AttemptRecord, JournalFacts, StartFailure, StateChange
+    from ...protocol.messages.files import AttemptRecord, EndState, JournalFacts, StartFailure, StateChange
     from ...protocol.states import RunState as StateName
 
 Step = Tuple[RunState, Tuple[Action, ...]]
@@ -226,7 +226,7 @@ def on_time_is_up(state: RunState, _: Notice) -> Step:
     is_ending = observed.cancelled is not None or observed.first_failure is not None
     if is_ending and not (state.restartable and state.phase in OVER):
         return state, ()
-    reason = describe_limit(spec["time_limit"])
+    reason = describe_limit(spec["time_limit"] or 0.0)
     return stop_everywhere(state, StopOrder(reason, float(spec["grace"]), TIME))
 
 
@@ -302,7 +302,8 @@ def on_outside_read(state: RunState, event: events.OutsideRead) -> Step:
 
 def hand_over(state: RunState) -> Step:
     """Record the end of this node's part and report it; with restarts the gang decides what follows."""
-    part, attempt = state.part or {}, state.attempt
+    part, attempt = state.part, state.attempt
+    assert part is not None  # this follows from PartBuilt
     name, reason, left = part["state"], part["reason"], list(state.leftovers)
     end: JournalFacts = {"state": name, "reason": reason, "ended": list(attempt.signalled), "left": left}
     state = state.change(phase=Phase.ENDED)
@@ -339,8 +340,7 @@ def on_cleared(state: RunState, event: events.Cleared) -> Step:
 def on_paused(state: RunState, event: events.Paused) -> Step:
     """Record the attempt that ended, and that another one follows."""
     entry = event.entry
-    unknown: JsonObject = {"state": None, "reason": "", "node_rank": None}
-    part = unknown if state.attempt.idle else state.part or unknown
+    part = None if state.attempt.idle else state.part
     pausing = Journal(
         "pausing", {"attempt": entry["attempt"], "reason": entry["text"], "seconds": event.seconds}
     )
@@ -349,9 +349,9 @@ def on_paused(state: RunState, event: events.Paused) -> Step:
         "attempt": entry["attempt"],
         "began": entry["began"],
         "ended": entry["ended"],
-        "node_rank": part["node_rank"],
-        "state": part["state"],
-        "reason": part["reason"],
+        "node_rank": part["node_rank"] if part else None,
+        "state": part["state"] if part else None,
+        "reason": part["reason"] if part else "",
         "cause_reason": entry["reason"],
         "node": entry["node"],
         "text": entry["text"],
@@ -376,7 +376,7 @@ def on_concluded(state: RunState, event: events.Concluded) -> Step:
     return state._replace(final=True), (*recorded, *reported)
 
 
-def own_end(state: RunState, given: Optional[StateName], reason: str) -> Tuple[StateName, str]:
+def own_end(state: RunState, given: Optional[EndState], reason: str) -> Tuple[StateName, str]:
     """Say how the run ended for this node."""
     idle = state.attempt.idle
     if given and (state.agent_lost_reason or not idle):

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional
 
 from ...protocol.ranks import NodeRank, Rank
-from ..gang.membership import JsonObject, StopOrder
+from ..gang.membership import StopOrder
 from ..runtime.processes import Stat
 
 if TYPE_CHECKING:
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
         EndedProcess,
         LeftProcess,
         OutsideSummary,
+        PartRecord,
         RankRecord,
+        RestartsEnd,
+        Spec,
         StartFailure,
         TorchrunRecord,
     )
@@ -91,7 +94,7 @@ class Paused(NamedTuple):
 class AttemptCalled(NamedTuple):
     """The gang begins another attempt; this node's part of it is in the spec."""
 
-    spec: JsonObject
+    spec: Spec
     node_rank: Optional[NodeRank]
     time_left: Optional[float]  # of the job's limit, where it has not been counted here
 
@@ -99,7 +102,7 @@ class AttemptCalled(NamedTuple):
 class Concluded(NamedTuple):
     """The gang has decided that no other attempt follows."""
 
-    end: JsonObject
+    end: RestartsEnd
 
 
 # Events: what executors saw
@@ -214,7 +217,7 @@ class AllEnded(NamedTuple):
 class PartBuilt(NamedTuple):
     """What this node reports of its end; `has_after` if commands follow."""
 
-    part: JsonObject
+    part: PartRecord
     has_after: bool
 
 

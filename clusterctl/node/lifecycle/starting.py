@@ -177,14 +177,14 @@ def report_ready(state: RunState) -> Step:
 def on_client_go(state: RunState, event: events.ClientGo) -> Step:
     """Let the first attempt go; a spare's GO may come after the gang has called it in."""
     if not state.attempt.is_first:
-        return state, (SendClient("going", {}), Act.CLOSE_CLIENT)
+        return state, (SendClient("go_received", {}), Act.CLOSE_CLIENT)
     return receive_go(state.change(port=event.port))
 
 
 def on_spare_go(state: RunState, _: events.ClientGo) -> Step:
     """GO came for the others, and this node is a spare."""
     state = state.change(phase=Phase.SPARE).observe(started=True)
-    return state, (CancelTimer("go"), Report("going", {}), Act.GANG_GO, Act.CLOSE_CLIENT)
+    return state, (CancelTimer("go"), Report("go_received", {}), Act.GANG_GO, Act.CLOSE_CLIENT)
 
 
 def on_gang_go(state: RunState, event: events.GangGo) -> Step:
@@ -209,8 +209,8 @@ def start_torchrun(state: RunState) -> Step:
     actions += (
         SendGo(address, port),
         SetState({"state": "RUNNING", "reason": "", "master": master}),
-        Journal("going", {"master": master}),
-        Report("going", {}),
+        Journal("go_received", {"master": master}),
+        Report("go_received", {}),
         Act.GANG_GO,
     )
     if state.attempt.held_port is not None:

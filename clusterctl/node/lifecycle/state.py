@@ -5,11 +5,10 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Tuple
 
-from ..gang.membership import JsonObject
 from ..runtime.exit_status import Observed
 
 if TYPE_CHECKING:
-    from ...protocol.messages.files import EndedProcess, LeftProcess
+    from ...protocol.messages.files import EndedProcess, FailureRecord, LeftProcess, PartRecord, Spec
 
 FOREVER = float("inf")
 
@@ -42,7 +41,7 @@ class KillTimes(NamedTuple):
 class AttemptState(NamedTuple):
     """One attempt on this node, from the gate to the end of the last process."""
 
-    spec: JsonObject  # the run's, as this attempt has it
+    spec: Spec  # the run's, as this attempt has it
     phase: Phase
     is_first: bool
     observed: Observed
@@ -65,7 +64,7 @@ class AttemptState(NamedTuple):
     kill: KillTimes = KillTimes()
     stopped_at: Optional[float] = None
     lost_at: float = 0.0  # when its agent or guardian was
-    torchrun_killed: Optional[JsonObject] = None
+    torchrun_killed: Optional[FailureRecord] = None
     # the end
     signalled: Tuple[EndedProcess, ...] = ()
     after_runs: bool = False
@@ -93,7 +92,7 @@ class RunState(NamedTuple):
     stops: int = 0  # how often a person asked for the end
     failing: bool = False  # after an error of the agent's own
     agent_lost_reason: str = ""  # why this node can take part in no other attempt
-    part: Optional[JsonObject] = None  # this node's part of the last attempt in which it had one
+    part: Optional[PartRecord] = None  # this node's part of the last attempt in which it had one
     leftovers: Tuple[LeftProcess, ...] = ()  # processes that could not be ended
     final: bool = False  # whether the run's end is recorded
 
@@ -111,7 +110,7 @@ class RunState(NamedTuple):
         return self.change(observed=self.attempt.observed._replace(**values))
 
 
-def new_attempt(spec: JsonObject, *, idle: bool, is_first: bool = True) -> AttemptState:
+def new_attempt(spec: Spec, *, idle: bool, is_first: bool = True) -> AttemptState:
     """Begin an attempt; a spare of a later one waits for no client."""
     phase = Phase.PREPARING if not idle else Phase.IDLE if is_first else Phase.SPARE
     world_size = spec["world_size"] if spec["module"] else None

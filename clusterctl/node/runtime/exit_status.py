@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Mapping, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Mapping, NamedTuple, Optional, Tuple
 
 from ...protocol.exit_status import describe_end
 from ...protocol.ranks import Rank
 from ...protocol.states import CANCELLED, FAILED, FAILED_SETUP, SUCCEEDED, TIMEOUT
+
+if TYPE_CHECKING:
+    from ...protocol.states import RunState
 
 
 class Observed(NamedTuple):
@@ -19,13 +22,13 @@ class Observed(NamedTuple):
     first_failure: Optional[str] = None
     exit: Optional[int] = None
     signal: Optional[int] = None
-    processes: int = 1
+    processes: Optional[int] = 1
     timed_out: bool = False  # `cancelled` tells of the time limit
     world_size: Optional[int] = 1  # None: what a program's own workers see is its own affair
     worlds: Mapping[Rank, Optional[int]] = {}
 
 
-def judge(observed: Observed) -> Tuple[str, str]:
+def judge(observed: Observed) -> Tuple[RunState, str]:
     """Return the state and the reason; a stop that came after a failure does not excuse it."""
     if observed.lost is not None:
         return (FAILED if observed.started else FAILED_SETUP), observed.lost
@@ -40,7 +43,7 @@ def judge(observed: Observed) -> Tuple[str, str]:
     return _judge_worlds(observed)
 
 
-def _judge_worlds(observed: Observed) -> Tuple[str, str]:
+def _judge_worlds(observed: Observed) -> Tuple[RunState, str]:
     if len(observed.worlds) != observed.processes:
         return FAILED, f"{len(observed.worlds)} of {observed.processes} workers were started"
     for rank, world_size in sorted(observed.worlds.items()):

@@ -24,7 +24,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Callable, Iterator, List, Optional, Tuple
 
 from ...protocol.manifest import tree_hash
 from ...protocol.run_paths import RunPaths, WorkdirPaths
@@ -32,15 +32,15 @@ from ...protocol.untrusted import MalformedError, Untrusted, parse_object
 from ..runtime.processes import boot_id, identify, is_alive
 from ..runtime.stream import DISK_ERRORS, VerbError
 from ..state.environments import MARK, Environment, activate_environment, environment_folder, find_environment
-from ..state.run_record import parse_identity
-from ..state.workdir import make_below, make_private, read_bytes, read_json, temporary_path, write_new
+from ..state.run_record import parse_identity, read_spec
+from ..state.workdir import make_below, make_private, read_bytes, temporary_path, write_new
 from ..supervise.spawn import write_report
 from ..sync.layout import Layout, parse_rows, read_tree
 from ..sync.store import Store, remove_tree
 from .commands import StepFailed, StepRunner, quote
 
 if TYPE_CHECKING:
-    from ...protocol.messages.files import EnvironmentLock, EnvironmentMark, SetupSpec
+    from ...protocol.messages.files import EnvironmentLock, EnvironmentMark, SetupSpec, Spec
 
 PTH_NAME = "clusterctl-outer.pth"
 VERSION = re.compile(r"setuptools-(\d+(?:\.\d+)*)[^/]*\.(?:dist|egg)-info\Z")
@@ -251,7 +251,8 @@ def main(arguments: List[str]) -> None:
     """Make what the run in a directory needs, or find it made."""
     rundir, report = arguments[0], int(arguments[1])
     os.set_inheritable(report, False)
-    spec = read_json(RunPaths(rundir).spec) or {}
+    spec = read_spec(rundir)
+    assert spec is not None  # the agent, which starts this, has read it
     try:
         Setup(rundir, spec, report).provide()
         write_report(report, {"done": True})
@@ -270,7 +271,7 @@ def main(arguments: List[str]) -> None:
 class Setup:
     """One setup on this node."""
 
-    def __init__(self, rundir: str, spec: Dict[str, Any], report: int) -> None:
+    def __init__(self, rundir: str, spec: Spec, report: int) -> None:
         self._rundir = rundir
         self._spec = spec
         self._setup_spec: SetupSpec = spec["setup"]

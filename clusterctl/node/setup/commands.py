@@ -7,15 +7,16 @@ import re
 import shutil
 import subprocess
 from contextlib import suppress
-from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Sequence
+from typing import TYPE_CHECKING, Callable, List, Mapping, Sequence
 
 from ...protocol.exit_status import describe_end
 from ...protocol.run_paths import RunPaths
-from ..state.workdir import read_json
+from ..state.run_record import read_spec
 from ..supervise.evidence import is_full
 from ..supervise.spawn import render_template, write_report
 
 if TYPE_CHECKING:
+    from ...protocol.messages.children import StepFailure
     from ...protocol.messages.files import StepSpec
 
 TAIL_LINES = 20  # lines
@@ -45,7 +46,7 @@ class StepFailed(Exception):
         super().__init__(reason)
         self.reason, self.text, self.code, self.again = reason, text, code, again
 
-    def as_dict(self) -> Dict[str, str]:
+    def as_dict(self) -> StepFailure:
         """Render for a report."""
         return {"reason": self.reason, "text": self.text, "code": self.code, "again": self.again}
 
@@ -80,7 +81,7 @@ class StepRunner:
             if os.path.isabs(candidate) or shutil.which(candidate, path=self._env["PATH"])
         ]
         program = (available or programs)[0]
-        return [program, *(render_template(word, values) for word in step["words"])]
+        return [program, *(render_template(word, values) for word in step["arguments"])]
 
     def run(self, argv: Sequence[str], shown: str) -> None:
         """Run one command to its end; raises StepFailed if that is not a good one.
@@ -176,7 +177,9 @@ def main(arguments: List[str]) -> None:
     """Run the commands of `before` or `after` in the run's code; the first that fails is the last."""
     rundir, name, log, report = arguments[0], arguments[1], arguments[2], int(arguments[3])
     os.set_inheritable(report, False)
-    hook = (read_json(RunPaths(rundir).spec) or {})[name]
+    spec = read_spec(rundir)
+    assert spec is not None  # the agent, which starts this, has read it
+    hook = spec["before"] if name == "before" else spec["after"]
     runner = StepRunner(
         log,
         RunPaths(rundir).code,

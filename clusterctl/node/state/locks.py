@@ -15,7 +15,7 @@ import random
 import socket
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Set
+from typing import TYPE_CHECKING, Callable, Dict, List, Set
 
 from ...protocol.states import PREPARING, WAITING
 from ..runtime.event_loop import Loop
@@ -33,16 +33,15 @@ from .run_record import Record
 
 if TYPE_CHECKING:
     from ...protocol.messages.agent import AnyEventFacts, EventName, Holder, HolderAnswer
+    from ...protocol.messages.files import Spec
 
     SendEvent = Callable[[EventName, AnyEventFacts], None]
 
-ORDERS = ("lock", "look", "unlock")
+ORDERS = ("lock", "list_holders", "unlock")
 LOCK_TRIES = 5  # times to take all, when those who were in the way have just left
 BACKLOG = 64
 VISITORS_PER_TURN = 16  # visitors served before the agent does something else
 ACCEPT_PAUSE = 1.0  # seconds without visitors after the system refused one
-
-Spec = Dict[str, Any]
 
 
 def exclusive_names(spec: Spec) -> List[str]:
@@ -191,7 +190,7 @@ class NodeLocks:
         if order == "lock":
             holders = self._locks.acquire()
             self._record_holders(holders)
-        elif order == "look":
+        elif order == "list_holders":
             holders = self._locks.find_holders()
         else:
             self._locks.release()

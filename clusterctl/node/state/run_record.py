@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Union
 
 from ...protocol.run_paths import RunPaths, WorkdirPaths, is_meant
 from ...protocol.states import FINAL, LOST, PROTOCOL, STATES, SUBMITTED, UNKNOWN
@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     from ...protocol.messages.files import (
         AnyJournalFacts,
         CopiedFromSpec,
+        GangRecord,
         JournalEvent,
         Membership,
         RankRecord,
+        Spec,
         State,
         StateChange,
     )
@@ -36,7 +38,14 @@ MOST_ATTEMPTS = 100_000
 HIGHEST_PID = 1 << 22
 MOST_LISTED = 100_000  # ranks, attempts and processes in one record
 SUBMISSION_LIMIT = 60.0  # seconds in which an agent must have taken over
-RENAMED_KEYS = {"seat": "slot", "seats": "slots"}  # of format 1, see PROTOCOL
+RENAMED_KEYS = {  # of format 1, see PROTOCOL
+    "seat": "slot",
+    "seats": "slots",
+    "parted": "gang_done",
+    "said": "tracebacks",
+    "frozen": "suspended",
+    "starved": "oom_killed",
+}
 COPIED_KEYS = (
     "run",
     "job",
@@ -53,22 +62,23 @@ COPIED_KEYS = (
 )
 
 
-def run_tag(spec: Mapping[str, Any]) -> str:
+def run_tag(spec: Spec) -> str:
     """Render the value of CLUSTERCTL_RUN that marks every process of an attempt."""
     return f"{run_tag_prefix(spec)}{spec['attempt']}"
 
 
-def run_tag_prefix(spec: Mapping[str, Any]) -> str:
+def run_tag_prefix(spec: Union[Spec, State]) -> str:
     """Render what the tags of all attempts of a run on this node begin with."""
     return f"{spec['run']}/{spec['node']}/"
 
 
-def time_to_prepare(spec: Mapping[str, Any]) -> float:
+def time_to_prepare(spec: Spec) -> float:
     """Add up the seconds that a job's `setup` and `before` may take."""
-    return sum(float((spec.get(name) or {}).get("time_limit") or 0) for name in ("setup", "before"))
+    stages = (spec.get("setup"), spec.get("before"))
+    return sum(stage["time_limit"] for stage in stages if stage)
 
 
-def new_state(spec: Mapping[str, Any]) -> State:
+def new_state(spec: Spec) -> State:
     """Begin the record of a run on this node."""
     values: Any = {key: spec.get(key) for key in COPIED_KEYS}
     copied: CopiedFromSpec = values
@@ -88,7 +98,7 @@ def new_state(spec: Mapping[str, Any]) -> State:
         "world_size_seen": None,
         "nproc": spec.get("nproc"),
         "gang": bool(spec.get("gang")),
-        "parted": False,
+        "gang_done": False,
         **membership,
         **changes,  # type: ignore[typeddict-item]  # mypy misses the keys that are set later
         "guardian": None,
@@ -112,7 +122,7 @@ class Record:
         self._lines: List[bytes] = []
         self._torn = False
         self._changed = False
-        self._gang_record: Optional[Dict[str, Any]] = None
+        self._gang_record: Optional[GangRecord] = None
 
     def set(self, values: StateChange) -> None:
         """Change the state; `since` follows the value of `state`."""
@@ -128,7 +138,7 @@ class Record:
         self._lines.append(json.dumps(entry).encode("utf-8") + b"\n")
         self.flush()
 
-    def save_gang_record(self, record: Dict[str, Any]) -> None:
+    def save_gang_record(self, record: GangRecord) -> None:
         """Write gang.json, what is known of the whole run's end, in place of an older one."""
         self._gang_record = record
         self.flush()
@@ -235,7 +245,7 @@ def _stopped(entry: RankRecord) -> Any:
 
 def is_lingering(state: State) -> bool:
     """Whether this part has ended, and its agent still waits for the end of the others."""
-    is_waiting = state["state"] in FINAL and state.get("gang") and not state.get("parted")
+    is_waiting = state["state"] in FINAL and state.get("gang") and not state.get("gang_done")
     return bool(is_waiting and state["boot_id"] == boot_id() and is_alive(parse_identity(state["agent"])))
 
 
@@ -271,9 +281,9 @@ def explain_absence(state: State) -> str:
     return "the node was restarted during the run"
 
 
-def read_spec(rundir: str) -> Any:
-    """Read what a run was to do, a Spec; None if there is none that names run and node."""
-    spec = _read_file(RunPaths(rundir).spec)
+def read_spec(rundir: str) -> Optional[Spec]:
+    """Read what a run was to do; None if there is none that names run and node."""
+    spec: Any = _read_file(RunPaths(rundir).spec)
     untrusted = Untrusted(spec)
     return spec if untrusted.text("run") and untrusted.text("node") else None
 
@@ -287,13 +297,17 @@ def read_state(rundir: str) -> Optional[State]:
 def _read_file(path: str) -> Optional[Dict[str, Any]]:
     """Read a file of a run, which may be of an older version, with the keys of this one."""
     content = read_json(path)
-    return None if content is None else _rename_keys(content)
+    return content if content is None or content.get("protocol") == PROTOCOL else _rename_keys(content)
 
 
 def _rename_keys(entry: Dict[str, Any]) -> Dict[str, Any]:
     renamed = {RENAMED_KEYS.get(key, key): value for key, value in entry.items()}
-    if isinstance(renamed.get("roster"), list):
-        renamed["roster"] = [_rename_keys(slot) for slot in _dicts(renamed["roster"])]
+    for key in ("roster", "attempts", "parts", "failures"):
+        if isinstance(renamed.get(key), list):
+            renamed[key] = [_rename_keys(item) for item in renamed[key] if isinstance(item, dict)]
+    if isinstance(renamed.get("ranks"), dict):
+        ranks = renamed["ranks"].items()
+        renamed["ranks"] = {rank: _rename_keys(item) for rank, item in ranks if isinstance(item, dict)}
     return renamed
 
 

@@ -7,7 +7,7 @@ import signal
 import time
 from collections import deque
 from contextlib import suppress
-from typing import Any, Deque, Dict, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, Deque, Dict, NamedTuple, Optional
 
 from ...protocol.states import FINAL
 from ...protocol.untrusted import Untrusted
@@ -33,6 +33,9 @@ from .client import Client
 from .executor import Executor
 from .restarts import Restarts
 
+if TYPE_CHECKING:
+    from ...protocol.messages.files import Spec
+
 
 def make_gang(context: GangContext, restarts: Optional[Restarts]) -> Gang:
     """Make this node's member of the gang; where there is none its code is not loaded."""
@@ -57,7 +60,7 @@ class Descriptors(NamedTuple):
 class Agent:
     """The life of one run on this node, from the client's first frame to the final state."""
 
-    def __init__(self, rundir: str, spec: Dict[str, Any], descriptors: Descriptors, interval: float) -> None:
+    def __init__(self, rundir: str, spec: Spec, descriptors: Descriptors, interval: float) -> None:
         self._rundir = rundir
         self._spec = spec
         self._descriptors = descriptors

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional
 
 from ...protocol.exit_status import describe_end
 from ...protocol.ranks import Rank
-from ..gang.membership import JsonObject
 from ..lifecycle import events
 from ..lifecycle.actions import AwaitListener, BuildPart, RecordWorkers, SendGo, SignalAll, StartAfter
 from ..lifecycle.events import Event
@@ -25,6 +24,10 @@ from .master_port import MasterPort
 from .spawn import make_paths
 from .stages import Stages
 from .torchrun import Torchrun, Worker, WorldSizes
+
+if TYPE_CHECKING:
+    from ...protocol.messages.files import PartRecord, Spec
+
 
 OUTSIDE_LIMIT = 2.0  # seconds for the scan of what the job has left outside its output directory
 
@@ -43,7 +46,7 @@ class Site(NamedTuple):
 class Attempt:
     """One attempt of a run on this node, as far as the system knows it; `spec` is the run's, as this attempt has it."""
 
-    def __init__(self, site: Site, spec: JsonObject) -> None:
+    def __init__(self, site: Site, spec: Spec) -> None:
         self._site = site
         self._spec = spec
         self._record = site.record
@@ -61,7 +64,7 @@ class Attempt:
         if not self._replaced:
             self._site.post(event)
 
-    def replace_by(self, spec: JsonObject) -> Attempt:
+    def replace_by(self, spec: Spec) -> Attempt:
         """Begin another attempt in the place of this one."""
         self._replaced = True
         return Attempt(self._site, spec)
@@ -247,9 +250,16 @@ class Attempt:
             failures.append(self.evidence.failure_of_torchrun(log, code, signal_number))
         if observed.lost is not None:
             failures.append({"rank": None, "reason": observed.lost, "time": attempt.lost_at})
-        identity = {name: self._spec.get(name) for name in ("node", "node_rank", "address")}
-        end = {"state": action.state, "reason": action.reason, "time": time.time()}
-        part = {**identity, **end, "stopped_at": attempt.stopped_at, "failures": failures}
+        part: PartRecord = {
+            "node": self._spec["node"],
+            "node_rank": self._spec["node_rank"],
+            "address": self._spec.get("address"),
+            "state": action.state,
+            "reason": action.reason,
+            "time": time.time(),
+            "stopped_at": attempt.stopped_at,
+            "failures": failures,
+        }
         self.post(events.PartBuilt(part, self.stages.has_after))
 
     def start_after(self, action: StartAfter) -> None:

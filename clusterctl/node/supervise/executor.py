@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Optional, Type
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Type
 
 from ..gang.membership import Gang, make_record
 from ..lifecycle import actions
@@ -19,6 +19,10 @@ from .client import Client
 from .progress import Progress
 from .restarts import Restarts
 
+if TYPE_CHECKING:
+    from ...protocol.messages.files import Spec
+
+
 WRITE_LIMIT = 300.0  # seconds in which a full disk may become usable again for the last words
 
 
@@ -28,7 +32,7 @@ class Executor:
     def __init__(
         self,
         site: Site,
-        spec: Dict[str, Any],
+        spec: Spec,
         client: Client,
         locks: NodeLocks,
         restarts: Optional[Restarts],
@@ -192,8 +196,8 @@ class Executor:
 
     def leave(self) -> None:
         """End the loop once the last words are written."""
-        if not self._record.state["parted"]:
-            self._record.set({"parted": True})
+        if not self._record.state["gang_done"]:
+            self._record.set({"gang_done": True})
             self._loop.after(WRITE_LIMIT, "give up", self._loop.stop)
         release_disk_reserve(self._site.rundir)
         if self._record.flush():

@@ -17,13 +17,15 @@ import sys
 import time
 from contextlib import suppress
 from importlib import import_module
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence
 
 from ...protocol.exit_status import split_status
+from ...protocol.ranks import Rank
 from ...protocol.run_paths import ERROR_FILE, STDERR_LOG, STDOUT_LOG
 from ..runtime.processes import restore_signals
 
-REPORTED_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "TORCHELASTIC_ERROR_FILE")
+if TYPE_CHECKING:
+    from ...protocol.messages.children import GateOrder, GateReport, GateStart, StartedWorker
 
 
 def main(arguments: List[str]) -> None:
@@ -38,7 +40,7 @@ def main(arguments: List[str]) -> None:
         run_program(go, report, start)
 
 
-def run_module(go: int, report: int, name: str, start: Optional[Dict[str, Any]]) -> None:
+def run_module(go: int, report: int, name: str, start: Optional[GateStart]) -> None:
     """Import torchrun, or torch's older way to call it, and become it on GO; `start` asks for forked workers."""
     sys.path[:] = [entry for entry in sys.path if entry != sys.argv[0]]  # torch must not find our modules
     gc.disable()  # a tenth of the import is the search for garbage in it, of which there is none
@@ -70,7 +72,7 @@ def run_module(go: int, report: int, name: str, start: Optional[Dict[str, Any]])
 Note = Callable[[str, str], None]
 
 
-def prepare_fork(start: Dict[str, Any], name: str, private: Sequence[int]) -> Callable[[Note], None]:
+def prepare_fork(start: GateStart, name: str, private: Sequence[int]) -> Callable[[Note], None]:
     """Import what workers need and fork the worker server; returns what remains to be done before torchrun runs."""
     from ..fork import starter
 
@@ -100,7 +102,7 @@ def report_start(report: int, method: str, text: str) -> None:
         print(f"workers are not forked: {text}", file=sys.stderr)
 
 
-def run_program(go: int, report: int, start: Optional[Dict[str, Any]]) -> None:
+def run_program(go: int, report: int, start: Optional[GateStart]) -> None:
     """Start the job's own program on GO, report it as this node's worker, and end as it does."""
 
     send(report, {"ready": ""})
@@ -110,26 +112,28 @@ def run_program(go: int, report: int, start: Optional[Dict[str, Any]]) -> None:
         report_start(report, "exec", "the launcher is not torchrun")
     program = Program([native(word) for word in order["argv"]], os.path.join(order["attempt"], "0"))
     rank = order["node_rank"]
-    facts = {
+    worker: StartedWorker = {
         "RANK": str(rank),
         "LOCAL_RANK": "0",
         "WORLD_SIZE": None,
         "TORCHELASTIC_ERROR_FILE": program.error_file,
+        "pid": program.pid,
+        "starttime": read_starttime(program.pid),
     }
-    send(report, {"worker": {**facts, "pid": program.pid, "starttime": read_starttime(program.pid)}})
+    send(report, {"worker": worker})
     code = program.wait()
-    send(report, {"ended": {"rank": rank, "code": code}})
+    send(report, {"ended": {"rank": Rank(rank), "code": code}})
     program.wait_for_session()
     sys.exit(code if code >= 0 else 128 - code)
 
 
-def send(report: int, entry: Dict[str, Any]) -> None:
+def send(report: int, entry: GateReport) -> None:
     """Write one report; the agent may be gone, which ends this process by other means."""
     with suppress(OSError):
         os.write(report, json.dumps(entry).encode("utf-8") + b"\n")
 
 
-def read_order(go: int) -> Dict[str, Any]:
+def read_order(go: int) -> GateOrder:
     """Wait for GO; the agent's end before it ends the gate."""
     content = b""
     while not content.endswith(b"\n"):
@@ -138,11 +142,11 @@ def read_order(go: int) -> Dict[str, Any]:
             sys.exit("no GO: the agent is gone")
         content += chunk
     os.close(go)
-    order: Dict[str, Any] = json.loads(content.decode("utf-8"))
+    order: GateOrder = json.loads(content.decode("utf-8"))
     return order
 
 
-def apply_order(order: Dict[str, Any]) -> None:
+def apply_order(order: GateOrder) -> None:
     """Go to the code and set what was not known before."""
     os.chdir(order["cwd"])
     os.environ.update({native(key): native(value) for key, value in order["env"].items()})
@@ -158,13 +162,20 @@ def watch_workers(report: int) -> None:
 
     Only the parent has both for certain: a worker may be gone before anybody else has looked at it.
     """
-    ranks: Dict[int, int] = {}
+    ranks: Dict[int, Rank] = {}
 
     def on_start(process: Any, env: Any) -> None:
         if env and "LOCAL_RANK" in env:
-            ranks[process.pid] = int(env["RANK"])
-            facts = {name: env.get(name) for name in REPORTED_VARIABLES}
-            send(report, {"worker": {**facts, "pid": process.pid, "starttime": read_starttime(process.pid)}})
+            ranks[process.pid] = Rank(int(env["RANK"]))
+            worker: StartedWorker = {
+                "RANK": env["RANK"],
+                "LOCAL_RANK": env["LOCAL_RANK"],
+                "WORLD_SIZE": env.get("WORLD_SIZE"),
+                "TORCHELASTIC_ERROR_FILE": env.get("TORCHELASTIC_ERROR_FILE"),
+                "pid": process.pid,
+                "starttime": read_starttime(process.pid),
+            }
+            send(report, {"worker": worker})
 
     def on_poll(process: Any) -> None:
         if process.returncode is not None and process.pid in ranks:

@@ -12,14 +12,14 @@ import signal
 import subprocess
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Callable, Dict, List
+from typing import TYPE_CHECKING, Callable, List
 
 from ..probe.nvidia_smi import APPS, BUSY_MEMORY, USED, find, read_apps, read_used
 from ..runtime.event_loop import Loop
 from ..state.run_record import Record
 
 if TYPE_CHECKING:
-    from ...protocol.messages.files import HeldMemory
+    from ...protocol.messages.files import HeldMemory, Spec
 
 RELEASE_LIMIT = 50.0  # seconds for the driver, as in NVIDIA's own resiliency extension
 POLL_INTERVAL = 2.0
@@ -71,7 +71,7 @@ class SmiQuery:
 class GpuMemoryWait:
     """Looks at the memory of the run's GPUs when all its processes have ended."""
 
-    def __init__(self, loop: Loop, spec: Dict[str, Any], record: Record) -> None:
+    def __init__(self, loop: Loop, spec: Spec, record: Record) -> None:
         self._loop = loop
         self._record = record
         gpus = [gpu for gpu in spec.get("gpus") or () if str(gpu["id"]).startswith("GPU-")]

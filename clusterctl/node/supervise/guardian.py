@@ -13,17 +13,16 @@ import select
 import signal
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, List, NamedTuple, Optional, Tuple
 
 from ...protocol.exit_status import describe_end, split_status
-from ...protocol.run_paths import RunPaths
 from ...protocol.states import FAILED, FAILED_SETUP, FINAL, PREPARING, SUBMITTED, WAITING
 from ..runtime.processes import ProcessTree, describe_leftovers, identify, set_subreaper, wake_on
-from ..state.run_record import Record, new_state, read_state, run_tag_prefix
-from ..state.workdir import read_json, release_disk_reserve
+from ..state.run_record import Record, new_state, read_spec, read_state, run_tag_prefix
+from ..state.workdir import release_disk_reserve
 
 if TYPE_CHECKING:
-    from ...protocol.messages.files import JournalFacts
+    from ...protocol.messages.files import JournalFacts, Spec
     from ...protocol.states import RunState
     from .agent import Agent
 
@@ -45,7 +44,7 @@ def main(arguments: List[str]) -> None:
     """Guard the run in the directory given first; the second argument is the agent's socket to the client."""
     rundir, control = arguments[0], int(arguments[1])
     os.set_inheritable(control, False)
-    spec = read_json(RunPaths(rundir).spec)
+    spec = read_spec(rundir)
     if spec is None:
         sys.exit(f"no spec in {rundir}")
     set_subreaper()
@@ -67,16 +66,14 @@ def main(arguments: List[str]) -> None:
         guard(rundir, spec, pid, watch_agent(pipes, wakeup, limit))
 
 
-def make_agent(
-    rundir: str, spec: Dict[str, Any], descriptors: Tuple[int, int, int], interval: float
-) -> Agent:
+def make_agent(rundir: str, spec: Spec, descriptors: Tuple[int, int, int], interval: float) -> Agent:
     """Make the agent, whose modules the guardian itself has no need of."""
     from .agent import Agent, Descriptors
 
     return Agent(rundir, spec, Descriptors(*descriptors), interval)
 
 
-def guard(rundir: str, spec: Dict[str, Any], pid: int, silence: Optional[str]) -> None:
+def guard(rundir: str, spec: Spec, pid: int, silence: Optional[str]) -> None:
     """See the agent off; if it did not end in order, do its work. Nothing of the run survives this."""
     if silence is not None:
         os.kill(pid, signal.SIGKILL)
@@ -119,7 +116,7 @@ def send_stop(orders: int) -> None:
         os.write(orders, b"T")
 
 
-def stop_run(rundir: str, spec: Dict[str, Any], reason: str) -> None:
+def stop_run(rundir: str, spec: Spec, reason: str) -> None:
     """End everything and record the end in the agent's place."""
     release_disk_reserve(rundir)
     process_tree = ProcessTree(run_tag_prefix(spec))

@@ -8,14 +8,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Callable, Optional
 
-from ..gang.membership import JsonObject
+from ...protocol.ranks import NodeRank
 from ..gang.roster import Policy, Roster, read_policy
 from ..lifecycle.events import AttemptCalled, Concluded, Event, GangGo, Paused
 from ..lifecycle.state import RunState
 from ..state.run_record import Record
 
 if TYPE_CHECKING:
-    from ...protocol.messages.files import AttemptEnd
+    from ...protocol.messages.files import AttemptEnd, RestartsEnd, Spec
 
 
 class Restarts:
@@ -23,7 +23,7 @@ class Restarts:
 
     def __init__(
         self,
-        spec: JsonObject,
+        spec: Spec,
         record: Record,
         post: Callable[[Event], None],
         read_agent: Callable[[], RunState],
@@ -62,13 +62,13 @@ class Restarts:
         """Begin the current attempt of the roster, with the rank that it gives us, or none."""
         node_rank = self.roster.node_ranks.get(self.roster.own_slot)
         shown_rank = self.roster.own_slot if node_rank is None else node_rank
-        spec = {**self._spec, "attempt": self.roster.attempt, "node_rank": shown_rank}
+        spec: Spec = {**self._spec, "attempt": self.roster.attempt, "node_rank": NodeRank(shown_rank)}
         self._post(AttemptCalled(spec, node_rank, self.time_left_given))
 
     def on_go(self, address: str, port: int) -> None:
         """The gang says GO; it cannot know yet of a gate that has just ended."""
         self._post(GangGo(address, port))
 
-    def conclude(self, end: JsonObject) -> None:
+    def conclude(self, end: RestartsEnd) -> None:
         """There will be no further attempt."""
         self._post(Concluded(end))

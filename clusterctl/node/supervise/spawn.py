@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 from ...protocol import run_paths
 from ...protocol.exit_status import describe_end, split_status
@@ -27,8 +27,12 @@ from ..state.environments import activate_environment
 from ..state.run_record import run_tag
 from ..state.workdir import make_private, make_shared
 
+if TYPE_CHECKING:
+    from ...protocol.messages.children import HelperReport
+    from ...protocol.messages.files import Spec
+
+
 Template = Union[str, List[Union[str, Dict[str, str]]]]
-Spec = Dict[str, Any]
 
 
 class Gate(NamedTuple):
@@ -91,7 +95,7 @@ def plan_environment(
     env.update({key: render_template(template, paths.values) for key, template in renderable.items()})
     env.update(secrets)
     if spec.get("environment"):
-        activate_environment(env, spec["environment"], spec["setup"]["kind"])
+        activate_environment(env, spec["environment"], spec["setup"]["kind"] or "")
     env.update(
         CLUSTERCTL_RUN=run_tag(spec),
         CLUSTERCTL_RUN_ID=spec["run"],
@@ -166,13 +170,10 @@ def _redirect_output(log: str) -> None:
     os.dup2(sink, 2)
 
 
-Report = Dict[str, Any]
-
-
 class HelperProcess:
     """One role of the payload as a child of the agent; `callback` takes its reports, the last is `done` or `failed`."""
 
-    def __init__(self, loop: Loop, role: str, callback: Callable[[Report], None]) -> None:
+    def __init__(self, loop: Loop, role: str, callback: Callable[[HelperReport], None]) -> None:
         self._loop = loop
         self._role = role
         self._callback = callback
@@ -224,7 +225,7 @@ class HelperProcess:
             with suppress(ValueError):
                 self._on_report(json.loads(line.decode("utf-8")))
 
-    def _on_report(self, report: Report) -> None:
+    def _on_report(self, report: HelperReport) -> None:
         if report.get("begins") and not self._finished:
             self._start_timeout()
         elif not self._finished:
@@ -268,7 +269,7 @@ def exec_child(agent: int, argv: List[str], log: str, report: int, env: Mapping[
         os._exit(127)
 
 
-def write_report(report: int, entry: Report) -> None:
+def write_report(report: int, entry: HelperReport) -> None:
     """Write one report; an agent that is gone ends us by other means."""
     with suppress(OSError):
         os.write(report, json.dumps(entry).encode("utf-8") + b"\n")

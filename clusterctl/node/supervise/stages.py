@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional
+from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional
 
 from ..lifecycle.actions import StartHelper
 from ..lifecycle.events import AfterEnded, Doing, Event, HelperFailed, Notice
@@ -12,17 +12,17 @@ from ..runtime.processes import ProcessTree
 from ..state.environments import Environment, append_programs_to_path, environment_folder, find_environment
 from ..state.run_record import run_tag_prefix
 from .evidence import Evidence
-from .spawn import HelperProcess, Report, make_paths, plan_environment
+from .spawn import HelperProcess, make_paths, plan_environment
 
 if TYPE_CHECKING:
-    from ...protocol.messages.files import StartFailure
+    from ...protocol.messages.children import HelperReport, StepFailure
+    from ...protocol.messages.files import Spec, StartFailure
 
-JsonObject = Dict[str, Any]
 SETUP_LOG = "setup.log"
-NO_ENVIRONMENT = {"reason": "it created no environment", "text": "", "code": "", "again": ""}
+NO_ENVIRONMENT: StepFailure = {"reason": "it created no environment", "text": "", "code": "", "again": ""}
 
 
-def find_run_environment(rundir: str, spec: JsonObject) -> Optional[Environment]:
+def find_run_environment(rundir: str, spec: Spec) -> Optional[Environment]:
     """Find the environment that a run needs."""
     workdir = os.path.dirname(os.path.dirname(os.path.dirname(rundir)))
     return (
@@ -30,10 +30,13 @@ def find_run_environment(rundir: str, spec: JsonObject) -> Optional[Environment]
     )
 
 
-def node_variables(spec: JsonObject) -> Dict[str, str]:
+def node_variables(spec: Spec) -> Dict[str, str]:
     """Return the variables that tell commands of a job their node."""
-    names = {"CLUSTERCTL_NODE": "node", "CLUSTERCTL_NODE_RANK": "node_rank", "CLUSTERCTL_NNODES": "nnodes"}
-    return {name: str(spec[key]) for name, key in names.items()}
+    return {
+        "CLUSTERCTL_NODE": spec["node"],
+        "CLUSTERCTL_NODE_RANK": str(spec["node_rank"]),
+        "CLUSTERCTL_NNODES": str(spec["nnodes"]),
+    }
 
 
 class Stages:
@@ -43,7 +46,7 @@ class Stages:
         self,
         loop: Loop,
         rundir: str,
-        spec: JsonObject,
+        spec: Spec,
         secrets: Mapping[str, str],
         evidence: Evidence,
         post: Callable[[Event], None],
@@ -66,7 +69,7 @@ class Stages:
         return environment is not None or not self._spec.get("setup")
 
     @property
-    def spec(self) -> JsonObject:
+    def spec(self) -> Spec:
         """The attempt's spec, with the Python of the job's own environment in it, if one has been made."""
         environment = find_run_environment(self._rundir, self._spec)
         if environment is None or not environment.prefix:
@@ -94,16 +97,17 @@ class Stages:
     def _attempt_log(self, stage: str) -> str:
         return os.path.join("attempt-%s" % self._spec["attempt"], "%s.log" % stage)
 
-    def _on_setup_report(self, report: Report) -> None:
+    def _on_setup_report(self, report: HelperReport) -> None:
         if "done" in report and self.is_made():
             self._post(Notice.SETUP_MADE)
         elif "doing" in report:
             self._post(Doing(self._evidence.shorten(report["doing"])))
         else:
-            code = "CC-SETUP-002" if (report.get("failed") or {}).get("overdue") else "CC-SETUP-001"
-            self._post_failure("setup", SETUP_LOG, report.get("failed") or NO_ENVIRONMENT, code)
+            failure = report.get("failed") or NO_ENVIRONMENT
+            code = "CC-SETUP-002" if failure.get("overdue") else "CC-SETUP-001"
+            self._post_failure("setup", SETUP_LOG, failure, code)
 
-    def _on_before_report(self, report: Report) -> None:
+    def _on_before_report(self, report: HelperReport) -> None:
         if "done" in report:
             self._post(Notice.BEFORE_DONE)
         elif "doing" in report:
@@ -112,11 +116,11 @@ class Stages:
             failure = report.get("failed") or NO_ENVIRONMENT
             self._post_failure("before", self._attempt_log("before"), failure, "CC-SETUP-005")
 
-    def _post_failure(self, stage: str, log: str, failure: JsonObject, code: str) -> None:
-        hide, text = self._evidence.redact, self._evidence.shorten(str(failure["text"]))
+    def _post_failure(self, stage: str, log: str, failure: StepFailure, code: str) -> None:
+        hide, text = self._evidence.redact, self._evidence.shorten(failure["text"])
         why = hide("%s: %s" % (stage, failure["reason"]))
-        facts: StartFailure = {"text": text, "again": hide(str(failure["again"])), "why": why}
-        facts.update({"code": str(failure["code"]) or code, "log": log})
+        facts: StartFailure = {"text": text, "again": hide(failure["again"]), "why": why}
+        facts.update({"code": failure["code"] or code, "log": log})
         self._post(HelperFailed(why, facts))
 
     # after
@@ -134,12 +138,12 @@ class Stages:
         try:
             self._start("hook", arguments, log, limit, self._on_after_report, end)
         except Exception as error:  # noqa: BLE001, RUF100 - it must not keep the run from its end
-            self._on_after_report({"failed": {"reason": str(error)}})
+            self._on_after_report({"failed": {"reason": str(error), "text": "", "code": "", "again": ""}})
 
-    def _on_after_report(self, report: Report) -> None:
+    def _on_after_report(self, report: HelperReport) -> None:
         if "failed" in report:
             reason = self._evidence.redact(f"after: {report['failed']['reason']}")
-            self._post(AfterEnded(reason, self._evidence.shorten(report["failed"].get("text", ""))))
+            self._post(AfterEnded(reason, self._evidence.shorten(report["failed"]["text"])))
         elif "doing" not in report:
             self._post(AfterEnded())
 
@@ -155,7 +159,7 @@ class Stages:
         arguments: List[str],
         log: str,
         limit: float,
-        on_report: Callable[[Report], None],
+        on_report: Callable[[HelperReport], None],
         end: Optional[Mapping[str, str]] = None,
     ) -> None:
         spec = self.spec

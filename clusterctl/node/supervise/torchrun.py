@@ -15,7 +15,7 @@ import re
 import signal
 import struct
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, Optional, Set
+from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, Mapping, Optional, Set
 
 from ...protocol.exit_status import describe_end, split_status
 from ...protocol.ranks import Rank
@@ -43,7 +43,8 @@ from .spawn import (
 )
 
 if TYPE_CHECKING:
-    from ...protocol.messages.files import RankRecord, TorchrunRecord
+    from ...protocol.messages.children import GateOrder, GateReport, StartedWorker
+    from ...protocol.messages.files import RankRecord, SentTemplate, Spec, TorchrunRecord
 
 # torchrun's own table of failures, for a worker that was gone before anybody could look at it
 FAILURE_TABLE = re.compile(r"rank\s*: (\d+) \(local_rank: \d+\)\s+exitcode\s*: (-?\d+) \(pid: \d+\)")
@@ -73,7 +74,7 @@ class Worker:
         self.ended = False
         self.exit: Optional[int] = None
         self.signal: Optional[int] = None
-        self.starved = False  # whether the kernel has killed because memory ran out since it was started
+        self.oom_killed = False  # whether the kernel has killed because memory ran out since it was started
         self._earlier_kills = count_memory_kills()
 
     @property
@@ -96,8 +97,8 @@ class Worker:
             "stdout": self._log("stdout"),
             "stderr": self._log("stderr"),
         }
-        if self.starved:
-            entry["starved"] = True
+        if self.oom_killed:
+            entry["oom_killed"] = True
         return entry
 
     def _log(self, stream: str) -> Optional[str]:
@@ -107,7 +108,7 @@ class Worker:
         """Record the end by its wait status."""
         self.ended = True
         self.exit, self.signal = split_status(status)
-        self.starved = self.signal == signal.SIGKILL and count_memory_kills() > self._earlier_kills
+        self.oom_killed = self.signal == signal.SIGKILL and count_memory_kills() > self._earlier_kills
 
     def status(self) -> Optional[int]:
         """Read the wait status of a worker that has ended; None if only its parent can tell."""
@@ -127,7 +128,7 @@ class Workers:
     def __iter__(self) -> Iterator[Worker]:
         return iter(self.by_rank.values())
 
-    def announce(self, entry: Dict[str, Any]) -> Worker:
+    def announce(self, entry: StartedWorker) -> Worker:
         """Take the gate's report of a worker that was started."""
         error_file = entry["TORCHELASTIC_ERROR_FILE"]
         folder = os.path.relpath(os.path.dirname(error_file), self.rundir) if error_file else None
@@ -219,7 +220,7 @@ Notify = Callable[..., None]
 class Torchrun:
     """The gate, then torchrun, and its workers; tells `notify` what it hears of them."""
 
-    def __init__(self, loop: Loop, spec: Dict[str, Any], paths: AttemptPaths, notify: Notify) -> None:
+    def __init__(self, loop: Loop, spec: Spec, paths: AttemptPaths, notify: Notify) -> None:
         self.spec = spec
         self.paths = paths
         self.workers = Workers(paths.rundir)
@@ -230,7 +231,7 @@ class Torchrun:
         self._loop = loop
         self._notify = notify
         self._gate: Optional[Gate] = None
-        self._templates: Dict[str, Any] = {}
+        self._templates: Dict[str, SentTemplate] = {}
         self._diagnosis = self._search_path = ""
         self._reports = b""
         self._go_sent = self._closed = False
@@ -274,8 +275,13 @@ class Torchrun:
             search_path = env.get("PYTHONPATH", self._search_path)
             env["PYTHONPATH"] = prepare_diagnosis(self._diagnosis, search_path)
         argv = [render_template(word, values) for word in self.spec["argv"]]
-        node_facts = {"attempt": self.paths.attempt, "node_rank": self.spec["node_rank"]}
-        order = {"cwd": code, "env": env, "argv": argv, **node_facts}
+        order: GateOrder = {
+            "cwd": code,
+            "env": env,
+            "argv": argv,
+            "attempt": self.paths.attempt,
+            "node_rank": self.spec["node_rank"],
+        }
         unsent = memoryview(json.dumps(order).encode("utf-8") + b"\n")
         with suppress(OSError):
             while unsent:
@@ -333,7 +339,7 @@ class Torchrun:
         for line in lines:
             self._on_report(json.loads(line.decode("utf-8")))
 
-    def _on_report(self, report: Dict[str, Any]) -> None:
+    def _on_report(self, report: GateReport) -> None:
         if "ready" in report:
             self._notify("ready", torch=report["ready"])
         elif "failed" in report:
@@ -345,7 +351,7 @@ class Torchrun:
         elif "start" in report:
             self._notify("start_method", method=report["start"], text=report["text"])
         elif "ended" in report:
-            worker = self.workers.record_end(**report["ended"])
+            worker = self.workers.record_end(report["ended"]["rank"], report["ended"]["code"])
             if worker is not None:
                 self._on_worker_end(worker)
 

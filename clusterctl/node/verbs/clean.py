@@ -206,7 +206,7 @@ class Cleaner:
             blocked = blocked or "some of its processes are still running"
         return {
             "run": RunPaths(rundir).run_id,
-            "leaf": os.path.basename(rundir),
+            "node_dir": os.path.basename(rundir),
             "state": state and {key: state.get(key) for key in REPORTED_KEYS},
             "age": max(0.0, time.time() - newest),
             "bytes": size,

@@ -78,7 +78,7 @@ def build(source: bytes) -> Optional[bytes]:
     return packed.getvalue()
 
 
-CLOSING_EVENTS = ("going", "listening", "failed", "ended")  # after which an agent may close
+CLOSING_EVENTS = ("go_received", "listening", "failed", "ended")  # after which an agent may close
 
 
 def run(request: StartRequest, stream: Stream) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         NodePorts,
         RestartPart,
         RestartSpec,
-        SlotSpec,
+        RosterEntry,
         Spec,
         StartPart,
     )
@@ -110,7 +110,7 @@ def _render_restart(plan: LaunchPlan, node: NodePlan) -> RestartPart:
     """Give what the agents need to start the run again by themselves; nothing for a job without `restart`."""
     if plan.job.restart is None:
         return {}
-    roster: list[SlotSpec] = [
+    roster: list[RosterEntry] = [
         {
             "slot": other.member.slot,
             "node": other.name,

@@ -219,7 +219,7 @@ def setup_to_spec(plan: SetupPlan, files: Manifest, activate: str | None) -> Set
 def _step_to_spec(step: Step) -> StepSpec:
     return {
         "programs": _templates_to_json(step.programs),
-        "words": _templates_to_json(step.words),
+        "arguments": _templates_to_json(step.words),
         "shown": step.label or step.render(),
     }
 

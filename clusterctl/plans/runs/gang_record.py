@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from clusterctl.protocol.end_record import MOST_ATTEMPTS, MOST_SLOTS, GangRecord, RecordedPart
+from clusterctl.protocol.end_record import MOST_ATTEMPTS, MOST_SLOTS, EndRecord, RecordedPart
 from clusterctl.protocol.ranks import NodeRank, Rank, Slot
 from clusterctl.protocol.root_cause import DOUBTFUL, Failure, weight_of
 from clusterctl.protocol.run_paths import ATTEMPT
@@ -149,7 +149,7 @@ def attempt_of(file: str) -> int:
     return int(match[1]) if match else 1
 
 
-def choose_record(records: Iterable[GangRecord | None], names: Collection[str]) -> GangRecord | None:
+def choose_record(records: Iterable[EndRecord | None], names: Collection[str]) -> EndRecord | None:
     """Choose among what several nodes keep: the hub's, or else their own parts put together.
 
     All that were told the hub's keep the same one, so that of different ones the one counts that most nodes have: what
@@ -168,13 +168,13 @@ def choose_record(records: Iterable[GangRecord | None], names: Collection[str]) 
             parts[part.node] = part
     stops = [part.stopped_at for part in parts.values() if part.stopped_at is not None]
     return (
-        GangRecord(nonempty[0].hub, False, min(stops, default=None), tuple(parts.values()))
+        EndRecord(nonempty[0].hub, False, min(stops, default=None), tuple(parts.values()))
         if nonempty
         else None
     )
 
 
-def _outline(record: GangRecord) -> tuple[object, ...]:
+def _outline(record: EndRecord) -> tuple[object, ...]:
     return (
         record.hub,
         record.attempts,
@@ -182,7 +182,7 @@ def _outline(record: GangRecord) -> tuple[object, ...]:
     )
 
 
-def with_losses(record: GangRecord, failures: Sequence[Failure], stopped_at: float | None) -> list[Failure]:
+def with_losses(record: EndRecord, failures: Sequence[Failure], stopped_at: float | None) -> list[Failure]:
     """Add the nodes that the gang lost; one that reports its own trouble keeps it, and is marked as cut off."""
     last_seen = {failure.node: failure.last_seen for failure in record.failures if failure.lost}
     marked = [
@@ -195,7 +195,7 @@ def with_losses(record: GangRecord, failures: Sequence[Failure], stopped_at: flo
 
 
 def find_given_up_nodes(
-    record: GangRecord, failures: Sequence[Failure], stopped_at: float | None
+    record: EndRecord, failures: Sequence[Failure], stopped_at: float | None
 ) -> list[Failure]:
     """Give the nodes that the gang lost and that know of no trouble of their own: SSH reaches them, their peers do not.
 

@@ -22,7 +22,7 @@ from clusterctl.protocol.end_record import (
     MOST_RANK,
     MOST_SIGNAL,
     MOST_SLOTS,
-    GangRecord,
+    EndRecord,
     parse_record,
 )
 from clusterctl.protocol.ranks import NodeRank, Rank
@@ -91,7 +91,7 @@ _WORST_FIRST = (FAILED, FAILED_SETUP, LOST, UNKNOWN, TIMEOUT, CANCELLED)
 class RankState:
     """One worker: `exit` and `signal` are None while it lives.
 
-    `stopped`: by SIGSTOP or a debugger. `starved`: killed while the kernel killed on that node for want of memory.
+    `stopped`: by SIGSTOP or a debugger. `oom_killed`: killed while the kernel killed on that node for want of memory.
     """
 
     rank: Rank
@@ -102,7 +102,7 @@ class RankState:
     stdout: str
     stderr: str
     stopped: bool = False
-    starved: bool = False
+    oom_killed: bool = False
 
     @property
     def failed(self) -> bool:
@@ -145,7 +145,7 @@ class NodeState:
     attempt: int = 1
     rank_activity: tuple[RankActivity, ...] = ()
     gang: bool = False
-    record: GangRecord | None = None
+    record: EndRecord | None = None
     slots: int = 0
     spare: bool = False
     roster: tuple[SlotState, ...] = ()
@@ -238,7 +238,7 @@ def _parse_rank(rank: Rank, raw: Untrusted) -> RankState:
         stdout=raw.text("stdout"),
         stderr=raw.text("stderr"),
         stopped=raw.flag("stopped"),
-        starved=raw.flag("starved"),
+        oom_killed=raw.flag("oom_killed"),
     )
 
 

@@ -17,7 +17,7 @@ from clusterctl.plans.runs.gang_record import (
 )
 from clusterctl.plans.runs.state import NodeState, attempts_of, roster_of, run_state, taking_part
 from clusterctl.plans.sync.results import OutsideFiles, outside_to_json, with_outside_files
-from clusterctl.protocol.end_record import GangRecord, RecordedPart
+from clusterctl.protocol.end_record import EndRecord, RecordedPart
 from clusterctl.protocol.root_cause import (
     NO_ADDRESSES,
     Cause,
@@ -173,7 +173,7 @@ def judge_recorded(
 def judge_with_record(
     run_id: RunId,
     parts: Mapping[str, NodeState | None],
-    record: GangRecord | None,
+    record: EndRecord | None,
     failures: Sequence[Failure],
     stopped_at: float | None,
 ) -> Verdict:
@@ -212,7 +212,7 @@ def _own_account(part: NodeState, offset: float) -> RecordedPart:
                 return replace(recorded, stopped_at=shifted.stopped_at)
     ended = part.since - offset
     failures = [
-        Failure(part.node, rank.rank, rank.exit, rank.signal, ended, starved=rank.starved)
+        Failure(part.node, rank.rank, rank.exit, rank.signal, ended, oom_killed=rank.oom_killed)
         for rank in part.ranks
         if rank.failed
     ]
@@ -255,7 +255,7 @@ def _state_without_record(parts: Mapping[str, NodeState | None]) -> str:
 
 
 def fill_parts(
-    parts: Mapping[str, NodeState | None], record: GangRecord | None
+    parts: Mapping[str, NodeState | None], record: EndRecord | None
 ) -> dict[str, NodeState | None]:
     """Put what the other nodes know in the place of what a node cannot say itself."""
     template = next((part for part in parts.values() if part), None)

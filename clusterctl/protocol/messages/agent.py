@@ -15,13 +15,13 @@ class Secrets(TypedDict):
     token: str | None
 
 
-LockOrder = Literal["lock", "unlock", "look"]
+LockOrder = Literal["lock", "unlock", "list_holders"]
 
 
 class Order(TypedDict):
-    """An order without more: make the environment, run `before`, take, release or look at the locks."""
+    """An order without more: make the environment, run `before`, take or release the locks, list who holds them."""
 
-    do: Literal["setup", "before", "lock", "unlock", "look"]
+    do: Literal["setup", "before", "lock", "unlock", "list_holders"]
 
 
 class Listeners(TypedDict, total=False):
@@ -76,7 +76,7 @@ EventName = Literal[
     "environment",
     "joined",
     "ready",
-    "going",
+    "go_received",
     "listening",
     "setup_failed",
     "gate_failed",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypedDict, Union
+from typing import Literal, TypedDict, Union
 
 from ..ranks import NodeRank, Rank, Slot
 from ..states import RunState
@@ -16,7 +16,7 @@ class StepSpec(TypedDict):
     """A command of `setup`, `before` or `after`."""
 
     programs: list[SentTemplate]  # the first that is there is run
-    words: list[SentTemplate]
+    arguments: list[SentTemplate]
     shown: str
 
 
@@ -61,7 +61,7 @@ class GpuSpec(TypedDict):
     used: int | None
 
 
-class _Slot(TypedDict):
+class _RosterEntry(TypedDict):
     """One agent of a run that may start again."""
 
     slot: Slot
@@ -69,10 +69,13 @@ class _Slot(TypedDict):
     node_rank: NodeRank | None
 
 
-class SlotSpec(_Slot):
-    """One agent of a run that may start again."""
+class RosterEntry(_RosterEntry, total=False):
+    """One agent as the others see it; the spec has no more than the address."""
 
     address: str | None
+    lost: bool
+    reason: str
+    unfit: str
 
 
 class LaunchRecord(TypedDict, total=False):
@@ -99,7 +102,7 @@ class RestartPart(TypedDict, total=False):
     slot: Slot
     slots: int
     spare: bool
-    roster: list[SlotSpec]
+    roster: list[RosterEntry]
     restart: RestartSpec
 
 
@@ -201,7 +204,7 @@ class _RankRecord(TorchrunRecord):
 class RankRecord(_RankRecord, total=False):
     """One worker: its files are named relative to the run's directory."""
 
-    starved: bool  # killed while the kernel killed because memory ran out
+    oom_killed: bool  # killed while the kernel killed because memory ran out
     stopped: bool  # in answers only: a signal has stopped it
 
 
@@ -237,15 +240,6 @@ class AttemptRecord(AttemptEnd):
     state: str | None
     cause_reason: str
     ranks: dict[str, RankRecord]
-
-
-class RosterEntry(_Slot, total=False):
-    """One agent as the others see it."""
-
-    address: str | None
-    lost: bool
-    reason: str
-    unfit: str
 
 
 class OutsideSummary(TypedDict):
@@ -315,7 +309,7 @@ class StateChange(TypedDict, total=False):
     master: str | None
     began: float | None
     left: list[LeftProcess]
-    parted: bool  # nothing of the gang is left to wait for
+    gang_done: bool  # nothing of the gang is left to wait for
     roster: list[RosterEntry] | None
     attempts: list[AttemptRecord]
     gave_up: str | None
@@ -373,9 +367,9 @@ class FailureRecord(TypedDict, total=False):
     signal: int | None
     time: float
     last_at: float
-    frozen: bool  # a signal had stopped it
-    starved: bool
-    said: list[Block]
+    suspended: bool  # a signal had stopped it
+    oom_killed: bool
+    tracebacks: list[Block]
     tail: list[str]
     reason: str
 
@@ -386,32 +380,57 @@ class _PartRecord(TypedDict):
     node: str
     node_rank: NodeRank | None
     address: str | None
-    state: str
+    state: RunState
     reason: str
     time: float
     stopped_at: float | None
     failures: list[FailureRecord]
 
 
-class PartRecord(_PartRecord, total=False):
-    """One node's account of its end, or what the others write of a node that is lost."""
+class LastSeen(TypedDict, total=False):
+    """The last sign of life of a node that is lost."""
 
     last_seen: float | None
 
 
-class GangRecord(TypedDict, total=False):
-    """gang.json: what is known of the whole run's end; `whole` if it is known of every node."""
+class PartRecord(_PartRecord, LastSeen):
+    """One node's account of its end, or what the others write of a node that is lost."""
+
+
+class StopRecord(TypedDict):
+    """What began the end of a run, on which node."""
+
+    node: str
+    reason: str
+    time: float
+
+
+EndState = Union[RunState, Literal[""]]
+
+
+class RestartsEnd(TypedDict, total=False):
+    """Why a run was not started again; `state` is empty unless it ended between two attempts."""
+
+    gave_up: str | None
+    state: EndState
+    reason: str
+
+
+class _GangRecord(TypedDict):
+    """What is known of the whole run's end; `whole` if it is known of every node."""
 
     run: str
     hub: str | None
     whole: bool
-    stop: dict[str, Any] | None  # {"time", ...}: see node/gang/membership.py
+    stop: StopRecord | None
     parts: list[PartRecord]
-    attempts: list[AttemptEnd]  # this and the following of a run with `restart`
+
+
+class GangRecord(_GangRecord, RestartsEnd, total=False):
+    """gang.json; the further keys are of a run with `restart`."""
+
+    attempts: list[AttemptEnd]
     roster: list[RosterEntry]
-    gave_up: str | None
-    state: str
-    reason: str
 
 
 JournalEvent = Literal[
@@ -424,7 +443,7 @@ JournalEvent = Literal[
     "before",
     "ready",
     "gate_failed",
-    "going",
+    "go_received",
     "port_taken",
     "listening",
     "workers",

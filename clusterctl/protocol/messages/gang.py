@@ -15,17 +15,26 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, Callable, Dict, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, TypeVar
 
 from ..ranks import NodeRank, Slot
 from ..reasons import CODE
+from ..states import CANCELLED, FAILED, FAILED_SETUP, LOST, SUCCEEDED, TIMEOUT, RunState
 from ..untrusted import LATEST, MalformedError, Untrusted
 
 if TYPE_CHECKING:
-    from .files import AttemptEnd, RosterEntry
+    from .files import (
+        AttemptEnd,
+        Block,
+        FailureRecord,
+        GangRecord,
+        LastSeen,
+        PartRecord,
+        RestartsEnd,
+        RosterEntry,
+        StopRecord,
+    )
 
-JsonObject = Dict[str, Any]
-NodePart = Dict[str, Any]
 T = TypeVar("T")
 
 # Limits. A part holds no more than `node/supervise/evidence.py` puts into it.
@@ -37,7 +46,7 @@ LONGEST_TIME = 1e9  # seconds that a run may have left
 LARGEST_EXIT = 1 << 31
 HIGHEST_SIGNAL = 64
 TAIL_LINES = 20
-TRACEBACKS = 4
+TRACEBACKS = 4  # the last ones, as a chain may hold several
 BLOCK_LINES = 16  # of a traceback
 LONGEST_LINE = 400  # characters
 LARGEST_RECORD = 512 << 10
@@ -45,13 +54,14 @@ FIRST_FAILURES = 32  # failures that keep their words when there are far too man
 FEWEST_LINES = 3  # lines of each failure's last words when there are very many
 NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 ADDRESS = re.compile(r"[0-9A-Fa-f:.]{2,45}")
-# before the next traceback
-CHAINED = ("another exception occurred:", "direct cause of the following exception:")
 
-LOST = "LOST"
 # that a node can report of itself
-END_STATES = ("SUCCEEDED", "FAILED", "FAILED_SETUP", "CANCELLED", "TIMEOUT")
-BETWEEN_STATES = ("CANCELLED", "TIMEOUT")  # how a run ends between two attempts, on all nodes alike
+END_STATES: tuple[RunState, ...] = (SUCCEEDED, FAILED, FAILED_SETUP, CANCELLED, TIMEOUT)
+PART_STATES: tuple[RunState, ...] = (*END_STATES, LOST)  # or the others of it
+BETWEEN_STATES: tuple[RunState, ...] = (
+    CANCELLED,
+    TIMEOUT,
+)  # how a run ends between two attempts, on all nodes alike
 
 # Why the gang gives a run up: an error of the script (CODE),
 NO_PROGRESS = "no_progress"  # nothing new in three attempts,
@@ -143,7 +153,7 @@ class Ended(NamedTuple):
     """A peer's part of an attempt."""
 
     attempt: int
-    part: NodePart
+    part: PartRecord
 
 
 class RosterView(NamedTuple):
@@ -181,7 +191,7 @@ class RosterView(NamedTuple):
 class Hello(NamedTuple):
     """What a peer sends the next hub first."""
 
-    part: NodePart | None
+    part: PartRecord | None
     roster: RosterView
 
 
@@ -210,8 +220,8 @@ class Listening(NamedTuple):
 class Verdict(NamedTuple):
     """The hub's record; of a run that may be started again also how it ended between two attempts."""
 
-    record: JsonObject
-    end: JsonObject | None
+    record: GangRecord
+    end: RestartsEnd | None
 
 
 class SlotLost(NamedTuple):
@@ -311,11 +321,11 @@ def _time_left(message: Untrusted, key: str, _: Bounds) -> float | None:
     return None if message.is_null(key) else required(message.number(key, 0.0, LONGEST_TIME), "time")
 
 
-def _part(message: Untrusted, key: str, bounds: Bounds) -> NodePart:
+def _part(message: Untrusted, key: str, bounds: Bounds) -> PartRecord:
     return read_part(message.record(key), bounds)
 
 
-def _part_or_none(message: Untrusted, key: str, bounds: Bounds) -> NodePart | None:
+def _part_or_none(message: Untrusted, key: str, bounds: Bounds) -> PartRecord | None:
     return None if message.is_null(key) else _part(message, key, bounds)
 
 
@@ -329,11 +339,11 @@ def _roster(message: Untrusted, key: str, bounds: Bounds) -> RosterView:
     return RosterView(attempt, _read_slots(view, "entries", bounds), _read_history(view, "history", bounds))
 
 
-def _record(message: Untrusted, key: str, bounds: Bounds) -> JsonObject:
+def _record(message: Untrusted, key: str, bounds: Bounds) -> GangRecord:
     return read_record(message.record(key), bounds)
 
 
-def _ending(message: Untrusted, key: str, _: Bounds) -> JsonObject:
+def _ending(message: Untrusted, key: str, _: Bounds) -> RestartsEnd:
     return _read_end(message.record(key))
 
 
@@ -410,67 +420,74 @@ def read_message(message: Untrusted, forms: dict[str, Form], bounds: Bounds) -> 
 # parts, records and rosters
 
 
-def read_part(message: Untrusted, bounds: Bounds) -> NodePart:
-    """Read a node's account of its own end; the node and its rank are added by who knows them."""
-    end = {
+def read_part(message: Untrusted, bounds: Bounds) -> PartRecord:
+    """Read a node's account of its own end; the hub fills in the node and its rank, which it knows better."""
+    if not message.is_list("failures"):
+        raise MalformedError("no list of failures")
+    part: PartRecord = {
         "address": message.text("address", LONGEST_ADDRESS),
         "state": required(message.one_of("state", END_STATES) or None, "state"),
         "reason": message.text("reason"),
         "time": required(message.moment("time"), "time"),
         "stopped_at": message.moment("stopped_at"),
+        "failures": _read_failures(message, bounds),
+        "node": "",
+        "node_rank": None,
     }
-    if not message.is_list("failures"):
-        raise MalformedError("no list of failures")
-    failures = [_read_failure(failure) for failure in message.records("failures", bounds.failures)]
-    (part,) = limit_size({"parts": [{**end, "failures": failures}]})["parts"]
-    return dict(part)
+    return limit_parts([part])[0]
 
 
-def read_record(message: Untrusted, bounds: Bounds) -> JsonObject:
+def read_record(message: Untrusted, bounds: Bounds) -> GangRecord:
     """Read the record of a run's end that a hub has put together."""
     if message.text("run") != bounds.run_id or not message.is_list("parts"):
         raise MalformedError("no record of this run")
-    parts = [_read_recorded(part, bounds) for part in message.records("parts", bounds.slots)]
     stop = message.record("stop")
-    record = limit_size(
-        {
-            "run": bounds.run_id,
-            "hub": message.text("hub", LONGEST_NODE),
-            "whole": message.flag("whole"),
-            "stop": _read_stop(stop) if stop else None,
-            "parts": parts,
-        }
-    )
+    record: GangRecord = {
+        "run": bounds.run_id,
+        "hub": message.text("hub", LONGEST_NODE),
+        "whole": message.flag("whole"),
+        "stop": _read_stop(stop) if stop else None,
+        "parts": [_read_recorded(part, bounds) for part in message.records("parts", bounds.slots)],
+    }
+    record = limit_size(record)
     if "roster" in message:  # a run that may be started again
         history, roster = _read_history(message, "attempts", bounds), _read_slots(message, "roster", bounds)
-        record.update(attempts=history, roster=roster, **_read_end(message))
+        record = {**record, "attempts": history, "roster": roster, **_read_end(message)}
     return record
 
 
-def _read_recorded(message: Untrusted, bounds: Bounds) -> NodePart:
-    state = required(message.one_of("state", (*END_STATES, LOST)) or None, "state")
-    node_rank = NodeRank(required(message.integer("node_rank", 0, bounds.slots - 1), "node rank"))
-    end = {
-        "state": state,
-        "reason": message.text("reason"),
-        "time": required(_read_shifted_time(message, "time"), "time"),
-    }
-    failures = [_read_failure(failure) for failure in message.records("failures", bounds.failures)]
+def _read_recorded(message: Untrusted, bounds: Bounds) -> PartRecord:
     node = message.text("node", LONGEST_NODE)
     if not bounds.is_name(node):
         raise MalformedError("a part of no node of this run")
-    identity = {"node": node, "node_rank": node_rank, "address": message.text("address", LONGEST_ADDRESS)}
-    if state == LOST:
-        end["last_seen"] = _read_shifted_time(message, "last_seen")
-    return {**identity, **end, "stopped_at": _read_shifted_time(message, "stopped_at"), "failures": failures}
+    state: RunState = required(message.one_of("state", PART_STATES) or None, "state")
+    last_seen: LastSeen = {"last_seen": _read_shifted_time(message, "last_seen")} if state == LOST else {}
+    return {
+        "node": node,
+        "node_rank": NodeRank(required(message.integer("node_rank", 0, bounds.slots - 1), "node rank")),
+        "address": message.text("address", LONGEST_ADDRESS),
+        "state": state,
+        "reason": message.text("reason"),
+        "time": required(_read_shifted_time(message, "time"), "time"),
+        **last_seen,
+        "stopped_at": _read_shifted_time(message, "stopped_at"),
+        "failures": _read_failures(message, bounds),
+    }
 
 
-def _read_stop(message: Untrusted) -> JsonObject:
-    stop = {"node": message.text("node", LONGEST_NODE), "reason": message.text("reason", LONGEST_REASON)}
-    return {**stop, "time": required(message.moment("time"), "time")}
+def _read_failures(message: Untrusted, bounds: Bounds) -> list[FailureRecord]:
+    return [_read_failure(failure) for failure in message.records("failures", bounds.failures)]
 
 
-def _read_end(message: Untrusted) -> JsonObject:
+def _read_stop(message: Untrusted) -> StopRecord:
+    return {
+        "node": message.text("node", LONGEST_NODE),
+        "reason": message.text("reason", LONGEST_REASON),
+        "time": required(message.moment("time"), "time"),
+    }
+
+
+def _read_end(message: Untrusted) -> RestartsEnd:
     gave_up, state = message.one_of("gave_up", GAVE_UP) or None, message.one_of("state", BETWEEN_STATES)
     return {"gave_up": gave_up, "state": state, "reason": message.text("reason", LONGEST_REASON)}
 
@@ -480,9 +497,9 @@ def _read_shifted_time(message: Untrusted, key: str) -> float | None:
     return message.number(key, -2 * LATEST, 2 * LATEST)
 
 
-def _read_failure(message: Untrusted) -> JsonObject:
+def _read_failure(message: Untrusted) -> FailureRecord:
     """Read how one process ended, and what it wrote last."""
-    failure: JsonObject = {
+    failure: FailureRecord = {
         "rank": message.integer("rank", 0, LARGEST_EXIT),
         "exit": message.integer("exit", -LARGEST_EXIT, LARGEST_EXIT),
         "signal": message.integer("signal", 1, HIGHEST_SIGNAL),
@@ -490,20 +507,19 @@ def _read_failure(message: Untrusted) -> JsonObject:
     }
     if "reason" in message:
         failure["reason"] = message.text("reason")
-    if message.flag("starved"):
-        failure["starved"] = True
-    if not message.is_list("tail"):
-        return failure
-    blocks = [
-        {
-            "at": _read_shifted_time(block, "at") or 0.0,
-            "lines": list(block.texts("lines", BLOCK_LINES, LONGEST_LINE)),
-        }
-        for block in message.records("said", TRACEBACKS)
-    ]
-    tail = list(message.texts("tail", TAIL_LINES, LONGEST_LINE))
-    activity = {"last_at": _read_shifted_time(message, "last_at") or 0.0, "frozen": message.flag("frozen")}
-    return {**failure, **activity, "said": blocks, "tail": tail}
+    if message.flag("oom_killed"):
+        failure["oom_killed"] = True
+    if message.is_list("tail"):
+        failure["last_at"] = _read_shifted_time(message, "last_at") or 0.0
+        failure["suspended"] = message.flag("suspended")
+        failure["tracebacks"] = [_read_block(block) for block in message.records("tracebacks", TRACEBACKS)]
+        failure["tail"] = list(message.texts("tail", TAIL_LINES, LONGEST_LINE))
+    return failure
+
+
+def _read_block(message: Untrusted) -> Block:
+    lines = list(message.texts("lines", BLOCK_LINES, LONGEST_LINE))
+    return {"at": _read_shifted_time(message, "at") or 0.0, "lines": lines}
 
 
 def _read_slots(message: Untrusted, key: str, bounds: Bounds) -> list[RosterEntry]:
@@ -553,19 +569,22 @@ def read_entry(message: Untrusted, bounds: Bounds) -> AttemptEnd:
     }
 
 
-def limit_size(record: JsonObject) -> JsonObject:
-    """Leave out so much of the last words that a record, or what else has `parts`, is not too large."""
-    parts = record["parts"]
+def limit_size(record: GangRecord) -> GangRecord:
+    """Leave out so much of the last lines that a record is not too large."""
+    return {**record, "parts": limit_parts(record["parts"], len(json.dumps({**record, "parts": []})))}
+
+
+def limit_parts(parts: list[PartRecord], others: int = 0) -> list[PartRecord]:
+    """Leave out so much of the last lines that parts, and so many characters beside them, are not too large."""
+    most = LARGEST_RECORD - others
     for lines in (12, 6, FEWEST_LINES):
-        if len(json.dumps(record)) <= LARGEST_RECORD:
-            return record
-        record = {**record, "parts": [_shorten_output(part, lines) for part in parts]}
-    if len(json.dumps(record)) > LARGEST_RECORD:
-        record = {**record, "parts": _keep_first_output(record["parts"])}
-    return record
+        if len(json.dumps(parts)) <= most:
+            return parts
+        parts = [_shorten_output(part, lines) for part in parts]
+    return parts if len(json.dumps(parts)) <= most else _keep_first_output(parts)
 
 
-def _keep_first_output(parts: list[NodePart]) -> list[NodePart]:
+def _keep_first_output(parts: list[PartRecord]) -> list[PartRecord]:
     """Keep what the first to fail have said, and how all others ended."""
     failures = [failure for part in parts for failure in part["failures"]]
     first = {
@@ -577,8 +596,8 @@ def _keep_first_output(parts: list[NodePart]) -> list[NodePart]:
             **part,
             "failures": [
                 failure
-                if id(failure) in first or "said" not in failure
-                else {**failure, "said": [], "tail": []}
+                if id(failure) in first or "tracebacks" not in failure
+                else {**failure, "tracebacks": [], "tail": []}
                 for failure in part["failures"]
             ],
         }
@@ -586,19 +605,21 @@ def _keep_first_output(parts: list[NodePart]) -> list[NodePart]:
     ]
 
 
-def _shorten_output(part: NodePart, lines: int) -> NodePart:
-    failures = [
-        {**failure, "said": _last_chain(failure["said"]), "tail": failure["tail"][-lines:]}
-        if "said" in failure
-        else failure
-        for failure in part["failures"]
-    ]
-    return {**part, "failures": failures}
+def _shorten_output(part: PartRecord, lines: int) -> PartRecord:
+    return {**part, "failures": [_shorten_failure(failure, lines) for failure in part["failures"]]}
 
 
-def _last_chain(blocks: list[JsonObject]) -> list[JsonObject]:
+def _shorten_failure(failure: FailureRecord, lines: int) -> FailureRecord:
+    if "tracebacks" not in failure:
+        return failure
+    return {**failure, "tracebacks": _last_chain(failure["tracebacks"]), "tail": failure["tail"][-lines:]}
+
+
+def _last_chain(blocks: list[Block]) -> list[Block]:
     """Keep the last traceback, and the first of its chain: that one may be the cause."""
+    from ..tracebacks import is_chained  # noqa: PLC0415, RUF100 - only once ranks have failed, it takes time to load
+
     first = len(blocks) - 1
-    while first > 0 and any(line.endswith(CHAINED) for line in blocks[first]["lines"]):
+    while first > 0 and is_chained(blocks[first]["lines"]):
         first -= 1
     return [*blocks[first : len(blocks) - 1][:1], *blocks[-1:]]

@@ -556,10 +556,10 @@ class Unused(TypedDict):
 
 
 class StoredRun(TypedDict):
-    """One node's part of a run; `leaf` is its directory, `blocked` forbids to remove it."""
+    """One node's part of a run; `node_dir` is its directory, `blocked` forbids to remove it."""
 
     run: str
-    leaf: str
+    node_dir: str
     state: Any  # some keys of State; null if there is none
     age: float
     bytes: int
@@ -584,7 +584,7 @@ class Found(TypedDict):
 
 
 class Removal(TypedDict):
-    """Parts of runs as [run, leaf], and whether the rest goes too."""
+    """Parts of runs as [run, node_dir], and whether the rest goes too."""
 
     runs: list[list[str]]
     rest: bool

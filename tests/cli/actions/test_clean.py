@@ -61,7 +61,8 @@ def test_files_outside_the_output_directory_are_asked_about(
     monkeypatch.setattr("clusterctl.cli.actions.clean.is_confirmed", lambda *_, **__: answer)
     parts = [
         parse_stored_run(
-            node, Untrusted({"run": f"{run}-20260101T000000-0001", "leaf": f"0-{node}", "outside": outside})
+            node,
+            Untrusted({"run": f"{run}-20260101T000000-0001", "node_dir": f"0-{node}", "outside": outside}),
         )
         for run, node, outside in (("a", "gpu01", OUTSIDE), ("a", "gpu02", None), ("b", "gpu01", None))
     ]

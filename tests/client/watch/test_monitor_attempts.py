@@ -170,10 +170,10 @@ class Frames:
 def test_a_run_that_is_over_before_a_slow_node_begins_has_begun() -> None:
     """A program that fails at once ends the run on all nodes; only for torchrun that is a start that failed."""
     leash: Any = Frames("ended")
-    assert await_event(leash, "going", 1.0, node="gpu02", or_ended=True) == {}
+    assert await_event(leash, "go_received", 1.0, node="gpu02", or_ended=True) == {}
     leash = Frames("ended")
     with pytest.raises(StartError):
-        await_event(leash, "going", 1.0, node="gpu02")
+        await_event(leash, "go_received", 1.0, node="gpu02")
 
 
 def test_one_node_alone_moves_nobody_on() -> None:

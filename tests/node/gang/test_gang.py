@@ -55,8 +55,8 @@ def test_all_well_is_known_to_all(node: Make) -> None:
     gang.tell(0, "pass")
     states = gang.ended()
 
-    assert (early["parted"], [state["state"] for state in states]) == (False, ["SUCCEEDED"] * 2)
-    assert all(state["parted"] for state in states)
+    assert (early["gang_done"], [state["state"] for state in states]) == (False, ["SUCCEEDED"] * 2)
+    assert all(state["gang_done"] for state in states)
     assert gang.record(0) == gang.record(1)
     assert (gang.record(1)["whole"], gang.record(1)["stop"]) == (True, None)
     (follow, *_) = [

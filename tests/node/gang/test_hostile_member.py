@@ -27,8 +27,8 @@ ROW = {
     "signal": None,
     "time": NOW,
     "last_at": NOW,
-    "frozen": False,
-    "said": [],
+    "suspended": False,
+    "tracebacks": [],
     "tail": [],
 }
 PART = {"node": "gpu03", "node_rank": 2, "state": "FAILED", "reason": "mine", "time": NOW, "stopped_at": None}
@@ -152,7 +152,9 @@ def test_a_bad_message_as_the_last_one(node: Make, stack: ExitStack, attack: str
 def test_a_large_lie_is_kept_small(node: Make, stack: ExitStack) -> None:
     """A part with thousands of failures and endless words is cut to what one node can have; the record stays small."""
     run = WithLiar(node, stack).begin()
-    rows = [{**ROW, "tail": ["y" * 3000] * 40, "said": [{"at": NOW, "lines": ["x" * 3000] * 3}] * 9}] * 12
+    rows = [
+        {**ROW, "tail": ["y" * 3000] * 40, "tracebacks": [{"at": NOW, "lines": ["x" * 3000] * 3}] * 9}
+    ] * 12
     run.liar.say(
         {
             "kind": "ended",
@@ -166,7 +168,7 @@ def test_a_large_lie_is_kept_small(node: Make, stack: ExitStack) -> None:
     assert (told["state"], told["node_rank"], len(told["failures"])) == ("FAILED", 2, 5)
     assert len(told["reason"]) == 4096
     assert all(len(line) == 400 for failure in told["failures"] for line in failure["tail"])
-    assert all(len(failure["tail"]) == 20 and len(failure["said"]) == 4 for failure in told["failures"])
+    assert all(len(failure["tail"]) == 20 and len(failure["tracebacks"]) == 4 for failure in told["failures"])
 
 
 def test_who_never_ends_is_given_up_after_a_stop(node: Make, stack: ExitStack) -> None:

@@ -62,18 +62,19 @@ SPEC = {
 }
 BOUNDS = read_bounds(SPEC)
 FAILURE = {
-    "rank": 3, "exit": 1, "signal": None, "time": 10.0, "last_at": 9.0, "frozen": False,
-    "said": [{"at": 9.5, "lines": ["Traceback (most recent call last):", "ValueError: x"]}], "tail": ["ValueError: x"],
+    "rank": 3, "exit": 1, "signal": None, "time": 10.0, "last_at": 9.0, "suspended": False,
+    "tracebacks": [{"at": 9.5, "lines": ["Traceback (most recent call last):", "ValueError: x"]}],
+    "tail": ["ValueError: x"],
 }  # fmt: skip
 PART = {
     "address": "10.0.0.2", "state": "FAILED", "reason": "rank 3", "time": 11.0, "stopped_at": 10.5,
-    "failures": [FAILURE],
+    "failures": [FAILURE], "node": "", "node_rank": None,  # which the hub fills in
 }  # fmt: skip
 ENTRY = {
     "attempt": 1, "reason": "gpu", "node": "gpu02", "text": "ECC", "began": 1.0, "ended": 2.0, "progress": True
 }  # fmt: skip
 COURSE = {"attempt": 2, "entries": ROSTER, "history": [ENTRY]}
-RECORDED = {"node": "gpu02", "node_rank": 1, **PART}
+RECORDED = {**PART, "node": "gpu02", "node_rank": 1}
 STORY = {"attempts": [ENTRY], "roster": ROSTER, "gave_up": "max", "state": "", "reason": ""}
 RECORD = {
     "run": SPEC["run"], "hub": "gpu01", "whole": True, "stop": {"node": "gpu02", "reason": "r", "time": 10.0},
@@ -205,7 +206,9 @@ def test_what_no_agent_sends_is_refused(side: str, message: Any, kind: str) -> N
 
 
 @pytest.mark.parametrize(
-    "odd", [{"rank": 3}, {**FAILURE, "time": "soon", "tail": None, "said": "x" * 9000}], ids=["bare", "odd"]
+    "odd",
+    [{"rank": 3}, {**FAILURE, "time": "soon", "tail": None, "tracebacks": "x" * 9000}],
+    ids=["bare", "odd"],
 )
 def test_an_odd_failure_can_be_recorded(odd: dict[str, Any]) -> None:
     """A failure without a time or a tail goes into the record, and does not end who writes it."""
@@ -236,16 +239,21 @@ def test_names_without_a_list_of_them_are_names() -> None:
 
 def test_lists_and_texts_are_cut() -> None:
     """More failures than ranks, and more or longer lines than are ever read, are left out; the record stays small."""
-    failure = {**FAILURE, "tail": ["t" * 9000] * 100, "said": [{"at": 1.0, "lines": ["s" * 9000] * 100}] * 9}
+    failure = {
+        **FAILURE,
+        "tail": ["t" * 9000] * 100,
+        "tracebacks": [{"at": 1.0, "lines": ["s" * 9000] * 100}] * 9,
+    }
     told = Untrusted({"kind": "ended", "part": {**PART, "reason": "r" * 9000, "failures": [failure] * 500}})
     part = read_message(told, TO_HUB, BOUNDS).part
     assert len(part["failures"]) == 6
     assert {len(line) for one in part["failures"] for line in one["tail"]} == {400}
     assert {
-        (len(one["tail"]), len(one["said"]), len(one["said"][0]["lines"])) for one in part["failures"]
+        (len(one["tail"]), len(one["tracebacks"]), len(one["tracebacks"][0]["lines"]))
+        for one in part["failures"]
     } == {(20, 4, 16)}
     wide = read_bounds({**SPEC, "world_size": 4000})
-    same_time = {**failure, "tail": ["t" * 400] * 20, "said": []}
+    same_time = {**failure, "tail": ["t" * 400] * 20, "tracebacks": []}
     told = Untrusted({"kind": "ended", "part": {**PART, "failures": [same_time] * 4000}})
     part = read_message(told, TO_HUB, wide).part
     assert len(json.dumps(part)) < 2 * LARGEST_RECORD

@@ -267,7 +267,7 @@ def test_the_time_limit_is_that_of_all_attempts(node: Make) -> None:
     gang.settled(2, [0])
     states = gang.ended()
     events = gang.nodes[0].events()
-    first, second = (event["time"] for event in events if event["event"] == "going")
+    first, second = (event["time"] for event in events if event["event"] == "go_received")
     (limit,) = [
         event["time"]
         for event in events
@@ -329,4 +329,4 @@ def test_gates_start_in_the_pause_and_a_stop_ends_them(node: Make) -> None:
     assert [(state["state"], state["reason"]) for state in states] == [
         ("CANCELLED", "stopped by ann@laptop")
     ] * 2
-    assert len([event for event in first.events() if event["event"] == "going"]) == 1
+    assert len([event for event in first.events() if event["event"] == "go_received"]) == 1

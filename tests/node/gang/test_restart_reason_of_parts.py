@@ -20,7 +20,7 @@ from clusterctl.protocol.messages.gang import (
     TO_PEER,
     NextAttempt,
     RosterView,
-    limit_size,
+    limit_parts,
     read_message,
     render_message,
 )
@@ -34,7 +34,7 @@ def rank(
 ) -> Any:
     """Write the failure of a rank, or of torchrun."""
     end = {"rank": number, "exit": None if sig else exit_code, "signal": sig, "time": at, "last_at": at}
-    return {**end, "said": [], "tail": [], "frozen": False, **more}
+    return {**end, "tracebacks": [], "tail": [], "suspended": False, **more}
 
 
 def said(*lines: str, at: float = 9.0, before: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -60,7 +60,7 @@ CHAIN = ("During handling of the above exception, another exception occurred:",)
 CASES: list[tuple[str, list[Any], str, str]] = [
     (
         "a lost node beats all",
-        [part("a", rank(0, said=[said("ValueError: x")])), part("b", state="LOST")],
+        [part("a", rank(0, tracebacks=[said("ValueError: x")])), part("b", state="LOST")],
         "node_lost",
         "b",
     ),
@@ -77,44 +77,49 @@ CASES: list[tuple[str, list[Any], str, str]] = [
         "a network's error is told, not the code of who was asked to leave",
         [
             part("a", rank(0, 1, at=10.3), state="CANCELLED", stopped_at=10.0),
-            part("b", rank(1, 1, at=10.6, said=[said(LOST_PEER, at=9.8)])),
+            part("b", rank(1, 1, at=10.6, tracebacks=[said(LOST_PEER, at=9.8)])),
         ],
         "network",
         "b",
     ),
-    ("an exception of its own", [part("a", rank(0, said=[said("ValueError: x")]))], "code", "a"),
-    ("a known text", [part("a", rank(0, said=[said("RuntimeError: uncorrectable ECC error")]))], "gpu", "a"),
+    ("an exception of its own", [part("a", rank(0, tracebacks=[said("ValueError: x")]))], "code", "a"),
+    (
+        "a known text",
+        [part("a", rank(0, tracebacks=[said("RuntimeError: uncorrectable ECC error")]))],
+        "gpu",
+        "a",
+    ),
     (
         "torch's mark before each line",
-        [part("a", rank(0, said=[said("[rank0]: torch.OutOfMemoryError: CUDA out of memory")]))],
+        [part("a", rank(0, tracebacks=[said("[rank0]: torch.OutOfMemoryError: CUDA out of memory")]))],
         "out_of_memory",
         "a",
     ),
     (
         "who complains of others is innocent, however early",
-        [part("a", rank(0, said=[said(LOST_PEER, at=5.0)])), part("b", rank(1, sig=9, at=6.0))],
+        [part("a", rank(0, tracebacks=[said(LOST_PEER, at=5.0)])), part("b", rank(1, sig=9, at=6.0))],
         "worker_killed",
         "b",
     ),
-    ("all complain of others", [part("a", rank(0, said=[said(LOST_PEER)]))], "network", "a"),
+    ("all complain of others", [part("a", rank(0, tracebacks=[said(LOST_PEER)]))], "network", "a"),
     (
         "the earlier of two",
         [
-            part("a", rank(0, said=[said("KeyError: 1", at=8.0)])),
-            part("b", rank(1, said=[said("RuntimeError: uncorrectable ECC error", at=7.0)])),
+            part("a", rank(0, tracebacks=[said("KeyError: 1", at=8.0)])),
+            part("b", rank(1, tracebacks=[said("RuntimeError: uncorrectable ECC error", at=7.0)])),
         ],
         "gpu",
         "b",
     ),
     (
         "words go before a silent death",
-        [part("a", rank(0, sig=11, at=5.0)), part("b", rank(1, said=[said("ValueError: x", at=6.0)]))],
+        [part("a", rank(0, sig=11, at=5.0)), part("b", rank(1, tracebacks=[said("ValueError: x", at=6.0)]))],
         "code",
         "b",
     ),
     ("a crash", [part("a", rank(0, sig=11))], "worker_crashed", "a"),
     ("an exit without a word", [part("a", rank(0, exit_code=3))], "code", "a"),
-    ("no memory", [part("a", rank(0, sig=9, starved=True))], "out_of_memory", "a"),
+    ("no memory", [part("a", rank(0, sig=9, oom_killed=True))], "out_of_memory", "a"),
     ("last words before a crash", [part("a", rank(0, sig=6, tail=["uncorrectable ECC error"]))], "gpu", "a"),
     (
         "last words before a kill mean nothing",
@@ -137,7 +142,7 @@ CASES: list[tuple[str, list[Any], str, str]] = [
             part(
                 "a",
                 rank(0, sig=15, at=10.0),
-                rank(1, exit_code=1, at=9.9, said=[said("ValueError: x", at=9.8)]),
+                rank(1, exit_code=1, at=9.9, tracebacks=[said("ValueError: x", at=9.8)]),
             )
         ],
         "code",
@@ -163,26 +168,26 @@ CASES: list[tuple[str, list[Any], str, str]] = [
     ),
     (
         "an exception raised while a lost peer was handled",
-        [part("a", rank(0, said=[said(LOST_PEER), said("AttributeError: x", at=9.1, before=CHAIN)]))],
+        [part("a", rank(0, tracebacks=[said(LOST_PEER), said("AttributeError: x", at=9.1, before=CHAIN)]))],
         "network",
         "a",
     ),
     (
         "a lost peer in the clean-up after an exception",
-        [part("a", rank(0, said=[said("KeyError: 'x'"), said(LOST_PEER, at=9.5, before=CHAIN)]))],
+        [part("a", rank(0, tracebacks=[said("KeyError: 'x'"), said(LOST_PEER, at=9.5, before=CHAIN)]))],
         "code",
         "a",
     ),
     (
         "an exception that was survived",
-        [part("a", rank(0, sig=9, at=60.0, last_at=59.0, said=[said("ValueError: logged", at=9.0)]))],
+        [part("a", rank(0, sig=9, at=60.0, last_at=59.0, tracebacks=[said("ValueError: logged", at=9.0)]))],
         "worker_killed",
         "a",
     ),
     (
         "what was raised long after our stop",
         [
-            part("a", rank(0, said=[said("OSError: x", at=15.0)]), stopped_at=10.0),
+            part("a", rank(0, tracebacks=[said("OSError: x", at=15.0)]), stopped_at=10.0),
             part("b", rank(1, sig=9, at=9.0)),
         ],
         "worker_killed",
@@ -237,7 +242,7 @@ def test_an_agent_that_starts_does_not_load_the_judge() -> None:
 
 def test_the_last_sign_of_life_is_what_the_hub_has_seen() -> None:
     """An exception from before it is the script's own error, one from after it follows from the loss."""
-    own = part("a", rank(0, said=[said("ValueError: x", at=9.0)]))
+    own = part("a", rank(0, tracebacks=[said("ValueError: x", at=9.0)]))
     reasons = [
         judge_record({"parts": [own, lost_part("b", 1, "silent", 40.0, last_seen)]}).reason
         for last_seen in (9.5, 8.5, None)
@@ -251,11 +256,13 @@ def test_a_record_that_is_made_smaller_keeps_the_first_exception_of_a_chain() ->
     chain = [said("KeyError: 'x'", at=8.0), said(LOST_PEER, at=9.5, before=CHAIN)]
     older = said("OSError: logged and survived", at=1.0)
     long = {"tail": ["y" * 400] * 20}
-    parts = [part("a", rank(0, **{**long, "said": [older, *chain]}))]
-    parts += [part(f"n{one}", rank(one, said=[older, said(LOST_PEER)], **long)) for one in range(1, 100)]
-    record = limit_size({"parts": parts})
+    parts = [part("a", rank(0, **{**long, "tracebacks": [older, *chain]}))]
+    parts += [
+        part(f"n{one}", rank(one, tracebacks=[older, said(LOST_PEER)], **long)) for one in range(1, 100)
+    ]
+    record = {"parts": limit_parts(parts)}
 
-    assert [len(one["failures"][0]["said"]) for one in record["parts"][:2]] == [2, 1]
+    assert [len(one["failures"][0]["tracebacks"]) for one in record["parts"][:2]] == [2, 1]
     assert (judge_record(record).reason, judge_record(record).node) == ("code", "a")
 
 
@@ -388,7 +395,7 @@ def test_patterns_of_progress(pattern: str, path: str, fits: bool) -> None:
 
 def test_a_record_fits_however_many_have_failed() -> None:
     """Of thousands that die with pages of their own words only the first keep them; all tell how they ended."""
-    words = {"said": [{"at": 1.0, "lines": ["x" * 400] * 16}], "tail": ["y" * 400] * 20}
+    words = {"tracebacks": [{"at": 1.0, "lines": ["x" * 400] * 16}], "tail": ["y" * 400] * 20}
     parts = [
         {
             **part(f"n{node}", *(rank(8 * node + one, 1, at=5.0 + node) | words for one in range(8))),
@@ -400,7 +407,7 @@ def test_a_record_fits_however_many_have_failed() -> None:
     assert len(json.dumps(record)) < LONGEST_MESSAGE
     failures = [failure for told in record["parts"] for failure in told["failures"]]
     assert len(failures) == 2048
-    assert [bool(failure["said"]) for failure in failures] == [True] * FIRST_FAILURES + [False] * (
+    assert [bool(failure["tracebacks"]) for failure in failures] == [True] * FIRST_FAILURES + [False] * (
         2048 - FIRST_FAILURES
     )
     assert {failure["exit"] for failure in failures} == {1}

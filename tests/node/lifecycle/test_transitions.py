@@ -161,7 +161,7 @@ CASES: dict[str, tuple[RunState, Any, Phase, tuple[Action, ...]]] = {
         (
             CancelTimer("go"), SendGo("10.0.0.1", PORT),
             SetState({"state": "RUNNING", "reason": "", "master": f"10.0.0.1:{PORT}"}),
-            Journal("going", {"master": f"10.0.0.1:{PORT}"}), Report("going", {}), Act.GANG_GO,
+            Journal("go_received", {"master": f"10.0.0.1:{PORT}"}), Report("go_received", {}), Act.GANG_GO,
             SetState({"began": TIME_NOW}), Act.CLOSE_CLIENT,
         ),
     ),
@@ -170,7 +170,7 @@ CASES: dict[str, tuple[RunState, Any, Phase, tuple[Action, ...]]] = {
         (
             CancelTimer("go"), SendGo("10.0.0.1", PORT),
             SetState({"state": "RUNNING", "reason": "", "master": f"10.0.0.1:{PORT}"}),
-            Journal("going", {"master": f"10.0.0.1:{PORT}"}), Report("going", {}), Act.GANG_GO,
+            Journal("go_received", {"master": f"10.0.0.1:{PORT}"}), Report("go_received", {}), Act.GANG_GO,
             AwaitListener(PORT),
         ),
     ),
@@ -183,11 +183,11 @@ CASES: dict[str, tuple[RunState, Any, Phase, tuple[Action, ...]]] = {
     ),
     "a spare's GO": (
         run_of(Phase.IDLE), events.ClientGo(PORT), Phase.SPARE,
-        (CancelTimer("go"), Report("going", {}), Act.GANG_GO, Act.CLOSE_CLIENT),
+        (CancelTimer("go"), Report("go_received", {}), Act.GANG_GO, Act.CLOSE_CLIENT),
     ),
     "a client's GO after the gang's only sends it away": (
         run_of(Phase.PREPARING, is_first=False), events.ClientGo(PORT), Phase.PREPARING,
-        (SendClient("going", {}), Act.CLOSE_CLIENT),
+        (SendClient("go_received", {}), Act.CLOSE_CLIENT),
     ),
     "a GO after the end of an attempt is not followed": (
         run_of(Phase.ENDED, is_first=False), events.GangGo("10.0.0.2", PORT), Phase.ENDED, (),

@@ -45,7 +45,7 @@ SPEC: dict[str, Any] = {
 SETUP = {"kind": "venv", "content": "0" * 64}
 TORCHRUN = {"pid": 7, "starttime": 1, "exit": None, "signal": None}
 FACTS = {"text": "boom", "code": "CC-SETUP-001"}
-GOING_AND_GONE: tuple[Action, ...] = (SendClient("going", {}), Act.CLOSE_CLIENT)
+GOING_AND_GONE: tuple[Action, ...] = (SendClient("go_received", {}), Act.CLOSE_CLIENT)
 
 
 def run_of(phase: Phase, *, restartable: bool = False, spec: Any = None, **attempt: Any) -> RunState:

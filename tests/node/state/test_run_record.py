@@ -46,13 +46,13 @@ def test_a_disk_that_refuses_delays_and_loses_nothing(tmp_path: Path) -> None:
     record = Record(str(rundir), new_state(SPEC))
     record.add_event("preparing")
     record.set({"state": "RUNNING"})
-    record.add_event("going")
+    record.add_event("go_received")
     assert not record.flush()
     rundir.mkdir()
     assert record.flush()
     events = [json.loads(line) for line in (rundir / "events.jsonl").read_text().splitlines()]
 
-    assert [event["event"] for event in events] == ["preparing", "going"]
+    assert [event["event"] for event in events] == ["preparing", "go_received"]
     assert json.loads((rundir / "state.json").read_text())["state"] == "RUNNING"
 
 

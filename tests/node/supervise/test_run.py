@@ -59,7 +59,7 @@ def test_a_run_of_two_workers(node: Make) -> None:
     assert state["master"] == f"127.0.0.1:{run.port}"
     names = [event["event"] for event in run.events()]
     seen_any_time = ["listening", "rank_exited", "rank_exited", "torchrun_exited", "workers"]
-    assert (names[:3], names[-1]) == (["preparing", "ready", "going"], "ended")
+    assert (names[:3], names[-1]) == (["preparing", "ready", "go_received"], "ended")
     assert sorted(names[3:-1]) == seen_any_time
     worker = told[1]
     assert worker["cwd"] == worker["path0"] == worker["env"]["PWD"] == str(run.code)
@@ -274,7 +274,9 @@ def test_a_script_that_fails_before_torchrun_was_seen_listening_has_run(node: Ma
     agent, torchrun = run.pid("agent"), run.pid("torchrun")
     assert run.session is not None
     run.session.send({"do": "go", "master_port": run.port})
-    wait_until(lambda: "going" in [event["event"] for event in run.events()], "going", every=0.001)
+    wait_until(
+        lambda: "go_received" in [event["event"] for event in run.events()], "go_received", every=0.001
+    )
     with suppress(ProcessLookupError):  # where this test comes too late it proves nothing, and fails nothing
         os.kill(agent, signal.SIGSTOP)
         wait_until(lambda: is_over(torchrun), "torchrun's end")

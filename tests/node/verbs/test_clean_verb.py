@@ -142,7 +142,7 @@ def test_parts_of_other_nodes_are_not_touched(work: Work) -> None:
     work.run("r", node="gpu01")
     other = work.run("r", node="gpu02")
     answer = work.clean("r")
-    assert [one["leaf"] for one in answer["found"]["runs"]] == ["0-gpu01"]
+    assert [one["node_dir"] for one in answer["found"]["runs"]] == ["0-gpu01"]
     assert (answer["removed"]["runs"], other.exists()) == (1, True)
     assert work.clean("r", node="gpu02")["removed"]["runs"] == 1
     assert list((work.path / "runs").iterdir()) == []

@@ -63,11 +63,24 @@ def test_a_run_that_has_ended_is_listed(workdir: Path) -> None:
     for slot, node in ((0, "gpu01"), (2, "gpu03")):
         raw = list_run(workdir, ENDED, node)
         assert (raw["state"], raw["slot"], raw["slots"]) == ("SUCCEEDED", slot, 3)
-        assert not {"seat", "seats"} & {*raw, *raw["roster"][0], *raw["gang"]["roster"][0]}
+        assert not {"seat", "seats", "parted"} & {*raw, *raw["roster"][0], *raw["gang"]["roster"][0]}
         state = parse_state(Untrusted(raw))
         roster = parse_roster(Untrusted(raw).record("gang"))
         assert (state.nnodes, len(state.attempts)) == (2, 1)
         assert [entry.number for entry in roster] == [0, 1, 2]
+
+
+def test_what_a_failed_rank_wrote_is_read(workdir: Path) -> None:
+    """The record of the run's end has it under its new names, so that the client finds the cause."""
+    path = workdir / "runs" / ENDED / "0-gpu01" / "gang.json"
+    record = json.loads(path.read_text())
+    (failure,) = record["parts"][1]["failures"]
+    failure.update(said=[{"at": 1.0, "lines": ["ValueError: x"]}], tail=[], frozen=False, starved=True)
+    path.write_text(json.dumps(record))
+
+    (read,) = list_run(workdir, ENDED, "gpu01")["gang"]["parts"][1]["failures"]
+    assert (read["tracebacks"], read["suspended"], read["oom_killed"]) == (failure["said"], False, True)
+    assert not {"said", "frozen", "starved"} & {*read}
 
 
 def test_a_run_without_an_agent_is_listed_and_stopped(workdir: Path, worker: Any) -> None:
@@ -89,7 +102,7 @@ def test_a_run_that_has_ended_is_removed(workdir: Path) -> None:
         found = session.receive()
         assert found is not None
         (run,) = found[0]["found"]["runs"]
-        assert (run["run"], run["leaf"], run["blocked"]) == (ENDED, "0-gpu01", "")
+        assert (run["run"], run["node_dir"], run["blocked"]) == (ENDED, "0-gpu01", "")
         session.send({"remove": {"runs": [[ENDED, "0-gpu01"]], "rest": False}})
         session.frames()
     assert sorted(path.name for path in (workdir / "runs" / ENDED).iterdir()) == ["2-gpu03"]

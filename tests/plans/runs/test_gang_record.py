@@ -20,8 +20,8 @@ RAISED = {
     "signal": None,
     "time": 12.6,
     "last_at": 12.5,
-    "frozen": False,
-    "said": [{"at": 10.0, "lines": ["Traceback (most recent call last):", "ValueError: bad loss"]}],
+    "suspended": False,
+    "tracebacks": [{"at": 10.0, "lines": ["Traceback (most recent call last):", "ValueError: bad loss"]}],
     "tail": ["ValueError: bad loss", "cleaning up"],
 }
 CLOSED = {
@@ -30,7 +30,7 @@ CLOSED = {
     "signal": None,
     "time": 10.2,
     "last_at": 10.2,
-    "said": [
+    "tracebacks": [
         {
             "at": 10.1,
             "lines": ["Traceback (most recent call last):", "RuntimeError: Connection closed by peer"],
@@ -106,8 +106,8 @@ def test_a_live_run_has_no_verdict() -> None:
     "raw",
     [
         None, True, [], {}, {"parts": {}}, {"parts": [1, None, []]}, {"parts": [{}], "stop": 3},
-        {"parts": [{"failures": 7}]}, {"parts": [{"failures": [{"said": {"a": 1}, "tail": 3}]}]},
-        {"parts": [{"failures": [{"said": [{"lines": [1, "x"], "at": "y"}], "time": "z", "rank": True}]}]},
+        {"parts": [{"failures": 7}]}, {"parts": [{"failures": [{"tracebacks": {"a": 1}, "tail": 3}]}]},
+        {"parts": [{"failures": [{"tracebacks": [{"lines": [1, "x"], "at": "y"}], "time": "z", "rank": True}]}]},
         {"parts": [{"time": float("nan"), "failures": [{"time": 10**400, "last_at": float("inf")}]}]},
     ],
 )  # fmt: skip
@@ -162,13 +162,13 @@ def test_a_hub_that_lost_all_others_is_itself_cut_off() -> None:
 
 def test_what_the_kernel_killed_for_memory_is_on_record() -> None:
     """And whether a rank ended after its node was told to: both are read from the record as they were seen."""
-    starved = {"rank": 0, "exit": None, "signal": 9, "time": 9.0, "starved": True}
+    oom_killed = {"rank": 0, "exit": None, "signal": 9, "time": 9.0, "oom_killed": True}
     leaves = {"rank": 1, "exit": 143, "signal": None, "time": 11.0}
     told = parse_record(
-        Untrusted(record({**part("gpu01", 0, "FAILED", starved, leaves), "stopped_at": 10.0}))
+        Untrusted(record({**part("gpu01", 0, "FAILED", oom_killed, leaves), "stopped_at": 10.0}))
     )
     assert told is not None
-    assert [(one.starved, one.after_stop) for one in told.failures] == [(True, False), (False, True)]
+    assert [(one.oom_killed, one.after_stop) for one in told.failures] == [(True, False), (False, True)]
 
 
 def test_a_record_that_one_node_alone_keeps_decides_nothing() -> None:
@@ -200,7 +200,12 @@ def test_a_record_of_an_older_version_has_no_last_sign_of_life() -> None:
     """The moment at which the loss was noticed is taken for it."""
     lost = part("gpu02", 1, "LOST", reason=SILENT)
     for moment, shown in ((13.5, "gpu02"), (12.0, "gpu01")):
-        raised = {**RAISED, "said": [{**RAISED["said"][0], "at": moment}], "last_at": moment, "rank": 0}
+        raised = {
+            **RAISED,
+            "tracebacks": [{**RAISED["tracebacks"][0], "at": moment}],
+            "last_at": moment,
+            "rank": 0,
+        }
         told = parse_record(Untrusted({**record(part("gpu01", 0, "FAILED", raised), lost), "stop": None}))
         assert told is not None
         cause = find_cause(told.failures, told.stopped_at)

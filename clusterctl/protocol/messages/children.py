@@ -1,0 +1,84 @@
+"""The pipes between an agent and its children: GO to the gate, and reports of gate, helpers and forked workers."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from ..ranks import NodeRank, Rank
+from .files import StartSpec
+
+
+class GateStart(StartSpec):
+    """The gate's argument for a job with `start`; `workers`: how many this node has."""
+
+    workers: int
+
+
+class GateOrder(TypedDict):
+    """GO, in one line: where to run what; `attempt` is the attempt's directory."""
+
+    cwd: str
+    env: dict[str, str]
+    argv: list[str]
+    attempt: str
+    node_rank: NodeRank
+
+
+class StartedWorker(TypedDict):
+    """A process that torchrun has started: variables of its environment, and its identity."""
+
+    RANK: str
+    LOCAL_RANK: str
+    WORLD_SIZE: str | None
+    TORCHELASTIC_ERROR_FILE: str | None
+    pid: int
+    starttime: int
+
+
+class EndedWorker(TypedDict):
+    """How a worker ended, as `Popen.returncode`."""
+
+    rank: Rank
+    code: int
+
+
+class GateReport(TypedDict, total=False):
+    """A line of the gate: one of these; `text` says why workers are not forked."""
+
+    failed: str  # the traceback of torch's import
+    ready: str  # the version of torch
+    start: str  # how workers are started
+    text: str
+    worker: StartedWorker
+    ended: EndedWorker
+
+
+class _StepFailure(TypedDict):
+    """What failed in `setup`, `before` or `after`; `again` is a command that does it once more."""
+
+    reason: str
+    text: str
+    code: str
+    again: str
+
+
+class StepFailure(_StepFailure, total=False):
+    """What failed in `setup`, `before` or `after`; `overdue`: its time was up."""
+
+    overdue: bool
+
+
+class HelperReport(TypedDict, total=False):
+    """A line of a process that runs `setup`, `before` or `after`; the last is `done` or `failed`."""
+
+    begins: bool  # its time counts from now
+    doing: str
+    done: bool
+    failed: StepFailure
+
+
+class ForkReport(TypedDict, total=False):
+    """A line of the worker server, or of a worker that it forked."""
+
+    pid: int
+    obstacle: str
