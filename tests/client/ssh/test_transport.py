@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -53,7 +54,7 @@ def client() -> Iterator[Transport]:
         for one in (server, transport):
             stack.callback(one.close)
         server.add_server_key(OTHER)
-        server.start_server(server=Door())
+        server.start_server(threading.Event(), Door())  # without an event it would wait for the client
         transport.auth_timeout = HANG
         transport.start_client(timeout=HANG)
         yield transport
