@@ -14,6 +14,7 @@ import threading
 from collections.abc import Sequence
 
 import paramiko
+from paramiko.auth_handler import AuthHandler
 from paramiko.common import MSG_CHANNEL_CLOSE, MSG_CHANNEL_REQUEST, MSG_CHANNEL_WINDOW_ADJUST
 
 from clusterctl.translation import tr
@@ -42,6 +43,25 @@ def check_count(message: paramiko.Message, item_bytes: int) -> None:
         raise paramiko.SSHException(tr("the server announces more items than its message holds"))
 
 
+class PipelinedLogin(AuthHandler):
+    """A login that does not wait for the server to accept the service before it sends the key: a round trip less."""
+
+    def _request_auth(self):  # type: ignore[no-untyped-def]  # paramiko's own
+        super()._request_auth()  # type: ignore[misc]  # the same
+        accepted = paramiko.Message()
+        accepted.add_string("ssh-userauth")
+        accepted.rewind()
+        super()._parse_service_accept(accepted)  # type: ignore[misc]  # the same
+
+    def _parse_service_accept(self, m):  # type: ignore[no-untyped-def]  # the same
+        """The login is on its way already; a server that does not accept the service disconnects."""
+
+
+def can_pipeline(key: paramiko.PKey) -> bool:
+    """Tell whether a signature can be made at once, in any thread, and needs no algorithm of the server's choice."""
+    return not isinstance(key, paramiko.AgentKey) and "rsa" not in key.get_name()
+
+
 class Transport(paramiko.Transport):
     """A transport that keeps the server's disconnect message, and may request the host's certificate first."""
 
@@ -54,6 +74,17 @@ class Transport(paramiko.Transport):
     )
     disconnect_message = ""
     prefers_certificates = False
+
+    def auth_publickey(
+        self, username: str, key: paramiko.PKey, event: threading.Event | None = None
+    ) -> list[str]:
+        """Log in with a key; one that an agent keeps is asked for as before: the agent may take long."""
+        if event is not None or not can_pipeline(key) or not self.is_active() or not self.initial_kex_done:
+            return super().auth_publickey(username, key, event)
+        done = threading.Event()
+        handler = self.auth_handler = PipelinedLogin(self)
+        handler.auth_publickey(username, key, done)
+        return list(handler.wait_for_response(done))
 
     def _parse_disconnect(self, m):  # type: ignore[no-untyped-def]  # paramiko's own, not in its type information
         m.get_int()
