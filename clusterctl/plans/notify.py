@@ -56,7 +56,7 @@ def is_for_end(when: Sequence[str], state: str) -> bool:
 
 
 def render_message(run_end: RunEnd) -> str:
-    """Write the message: what ended how, after how long, why, and the command that shows the rest."""
+    """Write the message, always in English: what ended how, after how long, why, and the command that shows the rest."""
     verdict = run_end.verdict
     attempts = f", {plural(verdict.attempt, 'attempt')}" if verdict.attempts else ""
     head = f"{run_end.job} {verdict.state} after {render_duration(run_end.seconds)}{attempts}"
@@ -218,15 +218,24 @@ def render_hooks(on_end: OnEnd | None, notify: Sequence[Notify]) -> list[str]:
     lines = []
     if on_end is not None:
         command = " ".join(quote_template(make_template(word)) for word in on_end.command)
-        lines.append(f"# when it has ended{_render_when(on_end.when)}, here: {command}")
+        lines.append(
+            tr(
+                "# when it has ended{states}, on this machine: {command}",
+                states=_render_when(on_end.when),
+                command=command,
+            )
+        )
     for entry in notify:
-        secret = f", signed with ${entry.secret_from}" if entry.secret_from else ""
-        lines.append(f"# when it has ended{_render_when(entry.when)}: {describe_notification(entry)}{secret}")
+        states, what = _render_when(entry.when), describe_notification(entry)
+        secret = tr(", signed with {variable}", variable=f"${entry.secret_from}") if entry.secret_from else ""
+        lines.append(
+            tr("# when it has ended{states}: {what}{secret}", states=states, what=what, secret=secret)
+        )
     return lines
 
 
 def describe_on_end(on_end: OnEnd) -> str:
-    """Say before a launch what the job has run on this machine: somebody else may have written it."""
+    """Say before a launch what the job runs on this machine: another person may have written it."""
     command = " ".join(quote_template(make_template(word)) for word in on_end.command)
     return tr(
         "will run here when it ends{states}: {command}", states=_render_when(on_end.when), command=command
@@ -241,7 +250,7 @@ def describe_notification(entry: Notify) -> str:
 
 
 def _render_when(when: Sequence[str]) -> str:
-    return f" ({', '.join(when)})" if when else ""
+    return tr(" ({states})", states=", ".join(when)) if when else ""
 
 
 def hooks_to_json(on_end: OnEnd | None, notify: Sequence[Notify]) -> dict[str, Any]:

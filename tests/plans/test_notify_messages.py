@@ -199,7 +199,7 @@ def test_a_dry_run_shows_them() -> None:
     on_end = OnEnd(command=("./tell.sh", "a b"), when=("failed", "timeout"))
 
     assert render_hooks(on_end, (notify("slack"),)) == [
-        "# when it has ended (failed, timeout), here: ./tell.sh 'a b'",
+        "# when it has ended (failed, timeout), on this machine: ./tell.sh 'a b'",
         "# when it has ended: a message to slack, its URL from $URL",
     ]
 
