@@ -208,6 +208,12 @@ ENTRIES: Mapping[str, Entry] = {
                 Text("no loopback address is free for the lab", "没有空闲的回环地址可供 lab 使用")
             ),
             "start": Case(Text("the lab did not start: {reason}", "lab 没有启动：{reason}")),
+            "slurm": Case(
+                Text(
+                    "Slurm did not start on all nodes within {seconds:g} s",
+                    "Slurm 在 {seconds:g} s 内没有在所有节点上启动",
+                )
+            ),
             "holder": Case(Text("the lab's supervisor process exited", "lab 的管理进程已退出")),
             "ssh-keygen": Case(Text("ssh-keygen failed", "ssh-keygen 失败")),
             "time": Case(Text("the lab did not start in time", "lab 没有按时启动")),
@@ -253,6 +259,13 @@ ENTRIES: Mapping[str, Entry] = {
                     "nodes without namespaces have no NICs of their own", "不使用命名空间的节点没有各自的网卡"
                 ),
                 Text("remove --nics, or use --backend netns", "去掉 --nics，或者用 --backend netns"),
+            ),
+            "slurm": Case(
+                Text(
+                    "Slurm needs nodes with namespaces: without them all nodes are one machine",
+                    "Slurm 需要带命名空间的节点：没有命名空间时，所有节点是同一台机器",
+                ),
+                Text("remove --slurm, or use --backend netns", "去掉 --slurm，或者用 --backend netns"),
             ),
             "": Case(
                 Text(

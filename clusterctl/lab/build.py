@@ -11,6 +11,7 @@ import shlex
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from clusterctl.lab.layout import (
 )
 from clusterctl.lab.linux import TAG
 from clusterctl.lab.machine import find_account, find_program, namespaces_error, require_linux, visible_paths
+from clusterctl.lab.netns.init import SLURM_CONF
 from clusterctl.lab.simulated_gpus import MOST_GPUS, write_smi
 from clusterctl.lab.state import Process, hold_lock, identify, write_holder
 from clusterctl.node_texts import translate_node_text
@@ -46,7 +48,8 @@ class LabOptions:
     """The options of `lab up`; a bound lab ends with this process.
 
     With `shared_home` all nodes have one home, as over NFS; with `gpus` each seems to have so many GPUs. With the
-    backend `auto` a machine that cannot have namespaces gets a lab without them.
+    backend `auto` a machine that cannot have namespaces gets a lab without them. With `slurm` a Slurm of their own runs
+    on the nodes, which then share one home.
     """
 
     name: str = DEFAULT_NAME
@@ -56,6 +59,7 @@ class LabOptions:
     bound: bool = False
     gpus: int = 0
     backend: str = "netns"
+    slurm: bool = False
 
     def directory(self, state_dir: Path) -> str:
         """Where the lab's files go."""
@@ -73,8 +77,10 @@ def plan_netns_lab(state_dir: Path, options: LabOptions) -> LabPlan:
         visible=visible_paths(),
         sshd=find_program("sshd"),
         ip=find_program("ip"),
-        shared_home=options.shared_home,
+        shared_home=options.shared_home or options.slurm,
         gpus=options.gpus,
+        slurmctld=find_program("slurmctld") if options.slurm else "",
+        slurmd=find_program("slurmd") if options.slurm else "",
     )
 
 
@@ -127,6 +133,7 @@ LIMITS_OF_INPROC = to_translate(
     " all on NIC lo, power cuts are simulated, and `kill -9` of the lab may leave processes behind"
 )
 _BUILD_SECONDS = 60.0
+_SLURM_SECONDS = 60.0
 _TRIES = 10  # where addresses are taken between their choice and their use
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _NIC = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}")
@@ -152,11 +159,14 @@ def up(
         try:
             return _start_lab(state_dir, lambda: plan_netns_lab(state_dir, options), options)
         except LabError as error:
-            if options.backend != "auto" or error.code not in _NO_NAMESPACES or options.nics is not None:
+            needs_namespaces = options.nics is not None or options.slurm
+            if options.backend != "auto" or error.code not in _NO_NAMESPACES or needs_namespaces:
                 raise
             on_fallback(tr(LIMITS_OF_INPROC, reason=error.message))
     elif options.nics is not None:
         raise LabError("CC-LAB-010", "nics")
+    elif options.slurm:
+        raise LabError("CC-LAB-010", "slurm")
     return _start_lab(state_dir, lambda: plan_inproc_lab(state_dir, options), options)
 
 
@@ -231,12 +241,25 @@ def _build(plan: LabPlan, directory: Path, *, bound: bool) -> Lab:
         cleanup.callback(holder.kill)
         _receive_report(owner_socket, directory)
         _write_files(plan, directory, holder)
+        if plan.slurmd:
+            _wait_for_slurm(Lab(directory, plan, holder))
         cleanup.pop_all()
     if bound:
         return Lab(directory, plan, holder, owner_socket)
     owner_socket.send(b"loose")
     owner_socket.close()
     return Lab(directory, plan, holder)
+
+
+def _wait_for_slurm(lab: Lab) -> None:
+    """Return when all nodes are idle; on a machine at rest that is after less than a second."""
+    controller, deadline = lab.nodes[0], time.monotonic() + _SLURM_SECONDS
+    command = ["env", f"SLURM_CONF={SLURM_CONF}", "sinfo", "-h", "-o", "%D", "-t", "idle"]
+    while controller.run(command, check=False).stdout.strip() != str(len(lab.nodes)):
+        if time.monotonic() > deadline:
+            logs = "\n".join(_tail(log) for log in sorted(lab.directory.glob("nodes/*/sshd.log")))
+            raise LabError("CC-LAB-007", "slurm", evidence=logs[-4000:], seconds=_SLURM_SECONDS)
+        time.sleep(0.05)
 
 
 def _make_keys(plan: LabPlan, directory: Path) -> None:

@@ -74,6 +74,8 @@ class LabPlan:
     backend: str = "netns"
     ssh_port: int = SSH_PORT
     gpus: int = 0
+    slurmctld: str = ""  # the programs of Slurm, where the nodes have it
+    slurmd: str = ""
 
     def home_directory(self, node: LabNodePlan) -> str:
         """The directory here that is a node's home; one for all nodes if they share it, as with NFS."""
@@ -212,8 +214,10 @@ def render_hosts(nodes: Sequence[LabNodePlan]) -> str:
     return "127.0.0.1 localhost\n" + names
 
 
-def render_sshd_config(folder: str, *, programs: str | None = None) -> str:
+def render_sshd_config(folder: str, *, programs: str | None = None, slurm_conf: str = "") -> str:
     """The nodes' sshd_config: limits are OpenSSH's own, only keys are accepted; `programs` come first on PATH."""
+    variables = [f"PATH={programs}:{DEFAULT_PATH}"] if programs else []
+    variables += [f"SLURM_CONF={slurm_conf}"] if slurm_conf else []
     lines = [
         f"Port {SSH_PORT}",
         "ListenAddress 0.0.0.0",
@@ -228,8 +232,44 @@ def render_sshd_config(folder: str, *, programs: str | None = None) -> str:
         "PrintMotd no",
         "PrintLastLog no",
         "Subsystem sftp internal-sftp",
-        *([f"SetEnv PATH={programs}:{DEFAULT_PATH}"] if programs else []),
+        *([f"SetEnv {' '.join(variables)}"] if variables else []),  # sshd reads the first such line only
     ]
+    return "\n".join(lines) + "\n"
+
+
+def render_slurm_conf(plan: LabPlan, folder: str) -> str:
+    """The nodes' slurm.conf: the first node is the controller; needs neither munge nor cgroups nor a database.
+
+    It starts jobs at once, and gives up a node, or a process that ignores SIGTERM, sooner than Slurm's defaults.
+    """
+    user = plan.account.name
+    lines = [
+        "ClusterName=lab",
+        f"SlurmctldHost={plan.nodes[0].name}",
+        f"SlurmUser={user}",
+        f"SlurmdUser={user}",
+        "AuthType=auth/none",
+        "CredType=cred/none",
+        f"StateSaveLocation={folder}/state",
+        f"SlurmdSpoolDir={folder}/spool",
+        f"SlurmctldPidFile={folder}/slurmctld.pid",
+        f"SlurmdPidFile={folder}/slurmd.pid",
+        "ProctrackType=proctrack/linuxproc",
+        "TaskPlugin=task/none",
+        "MpiDefault=none",
+        "JobAcctGatherType=jobacct_gather/none",
+        "AccountingStorageType=accounting_storage/none",
+        "SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1",
+        "SelectType=select/cons_tres",
+        "SelectTypeParameters=CR_Core",
+        "SlurmdParameters=config_overrides",
+        "ReturnToService=2",
+        "SlurmdTimeout=10",
+        "KillWait=5",
+    ]
+    for node in plan.nodes:
+        lines.append(f"NodeName={node.name} NodeAddr={node.ip} CPUs=4 RealMemory=2000 State=UNKNOWN")
+    lines.append("PartitionName=lab Nodes=ALL Default=YES MaxTime=INFINITE State=UP")
     return "\n".join(lines) + "\n"
 
 

@@ -18,6 +18,8 @@ _PACKAGES = {
     "ssh-keygen": "openssh-client",
     "ip": "iproute2",
     "nsenter": "util-linux",
+    "slurmctld": "slurm-wlm",
+    "slurmd": "slurm-wlm",
 }
 
 

@@ -142,7 +142,7 @@ def namespaces() -> None:
 
 @pytest.fixture
 def make_lab() -> Iterator[Callable[..., Bed]]:
-    """Build labs of one's own: make_lab(n=3, nics=[...], user="name", name="lab", shared_home=True)."""
+    """Build labs of one's own: make_lab(n=3, nics=[...], user="name", name="lab", shared_home=True, slurm=True)."""
     with ExitStack() as stack:
 
         def make(
@@ -152,8 +152,9 @@ def make_lab() -> Iterator[Callable[..., Bed]]:
             name: str = "lab",
             *,
             shared_home: bool = False,
+            slurm: bool = False,
         ) -> Bed:
-            wish = {"count": n, "nics": list(nics), "name": name, "shared_home": shared_home}
+            wish = {"count": n, "nics": list(nics), "name": name, "shared_home": shared_home, "slurm": slurm}
             return _make(stack, user, wish)
 
         yield make

@@ -103,45 +103,11 @@ def test_one_failed_node_or_the_death_of_the_script_ends_all_nodes(cluster: Lab,
     wait_until(lambda: exported_processes(cluster) == [], "every process has ended")
 
 
-SLURM_CONF = """
-D=$HOME/slurm; mkdir -p $D/state
-cat > $D/slurm.conf <<CONF
-ClusterName=lab
-SlurmctldHost=gpu01
-SlurmUser=$(id -un)
-SlurmdUser=$(id -un)
-AuthType=auth/none
-CredType=cred/none
-StateSaveLocation=$D/state
-SlurmdSpoolDir=/tmp/slurmd
-SlurmctldPidFile=/tmp/slurmctld.pid
-SlurmdPidFile=/tmp/slurmd.pid
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-MpiDefault=none
-JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
-SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core
-SlurmdParameters=config_overrides
-KillWait=5
-NodeName=gpu[01-03] CPUs=4 RealMemory=2000 State=UNKNOWN
-PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP
-CONF
-"""
-SLURM_START = """
-export SLURM_CONF=$HOME/slurm/slurm.conf; mkdir -p /tmp/slurmd
-if [ $(hostname) = gpu01 ]; then setsid slurmctld -D -c </dev/null >$HOME/slurm/ctld.out 2>&1 & fi
-setsid slurmd -D -N $(hostname) </dev/null >$HOME/slurm/$(hostname).out 2>&1 &
-"""
-
-
 def wait_for_job(bed: Bed, number: str) -> str:
     """Wait until Slurm has ended a job; gives the state and the exit code."""
 
     def ended() -> str:
-        shown = bed.ssh("gpu01", f"SLURM_CONF=slurm/slurm.conf scontrol show job -o {number}")
+        shown = bed.ssh("gpu01", f"scontrol show job -o {number}")
         words = [word for word in shown.split() if word.startswith(("JobState=", "ExitCode="))]
         running = ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING")
         return "" if any(word.endswith(running) for word in words) else " ".join(words)
@@ -156,25 +122,21 @@ def submit(bed: Bed, script: Path, *words: str) -> str:
     for name, text in files.items():
         bed.run(bed.ssh_command("gpu01", [f"mkdir -p p && cat >p/{name}"]), input=text)
     line = " ".join(["sbatch", "--parsable", script.name, *words])
-    return bed.ssh("gpu01", f"cd p && SECRET=s SLURM_CONF=$HOME/slurm/slurm.conf {line}").strip()
+    return bed.ssh("gpu01", f"cd p && SECRET=s {line}").strip()
 
 
-@pytest.fixture
-def slurm(make_lab: Callable[..., Bed]) -> Bed:
-    """Three nodes with a real Slurm; it ends with the lab."""
-    if shutil.which("slurmctld") is None:
+def make_slurm(make_lab: Callable[..., Bed], user: str | None = None) -> Bed:
+    """Make three nodes with a real Slurm; skips the test, aloud, where there is none."""
+    if shutil.which("slurmctld", path="/usr/sbin:/sbin") is None:
         pytest.skip("slurmctld is not installed: apt-get install --no-install-recommends slurm-wlm")
-    bed = make_lab(n=3, shared_home=True)
-    bed.ssh("gpu01", SLURM_CONF)
-    for node in NICS:
-        bed.ssh(node, SLURM_START)
-    ready = "SLURM_CONF=slurm/slurm.conf sinfo -h -o %D -t idle"
-    wait_until(lambda: bed.ssh("gpu01", ready, check=False).strip() == "3", "three idle nodes", every=0.1)
-    return bed
+    return make_lab(n=3, slurm=True, user=user)
 
 
-def test_slurm_runs_the_script_on_nodes_with_different_interfaces(slurm: Bed, tmp_path: Path) -> None:
+def test_slurm_runs_the_script_on_nodes_with_different_interfaces(
+    make_lab: Callable[..., Bed], tmp_path: Path
+) -> None:
     """Each task finds its own interface; a failed one ends all; a file per task; no secret in what Slurm shows."""
+    slurm = make_slurm(make_lab)
     job = make_project(tmp_path, MEET, launcher="python", secrets=["SECRET"], args=[])
     bare = tmp_path / "inventory.yaml"  # says nothing of the nodes' networks: the route decides
     bare.write_text(re.sub(r", ip: .*", "}", slurm.inventory.read_text()))
@@ -195,8 +157,11 @@ def test_slurm_runs_the_script_on_nodes_with_different_interfaces(slurm: Bed, tm
 
 
 @VARIANT
-def test_slurm_runs_torchrun(slurm: Bed, tmp_path: Path) -> None:
-    """The same with torch: all ranks reach each other over Gloo."""
+def test_slurm_runs_torchrun_also_for_an_ordinary_user(
+    make_lab: Callable[..., Bed], ordinary_user: str, tmp_path: Path
+) -> None:
+    """The same with torch, on a lab that needs no root: all ranks reach each other over Gloo."""
+    slurm = make_slurm(make_lab, ordinary_user)
     number = submit(slurm, export(slurm, "slurm", make_project(tmp_path, HELLO)))
 
     assert wait_for_job(slurm, number) == "JobState=COMPLETED ExitCode=0:0"

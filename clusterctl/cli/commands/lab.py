@@ -73,13 +73,18 @@ def lab(settings: Settings) -> None:
 )
 @click.option("--shared-home", is_flag=True, help="One home directory for all nodes, as on NFS.")
 @click.option(
+    "--slurm", is_flag=True, help="Run a real Slurm on the nodes, with one home for all; needs slurm-wlm."
+)
+@click.option(
     "--backend",
     type=click.Choice(["auto", "netns", "inproc"]),
     default="auto",
     show_default=True,
     help="netns: namespaces with sshd. inproc: plain processes at loopback addresses, if namespaces are not available.",
 )
-def up(count: int, name: str, nics: str | None, gpus: int, shared_home: bool, backend: str) -> None:
+def up(
+    count: int, name: str, nics: str | None, gpus: int, shared_home: bool, slurm: bool, backend: str
+) -> None:
     """Start a lab; it runs until `lab down`."""
     from clusterctl.lab import build
 
@@ -94,6 +99,7 @@ def up(count: int, name: str, nics: str | None, gpus: int, shared_home: bool, ba
         shared_home=shared_home,
         gpus=gpus,
         backend=backend,
+        slurm=slurm,
     )
     try:
         new_lab = build.up(lab_dir(), options, on_fallback=info)
@@ -119,6 +125,9 @@ def _hint_after_up(new_lab: Lab) -> None:
     is_default = labs.default_lab(labs.list_running(lab_dir())) == new_lab
     command = "clusterctl" if is_default else command_line("clusterctl", "--lab", new_lab.name)
     hint_next(f"{command} check", f"{command} launch JOB.yaml")
+    if new_lab.plan.slurmd:
+        first = new_lab.nodes[0].name
+        info(tr("Slurm: {command}", command=f"clusterctl lab ssh --name {new_lab.name} {first} -- sinfo"))
 
 
 def _name(given: str | None) -> str | None:

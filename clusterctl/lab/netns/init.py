@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from clusterctl.lab.layout import (
+    DEFAULT_PATH,
     LabAccount,
     LabNodePlan,
     LabPlan,
     render_addresses,
     render_hosts,
+    render_slurm_conf,
     render_sshd_config,
 )
 from clusterctl.lab.linux import (
@@ -39,6 +41,8 @@ from clusterctl.lab.simulated_gpus import write_smi
 from clusterctl.node.runtime.processes import reap, wake_on
 
 LAB_DIRECTORY = "/run/lab"
+SLURM_DIRECTORY = f"{LAB_DIRECTORY}/slurm"
+SLURM_CONF = f"{LAB_DIRECTORY}/slurm.conf"
 _COVERED = ("/tmp", "/run", "/var/log", "/dev/shm")
 
 
@@ -74,7 +78,9 @@ def _private_files(plan: LabPlan, node_directory: Path) -> dict[str, str]:
     files = {
         "hosts": render_hosts(plan.nodes),
         "sshd_config": render_sshd_config(
-            LAB_DIRECTORY, programs=f"{LAB_DIRECTORY}/programs" if plan.gpus else None
+            LAB_DIRECTORY,
+            programs=f"{LAB_DIRECTORY}/programs" if plan.gpus else None,
+            slurm_conf=SLURM_CONF if plan.slurmd else "",
         ),
         "host_key": (node_directory / "host_key").read_text(encoding="ascii"),
         "authorized_keys": (Path(plan.directory) / "id_ed25519.pub").read_text(encoding="ascii"),
@@ -82,6 +88,8 @@ def _private_files(plan: LabPlan, node_directory: Path) -> dict[str, str]:
         "passwd": _passwd_line(account) + _lines_without("/etc/passwd", account.name),
         "shadow": f"{account.name}:*:20000:0:99999:7:::\n",  # sshd takes "!" for a locked account
     }
+    if plan.slurmd:
+        files["slurm.conf"] = render_slurm_conf(plan, SLURM_DIRECTORY)
     if account.uid != 0:
         files["group"] = _lines_without("/etc/group", "tty")  # sshd would give terminals to an unmapped group
     return files
@@ -112,6 +120,9 @@ def _mount_kernel_views() -> None:
 def _write_files(files: dict[str, str]) -> None:
     Path("/run/sshd").mkdir(mode=0o755)
     Path(LAB_DIRECTORY).mkdir(mode=0o755)
+    if "slurm.conf" in files:
+        for folder in ("state", "spool"):
+            Path(SLURM_DIRECTORY, folder).mkdir(parents=True)
     for name, text in files.items():
         path = Path(LAB_DIRECTORY, name)
         path.touch(mode=0o600 if name in ("host_key", "shadow") else 0o644)
@@ -247,6 +258,7 @@ class NodeInit:
         self.channel.recv(MESSAGE_BYTES)  # the holder has plugged the cables in
         run_ip(self.plan.ip, render_addresses(self.node))
         self._start_sshd()
+        self._start_slurm()
         self.channel.send(b'{"ready": true}')
 
     def _on_child_exit(self, wakeup_fd: int) -> None:
@@ -274,22 +286,35 @@ class NodeInit:
         self.sshd_pid = 0
 
     def _start_sshd(self) -> None:
+        self.sshd_pid = self._start_daemon(
+            [self.plan.sshd, "-D", "-e", "-f", f"{LAB_DIRECTORY}/sshd_config"], {}
+        )
+
+    def _start_slurm(self) -> None:
+        """Start Slurm's daemons, if the lab has them; they end with the node."""
+        variables = {"SLURM_CONF": SLURM_CONF, "PATH": DEFAULT_PATH}
+        if self.plan.slurmctld and self.node == self.plan.nodes[0]:
+            self._start_daemon([self.plan.slurmctld, "-D", "-c"], variables)
+        if self.plan.slurmd:
+            self._start_daemon([self.plan.slurmd, "-D", "-N", self.node.name], variables)
+
+    def _start_daemon(self, argv: list[str], variables: dict[str, str]) -> int:
         pid = os.fork()
         if pid == 0:
-            self._exec_sshd()
-        self.sshd_pid = pid
+            self._exec_daemon(argv, variables)
+        return pid
 
-    def _exec_sshd(self) -> NoReturn:
+    def _exec_daemon(self, argv: list[str], variables: dict[str, str]) -> NoReturn:
         account = self.plan.account
         try:
             os.setsid()
             signal.signal(signal.SIGHUP, signal.SIG_DFL)
             if account.uid != 0:
-                # as a mapped root sshd fails at setgroups
+                # as a mapped root sshd and Slurm fail at setgroups
                 enter_user_namespace(account.uid, account.gid, 0, 0)
-            os.execve(self.plan.sshd, [self.plan.sshd, "-D", "-e", "-f", f"{LAB_DIRECTORY}/sshd_config"], {})
+            os.execve(argv[0], argv, variables)
         except OSError as error:
-            os.write(2, failure_message("start sshd", error) + b"\n")
+            os.write(2, failure_message(f"start {os.path.basename(argv[0])}", error) + b"\n")  # noqa: PTH119
         finally:
             os._exit(127)
 
