@@ -20,6 +20,7 @@ from clusterctl.specs.text import render_duration
 from clusterctl.translation import english_of, to_translate, tr, trn
 
 MOST_ROWS = 24
+BUSY = 0.5  # processors
 STATES = {
     "R": to_translate("runs"),
     "S": to_translate("sleeps"),
@@ -83,7 +84,7 @@ def _state(rank: RankEvidence) -> str:
             else tr("exited with {code}", code=rank.exit or 0)
         )
     state = tr(STATES[rank.process]) if rank.process in STATES else rank.process
-    return tr("{state}, {cpu:.0f} % CPU", state=state, cpu=100 * rank.cpu) if rank.cpu is not None else state
+    return tr("{state}, busy", state=state) if (rank.cpu or 0.0) >= BUSY else state
 
 
 def _where(rank: RankEvidence) -> str:

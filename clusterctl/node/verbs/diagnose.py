@@ -7,7 +7,6 @@ default action of the signal would end it. What ranks write is passed on as it i
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import time
@@ -15,6 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional
 
 from ...protocol.run_paths import RunPaths
+from ...protocol.untrusted import MalformedError, Untrusted, parse_object
 from ..diagnose.rank import SIGNAL
 from ..probe.questions import list_folder, read_text
 from ..runtime.processes import Identity, Stat, find_process
@@ -37,6 +37,8 @@ STDERR_BYTES = 2048
 MOST_RANKS = 256
 ADDRESS = re.compile(r"^((?:Current t|T)hread) 0x[0-9a-f]+", re.MULTILINE)
 ANSWERING = re.compile(r'/(?:sitecustomize|diagnose/rank)\.py", line \d+ in _answer\s*\Z')  # our own thread
+MARKER = ("rank", "pid", "starttime", "stacks", "thread")
+MOST_ENTRIES, MOST_VALUES = 20_000, 1_000_000
 STOPPED = "tT"
 
 
@@ -50,17 +52,17 @@ def run(request: DiagnoseRequest, stream: Stream) -> None:
         stream.answer({"diagnosis": diagnose(rundir, state, request["ranks"])})
 
 
-def diagnose(rundir: str, state: State, wanted: Optional[List[int]]) -> Diagnosis:
-    """Ask the ranks of this node, or those that are wanted, and wait for at most LIMIT seconds."""
+def diagnose(rundir: str, state: State, selected: Optional[List[int]]) -> Diagnosis:
+    """Ask the ranks of this node, or the selected ones, and wait for at most LIMIT seconds."""
     started = time.monotonic()
     folder = RunPaths(rundir).diagnosis(state["attempt"])
     asked = [
         Asked(folder, target)
         for target in find_targets(folder, state)
-        if wanted is None or target.rank in wanted
+        if selected is None or target.rank in selected
     ]
     for one in asked:
-        one.ask()
+        one.request()
     waiting = asked
     while waiting and time.monotonic() - started < LIMIT:
         waiting = [one for one in waiting if not one.has_answered()]
@@ -106,11 +108,12 @@ def _recorded_target(rank: int, record: RankRecord, markers: Dict[Identity, Dict
 def read_markers(folder: str) -> List[Dict[str, Any]]:
     """Read what the processes of an attempt have written of themselves."""
     markers = []
-    for path in list_folder(folder, "*.json"):
-        with suppress(ValueError, TypeError):
-            marker = json.loads(read_text(path) or "")
-            if all(type(marker[name]) is int for name in ("rank", "pid", "starttime", "stacks", "thread")):
-                markers.append(marker)
+    for path in list_folder(folder, "*.json")[:MOST_RANKS]:
+        with suppress(MalformedError):
+            marker = parse_object((read_text(path) or "").encode("utf-8"))
+            numbers = {name: marker.integer(name, 0) for name in MARKER}
+            if None not in numbers.values():
+                markers.append(numbers)
     return markers
 
 
@@ -128,7 +131,7 @@ class Asked:
         self._waits_for_stack = self._waits_for_records = False
         self._problem = ""
 
-    def ask(self) -> None:
+    def request(self) -> None:
         """Send the signal and the byte, if this process takes them."""
         self._problem = self._find_obstacle()
         if self._problem:
@@ -201,10 +204,10 @@ class Asked:
         with open(self._base + ".stacks", "rb") as source:
             source.seek(self._stacks_from)
             content = source.read(4 * LONGEST_STACK)
-        text = ADDRESS.sub(r"\1", content.decode("utf-8", "replace"))
-        return (
-            text if len(text) <= LONGEST_STACK else "...\n" + text[-LONGEST_STACK:]
-        )  # the main thread is last
+        threads = ADDRESS.sub(r"\1", content.decode("utf-8", "replace")).split("\n\n")
+        text = "\n\n".join(thread for thread in threads if not ANSWERING.search(thread))
+        # The main thread is last.
+        return text if len(text) <= LONGEST_STACK else "...\n" + text[-LONGEST_STACK:]
 
     def _measure_cpu(self) -> Optional[float]:
         ticks = read_ticks(self._target.identity)
@@ -274,36 +277,35 @@ def read_groups(path: str) -> Any:
         return [], str(error.strerror)
     for line in lines:
         try:
-            groups += condense(json.loads(line.decode("utf-8", "replace")))
-        except (ValueError, TypeError, KeyError, AttributeError):
+            groups += condense(parse_object(line, LARGEST_RECORDS, MOST_VALUES), time.time())
+        except MalformedError:
             problems.append(line.decode("utf-8", "replace")[:200])
     return groups[:GROUPS], "; ".join(problems)
 
 
-def condense(recorder: Dict[str, Any]) -> List[RecordedGroup]:
+def condense(recorder: Untrusted, now: float) -> List[RecordedGroup]:
     """Keep of each process group the last entries, and how old they are."""
-    now = time.time()
-    entries: Dict[str, List[Any]] = {}
-    for entry in recorder.get("entries") or ():
-        entries.setdefault(str(entry["process_group"][0]), []).append(entry)
-    configs = (recorder.get("pg_config") or {}).items()
-    texts = ((name, str(config.get("ranks") or "")) for name, config in configs)
-    members = {name: text for name, text in texts if len(text) <= LONGEST_MEMBERS}
+    entries: Dict[str, List[Untrusted]] = {}
+    for entry in recorder.records("entries", MOST_ENTRIES):
+        entries.setdefault("".join(entry.texts("process_group", 1)), []).append(entry)
+    configs = recorder.named_records("pg_config", MOST_ENTRIES)
+    members = {name: config.text("ranks", LONGEST_MEMBERS) for name, config in configs.items()}
     return [
         {
             "name": name,
-            "about": str(last[-1]["process_group"][1])[:100],
-            "members": members.get(name, ""),
+            "about": "".join(last[-1].texts("process_group", 2)[1:])[:100],
+            "members": members.get(name, "") if members.get(name, "").endswith("]") else "",
             "entries": [_condense_entry(entry, now) for entry in last[-ENTRIES:]],
         }
         for name, last in entries.items()
     ]
 
 
-def _condense_entry(entry: Dict[str, Any], now: float) -> List[Any]:
+def _condense_entry(entry: Untrusted, now: float) -> List[Any]:
     """Give number, number among the sends and receives or null, operation, sizes, type, whether it is over, age."""
-    pair = entry["p2p_seq_id"] if entry.get("is_p2p") else None
-    done = bool(entry.get("retired")) or entry.get("state") == "completed"
-    sizes, kinds = json.dumps(entry.get("input_sizes"))[:200], ",".join(entry.get("input_dtypes") or ())[:60]
-    age = now - float(entry["time_created_ns"]) / 1e9
-    return [entry["collective_seq_id"], pair, str(entry["profiling_name"])[:80], sizes, kinds, done, age]
+    pair = entry.integer("p2p_seq_id", 0) if entry.flag("is_p2p") else None
+    done = entry.flag("retired") or entry.text("state") == "completed"
+    sizes = str([list(row.integers(8)) for row in entry.rows("input_sizes", 8)])[:200]
+    operation, types = entry.text("profiling_name", 80), ",".join(entry.texts("input_dtypes", 4, 12))
+    age = now - (entry.number("time_created_ns") or 0.0) / 1e9
+    return [entry.integer("collective_seq_id", 0), pair, operation, sizes, types, done, age]

@@ -28,7 +28,7 @@ from clusterctl.specs.text import render_duration
 from clusterctl.translation import tr, trn
 
 PATIENCE = 5.0  # seconds
-USUAL_GAPS = 3.0  # times the longest time between two collectives
+USUAL_GAPS = 1.5  # times the longest time between two collectives
 IDLE_CPU = 0.05  # processors
 SAME_ON_ALL = ("all_reduce", "allreduce", "broadcast", "reduce", "reduce_scatter", "all_gather", "barrier")
 MOST_RANGES = 12

@@ -137,6 +137,7 @@ class _Spec(TypedDict):
     grace: float
     time_limit: float | None
     log_limit: int | None
+    diagnose: bool  # whether the ranks are prepared to be asked where they are
     master_addr: str | None
     gang: bool
     hub: str

@@ -121,6 +121,7 @@ class Job:
     grace: float = 30.0
     time_limit: float | None = None
     log_limit: int = 50 * 1000**3
+    diagnose: bool = True
     restart: Restart | None = None
     on_end: OnEnd | None = None
     notify: tuple[Notify, ...] = ()
