@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 from clusterctl.codes.lookup import word
 from clusterctl.plans.diagnose.evidence import Entry, GroupRecord, RankEvidence
-from clusterctl.protocol.tracebacks import StderrParser
+from clusterctl.protocol.tracebacks import StderrParser, strip_rank
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import render_duration
 from clusterctl.translation import tr, trn
@@ -205,7 +205,7 @@ def uncaught_exception(rank: RankEvidence) -> str:
     parser = StderrParser()
     for line in rank.stderr.splitlines():
         parser.feed(line, 0.0)
-    return parser.exception
+    return strip_rank(parser.exception)
 
 
 # 4 to 6: what ranks wait for
