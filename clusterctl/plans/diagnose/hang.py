@@ -415,4 +415,5 @@ def _operation(wait: Wait) -> str:
 
 def describe_entry(entry: Entry) -> str:
     """Write an operation with sizes and types: `all_reduce Float [[1000]]`."""
-    return " ".join(filter(None, (entry.operation, entry.types, entry.sizes)))
+    sizes = "" if entry.sizes == "[]" else entry.sizes
+    return " ".join(filter(None, (entry.operation, entry.types, sizes)))

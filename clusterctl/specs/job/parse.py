@@ -230,6 +230,7 @@ def parse_job(text: str, file: str, overrides: Sequence[tuple[str, str]] = ()) -
         grace=entry.grace,
         time_limit=entry.time_limit,
         log_limit=entry.log_limit,
+        zombie_after=entry.zombie_after,
         diagnose=entry.diagnose,
         restart=restart_of(entry.restart),
         on_end=on_end_of(entry.on_end),

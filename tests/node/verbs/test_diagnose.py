@@ -161,7 +161,11 @@ def test_a_process_that_does_not_take_the_signal_lives_on(ranks: Ranks) -> None:
     ranks.start(SLEEP, CLUSTERCTL_DIAGNOSE="")
     ranks.wait_until_up()
     found = ranks.diagnose()
-    assert [found[rank].problem for rank in range(4)] == [*3 * ["does not take the signal"], "not prepared"]
+    assert [found[rank].problem for rank in (0, 1, 3)] == [*2 * ["does not take the signal"], "not prepared"]
+    assert found[2].problem in (
+        "does not take the signal",
+        "not prepared",
+    )  # it may be too quick to be prepared
     assert [process.poll() for process in ranks.processes] == 4 * [None]
     assert all(rank.process == "S" for rank in found.values())
 

@@ -95,7 +95,7 @@ def test_the_sentence_is_there_in_chinese() -> None:
 STOPPED = replace(behind(3), process="T", problem="stopped", frames=(), groups=(), stack="")
 SLEEPS_IN_KERNEL = replace(behind(3), process="D", waits_in="nfs_wait_bit_killable")
 TRACEBACK = (
-    'Traceback (most recent call last):\n  File "t.py", line 3, in f\n[rank3]: torch.OutOfMemoryError: no memory\n'
+    'Traceback (most recent call last):\n  File "t.py", line 3\n[rank3]: torch.OutOfMemoryError: no memory\n'
 )
 FAILED = replace(behind(3, (Frame("/usr/lib/python3.11/threading.py", 1590, "_shutdown"),)), stderr=TRACEBACK)
 LOCKED = replace(behind(3), groups=(), records_problem="no answer")
