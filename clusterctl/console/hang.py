@@ -59,7 +59,7 @@ def _show_ranks(ranks: Sequence[RankEvidence], judgement: Judgement) -> None:
     rows: dict[tuple[object, ...], list[RankEvidence]] = {}
     for rank in sorted(ranks, key=lambda one: (one.rank not in judgement.suspects, one.rank)):
         is_suspect = rank.rank in judgement.suspects
-        rows.setdefault((is_suspect, _state(rank), _where(rank), _place(rank)), []).append(rank)
+        rows.setdefault((is_suspect, _state(rank), _where(rank), _collective_key(rank)), []).append(rank)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in (tr("RANK"), tr("NODE"), tr("PROCESS"), tr("AT"), tr("LAST COLLECTIVE")):
         table.add_column(heading, no_wrap=True)
@@ -94,7 +94,7 @@ def _where(rank: RankEvidence) -> str:
     return "" if rank.problem in ("ended", "stopped") else translate_node_text(rank.problem)
 
 
-def _place(rank: RankEvidence) -> object:
+def _collective_key(rank: RankEvidence) -> object:
     """Give what must be the same for ranks in one row."""
     found = newest_entry(rank)
     return found and (found[0].title, found[1].number, found[1].operation, found[1].done)

@@ -51,13 +51,13 @@ class Zombies:
     def watch(self, workers: Callable[[], Iterable[Worker]]) -> None:
         """Begin to look, unless the job switches it off."""
         if self._limit > 0:
-            self._loop.after(self._pause, "zombies", lambda: self._look(workers))
+            self._loop.after(self._pause, "zombies", lambda: self._scan(workers))
 
     def stop(self) -> None:
         """Look no more."""
         self._loop.cancel("zombies")
 
-    def _look(self, workers: Callable[[], Iterable[Worker]]) -> None:
+    def _scan(self, workers: Callable[[], Iterable[Worker]]) -> None:
         """Request the stacks of ranks whose last words are old and a traceback."""
         self._asked = [
             (worker, exception, request)
