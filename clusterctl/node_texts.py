@@ -175,6 +175,7 @@ TEMPLATES = (
     to_translate("the connection was lost and not restored"),
     to_translate("torchrun exited with {code}"),
     to_translate("rank {rank} was killed by {signal}"),
+    to_translate("rank {rank} did not exit after its traceback"),
     to_translate("rank {rank} exited with {code}"),
     to_translate("{program} was killed by {signal} before it was ready"),
     to_translate("{program} exited with {code} before it was ready"),

@@ -27,7 +27,7 @@ class Answers:
         )
 
 
-def ask_ranks(run: tasks.RunHandle, ranks: Sequence[int] | None = None) -> Answers:
+def diagnose_ranks(run: tasks.RunHandle, ranks: Sequence[int] | None = None) -> Answers:
     """Ask all nodes of a run; one that hangs costs its limit and is an error among the others' answers."""
     nodes, errors = dict[str, NodeEvidence](), dict[str, ClusterctlError]()
     for outcome in run.cluster.each(

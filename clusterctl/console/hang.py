@@ -20,6 +20,7 @@ from clusterctl.specs.text import render_duration
 from clusterctl.translation import english_of, to_translate, tr, trn
 
 MOST_ROWS = 24
+BUSY = 0.5  # processors
 STATES = {
     "R": to_translate("runs"),
     "S": to_translate("sleeps"),
@@ -55,17 +56,18 @@ def _show_judgement(judgement: Judgement, *, stacks_shown: bool) -> None:
 
 def _show_ranks(ranks: Sequence[RankEvidence], judgement: Judgement) -> None:
     """Print a table; ranks that are at the same line in the same collective share a row, the suspects come first."""
-    rows: dict[tuple[str, ...], list[RankEvidence]] = {}
+    rows: dict[tuple[object, ...], list[RankEvidence]] = {}
     for rank in sorted(ranks, key=lambda one: (one.rank not in judgement.suspects, one.rank)):
-        suspect = "suspect" if rank.rank in judgement.suspects else ""
-        rows.setdefault((_state(rank), _where(rank), _collective(rank), suspect), []).append(rank)
+        is_suspect = rank.rank in judgement.suspects
+        rows.setdefault((is_suspect, _state(rank), _where(rank), _collective_key(rank)), []).append(rank)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in (tr("RANK"), tr("NODE"), tr("PROCESS"), tr("AT"), tr("LAST COLLECTIVE")):
         table.add_column(heading, no_wrap=True)
-    for cells, alike in list(rows.items())[:MOST_ROWS]:
+    for alike in list(rows.values())[:MOST_ROWS]:
         numbers = fold_numbers([rank.rank for rank in alike])
         names = fold_names(dict.fromkeys(rank.node for rank in alike))
-        table.add_row(*(Text(sanitize(cell)) for cell in (numbers, names, *cells[:-1])))
+        cells = (numbers, names, _state(alike[0]), _where(alike[0]), _collective(alike))
+        table.add_row(*(Text(sanitize(cell)) for cell in cells))
     if ranks:
         print_table(stdout(), table)
     if len(rows) > MOST_ROWS:
@@ -83,7 +85,7 @@ def _state(rank: RankEvidence) -> str:
             else tr("exited with {code}", code=rank.exit or 0)
         )
     state = tr(STATES[rank.process]) if rank.process in STATES else rank.process
-    return tr("{state}, {cpu:.0f} % CPU", state=state, cpu=100 * rank.cpu) if rank.cpu is not None else state
+    return tr("{state}, busy", state=state) if (rank.cpu or 0.0) >= BUSY else state
 
 
 def _where(rank: RankEvidence) -> str:
@@ -92,11 +94,17 @@ def _where(rank: RankEvidence) -> str:
     return "" if rank.problem in ("ended", "stopped") else translate_node_text(rank.problem)
 
 
-def _collective(rank: RankEvidence) -> str:
-    """Name the collective that the rank has entered last."""
+def _collective_key(rank: RankEvidence) -> object:
+    """Give what must be the same for ranks in one row."""
     found = newest_entry(rank)
+    return found and (found[0].title, found[1].number, found[1].operation, found[1].done)
+
+
+def _collective(alike: Sequence[RankEvidence]) -> str:
+    """Name the collective that these ranks have entered last, and for how long the first of them waits."""
+    found = max(filter(None, map(newest_entry, alike)), key=lambda pair: pair[1].age, default=None)
     if found is None:
-        return translate_node_text(rank.records_problem)
+        return translate_node_text(alike[0].records_problem)
     group, entry = found
     facts = {"operation": entry.operation, "number": entry.number, "group": group.title}
     if entry.done:

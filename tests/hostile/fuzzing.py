@@ -45,8 +45,10 @@ from clusterctl.client.watch.follower import FollowParser, LogLines, NodeEvent, 
 from clusterctl.client.watch.monitor import describe_log_event
 from clusterctl.client.watch.node_report import AttemptTracker, NodeReport
 from clusterctl.client.watch.streams import Streams
+from clusterctl.console.hang import newest_entry
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.cleanup import RetentionPolicy, plan_cleanup, select_orphans
+from clusterctl.plans.diagnose.hang import judge
 from clusterctl.plans.runs.gang_record import attempt_of, choose_record, with_losses
 from clusterctl.plans.runs.selection import (
     Owner,
@@ -375,6 +377,13 @@ def drive_top(line: Line, _: Place) -> object:
     return heard
 
 
+def drive_diagnose(line: Line, _: Place) -> object:
+    """Ask where the ranks are, and judge."""
+    node = tasks.diagnose(line, NODE, INTERPRETER, "demo", None)
+    judgement = judge(node.ranks, [], 4)
+    return judgement.sentence, judgement.fix, [(rank.where, newest_entry(rank)) for rank in node.ranks]
+
+
 def drive_clean(line: Line, _: Place) -> object:
     """Ask what could go, choose, and have it removed."""
     with tasks.clean(line, NODE, INTERPRETER, 1.0) as session:
@@ -425,6 +434,7 @@ DRIVERS: dict[str, tuple[Callable[..., object], ...]] = {
     "follow": (drive_follow, drive_clock),
     "exec": (drive_exec,),
     "top": (drive_top,),
+    "diagnose": (drive_diagnose,),
     "clean": (drive_clean,),
     "orphans": (drive_orphans,),
     "pull": (drive_pull,),

@@ -45,6 +45,7 @@ VERBS_OF_THE_PAYLOAD = (
     "clean",
     "orphans",
     "top",
+    "diagnose",
     "any",  # lies in all of them
 )
 SCRIPT = """

@@ -100,6 +100,7 @@ def make_runs(ground: Ground, world: World) -> None:
     for words in (
         ["status", "lives"],
         ["top", "--once"],
+        ["diagnose", "lives"],
         ["check"],
         ["exec", "--", "sh", "-c", "echo hi; echo no >&2; sleep 3"],
         ["clean", "-y"],

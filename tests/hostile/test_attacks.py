@@ -110,6 +110,8 @@ VERBS = {
     "exec as text": Verb(("exec", "--", "echo", "hi"), everywhere(r"(?m): hi$"), (PARTLY, FAILED)),
     "top": Verb(("top", "--once", "--json"), listed("nodes", "name")),
     "top as text": Verb(("top", "--once"), lines(r"(?m)^gpu0(\d) +[^ ]")),
+    "diagnose": Verb(("diagnose", "{run}", "--json"), listed("nodes", "name")),
+    "diagnose as text": Verb(("diagnose", "{run}", "--stacks"), everywhere(".")),
     "keys push": Verb(
         ("keys", "push", "-y", "--accept-new", "--password-from", "SECRET"),
         lines(r"(?m)^gpu0(\d): installed in"),
@@ -188,6 +190,7 @@ FIELDS = (
     ("sync", "sync"),
     ("exec", "exec"),
     ("top", "top"),
+    ("diagnose", "diagnose"),
 )
 ALWAYS = ("numbers-huge", "crowded")  # what did most harm
 SOME_SERVERS = (  # of the servers that `keys push` may meet
@@ -232,6 +235,7 @@ SOME: dict[tuple[str, str], tuple[str, ...]] = {
     ("ps --orphans", "orphans"): ("no-processes",),
     ("sync", "sync"): ("missing-again", "endless-unknown"),
     ("top as text", "top"): ("texts-escapes",),
+    ("diagnose as text", "diagnose"): ("texts-escapes",),
     ("check", "probe"): ("endless", "error-escapes"),
     ("discover", "probe"): ("texts-escapes", "error-escapes"),
     ("init", "probe"): ("error-escapes",),

@@ -131,7 +131,7 @@ def diagnose(
     """
     from clusterctl.cli.actions.find_runs import choose_found_run, find_runs
     from clusterctl.cli.context.nodes import open_cluster, reading_exit_code, report_failures
-    from clusterctl.client.diagnose import ask_ranks, save_diagnosis
+    from clusterctl.client.diagnose import diagnose_ranks, save_diagnosis
     from clusterctl.client.rpc.tasks import RunHandle
     from clusterctl.console.hang import diagnosis_to_json, show_diagnosis
     from clusterctl.plans.diagnose.hang import judge
@@ -146,7 +146,7 @@ def diagnose(
         run_id = choose_found_run(choose_run, found.runs, run)
         parts = found.runs[run_id]
         nodes = [node for node in inventory.nodes if parts.get(node.name) and node.name in found.pythons]
-        answers = ask_ranks(RunHandle(cluster, run_id, nodes, found.pythons))
+        answers = diagnose_ranks(RunHandle(cluster, run_id, nodes, found.pythons))
     report_failures(answers.errors.values())
     silent = [name for name, part in parts.items() if part is None or name in answers.errors]
     world = next((part.world_size for part in parts.values() if part and part.world_size), None)

@@ -109,7 +109,7 @@ def _customize() -> None:
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or os.curdir) != here]
     sys.path_importer_cache.pop(here, None)
     del sys.modules["sitecustomize"]
-    import sitecustomize  # type: ignore[import-not-found]  # noqa: F401, RUF100 - its absence is what site expects
+    __import__("sitecustomize")  # where there is none, the error is what the interpreter expects
 
 
 if __name__ == "sitecustomize":

@@ -115,7 +115,8 @@ def on_start_method(state: RunState, event: events.StartMethodChosen) -> Step:
 
 def on_workers_started(state: RunState, event: events.WorkersStarted) -> Step:
     """Record them; the logs are followed before they are reported."""
-    started = Act.START_LOGS, RecordWorkers(), Journal("workers", {"ranks": event.ranks})
+    workers = Journal("workers", {"ranks": event.ranks})
+    started = Act.START_LOGS, RecordWorkers(), workers, Act.WATCH_ZOMBIES
     sizes = not state.attempt.spec["module"] and state.attempt.torchrun_runs
     return state, (*started, Act.WATCH_WORLD_SIZES) if sizes else started
 
@@ -141,6 +142,19 @@ def on_rank_exited(state: RunState, event: events.RankExited) -> Step:
         return state, actions
     state, more = fail(state, event.failure)
     return state, (*actions, *more)
+
+
+def on_rank_stuck(state: RunState, event: events.RankStuck) -> Step:
+    """Take a rank that has failed and does not exit as any that has failed; it is killed at once."""
+    facts: JournalFacts = {
+        "rank": event.rank,
+        "pid": event.process.pid,
+        "reason": event.exception,
+        "seconds": round(event.seconds, 1),
+    }
+    kill = SignalAll([event.process], kill=True)
+    state, more = fail(state, "rank %d did not exit after its traceback" % event.rank)
+    return state, (Journal("rank_stuck", facts), kill, *more)
 
 
 # causes of an end

@@ -187,6 +187,15 @@ class RankExited(NamedTuple):
     failure: str  # how, if badly
 
 
+class RankStuck(NamedTuple):
+    """A worker has written its traceback and does not exit."""
+
+    rank: Rank
+    process: Stat
+    exception: str
+    seconds: float  # without output
+
+
 class TorchrunExited(NamedTuple):
     """The gate or torchrun has ended."""
 

@@ -24,6 +24,7 @@ from .master_port import MasterPort
 from .spawn import make_paths
 from .stages import Stages
 from .torchrun import Torchrun, Worker, WorldSizes
+from .zombies import Zombie, Zombies
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import PartRecord, Spec
@@ -52,6 +53,7 @@ class Attempt:
         self._record = site.record
         self._master_port: Optional[MasterPort] = None
         self._world_sizes = WorldSizes(site.loop, lambda size: self.post(events.WorldSeen(size)))
+        self._zombies = Zombies(site.loop, site.rundir, spec, self._on_zombie)
         self._process_tree = ProcessTree(run_tag_prefix(spec))
         self._replaced = False
         self.torchrun: Optional[Torchrun] = None
@@ -190,6 +192,14 @@ class Attempt:
         if self.torchrun is not None and self.torchrun.pid is not None:
             self._world_sizes.start(self.torchrun.pid)
 
+    def watch_zombies(self) -> None:
+        """Post it when a worker has written its traceback and does not exit."""
+        self._zombies.watch(lambda: self.workers().values())
+
+    def _on_zombie(self, zombie: Zombie) -> None:
+        exception = self.evidence.redact(zombie.exception)
+        self.post(events.RankStuck(zombie.rank, zombie.process, exception, zombie.seconds))
+
     def record_workers(self, action: RecordWorkers) -> None:
         """Write ranks, pids and ends down."""
         sizes = {worker.world_size for worker in self.workers().values()} - {None} | self._world_sizes.sizes
@@ -231,6 +241,7 @@ class Attempt:
         self.stages.is_made()  # the environment was used until now
         self.release_port()
         self._world_sizes.stop()
+        self._zombies.stop()
         if self.torchrun is not None:
             self.torchrun.fill_unseen_ends()
             self.torchrun.close()

@@ -1,23 +1,21 @@
 """The verb `diagnose`: where each rank of a run is, without stopping anything.
 
-All ranks are asked at once and have LIMIT seconds; what one does not answer is missing from its row. A signal goes only
-to a process that has written that it takes it, is still that process, catches the signal, and has the file open: the
-default action of the signal would end it. What ranks write is passed on as it is, in bounded pieces.
+All ranks are asked at once and have LIMIT seconds; what one does not answer is missing from its row. What ranks
+write is passed on as it is, in bounded pieces.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional
 
 from ...protocol.run_paths import RunPaths
-from ..diagnose.rank import SIGNAL
-from ..probe.questions import list_folder, read_text
-from ..runtime.processes import Identity, Stat, find_process
+from ...protocol.untrusted import MalformedError, Untrusted, parse_object
+from ..diagnose.stacks import Marker, StackRequest, read_markers, status_number
+from ..probe.questions import read_text
+from ..runtime.processes import Identity, find_process
 from ..runtime.stream import Stream
 from ..state.run_record import find_run, parse_identity, resolve_state
 from ..state.workdir import read_tail
@@ -28,16 +26,13 @@ if TYPE_CHECKING:
 
 LIMIT = 1.0  # seconds for the ranks' answers
 POLL = 0.01
-LONGEST_STACK = 24 << 10  # bytes of a rank's stacks
 LARGEST_RECORDS = 8 << 20  # bytes of flight recorders that are read
 ENTRIES = 12  # of each process group
 GROUPS = 32
 LONGEST_MEMBERS = 4096
 STDERR_BYTES = 2048
 MOST_RANKS = 256
-ADDRESS = re.compile(r"^((?:Current t|T)hread) 0x[0-9a-f]+", re.MULTILINE)
-ANSWERING = re.compile(r'/(?:sitecustomize|diagnose/rank)\.py", line \d+ in _answer\s*\Z')  # our own thread
-STOPPED = "tT"
+MOST_ENTRIES, MOST_VALUES = 20_000, 1_000_000
 
 
 def run(request: DiagnoseRequest, stream: Stream) -> None:
@@ -50,17 +45,17 @@ def run(request: DiagnoseRequest, stream: Stream) -> None:
         stream.answer({"diagnosis": diagnose(rundir, state, request["ranks"])})
 
 
-def diagnose(rundir: str, state: State, wanted: Optional[List[int]]) -> Diagnosis:
-    """Ask the ranks of this node, or those that are wanted, and wait for at most LIMIT seconds."""
+def diagnose(rundir: str, state: State, selected: Optional[List[int]]) -> Diagnosis:
+    """Ask the ranks of this node, or the selected ones, and wait for at most LIMIT seconds."""
     started = time.monotonic()
     folder = RunPaths(rundir).diagnosis(state["attempt"])
     asked = [
         Asked(folder, target)
         for target in find_targets(folder, state)
-        if wanted is None or target.rank in wanted
+        if selected is None or target.rank in selected
     ]
     for one in asked:
-        one.ask()
+        one.request()
     waiting = asked
     while waiting and time.monotonic() - started < LIMIT:
         waiting = [one for one in waiting if not one.has_answered()]
@@ -76,13 +71,13 @@ class Target(NamedTuple):
 
     rank: int
     identity: Optional[Identity]
-    marker: Dict[str, Any]
+    marker: Marker
     record: Optional[RankRecord]
 
 
 def find_targets(folder: str, state: State) -> List[Target]:
     """Find the ranks in the agent's record; ranks that a program of the job has started are known by themselves."""
-    markers = {Identity(marker["pid"], marker["starttime"]): marker for marker in read_markers(folder)}
+    markers = read_markers(folder)
     records = {int(rank): record for rank, record in state["ranks"].items()}
     by_rank = {rank: _recorded_target(rank, record, markers) for rank, record in records.items()}
     known = {target.identity for target in by_rank.values()}
@@ -98,20 +93,9 @@ def find_targets(folder: str, state: State) -> List[Target]:
     return [by_rank[rank] for rank in sorted(by_rank)][:MOST_RANKS]
 
 
-def _recorded_target(rank: int, record: RankRecord, markers: Dict[Identity, Dict[str, Any]]) -> Target:
+def _recorded_target(rank: int, record: RankRecord, markers: Dict[Identity, Marker]) -> Target:
     identity = parse_identity(record)
     return Target(rank, identity, markers.get(identity, {}) if identity is not None else {}, record)
-
-
-def read_markers(folder: str) -> List[Dict[str, Any]]:
-    """Read what the processes of an attempt have written of themselves."""
-    markers = []
-    for path in list_folder(folder, "*.json"):
-        with suppress(ValueError, TypeError):
-            marker = json.loads(read_text(path) or "")
-            if all(type(marker[name]) is int for name in ("rank", "pid", "starttime", "stacks", "thread")):
-                markers.append(marker)
-    return markers
 
 
 class Asked:
@@ -120,53 +104,33 @@ class Asked:
     def __init__(self, folder: str, target: Target) -> None:
         self._target = target
         self._base = os.path.join(folder, str(target.identity.pid)) if target.identity else ""
-        self._stat: Optional[Stat] = find_process(target.identity) if target.identity else None
+        self._stacks = StackRequest(folder, target.identity, target.marker) if target.identity else None
         self._ticks = read_ticks(target.identity)
         self._asked_at = time.monotonic()
-        self._stacks_from = self._stacks_size = 0
         self._records_before: object = None
         self._waits_for_stack = self._waits_for_records = False
         self._problem = ""
 
-    def ask(self) -> None:
+    def request(self) -> None:
         """Send the signal and the byte, if this process takes them."""
-        self._problem = self._find_obstacle()
-        if self._problem:
+        self._problem = self._stacks.find_obstacle() if self._stacks is not None else "ended"
+        if self._stacks is None or self._problem:
             return
-        self._stacks_from = self._stacks_size = file_size(self._base + ".stacks")
         self._records_before = file_version(self._base + ".records")
-        thread, pid = self._target.marker["thread"], self._target.marker["pid"]
         with suppress(OSError):
             descriptor = os.open(self._base + ".ask", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
                 self._waits_for_records = os.write(descriptor, b"?") == 1
             finally:
                 os.close(descriptor)
-        with suppress(OSError):
-            # To a thread that only waits for this, so that no call of the others is interrupted.
-            os.kill(thread if os.path.exists("/proc/%d/task/%d" % (pid, thread)) else pid, SIGNAL)
-            self._waits_for_stack = True
-
-    def _find_obstacle(self) -> str:
-        """Give the reason why this process must not be sent the signal; empty if it may."""
-        stat, marker = self._stat, self._target.marker
-        if stat is None or not stat.running:
-            return "ended"
-        if stat.state in STOPPED:
-            return "stopped"
-        if not marker:
-            return "not prepared"
-        catches = catches_signal(stat.pid) and has_open(stat.pid, marker["stacks"], self._base + ".stacks")
-        return "" if catches else "does not take the signal"
+        self._waits_for_stack = self._stacks.send()
 
     def has_answered(self) -> bool:
         """Whether nothing is missing any more."""
         if self._waits_for_records and file_version(self._base + ".records") != self._records_before:
             self._waits_for_records = False
-        if self._waits_for_stack:
-            size = file_size(self._base + ".stacks")
-            self._waits_for_stack = not self._stacks_from < size == self._stacks_size
-            self._stacks_size = size
+        if self._waits_for_stack and self._stacks is not None:
+            self._waits_for_stack = not self._stacks.is_complete()
         return not self._waits_for_records and not self._waits_for_stack
 
     def describe(self, rundir: str, stacks: List[str]) -> RankEvidence:
@@ -188,23 +152,14 @@ class Asked:
             row["waits_in"] = read_text("/proc/%d/wchan" % stat.pid) or ""
             row["traced"] = status_number(stat.pid, "TracerPid", 10) > 0
         row["cpu"] = self._measure_cpu()
-        if not row["problem"]:
-            text = self._read_stack()
+        if not row["problem"] and self._stacks is not None:
+            text = self._stacks.read()
             stacks.extend([] if text in stacks else [text])
             row["stack"] = stacks.index(text)
             row["records_problem"] = "no answer" if self._waits_for_records else ""
             if not self._waits_for_records:
                 row["groups"], row["records_problem"] = read_groups(self._base + ".records")
         return row
-
-    def _read_stack(self) -> str:
-        with open(self._base + ".stacks", "rb") as source:
-            source.seek(self._stacks_from)
-            content = source.read(4 * LONGEST_STACK)
-        text = ADDRESS.sub(r"\1", content.decode("utf-8", "replace"))
-        return (
-            text if len(text) <= LONGEST_STACK else "...\n" + text[-LONGEST_STACK:]
-        )  # the main thread is last
 
     def _measure_cpu(self) -> Optional[float]:
         ticks = read_ticks(self._target.identity)
@@ -221,37 +176,10 @@ class Asked:
         return end, max(0.0, time.time() - max(times)) if times else None
 
 
-def catches_signal(pid: int) -> bool:
-    """Whether a process has a handler for the signal now; after an exec it has none."""
-    return bool(status_number(pid, "SigCgt", 16) >> (SIGNAL - 1) & 1)
-
-
-def status_number(pid: int, name: str, base: int) -> int:
-    """Read a number of /proc/PID/status; 0 if there is none."""
-    found = re.search(r"^%s:\s*([0-9a-f]+)$" % name, read_text("/proc/%d/status" % pid) or "", re.MULTILINE)
-    return int(found[1], base) if found else 0
-
-
-def has_open(pid: int, descriptor: int, path: str) -> bool:
-    """Whether a descriptor of a process is this file; it may have been closed, and be another file now."""
-    try:
-        return os.path.samefile("/proc/%d/fd/%d" % (pid, descriptor), path)
-    except OSError:
-        return False
-
-
 def read_ticks(identity: Optional[Identity]) -> Optional[int]:
     """Read the processor time of a process, in clock ticks; None if it is gone."""
     line = read_text("/proc/%d/stat" % identity.pid) if identity is not None else None
     return sum(map(int, line.rpartition(")")[2].split()[11:13])) if line else None
-
-
-def file_size(path: str) -> int:
-    """Look how long a file is; 0 if there is none."""
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return 0
 
 
 def file_version(path: str) -> object:
@@ -274,36 +202,35 @@ def read_groups(path: str) -> Any:
         return [], str(error.strerror)
     for line in lines:
         try:
-            groups += condense(json.loads(line.decode("utf-8", "replace")))
-        except (ValueError, TypeError, KeyError, AttributeError):
+            groups += condense(parse_object(line, LARGEST_RECORDS, MOST_VALUES), time.time())
+        except MalformedError:
             problems.append(line.decode("utf-8", "replace")[:200])
     return groups[:GROUPS], "; ".join(problems)
 
 
-def condense(recorder: Dict[str, Any]) -> List[RecordedGroup]:
+def condense(recorder: Untrusted, now: float) -> List[RecordedGroup]:
     """Keep of each process group the last entries, and how old they are."""
-    now = time.time()
-    entries: Dict[str, List[Any]] = {}
-    for entry in recorder.get("entries") or ():
-        entries.setdefault(str(entry["process_group"][0]), []).append(entry)
-    configs = (recorder.get("pg_config") or {}).items()
-    texts = ((name, str(config.get("ranks") or "")) for name, config in configs)
-    members = {name: text for name, text in texts if len(text) <= LONGEST_MEMBERS}
+    entries: Dict[str, List[Untrusted]] = {}
+    for entry in recorder.records("entries", MOST_ENTRIES):
+        entries.setdefault("".join(entry.texts("process_group", 1)), []).append(entry)
+    configs = recorder.named_records("pg_config", MOST_ENTRIES)
+    members = {name: config.text("ranks", LONGEST_MEMBERS) for name, config in configs.items()}
     return [
         {
             "name": name,
-            "about": str(last[-1]["process_group"][1])[:100],
-            "members": members.get(name, ""),
+            "about": "".join(last[-1].texts("process_group", 2)[1:])[:100],
+            "members": members.get(name, "") if members.get(name, "").endswith("]") else "",
             "entries": [_condense_entry(entry, now) for entry in last[-ENTRIES:]],
         }
         for name, last in entries.items()
     ]
 
 
-def _condense_entry(entry: Dict[str, Any], now: float) -> List[Any]:
+def _condense_entry(entry: Untrusted, now: float) -> List[Any]:
     """Give number, number among the sends and receives or null, operation, sizes, type, whether it is over, age."""
-    pair = entry["p2p_seq_id"] if entry.get("is_p2p") else None
-    done = bool(entry.get("retired")) or entry.get("state") == "completed"
-    sizes, kinds = json.dumps(entry.get("input_sizes"))[:200], ",".join(entry.get("input_dtypes") or ())[:60]
-    age = now - float(entry["time_created_ns"]) / 1e9
-    return [entry["collective_seq_id"], pair, str(entry["profiling_name"])[:80], sizes, kinds, done, age]
+    pair = entry.integer("p2p_seq_id", 0) if entry.flag("is_p2p") else None
+    done = entry.flag("retired") or entry.text("state") == "completed"
+    sizes = str([list(row.integers(8)) for row in entry.rows("input_sizes", 8)])[:200]
+    operation, types = entry.text("profiling_name", 80), ",".join(entry.texts("input_dtypes", 4, 12))
+    age = now - (entry.number("time_created_ns") or 0.0) / 1e9
+    return [entry.integer("collective_seq_id", 0), pair, operation, sizes, types, done, age]

@@ -19,6 +19,7 @@ MOST_GROUPS, MOST_ENTRIES = 32, 12
 LONGEST_AGE = 1e9  # seconds
 _THREAD = re.compile(r"(?:Current t|T)hread\b.*\(most recent call first\):")
 _FRAME = re.compile(r'  File "(.*)", line (\d{1,9}) in (.*)')
+_PREFIX = re.compile(r".*/(?:(?:site|dist)-packages|lib\d*/python[\d.]+)/")
 _LIBRARY = re.compile(r"^<|/(?:(?:site|dist)-packages|lib\d*/python[\d.]+)/")
 
 
@@ -37,7 +38,7 @@ class Frame:
 
     def __str__(self) -> str:
         function = "" if self.function == "<module>" else f" in {self.function}()"
-        return f"{self.file.rpartition('/site-packages/')[2]}:{self.line}{function}"
+        return f"{_PREFIX.sub('', self.file)}:{self.line}{function}"
 
 
 @dataclass(frozen=True)

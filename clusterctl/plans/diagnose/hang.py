@@ -22,13 +22,13 @@ from dataclasses import dataclass, field
 
 from clusterctl.codes.lookup import word
 from clusterctl.plans.diagnose.evidence import Entry, GroupRecord, RankEvidence
-from clusterctl.protocol.tracebacks import StderrParser
+from clusterctl.protocol.tracebacks import StderrParser, strip_rank
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import render_duration
 from clusterctl.translation import tr, trn
 
 PATIENCE = 5.0  # seconds
-USUAL_GAPS = 3.0  # times the longest time between two collectives
+USUAL_GAPS = 1.5  # times the longest time between two collectives
 IDLE_CPU = 0.05  # processors
 SAME_ON_ALL = ("all_reduce", "allreduce", "broadcast", "reduce", "reduce_scatter", "all_gather", "barrier")
 MOST_RANGES = 12
@@ -205,7 +205,7 @@ def uncaught_exception(rank: RankEvidence) -> str:
     parser = StderrParser()
     for line in rank.stderr.splitlines():
         parser.feed(line, 0.0)
-    return parser.exception
+    return strip_rank(parser.exception)
 
 
 # 4 to 6: what ranks wait for
@@ -415,4 +415,5 @@ def _operation(wait: Wait) -> str:
 
 def describe_entry(entry: Entry) -> str:
     """Write an operation with sizes and types: `all_reduce Float [[1000]]`."""
-    return " ".join(filter(None, (entry.operation, entry.types, entry.sizes)))
+    sizes = "" if entry.sizes == "[]" else entry.sizes
+    return " ".join(filter(None, (entry.operation, entry.types, sizes)))

@@ -75,6 +75,8 @@ def render_spec(plan: LaunchPlan, node: NodePlan, record: LaunchRecord) -> Spec:
         "unset": list(INHERITED),
         "unset_prefixes": list(INHERITED_PREFIXES),
         "output_dir": f"{WorkdirPaths(node.member.node.workdir).outputs}/{plan.job.name}",
+        "zombie_after": plan.job.zombie_after,
+        "diagnose": plan.job.diagnose,
         **_render_start(plan.job),
         **hooks_to_spec(plan.job),
         **_render_restart(plan, node),

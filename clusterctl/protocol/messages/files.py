@@ -149,6 +149,8 @@ class _Spec(TypedDict):
     grace: float
     time_limit: float | None
     log_limit: int | None
+    zombie_after: float  # seconds; 0 is never
+    diagnose: bool  # whether the ranks are prepared to be asked where they are
     master_addr: str | None
     gang: bool
     hub: str
@@ -450,6 +452,7 @@ JournalEvent = Literal[
     "start_method",
     "world_size",
     "rank_exited",
+    "rank_stuck",
     "torchrun_exited",
     "stopping",
     "after",

@@ -93,7 +93,7 @@ class Sync:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A job; `nodes` is a count if it is a number, else a pattern; grace and time_limit are in seconds,
+    """A job; `nodes` is a count if it is a number, else a pattern; grace, time_limit, zombie_after are in seconds,
     log_limit in bytes, 0 for none.
     """
 
@@ -121,6 +121,8 @@ class Job:
     grace: float = 30.0
     time_limit: float | None = None
     log_limit: int = 50 * 1000**3
+    zombie_after: float = 30.0
+    diagnose: bool = True
     restart: Restart | None = None
     on_end: OnEnd | None = None
     notify: tuple[Notify, ...] = ()

@@ -275,6 +275,15 @@ class JobFile(StrictModel):
         description="How long the logs of a run may be on each node, such as `20GB`; beyond that the middle of the"
         " longest is dropped. `0` for no limit.",
     )
+    zombie_after: Duration = Field(
+        30.0,
+        description="When a rank that has written its traceback and does not exit is ended; `0` for never.",
+    )
+    diagnose: Flag = Field(
+        True,
+        description="Prepare the Python processes of the ranks for `clusterctl diagnose`; `false`: change nothing"
+        " in them.",
+    )
     restart: RestartEntry | None = Field(
         None,
         description="When the nodes restart a failed run by themselves, and with how many spare nodes.",

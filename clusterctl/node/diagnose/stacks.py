@@ -1,0 +1,124 @@
+"""Stacks of another process of this account, by a signal to it; see `rank` for its side.
+
+The signal's default action ends a process. So it goes only to one that has written that it takes it, is still that
+process, catches the signal now, and has the file for the stacks open.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+from typing import Dict, List
+
+from ...protocol.untrusted import MalformedError, parse_object
+from ..probe.questions import list_folder, read_text
+from ..runtime.processes import Identity, find_process
+from .rank import SIGNAL
+
+MARKER = ("rank", "pid", "starttime", "stacks", "thread")
+MOST_MARKERS = 1024
+LONGEST_STACK = 24 << 10  # bytes
+MOST_FRAMES = 100  # of a thread; faulthandler leaves out the outermost
+STOPPED = "tT"
+ADDRESS = re.compile(r"^((?:Current t|T)hread) 0x[0-9a-f]+", re.MULTILINE)
+ANSWERING = re.compile(
+    r'/(?:sitecustomize|diagnose/rank)\.py", line \d+ in _answer\s*\Z'
+)  # its own thread for us
+
+Marker = Dict[str, int]
+
+
+def read_markers(folder: str) -> Dict[Identity, Marker]:
+    """Read what the processes of an attempt have written of themselves."""
+    markers = {}
+    for path in list_folder(folder, "*.json")[:MOST_MARKERS]:
+        with suppress(MalformedError):
+            content = parse_object((read_text(path) or "").encode("utf-8"))
+            numbers = {name: content.integer(name, 0) for name in MARKER}
+            marker = {name: number for name, number in numbers.items() if number is not None}
+            if len(marker) == len(MARKER):
+                markers[Identity(marker["pid"], marker["starttime"])] = marker
+    return markers
+
+
+class StackRequest:
+    """A process that is asked for its stacks, and how far they have come."""
+
+    def __init__(self, folder: str, identity: Identity, marker: Marker) -> None:
+        self._identity, self._marker = identity, marker
+        self._path = os.path.join(folder, "%d.stacks" % identity.pid)
+        self._start = self._size = 0
+
+    def find_obstacle(self) -> str:
+        """Give the reason why this process must not be sent the signal; empty if it may."""
+        stat = find_process(self._identity)
+        if stat is None or not stat.running:
+            return "ended"
+        if stat.state in STOPPED:
+            return "stopped"
+        if not self._marker:
+            return "not prepared"
+        catches = catches_signal(stat.pid) and has_open(stat.pid, self._marker["stacks"], self._path)
+        return "" if catches else "does not take the signal"
+
+    def send(self) -> bool:
+        """Send the signal, to a thread that only waits for this, so that no call of the others is interrupted."""
+        self._start = self._size = file_size(self._path)
+        pid, thread = self._identity.pid, self._marker["thread"]
+        try:
+            os.kill(thread if os.path.exists("/proc/%d/task/%d" % (pid, thread)) else pid, SIGNAL)
+        except OSError:
+            return False
+        return True
+
+    def is_complete(self) -> bool:
+        """Whether stacks have come and have not grown since the last look."""
+        size = file_size(self._path)
+        complete = self._start < size == self._size
+        self._size = size
+        return complete
+
+    def read(self) -> str:
+        """Read what has come, without the addresses of threads and the thread that answers us."""
+        with open(self._path, "rb") as source:
+            source.seek(self._start)
+            content = source.read(4 * LONGEST_STACK)
+        threads = ADDRESS.sub(r"\1", content.decode("utf-8", "replace")).split("\n\n")
+        text = "\n\n".join(thread for thread in threads if not ANSWERING.search(thread))
+        return (
+            text if len(text) <= LONGEST_STACK else "...\n" + text[-LONGEST_STACK:]
+        )  # the main thread is last
+
+
+def is_script_over(stacks: str) -> bool:
+    """Whether the main thread is known to have left the script: no frame of a module is in its stack."""
+    frames: List[str] = stacks.rstrip("\n").rpartition("\n\n")[2].split("\n")[1:]
+    return 0 < len(frames) < MOST_FRAMES and not any(frame.endswith(" in <module>") for frame in frames)
+
+
+def catches_signal(pid: int) -> bool:
+    """Whether a process has a handler for the signal now; after an exec it has none."""
+    return bool(status_number(pid, "SigCgt", 16) >> (SIGNAL - 1) & 1)
+
+
+def status_number(pid: int, name: str, base: int) -> int:
+    """Read a number of /proc/PID/status; 0 if there is none."""
+    found = re.search(r"^%s:\s*([0-9a-f]+)$" % name, read_text("/proc/%d/status" % pid) or "", re.MULTILINE)
+    return int(found[1], base) if found else 0
+
+
+def has_open(pid: int, descriptor: int, path: str) -> bool:
+    """Whether a descriptor of a process is this file; it may have been closed, and be another file now."""
+    try:
+        return os.path.samefile("/proc/%d/fd/%d" % (pid, descriptor), path)
+    except OSError:
+        return False
+
+
+def file_size(path: str) -> int:
+    """Look how long a file is; 0 if there is none."""
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0

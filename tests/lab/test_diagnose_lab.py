@@ -1,0 +1,75 @@
+"""A run that hangs on real nodes, forked and exec'ed: who is named, and a rank that does not exit after its failure."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from driving import cctl, leftovers, make_project, run_id, said
+from waiting import wait_until
+
+from clusterctl.lab.labs import Lab
+
+HANGS = """
+import sys, time, torch, torch.distributed as dist
+
+def load_batch():
+    time.sleep(1000)
+
+dist.init_process_group("gloo")
+dist.all_reduce(torch.ones(1000))
+print("up", flush=True)
+if dist.get_rank() == 1:
+    load_batch()
+dist.all_reduce(torch.ones(1000))
+"""
+ZOMBIE = """
+import os, threading, time
+
+if os.environ["RANK"] == "1":
+    threading.Thread(target=time.sleep, args=(1000,)).start()
+    raise RuntimeError("no more batches")
+time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize("start", ["fork", pytest.param("exec", marks=pytest.mark.variant)])
+def test_the_rank_that_the_others_wait_for_is_named(cluster: Lab, tmp_path: Path, start: str) -> None:
+    """Its line too, and nothing is stopped by the question; the files have the stacks."""
+    job = make_project(tmp_path, HANGS, start=start)
+    launched = cctl(cluster, "launch", "-d", job)
+    assert launched.code == 0, launched.err
+
+    def found() -> dict[str, Any] | None:
+        answer = cctl(cluster, "diagnose", "--json", "--save", tmp_path / "kept")
+        assert answer.code == 0, answer.err
+        document: dict[str, Any] = json.loads(answer.out)
+        return document if document["code"] == "CC-HANG-004" else None
+
+    document = wait_until(found, "the wait is longer than usual")
+    assert (document["suspects"], document["waiting"], document["hangs"]) == ([1], [0, 2], True)
+    assert "rank 1 (gpu02) has not entered all_reduce #2 of group default_pg" in document["sentence"]
+    assert (
+        "it is at train.py:5 in load_batch(); 2 ranks have waited for it at train.py:12"
+        in document["sentence"]
+    )
+    assert "in load_batch" in (tmp_path / "kept/rank-1.stacks.txt").read_text()
+    assert json.loads((tmp_path / "kept/diagnosis.json").read_text())["suspects"] == [1]
+    state = json.loads(cctl(cluster, "status", "--json").out)
+    assert {node["state"] for node in state["nodes"]} == {"RUNNING"}
+    assert cctl(cluster, "stop", "-y", run_id(launched.err + launched.out)).code == 0
+    assert leftovers(cluster) == {}
+
+
+def test_a_rank_that_does_not_exit_after_its_traceback_ends_the_run(cluster: Lab, tmp_path: Path) -> None:
+    """It counts as failed, with its exception as the cause."""
+    job = make_project(tmp_path, ZOMBIE, zombie_after="1s")
+    done = cctl(cluster, "launch", "--json", job)
+    assert done.code == 1, done.err
+    verdict = done.json_lines()[-1]["verdict"]
+    assert (verdict["state"], verdict["cause"]["rank"]) == ("FAILED", 1)
+    assert verdict["cause"]["exception"] == "RuntimeError: no more batches"
+    assert said(done.json_lines(), "stderr")
+    assert leftovers(cluster) == {}

@@ -1,0 +1,191 @@
+"""What `diagnose` asks of real ranks, and whom it does not signal."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterctl.node.diagnose import rank as rank_module
+from clusterctl.node.runtime.processes import identify
+from clusterctl.node.verbs.diagnose import diagnose
+from clusterctl.plans.diagnose.evidence import RankEvidence, parse_evidence
+from clusterctl.plans.diagnose.hang import judge
+from clusterctl.protocol.untrusted import Untrusted
+
+LIMIT = 120.0  # seconds: torch is imported
+SCRIPT = """
+import sys, time
+import torch, torch.distributed as dist
+
+def load_batch():
+    time.sleep(1000)
+
+dist.init_process_group("gloo")
+ones = torch.ones(10)
+dist.all_reduce(ones)
+print("up", flush=True)
+if dist.get_rank() == 1:
+    load_batch()
+dist.all_reduce(ones)
+"""
+# Takes the signal away again, as a program could, and closes the file, or becomes another program.
+UNPREPARED = {
+    "default action": "import signal; signal.signal(41, signal.SIG_DFL)",
+    "closed file": "import os; os.closerange(3, 64); os.open('/dev/null', os.O_RDONLY)",
+    "another program": "import os, sys; os.execv(sys.executable, [sys.executable, '-c', SLEEP])",
+}
+SLEEP = "import time; print('up', flush=True); time.sleep(1000)"
+
+
+class Ranks:
+    """Processes prepared as workers of a run are, with the records of the run."""
+
+    def __init__(self, rundir: Path) -> None:
+        self.rundir = rundir
+        self.folder = rundir / "diagnose" / "1"
+        site = self.folder / "site"
+        site.mkdir(parents=True)
+        shutil.copy(str(rank_module.__file__), site / "sitecustomize.py")
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self, source: str, **env: str) -> None:
+        """Start one more rank."""
+        rank, out = len(self.processes), self.rundir / f"{len(self.processes)}.log"
+        search_path = os.pathsep.join(filter(None, (str(self.folder / "site"), os.environ.get("PYTHONPATH"))))
+        more = {"RANK": str(rank), "CLUSTERCTL_DIAGNOSE": str(self.folder), "PYTHONPATH": search_path}
+        with out.open("wb") as sink:
+            self.processes.append(
+                subprocess.Popen(
+                    [sys.executable, "-c", source],
+                    stdout=sink,
+                    stderr=sink,
+                    env={**os.environ, **more, **env},
+                )
+            )
+
+    def wait_until_up(self) -> None:
+        """Wait until every rank has printed so."""
+        deadline = time.monotonic() + LIMIT
+        logs = [self.rundir / f"{rank}.log" for rank in range(len(self.processes))]
+        while not all("up" in log.read_text() for log in logs):
+            assert time.monotonic() < deadline, [log.read_text() for log in logs]
+            time.sleep(0.05)
+
+    def diagnose(self) -> dict[int, RankEvidence]:
+        """Ask them as the verb does."""
+        state: Any = {
+            "attempt": 1,
+            "ranks": {
+                str(rank): {
+                    **identify(process.pid).as_dict(),
+                    "exit": None,
+                    "signal": None,
+                    "stdout": f"{rank}.log",
+                    "stderr": f"{rank}.log",
+                }
+                for rank, process in enumerate(self.processes)
+            },
+        }
+        answer = diagnose(str(self.rundir), state, None)
+        return {rank.rank: rank for rank in parse_evidence(Untrusted(answer), "gpu01").ranks}
+
+    def close(self) -> None:
+        """End them all."""
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def ranks(tmp_path: Path) -> Iterator[Ranks]:
+    """Give a run without ranks; those that are started end with the test."""
+    made = Ranks(tmp_path)
+    yield made
+    made.close()
+
+
+def free_port() -> str:
+    """Find a port."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Wait until something holds."""
+    deadline = time.monotonic() + LIMIT
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_ranks_in_a_collective_and_one_that_is_not(ranks: Ranks) -> None:
+    """Stacks and records of real ranks; then one is stopped, which shows without a signal; then it goes on."""
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "WORLD_SIZE": "3"}
+    for _ in range(3):
+        ranks.start(SCRIPT, **address, GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1")
+    ranks.wait_until_up()
+    wait_for(lambda: all(ranks.diagnose()[rank].groups[0].entries[-1].number == 2 for rank in (0, 2)))
+    found = ranks.diagnose()
+    assert [rank.problem or rank.records_problem for rank in found.values()] == ["", "", ""]
+    assert str(found[1].where) == "<string>:6 in load_batch()" or found[1].frames[0].function == "load_batch"
+    assert not found[0].groups[0].entries[-1].done and found[1].groups[0].entries[-1].done
+    assert not any("_answer" in rank.stack for rank in found.values())
+    time.sleep(max(0.0, 5.2 - found[0].groups[0].entries[-1].age))
+    judgement = judge(ranks.diagnose().values())
+    assert (judgement.code, judgement.suspects, judgement.waiting) == ("CC-HANG-004", (1,), (0, 2))
+
+    ranks.processes[1].send_signal(signal.SIGSTOP)
+    wait_for(lambda: ranks.diagnose()[1].process == "T")
+    judgement = judge(ranks.diagnose().values())
+    assert (judgement.code, judgement.suspects) == ("CC-HANG-001", (1,))
+    ranks.processes[1].send_signal(signal.SIGCONT)
+    wait_for(lambda: ranks.diagnose()[1].problem == "")
+    assert [process.poll() for process in ranks.processes] == [None, None, None]
+
+
+def test_a_process_that_does_not_take_the_signal_lives_on(ranks: Ranks) -> None:
+    """The signal's default action ends a process: it is sent to none that has lost its handler or the file."""
+    for source in UNPREPARED.values():
+        ranks.start(f"SLEEP = {SLEEP!r}\n{source}\n{SLEEP}")
+    ranks.start(SLEEP, CLUSTERCTL_DIAGNOSE="")
+    ranks.wait_until_up()
+    found = ranks.diagnose()
+    assert [found[rank].problem for rank in (0, 1, 3)] == [*2 * ["does not take the signal"], "not prepared"]
+    assert found[2].problem in (
+        "does not take the signal",
+        "not prepared",
+    )  # it may be too quick to be prepared
+    assert [process.poll() for process in ranks.processes] == 4 * [None]
+    assert all(rank.process == "S" for rank in found.values())
+
+
+def test_the_interpreter_goes_on_with_the_sitecustomize_of_the_user(ranks: Ranks, tmp_path: Path) -> None:
+    """A rank sees its own one, and nothing of ours in its path, its modules or its variables."""
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "sitecustomize.py").write_text("MINE = 1\n", encoding="ascii")
+    script = (
+        "import os, sys, sitecustomize, threading\n"
+        "assert sitecustomize.MINE == 1\n"
+        "assert not [entry for entry in sys.path if entry.endswith('/site')], sys.path\n"
+        "assert 'CLUSTERCTL_DIAGNOSE' not in os.environ and len(threading.enumerate()) == 1\n"
+    )
+    search_path = os.pathsep.join((str(ranks.folder / "site"), str(theirs)))
+    ranks.start(script + SLEEP, PYTHONPATH=search_path)
+    ranks.start(
+        f"import sys; assert 'sitecustomize' not in sys.modules\n{SLEEP}",
+        PYTHONPATH=str(ranks.folder / "site"),
+    )
+    ranks.wait_until_up()
+    assert [rank.problem for rank in ranks.diagnose().values()] == ["", ""]

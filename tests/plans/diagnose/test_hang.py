@@ -1,0 +1,268 @@
+"""The judgement of a run that makes no progress, by recorded values: what is named, and what is not accused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+
+from clusterctl.plans.diagnose.evidence import (
+    Entry,
+    Frame,
+    GroupRecord,
+    RankEvidence,
+    main_frames,
+    parse_evidence,
+)
+from clusterctl.plans.diagnose.hang import fold_numbers, judge
+from clusterctl.protocol.untrusted import Untrusted
+from clusterctl.translation import use_language
+
+LOADING = (Frame("train.py", 88, "load_batch"), Frame("train.py", 120, "<module>"))
+WAITING = (
+    Frame("/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", 3252, "all_reduce"),
+    Frame("train.py", 91, "train_step"),
+    Frame("train.py", 121, "<module>"),
+)
+
+
+def entry(
+    number: int, age: float, operation: str = "all_reduce", *, done: bool = False, sizes: str = "[[1000]]"
+) -> Entry:
+    """Make an entry of the flight recorder."""
+    return Entry(number, None, operation, sizes, "Float", done, age)
+
+
+def group(*entries: Entry, about: str = "default_pg", members: Iterable[int] = ()) -> GroupRecord:
+    """Make what a rank has in one process group."""
+    return GroupRecord("0" if about == "default_pg" else about, about, tuple(members), entries)
+
+
+def rank(number: int, *groups: GroupRecord, frames: tuple[Frame, ...] = WAITING) -> RankEvidence:
+    """Make a rank that answers; two ranks a node."""
+    return RankEvidence(
+        number,
+        f"gpu{number // 2 + 1:02}",
+        pid=100 + number,
+        process="S",
+        cpu=0.0,
+        silent=60.0,
+        stack="Thread",
+        frames=frames,
+        groups=groups,
+    )
+
+
+def waits(
+    number: int, age: float = 40.0, operation: str = "all_reduce", sizes: str = "[[1000]]"
+) -> RankEvidence:
+    """Make a rank that waits in the collective 7 after an ordinary 6."""
+    return rank(number, group(entry(6, age + 0.5, done=True), entry(7, age, operation, sizes=sizes)))
+
+
+def behind(number: int, frames: tuple[Frame, ...] = LOADING) -> RankEvidence:
+    """Make a rank that has left the collective 6 and not entered 7."""
+    return rank(number, group(entry(6, 40.5, done=True)), frames=frames)
+
+
+def seven_of_eight(odd: RankEvidence) -> list[RankEvidence]:
+    """Give eight ranks of which seven wait."""
+    return [odd if number == odd.rank else waits(number) for number in range(8)]
+
+
+def test_the_rank_that_has_not_entered_is_named_with_its_line() -> None:
+    """One sentence: who, which collective, where; who waits, where, and for how long."""
+    judgement = judge(seven_of_eight(behind(3)))
+    assert judgement.code == "CC-HANG-004"
+    assert judgement.suspects == (3,) and judgement.waiting == (0, 1, 2, 4, 5, 6, 7)
+    assert judgement.sentence == (
+        "rank 3 (gpu02) has not entered all_reduce #7 of group default_pg; it is at train.py:88 in load_batch(); "
+        "7 ranks have waited for it at train.py:91 in train_step() for 40 s"
+    )
+
+
+def test_the_sentence_is_there_in_chinese() -> None:
+    """The same facts in the user's language."""
+    use_language("zh")
+    try:
+        sentence = judge(seven_of_eight(behind(3))).sentence
+    finally:
+        use_language("en")
+    assert "没有进入" in sentence and "train.py:88" in sentence and "waited" not in sentence
+
+
+STOPPED = replace(behind(3), process="T", problem="stopped", frames=(), groups=(), stack="")
+SLEEPS_IN_KERNEL = replace(behind(3), process="D", waits_in="nfs_wait_bit_killable")
+TRACEBACK = (
+    'Traceback (most recent call last):\n  File "t.py", line 3\n[rank3]: torch.OutOfMemoryError: no memory\n'
+)
+FAILED = replace(behind(3, (Frame("/usr/lib/python3.11/threading.py", 1590, "_shutdown"),)), stderr=TRACEBACK)
+LOCKED = replace(behind(3), groups=(), records_problem="no answer")
+EXITED = RankEvidence(3, "gpu02", pid=103, problem="ended", exit=0)
+
+
+@pytest.mark.parametrize(
+    ("odd", "code", "words"),
+    [
+        (STOPPED, "CC-HANG-001", "is stopped by a signal"),
+        (replace(STOPPED, process="t"), "CC-HANG-001", "by a debugger"),
+        (replace(STOPPED, traced=True), "CC-HANG-001", "by a debugger"),
+        (SLEEPS_IN_KERNEL, "CC-HANG-002", "nfs_wait_bit_killable"),
+        (FAILED, "CC-HANG-003", "failed with torch.OutOfMemoryError: no memory"),
+        (LOCKED, "CC-HANG-004", "C code holds the GIL at train.py:88 in load_batch()"),
+        (EXITED, "CC-HANG-004", "has exited and will not enter all_reduce #7"),
+        (waits(3, operation="broadcast"), "CC-HANG-005", "rank 3 (gpu02) has entered broadcast"),
+        (waits(3, sizes="[[900]]"), "CC-HANG-005", "all_reduce Float [[900]]"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_each_cause_is_told_from_the_others(odd: RankEvidence, code: str, words: str) -> None:
+    """Of eight ranks the third is the cause, each time another one; seven wait."""
+    judgement = judge(seven_of_eight(odd))
+    assert (judgement.code, judgement.suspects) == (code, (3,))
+    assert words in judgement.sentence and judgement.hangs
+
+
+def test_a_traceback_that_was_survived_is_no_failure() -> None:
+    """The script goes on: its frame is in the stack. So it is what the others wait for, and nothing more."""
+    assert judge(seven_of_eight(replace(behind(3), stderr=TRACEBACK))).code == "CC-HANG-004"
+
+
+def test_a_disk_that_is_read_while_all_make_progress_is_no_hang() -> None:
+    """State D is usual for a moment."""
+    ranks = [rank(number, group(entry(6, 0.4, done=True), entry(7, 0.2))) for number in range(4)]
+    assert judge([*ranks[:3], replace(ranks[3], process="D")]).code == "CC-HANG-009"
+
+
+def test_all_entered_and_none_completes_is_the_network() -> None:
+    """Nobody is accused; the next step is a test."""
+    judgement = judge([waits(number) for number in range(4)])
+    assert (judgement.code, judgement.suspects) == ("CC-HANG-006", ())
+    assert "all ranks (ranks 0-3)" in judgement.sentence and "check --deep" in judgement.fix
+
+
+def test_a_rank_that_left_the_collective_early_is_not_missing() -> None:
+    """The root of a broadcast goes on; who has not entered is named."""
+    root = rank(0, group(entry(7, 40.0, "broadcast", done=True), entry(8, 39.0)))
+    others = [waits(number, operation="broadcast") for number in (1, 2)]
+    assert judge([root, *others, behind(3)]).suspects == (3,)
+
+
+def test_a_rank_that_waits_in_another_group_is_excused() -> None:
+    """Rank 0 is missing in the barrier because it waits for rank 1 in a group of both."""
+    pair = group(entry(1, 50.0), about="dp", members=(0, 1))
+    ranks = [
+        rank(0, group(entry(6, 60.0, done=True)), pair),
+        rank(1, group(entry(6, 60.0, done=True)), frames=LOADING),
+        *(rank(number, group(entry(6, 60.0, done=True), entry(7, 45.0, "barrier"))) for number in (2, 3)),
+    ]
+    judgement = judge(ranks)
+    assert judgement.suspects == (1,) and "all_reduce #1 of group dp" in judgement.sentence
+
+
+def test_groups_in_different_order_wait_for_each_other() -> None:
+    """Each of two ranks has entered what the other has not."""
+    first, second = (group(entry(4, 30.0), about=name, members=(0, 1)) for name in ("tp", "dp"))
+    judgement = judge([rank(0, first), rank(1, second)])
+    assert judgement.code == "CC-HANG-005" and "each waits for the other" in judgement.sentence
+    assert judgement.suspects == (0, 1)
+
+
+def test_sizes_may_differ_where_the_operation_allows_it() -> None:
+    """Each rank has its own size in an all_to_all: that is no mismatch."""
+    ranks = [waits(number, operation="all_to_all", sizes=f"[[{number}]]") for number in range(3)]
+    assert judge(ranks).code == "CC-HANG-006"
+
+
+def test_the_ranks_of_a_node_that_does_not_answer_are_named() -> None:
+    """The others wait, and of eight ranks six have answered."""
+    ranks = [waits(number) for number in range(8) if number // 2 != 2]
+    judgement = judge(ranks, ["gpu03"], world=8)
+    assert judgement.suspects == (4, 5) and "no answer about ranks 4-5 (gpu03)" in judgement.sentence
+
+
+@pytest.mark.parametrize(
+    ("entries", "code"),
+    [
+        ((entry(6, 2.0, done=True), entry(7, 1.0)), "CC-HANG-009"),
+        ((entry(5, 90.0, done=True), entry(6, 60.0, done=True), entry(7, 31.0)), "CC-HANG-009"),
+        ((entry(5, 360.0, done=True), entry(6, 330.0, done=True), entry(7, 300.0)), "CC-HANG-006"),
+    ],
+    ids=["young", "slow steps", "much longer than a usual step"],
+)
+def test_a_wait_counts_once_it_is_unusual(entries: tuple[Entry, ...], code: str) -> None:
+    """A run with steps of thirty seconds is not hung after thirty."""
+    assert judge([rank(number, group(*entries)) for number in range(4)]).code == code
+
+
+def test_without_records_the_odd_line_is_named() -> None:
+    """An older torch, or a lock before the first collective."""
+    ranks = [rank(number) for number in range(3)]
+    judgement = judge([*ranks, rank(3, frames=LOADING)])
+    assert (judgement.code, judgement.suspects) == ("CC-HANG-007", (3,))
+    assert "rank 3 (gpu02) is at train.py:88 in load_batch(), while ranks 0-2 are at" in judgement.sentence
+
+
+def test_what_cannot_be_judged_is_said() -> None:
+    """All compute; nothing was prepared; a node is silent; no rank at all."""
+    computing = [replace(rank(number, frames=LOADING), cpu=1.0) for number in range(2)]
+    assert "2 of 2 use a processor" in judge(computing).sentence
+    unprepared = [RankEvidence(0, "gpu01", problem="not prepared", process="S")]
+    assert "no stacks and no records: not prepared" in judge(unprepared).sentence
+    assert judge([], ["gpu02"]).code == "CC-HANG-008"
+    assert judge([]).code == "CC-HANG-010" and not judge([]).hangs
+
+
+def test_sends_and_receives_are_no_collectives() -> None:
+    """Their numbers are counted for themselves; a pending one does not accuse the others."""
+    pair = Entry(7, 3, "recv", "[[10]]", "Float", False, 40.0)
+    assert judge([rank(0, group(entry(6, 41.0, done=True), pair)), behind(1)]).code == "CC-HANG-010"
+
+
+def test_the_main_thread_is_the_last_one() -> None:
+    """As faulthandler writes them; the innermost line of the job is where the rank is."""
+    stack = (
+        'Current thread (most recent call first):\n  File "/usr/lib/python3.11/queue.py", line 171 in get\n\n'
+        "Thread 0x1 [main] (most recent call first):\n"
+        '  File "/usr/lib/python3.11/site-packages/torch/x.py", line 5 in all_reduce\n'
+        '  File "train.py", line 7 in step\n  File "train.py", line 9 in <module>\n'
+    )
+    frames = main_frames(stack)
+    assert [frame.line for frame in frames] == [5, 7, 9]
+    assert str(RankEvidence(0, "a", frames=frames).where) == "train.py:7 in step()"
+    assert main_frames("garbage\n\x1b[2J") == ()
+
+
+def test_numbers_are_written_shortly() -> None:
+    """Ranges, and an end to them."""
+    assert fold_numbers([0, 1, 2, 5]) == "0-2,5" and fold_numbers([]) == ""
+    assert fold_numbers(range(0, 100, 2)).endswith(",...")
+
+
+def test_an_answer_is_read_with_distrust() -> None:
+    """What has the wrong type or is out of bounds is left out; the rest is read."""
+    row = [3, None, "gloo:all_reduce", "[[1]]", "Float", False, 2.5]
+    answer = {
+        "ranks": [
+            {
+                "rank": 0,
+                "stack": 0,
+                "pid": 7,
+                "groups": [{"name": "0", "members": "[0, 1]", "entries": [row, [], [1]]}],
+            },
+            {"rank": 1, "stack": 9, "cpu": "x", "process": 3, "groups": 5, "exit": 0},
+            {"rank": -1},
+            "no",
+        ],
+        "stacks": ['Thread (most recent call first):\n  File "/run/code/train.py", line 3 in f\n'],
+        "code": "/run/code/",
+        "took": 0.1,
+    }
+    node = parse_evidence(Untrusted(answer), "gpu01")
+    assert [one.rank for one in node.ranks] == [0, 1]
+    assert str(node.ranks[0].where) == "train.py:3 in f()"
+    assert node.ranks[0].groups[0].members == (0, 1)
+    assert node.ranks[0].groups[0].entries == (Entry(3, None, "all_reduce", "[[1]]", "Float", False, 2.5),)
+    assert node.ranks[1].stack == "" and node.ranks[1].ended
+    assert parse_evidence(Untrusted({}), "gpu01").ranks == ()
