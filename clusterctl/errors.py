@@ -172,3 +172,12 @@ class InternalError(ClusterctlError):
     """A bug of ours."""
 
     exit_code = 70
+
+
+class InvalidValueError(ValueError):
+    """A text that is not what its key wants; the message of the case follows the key's name and a colon."""
+
+    def __init__(self, code: str, case: str = "", /, **facts: object) -> None:
+        self.message, self.fix = word(code, case, facts)
+        super().__init__(self.message)
+        self.code = code

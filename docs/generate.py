@@ -40,8 +40,8 @@ from clusterctl.codes.lookup import family_of
 from clusterctl.codes.table import TABLE
 from clusterctl.plans.checks.registry import all_checks
 from clusterctl.plans.explain import GRADES, SEVERITIES, join_sentences
-from clusterctl.plans.known_errors import render_command
 from clusterctl.plans.launch.launchers import VENDOR_NIC_RULES, network_env
+from clusterctl.plans.runs.verdict import render_command
 from clusterctl.protocol.known_errors import all_symptoms
 from clusterctl.specs.fields import OneOrMore, ScalarType
 from clusterctl.specs.inventory.schema import InventoryFile, NodeEntry, NodeSettings, SshEntry, WaiveEntry

@@ -9,7 +9,7 @@ from pathlib import Path
 from clusterctl.codes.entry import Entry
 from clusterctl.codes.lookup import family_of
 from clusterctl.codes.table import FAMILIES, TABLE
-from clusterctl.plans.known_errors import render_command
+from clusterctl.plans.runs.verdict import render_command
 from clusterctl.translation import language
 
 FINDINGS = Path(__file__).parent / "en" / "findings.md"

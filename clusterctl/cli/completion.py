@@ -49,7 +49,7 @@ def _completer(values: Callable[[click.Context], Iterable[str]]) -> Completer:
 
 
 def _run_ids(_: click.Context) -> Iterable[str]:
-    from clusterctl.cli.context.known_runs import known_runs
+    from clusterctl.cli.context.load import known_runs
 
     return known_runs()
 

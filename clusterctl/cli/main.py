@@ -8,8 +8,9 @@ import io
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
+from typing import TextIO
 
 import click
 
@@ -23,10 +24,18 @@ from clusterctl.cli.help import (
     describe_ssh,
     describe_unknown_verb,
 )
-from clusterctl.cli.language import choose_language, refuse_unknown_language
 from clusterctl.cli.options import shared_options
-from clusterctl.errors import ClusterctlError
-from clusterctl.translation import language, to_translate, tr
+from clusterctl.errors import ClusterctlError, UsageError
+from clusterctl.translation import (
+    VARIABLE,
+    language,
+    language_of,
+    ngettext,
+    parse_language,
+    to_translate,
+    tr,
+    use_language,
+)
 
 
 class NamedContext(click.Context):
@@ -184,7 +193,7 @@ def _explain(error: Exception) -> ClusterctlError:
 
 
 def _report_error(error: ClusterctlError) -> int:
-    from clusterctl.cli.context.crash import write_bug_report
+    from clusterctl.cli.context.nodes import write_bug_report
     from clusterctl.console.errors import show_error
 
     show_error(write_bug_report(error))
@@ -244,6 +253,42 @@ def _discard_output() -> None:
 
 
 def _bug(error: Exception) -> ClusterctlError:
-    from clusterctl.cli.context.crash import as_bug
+    from clusterctl.cli.context.nodes import as_bug
 
     return as_bug(error)
+
+
+def choose_language(environment: Mapping[str, str], streams: Iterable[TextIO]) -> None:
+    """Use the language that the environment asks for, if all streams can show it."""
+    chosen = language_of(environment)
+    use_language(chosen if all(map(_can_show_chinese, streams)) else "en")
+    if chosen == "zh":
+        _translate_click()
+
+
+def refuse_unknown_language(environment: Mapping[str, str]) -> None:
+    """Raise UsageError if our own variable names a language that we do not have."""
+    asked = environment.get(VARIABLE, "")
+    if asked and parse_language(asked) is None:
+        raise UsageError("CC-USE-093", value=asked)
+
+
+def _can_show_chinese(stream: TextIO) -> bool:
+    try:
+        "中文".encode(stream.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def _translate_click() -> None:
+    """Give click's modules our functions in place of gettext's, which look at LANG only and not in our catalogue.
+
+    The alternative, LANGUAGE in our own environment and a text domain, would reach every program that we start.
+    What `click.decorators` says is kept by commands, which outlive a change of language: `TranslatedHelp` does that.
+    """
+    for name, module in list(sys.modules.items()):
+        if name.startswith("click.") and name != "click.decorators":
+            for attribute, function in (("_", tr), ("ngettext", ngettext)):
+                if hasattr(module, attribute):
+                    setattr(module, attribute, function)

@@ -19,8 +19,7 @@ from clusterctl.console.terminal import print_table, symbol
 from clusterctl.console.text import COMMAND as _COMMAND
 from clusterctl.console.text import sanitize
 from clusterctl.console.text import wrap_prose as _wrap
-from clusterctl.plans.checks.causes import fold_consequences
-from clusterctl.plans.checks.framework import SEVERITIES, Finding, join_items
+from clusterctl.plans.checks.framework import SEVERITIES, Finding, fold_consequences, join_items
 from clusterctl.plans.checks.nics import (
     describe_nccl_files,
     describe_nics,

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 
+from clusterctl.errors import InvalidValueError
 from clusterctl.plans.checks.framework import join_items, join_parts
 from clusterctl.plans.checks.nics import SIDE_NETWORKS, render_speed
 from clusterctl.plans.facts.facts import Facts
 from clusterctl.plans.facts.records import Address, Nic
 from clusterctl.plans.launch.network import active_ports, plan_hcas, resolve_network
 from clusterctl.specs.addresses import parse_nic
-from clusterctl.specs.codes import InvalidValueError
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.inventory.render import DiscoveredNode
 from clusterctl.translation import tr, trn

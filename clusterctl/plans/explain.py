@@ -15,7 +15,7 @@ from clusterctl.codes.entry import Entry, Severity
 from clusterctl.codes.lookup import entries, families, family_of, find_entry
 from clusterctl.errors import UsageError
 from clusterctl.plans.checks.registry import all_checks
-from clusterctl.plans.known_errors import render_command
+from clusterctl.plans.runs.verdict import render_command
 from clusterctl.protocol.known_errors import Symptom, all_symptoms
 from clusterctl.specs.text import find_nearest
 from clusterctl.translation import language, to_translate, tr

@@ -1,4 +1,4 @@
-"""How a process ended, in words."""
+"""How a process ended and which time limit it had, in words."""
 
 from __future__ import annotations
 
@@ -31,3 +31,13 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+def describe_limit(seconds: float) -> str:
+    """Say which time limit it was: `time limit of 1 h 30 min`."""
+    parts = []
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        count, seconds = divmod(seconds, size)
+        parts += [f"{count:g} {unit}"] if count else []
+    parts += [f"{seconds:g} s"] if seconds or not parts else []
+    return f"time limit of {' '.join(parts)}"

@@ -1,7 +1,7 @@
 """Known texts of ranks, and signals: by which text each is known, and what it says about the cause and a restart.
 
 Nodes and client judge by this table. What only a client shows of a code, its meaning and what to do, is in
-`plans/known_errors.py`.
+`plans/runs/verdict.py`.
 
 Symptom("CC-JOB-022", r"Disk quota exceeded", grade="own", restart=None)
 

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, ip_address, ip_network
 
+from clusterctl.errors import InvalidValueError
 from clusterctl.specs import values
-from clusterctl.specs.codes import InvalidValueError
 from clusterctl.specs.yaml.tree import quoted
 
 LONGEST_HOST = 253

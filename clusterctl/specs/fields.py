@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict
 from pydantic_core import CoreSchema, core_schema
 
+from clusterctl.errors import InvalidValueError
 from clusterctl.protocol.run_id import NAME_PATTERN
-from clusterctl.specs.codes import InvalidValueError
 from clusterctl.specs.text import did_you_mean
 from clusterctl.specs.values import LONGEST_NAME, parse_name, parse_python, parse_text
 from clusterctl.specs.yaml.tree import quoted

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import PurePosixPath
 
+from clusterctl.errors import InvalidValueError
 from clusterctl.protocol.run_id import LONGEST_JOB_NAME, NAME_PATTERN
-from clusterctl.specs.codes import InvalidValueError
 from clusterctl.specs.yaml.tree import quoted
 
 LONGEST_NODE_NAME = 128

@@ -13,7 +13,7 @@ import pytest
 from waiting import HANG
 
 from clusterctl.cli.completion import COMPLETE_VARIABLE, SHELLS, complete_job_file, completion_script
-from clusterctl.cli.context.known_runs import FILE_NAME, MAX_RUNS, known_runs, remember_runs
+from clusterctl.cli.context.load import FILE_NAME, MAX_RUNS, known_runs, remember_runs
 from clusterctl.cli.main import root
 from clusterctl.protocol.run_id import RunId
 

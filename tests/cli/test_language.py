@@ -19,8 +19,7 @@ from waiting import HANG
 
 from clusterctl.cli.completion import COMPLETE_VARIABLE
 from clusterctl.cli.formatter import cell_width, wrap_cells
-from clusterctl.cli.language import choose_language, refuse_unknown_language
-from clusterctl.cli.main import root
+from clusterctl.cli.main import choose_language, refuse_unknown_language, root
 from clusterctl.cli.main import run as main
 from clusterctl.errors import UsageError
 from clusterctl.translation import language, language_of, use_language

@@ -17,9 +17,8 @@ from clusterctl.cli.context.settings import Settings
 from clusterctl.client.openssh import render_ssh_command
 from clusterctl.console.verdict import render_cause
 from clusterctl.plans.checks.framework import exclude_option, ssh_to
-from clusterctl.plans.known_errors import advised_command
 from clusterctl.plans.notify import RunEnd, render_message
-from clusterctl.plans.runs.verdict import Verdict, cause_to_json, judge_recorded
+from clusterctl.plans.runs.verdict import Verdict, advised_command, cause_to_json, judge_recorded
 from clusterctl.protocol.known_errors import SymptomMatch, all_symptoms
 from clusterctl.protocol.root_cause import Cause, Failure, find_cause
 from clusterctl.protocol.run_paths import short_id

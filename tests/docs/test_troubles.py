@@ -8,10 +8,10 @@ import pytest
 
 from clusterctl.codes.lookup import family_of
 from clusterctl.codes.table import TABLE
-from clusterctl.protocol.known_errors import BY_SIGNAL, ENDED_EARLY, STARVED, recognise
+from clusterctl.protocol.known_errors import BY_SIGNAL, ENDED_EARLY, OOM_KILLED, recognise
 
 SPOKEN = [(code, text) for code, entry in TABLE.items() if family_of(code) == "JOB" for text in entry.texts]
-ENDINGS = {one.code for one in (*BY_SIGNAL.values(), STARVED, ENDED_EARLY)}
+ENDINGS = {one.code for one in (*BY_SIGNAL.values(), OOM_KILLED, ENDED_EARLY)}
 
 
 def test_what_ranks_say_is_there_word_for_word() -> None:
@@ -25,7 +25,9 @@ def test_a_text_is_recognised_as_its_code(code: str, text: str) -> None:
     """What the page says of a text is what a failed run says of it."""
     if code in ENDINGS:
         assert text.startswith("killed by SIG")
-        assert code == STARVED.code or BY_SIGNAL[signal.Signals[text.removeprefix("killed by ")]].code == code
+        assert (
+            code == OOM_KILLED.code or BY_SIGNAL[signal.Signals[text.removeprefix("killed by ")]].code == code
+        )
     else:
         found = recognise(text, (), None)
         assert found is not None and found.symptom.code == code

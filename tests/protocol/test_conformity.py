@@ -8,6 +8,7 @@ import pytest
 from conformity import frame_problems
 
 LISTED = {"listed": 3, "more": False, "mark": "m", "workdir_id": "p", "outside": None}
+RECORD = {"run": "r", "hub": "gpu01", "whole": True, "stop": None, "parts": []}
 ENTRY: dict[str, Any] = {"pid": 7, "starttime": 9, "exit": None, "signal": None}
 
 
@@ -17,7 +18,7 @@ ENTRY: dict[str, Any] = {"pid": 7, "starttime": 9, "exit": None, "signal": None}
         ("pull", LISTED),
         ("follow", {"positions": {"a": 1}}),
         ("stop", {"event": {"time": 1, "event": "ended", "left": [{"pid": 7, "name": "x", "state": "D"}]}}),
-        ("follow", {"state": {"torchrun": ENTRY, "gang": {"parts": []}, "cluster": None}}),
+        ("follow", {"state": {"torchrun": ENTRY, "gang": RECORD, "cluster": None}}),
         ("probe", {"listening": {"ports": {"": 40000}}}),
     ],
 )
@@ -37,7 +38,7 @@ def test_what_is_defined_passes(verb: str, header: dict[str, Any]) -> None:
         ("stop", {"event": {"time": 1.0, "event": "end"}}),
         ("stop", {"event": {"time": 1.0, "event": "ended", "left": [{"pid": 7, "name": "x"}]}}),
         ("follow", {"state": {"torchrun": {**ENTRY, "pid": "7"}}}),
-        ("follow", {"state": {"gang": {"words": 1}}}),
+        ("follow", {"state": {"gang": {**RECORD, "words": 1}}}),
         ("ps", {"runs": [{"attempts": [{"attempt": "1"}]}], "time": 1.0}),
         ("probe", {"listening": []}),
         ("probe", {"facts": {"torch": {"versions": "2.9"}}}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clusterctl.specs.codes import InvalidValueError
+from clusterctl.errors import InvalidValueError
 from clusterctl.specs.values import Size, parse_size
 
 

@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -24,8 +24,11 @@ from counting import count_calls
 
 from clusterctl.node.gang.failover import GangMember
 from clusterctl.node.gang.hub import Hub
-from clusterctl.node.gang.membership import GangContext, NodePart
+from clusterctl.node.gang.membership import GangContext
 from clusterctl.node.runtime.event_loop import Loop
+
+if TYPE_CHECKING:
+    from clusterctl.protocol.messages.files import PartRecord
 
 LIMIT = 180.0  # seconds for each stage
 TICK = 0.02
@@ -75,7 +78,7 @@ class Members:
         )
 
 
-def part_of(rank: int) -> NodePart:
+def part_of(rank: int) -> PartRecord:
     """Say that a node has ended well."""
     about = {"node": f"gpu{rank:05}", "node_rank": rank, "state": "SUCCEEDED", "reason": ""}
     return {**about, "time": time.time(), "stopped_at": None, "failures": []}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import click
 
-from clusterctl.cli.context.known_runs import remember_runs
+from clusterctl.cli.context.load import remember_runs
 from clusterctl.cli.context.nodes import current_owner, notice, with_any_python
 from clusterctl.cli.context.settings import Settings
 from clusterctl.client.rpc import tasks

@@ -14,7 +14,7 @@ from clusterctl.cli.actions.attach import RunOutput, watch_run
 from clusterctl.cli.actions.notify import check_hooks, remember_hooks, warn_not_notified
 from clusterctl.cli.actions.preflight import Preflight, run_preflight, select_checks
 from clusterctl.cli.context.code import read_code, read_job_setup, warn_not_distributed
-from clusterctl.cli.context.known_runs import remember_runs
+from clusterctl.cli.context.load import remember_runs
 from clusterctl.cli.context.nodes import interpreter, launch_record, notice
 from clusterctl.client.launch import prepare
 from clusterctl.client.launch.locks import LockPolicy

@@ -69,8 +69,7 @@ def clean(
 
 
 def _seconds(text: str) -> float:
-    from clusterctl.errors import UsageError
-    from clusterctl.specs.codes import InvalidValueError
+    from clusterctl.errors import InvalidValueError, UsageError
     from clusterctl.specs.values import parse_duration
 
     if text.isdecimal() and int(text):  # seconds, to us; who removes things with it may have meant days

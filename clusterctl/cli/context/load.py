@@ -1,10 +1,10 @@
-"""Find and read inventory and job; own directories."""
+"""Find and read inventory and job; own directories, and the runs that this machine has seen."""
 
 from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,10 +17,12 @@ from clusterctl.client.local.private_files import (
     check_private,
     read_own,
     write_once,
+    write_own,
 )
 from clusterctl.console.terminal import info
 from clusterctl.errors import UsageError
 from clusterctl.node_texts import describe_system_error
+from clusterctl.protocol.run_id import RunId, parse_run_id
 from clusterctl.specs.text import command_line
 from clusterctl.translation import tr, trn
 
@@ -297,3 +299,29 @@ def _read_bounded(path: Path, max_bytes: int) -> bytes:
     if len(raw) > max_bytes:
         raise UsageError("CC-SPEC-003", "file", path=path, kib=max_bytes >> 10)
     return raw
+
+
+MAX_RUNS = 200
+MAX_BYTES = 64 << 10
+FILE_NAME = "known_runs"  # one run id a line, newest first
+
+
+def known_runs() -> list[RunId]:
+    """Read the runs, newest first; none where the file is missing, damaged or not ours."""
+    with suppress(OSError, UsageError, UnicodeDecodeError):
+        lines = read_own(state_dir() / FILE_NAME, MAX_BYTES).decode("ascii").splitlines()
+        return [run_id for run_id in map(parse_run_id, lines) if run_id is not None]
+    return []
+
+
+def remember_runs(run_ids: Iterable[RunId]) -> None:
+    """Add runs; where nothing can be written there is only nothing to complete."""
+    known = known_runs()
+    runs = sorted({*known, *run_ids}, key=_start_time, reverse=True)[:MAX_RUNS]
+    if runs != known:
+        with suppress(OSError, UsageError):
+            write_own(state_dir() / FILE_NAME, "".join(f"{run_id}\n" for run_id in runs))
+
+
+def _start_time(run_id: RunId) -> tuple[str, str]:
+    return run_id.rsplit("-", 2)[1], run_id

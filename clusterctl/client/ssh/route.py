@@ -24,9 +24,8 @@ from clusterctl.client.ssh.config import (
     split_paths,
 )
 from clusterctl.client.ssh.sockets import expand_proxy_command
-from clusterctl.errors import ClusterctlError, Unreachable
+from clusterctl.errors import ClusterctlError, InvalidValueError, Unreachable
 from clusterctl.specs.addresses import LONGEST_CHAIN, Bastion, parse_host, parse_user, split_jump
-from clusterctl.specs.codes import InvalidValueError
 from clusterctl.specs.inventory.model import Node, Ssh
 from clusterctl.specs.values import parse_port
 from clusterctl.translation import tr

@@ -20,8 +20,8 @@ from ...protocol.messages.gang import (
     StopOrder,
 )
 from ...protocol.ranks import Slot
+from .endpoints import Listener
 from .hub import Hub
-from .listener import Listener
 from .membership import Gang, GangContext, lost_part, silence_limit
 from .peer import Peer
 from .state import Attempts, GangState

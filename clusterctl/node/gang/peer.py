@@ -21,7 +21,7 @@ from ...protocol.messages.gang import Message
 from ...protocol.ranks import NodeRank, Slot
 from ..runtime.connections import ChannelError
 from .channel import SecureChannel
-from .connector import Connector
+from .endpoints import Connector
 from .membership import (
     FAILURE_WAIT,
     SUSPECTED_AFTER,

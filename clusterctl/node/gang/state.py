@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Protocol
 
 from ...protocol.messages.gang import STOP, TIME, Cleared, StopOrder
 from ...protocol.ranks import Slot
-from .listener import Listener
+from .endpoints import Listener
 from .membership import GangContext, make_record
 from .node_check import NodeChecks
 from .roster import NEVER, Policy, Roster

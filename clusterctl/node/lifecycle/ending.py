@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Optional, Tuple
 
+from ...protocol.exit_status import describe_end, describe_limit
+from ...protocol.states import CANCELLED, FAILED, FAILED_SETUP, SUCCEEDED, TIMEOUT
 from ..gang.membership import FAILURE, FAILURE_WAIT, TIME, StopOrder
-from ..runtime.exit_status import describe_limit, judge
 from ..runtime.processes import UNKILLABLE_AFTER
 from . import events
 from .actions import (
@@ -30,7 +31,7 @@ from .actions import (
     StartTimer,
 )
 from .events import Notice
-from .state import FOREVER, Phase, RunState
+from .state import FOREVER, Observed, Phase, RunState
 
 if TYPE_CHECKING:
     from typing import Literal
@@ -282,6 +283,30 @@ def on_all_ended(state: RunState, event: events.AllEnded) -> Step:
     """Decide how it ended."""
     state = state._replace(leftovers=tuple(event.leftovers)).change(signalled=tuple(event.signalled))
     return state, (BuildPart(*judge(state.attempt.observed._replace(worlds=event.worlds))),)
+
+
+def judge(observed: Observed) -> Tuple[StateName, str]:
+    """Return the state and the reason; a stop that came after a failure does not excuse it."""
+    if observed.lost is not None:
+        return (FAILED if observed.started else FAILED_SETUP), observed.lost
+    if not observed.started and observed.gate_failed is not None:
+        return FAILED_SETUP, observed.gate_failed
+    if observed.first_failure is not None:
+        return FAILED, observed.first_failure
+    if observed.cancelled is not None:
+        return (TIMEOUT if observed.timed_out else CANCELLED), observed.cancelled
+    if observed.exit != 0:
+        return FAILED, f"torchrun {describe_end(observed.exit, observed.signal)}"
+    return _judge_worlds(observed)
+
+
+def _judge_worlds(observed: Observed) -> Tuple[StateName, str]:
+    if len(observed.worlds) != observed.processes:
+        return FAILED, f"{len(observed.worlds)} of {observed.processes} workers were started"
+    for rank, world_size in sorted(observed.worlds.items()):
+        if observed.world_size is not None and world_size != observed.world_size:
+            return FAILED, f"rank {rank} saw WORLD_SIZE {world_size}, planned were {observed.world_size}"
+    return SUCCEEDED, ""
 
 
 def on_part_built(state: RunState, event: events.PartBuilt) -> Step:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Mapping, NamedTuple, Optional, Tuple
 
-from ..runtime.exit_status import Observed
+from ...protocol.ranks import Rank
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import EndedProcess, FailureRecord, LeftProcess, PartRecord, Spec
@@ -24,6 +24,22 @@ class Phase(Enum):
     ENDING = "stopped, failed, lost or without a start: its processes are ended"
     AFTER = "no process is left: GPU memory, `after`, files outside"
     ENDED = "its end was handed over; with restarts the gang decides what follows"
+
+
+class Observed(NamedTuple):
+    """What the agent saw until everything had ended."""
+
+    started: bool
+    cancelled: Optional[str] = None
+    gate_failed: Optional[str] = None
+    lost: Optional[str] = None
+    first_failure: Optional[str] = None
+    exit: Optional[int] = None
+    signal: Optional[int] = None
+    processes: Optional[int] = 1
+    timed_out: bool = False  # `cancelled` tells of the time limit
+    world_size: Optional[int] = 1  # None: what a program's own workers see is its own affair
+    worlds: Mapping[Rank, Optional[int]] = {}
 
 
 class KillTimes(NamedTuple):

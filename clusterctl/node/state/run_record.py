@@ -297,18 +297,16 @@ def read_state(rundir: str) -> Optional[State]:
 def _read_file(path: str) -> Optional[Dict[str, Any]]:
     """Read a file of a run, which may be of an older version, with the keys of this one."""
     content = read_json(path)
-    return content if content is None or content.get("protocol") == PROTOCOL else _rename_keys(content)
+    # not in a spec of today: its environment may have such keys
+    return content if content is None or content.get("protocol") == PROTOCOL else dict(_rename_keys(content))
 
 
-def _rename_keys(entry: Dict[str, Any]) -> Dict[str, Any]:
-    renamed = {RENAMED_KEYS.get(key, key): value for key, value in entry.items()}
-    for key in ("roster", "attempts", "parts", "failures"):
-        if isinstance(renamed.get(key), list):
-            renamed[key] = [_rename_keys(item) for item in renamed[key] if isinstance(item, dict)]
-    if isinstance(renamed.get("ranks"), dict):
-        ranks = renamed["ranks"].items()
-        renamed["ranks"] = {rank: _rename_keys(item) for rank, item in ranks if isinstance(item, dict)}
-    return renamed
+def _rename_keys(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_rename_keys(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {RENAMED_KEYS.get(key, key): _rename_keys(item) for key, item in value.items()}
 
 
 def sanitize(state: Mapping[str, Any]) -> State:

@@ -29,8 +29,7 @@ from ..state.locks import ORDERS, Locks, NodeLocks
 from ..state.run_record import Record, new_state, time_to_prepare
 from ..state.workdir import read_json, reserve_disk
 from .attempt import Site
-from .client import Client
-from .executor import Executor
+from .executor import Client, Executor
 from .restarts import Restarts
 
 if TYPE_CHECKING:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 from ...protocol.exit_status import describe_end
 from ...protocol.ranks import Rank
@@ -14,13 +15,13 @@ from ..lifecycle.events import Event
 from ..lifecycle.state import AttemptState
 from ..runtime.event_loop import Loop, call_in_thread
 from ..runtime.processes import ProcessTree, Stat, describe_leftovers, running_descendants
+from ..runtime.sockets import hold_port, owns_listener, port_of
 from ..runtime.stream import describe_failure
 from ..state.run_record import Record, run_tag_prefix
 from ..state.workdir import read_tail
 from ..sync.outside_files import summarise
 from .evidence import Evidence
 from .gpu_memory import GpuMemoryWait
-from .master_port import MasterPort
 from .spawn import make_paths
 from .stages import Stages
 from .torchrun import Torchrun, Worker, WorldSizes
@@ -287,3 +288,39 @@ class Attempt:
             lambda: summarise(self._site.rundir),
             lambda summary: self.post(events.OutsideRead(summary)),
         )
+
+
+POLL_INTERVAL = 0.02
+LISTEN_LIMIT = 120.0  # seconds in which torchrun must listen
+
+
+class MasterPort:
+    """Holds a port, then waits until exactly one process listens there."""
+
+    def __init__(self, loop: Loop, ports: Optional[Sequence[int]]) -> None:
+        self._loop = loop
+        self._holder: Optional[socket.socket] = hold_port(ports)
+        self.port = port_of(self._holder)
+
+    def wait_for(self, pid: int, port: int, on_done: Callable[[bool], None]) -> None:
+        """Call `on_done` once the process listens on the port, or with False if it does not come to that."""
+        deadline = time.monotonic() + LISTEN_LIMIT
+
+        def poll() -> None:
+            if owns_listener(pid, port):
+                self.release()
+                on_done(True)
+            elif time.monotonic() > deadline:
+                self.release()
+                on_done(False)
+            else:
+                self._loop.after(POLL_INTERVAL, "listen", poll)
+
+        self._loop.after(0, "listen", poll)
+
+    def release(self) -> None:
+        """Let go of the port."""
+        self._loop.cancel("listen")
+        if self._holder is not None:
+            self._holder.close()
+            self._holder = None

@@ -1,7 +1,11 @@
-"""Performs actions: on the record, the client, the gang, timers and the current attempt; decides nothing."""
+"""Performs actions: on the record, the client, the gang, timers and the current attempt; decides nothing.
+
+`Client` is the connection to the client that started the run: orders come in, events go out, until GO.
+"""
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Type
 
 from ..gang.membership import Gang, make_record
@@ -11,15 +15,15 @@ from ..lifecycle.events import Cleared, Notice
 from ..lifecycle.state import RunState
 from ..logs.recorder import LogRecorder
 from ..runtime.event_loop import Loop
+from ..runtime.stream import Stream
 from ..state.locks import NodeLocks
 from ..state.run_record import Record
 from ..state.workdir import release_disk_reserve
 from .attempt import Attempt, Site
-from .client import Client
-from .progress import Progress
-from .restarts import Restarts
+from .restarts import Progress, Restarts
 
 if TYPE_CHECKING:
+    from ...protocol.messages.agent import AnyEventFacts, EventName
     from ...protocol.messages.files import Spec
 
 
@@ -205,3 +209,46 @@ class Executor:
             self.attempt.gpu_memory_wait.when_free(self._loop.stop)
         else:
             self._loop.after(1.0, "leave", self.leave)
+
+
+SEND_TIMEOUT = 5.0  # seconds for a relay that does not read
+OnOrder = Callable[[Dict[str, Any]], None]
+
+
+class Client:
+    """Tells the client what happens, for as long as it is there, and hands over its orders."""
+
+    def __init__(self, loop: Loop, descriptor: int, on_order: OnOrder, on_left: Callable[[], None]) -> None:
+        self._loop = loop
+        self._socket = socket.socket(fileno=descriptor)
+        self._stream = Stream(descriptor, descriptor)
+        self._stream.send_timeout = SEND_TIMEOUT
+        self._on_order = on_order
+        self._on_left = on_left
+        self.connected = True
+        loop.watch(descriptor, self._read)
+
+    def send_event(self, event: EventName, facts: AnyEventFacts) -> None:
+        """Send an event; a client that is gone misses it."""
+        if self.connected:
+            try:
+                self._stream.send({"event": event, **facts})
+            except BrokenPipeError:
+                self.close()
+                self._on_left()
+
+    def close(self) -> None:
+        """End the dialogue."""
+        if self.connected:
+            self.connected = False
+            self._loop.unwatch(self._stream.fileno())
+            self._socket.close()
+
+    def _read(self) -> None:
+        for header, _ in self._stream.read_available():
+            self._on_order(header)
+            if not self.connected:
+                return
+        if self._stream.ended:
+            self.close()
+            self._on_left()

@@ -10,11 +10,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 from ...protocol import run_paths
-from ...protocol.exit_status import describe_end, split_status
+from ...protocol.exit_status import describe_end, describe_limit, split_status
 from ...protocol.run_paths import ERROR_FILE, RunPaths
 from ..diagnose import rank as diagnosed_rank
 from ..runtime.event_loop import Loop
-from ..runtime.exit_status import describe_limit
 from ..runtime.processes import (
     PRIVATE_ENV,
     Identity,

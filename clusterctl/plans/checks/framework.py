@@ -1,4 +1,4 @@
-"""@check, Hit, Finding, context, majority vote, fix texts.
+"""@check, Hit, Finding, context, majority vote, fix texts, and which findings follow from another one.
 
 The terms of checks: a check is a function that looks at all nodes and yields hits; hits make findings.
 
@@ -11,7 +11,7 @@ Severity, title, reason and fixes of a code are in clusterctl/codes.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from clusterctl.codes.entry import Entry, Severity
@@ -282,3 +282,56 @@ def pip_install(node: Node, facts: Facts, *packages: str) -> str:
 def in_inventory(node: Node, line: str) -> str:
     """Say which line to write in the inventory."""
     return tr("inventory, node {node}: {line}", node=node.name, line=line)
+
+
+_CONNECTIONS = tuple(f"CC-NET-{number:03}" for number in (6, 7, 9, 30, 31, 32, 33, 34, 35, 36))
+_WRONG_ENVIRONMENT = (
+    *("CC-PY-010", "CC-PY-012", "CC-PY-013", "CC-PY-014", "CC-PY-015"),
+    *(f"CC-TORCH-{number:03}" for number in range(1, 11)),
+)
+CONSEQUENCES: Mapping[str, tuple[str, ...]] = {
+    "CC-NET-001": _CONNECTIONS,
+    "CC-NET-002": ("CC-NET-004", "CC-NET-016", *_CONNECTIONS),
+    "CC-NET-003": _CONNECTIONS,
+    "CC-NET-004": _CONNECTIONS,
+    "CC-NET-005": _CONNECTIONS,
+    "CC-NET-009": ("CC-NET-031", "CC-NET-034"),
+    "CC-NET-016": ("CC-NET-004", *_CONNECTIONS),
+    "CC-SYS-001": ("CC-NET-008",),
+    "CC-SYS-002": ("CC-NET-008",),
+    "CC-PY-011": _WRONG_ENVIRONMENT,
+    "CC-TORCH-001": ("CC-PY-015",),
+    "CC-GPU-004": ("CC-GPU-001", "CC-GPU-003", "CC-GPU-008", "CC-GPU-009", "CC-GPU-016"),
+    "CC-GPU-016": ("CC-GPU-003", "CC-GPU-008"),
+    "CC-DISK-009": ("CC-DISK-008", "CC-SYS-011"),
+}
+
+
+def fold_consequences(findings: Sequence[Finding]) -> list[tuple[Finding, tuple[Finding, ...]]]:
+    """Give each finding with those that follow from it; these do not stand in the list by themselves.
+
+    A finding follows from one that is as severe, about at least the same nodes, and has no cause itself.
+    """
+    causes = {id(finding): _find_cause(finding, findings) for finding in findings}
+    return [
+        (finding, tuple(other for other in findings if causes[id(other)] is finding))
+        for finding in findings
+        if causes[id(finding)] is None
+    ]
+
+
+def _find_cause(finding: Finding, findings: Sequence[Finding]) -> Finding | None:
+    found = (cause for cause in findings if _is_caused_by(finding, cause))
+    return next(
+        (cause for cause in found if not any(_is_caused_by(cause, other) for other in findings)), None
+    )
+
+
+def _is_caused_by(finding: Finding, cause: Finding) -> bool:
+    return (
+        finding.code in CONSEQUENCES.get(cause.code, ())
+        and not finding.waived
+        and not cause.waived
+        and SEVERITIES.index(cause.severity) <= SEVERITIES.index(finding.severity)
+        and set(finding.nodes) <= set(cause.nodes)
+    )

@@ -1,4 +1,4 @@
-"""How a run ended, decided from what its nodes say."""
+"""How a run ended, decided from what its nodes say; and the command that shows more about the cause."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from clusterctl.codes.lookup import find_entry
-from clusterctl.plans.known_errors import advised_command
 from clusterctl.plans.runs.gang_record import (
     NO_PROGRESS,
     Attempt,
@@ -38,6 +37,7 @@ from clusterctl.protocol.states import (
     UNKNOWN,
 )
 from clusterctl.protocol.tracebacks import strip_rank
+from clusterctl.specs.text import quote_word
 
 STOPPED_BY = "stopped by "  # how the reason begins when a person asked for the end
 CONSEQUENCE = 3
@@ -392,3 +392,25 @@ def _failure_to_json(failure: Failure) -> dict[str, object]:
         "ending": render_ending(failure),
         "time": failure.time,
     }
+
+
+def render_command(code: str, values: Mapping[str, str]) -> str:
+    """Give the command that shows more about a code; nothing where it needs a name that `values` lacks.
+
+    Each value is quoted for the shell, and so stands outside of the command's own quotes, but for a group of a pattern
+    that matches only word characters.
+    """
+    quoted = {name: quote_word(value) for name, value in values.items()}
+    try:
+        return find_entry(code).command.format_map(quoted)
+    except KeyError:
+        return ""
+
+
+def advised_command(cause: Cause, run: str) -> str:
+    """Give the command that shows more about what is known of the cause; nothing if there is none."""
+    if cause.symptom_match is None:
+        return ""
+    rank = {} if cause.failure.rank is None else {"rank": str(cause.failure.rank)}
+    names = {**cause.symptom_match.values, **rank, "node": cause.failure.node, "run": run}
+    return render_command(cause.symptom_match.symptom.code, names)

@@ -426,7 +426,7 @@ def read_part(message: Untrusted, bounds: Bounds) -> PartRecord:
         raise MalformedError("no list of failures")
     part: PartRecord = {
         "address": message.text("address", LONGEST_ADDRESS),
-        "state": required(message.one_of("state", END_STATES) or None, "state"),
+        "state": _state(message, END_STATES),
         "reason": message.text("reason"),
         "time": required(message.moment("time"), "time"),
         "stopped_at": message.moment("stopped_at"),
@@ -460,7 +460,7 @@ def _read_recorded(message: Untrusted, bounds: Bounds) -> PartRecord:
     node = message.text("node", LONGEST_NODE)
     if not bounds.is_name(node):
         raise MalformedError("a part of no node of this run")
-    state: RunState = required(message.one_of("state", PART_STATES) or None, "state")
+    state = _state(message, PART_STATES)
     last_seen: LastSeen = {"last_seen": _read_shifted_time(message, "last_seen")} if state == LOST else {}
     return {
         "node": node,
@@ -473,6 +473,11 @@ def _read_recorded(message: Untrusted, bounds: Bounds) -> PartRecord:
         "stopped_at": _read_shifted_time(message, "stopped_at"),
         "failures": _read_failures(message, bounds),
     }
+
+
+def _state(message: Untrusted, allowed: tuple[RunState, ...]) -> RunState:
+    state = message.one_of("state", allowed)
+    return required(next((each for each in allowed if each == state), None), "state")
 
 
 def _read_failures(message: Untrusted, bounds: Bounds) -> list[FailureRecord]:
@@ -488,8 +493,12 @@ def _read_stop(message: Untrusted) -> StopRecord:
 
 
 def _read_end(message: Untrusted) -> RestartsEnd:
-    gave_up, state = message.one_of("gave_up", GAVE_UP) or None, message.one_of("state", BETWEEN_STATES)
-    return {"gave_up": gave_up, "state": state, "reason": message.text("reason", LONGEST_REASON)}
+    state = message.one_of("state", BETWEEN_STATES)
+    return {
+        "gave_up": message.one_of("gave_up", GAVE_UP) or None,
+        "state": next((each for each in BETWEEN_STATES if each == state), ""),
+        "reason": message.text("reason", LONGEST_REASON),
+    }
 
 
 def _read_shifted_time(message: Untrusted, key: str) -> float | None:

@@ -7,10 +7,9 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from clusterctl.errors import Location
+from clusterctl.errors import InvalidValueError, Location
 from clusterctl.specs import addresses, values
 from clusterctl.specs.addresses import parse_jump, parse_proxy_command, parse_user
-from clusterctl.specs.codes import InvalidValueError
 from clusterctl.specs.importers.ansible_files import (
     ALL,
     AnsibleInventory,

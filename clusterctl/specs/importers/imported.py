@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NoReturn, TypeVar
 
-from clusterctl.errors import Issue, Location, SpecError
-from clusterctl.specs.codes import InvalidValueError
+from clusterctl.errors import InvalidValueError, Issue, Location, SpecError
 from clusterctl.specs.yaml.reader import MOST_ISSUES, sort_issues
 
 MOST_HOSTS = 4096

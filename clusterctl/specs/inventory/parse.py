@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from clusterctl.errors import Issue, SpecError
+from clusterctl.errors import InvalidValueError, Issue, SpecError
 from clusterctl.specs import addresses, values
-from clusterctl.specs.codes import InvalidValueError
 from clusterctl.specs.file_kind import refuse_job, refuse_script
 from clusterctl.specs.inventory.model import Inventory, Node, Ssh
 from clusterctl.specs.inventory.schema import InventoryFile, NodeEntry, SshEntry, waivers_of

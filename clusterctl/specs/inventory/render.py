@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import PurePath
 
-from clusterctl.errors import Issue, Location, SpecError
-from clusterctl.specs.codes import InvalidValueError
+from clusterctl.errors import InvalidValueError, Issue, Location, SpecError
 from clusterctl.specs.importers.imported import Imported, ImportedHost, Remark
 from clusterctl.specs.values import parse_name, parse_node_name
 from clusterctl.specs.yaml.reader import MOST_BYTES

@@ -7,10 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from clusterctl.errors import UsageError
+from clusterctl.errors import InvalidValueError, UsageError
 from clusterctl.protocol.run_id import NAME_PATTERN
 from clusterctl.specs import addresses, values
-from clusterctl.specs.codes import InvalidValueError
 from clusterctl.specs.fields import (
     FLAG,
     NAME,

@@ -8,9 +8,8 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from clusterctl.errors import Issue
+from clusterctl.errors import InvalidValueError, Issue
 from clusterctl.specs import values
-from clusterctl.specs.codes import InvalidValueError
 from clusterctl.specs.fields import ANY_TEXT, FLAG, OneOrMore, ScalarType, StrictModel, one_of, optional
 from clusterctl.specs.job.model import EnvironmentKind, Hook, Notify, OnEnd, Setup
 from clusterctl.specs.yaml.tree import YamlList, YamlMapping, quoted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from clusterctl.specs.codes import InvalidValueError
+from clusterctl.errors import InvalidValueError
 from clusterctl.specs.inventory.render import render_scalar
 from clusterctl.specs.values import parse_name
 from clusterctl.translation import tr

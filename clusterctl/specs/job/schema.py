@@ -8,9 +8,8 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from clusterctl.errors import Issue, UsageError
+from clusterctl.errors import InvalidValueError, Issue, UsageError
 from clusterctl.specs import values
-from clusterctl.specs.codes import InvalidValueError
 from clusterctl.specs.fields import (
     ANY_TEXT,
     FLAG,

@@ -9,8 +9,7 @@ from typing import TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from clusterctl.errors import Issue, Location
-from clusterctl.specs.codes import InvalidValueError
+from clusterctl.errors import InvalidValueError, Issue, Location
 from clusterctl.specs.text import did_you_mean, did_you_mean_exactly
 from clusterctl.specs.yaml.reader import MOST_ISSUES
 from clusterctl.specs.yaml.tree import (

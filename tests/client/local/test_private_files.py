@@ -208,7 +208,7 @@ def test_nobody_else_opens_files_in_our_directories() -> None:
     } < set(users)
     assert {
         "cli/context/load.py",
-        "cli/context/crash.py",
+        "cli/context/nodes.py",
         "cli/actions/notify.py",
         "client/results/pull.py",
     } < set(users)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from clusterctl.node.runtime.event_loop import Loop
-from clusterctl.node.supervise import progress
+from clusterctl.node.supervise import restarts as progress
 
 SPEC: dict[str, Any] = {
     "run": "job-1",

@@ -14,7 +14,7 @@ from clusterctl.node.gang.channel import LONGEST_MESSAGE
 from clusterctl.node.gang.membership import lost_part, make_record, read_bounds
 from clusterctl.node.gang.restart_reason import judge_record
 from clusterctl.node.gang.roster import Roster, read_policy
-from clusterctl.node.supervise.progress import glob_to_regex
+from clusterctl.node.supervise.restarts import glob_to_regex
 from clusterctl.protocol.messages.gang import (
     FIRST_FAILURES,
     TO_PEER,

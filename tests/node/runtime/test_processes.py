@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from waiting import HANG, wait_until
 
+from clusterctl.node.lifecycle.ending import judge
+from clusterctl.node.lifecycle.state import Observed
 from clusterctl.node.runtime import processes, sockets
-from clusterctl.node.runtime.exit_status import Observed, judge
 from clusterctl.node.supervise import spawn
 from clusterctl.node.supervise.torchrun import Workers, read_exit_status
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from noderun import NodeRun
 
-from clusterctl.node.runtime.exit_status import describe_limit
+from clusterctl.protocol.exit_status import describe_limit
 
 Make = Callable[..., NodeRun]
 

@@ -11,7 +11,7 @@ import pytest
 from memory_network import Network, SteppedLoop
 
 from clusterctl.node.gang.channel import SecureChannel
-from clusterctl.node.gang.connector import JOIN_LIMIT, RETRY_PAUSE, TRY_LIMIT, Connector
+from clusterctl.node.gang.endpoints import JOIN_LIMIT, RETRY_PAUSE, TRY_LIMIT, Connector
 from clusterctl.node.gang.membership import GangContext
 from clusterctl.protocol.ranks import Slot
 

@@ -9,7 +9,7 @@ import pytest
 from clusterctl.codes.lookup import family_of
 from clusterctl.codes.table import TABLE
 from clusterctl.plans.checks.registry import all_checks
-from clusterctl.plans.known_errors import render_command
+from clusterctl.plans.runs.verdict import render_command
 from clusterctl.protocol.known_errors import all_symptoms, recognise
 
 # What torch, NCCL, Gloo, CUDA, Python and the kernel really print, cut to the telling part.
