@@ -56,7 +56,7 @@ def is_for_end(when: Sequence[str], state: str) -> bool:
 
 
 def render_message(run_end: RunEnd) -> str:
-    """Write the message, always in English: what ended how, after how long, why, and the command that shows the rest."""
+    """Write the message, always in English: what ended how, after how long, why, and the command for the rest."""
     verdict = run_end.verdict
     attempts = f", {plural(verdict.attempt, 'attempt')}" if verdict.attempts else ""
     head = f"{run_end.job} {verdict.state} after {render_duration(run_end.seconds)}{attempts}"
