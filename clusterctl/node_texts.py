@@ -236,6 +236,7 @@ TEMPLATES = (
     to_translate("the data did not arrive within {limit} s"),
     to_translate("unknown"),
     # practice clusters
+    to_translate("lab: {host} port {port}: {why}"),
     to_translate("{node} is powered off"),
     to_translate("{node} does not answer: {why}"),
     to_translate("{node} has no NIC of its own"),

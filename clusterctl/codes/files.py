@@ -665,7 +665,7 @@ ENTRIES: Mapping[str, Entry] = {
             ),
             "empty-on-end": Case(
                 Text("on_end.command: expected at least a program", "on_end.command：至少要有程序名"),
-                same("[./tell.sh]"),
+                same("[./on-end.sh]"),
             ),
             "empty-text": Case(
                 Text("expected a text, got an empty one", "应为文本，实际为空"),

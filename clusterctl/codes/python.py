@@ -656,16 +656,16 @@ ENTRIES: Mapping[str, Entry] = {
             ),
             "outside": Case(
                 Text(
-                    "setup: {path} leads to {name}, which is outside the job file's directory",
+                    "setup: {path} refers to {name}, which is outside the job file's directory",
                     "setup：{path} 引用了 {name}，它不在作业文件所在的目录",
                 ),
-                Text("copy it there", "把它复制到作业文件所在的目录"),
+                Text("copy it into the job file's directory", "把它复制到作业文件所在的目录"),
             ),
             "no-file": Case(
                 Text("setup: {path}: a link, or not a file", "setup：{path}：是链接，或者不是文件"),
                 Text(
-                    "copy it there; only a folder that is listed itself may be a link",
-                    "把它复制过去；只有直接列出的目录可以是链接",
+                    "copy it into the job file's directory; only a folder that is listed itself may be a link",
+                    "把它复制到作业文件所在的目录；只有直接列出的目录可以是链接",
                 ),
             ),
         },

@@ -703,7 +703,7 @@ ENTRIES: Mapping[str, Entry] = {
         Text("the SSH configuration cannot be used", "SSH 配置无法使用"),
         why=UNREACHED,
         what=Text(
-            "`ssh -G HOST` fails, gives an invalid host or user, or leads to a circle of bastions. The evidence is the error of ssh. `ssh: {config: FILE}` reads another file, `config: none` reads none.",
+            "`ssh -G HOST` fails, gives an invalid host or user, or results in a loop of bastions. The evidence is the error of ssh. `ssh: {config: FILE}` reads another file, `config: none` reads none.",
             "`ssh -G HOST` 失败、给出无效的主机或用户，或者跳板机形成循环。显示的是 ssh 的报错。`ssh: {config: FILE}` 读取另一个文件，`config: none` 不读取任何文件。",
         ),
         do=Text(
@@ -727,7 +727,7 @@ ENTRIES: Mapping[str, Entry] = {
             ),
             "circle": Case(
                 Text(
-                    "the bastions on the way to the node form a circle, or are too many",
+                    "the bastions to the node form a loop, or there are too many",
                     "到节点的跳板机形成循环，或者级数太多",
                 ),
                 Text(

@@ -209,7 +209,7 @@ def show_orphans(orphans_by_node: Mapping[str, Orphans]) -> None:
 
 def render_orphan(orphan: Orphan) -> str:
     """Say which process it is: `pid 4711 of vit-1 (ann@laptop), running for 3 min: python train.py`."""
-    owner = orphan.launched_by or tr("its directory is gone; `clusterctl stop` ends it")
+    owner = orphan.launched_by or tr("its directory was removed; `clusterctl stop` ends it")
     return tr(
         "pid {pid} of {run} ({owner}), running for {age}: {command}",
         pid=orphan.pid,

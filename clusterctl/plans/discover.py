@@ -205,6 +205,6 @@ def _render_advice(
         if network_texts[1:]:
             yield tr("All of them are also in {networks}.", networks=join_items(network_texts[1:5]))
     elif len(candidates) > 1:
-        yield tr("The nodes have no network in common: each uses the NIC that its host: leads to.")
+        yield tr("The nodes have no network in common: each uses the NIC of the route to its host:.")
     if candidates:
         yield tr("`clusterctl check` tests that the nodes can reach each other this way.")

@@ -30,6 +30,7 @@ from variants import VARIANT
 from waiting import HANG, wait_until
 
 from clusterctl.lab.labs import Lab
+from clusterctl.protocol.run_paths import short_id
 
 HOSTILE = [
     "",
@@ -315,7 +316,7 @@ def test_ctrl_c_detaches_and_logs_and_stop_come_back(cluster: Lab, tmp_path: Pat
 
     assert launching.returncode == 130
     run = run_id(err)
-    assert f"clusterctl attach {run}" in err
+    assert f"clusterctl attach {short_id(run)}" in err
     assert len(tagged(cluster, run)) == 3
     first = cctl(cluster, "logs", run, "--rank", "1", "--tail", "2")
     assert len(first.out.splitlines()) == 2

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from clusterctl.errors import LabError
     from clusterctl.lab.labs import Lab, LabNodeState
 
+NIC_STATES = {"up": to_translate("up"), "down": to_translate("down")}
 _name_option = click.option(
     "--name", "--lab", "name", default=None, metavar="NAME", help="The lab, if several are running."
 )
@@ -292,8 +293,9 @@ def _render_node(entry: Lab, state: LabNodeState) -> str:
     plan = entry.find_node(state.name).plan
     if not state.is_on:
         return f"{state.name}  {plan.ip:<13}  {tr('powered off')}"
-    nics = ", ".join(f"{nic} {nic_state}" for nic, nic_state in state.nics.items())
-    return f"{state.name}  {plan.ip:<13}  {nics}; sshd {'on' if state.sshd else 'off'}"
+    nics = tr(", ").join(f"{nic} {tr(NIC_STATES.get(link, link))}" for nic, link in state.nics.items())
+    text = tr("{nics}; sshd on", nics=nics) if state.sshd else tr("{nics}; sshd off", nics=nics)
+    return f"{state.name}  {plan.ip:<13}  {text}"
 
 
 @lab.command(

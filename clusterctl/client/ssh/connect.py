@@ -34,6 +34,7 @@ from clusterctl.errors import (
     ServerBusy,
     Unreachable,
 )
+from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.facts.untrusted import clean_lines
 from clusterctl.plans.ssh import name_lab, render_lab_command
 from clusterctl.specs.text import command_line
@@ -395,11 +396,12 @@ def _no_greeting(handshake: SshHandshake) -> ConnectTimeout:
 
 
 def _proxy_ended(handshake: SshHandshake, status: int) -> Unreachable:
+    lab, evidence = _lab_of(handshake.hop), handshake.sock.describe_end()
     return Unreachable(
         "CC-SSH-013",
-        "lab" if _lab_of(handshake.hop) else "",
+        "lab" if lab else "",
         node=handshake.hop.name,
-        evidence=handshake.sock.describe_end(),
+        evidence=translate_node_text(evidence) if lab else evidence,
         status=status,
         step=tr(STEP_NAMES[handshake.step]),
         heal=_heal_command(handshake.hop),

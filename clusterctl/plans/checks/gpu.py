@@ -217,8 +217,8 @@ def chosen_gpu_is_missing(context: CheckContext) -> Iterator[Hit]:
             yield on_node(node, evidence)
         elif node.gpus is not None and len(chosen) > node.gpus:
             evidence = trn(
-                "the job wants {n} GPU, the inventory allows {allowed}",
-                "the job wants {n} GPUs, the inventory allows {allowed}",
+                "the job needs {n} GPU, the inventory allows {allowed}",
+                "the job needs {n} GPUs, the inventory allows {allowed}",
                 len(chosen),
                 allowed=node.gpus,
             )

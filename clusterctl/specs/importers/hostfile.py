@@ -35,7 +35,7 @@ _WORD = re.compile(r"[^\s=]+(?:\s*=\s*\S+)?|\S+")
 _NUMBERED = re.compile(r"(.*[^:]):([0-9]{1,9})")
 _SLOTS = frozenset(("slots", "slot", "cpu", "count"))
 _USER = frozenset(("username", "user-name", "user_name", "user"))
-_SLOTS_ARE_GPUS = to_translate("slots were taken as the number of GPUs; where that is wrong, delete gpus")
+_SLOTS_ARE_GPUS = to_translate("slots are used as the number of GPUs; if that is wrong, delete gpus")
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ def _add_host(
         hosts[address] = replace(earlier, gpus=slots)
     elif format_name == "hosts":
         report.add_remark(
-            tr("this host is here again; for MPI (--format mpi) that means slots"), host.location
+            tr("this host is listed again; for MPI (--format mpi) that means slots"), host.location
         )
     else:
         report.add_issue("CC-SPEC-021", "again", host.location, host=quoted(host.host))

@@ -158,7 +158,7 @@ def test_open_mpi() -> None:
     ]
     assert remarks(written) == [
         "line 1: 'max_slots' was not imported",
-        "line 1: slots were taken as the number of GPUs; where that is wrong, delete gpus",
+        "line 1: slots are used as the number of GPUs; if that is wrong, delete gpus",
     ]
 
 
@@ -183,7 +183,7 @@ def test_a_list_of_hosts() -> None:
 
     assert [(n.host, n.ssh.user, n.ssh.port) for n in inventory.nodes][1] == ("gpu02", "root", 2222)
     assert [n.gpus for n in inventory.nodes] == [None, None]
-    assert remarks(written) == ["line 3: this host is here again; for MPI (--format mpi) that means slots"]
+    assert remarks(written) == ["line 3: this host is listed again; for MPI (--format mpi) that means slots"]
 
 
 def test_ranges_of_slurm_and_pdsh() -> None:
