@@ -58,7 +58,7 @@ class PipelinedLogin(AuthHandler):
 
 
 def can_pipeline(key: paramiko.PKey) -> bool:
-    """Tell whether a signature can be made at once, in any thread, and needs no algorithm of the server's choice."""
+    """Return whether a signature can be made at once, in any thread, and needs no algorithm of the server's choice."""
     return not isinstance(key, paramiko.AgentKey) and "rsa" not in key.get_name()
 
 
