@@ -1,8 +1,8 @@
 """Lets a rank show where it is: the half of `diagnose` that lives in the ranks; it does nothing until it is asked.
 
 This file is also written into a run's directory, beside a `sitecustomize.py` that calls it, which the interpreter of a
-worker imports before the script; a forked worker calls `install`. So it imports nothing of ours, and little else. Of the
-process PID there are in the directory of the attempt:
+worker imports before the script; a forked worker calls `install`. So it imports nothing of ours, and little else. Of
+the process PID there are in the directory of the attempt:
 
     PID.json     written last: the process can be asked
     PID.stacks   where faulthandler writes the stacks of all threads on SIGNAL, whoever holds the GIL
