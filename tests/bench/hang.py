@@ -147,7 +147,9 @@ def run_case(lab: Lab, job: Path, case: str, rounds: int, healthy: int) -> Tally
     """Let it hang so often, or ask one run that goes on so often."""
     answers: list[tuple[bool, str, float, float]] = []
     for _ in range(1 if case in GOES_ON else rounds):
-        cctl(lab, "launch", "-d", "--no-check", "--set", f"env.CASE={case}", str(job))
+        launched = cctl(lab, "launch", "-d", "--no-check", "--set", f"env.CASE={case}", str(job))
+        if launched.returncode:
+            raise SystemExit(launched.stderr)
         try:
             if case in GOES_ON:
                 wait_for_answer(lab, "CC-HANG-009")

@@ -1,8 +1,8 @@
 """Lets a rank show where it is: the half of `diagnose` that lives in the ranks; it does nothing until it is asked.
 
-This file is also written into a run's directory as `sitecustomize.py`, which the interpreter of a worker imports
-before the script; a forked worker calls `install`. So it imports nothing of ours, and little else. Of the process PID
-there are in the directory of the attempt:
+This file is also written into a run's directory, beside a `sitecustomize.py` that calls it, which the interpreter of a
+worker imports before the script; a forked worker calls `install`. So it imports nothing of ours, and little else. Of
+the process PID there are in the directory of the attempt:
 
     PID.json     written last: the process can be asked
     PID.stacks   where faulthandler writes the stacks of all threads on SIGNAL, whoever holds the GIL
@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 
 VARIABLE = "CLUSTERCTL_DIAGNOSE"  # the directory; a rank takes it away, so that what it starts is not asked
 SITE = "site"  # the directory in it that comes first in PYTHONPATH
+MODULE = "clusterctl_rank"  # the name of this file there
+STARTER = """import sys
+if sys.version_info >= (3, 8):
+    from clusterctl_rank import customize
+    customize(__file__)
+"""  # an older Python that the job starts goes on without
 SIGNAL = 41  # SIGRTMIN + 7 as Python and glibc count; submitit, Lightning and verl use SIGUSR1 and SIGUSR2
 RECORDERS = ("_dump_fr_trace_json", "_dump_nccl_trace_json")
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -102,15 +108,12 @@ def _replace(path: str, content: bytes) -> None:
     os.rename(path + ".new", path)
 
 
-def _customize() -> None:
-    """Be ready, then be gone: the interpreter goes on as without this file, with the next sitecustomize if any."""
-    here = os.path.dirname(os.path.abspath(__file__))
+def customize(file: str) -> None:
+    """Be ready, then be gone: the interpreter goes on as without us, with the next sitecustomize if there is one."""
+    here = os.path.dirname(os.path.abspath(file))
     install(os.environ)
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or os.curdir) != here]
     sys.path_importer_cache.pop(here, None)
-    del sys.modules["sitecustomize"]
+    for name in (MODULE, "sitecustomize"):
+        del sys.modules[name]
     __import__("sitecustomize")  # where there is none, the error is what the interpreter expects
-
-
-if __name__ == "sitecustomize":
-    _customize()

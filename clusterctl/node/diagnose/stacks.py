@@ -23,7 +23,7 @@ MOST_FRAMES = 100  # of a thread; faulthandler leaves out the outermost
 STOPPED = "tT"
 ADDRESS = re.compile(r"^((?:Current t|T)hread) 0x[0-9a-f]+", re.MULTILINE)
 ANSWERING = re.compile(
-    r'/(?:sitecustomize|diagnose/rank)\.py", line \d+ in _answer\s*\Z'
+    r'/(?:clusterctl_rank|diagnose/rank)\.py", line \d+ in _answer\s*\Z'
 )  # its own thread for us
 
 Marker = Dict[str, int]

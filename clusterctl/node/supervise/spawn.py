@@ -118,8 +118,10 @@ def prepare_diagnosis(folder: str, search_path: str) -> str:
     source = diagnosed_rank.__loader__.get_source(name)  # type: ignore[union-attr]  # from the payload's zip
     try:
         os.makedirs(site, 0o700, exist_ok=True)
-        with open(os.path.join(site, "sitecustomize.py"), "w", encoding="utf-8") as sink:
-            sink.write(source or "")
+        texts = {diagnosed_rank.MODULE: source or "", "sitecustomize": diagnosed_rank.STARTER}
+        for module, text in texts.items():
+            with open(os.path.join(site, module + ".py"), "w", encoding="utf-8") as sink:
+                sink.write(text)
     except OSError:  # a full disk: the ranks start without
         return search_path
     return os.pathsep.join(filter(None, (site, search_path)))

@@ -281,7 +281,13 @@ def _agrees(entry: Entry, usual: Entry) -> bool:
 
 def _judge_order(waits: Sequence[Wait], by_rank: Mapping[int, RankEvidence]) -> Judgement:
     """Name two groups whose ranks wait for each other."""
-    first, second = waits[0], waits[1] if len(waits) > 1 else waits[0]
+    pairs = [
+        (first, second)
+        for number, first in enumerate(waits)
+        for second in waits[number + 1 :]
+        if {*first.missing} & {*second.waiting} and {*second.missing} & {*first.waiting}
+    ]
+    first, second = pairs[0] if pairs else (waits[0], waits[-1])
     facts = {
         "ranks": name_ranks(first.waiting),
         "operation": _operation(first),

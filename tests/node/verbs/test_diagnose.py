@@ -55,7 +55,8 @@ class Ranks:
         self.folder = rundir / "diagnose" / "1"
         site = self.folder / "site"
         site.mkdir(parents=True)
-        shutil.copy(str(rank_module.__file__), site / "sitecustomize.py")
+        shutil.copy(str(rank_module.__file__), site / f"{rank_module.MODULE}.py")
+        (site / "sitecustomize.py").write_text(rank_module.STARTER, encoding="ascii")
         self.processes: list[subprocess.Popen[bytes]] = []
 
     def start(self, source: str, **env: str) -> None:

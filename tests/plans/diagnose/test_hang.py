@@ -162,9 +162,10 @@ def test_a_rank_that_waits_in_another_group_is_excused() -> None:
 
 
 def test_groups_in_different_order_wait_for_each_other() -> None:
-    """Each of two ranks has entered what the other has not."""
+    """Each of two ranks has entered what the other has not; the third waits for both of them."""
     first, second = (group(entry(4, 30.0), about=name, members=(0, 1)) for name in ("tp", "dp"))
-    judgement = judge([rank(0, first), rank(1, second)])
+    all_ranks = [group(entry(6, 50.0, done=True)), group(entry(6, 50.0, done=True), entry(7, 40.0))]
+    judgement = judge([rank(0, all_ranks[0], first), rank(1, all_ranks[0], second), rank(2, all_ranks[1])])
     assert judgement.code == "CC-HANG-005" and "each waits for the other" in judgement.sentence
     assert judgement.suspects == (0, 1)
 
