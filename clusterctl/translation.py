@@ -54,7 +54,7 @@ def language() -> Language:
 
 
 def use_language(chosen: Language) -> None:
-    """Use a language from here on, whatever the environment says."""
+    """Use a language from here on, whatever the environment is."""
     _chosen[:] = [chosen]
 
 

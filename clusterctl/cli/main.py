@@ -285,7 +285,7 @@ def _translate_click() -> None:
     """Give click's modules our functions in place of gettext's, which look at LANG only and not in our catalogue.
 
     The alternative, LANGUAGE in our own environment and a text domain, would reach every program that we start.
-    What `click.decorators` says is kept by commands, which outlive a change of language: `TranslatedHelp` does that.
+    The texts of `click.decorators` are kept by commands, which outlive a change of language: see `TranslatedHelp`.
     """
     for name, module in list(sys.modules.items()):
         if name.startswith("click.") and name != "click.decorators":

@@ -150,7 +150,7 @@ class LinePrinter:
         self._write_error: OSError | None = None
 
     def raise_write_error(self) -> None:
-        """Raise what was wrong when lines were written: nobody reads them any more, or a disk is full."""
+        """Raise the error of writing lines: the reader has left, or a disk is full."""
         if self._write_error is not None:
             raise self._write_error
 

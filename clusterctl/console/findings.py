@@ -335,7 +335,7 @@ def _count_severities(name: str, findings: Sequence[Finding]) -> Counter[str]:
 
 
 def _was_reached(name: str, findings: Sequence[Finding]) -> bool:
-    """Tell a node that was reached, but has no Python that could answer, from one that gave no answer."""
+    """Distinguish a node that was reached but has no usable Python from one that did not answer."""
     return any(name in finding.nodes and finding.code.startswith("CC-PY-") for finding in findings)
 
 

@@ -156,7 +156,7 @@ class JsonLogPrinter:
 
 
 class TorchrunFilter:
-    """Keeps what torchrun itself reports of a failed rank from the screen: the rank's own error says it.
+    """Keeps what torchrun itself reports of a failed rank from the screen: the rank's own error shows it.
 
     torchrun writes log lines and, when it ends, a traceback with a summary, all to a log of its own. Other lines there
     are shown.

@@ -258,7 +258,7 @@ class Phases:
                 self._finish_phase(phase, *self._details[phase]())
 
     def mark_failed(self, name: str) -> None:
-        """Note that a node will not arrive: nobody waits for it."""
+        """Mark a node as failed: it is not waited for."""
         with self._lock:
             self._failed.add(name)
 

@@ -174,7 +174,7 @@ def show_status(
     command: str = "clusterctl",
     node_names: Collection[str] = (),
 ) -> None:
-    """Print one run: its whole state, every node with its ranks, what they said last, and why it failed.
+    """Print one run: its whole state, every node with its ranks, their last lines, and why it failed.
 
     `node_names` are the nodes of the inventory.
     """
@@ -318,7 +318,7 @@ def describe_run(run_id: str, node_states: Parts, cluster: str) -> list[str]:
 
 
 def render_directory(path: str) -> str:
-    """Write the directory that a run was launched from; of a long path the end, which tells more."""
+    """Write the directory that a run was launched from; of a long path the end, which distinguishes more."""
     text = sanitize(path)
     return text if len(text) <= LONGEST_DIRECTORY else f"...{text[3 - LONGEST_DIRECTORY :]}"
 
@@ -353,7 +353,7 @@ def _status_row(
     if node is None:
         return name, Text(UNKNOWN, "red"), "", "", tr("no answer")
     ranks = "  ".join(f"r{rank.rank} {_describe_rank(rank, live=node.live)}" for rank in node.ranks)
-    adds_loss = loss and node.state in (CANCELLED, UNKNOWN)  # else its own reason says why it was lost
+    adds_loss = loss and node.state in (CANCELLED, UNKNOWN)  # else its own reason is why it was lost
     given, stop = translate_node_text(node.reason), translate_node_text(node.stopping)
     stopping = tr("stopping: {reason}", reason=stop) if node.live and stop else ""
     own_reason = tr("{reason}; the node reports: {own}", reason=loss, own=given)

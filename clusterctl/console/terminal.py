@@ -23,17 +23,17 @@ def set_color(color: str) -> None:
 
 
 def set_verbosity(*, quiet: bool, verbose: bool) -> None:
-    """Remember how much is to be said beside results and errors; quiet beats verbose."""
+    """Set how much is printed besides results and errors; quiet wins over verbose."""
     _OPTIONS["chatter"] = "quiet" if quiet else "verbose" if verbose else "normal"
 
 
 def is_quiet() -> bool:
-    """Tell whether chatter is unwanted."""
+    """Return whether only results and errors are printed."""
     return _OPTIONS["chatter"] == "quiet"
 
 
 def is_verbose() -> bool:
-    """Tell whether more than the usual is to be said."""
+    """Return whether more than usual is printed."""
     return _OPTIONS["chatter"] == "verbose"
 
 
@@ -111,7 +111,7 @@ _live_line: list[str] = []  # the line below all others, which is redrawn
 
 
 def can_redraw(stream: TextIO) -> bool:
-    """Tell whether lines can be taken back; NO_COLOR speaks of colours only."""
+    """Return whether lines can be redrawn; NO_COLOR is about colours only."""
     return stream.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
 
 

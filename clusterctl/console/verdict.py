@@ -376,7 +376,7 @@ def _lower_first(text: str) -> str:
 
 
 def _render_reasons(verdict: Verdict) -> list[str]:
-    """Say why each part ended as it did, where no cause has said so."""
+    """Say why each part ended as it did, where no cause was found."""
     if verdict.state == SUCCEEDED:
         return []
     groups: dict[str, list[str]] = {}

@@ -108,7 +108,7 @@ class ConnectionSharing:
 
     control_path: str | None
     persists: bool  # an ordinary `ssh NODE` would leave a master there
-    accepts_new_keys: bool  # it would take a host key that nobody knows
+    accepts_new_keys: bool  # it would accept an unknown host key
     via_text: str | None = None  # what stands between, if something does: `the bastion gate`
     bastion: str | None = None  # the first of the bastions: nothing stands before it
 
@@ -201,7 +201,7 @@ def master_argv(
     """Write the command that logs in and leaves a master: at `socket`, or where the user's own files say.
 
     The master is what remains of a command that does nothing; were its socket refused, nothing would remain.
-    `batch` forbids ssh to ask anybody anything. Unknown host keys are refused unless a file of the user's accepts them.
+    `batch` forbids ssh to prompt. Unknown host keys are refused unless a file of the user's accepts them.
     """
     level = _QUIET_OPTIONS if batch and not sharing.accepts_new_keys else _VERBOSE_OPTIONS
     argv = [program, *_PLAIN_OPTIONS, *level, *render_options(node), "-o", f"ConnectTimeout={timeout:.0f}"]
@@ -223,7 +223,7 @@ def master_argv(
 
 
 def bastion_argv(program: str, node: Node, bastion: str, *, timeout: float) -> list[str]:
-    """Write the command that shows whether a bastion answers at all; it asks nobody anything."""
+    """Write the command that shows whether a bastion answers at all; it never prompts."""
     argv = [program, *_PLAIN_OPTIONS, *_QUIET_OPTIONS, *(["-F", node.ssh.config] if node.ssh.config else [])]
     argv += ["-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "ControlPath=none"]
     target = bastion if bastion.startswith("ssh://") else f"ssh://{bastion}"

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from . import reasons
 
-# own: the rank's own failure. doubtful: that, or the answer to another's. waited: nobody came. peer: somebody left.
+# own: the rank's own failure. doubtful: that, or the answer to another's. waited: no peer came. peer: a peer left.
 GRADES = ("own", "doubtful", "waited", "peer")
 KILLS = (signal.SIGKILL, signal.SIGTERM)
 

@@ -53,7 +53,7 @@ def find_runs(
 ) -> FoundRuns:
     """Ask every node for its runs at the same time; `pulse`: with signs of life of those that live.
 
-    `only_one`: no other run is wanted, so that once all of its nodes have spoken nobody waits for one that is dark.
+    `only_one`: no other run is needed, so once all of its nodes have answered, a silent node is not waited for.
     """
     answers: dict[str, tasks.RunListing] = {}
     pythons: dict[str, Interpreter] = {}

@@ -38,7 +38,7 @@ LONGEST_ID = 64
 def state_dir() -> Path:
     """Give the user's state directory of clusterctl, made or not; `XDG_STATE_HOME` moves it.
 
-    Raises UsageError if somebody else could have put files there: hooks that are run, inventories of labs.
+    Raises UsageError if another user could have put files there: hooks that are run, inventories of labs.
     """
     folder = _state_path()
     _refuse_unsafe(folder)

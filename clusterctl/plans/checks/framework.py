@@ -34,7 +34,7 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 class Finding:
     """One thing that is wrong; `nodes` are the ones to fix, in the inventory's order.
 
-    `waived` is the reason for which it does not count, where somebody gave one.
+    `waived` is the reason for which it does not count, if one was given.
     """
 
     code: str

@@ -58,7 +58,7 @@ class AppliedWaiver:
 
 @dataclass(frozen=True)
 class CheckSelection:
-    """The codes that are left out, and the waivers; nodes that gave no answer are always told."""
+    """The codes that are left out, and the waivers; nodes that gave no answer are always reported."""
 
     skipped: frozenset[str] = frozenset()
     waivers: tuple[AppliedWaiver, ...] = ()

@@ -102,7 +102,7 @@ LOCAL_FIELDS = frozenset({"problems", "notes", "noise"})  # fields that no answe
 
 @dataclass(frozen=True)
 class Facts:
-    """All that a node told; `problems` holds what it could not answer, `notes` what was dropped."""
+    """All that a node reported; `problems` holds what it could not answer, `notes` what was dropped."""
 
     interpreter: Interpreter = field(default_factory=Interpreter)
     activate: ActivateResult = field(default_factory=ActivateResult)

@@ -36,7 +36,7 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Sample:
-    """What a node told at one moment: `cpu` from 0 to 1, memory in bytes; `gpu_pending` until its GPUs were asked."""
+    """A node at one moment: `cpu` from 0 to 1, memory in bytes; `gpu_pending` until its GPUs were asked."""
 
     cpu: float | None = None
     cores: int | None = None

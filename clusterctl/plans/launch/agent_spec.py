@@ -1,4 +1,4 @@
-"""What a node's agent is told to carry out: the spec, made from the plan."""
+"""What a node's agent has to carry out: the spec, made from the plan."""
 
 from __future__ import annotations
 

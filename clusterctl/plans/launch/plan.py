@@ -34,7 +34,7 @@ from clusterctl.specs.job.model import VISIBLE_DEVICES_VARIABLES, Job
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.translation import tr, trn
 
-TORCHRUN_GRACE = 30.0  # seconds that torchrun gives its workers between TERM and KILL, unless told otherwise
+TORCHRUN_GRACE = 30.0  # seconds that torchrun gives its workers between TERM and KILL, unless set otherwise
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Jobs that start their workers themselves: whether these are told where they are, and which WORLD_SIZE they saw."""
+"""Jobs that start their workers themselves: whether these get their position, and which WORLD_SIZE they saw."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from clusterctl.translation import tr
 LARGEST_SCRIPT = 256 << 10  # bytes
 NODE_PLACEHOLDERS = frozenset({"node_rank", "nnodes", "master_addr", "master_port", "world_size"})
 
-# Whoever reads one of these can tell the nodes apart, or find the first of them.
+# A program that reads one of these can distinguish the nodes, or find the first of them.
 _READ = re.compile(
     r"\b(MASTER_ADDR|MASTER_PORT|NODE_RANK|NNODES|WORLD_SIZE|RANK|HOSTNAME|hostname|gethostname|uname"
     r"|CLUSTERCTL_(?!OUTPUT_DIR|PYTHON|RUN_ID|ATTEMPT)\w+)\b"

@@ -46,7 +46,7 @@ class SlotState:
 
     @property
     def is_idle(self) -> bool:
-        """Tell whether it is a spare that nobody needed so far."""
+        """Tell whether it is a spare that was not needed so far."""
         return self.node_rank is None and not self.lost and not self.reason
 
 

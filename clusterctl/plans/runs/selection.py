@@ -13,7 +13,7 @@ from clusterctl.protocol.run_paths import is_meant
 
 @dataclass(frozen=True)
 class Owner:
-    """Somebody who launches: `name` is `user@host`, `id` random and kept in the user's state directory."""
+    """A person who launches: `name` is `user@host`, `id` random and kept in the user's state directory."""
 
     name: str
     id: str = ""

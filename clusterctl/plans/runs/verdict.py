@@ -357,7 +357,7 @@ def verdict_to_json(verdict: Verdict) -> dict[str, object]:
 
 
 def attempt_to_json(attempt: Attempt) -> dict[str, object]:
-    """Give one of the attempts that have ended; times by the clock of the node that told."""
+    """Give one of the attempts that have ended; times by the clock of the node that reported it."""
     return {
         "attempt": attempt.number,
         "reason": attempt.reason,

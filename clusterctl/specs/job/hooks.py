@@ -215,7 +215,7 @@ def setup_issues(tree: YamlMapping) -> Iterator[Issue]:
 
 def _setup_issues(setup: YamlMapping) -> Iterator[Issue]:
     kinds = [key for kind in ENVIRONMENT_KINDS if (key := setup.get_key(kind))]
-    misspelled = setup.entries.keys() - SetupEntry.model_fields.keys()  # one of these, and told as that
+    misspelled = setup.entries.keys() - SetupEntry.model_fields.keys()  # one of these, and reported as that
     if not kinds and not setup.get_key("run") and not misspelled:
         yield Issue.of("CC-SPEC-011", "empty-setup", setup.location)
     for key in kinds[1:]:

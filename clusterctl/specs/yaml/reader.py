@@ -190,7 +190,7 @@ class _TreeReader:
 
     text: str
     start: Location
-    has_substitutes: bool = False  # characters that ruamel does not take are told by others
+    has_substitutes: bool = False  # characters that ruamel rejects are replaced by others
     root: YamlTree | None = None
     issues: list[Issue] = field(default_factory=list)
     anchors: dict[str, YamlTree] = field(default_factory=dict)

@@ -120,7 +120,7 @@ def _existing_path(tree: YamlTree, path: KeyPath) -> KeyPath:
 
 
 def render_path(path: Sequence[str | int]) -> str:
-    """Write the path of a value as users would: `ssh.port`, `nic[1]`; nodes are told apart by place."""
+    """Write the path of a value as users would: `ssh.port`, `nic[1]`; nodes are identified by place."""
     if len(path) > 2 and path[0] == "nodes":
         path = path[2:]
     return "".join(f"[{step}]" if isinstance(step, int) else f".{_render_key(step)}" for step in path).lstrip(
