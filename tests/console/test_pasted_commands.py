@@ -128,7 +128,7 @@ def test_what_a_record_tells_of_strangers_is_left_out() -> None:
     from clusterctl.plans.runs.state import parse_state
 
     evil = "x; touch /tmp/PASTED #"
-    failure = {"rank": 0, "exit": 1, "signal": None, "time": 1.0, "said": [], "tail": ["oops"]}
+    failure = {"rank": 0, "exit": 1, "signal": None, "time": 1.0, "tracebacks": [], "tail": ["oops"]}
     told = [
         {"node": name, "node_rank": rank, "state": "FAILED", "reason": "", "time": 2.0, "failures": [one]}
         for rank, (name, one) in enumerate([(evil, failure), ("gpu01", {**failure, "rank": 1, "time": 9.0})])

@@ -32,7 +32,7 @@ def failed() -> NodeState:
     """Build a part whose only rank ran out of memory."""
     said = ["Traceback (most recent call last):", "RuntimeError: CUDA out of memory. Tried to allocate 2 GiB"]
     failure = {"rank": 0, "exit": 1, "time": 9.0, "last_at": 9.0, "tail": said}
-    failure["said"] = [{"at": 9.0, "lines": said}]
+    failure["tracebacks"] = [{"at": 9.0, "lines": said}]
     own = {"node": "gpu01", "node_rank": 0, "state": "FAILED", "time": 9.1, "failures": [failure]}
     return part(BAD, state="FAILED", gang={"hub": "gpu01", "whole": True, "parts": [own]})
 

@@ -23,7 +23,7 @@ def parts() -> dict[str, NodeState | None]:
     """Give a run of one rank that failed, with its record."""
     said = ["Traceback (most recent call last):", LINE]
     failure = {"rank": 0, "exit": 1, "signal": None, "time": 9.0, "last_at": 9.0, "tail": said}
-    failure["said"] = [{"at": 9.0, "lines": said}]
+    failure["tracebacks"] = [{"at": 9.0, "lines": said}]
     own: dict[str, Any] = {
         "node": "gpu01",
         "node_rank": 0,

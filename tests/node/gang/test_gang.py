@@ -37,7 +37,7 @@ def test_a_failure_on_one_node_ends_all(node: Make) -> None:
     assert [part["state"] for part in parts.values()] == ["CANCELLED", "FAILED", "CANCELLED"]
     (failure,) = parts["gpu02"]["failures"]
     assert (failure["rank"], failure["exit"], failure["signal"]) == (1, 1, None)
-    ((block,)) = failure["said"]
+    ((block,)) = failure["tracebacks"]
     assert block["lines"][0] == "Traceback (most recent call last):"
     assert failure["tail"][-1] == block["lines"][-1] == "ValueError: bad loss"
     # seconds since 1970, by the hub's clock, which each node knows as well as a loaded machine lets it

@@ -31,12 +31,12 @@ ENVIRONMENT = {"fill": "environment"}
 
 def step(program: Any, *words: Any) -> dict[str, Any]:
     """One step as a plan renders it."""
-    return {"programs": [program], "words": list(words), "shown": " ".join(str(word) for word in words)}
+    return {"programs": [program], "arguments": list(words), "shown": " ".join(str(word) for word in words)}
 
 
 def shell(text: str) -> dict[str, Any]:
     """A step of `run`."""
-    return {"programs": ["sh"], "words": ["-e", "-c", text], "shown": text}
+    return {"programs": ["sh"], "arguments": ["-e", "-c", text], "shown": text}
 
 
 # Without a pip of its own, which takes seconds: the one here installs into it.
@@ -203,7 +203,7 @@ def test_what_venv_brings_hides_nothing_newer(
     )
     script = "import importlib.metadata as m, setuptools as s, vision; print(m.version('setuptools'), s.__version__)"
     run = node(script, python=python).use_stub()
-    first = {"programs": ["sh"], "words": ["-c", make, [ENVIRONMENT]], "shown": "venv"}
+    first = {"programs": ["sh"], "arguments": ["-c", make, [ENVIRONMENT]], "shown": "venv"}
     wish(run, files, first, {**VENV[1], "programs": [sys.executable]}, outer=True)
     run.start(command=(python, "-c", BOOT))
     run.hear("started")

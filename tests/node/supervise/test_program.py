@@ -121,7 +121,7 @@ def test_programs_beside_the_python_are_found_last(node: Make, tmp_path: Path) -
         (folder / name).chmod(0o755)
     step = {
         "programs": ["sh"],
-        "words": ["-c", "accelerate > $CLUSTERCTL_NODE.$CLUSTERCTL_STATE"],
+        "arguments": ["-c", "accelerate > $CLUSTERCTL_NODE.$CLUSTERCTL_STATE"],
         "shown": "accelerate",
     }
     around = {name: {"steps": [step], "time_limit": 60.0} for name in ("before", "after")}

@@ -40,7 +40,7 @@ STUBBORN = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nopen(place + '.heard'
 
 def shell(text: str) -> dict[str, Any]:
     """A step of `before` or `after`."""
-    return {"programs": ["sh"], "words": ["-e", "-c", text], "shown": text}
+    return {"programs": ["sh"], "arguments": ["-e", "-c", text], "shown": text}
 
 
 def hook(text: str, limit: float = 3600.0) -> dict[str, Any]:
@@ -151,7 +151,8 @@ def no_port(make: Make) -> Trace:
 def setup_ends(make: Make, text: str, wanted: str) -> Trace:
     """The environment is made, or not."""
     alone = Alone(make)
-    steps = [{"programs": [[{"fill": "python"}]], "words": ["-m", "venv", "--without-pip", [{"fill": "environment"}]],
+    arguments = ["-m", "venv", "--without-pip", [{"fill": "environment"}]]
+    steps = [{"programs": [[{"fill": "python"}]], "arguments": arguments,
               "shown": "venv"}, shell(text)]  # fmt: skip
     alone.run.spec["setup"] = {
         "content": "c" * 64, "kind": "venv", "outer": False, "steps": steps, "rows": [], "time_limit": 3600.0,

@@ -103,7 +103,7 @@ def test_the_agent_records_it_after_the_last_command_of_after(node: Callable[...
     """What `after` has brought to safety is not told of."""
     script = "open('kept.ckpt', 'w').write('k'); open('moved.ckpt', 'w').write('m')"
     after = {
-        "steps": [{"programs": ["sh"], "words": ["-c", "rm moved.ckpt"], "shown": "rm"}],
+        "steps": [{"programs": ["sh"], "arguments": ["-c", "rm moved.ckpt"], "shown": "rm"}],
         "time_limit": 60.0,
     }
     run = program(node, [sys.executable, "train.py"], script, after=after)

@@ -63,7 +63,7 @@ def test_commands_go_to_a_shell_as_they_are() -> None:
     """They are one word, whatever is in them, and shown as they were written."""
     plan = plan_setup(Setup(run=("echo 'a b' $X; ${y}",)), FILES, "", {})
     (step,) = setup_to_spec(plan, FILES, None)["steps"]
-    assert (step["programs"], step["words"], step["shown"]) == (
+    assert (step["programs"], step["arguments"], step["shown"]) == (
         ["bash", "sh"],
         ["-e", "-c", "echo 'a b' $X; ${y}"],
         "echo 'a b' $X; ${y}",
