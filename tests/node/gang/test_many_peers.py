@@ -14,7 +14,7 @@ from waiting import HANG
 PLAY = Path(__file__).parents[2] / "support" / "many_peers.py"
 REFUSED = """
 import resource
-from clusterctl.node.gang.listener import Listener
+from clusterctl.node.gang.endpoints import Listener
 from clusterctl.node.runtime.event_loop import Loop
 resource.setrlimit(resource.RLIMIT_NOFILE, (300, 600))
 Listener(Loop(), {"run": "j-1", "nnodes": 400, "master_addr": "127.0.0.1"}, b"")
@@ -47,7 +47,7 @@ def test_a_node_that_allows_too_few_files_says_so() -> None:
 STARVED = """
 import resource, socket, sys
 sys.path.insert(0, sys.argv[1]); from counting import count_calls
-from clusterctl.node.gang.listener import Listener
+from clusterctl.node.gang.endpoints import Listener
 from clusterctl.node.runtime.event_loop import Loop
 loop = Loop()
 door = Listener(loop, {"run": "j-1", "nnodes": 2, "master_addr": "127.0.0.1"}, b"")
