@@ -148,7 +148,7 @@ class Asked:
             return row
         stat = find_process(identity)
         if stat is not None:
-            row["process"], row["threads"] = stat.state, stat.threads
+            row["process"] = stat.state
             row["waits_in"] = read_text("/proc/%d/wchan" % stat.pid) or ""
             row["traced"] = status_number(stat.pid, "TracerPid", 10) > 0
         row["cpu"] = self._measure_cpu()

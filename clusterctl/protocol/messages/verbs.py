@@ -441,7 +441,6 @@ class RankEvidence(_RankEvidence, total=False):
     stderr: str
     silent: float | None
     process: str
-    threads: int
     waits_in: str
     traced: bool
     cpu: float | None
