@@ -541,3 +541,31 @@ class EnvironmentLock(ProcessRecord):
     who: str  # run and node
     boot_id: str
     beats: int
+
+
+class RecorderEntry(TypedDict):
+    """A collective, or a send or receive, in torch's flight recorder, as torch writes it."""
+
+    collective_seq_id: int
+    p2p_seq_id: int
+    is_p2p: bool
+    process_group: list[str]  # name and description
+    profiling_name: str
+    input_sizes: list[list[int]]
+    input_dtypes: list[str]
+    retired: bool
+    state: str
+    time_created_ns: int
+
+
+class RecorderGroup(TypedDict):
+    """A process group there: its members as a text."""
+
+    ranks: str
+
+
+class FlightRecorder(TypedDict):
+    """What is read of torch's flight recorder."""
+
+    entries: list[RecorderEntry]
+    pg_config: dict[str, RecorderGroup]
