@@ -66,6 +66,7 @@ FRAMES = Path(__file__).parent / "frames"
 LARGEST = 1 << 65
 LONGEST_TEXT = 70_000  # characters of one text; a line of a log may be long
 MOST_ITEMS = 250_000
+LARGEST_REPEATED = 10_000  # bytes of JSON of a list that is repeated up to 3000 times
 LONGEST_CASE = 2.0  # seconds of the processor; a case takes some milliseconds
 ME = Owner("ada@laptop", "0123456789abcdef")
 NUMBERS: tuple[Any, ...] = (
@@ -141,8 +142,10 @@ def _another(chance: Random, value: Any) -> Any:
 def _rearranged(chance: Random, value: Any) -> Any:
     """Drop, double and reorder what a list or an object holds."""
     if isinstance(value, list):
-        many = value * (3000 // len(value)), value[:1] * 3000
-        return chance.choice((value[1:], value * 2, value[::-1], *many))
+        once = value[1:], value[::-1]
+        if len(_dump(value)) > LARGEST_REPEATED:  # several changes in one another would make gigabytes
+            return chance.choice(once)
+        return chance.choice((*once, value * 2, value * (3000 // len(value)), value[:1] * 3000))
     gone = chance.choice(list(value))
     less = {key: one for key, one in value.items() if key != gone}
     other_keys = {key + "\x00": one for key, one in value.items()}
