@@ -280,7 +280,7 @@ ENTRIES: Mapping[str, Entry] = {
             "": Case(
                 Text(
                     "the server at {address} closed the connection {when}",
-                    "{address} 上的服务端断开了连接 {when}",
+                    "{address} 上的服务端断开了连接{when}",
                 ),
                 Text(
                     "it may limit logins in progress: raise MaxStartups in its sshd_config (100:30:200), check its log, and wait if PerSourcePenalties blocks this machine",

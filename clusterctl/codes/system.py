@@ -195,16 +195,16 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-SYS-002": Entry(
         "warning",
-        Text("two nodes are the same machine (CPUs)", "两个节点是同一台机器（CPU）"),
+        Text("two nodes of a job on CPUs are the same machine", "在 CPU 上训练的两个节点是同一台机器"),
         why=Text(
-            "They share the same processors, so the second one makes nothing faster.",
+            "They share the same processors, so the second one adds no speed.",
             "它们共用处理器，第二个节点不会带来加速。",
         ),
         what=Text(
             "Two nodes of the inventory are one machine: same boot, same hostname. This is fine for a test on CPUs.",
             "inventory 中的两个节点是同一台机器：开机标识和主机名相同。在 CPU 上测试时没有问题。",
         ),
-        do=Text("It makes nothing faster: leave one out", "不会更快：排除其中一个"),
+        do=Text("The second node adds no speed: leave one out", "第二个节点不会加快训练：排除其中一个"),
         cases={
             "": Case(fix=Text("add --exclude {last}", "加 --exclude {last}")),
         },

@@ -69,8 +69,8 @@ def launch(
 ) -> int:
     """Send the code and start torchrun on every node.
 
-    Follows all ranks until the run ends. Ctrl-C does not stop the run and prints how to attach again; before the
-    workers start it cancels. Everything after -- is passed to your script.
+    Follows all ranks until the run ends. Ctrl-C before the workers start cancels the launch; later it leaves the run
+    going and prints how to attach again. Everything after -- is passed to your script.
     """
     from clusterctl.plans.launch.placement import plan_placement
 

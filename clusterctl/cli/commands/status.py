@@ -26,7 +26,7 @@ from clusterctl.translation import to_translate
         ("clusterctl ps --json", "as JSON"),
     ],
 )
-@click.option("--orphans", is_flag=True, help="List processes that crashed runs left instead.")
+@click.option("--orphans", is_flag=True, help="List processes that crashed runs left, instead of runs.")
 @json_option("Write the runs as JSON.")
 @shared_options
 def ps(settings: Settings, orphans: bool, as_json: bool) -> int:

@@ -4,10 +4,11 @@ An event is a message of a peer, the same from this node's own agent, the end of
 small letters). A timer is cancelled when a phase begins in which its cell is `-`.
 
 How to read the table: node 0 is lost in the pause between two attempts, and this node is the next hub (see peer.py).
-It begins in GATHERING. Hello brings what a peer knows. When all that are left have come, or the limit `gather` is over,
-`judge_gathered` writes the part of node 0 as LOST and takes what most peers report. CLEARING, PAUSING and STARTING
-follow as after any attempt, without node 0. The run ends instead when too few nodes are left; StopOrder ends it too,
-with a shorter limit for those that have not come yet.
+It begins in GATHERING. Hello brings what a peer knows. When all that are left have come, or the limit `gather` is
+over, `judge_gathered` writes the part of node 0 as LOST, takes what most peers report, and judges the attempt as any
+other: the run ends, or CLEARING waits for Cleared, which a peer that has sent it before sends again behind its Hello.
+`decide` then begins a whole new pause; PAUSING and STARTING follow as always, without node 0. The run ends instead
+when too few nodes are left; StopOrder ends it too, with a shorter limit for those that have not come yet.
 """
 
 from __future__ import annotations

@@ -5,9 +5,12 @@ client, what our own check of the hub's node found (NodeChecked), or a timer of 
 
 How to read the table: node 0 is lost in the pause between two attempts. A peer whose part has ended is in ENDED, a
 spare in IDLE. Closed calls `lost`, which marks node 0 as lost and elects the next hub (failover.py): the lowest slot
-that is left becomes a hub in GATHERING, if more than half of all are left and they are enough for the job; else the run
-ends. The others go to REJOINING: Welcome calls `rejoined`, which sends Hello with what this node knows. Pause and
-NextAttempt follow as from node 0. Closed and Unreachable call `lost` again, for the next hub.
+that is left becomes a hub in GATHERING, if more than half of all slots are left (spares and lost ones count among all)
+and they are enough for the job; else the run ends. The others go to REJOINING: Welcome calls `rejoined`, which sends
+Hello with what this node knows and returns to ENDED or IDLE, where Pause and NextAttempt come as from node 0; if the
+new hub was quicker than its Welcome, `catch_up` does both. Closed and Unreachable call `lost` again, for the next hub.
+A hub that accepts and then sends nothing is closed by the silence limit; one that beats, but does not go on, by the
+timer `hub`, which `rejoined` starts.
 """
 
 from __future__ import annotations

@@ -292,7 +292,7 @@ class Cleaner:
         stored_run = self._describe_run(rundir, tags)
         state = stored_run["state"]
         if RunPaths(rundir).node != self._node:
-            raise VerbError("CC-RUN-010", "it belongs to another node")
+            raise VerbError("CC-CLEAN-002", "it belongs to another node")
         if state is not None and state["state"] not in FINAL:
             raise VerbError("CC-CLEAN-002", "it is still running")
         if state is None and stored_run["age"] < DAY:

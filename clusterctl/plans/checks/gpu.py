@@ -209,8 +209,8 @@ def chosen_gpu_is_missing(context: CheckContext) -> Iterator[Hit]:
             continue  # reported by CC-GPU-001 and CC-GPU-009
         if missing:
             evidence = trn(
-                "gpus: {missing} of {n} GPU",
-                "gpus: {missing} of {n} GPUs",
+                "the job needs gpus: {missing}, the node has {n} GPU",
+                "the job needs gpus: {missing}, the node has {n} GPUs",
                 _count_gpus(facts),
                 missing=join_items(missing),
             )
