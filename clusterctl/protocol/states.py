@@ -19,7 +19,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-PROTOCOL = 2  # the number in spec.json and state.json: of the format of both; 1 had other names for some keys
+PROTOCOL = (
+    3  # the number in spec.json and state.json: of the format of both; 1 and 2 had other names for some keys
+)
 
 RunState = Literal[
     "SUBMITTED",

@@ -211,7 +211,8 @@ def test_a_script_or_swapped_files_are_called_that(folder: Path) -> None:
     assert (script.returncode, swapped.returncode) == (2, 2)
     assert "train.py:1:1: CC-SPEC-008 this looks like a Python script" in script.stderr
     assert "`clusterctl init --script train.py` writes a job file" in script.stderr
-    assert "job.yaml:1:1: CC-SPEC-008 this is a job file; expected an inventory" in swapped.stderr
+    assert "inventory.yaml:1:1: CC-SPEC-008 this is an inventory; expected a job file" in swapped.stderr
+    assert "clusterctl -i inventory.yaml VERB JOB.yaml" in swapped.stderr
     assert "unknown key" not in swapped.stderr
 
 

@@ -37,6 +37,7 @@ from clusterctl.console.logs import JsonLogPrinter, LogPrinter
 from clusterctl.console.terminal import stdout
 from clusterctl.console.text import json_text, make_visible
 from clusterctl.errors import ClusterctlError, Issue, Location, NodeError, SpecError
+from clusterctl.plans.diagnose.hang import Judgement
 from clusterctl.plans.runs.state import NodeState
 
 PACKAGE = Path(clusterctl.__file__).parent
@@ -77,6 +78,9 @@ def _plain(kind: Any, deep: int) -> Any:  # noqa: PLR0911 - a table of kinds of 
         return hostile(kind.__supertype__, deep)
     if inspect.isclass(kind) and issubclass(kind, Console):
         return stdout()
+    if kind is Judgement:
+        facts = dict.fromkeys(("ranks", "operation", "where", "waiting"), HOSTILE)
+        return Judgement("CC-HANG-004", "", facts)
     if kind is SpecError:
         place = Location(HOSTILE, 1, 1)
         return SpecError([Issue(HOSTILE, HOSTILE, place, HOSTILE)])

@@ -93,7 +93,9 @@ def test_one_failed_node_or_the_death_of_the_script_ends_all_nodes(cluster: Lab,
     )
     assert failed.returncode == 3, failed.stdout + failed.stderr
     assert "gpu02: exit 3" in failed.stderr
-    assert [(one["argv"], one["secret"]) for one in records(failed.stdout)] == [(["x y", "fail"], secret)] * 3
+    shown = {one["rank"]: (one["argv"], one["secret"]) for one in records(failed.stdout)}
+    # the failed one has written; whether the others had, when they were ended, is theirs
+    assert 1 in shown and all(one == (["x y", "fail"], secret) for one in shown.values())
     assert exported_processes(cluster) == []
 
     log = tmp_path / "screen"

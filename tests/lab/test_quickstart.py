@@ -42,6 +42,7 @@ VOLATILE = (
     (r"from /\S+(?=,)", "from PLACE"),
     (r"\S*/(?=[\w.-])", ""),  # where a file lies
     (r"digits-ddp-\d{8}T\d{6}-[0-9a-f]{4}", "RUN"),
+    (r"(clusterctl (?:attach|status|stop|logs|pull)) [0-9a-f]{4}\b", r"\1 RUN"),
     (r"\S+@\S+", "WHO"),
     (r"(?<=parameter hash )[0-9a-f]+", "HASH"),
     (r"rank \d+ (?:failed|exited with \d+)", "rank ENDED"),

@@ -14,6 +14,7 @@ from driving import cctl, kill_leftovers, make_project, run_id, running_processe
 from waiting import HANG, wait_until
 
 from clusterctl.lab.labs import Lab, break_node
+from clusterctl.protocol.run_paths import short_id
 
 if TYPE_CHECKING:
     from conftest import Bed
@@ -54,7 +55,11 @@ def test_what_a_script_leaves_in_its_working_directory_is_not_lost(cluster: Lab,
     told = f"2 files outside ${{output_dir}}: 0.ckpt, 1.ckpt (100.0 kB) on {first}"
     launched = cctl(cluster, "launch", job)
     run = run_id(launched.err)
-    assert (launched.code, told in launched.err, f"pull {run} --all" in launched.err) == (0, True, True)
+    assert (launched.code, told in launched.err, f"pull {short_id(run)} --all" in launched.err) == (
+        0,
+        True,
+        True,
+    )
     assert told in cctl(cluster, "attach", run).err
     assert told in " ".join(cctl(cluster, "status", run).out.split())
 

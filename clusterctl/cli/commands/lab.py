@@ -128,7 +128,14 @@ def _hint_after_up(new_lab: Lab) -> None:
     hint_next(f"{command} check", f"{command} launch JOB.yaml")
     if new_lab.plan.slurmd:
         first = new_lab.nodes[0].name
-        info(tr("Slurm: {command}", command=f"clusterctl lab ssh --name {new_lab.name} {first} -- sinfo"))
+        info(
+            tr(
+                "Slurm: {command}",
+                command=command_line(
+                    "clusterctl", "lab", "ssh", "--name", new_lab.name, first, "--", "sinfo"
+                ),
+            )
+        )
 
 
 def _name(given: str | None) -> str | None:

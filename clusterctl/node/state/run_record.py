@@ -38,7 +38,7 @@ MOST_ATTEMPTS = 100_000
 HIGHEST_PID = 1 << 22
 MOST_LISTED = 100_000  # ranks, attempts and processes in one record
 SUBMISSION_LIMIT = 60.0  # seconds in which an agent must have taken over
-RENAMED_KEYS = {  # of format 1, see PROTOCOL
+RENAMED_KEYS = {  # of formats 1 and 2, see PROTOCOL
     "seat": "slot",
     "seats": "slots",
     "parted": "gang_done",

@@ -50,9 +50,10 @@ def _head(export: Export) -> list[str]:
         f"#     bash {quote_word(export.file)} [ARGUMENTS]    # they follow the arguments of the job file",
         "#",
         *render_comment(
-            f"The code is in {export.source!r}, relative to this file, and is copied to ~/{REMOTE} on every node. The "
-            "job runs as long as this script does: Ctrl-C, an error of one node or the end of this machine stops all "
-            "nodes. ssh must log in without questions. The checks of `clusterctl check` are not included."
+            f"The code is in {export.source!r}, relative to this file, and is copied to ~/{REMOTE} on every node, "
+            "where it stays. The job runs as long as this script does: Ctrl-C, an error of one node or the end of "
+            "this machine stops all nodes. ssh must log in without questions. The checks of `clusterctl check` are "
+            "not included."
         ),
     ]
 
@@ -233,7 +234,7 @@ def _prepare(export: Export) -> list[str]:
     files = command_line(*export.setup_files)
     setup = [
         f"tar -C {quote_word(export.folder)} -cf - -- {files} |",
-        '    on_node "$1" "bash -c \'mkdir -p $remote/$1/setup && tar -xf - -C $remote/$1/setup\'"',
+        '    on_node "$1" "bash -c \'umask 077; mkdir -p $remote/$1/setup && tar -xf - -C $remote/$1/setup\'"',
     ]
     if export.setup and not export.setup_files:
         setup = ['on_node "$1" "mkdir -p $remote/$1/setup" </dev/null']
@@ -242,9 +243,9 @@ def _prepare(export: Export) -> list[str]:
         *indent(
             [
                 f"tar -C {quote_word(export.source)} {options} --exclude-vcs-ignores -cf - . |",
-                '    on_node "$1" "bash -c \'mkdir -p $remote/$1/code && tar -xf - -C $remote/$1/code\'"',
+                '    on_node "$1" "bash -c \'umask 077; mkdir -p $remote/$1/code && tar -xf - -C $remote/$1/code\'"',
                 *(setup if export.setup else []),
-                'on_node "$1" "bash -c \'cat >$remote/$1/node.sh\'" <<<"$node_script"',
+                'on_node "$1" "bash -c \'umask 077; cat >$remote/$1/node.sh\'" <<<"$node_script"',
             ]
         ),
         "}",

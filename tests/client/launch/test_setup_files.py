@@ -50,8 +50,8 @@ def test_all_that_belongs_to_it(tmp_path: Path) -> None:
         (
             VENV,
             {"requirements.txt": "-r ../common.txt\n"},
-            "leads to ../common.txt, which is outside",
-            "copy it there",
+            "refers to ../common.txt, which is outside",
+            "copy it into the job file",
         ),
         (VENV, {"requirements.txt": "-e ./pkg\n"}, "installs from pkg, which is not sent", "files: [pkg]"),
         (VENV, {"requirements.txt": "-r a\0b\n"}, "embedded null byte", "relative to the job file"),

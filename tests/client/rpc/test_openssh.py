@@ -357,9 +357,10 @@ def test_ssh_asks_at_the_terminal(serve: Callable[..., Server], tmp_path: Path) 
     if pid == 0:
         os.environ.pop("SSH_AUTH_SOCK", None)
         os.execv(sys.executable, [sys.executable, "-c", HOLDER, settings])
-    said = read_until(terminal, b"passphrase for key")
+    said = read_until(
+        terminal, b"passphrase for key", b"Touch your token now."
+    )  # ssh and we write them, in any order
     assert b"n1: ssh may ask" in said
-    assert b"Touch your token now." in said
     os.write(terminal, b"open sesame\n")
     assert b"in " in read_until(terminal, b"in /")
     os.write(terminal, b"\x03")  # Ctrl-C
@@ -436,15 +437,15 @@ def test_what_a_master_says_later_goes_into_no_other_file(tmp_path: Path) -> Non
     assert (tmp_path / "another").read_bytes() == b""
 
 
-def read_until(terminal: int, text: bytes) -> bytes:
-    """Read a terminal until it shows a text."""
+def read_until(terminal: int, *texts: bytes) -> bytes:
+    """Read a terminal until it shows some texts."""
     said, deadline = b"", time.monotonic() + HANG
-    while text not in said and time.monotonic() < deadline:
+    while not all(text in said for text in texts) and time.monotonic() < deadline:
         try:
             said += os.read(terminal, 4096)
         except OSError:  # its other side is closed
             break
-    assert text in said, said
+    assert all(text in said for text in texts), said
     return said
 
 

@@ -290,7 +290,8 @@ def test_a_list_holds_the_records_of_runs_that_ended_badly(tmp_path: Path) -> No
         [("CANCELLED", 10), ("CANCELLED", 300_000), ("SUCCEEDED", 10), ("FAILED", 10)]
     ):
         run = Recorded(tmp_path, f"job-{number}", submitted=float(number), state=state)
-        (run.path / "gang.json").write_text(json.dumps({"parts": [], "reason": "x" * size}))
+        record = {"run": f"job-{number}", "hub": None, "whole": True, "stop": None, "parts": []}
+        (run.path / "gang.json").write_text(json.dumps({**record, "reason": "x" * size}))
 
     assert [(state["run"], "gang" in state) for state in list_runs(tmp_path)] == [
         ("job-3", True),
