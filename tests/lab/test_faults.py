@@ -160,11 +160,12 @@ def test_a_cut_connection_loses_and_doubles_no_line(cluster: Lab, tmp_path: Path
 def test_somebody_elses_stop_is_not_called_a_failure(cluster: Lab, tmp_path: Path) -> None:
     """`stop` from another terminal: the attached launch says who stopped it, and blames no rank."""
     source = """
-    import torch, torch.distributed as dist
+    import time, torch, torch.distributed as dist
     dist.init_process_group("gloo")
     print("settled", flush=True)
     while True:
         dist.all_reduce(torch.ones(1))
+        time.sleep(0.02)  # the processors are for the tests beside it
     """
     launching = start_cctl(cluster, "launch", make_project(tmp_path, source, nodes=2))
     for _ in range(2):

@@ -219,13 +219,14 @@ def test_the_first_failure_stops_all_and_is_named_first(cluster: Lab, tmp_path: 
 def test_a_sigkilled_rank_is_the_cause(cluster: Lab, tmp_path: Path) -> None:
     """A worker killed from outside says nothing itself; it is named with its signal."""
     script = """
-    import os, signal, torch, torch.distributed as dist
+    import os, signal, time, torch, torch.distributed as dist
     dist.init_process_group("gloo")
     dist.barrier()
     if dist.get_rank() == 2:
         os.kill(os.getpid(), signal.SIGKILL)
     while True:
         dist.all_reduce(torch.ones(1))
+        time.sleep(0.02)  # the processors are for the tests beside it
     """
     result = cctl(cluster, "launch", make_project(tmp_path, script))
 
