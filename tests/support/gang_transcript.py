@@ -474,6 +474,14 @@ class World:
         """Cut the way between two nodes."""
         self.network.cut_pairs.append({self.agents[int(slot)].loop.host for slot in slots.split()})
 
+    def do_filter(self, slots: str) -> None:
+        """Let a firewall drop every new connection to these nodes."""
+        self.network.filtered = {self.agents[int(slot)].loop.host for slot in slots.split()}
+
+    def do_reset(self, slots: str) -> None:
+        """Let sending to these nodes fail."""
+        self.network.resetting = {self.agents[int(slot)].loop.host for slot in slots.split()}
+
     def do_clock(self, text: str) -> None:
         """Set a node's clock: SLOT SECONDS ahead."""
         slot, seconds = text.split()

@@ -68,7 +68,7 @@ class MemorySocket:
         """Connect; known when the socket can be written to."""
         self.connecting = True
         listener = self._network.listening.get(name)
-        if not self._network.is_open(self.host, name[0]):
+        if not self._network.is_open(self.host, name[0]) or name[0] in self._network.filtered:
             raise BlockingIOError
         if listener is None:
             self.error = errno.ECONNREFUSED
@@ -87,6 +87,8 @@ class MemorySocket:
     def send(self, data: memoryview) -> int:
         """Send all of it."""
         content = bytes(data)
+        if self.other is not None and self.other.host in self._network.resetting:
+            raise OSError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
         if self.other is not None and self._network.is_open(self.host, self.other.host):
             self.other.inbox += content
         return len(content)
@@ -132,6 +134,8 @@ class Network:
         self.sockets: dict[int, MemorySocket] = {}
         self.apart: set[str] = set()  # hosts that reach each other, and no others
         self.cut_pairs: list[set[str]] = []  # two hosts each that do not reach each other
+        self.filtered: set[str] = set()  # hosts with a firewall that drops every new connection
+        self.resetting: set[str] = set()  # hosts to which sending fails
         self._numbers, self._ports, self._chance = count(1000), count(FIRST_PORT), count()
 
     def register(self, sock: MemorySocket) -> int:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 import time
 from enum import Enum
-from typing import TYPE_CHECKING, Dict, List, Optional, Set
+from typing import TYPE_CHECKING, Dict, List, Optional, Set, Tuple
 
 from ...protocol.messages import gang as messages
 from ...protocol.messages.gang import Message
@@ -176,29 +176,46 @@ class Hub(Role[Phase]):
 
     def beat(self) -> None:
         """Ask every peer for a sign, and give up those that have been silent for too long."""
-        for member in list(self.members.values()):
+        for slot, member in list(self.members.items()):
+            if not self._is_here(slot, member):  # sending to one before it failed, which may end the run
+                continue
             if member.channel.unanswered_beats >= self._beat_limit:
                 self._drop_silent(member, f"it was silent for {silence_limit(self.context.spec):g} s")
-            elif self._silent_nodes.is_gone(member.channel.slot, self.members):
+            elif self._silent_nodes.is_gone(slot, self.members):
                 self._drop_silent(member, describe_loss(self.context.spec))
             else:
                 member.send_beat()
-                self._suspect(member)
+                if self._is_here(slot, member):
+                    self._check_node(slot, member)
+
+    def _is_here(self, slot: Slot, member: Member) -> bool:
+        return self.members.get(slot) is member
 
     def _drop_silent(self, member: Member, why: str) -> None:
         self._lost_by_silence = self._lost_by_silence or self.phase is not Phase.JOINING
         member.channel.close()
         self._on_closed(member, why)
 
-    def _suspect(self, member: Member) -> None:
-        """Have us and others connect to the node of a member that is silent; see node_check.py."""
-        slot, checks = member.channel.slot, self.state.checks
-        witnesses = self._silent_nodes.find_witnesses(slot, self.members) if checks.can_check(slot) else None
-        if witnesses is not None:
-            for witness in witnesses:
+    def _check_node(self, slot: Slot, member: Member) -> None:
+        """Check a member's node once while it responds; when it is silent, so do others; see node_check.py."""
+        checks, listener = self.state.checks, self.roster.find_listener(slot)
+        if member.is_responding:
+            checks.check_once(slot, listener)
+        if not member.is_silent:
+            self._silent_nodes.forget(slot)
+        elif checks.has_answered(slot) and checks.can_check(slot):
+            self._ask_about(slot, listener)
+
+    def _ask_about(self, slot: Slot, listener: List[Tuple[str, int]]) -> None:
+        """Connect to the node of a silent member, and ask others to, unless this was done since it is silent."""
+        witnesses = self._silent_nodes.find_witnesses(slot, self.members)
+        if witnesses is None:
+            return
+        report = functools.partial(messages.NodeChecked, slot)
+        self.state.checks.start(slot, listener, lambda answers: self.report(report(answers)))
+        for witness in witnesses:
+            if witness in self.members:  # sending to the one before it may have failed
                 self.members[witness].channel.send(messages.CheckNode(slot))
-            report = functools.partial(messages.NodeChecked, slot)
-            checks.start(slot, self.roster.find_listener(slot), lambda answers: self.report(report(answers)))
 
     def _checked(self, slot: Slot, message: messages.NodeChecked) -> None:
         self._silent_nodes.record(slot, message)
@@ -212,7 +229,7 @@ class Hub(Role[Phase]):
 
     def _on_closed(self, member: Member, why: str) -> None:
         slot = member.channel.slot
-        if self.members.get(slot) is not member:
+        if not self._is_here(slot, member):
             return
         del self.members[slot]
         self._silent_nodes.forget(slot)

@@ -1,14 +1,17 @@
 """Whether a silent node is gone: its kernel answers no connection, neither to us nor to other nodes.
 
 The kernel of a node whose agent is halted, or swaps, still accepts or refuses connections: such a node keeps the whole
-silence limit. Without power or cable nothing comes back. A node that says of another that it answers only delays: the
-hub gives up no node that it reaches itself, and waits for all that it has asked and that are not silent themselves.
+silence limit. Without power or cable nothing comes back. Nor does it through a firewall that drops or rejects these
+connections, so "no answer" counts only for a node that has answered us before: it is checked once while it responds.
+A node that says of another that it answers only delays: the hub gives up no node that it reaches itself, and waits for
+all that it has asked and that are not silent themselves.
 """
 
 from __future__ import annotations
 
 import errno
 import socket
+from enum import Enum
 from typing import (
     TYPE_CHECKING,
     Callable,
@@ -20,6 +23,8 @@ from typing import (
     Mapping,
     NamedTuple,
     Optional,
+    Sequence,
+    Set,
     Tuple,
 )
 
@@ -44,8 +49,24 @@ NO_ANSWER = (
     errno.ENETDOWN,
     errno.EADDRNOTAVAIL,
 )
+FROM_ITS_KERNEL = (0, errno.ECONNREFUSED)  # accepted, or refused
 
 Target = Tuple[str, int]
+
+
+class Outcome(Enum):
+    """What a check of a node has found."""
+
+    ANSWERED = "a connection was accepted or refused"
+    SILENT = "nothing came back"
+    UNKNOWN = "it could not be found out"
+
+
+def judge_error(error: int) -> Outcome:
+    """Tell what the error of a connection, 0 for none, says about the node at its other end."""
+    if error in NO_ANSWER:
+        return Outcome.SILENT
+    return Outcome.ANSWERED if error in FROM_ITS_KERNEL else Outcome.UNKNOWN
 
 
 class Suspicion(NamedTuple):
@@ -86,13 +107,11 @@ class SilentNodes:
         self._suspicions: Dict[Slot, Suspicion] = {}
 
     def find_witnesses(self, slot: Slot, members: Mapping[Slot, Member]) -> Optional[List[Slot]]:
-        """Choose who is asked about a member that has become silent; None for any other."""
-        if not members[slot].is_silent:
-            self.forget(slot)
+        """Choose who is asked about a member that is silent; None for any other, and if they were asked already."""
+        member = members.get(slot)
+        if member is None or not member.is_silent or slot in self._suspicions:
             return None
-        if slot in self._suspicions:
-            return None
-        candidates = [other for other, member in members.items() if member.is_responding]
+        candidates = [other for other, one in members.items() if one.is_responding]
         witnesses = choose_witnesses(slot, candidates, self._slot_count)
         self._suspicions[slot] = Suspicion(frozenset({self._own_slot, *witnesses}))
         return witnesses
@@ -105,8 +124,8 @@ class SilentNodes:
 
     def is_gone(self, slot: Slot, members: Mapping[Slot, Member]) -> bool:
         """Whether a member is silent, and its node answers nobody."""
-        suspicion = self._suspicions.get(slot)
-        if suspicion is None or not members[slot].is_silent:
+        suspicion, member = self._suspicions.get(slot), members.get(slot)
+        if suspicion is None or member is None or not member.is_silent:
             return False
         present = {other for other in suspicion.asked if other in members and not members[other].is_silent}
         return suspicion.is_gone({self._own_slot, *present})
@@ -126,24 +145,42 @@ class NodeChecks:
             for entry in context.spec.get("node_ports") or ()
         }
         self._running: Dict[Slot, NodeCheck] = {}
+        self._checked_once: Set[Slot] = set()
+        self._answered: Set[Slot] = set()
 
     def can_check(self, slot: Slot) -> bool:
         """Whether the spec says where a node could answer, and not too many checks run already."""
         return slot in self._ports and len(self._running) < MOST_CHECKS
 
+    def has_answered(self, slot: Slot) -> bool:
+        """Whether a node has ever answered a connection of ours: if not, no answer proves nothing."""
+        return slot in self._answered
+
+    def check_once(self, slot: Slot, also: Iterable[Target]) -> None:
+        """Find out whether a node that responds answers connections; the port of its sshd, which logs them, is last."""
+        if slot not in self._checked_once and slot not in self._running and self.can_check(slot):
+            self._checked_once.add(slot)
+            targets = dict.fromkeys([*also, *reversed(self._ports[slot])])
+            self._start(slot, [[target] for target in targets], lambda _: None)
+
     def start(self, slot: Slot, also: Iterable[Target], on_result: Callable[[bool], None]) -> None:
         """Find out whether a node answers on any port, unless this is under way or not possible."""
-        if slot in self._running or not self.can_check(slot):
-            return
+        if slot not in self._running and self.can_check(slot):
+            targets = list(dict.fromkeys([*self._ports[slot], *also]))
+            self._start(slot, [targets] * TRIES, lambda outcome: on_result(outcome is not Outcome.SILENT))
 
-        def finish(answers: bool) -> None:
+    def _start(
+        self, slot: Slot, rounds: Sequence[Sequence[Target]], on_result: Callable[[Outcome], None]
+    ) -> None:
+        def finish(outcome: Outcome) -> None:
             del self._running[slot]
-            on_result(answers)
+            if outcome is Outcome.ANSWERED:
+                self._answered.add(slot)
+            on_result(outcome)
 
         spec = self._context.spec
-        targets = list(dict.fromkeys([*self._ports[slot], *also]))
-        source = str(spec.get("address") or "")
-        check = self._running[slot] = NodeCheck(self._context.loop, slot, targets, source)
+        check = NodeCheck(self._context.loop, slot, rounds, str(spec.get("address") or ""))
+        self._running[slot] = check
         check.start(CHECK_BEATS * beat_interval(spec), finish)
 
     def close(self) -> None:
@@ -154,19 +191,19 @@ class NodeChecks:
 
 
 class NodeCheck:
-    """Connects to some ports of a node again and again, until one answers or the time is over."""
+    """Connects to ports of a node, round by round, until one answers or the time is over."""
 
-    def __init__(self, loop: Loop, slot: Slot, targets: List[Target], source: str) -> None:
-        self._loop, self._targets, self._source = loop, targets, source
+    def __init__(self, loop: Loop, slot: Slot, rounds: Sequence[Sequence[Target]], source: str) -> None:
+        self._loop, self._source = loop, source
         self._timer = f"check of slot {slot}"
         self._sockets: List[socket.socket] = []
-        self._tries = TRIES
+        self._rounds = list(rounds)
         self._pause = 0.0
-        self._on_result: Callable[[bool], None] = lambda _: None
+        self._on_result: Callable[[Outcome], None] = lambda _: None
 
-    def start(self, seconds: float, on_result: Callable[[bool], None]) -> None:
-        """Report from the loop whether anything came back; True also where it cannot be found out."""
-        self._pause, self._on_result = seconds / TRIES, on_result
+    def start(self, seconds: float, on_result: Callable[[Outcome], None]) -> None:
+        """Report from the loop what came back."""
+        self._pause, self._on_result = seconds / len(self._rounds), on_result
         self._loop.after(0.0, self._timer, self._try)
 
     def close(self) -> None:
@@ -176,19 +213,22 @@ class NodeCheck:
             self._drop(self._sockets[-1])
 
     def _try(self) -> None:
-        if self._tries == 0:
-            self._finish(answers=False)
+        if not self._rounds:
+            self._finish(Outcome.SILENT)
             return
-        self._tries -= 1
         self._loop.after(self._pause, self._timer, self._try)
-        if any(self._is_answered_at_once(target) for target in self._targets):
-            self._finish(answers=True)
+        for target in self._rounds.pop(0):
+            outcome = self._connect(target)
+            if outcome is not Outcome.SILENT:
+                self._finish(outcome)
+                return
 
-    def _is_answered_at_once(self, target: Target) -> bool:
+    def _connect(self, target: Target) -> Outcome:
+        """Return what is known at once; an answer may come later."""
         try:
             sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        except OSError:  # no file is free: nothing is proven
-            return True
+        except OSError:  # no file is free
+            return Outcome.UNKNOWN
         self._sockets.append(sock)
         sock.setblocking(False)
         try:
@@ -197,24 +237,24 @@ class NodeCheck:
             sock.connect(target)
         except BlockingIOError:
             self._loop.watch_writable(sock.fileno(), lambda: self._on_connected(sock))
-            return False
+            return Outcome.SILENT
         except OSError as error:
             self._drop(sock)
-            return error.errno not in NO_ANSWER
-        return True
+            return judge_error(error.errno or 0)
+        return Outcome.ANSWERED
 
     def _on_connected(self, sock: socket.socket) -> None:
         """Accepted or refused, its kernel has answered."""
-        error = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        outcome = judge_error(sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
         self._drop(sock)
-        if error not in NO_ANSWER:
-            self._finish(answers=True)
+        if outcome is not Outcome.SILENT:
+            self._finish(outcome)
 
     def _drop(self, sock: socket.socket) -> None:
         self._sockets.remove(sock)
         self._loop.unwatch(sock.fileno())
         sock.close()
 
-    def _finish(self, *, answers: bool) -> None:
+    def _finish(self, outcome: Outcome) -> None:
         self.close()
-        self._on_result(answers)
+        self._on_result(outcome)

@@ -88,6 +88,8 @@ OF_RESTARTS = (
     messages.Go,
 )  # no message of a run that is never started again
 
+WELCOMED = (Phase.JOINED, Phase.RUNNING, Phase.IDLE, Phase.ENDED)
+CHECKED_AFTER = SUSPECTED_AFTER + 1  # beats: we may have counted just after the hub's last one
 HUB_LIMIT = 150.0  # seconds beyond what a hub gives the others to end, in which it has sent what follows
 FINAL_SEND_TIME = 0.2  # seconds for the last messages to arrive before the connection is closed
 NO_REPORT = "it did not report how the run ended"
@@ -143,18 +145,20 @@ class Peer(Role[Phase]):
 
     def beat(self) -> None:
         """Count the hub's silence; a hub whose node does not answer either is not waited for (see node_check.py)."""
-        if self._channel is None:
+        channel, checks = self._channel, self.state.checks
+        if channel is None:
             return
-        self._channel.unanswered_beats += 1
-        if self._channel.unanswered_beats > self._beat_limit:
+        channel.unanswered_beats += 1
+        hub = (self._hub_address, self._connector.port)
+        if channel.unanswered_beats > self._beat_limit:
             self._close_channel(f"it was silent for {silence_limit(self.context.spec):g} s")
-        elif (
-            self._channel.unanswered_beats == SUSPECTED_AFTER + 1
-        ):  # we may have counted just after its last beat
+        elif channel.unanswered_beats == 1 and self.phase in WELCOMED:
+            checks.check_once(self._hub_slot, [hub])
+        elif channel.unanswered_beats == CHECKED_AFTER:
             self._hub_is_gone = False
-            hub = (self._hub_address, self._connector.port)
-            self.state.checks.start(self._hub_slot, [hub], self._report_hub_check)
-        elif self._channel.unanswered_beats > SUSPECTED_AFTER + 1 and self._hub_is_gone:
+            if checks.has_answered(self._hub_slot):
+                checks.start(self._hub_slot, [hub], self._report_hub_check)
+        elif channel.unanswered_beats > CHECKED_AFTER and self._hub_is_gone:
             self._close_channel(describe_loss(self.context.spec))
 
     def _report_hub_check(self, answers: bool) -> None:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 
 import pytest
 
-from clusterctl.node.gang.node_check import NodeCheck, Suspicion, Target, choose_witnesses
+from clusterctl.node.gang.node_check import (
+    NodeCheck,
+    Outcome,
+    Suspicion,
+    Target,
+    choose_witnesses,
+    judge_error,
+)
 from clusterctl.node.runtime.event_loop import Loop
 from clusterctl.protocol.ranks import Slot
 
@@ -51,15 +59,33 @@ def test_witnesses_are_the_next_nodes() -> None:
     assert choose_witnesses(ONE, [], 2) == []
 
 
-def check(*targets: Target, source: str = "127.0.0.1") -> bool:
+@pytest.mark.unit
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (0, Outcome.ANSWERED),
+        (errno.ECONNREFUSED, Outcome.ANSWERED),
+        (errno.ETIMEDOUT, Outcome.SILENT),
+        (errno.EHOSTUNREACH, Outcome.SILENT),  # also what a router or firewall sends in its place
+        (errno.EADDRNOTAVAIL, Outcome.SILENT),
+        (errno.EPERM, Outcome.UNKNOWN),  # our own firewall
+        (errno.EMFILE, Outcome.UNKNOWN),
+    ],
+)
+def test_only_its_kernel_accepts_or_refuses(error: int, outcome: Outcome) -> None:
+    """What could not be found out delays a loss, and does not show that the node ever answers."""
+    assert judge_error(error) is outcome
+
+
+def check(*rounds: list[Target], source: str = "127.0.0.1") -> Outcome:
     """Check a node, with a real loop."""
     loop, results = Loop(), []
 
-    def finish(answers: bool) -> None:
-        results.append(answers)
+    def finish(outcome: Outcome) -> None:
+        results.append(outcome)
         loop.stop()
 
-    NodeCheck(loop, ONE, list(targets), source).start(0.4, finish)
+    NodeCheck(loop, ONE, rounds, source).start(0.4, finish)
     loop.run()
     assert len(results) == 1
     assert not loop._readers
@@ -72,8 +98,8 @@ def test_an_accepted_and_a_refused_connection_are_answers() -> None:
     """Whatever comes back, its kernel has sent it; one port of many is enough."""
     with socket.create_server(("127.0.0.2", 0)) as server:
         port = server.getsockname()[1]
-        assert check(("127.0.0.2", port)) is True
-    assert check(("127.0.0.2", port)) is True
+        assert check([("127.0.0.2", port)]) is Outcome.ANSWERED
+    assert check([("127.0.0.2", port)]) is Outcome.ANSWERED
 
 
 @pytest.mark.process
@@ -82,6 +108,17 @@ def test_where_nothing_comes_back() -> None:
     with socket.create_server(("127.0.0.2", 0), backlog=0) as full:
         target = ("127.0.0.2", full.getsockname()[1])
         with socket.create_connection(target):
-            assert check(target) is False
-            assert check(target, ("127.0.0.2", 1)) is True
-    assert check(("127.0.0.2", 1), source="192.0.2.1") is False
+            assert check([target], [target]) is Outcome.SILENT
+            assert check([target, ("127.0.0.2", 1)]) is Outcome.ANSWERED
+            assert check([target], [("127.0.0.2", 1)]) is Outcome.ANSWERED
+    assert check([("127.0.0.2", 1)], source="192.0.2.1") is Outcome.SILENT
+
+
+@pytest.mark.process
+def test_an_answer_ends_a_check() -> None:
+    """The ports of later rounds, as that of sshd in a check of a node that responds, see no connection."""
+    with socket.create_server(("127.0.0.2", 0)) as server:
+        server.setblocking(False)
+        assert check([("127.0.0.2", 1)], [server.getsockname()]) is Outcome.ANSWERED
+        with pytest.raises(BlockingIOError):
+            server.accept()
