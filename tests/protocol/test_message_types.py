@@ -74,12 +74,26 @@ def known_keys() -> frozenset[str]:
     return frozenset().union(*definitions().values())
 
 
-@cache
 def sources(*layers: str) -> dict[str, ast.Module]:
-    """Parse the modules of some layers, by their path in the package."""
-    paths = [path for layer in layers for path in sorted((PACKAGE / layer).rglob("*.py"))]
-    parsed = {path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text()) for path in paths}
-    return {path: tree for path, tree in parsed.items() if not path.startswith("protocol/messages/")}
+    """Give the modules of some layers, by their path in the package."""
+    return {path: tree for layer in layers for path, tree in parsed(layer).items()}
+
+
+@cache
+def parsed(layer: str) -> dict[str, ast.Module]:
+    """Parse the modules of a layer, without the definitions of messages."""
+    paths = {path.relative_to(PACKAGE).as_posix(): path for path in sorted((PACKAGE / layer).rglob("*.py"))}
+    return {
+        name: ast.parse(path.read_text())
+        for name, path in paths.items()
+        if not name.startswith("protocol/messages/")
+    }
+
+
+@cache
+def walk(tree: ast.AST) -> list[ast.AST]:
+    """List the nodes of a tree; most tests go through all of them."""
+    return list(ast.walk(tree))
 
 
 def texts(nodes: list[Any]) -> Iterator[str]:
@@ -91,14 +105,14 @@ def texts(nodes: list[Any]) -> Iterator[str]:
 
 def read_keys(tree: ast.AST) -> Iterator[str]:
     """Yield the keys that a module gives to the methods of Untrusted."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in READERS:
             yield from (key for key in texts(node.args[:1]) if re.fullmatch(r"[a-z_]\w*", key))
 
 
 def calls(tree: ast.AST, name: str) -> Iterator[ast.Call]:
     """Yield the calls of a function or method of this name."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) == name:
             yield node
 
@@ -112,7 +126,7 @@ def sent_keys(*layers: str) -> set[str]:
     """Collect the keys of dictionaries, keyword arguments, keys that are set, and names that a loop goes through."""
     found: set[str] = set()
     for tree in sources(*layers).values():
-        for node in ast.walk(tree):
+        for node in walk(tree):
             if isinstance(node, ast.Dict):
                 found |= set(texts([key for key in node.keys if key is not None]))
             elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
@@ -131,7 +145,7 @@ def named_keys(*layers: str) -> set[str]:
     """
     found: set[str] = set()
     for path, tree in sources(*layers).items():
-        for node in ast.walk(tree):
+        for node in walk(tree):
             if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
                 found |= set(texts([node.slice]))
             elif isinstance(node, ast.Call):
@@ -177,7 +191,7 @@ def mentioned(*layers: str) -> set[str]:
     """Collect the names of events and orders that a layer knows: compared, given to a function, or in a tuple."""
     found: set[str] = set()
     for tree in sources(*layers).values():
-        for node in ast.walk(tree):
+        for node in walk(tree):
             if isinstance(node, ast.Call):
                 found |= set(texts(node.args))
             elif isinstance(node, ast.Compare):
@@ -274,7 +288,7 @@ def sent_values(layer: str) -> set[str]:
     return {
         text
         for tree in sources(layer).values()
-        for node in ast.walk(tree)
+        for node in walk(tree)
         if isinstance(node, ast.Dict)
         for text in texts(node.values)
     }
