@@ -13,10 +13,9 @@ when too few nodes are left; StopOrder ends it too, with a shorter limit for tho
 
 from __future__ import annotations
 
-import functools
 import time
 from enum import Enum
-from typing import TYPE_CHECKING, Dict, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Dict, List, Optional, Set
 
 from ...protocol.messages import gang as messages
 from ...protocol.messages.gang import Message
@@ -137,7 +136,7 @@ class Hub(Role[Phase]):
         self.round = Round(self.roster)
         self._bounds = read_bounds(self.context.spec)
         self._beat_limit = silent_beats(self.context.spec, beat_interval(self.context.spec))
-        self._silent_nodes = SilentNodes(self.slot, self.roster.slot_count)
+        self._silent_nodes = SilentNodes(state.checks, self.slot, self.roster.slot_count)
         self._left_early: Dict[Slot, str] = {}  # why they left before GO
         self._last_seen = dict(state.last_seen)  # the last sign of life of those that left
         self._lost_by_silence = False
@@ -186,7 +185,8 @@ class Hub(Role[Phase]):
             else:
                 member.send_beat()
                 if self._is_here(slot, member):
-                    self._check_node(slot, member)
+                    listener = self.roster.find_listener(slot)
+                    self._silent_nodes.check(slot, self.members, listener, self.report)
 
     def _is_here(self, slot: Slot, member: Member) -> bool:
         return self.members.get(slot) is member
@@ -195,27 +195,6 @@ class Hub(Role[Phase]):
         self._lost_by_silence = self._lost_by_silence or self.phase is not Phase.JOINING
         member.channel.close()
         self._on_closed(member, why)
-
-    def _check_node(self, slot: Slot, member: Member) -> None:
-        """Check a member's node once while it responds; when it is silent, so do others; see node_check.py."""
-        checks, listener = self.state.checks, self.roster.find_listener(slot)
-        if member.is_responding:
-            checks.check_once(slot, listener)
-        if not member.is_silent:
-            self._silent_nodes.forget(slot)
-        elif checks.has_answered(slot) and checks.can_check(slot):
-            self._ask_about(slot, listener)
-
-    def _ask_about(self, slot: Slot, listener: List[Tuple[str, int]]) -> None:
-        """Connect to the node of a silent member, and ask others to, unless this was done since it is silent."""
-        witnesses = self._silent_nodes.find_witnesses(slot, self.members)
-        if witnesses is None:
-            return
-        report = functools.partial(messages.NodeChecked, slot)
-        self.state.checks.start(slot, listener, lambda answers: self.report(report(answers)))
-        for witness in witnesses:
-            if witness in self.members:  # sending to the one before it may have failed
-                self.members[witness].channel.send(messages.CheckNode(slot))
 
     def _checked(self, slot: Slot, message: messages.NodeChecked) -> None:
         self._silent_nodes.record(slot, message)

@@ -22,13 +22,12 @@ from typing import (
     List,
     Mapping,
     NamedTuple,
-    Optional,
     Sequence,
     Set,
     Tuple,
 )
 
-from ...protocol.messages.gang import NodeChecked
+from ...protocol.messages.gang import CheckNode, NodeChecked
 from ...protocol.ranks import Slot
 from ..runtime.event_loop import Loop
 from .membership import SUSPECTED_AFTER, GangContext, Member, beat_interval
@@ -100,21 +99,33 @@ def describe_loss(spec: Spec) -> str:
 
 
 class SilentNodes:
-    """What a hub knows of its silent members."""
+    """What a hub knows of the nodes of its silent members, and how it finds out."""
 
-    def __init__(self, own_slot: Slot, slot_count: int) -> None:
-        self._own_slot, self._slot_count = own_slot, slot_count
+    def __init__(self, checks: NodeChecks, own_slot: Slot, slot_count: int) -> None:
+        self._checks, self._own_slot, self._slot_count = checks, own_slot, slot_count
         self._suspicions: Dict[Slot, Suspicion] = {}
 
-    def find_witnesses(self, slot: Slot, members: Mapping[Slot, Member]) -> Optional[List[Slot]]:
-        """Choose who is asked about a member that is silent; None for any other, and if they were asked already."""
-        member = members.get(slot)
-        if member is None or not member.is_silent or slot in self._suspicions:
-            return None
-        candidates = [other for other, one in members.items() if one.is_responding]
-        witnesses = choose_witnesses(slot, candidates, self._slot_count)
-        self._suspicions[slot] = Suspicion(frozenset({self._own_slot, *witnesses}))
-        return witnesses
+    def check(
+        self,
+        slot: Slot,
+        members: Mapping[Slot, Member],
+        also: Sequence[Target],
+        report: Callable[[NodeChecked], None],
+    ) -> None:
+        """Check a member's node once while it responds, and with others, once, when it has become silent."""
+        member, checks = members[slot], self._checks
+        if member.is_responding:
+            checks.check_once(slot, also)
+        if not member.is_silent:
+            self.forget(slot)
+        elif slot not in self._suspicions and checks.has_answered(slot) and checks.can_check(slot):
+            candidates = [other for other, one in members.items() if one.is_responding]
+            witnesses = choose_witnesses(slot, candidates, self._slot_count)
+            self._suspicions[slot] = Suspicion(frozenset({self._own_slot, *witnesses}))
+            checks.start(slot, also, lambda answers: report(NodeChecked(slot, answers)))
+            for witness in witnesses:
+                if witness in members:  # sending to the one before it may have failed
+                    members[witness].channel.send(CheckNode(slot))
 
     def record(self, slot: Slot, message: NodeChecked) -> None:
         """Take what one of those found."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from clusterctl.node.gang import failover, hub, membership, peer
+from clusterctl.node.gang import failover, hub, membership, node_check, peer
 from clusterctl.node.gang.membership import IGNORED
 from clusterctl.protocol.messages.gang import TO_HUB, TO_PEER, Form
 
@@ -55,7 +55,9 @@ def test_every_event_has_its_place_in_every_phase(
         assert {table[phase, event] for phase in phases} != {IGNORED}, event
 
 
-@pytest.mark.parametrize(("senders", "forms"), [([hub, membership], TO_PEER), ([peer, failover], TO_HUB)])
+@pytest.mark.parametrize(
+    ("senders", "forms"), [([hub, membership, node_check], TO_PEER), ([peer, failover], TO_HUB)]
+)
 def test_every_message_that_is_read_is_sent(senders: list[Any], forms: dict[str, Form]) -> None:
     """The other side makes a value of each class; what it makes and sends has a row, or `render_message` fails."""
     tree = ast.parse(
