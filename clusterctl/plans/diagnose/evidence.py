@@ -92,6 +92,7 @@ class RankEvidence:
     process: str = ""
     waits_in: str = ""
     traced: bool = False
+    uncaught: bool = False
     cpu: float | None = None
     stack: str = ""
     frames: tuple[Frame, ...] = ()
@@ -151,6 +152,7 @@ def _parse_rank(raw: Untrusted, node: str, stacks: list[str]) -> RankEvidence | 
         process=raw.text("process", 1),
         waits_in=raw.text("waits_in", 100),
         traced=raw.flag("traced"),
+        uncaught=raw.flag("uncaught"),
         cpu=raw.number("cpu", 0.0, 1e6),
         stack=stack,
         frames=main_frames(stack),

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 from clusterctl.codes.lookup import word
 from clusterctl.plans.diagnose.evidence import Entry, GroupRecord, RankEvidence
-from clusterctl.protocol.tracebacks import StderrParser, strip_rank
+from clusterctl.protocol.tracebacks import final_exception
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import render_duration
 from clusterctl.translation import tr, trn
@@ -197,15 +197,10 @@ def _zombie(by_rank: Mapping[int, RankEvidence], waits: Sequence[Wait]) -> Judge
 
 
 def uncaught_exception(rank: RankEvidence) -> str:
-    """Give the exception that a living rank has written last, once its script is over; empty if there is none."""
+    """Give the exception that a living rank has written last and says that nobody caught; empty if there is none."""
     if rank.ended or not rank.process or any(frame.function == "<module>" for frame in rank.frames):
         return ""
-    if not rank.stack:
-        return ""
-    parser = StderrParser()
-    for line in rank.stderr.splitlines():
-        parser.feed(line, 0.0)
-    return strip_rank(parser.exception)
+    return final_exception(rank.stderr) if rank.uncaught and rank.stack else ""
 
 
 # 4 to 6: what ranks wait for

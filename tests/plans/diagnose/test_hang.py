@@ -97,7 +97,11 @@ SLEEPS_IN_KERNEL = replace(behind(3), process="D", waits_in="nfs_wait_bit_killab
 TRACEBACK = (
     'Traceback (most recent call last):\n  File "t.py", line 3\n[rank3]: torch.OutOfMemoryError: no memory\n'
 )
-FAILED = replace(behind(3, (Frame("/usr/lib/python3.11/threading.py", 1590, "_shutdown"),)), stderr=TRACEBACK)
+FAILED = replace(
+    behind(3, (Frame("/usr/lib/python3.11/threading.py", 1590, "_shutdown"),)),
+    stderr=TRACEBACK,
+    uncaught=True,
+)
 LOCKED = replace(behind(3), groups=(), records_problem="no answer")
 EXITED = RankEvidence(3, "gpu02", pid=103, problem="ended", exit=0)
 
