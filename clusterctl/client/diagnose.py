@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,10 +44,18 @@ def diagnose_ranks(run: tasks.RunHandle, ranks: Sequence[int] | None = None) -> 
     )
 
 
-def save_diagnosis(folder: Path, document: str, ranks: Sequence[RankEvidence]) -> list[Path]:
-    """Write the document as `diagnosis.json` and the stacks of each rank; returns the files."""
+def save_diagnosis(
+    folder: Path, document: str, ranks: Sequence[RankEvidence], clean: Callable[[str], str]
+) -> list[Path]:
+    """Write the document as `diagnosis.json` and the stacks of each rank with its lines cleaned; returns the files."""
     folder.mkdir(parents=True, exist_ok=True)
-    texts = {f"rank-{rank.rank}.stacks.txt": rank.stack for rank in ranks if rank.stack}
+    texts = {
+        f"rank-{rank.rank}.{rank.node}.stacks.txt": "".join(
+            f"{clean(line)}\n" for line in rank.stack.splitlines()
+        )
+        for rank in ranks
+        if rank.stack
+    }
     files = {folder / name: text for name, text in {"diagnosis.json": document + "\n", **texts}.items()}
     for path, text in files.items():
         path.write_text(text, encoding="utf-8")

@@ -131,6 +131,15 @@ class StderrParser:
         self._after, self.ended_at = self._after - 1, time
 
 
+def final_exception(stderr: str) -> str:
+    """Give the exception with whose message a text of stderr ends; empty if anything follows it, or there is none."""
+    lines = stderr.rstrip().splitlines()
+    parser = StderrParser()
+    for number, line in enumerate(lines, 1):
+        parser.feed(line, float(number))
+    return strip_rank(parser.exception) if lines and parser.ended_at == len(lines) else ""
+
+
 def clip(line: str, limit: int) -> str:
     """Cut a line to so many characters, and say how many are missing: `xxx [+99 characters]`."""
     cut = _CUT.search(line)  # it may have been cut before

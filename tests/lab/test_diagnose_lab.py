@@ -55,7 +55,7 @@ def test_the_rank_that_the_others_wait_for_is_named(cluster: Lab, tmp_path: Path
         "it is at train.py:5 in load_batch(); 2 ranks have waited for it at train.py:12"
         in document["sentence"]
     )
-    assert "in load_batch" in (tmp_path / "kept/rank-1.stacks.txt").read_text()
+    assert "in load_batch" in (tmp_path / "kept/rank-1.gpu02.stacks.txt").read_text()
     assert json.loads((tmp_path / "kept/diagnosis.json").read_text())["suspects"] == [1]
     state = json.loads(cctl(cluster, "status", "--json").out)
     assert {node["state"] for node in state["nodes"]} == {"RUNNING"}

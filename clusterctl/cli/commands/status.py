@@ -134,6 +134,7 @@ def diagnose(
     from clusterctl.client.diagnose import diagnose_ranks, save_diagnosis
     from clusterctl.client.rpc.tasks import RunHandle
     from clusterctl.console.hang import diagnosis_to_json, show_diagnosis
+    from clusterctl.console.text import sanitize
     from clusterctl.plans.diagnose.hang import judge
     from clusterctl.plans.runs.selection import choose_run
 
@@ -154,7 +155,7 @@ def diagnose(
     shown = [one for one in answers.ranks if not rank or one.rank in rank]
     document = diagnosis_to_json(run_id, judgement, shown, answers.nodes, answers.errors)
     if save is not None:
-        save_diagnosis(Path(save), json_text(document, indent=2), shown)
+        save_diagnosis(Path(save), json_text(document, indent=2), shown, sanitize)
     if as_json:
         click.echo(json_text(document, indent=2))
     else:

@@ -6,8 +6,10 @@ the process PID there are in the directory of the attempt:
 
     PID.json     written last: the process can be asked
     PID.stacks   where faulthandler writes the stacks of all threads on SIGNAL, whoever holds the GIL
-    PID.ask      a FIFO: for each byte a thread writes torch's flight recorder, while the main thread waits in C
-    PID.records  the answer, replaced as a whole: one line of JSON per recorder, or why there is none
+    PID.ask      a FIFO: for each byte a thread answers, while the main thread waits in C
+    PID.state    the first answer: whether an exception has ended the script, and whether SIGNAL is still ours; also
+                 written at the exit after such an exception, because the thread does not live as long as destructors
+    PID.records  the second answer, for RECORDS only: one line of JSON per recorder of torch, or why there is none
 
 Not here: who asks (`node/verbs/diagnose.py`).
 """
@@ -19,7 +21,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, MutableMapping
+    from typing import Any, Callable, MutableMapping
 
 VARIABLE = "CLUSTERCTL_DIAGNOSE"  # the directory; a rank takes it away, so that what it starts is not asked
 SITE = "site"  # the directory in it that comes first in PYTHONPATH
@@ -30,6 +32,7 @@ if sys.version_info >= (3, 8):
     customize(__file__)
 """  # an older Python that the job starts goes on without
 SIGNAL = 41  # SIGRTMIN + 7 as Python and glibc count; submitit, Lightning and verl use SIGUSR1 and SIGUSR2
+STATE, RECORDS = b"s", b"?"  # what is asked for; RECORDS include the state
 RECORDERS = ("_dump_fr_trace_json", "_dump_nccl_trace_json")
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
@@ -48,36 +51,68 @@ def install(environ: MutableMapping[str, str]) -> None:
 
 def _install(folder: str, environ: MutableMapping[str, str]) -> None:
     import _thread
+    import atexit
     import faulthandler
+    from _signal import getsignal  # type: ignore[import-not-found]  # it is not in typeshed; `signal` loads more
 
     rank, base = int(environ["RANK"]), os.path.join(folder, str(os.getpid()))
+    if os.path.exists(base + ".state"):
+        os.unlink(base + ".state")  # of an earlier process of this number
+    state = _State(base, os.getpid(), getsignal)
     stacks = os.open(base + ".stacks", NEW_FILE | os.O_APPEND, 0o600)
     faulthandler.register(SIGNAL, file=stacks, all_threads=True, chain=False)
     try:
         os.mkfifo(base + ".ask", 0o600)
         requests = os.open(base + ".ask", os.O_RDWR | os.O_CLOEXEC)  # also for writing: so it never ends
     except OSError:  # a file system without FIFOs
-        _write_marker(base, rank, stacks, 0)
+        _write_marker(base, rank, stacks, 0, _thread.get_ident())
     else:
-        _thread.start_new_thread(_answer, (base, rank, stacks, requests))
+        _thread.start_new_thread(_answer, (state, rank, stacks, requests, _thread.get_ident()))
+    atexit.register(state.write_at_exit)
 
 
-def _write_marker(base: str, rank: int, stacks: int, thread: int) -> None:
+class _State:
+    """What only the process itself knows."""
+
+    def __init__(self, base: str, pid: int, getsignal: Callable[[int], object]) -> None:
+        self.base, self._pid, self._getsignal = base, pid, getsignal
+        self._handler = getsignal(SIGNAL)  # faulthandler's is not seen there, a later one is
+
+    def write(self) -> None:
+        """Write it; Python sets `sys.last_type` only for an exception that nobody has caught, before it prints it."""
+        uncaught = hasattr(sys, "last_type") or hasattr(sys, "last_exc")
+        ours = self._getsignal(SIGNAL) is self._handler
+        text = '{"uncaught": %s, "ours": %s}' % (str(uncaught).lower(), str(ours).lower())
+        _replace(self.base + ".state", text.encode("ascii"))
+
+    def write_at_exit(self) -> None:
+        """Write it after such an exception, unless this is a child of the rank."""
+        try:
+            if hasattr(sys, "last_type") and os.getpid() == self._pid:
+                self.write()
+        except Exception:  # noqa: BLE001, RUF100 - nothing may be printed after the traceback
+            return
+
+
+def _write_marker(base: str, rank: int, stacks: int, thread: int, main: int) -> None:
     with open("/proc/self/stat", "rb") as source:
         starttime = int(source.read().rpartition(b")")[2].split()[19])
-    facts = (rank, os.getpid(), starttime, stacks, thread)
-    marker = '{"rank": %d, "pid": %d, "starttime": %d, "stacks": %d, "thread": %d}' % facts
+    facts = (rank, os.getpid(), starttime, stacks, thread, main)
+    marker = '{"rank": %d, "pid": %d, "starttime": %d, "stacks": %d, "thread": %d, "main": %d}' % facts
     _replace(base + ".json", marker.encode("ascii"))
 
 
-def _answer(base: str, rank: int, stacks: int, requests: int) -> None:
-    """Write the recorders for every byte that comes; the signal comes to this thread, so it disturbs no other."""
+def _answer(state: _State, rank: int, stacks: int, requests: int, main: int) -> None:
+    """Write what is asked for by every byte that comes; the signal comes to this thread, so it disturbs no other."""
     import _thread
 
     try:
-        _write_marker(base, rank, stacks, _thread.get_native_id())
-        while os.read(requests, 1):
-            _replace(base + ".records", _read_recorders())
+        _write_marker(state.base, rank, stacks, _thread.get_native_id(), main)
+        while True:
+            question = os.read(requests, 1)
+            state.write()
+            if question == RECORDS:
+                _replace(state.base + ".records", _read_recorders())
     except OSError:
         return  # the directory is gone, or the disk full: diagnose reports that this rank does not answer
 
@@ -99,13 +134,16 @@ def _read_recorders() -> bytes:
 
 
 def _replace(path: str, content: bytes) -> None:
-    descriptor = os.open(path + ".new", NEW_FILE | os.O_TRUNC, 0o600)
+    import _thread
+
+    new = "%s.%d.new" % (path, _thread.get_ident())
+    descriptor = os.open(new, NEW_FILE | os.O_TRUNC, 0o600)
     try:
         while content:
             content = content[os.write(descriptor, content) :]
     finally:
         os.close(descriptor)
-    os.rename(path + ".new", path)
+    os.rename(new, path)
 
 
 def customize(file: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from contextlib import suppress
-from typing import Dict, List
+from typing import Dict, NamedTuple, Optional
 
 from ...protocol.untrusted import MalformedError, parse_object
 from ..probe.questions import list_folder, read_text
@@ -17,9 +17,12 @@ from ..runtime.processes import Identity, find_process
 from .rank import SIGNAL
 
 MARKER = ("rank", "pid", "starttime", "stacks", "thread")
+MAIN = "main"  # the main thread's ident; runs that were started by an older clusterctl do not have it
 MOST_MARKERS = 1024
 LONGEST_STACK = 24 << 10  # bytes
 MOST_FRAMES = 100  # of a thread; faulthandler leaves out the outermost
+NO_FRAME = "  <no Python frame>"
+THREAD = re.compile(r"(?:Current t|T)hread 0x([0-9a-f]{1,16})\b.{0,100}\(most recent call first\):")
 STOPPED = "tT"
 ADDRESS = re.compile(r"^((?:Current t|T)hread) 0x[0-9a-f]+", re.MULTILINE)
 ANSWERING = re.compile(
@@ -35,11 +38,38 @@ def read_markers(folder: str) -> Dict[Identity, Marker]:
     for path in list_folder(folder, "*.json")[:MOST_MARKERS]:
         with suppress(MalformedError):
             content = parse_object((read_text(path) or "").encode("utf-8"))
-            numbers = {name: content.integer(name, 0) for name in MARKER}
+            numbers = {name: content.integer(name, 0) for name in (*MARKER, MAIN)}
             marker = {name: number for name, number in numbers.items() if number is not None}
-            if len(marker) == len(MARKER):
+            if all(name in marker for name in MARKER):
                 markers[Identity(marker["pid"], marker["starttime"])] = marker
     return markers
+
+
+class State(NamedTuple):
+    """What a rank says of itself: whether an exception has ended its script, and whether the signal is still ours."""
+
+    uncaught: bool
+    ours: bool
+
+
+def read_state(base: str) -> Optional[State]:
+    """Read the newest answer of a rank; None if there is none."""
+    with suppress(MalformedError):
+        content = parse_object((read_text(base + ".state") or "").encode("utf-8"))
+        return State(*map(content.flag, State._fields))
+    return None
+
+
+def send_question(base: str, question: bytes) -> bool:
+    """Ask a rank for what it knows; False if nobody reads the question."""
+    try:
+        descriptor = os.open(base + ".ask", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            return os.write(descriptor, question) == 1
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return False
 
 
 class StackRequest:
@@ -66,11 +96,14 @@ class StackRequest:
         """Send the signal, to a thread that only waits for this, so that no call of the others is interrupted."""
         self._start = self._size = file_size(self._path)
         pid, thread = self._identity.pid, self._marker["thread"]
-        try:
-            os.kill(thread if os.path.exists("/proc/%d/task/%d" % (pid, thread)) else pid, SIGNAL)
-        except OSError:
-            return False
-        return True
+        targets = [thread] if os.path.exists("/proc/%d/task/%d" % (pid, thread)) else []
+        for target in (*targets, pid):  # the thread ends before destructors run
+            try:
+                os.kill(target, SIGNAL)
+            except OSError:
+                continue
+            return True
+        return False
 
     def is_complete(self) -> bool:
         """Whether stacks have come and have not grown since the last look."""
@@ -79,21 +112,48 @@ class StackRequest:
         self._size = size
         return complete
 
+    def read_main(self) -> str:
+        """Read the stack of the main thread; empty if it has not come, or not whole."""
+        return find_thread(self._read_end(), self._marker.get(MAIN, 0))
+
+    def _read_end(self) -> str:
+        """Read what has come, of a long text the end: the main thread is last."""
+        try:
+            with open(self._path, "rb") as source:
+                size = source.seek(0, os.SEEK_END)
+                source.seek(max(self._start, size - 4 * LONGEST_STACK))
+                return source.read(4 * LONGEST_STACK).decode("utf-8", "replace")
+        except OSError:
+            return ""
+
     def read(self) -> str:
-        """Read what has come, without the addresses of threads and the thread that answers us."""
-        with open(self._path, "rb") as source:
-            source.seek(self._start)
-            content = source.read(4 * LONGEST_STACK)
-        threads = ADDRESS.sub(r"\1", content.decode("utf-8", "replace")).split("\n\n")
+        """Read what has come, without the addresses of threads and the thread that answers us; empty if nothing."""
+        threads = ADDRESS.sub(r"\1", self._read_end()).split("\n\n")
         text = "\n\n".join(thread for thread in threads if not ANSWERING.search(thread))
         return (
             text if len(text) <= LONGEST_STACK else "...\n" + text[-LONGEST_STACK:]
         )  # the main thread is last
 
 
-def is_script_over(stacks: str) -> bool:
+def find_thread(stacks: str, ident: int) -> str:
+    """Find the frames of a thread in a text of faulthandler; empty unless all lines of it are there and are frames."""
+    frames, inside = [], False
+    for line in stacks.split("\n")[:-1]:  # the last is empty, or cut
+        found = THREAD.match(line)
+        if inside and (found or not line):
+            break
+        if inside:
+            frames.append(line)
+        inside = inside or (found is not None and int(found[1], 16) == ident)
+    is_cut = not stacks.endswith("\n") or not all(
+        line.startswith('  File "') or line == NO_FRAME for line in frames
+    )
+    return "" if is_cut else "\n".join(frames)
+
+
+def is_script_over(main_stack: str) -> bool:
     """Whether the main thread is known to have left the script: no frame of a module is in its stack."""
-    frames: List[str] = stacks.rstrip("\n").rpartition("\n\n")[2].split("\n")[1:]
+    frames = main_stack.split("\n") if main_stack else []
     return 0 < len(frames) < MOST_FRAMES and not any(frame.endswith(" in <module>") for frame in frames)
 
 

@@ -146,26 +146,26 @@ def on_rank_exited(state: RunState, event: events.RankExited) -> Step:
 
 
 def on_rank_stuck(state: RunState, event: events.RankStuck) -> Step:
-    """Take a rank that has failed and does not exit as any that has failed; it is killed at once."""
+    """Take a rank that has failed and does not exit as any that has failed; it is ended as any rank that is to stop."""
     facts: JournalFacts = {
         "rank": event.rank,
         "pid": event.process.pid,
         "reason": event.exception,
         "seconds": round(event.seconds, 1),
     }
-    kill = SignalAll([event.process], kill=True)
-    state, more = fail(state, "rank %d did not exit after its traceback" % event.rank)
-    return state, (Journal("rank_stuck", facts), kill, *more)
+    reason = "rank %d did not exit after its traceback" % event.rank
+    state, more = fail(state, reason, float(state.attempt.spec["grace"]))
+    return state, (Journal("rank_stuck", facts), SignalAll([event.process], kill=False), *more)
 
 
 # causes of an end
 
 
-def fail(state: RunState, reason: str) -> Step:
+def fail(state: RunState, reason: str, wait: float = FAILURE_WAIT) -> Step:
     """Take the first failure as the cause, unless we were stopping anyway, and hurry the rest."""
     if state.attempt.has_cause:
         return state, ()
-    state, actions = kill_after(state.observe(first_failure=reason), FAILURE_WAIT)
+    state, actions = kill_after(state.observe(first_failure=reason), wait)
     return begin_end(state), (GangFailure(reason), *actions)
 
 

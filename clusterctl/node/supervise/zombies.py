@@ -1,22 +1,28 @@
 """Ranks that have written their traceback and do not exit: found here, ended by the agent as any failed rank.
 
-Such a rank hangs while its interpreter shuts down: it waits for a thread, or in a destructor for other ranks. Three
-things must hold, so that a rank that has survived an exception is never taken for one: its last words are a traceback,
-it has written nothing for `zombie_after` seconds, and its main thread is no longer in the script. The third needs the
-rank's stacks; of a rank that is not prepared for `diagnose` nothing is decided.
+Such a rank hangs while its interpreter shuts down: it waits for a thread, or in a destructor for other ranks. All of
+this must hold, so that a rank that has survived an exception is never taken for one:
+
+- its stderr ends with a traceback, and it has written nothing for `zombie_after` seconds;
+- it says itself that the exception was caught by nobody (`sys.last_type`);
+- two stacks of its main thread, some time apart, are whole, the same, and no longer in the script.
+
+What cannot be found out is undecided, and nothing happens; so of a rank that is not prepared for `diagnose`.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence
 
 from ...protocol.ranks import Rank
 from ...protocol.run_paths import RunPaths
-from ..diagnose.stacks import StackRequest, is_script_over, read_markers
+from ...protocol.tracebacks import final_exception
+from ..diagnose.rank import STATE
+from ..diagnose.stacks import StackRequest, State, is_script_over, read_markers, read_state, send_question
 from ..runtime.event_loop import Loop
-from ..runtime.processes import Stat, find_process
+from ..runtime.processes import ENDED_STATES, Stat, find_process
 from ..state.workdir import read_tail
 from .torchrun import Worker
 
@@ -25,7 +31,7 @@ if TYPE_CHECKING:
 
 TAIL_BYTES = 16 << 10  # of stderr
 LONGEST_EXCEPTION = 300  # characters
-ANSWER_TIME = 0.5  # seconds for the stacks
+ANSWER_TIME = 0.5  # seconds for an answer
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 5.0  # seconds between two looks
 
 
@@ -38,6 +44,53 @@ class Zombie(NamedTuple):
     seconds: float  # without output
 
 
+class Suspect:
+    """A rank whose last words are old and a traceback, while it is asked for the proof."""
+
+    def __init__(self, folder: str, worker: Worker, exception: str, last: float) -> None:
+        self.worker, self.exception, self.last = worker, exception, last
+        self._base = os.path.join(folder, str(worker.identity.pid))
+        self._request = StackRequest(folder, worker.identity, read_markers(folder).get(worker.identity, {}))
+        self._stacks: List[str] = []
+
+    def send_question(self) -> bool:
+        """Ask how the script has ended; after its exit began the answer is already there."""
+        if self._request.find_obstacle():
+            return False
+        send_question(self._base, STATE)
+        return True
+
+    def state(self) -> Optional[State]:
+        """Give what the rank says of itself."""
+        return read_state(self._base)
+
+    def request(self) -> bool:
+        """Request the stacks, if the rank takes the signal."""
+        return not self._request.find_obstacle() and self._request.send()
+
+    def check_size(self) -> bool:
+        """Look how far the stacks have come."""
+        self._request.is_complete()
+        return True
+
+    def keep(self) -> bool:
+        """Keep the stack of the main thread, if it is whole."""
+        stack = self._request.read_main() if self._request.is_complete() else ""
+        self._stacks.append(stack)
+        return bool(stack)
+
+    def is_over(self) -> bool:
+        """Whether the script is, by two stacks that agree."""
+        return is_proof(self.state(), self._stacks)
+
+
+def is_proof(state: Optional[State], stacks: List[str]) -> bool:
+    """Whether an exception has ended the script: the rank says so, and two stacks of its main thread show it."""
+    if state is None or not state.uncaught or len(stacks) != 2:
+        return False
+    return stacks[0] == stacks[1] and is_script_over(stacks[0])
+
+
 class Zombies:
     """Looks at the ranks now and then; calls `on_found` for each that has failed and does not exit."""
 
@@ -46,7 +99,7 @@ class Zombies:
         self._limit = float(spec.get("zombie_after") or 0.0)
         self._folder = RunPaths(rundir).diagnosis(spec["attempt"])
         self._pause = min(LONGEST_PAUSE, max(SHORTEST_PAUSE, self._limit / 4))
-        self._asked: List[Tuple[Worker, str, StackRequest]] = []
+        self._suspects: List[Suspect] = []
         self._dismissed: Dict[Rank, float] = {}  # of ranks that are none, when they had written last
 
     def watch(self, workers: Callable[[], Iterable[Worker]]) -> None:
@@ -59,49 +112,46 @@ class Zombies:
         self._loop.cancel("zombies")
 
     def _scan(self, workers: Callable[[], Iterable[Worker]]) -> None:
-        """Request the stacks of ranks whose last words are old and a traceback."""
-        self._asked = [
-            (worker, exception, request)
-            for worker in workers()
-            for exception in [self._find_exception(worker)]
-            if exception
-            for request in [self._request_stacks(worker)]
-            if request is not None
-        ]
-        if self._asked:
-            self._loop.after(ANSWER_TIME, "zombies", lambda: self._decide(workers))
+        """Find ranks whose last words are old and a traceback, and ask them step by step."""
+        self._suspects = list(filter(None, map(self._suspect, workers())))
+        first = (Suspect.request, Suspect.check_size, Suspect.keep)
+        self._advance(workers, (Suspect.send_question, self._is_uncaught, *first, *first, self._report))
+
+    def _advance(
+        self, workers: Callable[[], Iterable[Worker]], steps: Sequence[Callable[[Suspect], bool]]
+    ) -> None:
+        """Take the next step with those of which the steps before have left it open."""
+        self._suspects = [suspect for suspect in self._suspects if steps[0](suspect)]
+        if self._suspects and len(steps) > 1:
+            self._loop.after(ANSWER_TIME, "zombies", lambda: self._advance(workers, steps[1:]))
         else:
             self.watch(workers)
 
-    def _find_exception(self, worker: Worker) -> str:
+    def _suspect(self, worker: Worker) -> Optional[Suspect]:
         last = self._last_output(worker)
-        if worker.ended or last is None or time.time() - last < self._limit:
-            return ""
-        if self._dismissed.get(worker.rank) == last:
-            return ""
-        exception = last_exception(read_tail(self._file(worker, "stderr"), TAIL_BYTES))
-        if not exception:
-            self._dismissed[worker.rank] = last
-        return exception
+        if last is None or time.time() - last < self._limit or self._dismissed.get(worker.rank) == last:
+            return None
+        process = find_process(worker.identity)
+        if worker.ended or process is None or process.state in ENDED_STATES:
+            return None
+        exception = final_exception(read_tail(self._file(worker, "stderr"), TAIL_BYTES))
+        if exception:
+            return Suspect(self._folder, worker, exception[:LONGEST_EXCEPTION], last)
+        self._dismissed[worker.rank] = last
+        return None
 
-    def _request_stacks(self, worker: Worker) -> Optional[StackRequest]:
-        marker = read_markers(self._folder).get(worker.identity, {})
-        request = StackRequest(self._folder, worker.identity, marker)
-        return request if not request.find_obstacle() and request.send() else None
+    def _is_uncaught(self, suspect: Suspect) -> bool:
+        """Whether the rank says so, and takes our signal; one that says that it goes on is asked no more."""
+        state = suspect.state()
+        if state is not None and not state.uncaught:
+            self._dismissed[suspect.worker.rank] = suspect.last
+        return state is not None and state.uncaught and state.ours
 
-    def _decide(self, workers: Callable[[], Iterable[Worker]]) -> None:
-        asked, self._asked = self._asked, []
-        self.watch(workers)
-        for worker, exception, request in asked:
-            process = find_process(worker.identity)
-            last = self._last_output(worker)
-            stacks = request.read()
-            if process is None or last is None or not stacks:
-                continue
-            if is_script_over(stacks):
-                self._on_found(Zombie(worker.rank, process, exception, time.time() - last))
-            else:
-                self._dismissed[worker.rank] = last
+    def _report(self, suspect: Suspect) -> bool:
+        process, last = find_process(suspect.worker.identity), self._last_output(suspect.worker)
+        if process is not None and process.running and last == suspect.last and suspect.is_over():
+            self._on_found(Zombie(suspect.worker.rank, process, suspect.exception, time.time() - last))
+        return False
 
     def _last_output(self, worker: Worker) -> Optional[float]:
         times = []
@@ -114,15 +164,3 @@ class Zombies:
 
     def _file(self, worker: Worker, stream: str) -> str:
         return os.path.join(self._rundir, worker.folder or "", "%s.log" % stream)
-
-
-def last_exception(stderr: str) -> str:
-    """Give the exception with which a text of stderr ends, but for a few lines; empty if there is none."""
-    if "Traceback (most recent call last)" not in stderr:
-        return ""
-    from ...protocol.tracebacks import StderrParser, strip_rank
-
-    parser = StderrParser()
-    for line in stderr.splitlines():
-        parser.feed(line, 0.0)
-    return strip_rank(parser.exception)[:LONGEST_EXCEPTION]

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional
 
 from ...protocol.run_paths import RunPaths
 from ...protocol.untrusted import MalformedError, Untrusted, parse_object
-from ..diagnose.stacks import Marker, StackRequest, read_markers, status_number
+from ..diagnose.rank import RECORDS
+from ..diagnose.stacks import Marker, StackRequest, read_markers, read_state, send_question, status_number
 from ..probe.questions import read_text
 from ..runtime.processes import Identity, find_process
 from ..runtime.stream import Stream
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ...protocol.messages.verbs import DiagnoseRequest, Diagnosis, RankEvidence, RecordedGroup
 
 LIMIT = 1.0  # seconds for the ranks' answers
+STATE_LIMIT = 0.3  # seconds for the first answer; C code that holds the GIL lets none come
 POLL = 0.01
 LARGEST_RECORDS = 8 << 20  # bytes of flight recorders that are read
 ENTRIES = 12  # of each process group
@@ -107,26 +108,39 @@ class Asked:
         self._stacks = StackRequest(folder, target.identity, target.marker) if target.identity else None
         self._ticks = read_ticks(target.identity)
         self._asked_at = time.monotonic()
-        self._records_before: object = None
-        self._waits_for_stack = self._waits_for_records = False
+        self._records_before = self._state_before = file_version("")
+        self._waits_for_state = self._waits_for_stack = self._waits_for_records = False
         self._problem = ""
 
     def request(self) -> None:
-        """Send the signal and the byte, if this process takes them."""
+        """Send the byte, if this process takes it; the signal follows once it has said that it takes that too."""
         self._problem = self._stacks.find_obstacle() if self._stacks is not None else "ended"
         if self._stacks is None or self._problem:
             return
         self._records_before = file_version(self._base + ".records")
-        with suppress(OSError):
-            descriptor = os.open(self._base + ".ask", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            try:
-                self._waits_for_records = os.write(descriptor, b"?") == 1
-            finally:
-                os.close(descriptor)
-        self._waits_for_stack = self._stacks.send()
+        self._state_before = file_version(self._base + ".state")
+        self._waits_for_state = self._waits_for_records = send_question(self._base, RECORDS)
+        if not self._waits_for_state:
+            self._waits_for_stack = self._stacks.send()
+
+    def _request_stacks(self, stacks: StackRequest) -> None:
+        """Send the signal, unless the process has answered that it goes to a handler of the job."""
+        state = read_state(self._base) if self._has_state() else None
+        self._waits_for_state = False
+        if state is not None and not state.ours:
+            self._problem = "its program handles the signal for stacks"
+        else:
+            self._waits_for_stack = stacks.send()
+
+    def _has_state(self) -> bool:
+        return file_version(self._base + ".state") != self._state_before
 
     def has_answered(self) -> bool:
         """Whether nothing is missing any more."""
+        if self._waits_for_state and self._stacks is not None:
+            if not self._has_state() and time.monotonic() - self._asked_at < STATE_LIMIT:
+                return False
+            self._request_stacks(self._stacks)
         if self._waits_for_records and file_version(self._base + ".records") != self._records_before:
             self._waits_for_records = False
         if self._waits_for_stack and self._stacks is not None:
@@ -151,6 +165,8 @@ class Asked:
             row["process"] = stat.state
             row["waits_in"] = read_text("/proc/%d/wchan" % stat.pid) or ""
             row["traced"] = status_number(stat.pid, "TracerPid", 10) > 0
+            state = read_state(self._base)
+            row["uncaught"] = state is not None and state.uncaught
         row["cpu"] = self._measure_cpu()
         if not row["problem"] and self._stacks is not None:
             text = self._stacks.read()
@@ -171,7 +187,7 @@ class Asked:
     def _read_output(self, rundir: str, record: RankRecord) -> Any:
         """Read the end of stderr, and for how many seconds nothing was written."""
         paths = [os.path.join(rundir, name) for name in (record["stdout"], record["stderr"]) if name]
-        times = [os.stat(path).st_mtime for path in paths if os.path.exists(path)]
+        times = [found.st_mtime for found in map(stat_file, paths) if found is not None]
         end = read_tail(os.path.join(rundir, record["stderr"]), STDERR_BYTES) if record["stderr"] else ""
         return end, max(0.0, time.time() - max(times)) if times else None
 
@@ -184,11 +200,16 @@ def read_ticks(identity: Optional[Identity]) -> Optional[int]:
 
 def file_version(path: str) -> object:
     """Tell one content of a file that is replaced as a whole from another."""
+    found = stat_file(path)
+    return None if found is None else (found.st_ino, found.st_mtime_ns)
+
+
+def stat_file(path: str) -> Optional[os.stat_result]:
+    """Look at a file; None if that is not possible."""
     try:
-        found = os.stat(path)
+        return os.stat(path)
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns
 
 
 def read_groups(path: str) -> Any:

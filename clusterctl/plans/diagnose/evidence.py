@@ -19,7 +19,8 @@ MOST_GROUPS, MOST_ENTRIES = 32, 12
 LONGEST_AGE = 1e9  # seconds
 _THREAD = re.compile(r"(?:Current t|T)hread\b.*\(most recent call first\):")
 _FRAME = re.compile(r'  File "(.*)", line (\d{1,9}) in (.*)')
-_PREFIX = re.compile(r".*/(?:(?:site|dist)-packages|lib\d*/python[\d.]+)/")
+LONGEST_FILE, LONGEST_FUNCTION = 1000, 200  # characters
+_PREFIX = re.compile(r"/(?:(?:site|dist)-packages|lib\d*/python[\d.]+)/")
 _LIBRARY = re.compile(r"^<|/(?:(?:site|dist)-packages|lib\d*/python[\d.]+)/")
 
 
@@ -38,7 +39,8 @@ class Frame:
 
     def __str__(self) -> str:
         function = "" if self.function == "<module>" else f" in {self.function}()"
-        return f"{_PREFIX.sub('', self.file)}:{self.line}{function}"
+        start = max((found.end() for found in _PREFIX.finditer(self.file)), default=0)
+        return f"{self.file[start:]}:{self.line}{function}"
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,7 @@ class RankEvidence:
     process: str = ""
     waits_in: str = ""
     traced: bool = False
+    uncaught: bool = False
     cpu: float | None = None
     stack: str = ""
     frames: tuple[Frame, ...] = ()
@@ -151,6 +154,7 @@ def _parse_rank(raw: Untrusted, node: str, stacks: list[str]) -> RankEvidence | 
         process=raw.text("process", 1),
         waits_in=raw.text("waits_in", 100),
         traced=raw.flag("traced"),
+        uncaught=raw.flag("uncaught"),
         cpu=raw.number("cpu", 0.0, 1e6),
         stack=stack,
         frames=main_frames(stack),
@@ -178,14 +182,22 @@ def read_threads(stack: str) -> Iterator[list[Frame]]:
     """Yield the threads of a text of faulthandler, each with its frames, innermost first; the main thread is last."""
     frames: list[Frame] | None = None
     for line in stack.splitlines():
-        if _THREAD.match(line):
+        if _THREAD.match(line[:LONGEST_FILE]):
             if frames is not None:
                 yield frames
             frames = []
-        elif frames is not None and len(frames) < MOST_FRAMES and (found := _FRAME.match(line)):
-            frames.append(Frame(found[1], int(found[2]), found[3]))
+        elif frames is not None and len(frames) < MOST_FRAMES and (frame := _parse_frame(line)) is not None:
+            frames.append(frame)
     if frames is not None:
         yield frames
+
+
+def _parse_frame(line: str) -> Frame | None:
+    """Read a line of a stack; a name that no program has is dropped before a pattern runs over it."""
+    found = _FRAME.match(line) if len(line) <= LONGEST_FILE + LONGEST_FUNCTION + 40 else None
+    if found is None or len(found[1]) > LONGEST_FILE or len(found[3]) > LONGEST_FUNCTION:
+        return None
+    return Frame(found[1], int(found[2]), found[3])
 
 
 def main_frames(stack: str) -> tuple[Frame, ...]:

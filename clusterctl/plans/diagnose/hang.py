@@ -18,11 +18,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from clusterctl.codes.lookup import word
 from clusterctl.plans.diagnose.evidence import Entry, GroupRecord, RankEvidence
-from clusterctl.protocol.tracebacks import StderrParser, strip_rank
+from clusterctl.protocol.tracebacks import final_exception
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import render_duration
 from clusterctl.translation import tr, trn
@@ -105,7 +106,7 @@ def find_waits(by_rank: Mapping[int, RankEvidence], world: int | None) -> list[W
     groups: dict[tuple[str, str], dict[int, GroupRecord]] = {}
     for rank, evidence in by_rank.items():
         for group in evidence.groups:
-            groups.setdefault((group.name, group.about), {})[rank] = group
+            groups.setdefault((group.name, group.about), {})[rank] = reduce_coalesced(group)
     waits = [_find_wait(records, by_rank, world) for records in groups.values()]
     return sorted(filter(None, waits), key=lambda wait: -wait.age)
 
@@ -130,10 +131,20 @@ def _find_wait(
         if entry.number == number and entry.pair is None
     }
     waiting = tuple(sorted(rank for rank, entry in entered.items() if not entry.done))
+    if not waiting:
+        return None
     group = records[waiting[0]]
     members = set(group.members) or _members(group, records, by_rank, world)
     behind = (rank for rank in members if rank not in entered and _last_number(records.get(rank)) < number)
     return Wait(group, number, entered, waiting, tuple(sorted(behind)))
+
+
+def reduce_coalesced(group: GroupRecord) -> GroupRecord:
+    """Keep the last entry of each number: of coalesced operations only that one is ever over."""
+    last = {(entry.number, entry.pair): entry for entry in group.entries}
+    return replace(
+        group, entries=tuple(entry for entry in group.entries if last[entry.number, entry.pair] is entry)
+    )
 
 
 def _members(
@@ -151,7 +162,8 @@ def _last_number(group: GroupRecord | None) -> int:
 
 def gaps(group: GroupRecord) -> Iterator[float]:
     """Yield the seconds between collectives of which the first is over."""
-    for before, after in zip(group.entries, group.entries[1:], strict=False):
+    entries = reduce_coalesced(group).entries
+    for before, after in pairwise(entries):
         if before.done:
             yield before.age - after.age
 
@@ -197,15 +209,10 @@ def _zombie(by_rank: Mapping[int, RankEvidence], waits: Sequence[Wait]) -> Judge
 
 
 def uncaught_exception(rank: RankEvidence) -> str:
-    """Give the exception that a living rank has written last, once its script is over; empty if there is none."""
+    """Give the exception that a living rank has written last and says that nobody caught; empty if there is none."""
     if rank.ended or not rank.process or any(frame.function == "<module>" for frame in rank.frames):
         return ""
-    if not rank.stack:
-        return ""
-    parser = StderrParser()
-    for line in rank.stderr.splitlines():
-        parser.feed(line, 0.0)
-    return strip_rank(parser.exception)
+    return final_exception(rank.stderr) if rank.uncaught and rank.stack else ""
 
 
 # 4 to 6: what ranks wait for

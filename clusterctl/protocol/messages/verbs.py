@@ -433,7 +433,8 @@ class _RankEvidence(TypedDict):
 class RankEvidence(_RankEvidence, total=False):
     """Where a rank is: `stack` is an index into the stacks, `cpu` the processors that it used meanwhile.
 
-    `waits_in` is a function of the kernel, `silent` the seconds since its last output.
+    `waits_in` is a function of the kernel, `silent` the seconds since its last output; `uncaught` is whether it says
+    that an exception has ended its script.
     """
 
     exit: int | None
@@ -443,6 +444,7 @@ class RankEvidence(_RankEvidence, total=False):
     process: str
     waits_in: str
     traced: bool
+    uncaught: bool
     cpu: float | None
     stack: int
     groups: list[RecordedGroup]

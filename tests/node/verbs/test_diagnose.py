@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from clusterctl.node.diagnose import rank as rank_module
 from clusterctl.node.runtime.processes import identify
 from clusterctl.node.verbs.diagnose import diagnose
 from clusterctl.plans.diagnose.evidence import RankEvidence, parse_evidence
-from clusterctl.plans.diagnose.hang import judge
+from clusterctl.plans.diagnose.hang import judge, uncaught_exception
 from clusterctl.protocol.untrusted import Untrusted
 
 LIMIT = 120.0  # seconds: torch is imported
@@ -42,6 +43,7 @@ dist.all_reduce(ones)
 UNPREPARED = {
     "default action": "import signal; signal.signal(41, signal.SIG_DFL)",
     "closed file": "import os; os.closerange(3, 64); os.open('/dev/null', os.O_RDONLY)",
+    "another handler": "import signal; signal.signal(41, print)",
     "another program": "import os, sys; os.execv(sys.executable, [sys.executable, '-c', SLEEP])",
 }
 SLEEP = "import time; print('up', flush=True); time.sleep(1000)"
@@ -162,13 +164,60 @@ def test_a_process_that_does_not_take_the_signal_lives_on(ranks: Ranks) -> None:
     ranks.start(SLEEP, CLUSTERCTL_DIAGNOSE="")
     ranks.wait_until_up()
     found = ranks.diagnose()
-    assert [found[rank].problem for rank in (0, 1, 3)] == [*2 * ["does not take the signal"], "not prepared"]
-    assert found[2].problem in (
+    assert [found[rank].problem for rank in (0, 1)] == 2 * ["does not take the signal"]
+    assert [found[rank].problem for rank in (2, 4)] == [
+        "its program handles the signal for stacks",
+        "not prepared",
+    ]
+    assert found[3].problem in (
         "does not take the signal",
         "not prepared",
     )  # it may be too quick to be prepared
-    assert [process.poll() for process in ranks.processes] == 4 * [None]
+    assert [process.poll() for process in ranks.processes] == 5 * [None]
+    assert (ranks.rundir / "2.log").read_text() == "up\n"
     assert all(rank.process == "S" for rank in found.values())
+
+
+CAUGHT = """
+import atexit, time, traceback
+atexit.register(time.sleep, 1000)
+try:
+    {}["missing"]
+except KeyError:
+    traceback.print_exc()
+print("up", flush=True)
+"""
+IN_THREAD = """
+import threading, time
+threading.Thread(target=time.sleep, args=(1000,)).start()
+print("up", flush=True)
+{}["missing"]
+"""
+IN_DESTRUCTOR = """
+import time
+class Group:
+    def __del__(self, sleep=time.sleep):
+        sleep(1000)
+group = Group()
+print("up", flush=True)
+{}["missing"]
+"""
+
+
+def test_a_rank_says_whether_an_exception_has_ended_its_script(ranks: Ranks) -> None:
+    """One that saves a checkpoint after a caught exception has not failed; others have, also in a destructor."""
+    for source in (CAUGHT, IN_THREAD, IN_DESTRUCTOR):
+        ranks.start(source)
+    ranks.wait_until_up()
+    wait_for(
+        lambda: list(map(uncaught_exception, ranks.diagnose().values()))[1:] == 2 * ["KeyError: 'missing'"]
+    )
+    found = ranks.diagnose()
+    assert [rank.uncaught for rank in found.values()] == [False, True, True]
+    assert not any(rank.problem or "<module>" in rank.stack for rank in found.values())
+    caught = replace(found[0], stderr=found[1].stderr)
+    assert uncaught_exception(caught) == ""
+    assert uncaught_exception(replace(caught, uncaught=True)) == "KeyError: 'missing'"
 
 
 def test_the_interpreter_goes_on_with_the_sitecustomize_of_the_user(ranks: Ranks, tmp_path: Path) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from clusterctl.client.diagnose import save_diagnosis
+from clusterctl.console.text import sanitize
 from clusterctl.plans.diagnose.evidence import (
     Entry,
     Frame,
@@ -15,7 +18,7 @@ from clusterctl.plans.diagnose.evidence import (
     main_frames,
     parse_evidence,
 )
-from clusterctl.plans.diagnose.hang import fold_numbers, judge
+from clusterctl.plans.diagnose.hang import fold_numbers, gaps, judge
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.translation import use_language
 
@@ -97,7 +100,11 @@ SLEEPS_IN_KERNEL = replace(behind(3), process="D", waits_in="nfs_wait_bit_killab
 TRACEBACK = (
     'Traceback (most recent call last):\n  File "t.py", line 3\n[rank3]: torch.OutOfMemoryError: no memory\n'
 )
-FAILED = replace(behind(3, (Frame("/usr/lib/python3.11/threading.py", 1590, "_shutdown"),)), stderr=TRACEBACK)
+FAILED = replace(
+    behind(3, (Frame("/usr/lib/python3.11/threading.py", 1590, "_shutdown"),)),
+    stderr=TRACEBACK,
+    uncaught=True,
+)
 LOCKED = replace(behind(3), groups=(), records_problem="no answer")
 EXITED = RankEvidence(3, "gpu02", pid=103, problem="ended", exit=0)
 
@@ -213,6 +220,41 @@ def test_what_cannot_be_judged_is_said() -> None:
     assert "no stacks and no records: not prepared" in judge(unprepared).sentence
     assert judge([], ["gpu02"]).code == "CC-HANG-008"
     assert judge([]).code == "CC-HANG-010" and not judge([]).hangs
+
+
+def test_of_coalesced_collectives_the_last_entry_counts() -> None:
+    """The single ones stay scheduled for ever; when the last one is over, nobody waits."""
+    single = [entry(7, 40.0, "all_gather") for _ in range(3)]
+    over, pending = entry(7, 39.9, "coalesced", done=True), entry(7, 39.9, "coalesced")
+    before = entry(6, 41.0, done=True)
+    done, waits_there = (group(before, *single, last) for last in (over, pending))
+    assert judge([rank(number, done) for number in range(3)]).code == "CC-HANG-010"
+    judgement = judge([rank(0, waits_there), rank(1, waits_there), behind(2)])
+    assert (judgement.code, judgement.suspects, judgement.waiting) == ("CC-HANG-004", (2,), (0, 1))
+    assert "coalesced #7" in judgement.sentence
+    assert [round(gap, 1) for gap in gaps(done)] == [1.1]
+
+
+def test_names_that_no_program_has_are_dropped() -> None:
+    """A pattern runs over bounded texts only; of a path the last prefix of a library is cut off."""
+    header = "Thread (most recent call first):\n"
+    assert main_frames(f'{header}  File "{16_000 * "/"}", line 1 in f\n') == ()
+    assert main_frames(f'{header}  File "{1001 * "/"}", line 1 in f\n') == ()
+    assert main_frames(f'{header}  File "a.py", line 1 in {201 * "f"}\n') == ()
+    assert len(main_frames(f'{header}  File "{1000 * "/"}", line 1 in {200 * "f"}\n')) == 1
+    nested = Frame("/a/lib/python3.11/x/site-packages/torch/y.py", 5, "<module>")
+    assert str(nested) == "torch/y.py:5"
+
+
+def test_saved_stacks_are_clean_and_of_one_node_each(tmp_path: Path) -> None:
+    """What a rank controls does not reach a terminal; two nodes that claim one rank have a file each."""
+    stack = "Thread\x1b[2J (x):\r\n\x1b]0;title\x07  File\n"
+    ranks = [replace(rank(1), node=node, stack=stack + node) for node in ("gpu01", "gpu02")]
+    files = save_diagnosis(tmp_path, "{}", ranks, sanitize)
+    assert [path.name for path in files[1:]] == ["rank-1.gpu01.stacks.txt", "rank-1.gpu02.stacks.txt"]
+    assert [path.read_text() for path in files[1:]] == [
+        f"Thread (x):\n  File\n{node}\n" for node in ("gpu01", "gpu02")
+    ]
 
 
 def test_sends_and_receives_are_no_collectives() -> None:
