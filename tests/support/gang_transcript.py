@@ -475,7 +475,7 @@ class World:
         self.network.cut_pairs.append({self.agents[int(slot)].loop.host for slot in slots.split()})
 
     def do_filter(self, slots: str) -> None:
-        """Let a firewall drop every new connection to these nodes."""
+        """Let a firewall drop new connections to ports of these nodes on which no agent listens."""
         self.network.filtered = {self.agents[int(slot)].loop.host for slot in slots.split()}
 
     def do_reset(self, slots: str) -> None:

@@ -68,7 +68,8 @@ class MemorySocket:
         """Connect; known when the socket can be written to."""
         self.connecting = True
         listener = self._network.listening.get(name)
-        if not self._network.is_open(self.host, name[0]) or name[0] in self._network.filtered:
+        is_filtered = listener is None and name[0] in self._network.filtered
+        if is_filtered or not self._network.is_open(self.host, name[0]):
             raise BlockingIOError
         if listener is None:
             self.error = errno.ECONNREFUSED
@@ -134,7 +135,7 @@ class Network:
         self.sockets: dict[int, MemorySocket] = {}
         self.apart: set[str] = set()  # hosts that reach each other, and no others
         self.cut_pairs: list[set[str]] = []  # two hosts each that do not reach each other
-        self.filtered: set[str] = set()  # hosts with a firewall that drops every new connection
+        self.filtered: set[str] = set()  # hosts with a firewall that drops new connections to ports on which nothing listens
         self.resetting: set[str] = set()  # hosts to which sending fails
         self._numbers, self._ports, self._chance = count(1000), count(FIRST_PORT), count()
 

@@ -170,7 +170,7 @@ class Hub(Role[Phase]):
         member = self.members[slot] = Member(channel)
         self.roster.set_node(slot, channel.node)
         channel.open(lambda message: self._handle(slot, message), lambda why: self._on_closed(member, why))
-        member.send_beat()
+        self._send_beat(slot, member)
         return True
 
     def beat(self) -> None:
@@ -183,10 +183,12 @@ class Hub(Role[Phase]):
             elif self._silent_nodes.is_gone(slot, self.members):
                 self._drop_silent(member, describe_loss(self.context.spec))
             else:
-                member.send_beat()
-                if self._is_here(slot, member):
-                    listener = self.roster.find_listener(slot)
-                    self._silent_nodes.check(slot, self.members, listener, self.report)
+                self._send_beat(slot, member)
+
+    def _send_beat(self, slot: Slot, member: Member) -> None:
+        member.send_beat()
+        if self._is_here(slot, member):
+            self._silent_nodes.check(slot, self.members, self.roster.find_listener(slot), self.report)
 
     def _is_here(self, slot: Slot, member: Member) -> bool:
         return self.members.get(slot) is member

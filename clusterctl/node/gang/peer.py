@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import time
 from enum import Enum
-from typing import Optional
+from typing import Optional, Tuple
 
 from ...protocol.messages import gang as messages
 from ...protocol.messages.gang import Message
@@ -88,7 +88,6 @@ OF_RESTARTS = (
     messages.Go,
 )  # no message of a run that is never started again
 
-WELCOMED = (Phase.JOINED, Phase.RUNNING, Phase.IDLE, Phase.ENDED)
 CHECKED_AFTER = SUSPECTED_AFTER + 1  # beats: we may have counted just after the hub's last one
 HUB_LIMIT = 150.0  # seconds beyond what a hub gives the others to end, in which it has sent what follows
 FINAL_SEND_TIME = 0.2  # seconds for the last messages to arrive before the connection is closed
@@ -149,17 +148,18 @@ class Peer(Role[Phase]):
         if channel is None:
             return
         channel.unanswered_beats += 1
-        hub = (self._hub_address, self._connector.port)
         if channel.unanswered_beats > self._beat_limit:
             self._close_channel(f"it was silent for {silence_limit(self.context.spec):g} s")
-        elif channel.unanswered_beats == 1 and self.phase in WELCOMED:
-            checks.check_once(self._hub_slot, [hub])
         elif channel.unanswered_beats == CHECKED_AFTER:
             self._hub_is_gone = False
             if checks.has_answered(self._hub_slot):
-                checks.start(self._hub_slot, [hub], self._report_hub_check)
+                checks.start(self._hub_slot, [self._hub_listener], self._report_hub_check)
         elif channel.unanswered_beats > CHECKED_AFTER and self._hub_is_gone:
             self._close_channel(describe_loss(self.context.spec))
+
+    @property
+    def _hub_listener(self) -> Tuple[str, int]:
+        return self._hub_address, self._connector.port
 
     def _report_hub_check(self, answers: bool) -> None:
         self._handle(messages.NodeChecked(self._hub_slot, answers))
@@ -189,12 +189,14 @@ class Peer(Role[Phase]):
         self._connector.stop()
         self._enter(Phase.JOINED)
         self.context.report("joined", {})
+        self.state.checks.check_once(self._hub_slot, [self._hub_listener])
 
     def _rejoined(self, _: messages.Welcome) -> None:
         """Send the next hub what is known here, and how our part ended."""
         self._connector.stop()
         self._enter(Phase.IDLE if self.state.idle else Phase.ENDED)
         self.context.report("joined", {})
+        self.state.checks.check_once(self._hub_slot, [self._hub_listener])
         self.state.election_deadline = 0.0
         self._send(messages.Hello(self.state.part, self.roster.view()))
         self._wait_for_hub()

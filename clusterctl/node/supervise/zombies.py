@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Callable, Dict, Iterable, List, NamedTuple, Op
 
 from ...protocol.ranks import Rank
 from ...protocol.run_paths import RunPaths
-from ...protocol.tracebacks import final_exception
 from ..diagnose.rank import STATE
 from ..diagnose.stacks import StackRequest, State, is_script_over, read_markers, read_state, send_question
 from ..runtime.event_loop import Loop
@@ -134,6 +133,8 @@ class Zombies:
         process = find_process(worker.identity)
         if worker.ended or process is None or process.state in ENDED_STATES:
             return None
+        from ...protocol.tracebacks import final_exception  # not loaded before a rank is that silent
+
         exception = final_exception(read_tail(self._file(worker, "stderr"), TAIL_BYTES))
         if exception:
             return Suspect(self._folder, worker, exception[:LONGEST_EXCEPTION], last)
