@@ -189,12 +189,14 @@ print("up", flush=True)
 """
 IN_THREAD = """
 import threading, time
+time.sleep(0.2)  # so that the thread which answers has begun
 threading.Thread(target=time.sleep, args=(1000,)).start()
 print("up", flush=True)
 {}["missing"]
 """
 IN_DESTRUCTOR = """
 import time
+time.sleep(0.2)  # so that the thread which answers has begun
 class Group:
     def __del__(self, sleep=time.sleep):
         sleep(1000)
