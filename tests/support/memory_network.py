@@ -135,7 +135,9 @@ class Network:
         self.sockets: dict[int, MemorySocket] = {}
         self.apart: set[str] = set()  # hosts that reach each other, and no others
         self.cut_pairs: list[set[str]] = []  # two hosts each that do not reach each other
-        self.filtered: set[str] = set()  # hosts with a firewall that drops new connections to ports on which nothing listens
+        self.filtered: set[str] = (
+            set()
+        )  # hosts with a firewall that drops new connections to ports on which nothing listens
         self.resetting: set[str] = set()  # hosts to which sending fails
         self._numbers, self._ports, self._chance = count(1000), count(FIRST_PORT), count()
 
