@@ -180,7 +180,7 @@ def test_exec_and_sync_load_little() -> None:
 
 MOST_BYTES = {
     "clean": 20_200,
-    "diagnose": 18_600,
+    "diagnose": 19_900,
     "exec": 6_800,
     "follow": 22_300,
     "orphans": 14_500,
