@@ -19,9 +19,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-PROTOCOL = (
-    3  # the number in spec.json and state.json: of the format of both; 1 and 2 had other names for some keys
-)
+PROTOCOL = 3  # the format of spec.json and state.json; 1 and 2 have other keys
 
 RunState = Literal[
     "SUBMITTED",

@@ -117,7 +117,13 @@ def prepare_diagnosis(folder: str, search_path: str) -> str:
     name = diagnosed_rank.__name__
     source = diagnosed_rank.__loader__.get_source(name)  # type: ignore[union-attr]  # from the payload's zip
     try:
-        for parent in (os.path.dirname(folder), folder, site):  # makedirs gives its mode to the last one only
+        compiled = os.path.join(site, "__pycache__")  # else made by Python, readable for others
+        for parent in (
+            os.path.dirname(folder),
+            folder,
+            site,
+            compiled,
+        ):  # makedirs gives its mode to the last only
             os.makedirs(parent, 0o700, exist_ok=True)
         texts = {diagnosed_rank.MODULE: source or "", "sitecustomize": diagnosed_rank.STARTER}
         for module, text in texts.items():
