@@ -45,7 +45,7 @@ class DelayingProxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def reset(self, delay: float) -> None:
-        """Begin to count anew."""
+        """Begin to count again."""
         self.delay, self.turns, self.connections = delay, 0, 0
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ worker imports before the script; a forked worker calls `install`. So it imports
 the process PID there are in the directory of the attempt:
 
     PID.json     written last: the process can be asked
-    PID.stacks   where faulthandler writes the stacks of all threads on SIGNAL, whoever holds the GIL
+    PID.stacks   where faulthandler writes the stacks of all threads on SIGNAL, also while C code holds the GIL
     PID.ask      a FIFO: for each byte a thread answers, while the main thread waits in C
     PID.state    the first answer: whether an exception has ended the script, and whether SIGNAL is still ours; also
                  written at the exit after such an exception, because the thread does not live as long as destructors

@@ -12,6 +12,7 @@ from math import ceil
 from clusterctl.plans.export.notes import list_notes
 from clusterctl.plans.export.shell import (
     CHOOSE_NETWORK,
+    PORTS,
     Export,
     Script,
     indent,
@@ -27,7 +28,6 @@ from clusterctl.plans.launch.launchers import visible_env
 from clusterctl.plans.ssh import render_options
 from clusterctl.specs.text import command_line, quote_word
 
-PORTS = (20000, 29999)  # below the ports that Linux gives to connections
 NODE_SCRIPT = "END OF NODE SCRIPT"
 REMOTE = "clusterctl-export"  # in the home directory on the nodes
 

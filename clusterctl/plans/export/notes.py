@@ -34,7 +34,7 @@ def _restart_notes(restart: Restart | None, target: Target) -> Iterator[str]:
 
 
 def requeues(restart: Restart | None) -> bool:
-    """Tell whether Slurm shall start the job again when a node is lost."""
+    """Tell whether Slurm starts the job again when a node is lost."""
     return restart is not None and restart.most > 0 and "node_lost" in restart.on
 
 

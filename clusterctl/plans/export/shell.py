@@ -34,6 +34,7 @@ from clusterctl.specs.text import command_line, quote_word
 from clusterctl.translation import english_of
 
 WIDTH = 100  # of comments
+PORTS = (20000, 29999)  # below the ports that Linux gives to connections
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """A job as a script for sbatch: one task on each node, which finds its own network interface.
 
 The batch script runs on the first node of the allocation, the functions that `srun` gets run on every node. A file
-per task, because srun waits for whoever holds a shared pipe open, such as a data loader that was left behind.
+per task, because srun waits for every process that holds a shared pipe open, as a left data loader does.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from math import ceil
 from clusterctl.plans.export.notes import hidden_variables, list_notes, requeues
 from clusterctl.plans.export.shell import (
     CHOOSE_NETWORK,
+    PORTS,
     Export,
     Script,
     default_nproc,
@@ -25,8 +26,6 @@ from clusterctl.plans.export.shell import (
 from clusterctl.plans.launch.placement import needs_gpus
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import quote_word
-
-PORTS = (20000, 29999)  # below the ports that Linux gives to connections
 
 
 def render_slurm(export: Export) -> Script:

@@ -155,7 +155,7 @@ def test_a_rank_that_ends_after_its_node_was_told_to_is_known_as_that() -> None:
 
 
 class Frames:
-    """A leash on which the agent has said some events."""
+    """A session on which the agent has said some events."""
 
     stderr = ""
 
@@ -169,11 +169,11 @@ class Frames:
 
 def test_a_run_that_is_over_before_a_slow_node_begins_has_begun() -> None:
     """A program that fails at once ends the run on all nodes; only for torchrun that is a start that failed."""
-    leash: Any = Frames("ended")
-    assert await_event(leash, "go_received", 1.0, node="gpu02", or_ended=True) == {}
-    leash = Frames("ended")
+    session: Any = Frames("ended")
+    assert await_event(session, "go_received", 1.0, node="gpu02", or_ended=True) == {}
+    session = Frames("ended")
     with pytest.raises(StartError):
-        await_event(leash, "go_received", 1.0, node="gpu02")
+        await_event(session, "go_received", 1.0, node="gpu02")
 
 
 def test_one_node_alone_moves_nobody_on() -> None:

@@ -1,4 +1,4 @@
-"""The script for bare SSH: how it reaches each node, and what each node is told."""
+"""The script for bare SSH: how it reaches each node, and what each node gets."""
 
 from __future__ import annotations
 
