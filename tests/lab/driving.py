@@ -41,6 +41,24 @@ print(json.dumps({"host": socket.gethostname(), "sum": total.item(), **{name: os
 dist.destroy_process_group()
 """
 
+# Without torch (`launcher: python`, two nodes): a rank that the other one leaves fails with the error of Gloo.
+LINKED = """
+import os, socket, time
+place = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+link = None
+if os.environ["NODE_RANK"] == "0":
+    with socket.create_server(place) as server:
+        link = server.accept()[0]
+while link is None:
+    try:
+        link = socket.create_connection(place)
+    except OSError:
+        time.sleep(0.05)
+print("linked", flush=True)
+link.recv(1)
+raise RuntimeError("[/gloo/transport/tcp/pair.cc:534] Connection closed by peer")
+"""
+
 
 @dataclass(frozen=True)
 class Result:

@@ -268,7 +268,7 @@ def test_a_missing_library_is_no_missing_interpreter(connection: Any, tmp_path: 
     program.write_bytes(Path("/bin/true").read_bytes().replace(b"libc.so.6\0", b"libq.so.9\0"))
     program.chmod(0o755)
     with start(connection, "echo", str(program)) as session, pytest.raises(NoInterpreter) as caught:
-        session.receive(10)
+        session.receive(HANG)
     assert caught.value.code == "CC-PY-003"
     assert caught.value.message == f"{program} exists but cannot load the shared library libq.so.9"
     assert "LD_LIBRARY_PATH" in caught.value.fix
@@ -375,7 +375,8 @@ def test_caller_who_was_away_misses_nothing(connection: Any) -> None:
     """Limits are judged after what has arrived, not before."""
     timeouts = Timeouts(start=0.5)
     with start(connection, "echo", timeouts=timeouts, limits=SessionLimits(silence=0.5)) as session:
-        wait_until(session._channel._channel.recv_ready, "an answer")  # type: ignore[attr-defined]  # paramiko's
+        arrived = session._channel._channel.in_buffer  # type: ignore[attr-defined]  # paramiko's
+        wait_until(lambda: b'"request"' in bytes(arrived._buffer), "an answer")
         time.sleep(2.0)
         assert session.receive(0) == (Untrusted({"request": {}}), b"")
 
