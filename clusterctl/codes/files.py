@@ -1069,6 +1069,46 @@ ENTRIES: Mapping[str, Entry] = {
                     "删除它：环境变量里本来就有 LOCAL_RANK",
                 ),
             ),
+            "no-python": Case(
+                Text(
+                    "no_python is for `script` under torchrun; it cannot be combined with {key}",
+                    "no_python 用于 torchrun 下的 `script`，不能与 {key} 同时使用",
+                ),
+                Text(
+                    "remove no_python, or use script: and launcher: torchrun",
+                    "删除 no_python，或者改用 script: 和 launcher: torchrun",
+                ),
+            ),
+            "shell-torchrun": Case(
+                Text(
+                    "script: {script} is a shell script, and torchrun would run it with Python",
+                    "script: {script} 是 shell 脚本，而 torchrun 会用 Python 运行它",
+                ),
+                Text(
+                    "no_python: true runs it once per rank; launcher: command once per node",
+                    "no_python: true 让每个 rank 运行一次；launcher: command 让每个节点运行一次",
+                ),
+            ),
+            "shell-python": Case(
+                Text(
+                    "script: {script} is a shell script, and this launcher would run it with Python",
+                    "script: {script} 是 shell 脚本，而该启动方式会用 Python 运行它",
+                ),
+                Text(
+                    "launcher: command and command: [bash, SCRIPT.sh]",
+                    "改用 launcher: command 和 command: [bash, SCRIPT.sh]",
+                ),
+            ),
+            "ends-with": Case(
+                Text(
+                    "`ends_with: node 0` needs `launcher: command` or `python`; this job's launcher is {launcher}",
+                    "`ends_with: node 0` 需要 `launcher: command` 或 `python`，而该作业的启动方式是 {launcher}",
+                ),
+                Text(
+                    "remove it: a rank of torchrun that ends early leaves the others waiting",
+                    "删除它：torchrun 的 rank 提前结束会让其他 rank 一直等待",
+                ),
+            ),
         },
     ),
     "CC-SPEC-035": Entry(

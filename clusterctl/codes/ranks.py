@@ -670,4 +670,27 @@ ENTRIES: Mapping[str, Entry] = {
         texts=("RuntimeError: operator torchvision::nms does not exist",),
         command="clusterctl exec -- python3 -m pip list",
     ),
+    "CC-JOB-063": Entry(
+        "error",
+        Text("the code is written for a torch older than 2.0", "代码是为 2.0 之前的 torch 编写的"),
+        do=Text(
+            "torch 2.0 removed `torch._six`. Update the package that imports it (often an old apex, timm or DeepSpeed): the traceback names the file. In your own code: `from math import inf`, `str` for `string_classes`, `collections.abc` for `container_abcs`.",
+            "torch 2.0 删除了 `torch._six`。请升级导入它的包（常见的是旧版 apex、timm 或 DeepSpeed），traceback 中有文件名。自己的代码里：用 `from math import inf`，用 `str` 代替 `string_classes`，用 `collections.abc` 代替 `container_abcs`。",
+        ),
+        texts=("ModuleNotFoundError: No module named 'torch._six'",),
+        command="clusterctl exec -- python3 -m pip list",
+    ),
+    "CC-JOB-064": Entry(
+        "error",
+        Text(
+            "parts of a distributed checkpoint (DCP) are on other nodes",
+            "分布式检查点（DCP）的一部分在其他节点上",
+        ),
+        do=Text(
+            "Without a shared disk each node holds only what its own ranks have saved, and `.metadata` is on node 0; loading needs all of it on every node. Download all parts with `clusterctl pull`, put them into one folder, and copy that to every node: [DCP checkpoints](job.md#checkpoints-of-several-nodes).",
+            "没有共享磁盘时，每个节点只有自己的 rank 保存的部分，`.metadata` 在 0 号节点上；而加载时每个节点都需要全部文件。用 `clusterctl pull` 下载所有部分，放进同一个文件夹，再复制到每个节点：[DCP 检查点](job.md#多节点的检查点)。",
+        ),
+        texts=("FileNotFoundError: [Errno 2] No such file or directory: '/out/step-100/.metadata'",),
+        command="clusterctl pull {run} ./checkpoint",
+    ),
 }

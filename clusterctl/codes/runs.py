@@ -621,6 +621,29 @@ ENTRIES: Mapping[str, Entry] = {
             ),
         },
     ),
+    "CC-RUN-052": Entry(
+        "warning",
+        Text(
+            "the job's module is in `src/`, where Python does not look; a warning before the start",
+            "作业的模块在 `src/` 里，而 Python 不会在那里查找；启动前的警告",
+        ),
+        do=Text(
+            "Set `env: {PYTHONPATH: src}`; ignore it if the package is installed on the nodes",
+            "设置 `env: {PYTHONPATH: src}`；如果节点上已安装该包，可以忽略",
+        ),
+        cases={
+            "": Case(
+                Text(
+                    "module {module} is at {path} in the code, where Python does not look",
+                    "模块 {module} 在代码的 {path}，Python 不会在那里查找",
+                ),
+                Text(
+                    "set `env: {PYTHONPATH: src}`, unless the package is installed on the nodes",
+                    "设置 `env: {PYTHONPATH: src}`；如果节点上已安装该包，则不需要",
+                ),
+            ),
+        },
+    ),
     "CC-END-001": Entry(
         "error",
         Text(

@@ -265,6 +265,14 @@ PROGRAM = (
         r"operator torchvision::\w+ does not exist",
     ),
     Symptom(
+        "CC-JOB-063",
+        r"No module named 'torch\._six'",
+    ),
+    Symptom(
+        "CC-JOB-064",
+        r"No such file or directory: '[^'\n]{0,400}/(\.metadata|__\d{1,6}_\d{1,6}\.distcp)'",
+    ),
+    Symptom(
         "CC-JOB-011",
         r"\(most likely due to a circular import\)|partially initialized module",
     ),

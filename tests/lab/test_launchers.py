@@ -173,6 +173,37 @@ def test_a_shell_script_that_calls_torchrun_itself(cluster: Lab, tmp_path: Path)
     assert leftovers(cluster) == {}
 
 
+@VARIANT
+def test_a_head_and_its_workers_end_with_the_head(cluster: Lab, tmp_path: Path) -> None:
+    """As with Ray: the worker on the other node exits with 1 when it loses the head; the run has succeeded."""
+    script = """
+        import os, socket, time
+        place = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+        if os.environ["NODE_RANK"] == "0":
+            with socket.create_server(place) as door:
+                door.accept()[0].recv(1)
+                time.sleep(0.3)
+                print("world", os.environ["WORLD_SIZE"], flush=True)
+            os._exit(0)
+        while True:
+            try:
+                call = socket.create_connection(place)
+            except OSError:
+                time.sleep(0.05)
+                continue
+            raise SystemExit(1)
+    """
+    job = make_project(tmp_path, script, launcher="python", nproc_per_node=1, nodes=2, ends_with="node 0")
+
+    result = cctl(cluster, "launch", job, "--json")
+
+    assert result.code == 0, result.err
+    assert "world 2" in said(result.json_lines())
+    status = json.loads(cctl(cluster, "status", "--json").out)
+    assert [node["state"] for node in status["nodes"]] == ["SUCCEEDED"] * 2
+    assert leftovers(cluster) == {}
+
+
 def test_two_runs_share_the_nodes_on_different_gpus(cluster: Lab, tmp_path: Path) -> None:
     """Each sees its own GPU and has its own port and directories; a GPU that is not there is refused."""
     script = """

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from clusterctl.cli.actions.attach import RunOutput, watch_run
 from clusterctl.cli.actions.notify import check_hooks, remember_hooks, warn_not_notified
 from clusterctl.cli.actions.preflight import Preflight, run_preflight, select_checks
-from clusterctl.cli.context.code import read_code, read_job_setup, warn_not_distributed
+from clusterctl.cli.context.code import read_code, read_job_setup, warn_of_code
 from clusterctl.cli.context.load import remember_runs
 from clusterctl.cli.context.nodes import interpreter, launch_record, notice
 from clusterctl.client.launch import prepare
@@ -87,7 +87,7 @@ class Launch:
                 check_hooks(self._job)
             self._setup_files = read_job_setup(self._job)
             code = read_code(self._job, big=self._options.allow_big)
-            warn_not_distributed(self._job, sum(not member.spare for member in self._members), code)
+            warn_of_code(self._job, sum(not member.spare for member in self._members), code)
             return self._start_run(cluster, code, secrets)
         except ClusterctlError as error:
             error.message = redact(error.message, secrets.values())

@@ -62,7 +62,7 @@ def check(
     about 10 s and leaves nothing on the nodes. Exit code 0: ready; 3: an error prevents a launch; 4: a node is
     unreachable.
     """
-    from clusterctl.cli.context.code import read_code, read_job_setup, warn_not_distributed
+    from clusterctl.cli.context.code import read_code, read_job_setup, warn_of_code
     from clusterctl.cli.context.nodes import hint_next, open_cluster
     from clusterctl.plans.launch.placement import choose_nodes, plan_placement
 
@@ -74,7 +74,7 @@ def check(
         members = plan_placement(inventory, job, pattern=pattern, exclude=exclude)
         nodes = tuple(member.node for member in members)
         scan = read_code(job, big=True)  # how much may be sent is for `launch` to say
-        warn_not_distributed(job, sum(not member.spare for member in members), scan)
+        warn_of_code(job, sum(not member.spare for member in members), scan)
     setup = read_job_setup(job) if job else None
     with open_cluster() as cluster:
         cluster.open_early(nodes)

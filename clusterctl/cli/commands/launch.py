@@ -236,14 +236,14 @@ def _plan_export(
 
 
 def _show_plan(job: Job, members: Sequence[Member], as_json: bool, *, big: bool) -> int:
-    from clusterctl.cli.context.code import read_code, read_job_setup, warn_not_distributed
+    from clusterctl.cli.context.code import read_code, read_job_setup, warn_of_code
     from clusterctl.console.progress import render_size
     from clusterctl.plans.launch.plan import offline, plan_launch, plan_to_json, render_plan
     from clusterctl.plans.launch.setup import render_attempt_hooks, render_setup, setup_to_json
     from clusterctl.plans.notify import hooks_to_json, render_hooks
 
     scan, setup_files = read_code(job, big=big), read_job_setup(job)
-    warn_not_distributed(job, sum(not member.spare for member in members), scan)
+    warn_of_code(job, sum(not member.spare for member in members), scan)
     setup = (setup_files.plan, setup_files.scan.manifest) if setup_files else None
     plan = plan_launch(job, members, {member.name: offline(member) for member in members}, run_id=None)
     if as_json:

@@ -66,9 +66,14 @@ def _line_of_script(job: Job) -> str:
     return job.file
 
 
-def warn_not_distributed(job: Job, nnodes: int, scan: ScanResult) -> None:
-    """Warn of a job whose processes on several nodes cannot find each other, as far as its script shows."""
-    from clusterctl.plans.launch.world_size import LARGEST_SCRIPT, describe_unaware, list_scripts
+def warn_of_code(job: Job, nnodes: int, scan: ScanResult) -> None:
+    """Warn of what the code shows: processes on several nodes cannot find each other, or Python not the module."""
+    from clusterctl.plans.launch.world_size import (
+        LARGEST_SCRIPT,
+        describe_src_layout,
+        describe_unaware,
+        list_scripts,
+    )
 
     sizes = {entry.path: entry.size for entry in scan.manifest.entries if entry.kind == "file"}
     small = [path for path in list_scripts(job, sizes.keys()) if sizes[path] <= LARGEST_SCRIPT]
@@ -76,9 +81,9 @@ def warn_not_distributed(job: Job, nnodes: int, scan: ScanResult) -> None:
     for path in small if job.is_single_process else ():
         with suppress(OSError):  # removed since the scan; sending it reports the error
             texts[path] = (scan.root / path).read_text(encoding="utf-8", errors="replace")
-    warning = describe_unaware(job, nnodes, texts)
-    if warning:
-        notice(warning)
+    for warning in (describe_unaware(job, nnodes, texts), describe_src_layout(job, sizes.keys())):
+        if warning:
+            notice(warning)
 
 
 def _exclude_wheelhouse(job: Job, source: Path) -> tuple[str, ...]:

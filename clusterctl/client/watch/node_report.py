@@ -13,8 +13,9 @@ from clusterctl.plans.runs.state import NodeState, roster_of
 from clusterctl.protocol.end_record import MOST_ATTEMPTS, MOST_EXIT, MOST_SIGNAL, parse_rank
 from clusterctl.protocol.exit_status import signal_name
 from clusterctl.protocol.ranks import Rank
+from clusterctl.protocol.reasons import NODE_0_ENDED
 from clusterctl.protocol.root_cause import Failure
-from clusterctl.protocol.states import LOST, UNKNOWN, WAITING
+from clusterctl.protocol.states import LOST, SUCCEEDED, UNKNOWN, WAITING
 from clusterctl.protocol.tracebacks import StderrParser
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
@@ -83,6 +84,7 @@ class NodeReport:
         default_factory=set
     )  # ranks that SIGSTOP held, as last reported while they lived
     attempt: int = 1
+    serves_node_0: bool = False  # the end of its program does not count once node 0's has ended
     attempt_ended: bool = False  # this node's part of it has ended, and another one may follow
 
     @property
@@ -129,8 +131,11 @@ class NodeReport:
             self.attempt_ended = True
         elif kind == "stopping":
             self.stop_requested = True
+            self.serves_node_0 = self.serves_node_0 or event.text("reason", 1000) == NODE_0_ENDED
             when = self._local_time(end)
             self.stopped_at = when if self.stopped_at is None else min(when, self.stopped_at)
+        elif kind == "failure_held":
+            self.serves_node_0 = True
         elif kind in ("guardian_lost", "agent_lost"):
             self.supervisor_end = end
             return (
@@ -140,20 +145,21 @@ class NodeReport:
             )
         elif kind == "rank_exited" and rank is not None:
             (self.failed_exits if end.failed else self.clean_exits)[rank] = end
-            if end.failed and not self.stop_requested:
+            if end.failed and not (self.stop_requested or self.serves_node_0):
                 return Message.of(to_translate("{node}: rank {rank} failed"), node=self.node.name, rank=rank)
         elif kind == "torchrun_exited" and end.failed:
             self.torchrun_end = end
             if end.signal is not None and not (self.stop_requested or self.failed_exits):
                 self.supervisor_end = end
-            if not self.stop_requested:
+            if not (self.stop_requested or self.serves_node_0):
                 return Message.of(to_translate("{node}: torchrun failed"), node=self.node.name)
         return None
 
     def failures(self, now: float) -> list[Failure]:
         """Give everything that did not end well here, and the ranks that did: others may still have needed them."""
-        listed = [*self._supervisor_failures(), *self._rank_failures()]
-        if not listed and self.torchrun_end is not None:
+        served = self.serves_node_0 and self.state is not None and self.state.state == SUCCEEDED
+        listed = [] if served else [*self._supervisor_failures(), *self._rank_failures()]
+        if not (listed or served) and self.torchrun_end is not None:
             listed = [self._rank_failure(None, self.torchrun_end)]
         if not listed and self.state is not None and self.state.state in (LOST, UNKNOWN):
             listed = [

@@ -21,6 +21,7 @@ from typing import (
 )
 
 from ...protocol.messages.gang import (
+    DONE,
     FAILURE,
     LONGEST_REASON,
     STOP,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 # what an agent uses of its gang
 __all__ = [
+    "DONE",
     "FAILURE",
     "LONGEST_REASON",
     "READY_LIMIT",

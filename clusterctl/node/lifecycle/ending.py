@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Optional, Tuple
+from typing import TYPE_CHECKING, Callable, Optional, Tuple
 
 from ...protocol.exit_status import describe_end, describe_limit
+from ...protocol.reasons import NODE_0_ENDED
 from ...protocol.states import CANCELLED, FAILED, FAILED_SETUP, SUCCEEDED, TIMEOUT
-from ..gang.membership import FAILURE, FAILURE_WAIT, TIME, StopOrder
+from ..gang.membership import DONE, FAILURE, FAILURE_WAIT, TIME, StopOrder
 from ..runtime.processes import UNKILLABLE_AFTER
 from . import events
 from .actions import (
@@ -43,8 +44,17 @@ Step = Tuple[RunState, Tuple[Action, ...]]
 SUMMARY_TIME = 0.7  # seconds that torchrun has, once its workers are killed, to say what happened
 OUTLIVED_WAIT = 1.0  # seconds that processes have which outlive torchrun
 TICK_INTERVAL = 0.02
+HELD_FAILURE = 10.0  # seconds in which node 0's program may end in order, after one that serves it has failed
 NOT_NEEDED = "this spare was not needed"
 OVER = (Phase.AFTER, Phase.ENDED)
+
+
+def join_steps(step: Step, *transitions: Callable[[RunState], Step]) -> Step:
+    """Let further transitions follow."""
+    for transition in transitions:
+        state, actions = transition(step[0])
+        step = state, (*step[1], *actions)
+    return step
 
 
 # what kills, and when
@@ -139,10 +149,18 @@ def on_rank_exited(state: RunState, event: events.RankExited) -> Step:
         "signal": event.signal,
     }
     actions = Journal("rank_exited", end), RecordWorkers(event.rank)
-    if not event.failure:
-        return state, actions
-    state, more = fail(state, event.failure)
-    return state, (*actions, *more)
+    if event.failure:
+        state, more = fail(state, event.failure)
+        return state, (*more, *actions) if state.attempt.held_failure else (*actions, *more)
+    spec = state.attempt.spec
+    if ends_with_first(state) and spec["node_rank"] == 0 and not state.attempt.has_cause:
+        return state, (*actions, GangStop(StopOrder(NODE_0_ENDED, float(spec["grace"]), DONE)))
+    return state, actions
+
+
+def ends_with_first(state: RunState) -> bool:
+    """Whether the run ends when node 0's program does."""
+    return state.attempt.spec.get("ends_with") == "node 0"
 
 
 def on_rank_stuck(state: RunState, event: events.RankStuck) -> Step:
@@ -165,6 +183,28 @@ def fail(state: RunState, reason: str, wait: float = FAILURE_WAIT) -> Step:
     """Take the first failure as the cause, unless we were stopping anyway, and hurry the rest."""
     if state.attempt.has_cause:
         return state, ()
+    if ends_with_first(state) and state.attempt.spec["node_rank"] != 0:
+        return hold_failure(state, reason)
+    return fail_now(state, reason, wait)
+
+
+def hold_failure(state: RunState, reason: str) -> Step:
+    """A worker of Ray ends with 1 when its head does: wait whether node 0's program has ended in order."""
+    if state.attempt.held_failure:
+        return state, ()
+    held = StartTimer("held failure", HELD_FAILURE, Notice.HELD_OVER)
+    return state.change(held_failure=reason), (Journal("failure_held", {"reason": reason}), held)
+
+
+def on_held_over(state: RunState, _: Notice) -> Step:
+    """Node 0's program goes on: the failure counts."""
+    if state.attempt.has_cause or not state.attempt.held_failure:
+        return state, ()
+    return join_steps(fail_now(state, state.attempt.held_failure, FAILURE_WAIT), tick)
+
+
+def fail_now(state: RunState, reason: str, wait: float) -> Step:
+    """Report it and begin the end."""
     state, actions = kill_after(state.observe(first_failure=reason), wait)
     return begin_end(state), (GangFailure(reason), *actions)
 
@@ -212,13 +252,16 @@ def on_stop_ordered(state: RunState, event: events.StopOrdered) -> Step:
         return (state, ()) if unconcerned else record_stop(state, order.reason, order.grace)
     if not attempt.observed.started:
         return on_cancelled(state, events.Cancelled(order.reason))
-    return terminate(state, order) if attempt.torchrun_runs else (state, ())
+    if attempt.torchrun_runs:
+        return terminate(state, order)
+    return join_steps(terminate(state, order), tick) if attempt.held_failure else (state, ())
 
 
 def terminate(state: RunState, order: StopOrder) -> Step:
     """Let torchrun end its workers."""
     if state.attempt.observed.cancelled is None:
-        state = state.observe(cancelled=order.reason, timed_out=order.kind == TIME)
+        done = order.kind == DONE and state.attempt.observed.first_failure is None
+        state = state.observe(cancelled=order.reason, timed_out=order.kind == TIME, done=done)
     state, actions = record_stop(state, order.reason, order.grace)
     if state.attempt.observed.first_failure is None:
         actions = (*actions, Act.TERMINATE_TORCHRUN)
@@ -294,10 +337,16 @@ def judge(observed: Observed) -> Tuple[StateName, str]:
     if observed.first_failure is not None:
         return FAILED, observed.first_failure
     if observed.cancelled is not None:
-        return (TIMEOUT if observed.timed_out else CANCELLED), observed.cancelled
+        return _judge_stop(observed, observed.cancelled)
     if observed.exit != 0:
         return FAILED, f"torchrun {describe_end(observed.exit, observed.signal)}"
     return _judge_worlds(observed)
+
+
+def _judge_stop(observed: Observed, reason: str) -> Tuple[StateName, str]:
+    if observed.done:
+        return SUCCEEDED, ""
+    return (TIMEOUT if observed.timed_out else CANCELLED), reason
 
 
 def _judge_worlds(observed: Observed) -> Tuple[StateName, str]:

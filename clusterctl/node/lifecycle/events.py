@@ -38,6 +38,7 @@ class Notice(Enum):
     GANG_DONE = "nothing of the gang is left to wait for"
     SETUP_MADE = "the environment is there"
     BEFORE_DONE = "the commands of `before` have ended"
+    HELD_OVER = "node 0's program goes on, although one that serves it has failed"
     TICK = "a moment of the kill schedule has come"
 
 

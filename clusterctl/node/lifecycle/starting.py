@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Callable, Optional, Tuple
+from typing import TYPE_CHECKING, Optional, Tuple
 
 from ..gang.membership import READY_LIMIT
 from ..state.run_record import time_to_prepare
@@ -23,7 +23,7 @@ from .actions import (
     StartHelper,
     StartTimer,
 )
-from .ending import Step, abort_start, fail, tick
+from .ending import Step, abort_start, fail, join_steps, tick
 from .events import Notice
 from .state import Phase, RunState, new_attempt
 
@@ -31,14 +31,6 @@ if TYPE_CHECKING:
     from ...protocol.messages.files import StartFailure, StateChange, TorchrunRecord
 
 PORT_TRIES = 3  # ports that torchrun may find taken by another process before the run fails
-
-
-def join_steps(step: Step, *transitions: Callable[[RunState], Step]) -> Step:
-    """Let further transitions follow."""
-    for transition in transitions:
-        state, actions = transition(step[0])
-        step = state, (*step[1], *actions)
-    return step
 
 
 # environment, gate, `before`
@@ -287,6 +279,8 @@ def on_torchrun_exited(state: RunState, event: events.TorchrunExited) -> Step:
         step = state, (*step[1], exited)
         if event.exit != 0:
             step = join_steps(step, lambda state: torchrun_failed(state, event))
+        if step[0].attempt.held_failure and not step[0].attempt.has_cause:
+            return step
     elif not state.attempt.has_cause and observed.gate_failed is None:
         return join_steps(step, lambda state: gate_failed(state, event))
     if state.attempt.awaits_listener:

@@ -38,6 +38,7 @@ class Observed(NamedTuple):
     signal: Optional[int] = None
     processes: Optional[int] = 1
     timed_out: bool = False  # `cancelled` tells of the time limit
+    done: bool = False  # `cancelled` tells that node 0's program has ended, which this node's served
     world_size: Optional[int] = 1  # None: what a program's own workers see is its own affair
     worlds: Mapping[Rank, Optional[int]] = {}
 
@@ -81,6 +82,7 @@ class AttemptState(NamedTuple):
     stopped_at: Optional[float] = None
     lost_at: float = 0.0  # when its agent or guardian was
     torchrun_killed: Optional[FailureRecord] = None
+    held_failure: str = ""  # of a program that serves node 0's, until it is known how that ends
     # the end
     signalled: Tuple[EndedProcess, ...] = ()
     after_runs: bool = False

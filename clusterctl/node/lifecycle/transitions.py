@@ -73,6 +73,7 @@ ROWS: Sequence[Tuple[EventKind, Tuple[Phase, ...], Transition]] = [
     (Notice.CLIENT_LEFT, ANY, ending.on_client_left),
     (events.StopRequested, ANY, ending.on_stop_requested),
     (events.StopOrdered, ANY, ending.on_stop_ordered),
+    (Notice.HELD_OVER, RUNS, ending.on_held_over),
     (Notice.TIME_IS_UP, ANY, ending.on_time_is_up),
     (Notice.GUARDIAN_LOST, ANY, ending.on_guardian_lost),
     (events.AgentFailed, ANY, ending.on_agent_failed),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optiona
 
 from ...protocol.exit_status import describe_end
 from ...protocol.ranks import Rank
+from ...protocol.states import SUCCEEDED
 from ..lifecycle import events
 from ..lifecycle.actions import AwaitListener, BuildPart, RecordWorkers, SendGo, SignalAll, StartAfter
 from ..lifecycle.events import Event
@@ -254,10 +255,13 @@ class Attempt:
         """Post what this node reports of its end."""
         observed = attempt.observed
         failures = self.evidence.failures(self.workers().values())
+        served = observed.done and action.state == SUCCEEDED  # ended after node 0's program: no failure
+        if served:
+            failures = [failure for failure in failures if failure["exit"] == 0]
         failed = [failure for failure in failures if failure["exit"] != 0]
         if attempt.torchrun_killed is not None:
             failures.append(attempt.torchrun_killed)
-        elif not failed and self.torchrun is not None and observed.started and observed.exit != 0:
+        elif not (failed or served) and self.torchrun is not None and observed.started and observed.exit != 0:
             log, code, signal_number = self.torchrun.log, observed.exit, observed.signal
             failures.append(self.evidence.failure_of_torchrun(log, code, signal_number))
         if observed.lost is not None:

@@ -78,6 +78,7 @@ def render_spec(plan: LaunchPlan, node: NodePlan, record: LaunchRecord) -> Spec:
         "zombie_after": plan.job.zombie_after,
         "diagnose": plan.job.diagnose,
         **_render_start(plan.job),
+        "ends_with": plan.job.ends_with,
         **hooks_to_spec(plan.job),
         **_render_restart(plan, node),
         **record,  # type: ignore[typeddict-item]  # mypy misses the keys that the agent sets

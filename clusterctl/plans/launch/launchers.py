@@ -37,6 +37,7 @@ ONE_PROCESS_ENV: Mapping[str, str] = {
     "NODE_RANK": "node_rank",
     "NNODES": "nnodes",
     "NPROC_PER_NODE": "nproc_per_node",
+    "WORLD_SIZE": "world_size",
 }
 
 
@@ -87,6 +88,7 @@ def _plan_torchrun(
         *_flag("--max-restarts", "0"),
         *log_flags,
         *([make_template("--use-env")] if job.use_env else []),
+        *([make_template("--no-python")] if job.no_python else []),
         *_program(job),
         *(fill_torchrun_argument(arg, values) for arg in job.args),
     )
@@ -107,7 +109,10 @@ def _program(job: Job) -> tuple[Template, ...]:
     """Give what is run, behind a `--`: without it torchrun takes --run or --log of the script for half of its own."""
     if job.module is not None:
         return make_template("--module"), make_template("--"), make_template(job.module)
-    return make_template("--"), make_template(escape_dollars(job.script or ""))
+    script = job.script or ""
+    if job.no_python and "/" not in script:
+        script = f"./{script}"  # else it would be searched on the PATH
+    return make_template("--"), make_template(escape_dollars(script))
 
 
 VariableRule = Callable[[Sequence[str]], str]

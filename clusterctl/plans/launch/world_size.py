@@ -1,4 +1,7 @@
-"""Jobs that start their workers themselves: whether these get their position, and which WORLD_SIZE they saw."""
+"""What a job's code shows before the start: whether several nodes find each other, and Python the module.
+
+Also which WORLD_SIZE the workers saw that a job has started itself.
+"""
 
 from __future__ import annotations
 
@@ -38,22 +41,48 @@ def list_scripts(job: Job, paths: Collection[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(path for path in paths_in_words if path in paths))
 
 
+NESTED_LAUNCHERS = (
+    "torchrun",
+    "accelerate",
+    "deepspeed",
+    "torch.distributed.run",
+    "torch.distributed.launch",
+)
+
+
 def describe_unaware(job: Job, nnodes: int, scripts: Mapping[str, str]) -> str:
     """Say that nothing shows how the processes of several nodes find each other; empty if something does.
 
-    `scripts` are the texts of the files that are run; without any there is nothing to tell it by.
+    `scripts` are the texts of the files that are run. Below a launcher of the command's own they prove nothing:
+    their RANK is that launcher's. Other programs without a script may read our variables.
     """
-    if not job.is_single_process or nnodes < 2 or not scripts:
+    launchers = [word for word in job.command if posixpath.basename(word) in NESTED_LAUNCHERS]
+    if not job.is_single_process or nnodes < 2 or not (scripts or launchers):
         return ""
+    if launchers:
+        names = ", ".join(launchers[:1])
+        texts: tuple[str, ...] = ()
+    else:
+        names, texts = ", ".join(scripts), tuple(scripts.values())
     words = (*job.command, *job.args, *job.env.values())
     placeholders = {
         piece.name for word in words for piece in parse_template(word) if isinstance(piece, Placeholder)
     }
-    if placeholders & NODE_PLACEHOLDERS or any(
-        _READ.search(_SET.sub("", text)) for text in (*words, *scripts.values())
-    ):
+    if placeholders & NODE_PLACEHOLDERS or any(_READ.search(_SET.sub("", text)) for text in (*words, *texts)):
         return ""
-    return _render_warning("CC-RUN-050", nodes=nnodes, scripts=", ".join(scripts))
+    return _render_warning("CC-RUN-050", nodes=nnodes, scripts=names)
+
+
+def describe_src_layout(job: Job, paths: Collection[str]) -> str:
+    """Say that the job's module is below src/, which is not on Python's path; empty if it is not."""
+    if job.module is None or "PYTHONPATH" in job.env:
+        return ""
+    module = job.module.replace(".", "/")
+    files = (f"{module}.py", f"{module}/__main__.py")
+    found = [f"src/{file}" for file in files if f"src/{file}" in paths]
+    if not found or any(file in paths for file in files):
+        return ""
+    return _render_warning("CC-RUN-052", module=job.module, path=found[0])
 
 
 def _render_warning(code: str, **facts: object) -> str:

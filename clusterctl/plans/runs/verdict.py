@@ -199,7 +199,9 @@ def _contradicts(part: NodeState, recorded: RecordedPart) -> bool:
     """Tell whether a node reports another end than the record gives it: others lost it, or one of them lies."""
     if part.node != recorded.node:
         return False
-    hides_failures = not recorded.failures and any(rank.failed for rank in part.ranks)
+    # with `ends_with: node 0` a node has succeeded however its program ended after node 0's
+    has_failed = part.state != SUCCEEDED and any(rank.failed for rank in part.ranks)
+    hides_failures = not recorded.failures and has_failed
     return recorded.lost or hides_failures or (part.state == SUCCEEDED) != (recorded.state == SUCCEEDED)
 
 

@@ -149,6 +149,7 @@ class _Spec(TypedDict):
     grace: float
     time_limit: float | None
     log_limit: int | None
+    ends_with: str  # "all", or "node 0": the run ends when node 0's program does
     zombie_after: float  # seconds; 0 is never
     diagnose: bool  # whether the ranks are prepared to be asked where they are
     master_addr: str | None
@@ -453,6 +454,7 @@ JournalEvent = Literal[
     "world_size",
     "rank_exited",
     "rank_stuck",
+    "failure_held",
     "torchrun_exited",
     "stopping",
     "after",

@@ -71,7 +71,8 @@ NODES = "nodes"  # fewer nodes than the job needs,
 MAJORITY = "majority"  # or not more than half of all: the others might go on as well
 GAVE_UP = (NO_PROGRESS, MAX_RESTARTS, CODE, REASON, NODES, MAJORITY)
 
-FAILURE, STOP, TIME = "failure", "stop", "time"  # on what occasion a run is to end
+# on what occasion a run is to end; DONE: node 0's program has ended in order, and the others served it only
+FAILURE, STOP, TIME, DONE = "failure", "stop", "time", "done"
 
 
 class Bounds(NamedTuple):
@@ -283,7 +284,7 @@ def _grace(message: Untrusted, key: str, bounds: Bounds) -> float:
 
 
 def _occasion(message: Untrusted, key: str, _: Bounds) -> str:
-    return required(message.one_of(key, (FAILURE, STOP, TIME)) or None, "occasion")
+    return required(message.one_of(key, (FAILURE, STOP, TIME, DONE)) or None, "occasion")
 
 
 def _port(message: Untrusted, key: str, _: Bounds) -> int:

@@ -109,6 +109,8 @@ class Job:
     exclusive: bool = False
     launcher: Literal["torchrun", "launch", "python", "command"] = "torchrun"
     use_env: bool = False
+    no_python: bool = False
+    ends_with: Literal["all", "node 0"] = "all"
     start: StartMethod = "exec"
     preload: tuple[str, ...] = ()
     backend: Literal["nccl", "gloo"] = "nccl"

@@ -134,6 +134,22 @@ def _launcher_issues(tree: YamlMapping) -> Iterator[Issue]:
         yield Issue.of("CC-SPEC-034", "no-command", launcher_value.location)
     if use_env and launcher != "launch":
         yield Issue.of("CC-SPEC-034", "use-env", use_env.location, launcher=quoted(launcher))
+    yield from _non_python_issues(tree, launcher)
+    ends_with = find_scalar(tree, "ends_with")
+    if ends_with and ends_with.text == "node 0" and launcher not in SINGLE_PROCESS_LAUNCHERS:
+        yield Issue.of("CC-SPEC-034", "ends-with", ends_with.location, launcher=quoted(launcher))
+
+
+def _non_python_issues(tree: YamlMapping, launcher: str) -> Iterator[Issue]:
+    """A shell script is no Python: it would end with a SyntaxError on every rank."""
+    script, no_python = find_scalar(tree, "script"), find_scalar(tree, "no_python")
+    asked = no_python is not None and no_python.text == "true"
+    if asked and no_python is not None and (launcher in SINGLE_PROCESS_LAUNCHERS or tree.get_key("module")):
+        key = "module" if tree.get_key("module") else f"launcher: {launcher}"
+        yield Issue.of("CC-SPEC-034", "no-python", no_python.location, key=quoted(key))
+    if script and (script.text or "").endswith(".sh") and not asked:
+        case = "shell-python" if launcher in SINGLE_PROCESS_LAUNCHERS else "shell-torchrun"
+        yield Issue.of("CC-SPEC-034", case, script.location, script=quoted(script.text or ""))
 
 
 def _gpu_issues(tree: YamlMapping) -> Iterator[Issue]:
@@ -219,6 +235,8 @@ def parse_job(text: str, file: str, overrides: Sequence[tuple[str, str]] = ()) -
         exclusive=entry.exclusive,
         launcher=entry.launcher,
         use_env=entry.use_env,
+        no_python=entry.no_python,
+        ends_with=entry.ends_with,
         start=entry.start,
         preload=entry.preload,
         backend=entry.backend,

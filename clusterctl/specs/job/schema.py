@@ -145,6 +145,7 @@ EnvValue = Annotated[str, ScalarType(to_translate("a text"), str, ANY_TEXT, null
 Launcher = Annotated[
     Literal["torchrun", "launch", "python", "command"], one_of("torchrun", "launch", "python", "command")
 ]
+EndsWith = Annotated[Literal["all", "node 0"], one_of("all", "node 0")]
 StartChoice = Annotated[StartMethod, one_of("exec", "fork", "auto")]
 ModuleName = Annotated[str, ScalarType("a module", values.parse_module, {"type": "string", "minLength": 1})]
 Flag = Annotated[bool, FLAG]
@@ -226,6 +227,15 @@ class JobFile(StrictModel):
     launcher: Launcher = Field("torchrun", description="What starts the workers on a node; see below.")
     use_env: Flag = Field(
         False, description="For `launcher: launch`: leave `--local-rank` out; LOCAL_RANK is always set."
+    )
+    no_python: Flag = Field(
+        False,
+        description="For torchrun: `script` is a program or shell script, run without Python once per rank.",
+    )
+    ends_with: EndsWith = Field(
+        "all",
+        description="For `python` and `command`: the run ends when the program has ended on all nodes (`all`), or when"
+        " node 0's has (`node 0`), as with a head and its workers; see below.",
     )
     start: StartChoice = Field(
         "exec",

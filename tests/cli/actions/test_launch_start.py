@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import pytest
 
 from clusterctl.cli.actions import launch
-from clusterctl.cli.context.code import warn_not_distributed
+from clusterctl.cli.context.code import warn_of_code
 from clusterctl.client.sync.scan import scan_source
 from clusterctl.plans.launch.placement import plan_placement
 from clusterctl.specs.inventory.parse import parse_inventory
@@ -39,7 +39,7 @@ def test_a_job_that_is_told_nothing_is_warned_of(tmp_path: Path, capsys: pytest.
     """Two nodes, one process each, and a script that reads nothing of where it runs."""
     (tmp_path / "train.py").write_text("print(1)")
     job = Job(name="a", file="job.yaml", launcher="python", script="train.py")
-    warn_not_distributed(job, 2, scan_source(tmp_path))
+    warn_of_code(job, 2, scan_source(tmp_path))
     assert "CC-RUN-050" in capsys.readouterr().err
 
 

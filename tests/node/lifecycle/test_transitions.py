@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from variants import first
 
-from clusterctl.node.gang.membership import FAILURE, STOP, TIME, StopOrder
+from clusterctl.node.gang.membership import DONE, FAILURE, STOP, TIME, StopOrder
 from clusterctl.node.lifecycle import actions as action_values
 from clusterctl.node.lifecycle import events
 from clusterctl.node.lifecycle.actions import (
@@ -39,11 +39,13 @@ from clusterctl.node.lifecycle.actions import (
     StartHelper,
     StartTimer,
 )
+from clusterctl.node.lifecycle.ending import judge
 from clusterctl.node.lifecycle.state import AttemptState, KillTimes, Phase, RunState, new_attempt
 from clusterctl.node.lifecycle.transitions import TABLE, transition
 from clusterctl.node.runtime.processes import UNKILLABLE_AFTER, Stat
 from clusterctl.node.supervise.agent import can_end_in_order
 from clusterctl.node.supervise.executor import Executor
+from clusterctl.protocol.ranks import Rank
 
 pytestmark = pytest.mark.unit
 
@@ -106,6 +108,7 @@ def stopping(reason: str, grace: float) -> tuple[Action, ...]:
     return Act.SCAN_OUTPUT, Journal("stopping", {"reason": reason, "grace": grace})
 
 
+SERVED = {"ends_with": "node 0", "module": None, "world_size": 2}
 KILL_ALL = KillBelow(spare_torchrun=False)
 EXIT_3 = {"rank": 0, "pid": 8, "exit": 3, "signal": None}
 GATE_FAILED = {"text": "no torch", "code": ""}
@@ -267,6 +270,34 @@ CASES: dict[str, tuple[RunState, Any, Phase, tuple[Action, ...]]] = {
     ),
     "a stop once nothing runs is recorded": (
         run_of(Phase.ENDED), events.StopOrdered(STOPPED), Phase.ENDED, stopping(STOPPED.reason, 5.0),
+    ),
+    "the end of node 0's program ends those that serve it": (
+        run_of(Phase.RUNNING, spec=SERVED), events.RankExited(Rank(0), 8, 0, None, ""), Phase.RUNNING,
+        (
+            Journal("rank_exited", {**EXIT_3, "exit": 0}), RecordWorkers(0),
+            GangStop(StopOrder("node 0 has ended", 5.0, DONE)),
+        ),
+    ),
+    "a program that serves node 0's may fail because that has ended": (
+        run_of(Phase.RUNNING, spec={**SERVED, "node_rank": 1}), failed_rank(), Phase.RUNNING,
+        (
+            Journal("failure_held", {"reason": "rank 0 exited with 3"}),
+            StartTimer("held failure", 10.0, events.Notice.HELD_OVER),
+            Journal("rank_exited", EXIT_3), RecordWorkers(0),
+        ),
+    ),
+    "its end is not the end of this node's part": (
+        run_of(Phase.RUNNING, spec={**SERVED, "node_rank": 1}, held_failure="rank 1 exited with 1"),
+        exited(1), Phase.RUNNING,
+        (SetState({"torchrun": {**TORCHRUN, "exit": 1}}), Journal("torchrun_exited", {"exit": 1, "signal": None})),
+    ),
+    "node 0's program goes on: the failure counts": (
+        run_of(
+            Phase.RUNNING, spec={**SERVED, "node_rank": 1}, held_failure="rank 1 exited with 1",
+            torchrun_runs=False,
+        ),
+        events.Notice.HELD_OVER, Phase.ENDING,
+        (GangFailure("rank 1 exited with 1"), tick_after(1.0), Act.FIND_REMAINING),
     ),
     "a failure elsewhere is no matter of a spare": (
         run_of(Phase.SPARE), events.StopOrdered(STOPPED._replace(kind=FAILURE)), Phase.SPARE, (),
@@ -571,3 +602,18 @@ def test_an_attempt_is_a_value() -> None:
     with pytest.raises(AttributeError):
         attempt.phase = Phase.ENDED  # type: ignore[misc]  # that it fails is the point
     assert isinstance(attempt, AttemptState)
+
+
+def test_a_program_that_served_node_0_has_succeeded_however_it_ended() -> None:
+    """Whether it failed a moment before, is ended with SIGTERM, or is killed."""
+    spec = {**SERVED, "node_rank": 1}
+    order = events.StopOrdered(StopOrder("node 0 has ended", 5.0, DONE))
+    running = run_of(Phase.RUNNING, spec=spec)
+    held = run_of(Phase.RUNNING, spec=spec, held_failure="rank 1 exited with 1", torchrun_runs=False)
+    for before, code in ((running, -15), (held, 1)):
+        state, actions = transition(before, order)
+        assert (Act.FIND_REMAINING in actions) == (state.attempt.torchrun_runs is False)
+        observed_end = state.attempt.observed._replace(exit=code)
+        assert judge(observed_end) == ("SUCCEEDED", "")
+    failed = transition(running.observe(first_failure="rank 1 exited with 3"), order)[0]
+    assert judge(failed.attempt.observed)[0] == "FAILED"

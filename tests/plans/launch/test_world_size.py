@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from clusterctl.plans.launch.world_size import (
+    describe_src_layout,
     describe_unaware,
     describe_world_event,
     list_scripts,
@@ -59,6 +60,43 @@ def test_a_job_that_is_told_nothing_is_warned_of(keys: Any, nnodes: int, text: s
 def test_without_a_script_nothing_is_claimed() -> None:
     """A program of the node may know anything."""
     assert describe_unaware(job(launcher="command", script=None, command=("nvidia-smi",)), 2, {}) == ""
+
+
+@pytest.mark.parametrize(
+    ("command", "warned"),
+    [
+        (("torchrun", "--nproc-per-node", "2", "train.py"), True),
+        (("torchrun", "--nnodes", "${nnodes}", "--node-rank", "${node_rank}", "train.py"), False),
+        (("python", "-m", "torch.distributed.run", "train.py"), True),
+        (("/opt/bin/accelerate", "launch", "train.py"), True),
+        (("bash", "-c", "torchrun --nnodes $NNODES train.py"), False),
+        (("llamafactory-cli", "train", "sft.yaml"), False),
+    ],
+)
+def test_a_launcher_of_the_command_must_be_given_the_nodes(command: tuple[str, ...], warned: bool) -> None:
+    """What its script reads is what that launcher sets, on one node as on several."""
+    nested = job(launcher="command", script=None, command=command)
+    assert bool(describe_unaware(nested, 2, {})) == warned
+    assert bool(describe_unaware(nested, 2, {"train.py": "rank = int(os.environ['RANK'])"})) == warned
+
+
+@pytest.mark.parametrize(
+    ("keys", "paths", "warned"),
+    [
+        ({}, {"src/pkg/train.py"}, True),
+        ({"module": "pkg"}, {"src/pkg/__main__.py"}, True),
+        ({"env": {"PYTHONPATH": "src"}}, {"src/pkg/train.py"}, False),
+        ({}, {"pkg/train.py", "src/pkg/train.py"}, False),
+        ({}, {"README.md"}, False),  # it may be installed
+    ],
+)
+def test_a_module_below_src_is_found_before_the_start(keys: Any, paths: set[str], warned: bool) -> None:
+    """Python looks in the code's own folder only."""
+    found = describe_src_layout(
+        job(**{"launcher": "torchrun", "script": None, "module": "pkg.train", **keys}), paths
+    )
+    assert found.startswith("CC-RUN-052: module pkg") == warned
+    assert bool(found) == warned
 
 
 def test_shell_scripts_count_by_what_they_read() -> None:
