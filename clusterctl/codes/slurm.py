@@ -158,4 +158,22 @@ ENTRIES: Mapping[str, Entry] = {
             ),
         },
     ),
+    "CC-SLURM-008": Entry(
+        "error",
+        Text("no node of this run has begun", "该任务还没有任何节点开始运行"),
+        why=Text(
+            "A run on a Slurm cluster has output only when Slurm has given it nodes",
+            "Slurm 分配节点之后任务才会有输出",
+        ),
+        do=Text("Wait for it with `clusterctl attach`", "用 `clusterctl attach` 等待"),
+        cases={
+            "": Case(
+                Text(
+                    "{verb}: no node of {run} has begun; {reason}",
+                    "{verb}：{run} 还没有节点开始运行；{reason}",
+                ),
+                Text("{command}", "{command}"),
+            ),
+        },
+    ),
 }

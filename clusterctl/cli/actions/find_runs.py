@@ -53,6 +53,16 @@ class FoundRuns:
         return slurm_nodes(login, list(parts), job)
 
 
+def refuse_queued(run_id: RunId, parts: Parts, verb: str, command: str) -> None:
+    """Raise UsageError for a run that waits in Slurm's queue, or never left it: no node has anything of it."""
+    queued = next((part for part in parts.values() if part and part.is_queued), None)
+    if queued is not None:
+        shown = command_line("attach" if queued.live else "status", run_id, command=command)
+        raise UsageError(
+            "CC-SLURM-008", verb=verb, run=run_id, job=queued.slurm_job, reason=queued.reason, command=shown
+        )
+
+
 MOST_SESSIONS = 8  # on one connection to a login node: sshd allows 10 unless it is set otherwise
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from clusterctl.cli.actions.find_runs import FoundRuns, choose_found_run, find_runs
+from clusterctl.cli.actions.find_runs import FoundRuns, choose_found_run, find_runs, refuse_queued
 from clusterctl.cli.context.nodes import (
     interpreter,
     notice,
@@ -151,6 +151,7 @@ def read_logs(
         run_id = choose_found_run(choose_run, found_runs.runs, run_prefix)
         parts = found_runs.runs[run_id]
         if inventory.slurm is not None:
+            refuse_queued(run_id, parts, "logs", command)
             nodes = _choose_slurm_nodes(inventory, found_runs, run_id, pattern)
         _check_attempt(run_id, parts, query.attempt)
         holders = _holders(nodes, run_id, parts, query, command)

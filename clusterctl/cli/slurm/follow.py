@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from datetime import datetime
 
@@ -17,7 +18,7 @@ from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.slurm import LoginNode, QueueState, cancel_job, watch_queue
 from clusterctl.client.watch.monitor import MonitorOptions
 from clusterctl.console.progress import Phases
-from clusterctl.console.terminal import info
+from clusterctl.console.terminal import can_redraw, info
 from clusterctl.console.verdict import show_verdict
 from clusterctl.errors import ClusterctlError, ConnectError, ConnectionLost
 from clusterctl.plans.runs.selection import is_live, submitted_at
@@ -29,7 +30,7 @@ from clusterctl.translation import tr
 QUEUE = "queue"
 RETURN_LIMIT = 3600.0  # seconds without the login node while the job waits
 LONGEST_PAUSE = 15.0
-END_PATIENCE = 3.0  # seconds in which a job whose parts were stopped leaves the queue by itself
+END_PATIENCE = 10.0  # seconds in which a job whose parts were stopped leaves the queue by itself
 
 
 def follow_from_queue(
@@ -97,20 +98,28 @@ def show_end(
 
 def wait_for_nodes(login: LoginNode, run_id: RunId, count: int) -> QueueState:
     """Wait until all nodes have begun, or the job is over; a login node that is away is tried again."""
-    phases, since, tries = Phases([login.node.name]), time.monotonic(), 0
+    phases, since, tries, shown = Phases([login.node.name]), time.monotonic(), 0, ""
     phases.start(QUEUE)
     try:
         while True:
             try:
                 for state in watch_queue(login, run_id, count):
                     since, tries = time.monotonic(), 0
-                    phases.set_activity(describe_queue(state))
+                    shown = show_queue(phases, describe_queue(state), shown)
                     if state.begun or state.over:
                         return state
             except (ConnectError, ConnectionLost) as error:
                 tries = pause_for_login(login, error, since, tries)
     finally:
         phases.stop()
+
+
+def show_queue(phases: Phases, text: str, shown: str) -> str:
+    """Show how the job waits: in the moving line, and where there is none as a line of its own when it changes."""
+    phases.set_activity(text)
+    if text != shown and not can_redraw(sys.stderr):
+        info(f"  {QUEUE}   {text}")
+    return text
 
 
 def pause_for_login(login: LoginNode, error: ClusterctlError, since: float, tries: int) -> int:

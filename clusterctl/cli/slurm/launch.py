@@ -130,6 +130,7 @@ class SlurmLaunch:
             TreeUpload(code),
             lambda count: self._phases.add_bytes(self._login.name, count),
         )
+        self._phases.mark_done("code", self._login.name)
         files, size = code.manifest.files, code.manifest.size
         label = f"code {render_size(synced.sent)}" if synced.sent else ""
         self._phases.finish("code", render_upload(files, size, synced.sent), label)
@@ -149,6 +150,7 @@ class SlurmLaunch:
             random_source.token_hex(32),
         )
         number = submit_job(login, submission)
+        self._phases.mark_done("submit", self._login.name)
         self._phases.finish("submit", tr("Slurm job {number}", number=number))
         self._output.write_json({"run": self._run_id, "slurm_job": number})
         return number

@@ -13,7 +13,7 @@ from ..logs.lines import LineReader
 from ..runtime.stream import Stream
 from ..state.run_record import read_spec, read_state
 from ..state.workdir import write_atomically
-from ..verbs.stop import read_ended
+from ..verbs.stop import list_ended, read_ended
 from .states import ask_slurm, find_job, part_of, resolve
 
 POLL_INTERVAL = 0.1
@@ -47,7 +47,10 @@ def stop(request: Any, stream: Stream) -> None:
                 break
         time.sleep(POLL_INTERVAL)
     ended = [one for line in reader.read()[1].splitlines() for one in read_ended(_parse(line))]
-    stream.answer({"stopped": {"ended": ended, "left": [], "state": resolve(rundir, ask_slurm([job])[0])}})
+    final = resolve(rundir, ask_slurm([job])[0])
+    if final is not None:
+        ended = list_ended(final, {}, ended, [], "torchrun" if spec and spec.get("module") else "launcher")
+    stream.answer({"stopped": {"ended": ended, "left": [], "state": final}})
 
 
 def _parse(line: bytes) -> Any:

@@ -259,7 +259,8 @@ def run_state(parts: Mapping[str, NodeState | None]) -> str:
     """Name the state of a whole run from its nodes' parts; None is a node that did not answer."""
     taking_part_now = taking_part(parts)
     states = {part.state if part else UNKNOWN for part in taking_part_now.values()}
-    if len(taking_part_now) < max((part.nnodes for part in parts.values() if part), default=0):
+    queued = any(part.is_queued for part in parts.values() if part)  # one part speaks for all nodes
+    if not queued and len(taking_part_now) < max((part.nnodes for part in parts.values() if part), default=0):
         states.add(UNKNOWN)  # a node that belongs to the run says nothing of it
     live = states & set(LIVE)
     if live:
