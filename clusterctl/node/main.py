@@ -13,6 +13,7 @@ ROLES = {
     "gate": "supervise.gate",
     "setup": "setup.build",
     "hook": "setup.commands",
+    "task": "slurm.task",
 }
 
 

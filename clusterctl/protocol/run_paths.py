@@ -8,6 +8,7 @@
   outputs/<job>/         outlives runs and cleaning
   trash/                 what is being removed
   beacons/               by which `pull` finds nodes that share a home
+  runs/<run>/0-.slurm/   what a run on a Slurm cluster has besides, see node/slurm/job_files.py
   runs/<run>/<slot>-<node>/
     spec.json            what the agent carries out
     state.json           see messages/files.py
@@ -28,6 +29,7 @@ from __future__ import annotations
 from posixpath import basename, dirname, join
 
 PAYLOAD = "payload.zip"
+ALLOCATION = ".slurm"  # in the place of a node's name: what belongs to the Slurm job as a whole
 STDOUT_LOG, STDERR_LOG, ERROR_FILE = "stdout.log", "stderr.log", "error.json"
 ATTEMPT = "attempt-"
 _STATE, _EVENTS = "state.json", "events.jsonl"

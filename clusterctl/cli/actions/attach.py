@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -37,7 +37,7 @@ from clusterctl.protocol.ranks import NodeRank
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.run_paths import short_id
 from clusterctl.protocol.states import RUNNING, UNKNOWN
-from clusterctl.specs.inventory.model import Inventory, Node
+from clusterctl.specs.inventory.model import Inventory
 from clusterctl.specs.text import command_line
 from clusterctl.translation import tr, trn
 
@@ -169,6 +169,10 @@ def _attach(inventory: Inventory, run_prefix: str | None, output: RunOutput) -> 
             return 4
         run_id = choose_found_run(choose_to_attach, found_runs.runs, run_prefix)
         parts = found_runs.runs[run_id]
+        if inventory.slurm is not None and any(part.is_queued for part in parts.values() if part):
+            from clusterctl.cli.slurm.follow import attach_in_queue
+
+            return attach_in_queue(cluster, found_runs, run_id, output)
         _announce(run_id, parts, output)
         logs = _logs(output, run_id, parts)
         latest = RecentLogs(logs, SHOWN_LINES if is_live(parts) else 0)
@@ -178,7 +182,7 @@ def _attach(inventory: Inventory, run_prefix: str | None, output: RunOutput) -> 
 
 def _monitor_options(inventory: Inventory, found_runs: FoundRuns, run_id: RunId) -> MonitorOptions:
     parts = found_runs.runs[run_id]
-    nodes = [node for node in inventory.nodes if node.name in parts]
+    nodes = found_runs.nodes_of(run_id)
     return MonitorOptions(
         run_id=run_id,
         nodes=nodes,
@@ -242,12 +246,10 @@ def _start_time(parts: Parts) -> float:
 PULSE = 5.0  # seconds between two reads of the last line of each rank
 
 
-def watch_status(
-    cluster: Cluster, nodes: Sequence[Node], found_runs: FoundRuns, run_id: RunId, *, as_json: bool
-) -> int:
+def watch_status(cluster: Cluster, found_runs: FoundRuns, run_id: RunId, *, as_json: bool) -> int:
     """Follow the states; 0 when all nodes answered in the end, 5 some, 4 none."""
     parts = dict(found_runs.runs[run_id])
-    taking_part = [node for node in nodes if node.name in parts]
+    taking_part = found_runs.nodes_of(run_id)
     pythons = {node.name: found_runs.pythons.get(node.name) or interpreter(node) for node in taking_part}
     unanswered = {error.node for error in found_runs.errors}
     request: FollowChoice = {"events": None, "logs": None, "activity": PULSE}

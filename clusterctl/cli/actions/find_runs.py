@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import click
 
@@ -20,7 +20,7 @@ from clusterctl.plans.runs.state import NodeState, run_state
 from clusterctl.plans.runs.verdict import name_state
 from clusterctl.protocol.run_id import RunId, parse_run_id
 from clusterctl.protocol.states import SUCCEEDED
-from clusterctl.specs.inventory.model import Node
+from clusterctl.specs.inventory.model import Allocation, Node
 from clusterctl.specs.text import command_line
 from clusterctl.translation import trn
 
@@ -36,11 +36,51 @@ class FoundRuns:
     asked: int
     pythons: dict[str, Interpreter]
     offsets: dict[str, float]  # each node's clock minus ours, in seconds
+    nodes: tuple[Node, ...] = ()  # those that were asked; of a Slurm cluster the login node
 
     @property
     def answered(self) -> int:
         """Count the nodes that answered."""
         return self.asked - len(self.errors)
+
+    def nodes_of(self, run_id: RunId) -> list[Node]:
+        """Give the nodes that have a part of a run, as the verbs reach them."""
+        parts = self.runs.get(run_id, {})
+        login = slurm_login(self.nodes)
+        if login is None:
+            return [node for node in self.nodes if node.name in parts]
+        job = next((part.slurm_job for part in parts.values() if part), "")
+        return slurm_nodes(login, list(parts), job)
+
+
+def refuse_queued(run_id: RunId, parts: Parts, verb: str, command: str) -> None:
+    """Raise UsageError for a run that waits in Slurm's queue, or never left it: no node has anything of it."""
+    queued = next((part for part in parts.values() if part and part.is_queued), None)
+    if queued is not None:
+        shown = command_line("attach" if queued.live else "status", run_id, command=command)
+        raise UsageError(
+            "CC-SLURM-008", verb=verb, run=run_id, job=queued.slurm_job, reason=queued.reason, command=shown
+        )
+
+
+MOST_SESSIONS = 8  # on one connection to a login node: sshd allows 10 unless it is set otherwise
+
+
+def slurm_login(nodes: Sequence[Node]) -> Node | None:
+    """Give the login node, if the inventory is that of a Slurm cluster."""
+    return nodes[0] if nodes and nodes[0].allocation is not None else None
+
+
+def slurm_nodes(login: Node, names: Sequence[str], job: str) -> list[Node]:
+    """Give the nodes of a Slurm job: each is reached over the login node, some on one connection."""
+    connections = [
+        login.name if index < MOST_SESSIONS else f"{login.name}/{index // MOST_SESSIONS}"
+        for index in range(len(names))
+    ]
+    return [
+        replace(login, name=name, index=index, allocation=Allocation(connection=connections[index], job=job))
+        for index, name in enumerate(names)
+    ]
 
 
 def find_runs(
@@ -77,6 +117,8 @@ def find_runs(
             and is_complete(_states_of(answers, prefix))
         ):
             break
+    if slurm_login(nodes) is not None:
+        return _found_over_login(nodes, answers, pythons, tuple(errors.values()))
     ordered = {node.name: answers[node.name].runs for node in nodes if node.name in answers}
     offsets = {name: listing.offset for name, listing in answers.items()}
     gathered = gather_runs(ordered, [node.name for node in nodes if node.name not in answers])
@@ -85,7 +127,37 @@ def find_runs(
         run_id: {name: parts[name] for name in names if name in parts} for run_id, parts in gathered.items()
     }
     remember_runs(runs)
-    return FoundRuns(runs, tuple(errors.values()), len(answers) + len(errors), pythons, offsets)
+    return FoundRuns(runs, tuple(errors.values()), len(answers) + len(errors), pythons, offsets, tuple(nodes))
+
+
+def _found_over_login(
+    nodes: Sequence[Node],
+    answers: Mapping[str, tasks.RunListing],
+    pythons: Mapping[str, Interpreter],
+    errors: tuple[ClusterctlError, ...],
+) -> FoundRuns:
+    """Sort the answer of a login node, which speaks for all nodes, by the nodes that it names."""
+    states = [state for listing in answers.values() for state in listing.runs]
+    by_node: dict[str, list[NodeState]] = {}
+    for state in sorted(states, key=lambda state: state.node_rank):
+        by_node.setdefault(state.node, []).append(state)
+    gathered = gather_runs(by_node, ())
+    runs = {
+        run_id: dict(sorted(parts.items(), key=lambda item: item[1].node_rank if item[1] else 0))
+        for run_id, parts in gathered.items()
+    }
+    remember_runs(runs)
+    login = nodes[0].name
+    known = [*by_node, login] if login in pythons else []
+    offset = answers[login].offset if login in answers else 0.0
+    return FoundRuns(
+        runs,
+        errors,
+        len(answers) + len(errors),
+        dict.fromkeys(known, pythons[login]),
+        dict.fromkeys(known, offset),
+        tuple(nodes),
+    )
 
 
 def _warn_unnamed(node: str, listing: tasks.RunListing) -> None:

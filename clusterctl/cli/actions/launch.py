@@ -6,7 +6,6 @@ import os
 import secrets as random_source
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from clusterctl.cli.actions.preflight import Preflight, run_preflight, select_ch
 from clusterctl.cli.context.code import read_code, read_job_setup, warn_of_code
 from clusterctl.cli.context.load import remember_runs
 from clusterctl.cli.context.nodes import interpreter, launch_record, notice
+from clusterctl.cli.context.settings import LaunchOptions
 from clusterctl.client.launch import prepare
 from clusterctl.client.launch.locks import LockPolicy
 from clusterctl.client.launch.setup import SetupFiles, SetupUpload
@@ -48,18 +48,6 @@ from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.files import LaunchRecord
-
-
-@dataclass(frozen=True)
-class LaunchOptions:
-    """The options of one launch."""
-
-    detach: bool
-    no_check: bool
-    as_json: bool
-    wait: bool = False
-    command: str = "clusterctl"  # how hints begin, with the `-i` that was given
-    allow_big: bool = False
 
 
 class Launch:

@@ -31,5 +31,5 @@ def attach(settings: Settings, run: str | None, as_json: bool) -> int:
     """
     from clusterctl.cli.actions.attach import RunOutput, attach_run
 
-    inventory = load_inventory(settings)
+    inventory = load_inventory(settings, on_slurm=True)
     return attach_run(inventory, run, RunOutput(as_json, settings.command))

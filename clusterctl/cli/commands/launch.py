@@ -11,7 +11,7 @@ import click
 
 from clusterctl.cli.completion import complete_job_file
 from clusterctl.cli.context.load import expand, load_inventory, load_job
-from clusterctl.cli.context.settings import Settings
+from clusterctl.cli.context.settings import LaunchOptions, Settings
 from clusterctl.cli.help import RawArgumentsCommand, VerbCommand
 from clusterctl.cli.options import (
     big_option,
@@ -76,7 +76,10 @@ def launch(
 
     refuse_surplus(script_args, "launch")
     job = load_job(job_file, overrides, script_args)
-    inventory = load_inventory(settings)
+    inventory = load_inventory(settings, on_slurm=True)
+    if inventory.slurm is not None:
+        options = LaunchOptions(detach, no_check, as_json, wait, settings.command, big)
+        return _launch_on_slurm(inventory, job, (pattern, exclude), options, dry_run=dry_run)
     members = plan_placement(inventory, job, pattern=pattern, exclude=exclude)
     if dry_run:
         return _show_plan(job, members, as_json, big=big)
@@ -84,13 +87,31 @@ def launch(
 
     with open_cluster() as cluster:
         cluster.open_early(member.node for member in members)
-        from clusterctl.cli.actions.launch import (  # loads while the connections are made
-            Launch,
-            LaunchOptions,
-        )
+        from clusterctl.cli.actions.launch import Launch  # loads while the connections are made
 
         options = LaunchOptions(detach, no_check, as_json, wait, settings.command, big)
         return Launch(inventory, job, members, options).run(cluster)
+
+
+def _launch_on_slurm(
+    inventory: Inventory,
+    job: Job,
+    choice: tuple[str | None, str | None],
+    options: LaunchOptions,
+    *,
+    dry_run: bool,
+) -> int:
+    from clusterctl.cli.context.nodes import open_cluster
+    from clusterctl.cli.slurm.launch import SlurmLaunch, refuse_options
+
+    refuse_options(options)
+    assert inventory.slurm is not None
+    launch = SlurmLaunch(inventory, inventory.slurm, job, choice, options)
+    if dry_run:
+        click.echo(make_visible(launch.show_plan()))
+        return 0
+    with open_cluster() as cluster:
+        return launch.run(cluster)
 
 
 @click.command(

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from clusterctl.cli.completion import complete_run
-from clusterctl.cli.context.load import load_inventory
+from clusterctl.cli.context.load import load_inventory, refuse_on_slurm
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand
 from clusterctl.cli.options import WholeNumber, json_option, shared_options
@@ -40,16 +40,20 @@ def ps(settings: Settings, orphans: bool, as_json: bool) -> int:
     from clusterctl.console.runs import runs_to_json
     from clusterctl.plans.runs.selection import sort_own_first
 
-    inventory = load_inventory(settings)
+    inventory = load_inventory(settings, on_slurm=True)
     with open_cluster() as cluster:
         if orphans:
+            refuse_on_slurm(inventory, "ps --orphans")
             from clusterctl.cli.actions.clean import list_orphans
 
             return list_orphans(cluster, inventory.nodes, as_json=as_json)
         found_runs = find_runs(cluster, inventory.nodes, None)
     report_failures(found_runs.errors)
     me = current_owner()
-    names = [node.name for node in inventory.nodes]
+    known = {node.name: None for node in inventory.nodes}
+    for run_id in found_runs.runs if inventory.slurm else ():
+        known.update(dict.fromkeys(found_runs.runs[run_id]))
+    names = list(known)
     if as_json:
         click.echo(json_text(runs_to_json(sort_own_first(found_runs.runs, me), me, names), indent=2))
     elif found_runs.answered:
@@ -80,7 +84,7 @@ def status(settings: Settings, run: str | None, watch: bool, as_json: bool) -> i
     from clusterctl.console.runs import show_status, status_to_json
     from clusterctl.plans.runs.selection import choose_run
 
-    inventory = load_inventory(settings)
+    inventory = load_inventory(settings, on_slurm=True)
     with open_cluster() as cluster:
         found_runs = find_runs(cluster, inventory.nodes, run, pulse=True, only_one=True)
         report_failures(found_runs.errors)
@@ -88,9 +92,9 @@ def status(settings: Settings, run: str | None, watch: bool, as_json: bool) -> i
             return 4
         run_id = choose_found_run(choose_run, found_runs.runs, run)
         if watch:
-            return watch_status(cluster, inventory.nodes, found_runs, run_id, as_json=as_json)
+            return watch_status(cluster, found_runs, run_id, as_json=as_json)
         parts = fetch_end_record(cluster, inventory.nodes, found_runs, run_id, named=run is not None)
-    names = {node.name for node in inventory.nodes}
+        names = {node.name for node in (*inventory.nodes, *found_runs.nodes_of(run_id))}
     if as_json:
         document = status_to_json(run_id, parts, found_runs.offsets, names)
         click.echo(json_text(document, indent=2))
@@ -146,7 +150,9 @@ def diagnose(
             return 4
         run_id = choose_found_run(choose_run, found.runs, run)
         parts = found.runs[run_id]
-        nodes = [node for node in inventory.nodes if parts.get(node.name) and node.name in found.pythons]
+        nodes = [
+            node for node in found.nodes_of(run_id) if parts.get(node.name) and node.name in found.pythons
+        ]
         answers = diagnose_ranks(RunHandle(cluster, run_id, nodes, found.pythons))
     report_failures(answers.errors.values())
     silent = [name for name, part in parts.items() if part is None or name in answers.errors]

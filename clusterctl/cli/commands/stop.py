@@ -57,6 +57,10 @@ def stop(settings: Settings, run: str | None, grace: float | None, yes: bool) ->
             confirm_stop(
                 run_id, parts, named=run is not None, label=inventory_choice.label, command=settings.command
             )
+        if inventory.slurm is not None:
+            from clusterctl.cli.slurm.follow import stop_slurm_run
+
+            return stop_slurm_run(cluster, found_runs, run_id, grace, settings.command)
         nodes = [node for node in inventory.nodes if may_have_processes(node.name, parts, found_runs.pythons)]
         unanswered = [name for name, part in parts.items() if part is None]
         was_live, ended_before = (

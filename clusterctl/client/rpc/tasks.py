@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fabric import Connection, task
 
@@ -126,6 +126,7 @@ SYNC_LIMIT = 600.0
 READY_LIMIT = 300.0  # `import torch` from a cold network file system takes minutes
 GO_LIMIT = 60.0
 SILENCE_LIMIT = 20.0  # a stopping node sends something every 2 s
+MOST_PARTS = 1000  # of a run that a login node lists
 MOST_EVENTS = 100  # that an agent reports before GO
 FAILURE_EVENTS = ("setup_failed", "gate_failed", "join_failed", "failed")
 
@@ -336,7 +337,7 @@ def follow(
 ) -> Session:
     """Open the stream of a run's events and logs on a node."""
     full_request: FollowRequest = {"workdir": node.workdir, "run": run_id, "node": node.name, **request}
-    return _open_session(c, "follow", full_request, interpreter)
+    return _open_session(c, *over_login_node(node, "follow", full_request), interpreter)
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
@@ -363,7 +364,7 @@ def stop(
         "lived": lived,
     }
     with _open_session(
-        c, "stop", request, interpreter, limits=SessionLimits(silence=SILENCE_LIMIT)
+        c, *over_login_node(node, "stop", request), interpreter, limits=SessionLimits(silence=SILENCE_LIMIT)
     ) as session:
         deadline = time.monotonic() + (grace if grace is not None else 3600.0) + ANSWER_LIMIT
         while True:
@@ -405,10 +406,11 @@ def ps(
         "activity": pulse,
     }
     asked_at = time.time()
-    with _open_session(c, "ps", request, interpreter) as session:
+    with _open_session(c, *over_login_node(node, "ps", request), interpreter) as session:
         header, _ = _receive_answer(session, ANSWER_LIMIT)
     midpoint = (asked_at + time.time()) / 2
-    states = [parse_state(entry) for entry in header.records("runs", limit)]
+    most = limit if node.allocation is None else limit * MOST_PARTS
+    states = [parse_state(entry) for entry in header.records("runs", most)]
     runs = tuple(state for state in states if state.run_id)
     return RunListing(runs, (header.moment("time") or midpoint) - midpoint, len(states) - len(runs))
 
@@ -486,6 +488,14 @@ def diagnose(
 def top(c: Connection, node: Node, interpreter: Interpreter, interval: float) -> Session:
     """Open the stream of a node's gauges: a sample every `interval` seconds, until it is closed."""
     return _open_session(c, "top", {"node": node.name, "interval": interval}, interpreter)
+
+
+def over_login_node(node: Node, verb: VerbName, request: Request) -> tuple[VerbName, Request]:
+    """Give the verb that does the same on the login node of a Slurm cluster, where the node is one of its nodes."""
+    if node.allocation is None:
+        return verb, request
+    asked: Any = {**request, "do": verb}
+    return "slurm", asked
 
 
 def _open_session(

@@ -121,23 +121,33 @@ class RunFollower:
         ):
             return self._state
         self._state_read_at = now
-        state = resolve_state(self._rundir)
+        state = self._resolve_state()
         if state is None:
             raise VerbError("CC-RUN-011", f"{self._rundir} no longer holds a run")
-        state = self._activity.add_to(
-            with_record(self._rundir, mark_stopped(with_stop(self._rundir, with_leftovers(state))))
-        )
         if state != self._state:
             self._send({"state": state})
         self._state = state
         return state
+
+    def _resolve_state(self) -> Optional[State]:
+        """Give the state with all that is known of it here; None if there is no run any more."""
+        state = resolve_state(self._rundir)
+        if state is None:
+            return None
+        return self._activity.add_to(
+            with_record(self._rundir, mark_stopped(with_stop(self._rundir, with_leftovers(state))))
+        )
+
+    def _is_lingering(self, state: State) -> bool:
+        """Whether this part has ended, and its agent waits for the others."""
+        return is_lingering(state)
 
     def _is_earlier_attempt(self, state: State) -> bool:
         return bool((self._log_request.get("attempt") or state["attempt"]) < state["attempt"])
 
     def _waits_for_gang(self, state: State) -> bool:
         """Tell whether more of the end will be known: who follows events is sent all nodes' parts."""
-        return self._events is not None and (is_lingering(state) or self._waits_for_leftovers(state))
+        return self._events is not None and (self._is_lingering(state) or self._waits_for_leftovers(state))
 
     def _waits_for_leftovers(self, state: State) -> bool:
         """Tell whether processes of a LOST run may be about to end: torchrun ends when its agent is gone."""

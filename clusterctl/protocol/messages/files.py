@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict, Union
+from typing import Any, Literal, TypedDict, Union
 
 from ..ranks import NodeRank, Rank, Slot
 from ..states import RunState
@@ -346,6 +346,8 @@ class State(_State, StateChange, Membership, total=False):
 
     stopping: str | None  # in answers only
     activity: dict[str, RankActivity]  # in answers only
+    slurm_job: str  # in answers of a login node only
+    queue: Any  # the same: QueueFacts, of a run that waits
 
 
 class StopFile(TypedDict):

@@ -11,7 +11,19 @@ from .files import EndedProcess, JournalEntry, LeftProcess, OutsideSummary, Spec
 from .network import MeshCallOrder, MeshListen, MeshListening, MeshProblem, MeshReport
 
 VerbName = Literal[
-    "clean", "diagnose", "exec", "follow", "orphans", "probe", "ps", "pull", "start", "stop", "sync", "top"
+    "clean",
+    "diagnose",
+    "exec",
+    "follow",
+    "orphans",
+    "probe",
+    "ps",
+    "pull",
+    "slurm",
+    "start",
+    "stop",
+    "sync",
+    "top",
 ]
 
 
@@ -252,6 +264,84 @@ class StartRequest(Workdir):
     secrets: dict[str, str]
     token: str
     payload: PayloadId
+
+
+class SlurmTemplate(TypedDict):
+    """What the tasks of a Slurm job make each node's spec of; holes are filled in there, see node/slurm/spec.py."""
+
+    spec: Spec
+    workers: int | Literal["gpu", "cpu"]  # of each node
+    nic: list[str]
+    network: str | None
+    requeue: bool
+
+
+class SlurmRequest(Workdir):
+    """The verb `slurm`, on the login node. `ps`, `follow` and `stop` are as the verbs of that name, with their keys."""
+
+    do: Literal["submit", "ps", "queue", "follow", "stop", "cancel"]
+
+
+class SubmitRequest(SlurmRequest):
+    """Submit a job; `options` are those of sbatch."""
+
+    template: SlurmTemplate
+    options: list[str]
+    script: str
+    secrets: dict[str, str]
+    token: str
+    payload: PayloadId
+
+
+class Submitted(TypedDict):
+    """Slurm has taken the job."""
+
+    submitted: SlurmNumber
+
+
+class SlurmNumber(TypedDict):
+    """The number of a Slurm job; empty where none was meant."""
+
+    job: str
+
+
+class QueueRequest(SlurmRequest):
+    """Report how a job waits until so many nodes have begun."""
+
+    run: str
+    count: int
+
+
+class QueueFacts(TypedDict, total=False):
+    """How Slurm sees a job; `over` says why nothing of it runs any more, `begun` that all nodes have."""
+
+    job: str
+    state: str
+    reason: str
+    start: float | None
+    nodes: str
+    over: str
+    waits: bool
+    begun: bool
+
+
+class QueueReport(TypedDict):
+    """Sent when something has changed."""
+
+    queue: QueueFacts
+
+
+class CancelRequest(SlurmRequest):
+    """Take a job out of Slurm if it has not ended by itself after some seconds."""
+
+    run: str
+    patience: float
+
+
+class Cancelled(TypedDict):
+    """Which job was cancelled, if it had to be."""
+
+    cancelled: SlurmNumber
 
 
 class Need(TypedDict):
@@ -668,6 +758,10 @@ Request = Union[
     PullRequest,
     CleanRequest,
     OrphansRequest,
+    SubmitRequest,
+    QueueRequest,
+    CancelRequest,
+    SlurmRequest,
 ]
 ClientFrame = Union[
     Beat,
@@ -722,4 +816,7 @@ NodeFrame = Union[
     Removed,
     Orphans,
     OrphansEnded,
+    Submitted,
+    QueueReport,
+    Cancelled,
 ]

@@ -1,0 +1,193 @@
+"""The spec of one node, made inside the allocation from the template and from what all tasks have told; pure.
+
+The client could not know which nodes Slurm would give: names, addresses, interfaces and numbers of GPUs are filled in
+here, and who is whose hub.
+"""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address, IPv4Network
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from ...protocol.untrusted import Untrusted
+
+MOST_NICS, MOST_ADDRESSES = 256, 64
+MOST_WORKERS = 4096
+SSH_PORT = 22
+LOOPBACK = "127.0.0.1"
+
+
+class SlurmError(Exception):
+    """This node cannot take part; the text says why."""
+
+
+class Place(NamedTuple):
+    """What a task tells of its node: where it trains, and with how many workers."""
+
+    slot: int
+    node: str
+    address: str
+    nics: Tuple[str, ...]
+    workers: int
+
+    def as_dict(self) -> Dict[str, Any]:
+        """Give the message."""
+        return {**self._asdict(), "nics": list(self.nics)}
+
+
+def parse_place(raw: Untrusted, slot: int) -> Optional[Place]:
+    """Read what a task told; None if it is not whole."""
+    node, address, workers = (
+        raw.text("node", 128),
+        raw.text("address", 15),
+        raw.integer("workers", 1, MOST_WORKERS),
+    )
+    if not node or "/" in node or not _is_ipv4(address) or workers is None:
+        return None
+    return Place(slot, node, address, raw.texts("nics", MOST_NICS, 64), workers)
+
+
+Addresses = Mapping[str, Sequence[Tuple[str, int]]]  # of each interface: address and length of the prefix
+
+
+def choose_network(
+    own: Addresses, nics: Sequence[str], network: Optional[str], source: Optional[str]
+) -> Tuple[str, Tuple[str, ...]]:
+    """Choose the training address and the interfaces: the inventory's, else the one that routes to the others.
+
+    `source` is the address from which this node calls another one; None where there is no other.
+    """
+    if nics:
+        missing = [name for name in nics if not own.get(name)]
+        if missing:
+            raise SlurmError(
+                f"no interface {', '.join(missing)} with an IPv4 address; there are {', '.join(own)}"
+            )
+        return own[nics[0]][0][0], tuple(nics)
+    if network:
+        inside = IPv4Network(network, strict=False)
+        found = [
+            (name, ip) for name, entries in own.items() for ip, _ in entries if IPv4Address(ip) in inside
+        ]
+        if not found:
+            raise SlurmError(f"no address in {network}; there are {_list(own)}")
+        return found[0][1], tuple(dict.fromkeys(name for name, _ in found))
+    if source is None:
+        return LOOPBACK, ("lo",)
+    owner = next((name for name, entries in own.items() if source in [ip for ip, _ in entries]), None)
+    if owner is None:
+        raise SlurmError(f"the route to the other nodes begins at {source}, which no interface has")
+    return source, (owner,)
+
+
+def choose_peer_addresses(own: Addresses, peer: Addresses) -> List[str]:
+    """Give the addresses at which another node may be met: first those in a network that this one is in too."""
+    networks = [
+        IPv4Network(f"{ip}/{prefix}", strict=False)
+        for entries in own.values()
+        for ip, prefix in entries
+        if not IPv4Address(ip).is_loopback
+    ]
+    addresses = [ip for entries in peer.values() for ip, _ in entries if not IPv4Address(ip).is_loopback]
+    return sorted(addresses, key=lambda ip: not any(IPv4Address(ip) in network for network in networks))
+
+
+def parse_addresses(raw: Untrusted) -> Dict[str, List[Tuple[str, int]]]:
+    """Read the interfaces and addresses that a task told."""
+    found: Dict[str, List[Tuple[str, int]]] = {}
+    for entry in raw.records("addresses", MOST_NICS * MOST_ADDRESSES):
+        ip, prefix = entry.text("ip", 15), entry.integer("prefix", 0, 32)
+        if _is_ipv4(ip) and prefix is not None:
+            found.setdefault(entry.text("nic", 64), []).append((ip, prefix))
+    return found
+
+
+def _is_ipv4(text: str) -> bool:
+    try:
+        IPv4Address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _list(own: Addresses) -> str:
+    return ", ".join(f"{ip} ({name})" for name, entries in own.items() for ip, _ in entries)
+
+
+def count_workers(wanted: Any, gpus: Optional[int], cpus: int) -> int:
+    """Count the workers of this node: `wanted` is a number, gpu or cpu."""
+    if isinstance(wanted, int):
+        return wanted
+    if wanted == "cpu":
+        return cpus
+    if not gpus:
+        raise SlurmError(
+            "Slurm gave no GPU to this node; set gpus_per_node in the inventory, or nproc_per_node"
+        )
+    return gpus
+
+
+def build_spec(
+    template: Mapping[str, Any], places: Sequence[Place], slot: int, python: str
+) -> Dict[str, Any]:
+    """Make the spec of one node; `places` are those of all nodes by slot, the spares last."""
+    spec = dict(template)
+    own, master, count = places[slot], places[0], int(template["nnodes"])
+    workers = [place.workers for place in places[:count]]
+    if len(places) > count and len({place.workers for place in places}) > 1:
+        raise SlurmError(f"a spare must have as many workers as every node, here are {sorted(set(workers))}")
+    single = not spec["module"]
+    values = {
+        "workers": str(own.workers),
+        "world_size": str(sum(workers)),
+        "nics": ",".join(own.nics),
+        "nic": own.nics[0],
+    }
+    spec.update(
+        node=own.node,
+        node_rank=slot,
+        nproc=own.workers,
+        processes=1 if single else own.workers,
+        world_size=sum(workers),
+        master_addr=master.address,
+        address=own.address,
+        nic=list(own.nics),
+        hub=master.node,
+        gang=len(places) > 1,
+        python=python,
+        argv=[fill(word, values) for word in template["argv"]],
+        env={key: fill(value, values) for key, value in template["env"].items()},
+    )
+    if len(places) > 1:
+        spec["node_ports"] = [node_ports(place, template.get("ports")) for place in places]
+    if len(places) > 1 and slot == 0:
+        spec["nodes"] = [place.node for place in places]
+    if template.get("restart"):
+        spec.update(slot=slot, slots=len(places), spare=slot >= count, roster=roster(places, count))
+    return spec
+
+
+def fill(value: Any, values: Mapping[str, str]) -> Any:
+    """Put values into the holes that are known now; others are left to the agent."""
+    if isinstance(value, str):
+        return value
+    parts: List[Any] = [values.get(part["fill"], part) if isinstance(part, dict) else part for part in value]
+    return "".join(parts) if all(isinstance(part, str) for part in parts) else parts
+
+
+def node_ports(place: Place, ports: Optional[Sequence[int]]) -> Dict[str, Any]:
+    """Give ports at which a node answers that is not gone."""
+    return {"slot": place.slot, "address": place.address, "ports": [SSH_PORT, *list(ports or [])[:1]]}
+
+
+def roster(places: Sequence[Place], count: int) -> List[Dict[str, Any]]:
+    """Give which slot has which rank in the first attempt."""
+    return [
+        {
+            "slot": place.slot,
+            "node": place.node,
+            "node_rank": place.slot if place.slot < count else None,
+            "address": place.address,
+        }
+        for place in places
+    ]
