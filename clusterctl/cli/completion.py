@@ -61,7 +61,7 @@ def _node_names(ctx: click.Context) -> Iterable[str]:
 
     terminal.set_verbosity(quiet=True, verbose=False)
     given = {**(ctx.parent.params if ctx.parent else {}), **{k: v for k, v in ctx.params.items() if v}}
-    inventory = load_inventory(Settings(given.get("inventory"), given.get("lab")))
+    inventory = load_inventory(Settings(given.get("inventory"), given.get("lab")))  # type: ignore[record-key]  # options of ours, by click
     return [node.name for node in inventory.nodes]
 
 
