@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -491,7 +491,6 @@ def render_codes(console: Console, titles: Mapping[str, str], family: str) -> No
 
 def explanation_to_json(explanation: Explanation) -> dict[str, Any]:
     """Give an explanation as `explain --json` prints it."""
-    values = asdict(explanation)
-    values["effect"] = values["effect"] or values["role"]
+    values = asdict(replace(explanation, effect=explanation.effect or explanation.role))
     del values["role"]
     return {"schema": SCHEMA, **values}

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from clusterctl.lab.messages import PlanRecord
 
 DEFAULT_NICS = ("enp65s0f0", "ib0np0", "eno2")
 BRIDGES = ("train", "ssh")  # further NICs of a node get bridges of their own: extra1, extra2, ...
@@ -92,14 +95,15 @@ class LabPlan:
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> LabPlan:
         """The inverse of `to_dict`."""
+        record = cast("PlanRecord", values)
         nodes = tuple(
             LabNodePlan(node["name"], tuple(LabNic(**nic) for nic in node["nics"]))
-            for node in values["nodes"]
+            for node in record["nodes"]
         )
         converted = {
             "nodes": nodes,
-            "account": LabAccount(**values["account"]),
-            "visible": tuple(values["visible"]),
+            "account": LabAccount(**record["account"]),
+            "visible": tuple(record["visible"]),
         }
         return LabPlan(**{**values, **converted})
 

@@ -11,6 +11,8 @@ TYPING = False
 if TYPING:
     from typing import Any, Dict, Optional  # noqa: F401 - used in type comments, which Python 2 can read
 
+    from ..protocol.messages.verbs import VerbHeader  # noqa: F401 - the same
+
 OLDEST_PYTHON = (3, 8)
 
 gc.set_threshold(20000, 20, 20)  # a verb is mostly its imports: counting garbage meanwhile costs 4 ms
@@ -77,7 +79,7 @@ def read_buffered(source):  # type: (Any) -> bytes
     return bytes(rest)
 
 
-def run_verb(header, source, sink):  # type: (Dict[str, Any], Any, int) -> None
+def run_verb(header, source, sink):  # type: (VerbHeader, Any, int) -> None
     """Call the verb; its failure becomes an error frame, and the end frame always follows."""
     from importlib import import_module
 
@@ -102,7 +104,7 @@ def boot():  # type: () -> None
 
     source = getattr(sys.stdin, "buffer", sys.stdin)  # type: Any
     sink = getattr(sys.stdout, "buffer", sys.stdout)  # type: Any
-    header = json.loads(read_part(source).decode("utf-8"))
+    header = json.loads(read_part(source).decode("utf-8"))  # type: VerbHeader
     bundle = read_part(source)
     sink.write(("\n%s\n" % header["sentinel"]).encode("ascii"))
     sink.flush()

@@ -7,7 +7,7 @@ import hashlib
 import hmac
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypedDict, cast
 
 from clusterctl.plans.launch.template import make_template, quote_template
 from clusterctl.plans.runs.verdict import Verdict, verdict_to_json
@@ -188,6 +188,17 @@ class Hooks:
         return self.on_end is not None or bool(self.notify)
 
 
+class HooksRecord(TypedDict):
+    """What is kept of a run's hooks on the launching machine."""
+
+    version: int
+    job: str
+    cluster: str
+    folder: str
+    on_end: dict[str, Any] | None
+    notify: list[dict[str, Any]]
+
+
 def hooks_to_record(hooks: Hooks) -> dict[str, Any]:
     """Give what is written down."""
     return {"version": VERSION, **asdict(hooks)}
@@ -196,12 +207,13 @@ def hooks_to_record(hooks: Hooks) -> dict[str, Any]:
 def hooks_from_record(raw: Any) -> Hooks | None:
     """Read what was written down; None if it is not that."""
     try:
-        if raw["version"] != VERSION:
+        record = cast("HooksRecord", raw)
+        if record["version"] != VERSION:
             return None
-        on_end, notify = raw["on_end"], raw["notify"]
+        on_end, notify = record["on_end"], record["notify"]
         command = None if on_end is None else OnEnd(**_lists_to_tuples(on_end, "command", "when"))
         notices = tuple(Notify(**_lists_to_tuples(entry, "when")) for entry in notify)
-        return Hooks(str(raw["job"]), str(raw["cluster"]), str(raw["folder"]), command, notices)
+        return Hooks(str(record["job"]), str(record["cluster"]), str(record["folder"]), command, notices)
     except (TypeError, KeyError, ValueError, IndexError):
         return None
 

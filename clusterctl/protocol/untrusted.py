@@ -17,7 +17,12 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing import Literal, TypeVar
+
+    Word = TypeVar("Word", bound=str)
 
 MOST_BYTES = 1 << 20
 MOST_VALUES = 200_000
@@ -124,7 +129,7 @@ class Untrusted:
         """Give a text, shortened, that can be encoded as UTF-8; empty if there is none."""
         return _text(self._values.get(key), longest)
 
-    def one_of(self, key: str, allowed: tuple[str, ...]) -> str:
+    def one_of(self, key: str, allowed: tuple[Word, ...]) -> Word | Literal[""]:
         """Give a text if it is one of these words, else the empty text."""
         value = self._values.get(key)
         return value if isinstance(value, str) and value in allowed else ""

@@ -38,7 +38,7 @@ def render_schemas() -> dict[str, str]:
 
 def _render_schema(model: type[BaseModel]) -> str:
     schema = model.model_json_schema()
-    for definition in (schema, *schema["$defs"].values()):
+    for definition in (schema, *schema["$defs"].values()):  # type: ignore[record-key]  # of pydantic
         inherits = definition["title"] == NodeEntry.model_config["title"]
         for key, value in definition["properties"].items():
             if reference := value.pop("allOf", None):  # pydantic before 2.9

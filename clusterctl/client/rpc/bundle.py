@@ -25,8 +25,11 @@ PACK_LOCK = threading.Lock()  # many threads call it at once: the first packs, t
 
 # What only people read: a quarter of a bundle. A test compares the syntax trees with and without it.
 DOCSTRING = re.compile(r'^([ \t]*)"""(?:[^"\\]|\\.|"(?!""))*"""$', re.MULTILINE)
-# What only a type checker reads. The module `typing` takes a node as long to load as all of a verb's own work.
+COMMENT = re.compile(r"^[ \t]*#[^\n]*$", re.MULTILINE)
+# What only a type checker reads: of `cast("Type", value)` the value stays.
+# The module `typing` takes a node as long to load as all of a verb's own work.
 FOR_TYPES = re.compile(r"^if TYPE_CHECKING:\n(?:[ \t]+[^\n]*\n|\n)+(?=\S|\Z)(?!else:)", re.MULTILINE)
+CAST = re.compile(r'\bcast\("[^"\n]+", ')
 TYPING = re.compile(r"^from typing import [^\n(]*$", re.MULTILINE)
 INNER = r"[^\[\]]*"
 for _ in range(4):  # brackets within brackets
@@ -35,7 +38,9 @@ ALIAS = re.compile(
     rf"^(\w+) = (?:Callable|Dict|Generator|Iterator|List|Literal|Optional|Tuple|Union)\[{INNER}\]",
     re.MULTILINE,
 )
-USED_AT_RUN_TIME = re.compile(r"\b(?:NamedTuple|NewType|TypedDict|cast|TypeVar)\b|\(Protocol\)|, Protocol\)")
+USED_AT_RUN_TIME = re.compile(
+    r"\b(?:NamedTuple|NewType|TypedDict|TypeVar)\b|\bcast\(|\(Protocol\)|, Protocol\)"
+)
 
 # from .stream import Stream | from . import stream | from ...protocol.untrusted import Untrusted
 RELATIVE = re.compile(r"^[ \t]*from[ \t]+(\.+)([\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n#]*)", re.MULTILINE)
@@ -94,8 +99,9 @@ def _payload_zip() -> tuple[str, bytes]:
 
 
 def strip_source(source: str) -> str:
-    """Leave out docstrings, and what a module needs for annotations alone; every line keeps its number."""
-    source = FOR_TYPES.sub(_blank_lines, DOCSTRING.sub(_strip_docstring, source))
+    """Leave out docstrings, comments on lines of their own and what only annotations need; lines keep their numbers."""
+    source = FOR_TYPES.sub(_blank_lines, DOCSTRING.sub(_strip_docstring, COMMENT.sub("", source)))
+    source = CAST.sub("(", source)
     if USED_AT_RUN_TIME.search(source):
         return source
     return ALIAS.sub(_strip_value, TYPING.sub("TYPE_CHECKING = False", source))

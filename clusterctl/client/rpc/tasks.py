@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from fabric import Connection, task
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from clusterctl.plans.facts.facts import Facts
     from clusterctl.plans.runs.state import NodeState
     from clusterctl.protocol.messages import verbs
+    from clusterctl.protocol.messages.agent import EventName
     from clusterctl.protocol.messages.files import Spec
     from clusterctl.protocol.messages.verbs import (
         CleanRequest,
@@ -39,16 +40,17 @@ if TYPE_CHECKING:
         SetupQuery,
         StartRequest,
         StopRequest,
+        StreamName,
         SyncRequest,
         VerbName,
     )
 
 
-STREAMS = ("stdout", "stderr")
+STREAMS: tuple[StreamName, ...] = ("stdout", "stderr")
 MOST_LEFT, LONGEST_NAME = 64, 64  # processes that run on, and characters of each name
 NOISY_EXIT = 255  # shown for an answer that holds neither exit code nor signal
 
-OnOutput = Callable[[str, bytes], None]
+OnOutput = Callable[["StreamName", bytes], None]
 
 
 @dataclass(frozen=True)
@@ -106,9 +108,9 @@ class OutputCollector:
     """Keeps what a command writes."""
 
     def __init__(self) -> None:
-        self._parts: dict[str, list[bytes]] = {name: [] for name in STREAMS}
+        self._parts: dict[StreamName, list[bytes]] = {name: [] for name in STREAMS}
 
-    def append(self, stream: str, data: bytes) -> None:
+    def append(self, stream: StreamName, data: bytes) -> None:
         """Keep a piece."""
         self._parts[stream].append(data)
 
@@ -128,7 +130,7 @@ GO_LIMIT = 60.0
 SILENCE_LIMIT = 20.0  # a stopping node sends something every 2 s
 MOST_PARTS = 1000  # of a run that a login node lists
 MOST_EVENTS = 100  # that an agent reports before GO
-FAILURE_EVENTS = ("setup_failed", "gate_failed", "join_failed", "failed")
+FAILURE_EVENTS: tuple[EventName, ...] = ("setup_failed", "gate_failed", "join_failed", "failed")
 
 
 @dataclass(frozen=True)
@@ -299,26 +301,26 @@ def start(
 
 def await_event(
     session: Session,
-    event_name: str,
+    event_name: EventName,
     limit: float,
     *,
     node: str,
     on_progress: Callable[[str], None] = lambda _: None,
     or_ended: bool = False,
-) -> dict[str, Untrusted]:
+) -> dict[EventName, Untrusted]:
     """Wait for an event of the agent and give all that came, by name; a failure that it reports is raised.
 
     `on_progress` receives the progress of a setup. With `or_ended` a run that is over already is as good as the event.
     """
     deadline = time.monotonic() + limit
-    events: dict[str, Untrusted] = {}
+    events: dict[EventName, Untrusted] = {}
     while event_name not in events:
         try:
             header, _ = _receive_answer(session, deadline - time.monotonic())
         except ConnectTimeout as error:
             raise start_timed_out(event_name, limit, node, session.stderr) from error
-        event = header.text("event", 40)
-        if header.text("need", 40) == "payload":
+        event = cast("EventName", header.text("event", 40))
+        if "need" in header:
             session.send({"payload": True}, payload_zip()[1])
         elif event == "doing":
             on_progress(header.text("text", 1000))

@@ -18,7 +18,7 @@ from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.session import Interpreter
 from clusterctl.client.rpc.tasks import stop_everywhere
 from clusterctl.client.watch.follower import LogLines, NodeEvent, NodeStreams, StateChange, Update
-from clusterctl.client.watch.node_report import AttemptTracker, Message, NodeReport
+from clusterctl.client.watch.node_report import AttemptTracker, Message, NodeReport, read_event_name
 from clusterctl.client.watch.streams import SILENCE_LIMIT, StreamEnd, can_reconnect
 from clusterctl.errors import ClusterctlError
 from clusterctl.node_texts import translate_node_text
@@ -37,12 +37,15 @@ from clusterctl.specs.values import Size
 from clusterctl.translation import fill, to_translate, tr
 
 if TYPE_CHECKING:
+    from clusterctl.protocol.messages.files import JournalEvent
     from clusterctl.protocol.messages.verbs import FollowChoice, LogChoice
+
+LOG_EVENTS: tuple[JournalEvent, ...] = ("logs_cut", "logs_unbounded")
 
 
 def describe_log_event(event: Untrusted) -> str:
     """Say what happens to a node's logs; nothing for an event that is about something else."""
-    kind, limit = event.one_of("event", ("logs_cut", "logs_unbounded")), event.integer("limit", 0)
+    kind, limit = event.one_of("event", LOG_EVENTS), event.integer("limit", 0)
     if not kind or limit is None:
         return ""
     if kind == "logs_cut":
@@ -59,7 +62,7 @@ def describe_log_event(event: Untrusted) -> str:
 
 def describe_start_event(event: Untrusted) -> str:
     """Say why a node's workers are not forked although the job asks for it; nothing for another event."""
-    is_fallback = event.text("event") == "start_method" and event.text("method") == "exec"
+    is_fallback = read_event_name(event) == "start_method" and event.text("method") == "exec"
     return tr("workers are not forked: {reason}", reason=event.text("text", 300)) if is_fallback else ""
 
 
@@ -277,7 +280,7 @@ class RunMonitor:
             return
         if failure:
             self._on_failure(failure)
-        elif event.text("event") == "stopping" and self._has_gang and ": " in reason:
+        elif read_event_name(event) == "stopping" and self._has_gang and ": " in reason:
             self._on_gang_stop(report.node.name, reason)  # the nodes' word for what happened on one of them
 
     def _on_state(self, report: NodeReport, state: NodeState) -> None:

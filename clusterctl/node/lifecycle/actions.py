@@ -10,7 +10,7 @@ from ..gang.membership import StopOrder
 from ..runtime.processes import Stat
 
 if TYPE_CHECKING:
-    from ...protocol.messages.agent import AnyEventFacts, EventName
+    from ...protocol.messages.agent import AnyEventFacts, EventName, Stage
     from ...protocol.messages.files import AnyJournalFacts, JournalEvent, PartRecord, Spec, StateChange
     from ...protocol.states import RunState
 
@@ -86,7 +86,7 @@ class AwaitListener(NamedTuple):
 class StartHelper(NamedTuple):
     """Run `setup` or `before`; then SetupMade, BeforeDone, HelperFailed or StepFailed."""
 
-    stage: str
+    stage: Stage
 
 
 class RecordWorkers(NamedTuple):

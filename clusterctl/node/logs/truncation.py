@@ -10,6 +10,7 @@ import json
 import os
 from typing import NamedTuple, Optional
 
+from ...protocol.untrusted import Untrusted
 from ..state.workdir import read_json, write_atomically
 
 KEEP_SIZE, PUNCH_HOLE = 1, 2  # of fallocate(2)
@@ -32,11 +33,9 @@ def truncation_path(log: str) -> str:
 
 def read_truncation(log: str) -> Optional[Truncation]:
     """Tell what is gone of a log; None if all is there."""
-    entry = read_json(truncation_path(log))
-    try:
-        return Truncation(int(entry["begin"]), int(entry["end"]), int(entry["freed"])) if entry else None
-    except (KeyError, TypeError, ValueError):
-        return None
+    entry = Untrusted(read_json(truncation_path(log)))
+    begin, end, freed = (entry.integer(name, 0) for name in Truncation._fields)
+    return None if begin is None or end is None or freed is None else Truncation(begin, end, freed)
 
 
 def truncate_middle(log: str, previous: Optional[Truncation], head: int, freed: int) -> Truncation:

@@ -20,7 +20,7 @@ import sys
 import time
 import zlib
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Callable, Iterator
 
 from ..state.environments import environment_folder, find_environment
 from .questions import list_folder, problem_of, read_text
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         SetupFacts,
         TorchFacts,
     )
+    from ...protocol.messages.verbs import SetupQuery
 
 COMPILER_LIMIT = 1.0  # seconds for a compiler to say its version
 MOST_ENTRIES = 60  # entries of a path
@@ -162,7 +163,7 @@ def split_name(folder: str) -> tuple[str, str]:
 LIBRARIES = ("site-packages", "dist-packages")
 
 
-def enter_environment(workdir: str, request: Mapping[str, Any] | None) -> SetupFacts | None:
+def enter_environment(workdir: str, request: SetupQuery | None) -> SetupFacts | None:
     """Look for the environment, and from now on for packages where its Python would; `None` if none is wished for."""
     if not request:
         return None

@@ -13,7 +13,7 @@ import struct
 import time
 from contextlib import suppress
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Iterable, List, Optional, Tuple
+from typing import TYPE_CHECKING, Iterable, List, Optional, Tuple, cast
 
 from ...protocol.untrusted import MalformedError, parse_object
 
@@ -129,9 +129,9 @@ def read_answer(content: bytes) -> HolderAnswer:
     texts = {name: printable(answer.text(name, LONGEST_TEXT)) for name in ("run", "job", "node", "by")}
     times = {name: answer.moment(name) for name in ("since", "submitted")}
     facts = {**texts, **times, "agent": answer.integer("agent", 1, HIGHEST_PID)}
-    known: Any = {name: value for name, value in facts.items() if value not in (None, "")}
+    known = cast("HolderAnswer", {name: value for name, value in facts.items() if value not in (None, "")})
     known["going"] = answer.flag("going")
-    return known  # type: ignore[no-any-return]  # with keys of the definition only
+    return known
 
 
 def printable(text: str) -> str:

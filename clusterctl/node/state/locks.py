@@ -15,7 +15,7 @@ import random
 import socket
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Callable, Dict, List, Set
+from typing import TYPE_CHECKING, Callable, Dict, List, Set, Tuple
 
 from ...protocol.states import PREPARING, WAITING
 from ..runtime.event_loop import Loop
@@ -32,12 +32,12 @@ from .lock_holders import (
 from .run_record import Record
 
 if TYPE_CHECKING:
-    from ...protocol.messages.agent import AnyEventFacts, EventName, Holder, HolderAnswer
+    from ...protocol.messages.agent import AnyEventFacts, EventName, Holder, HolderAnswer, LockOrder
     from ...protocol.messages.files import Spec
 
     SendEvent = Callable[[EventName, AnyEventFacts], None]
 
-ORDERS = ("lock", "list_holders", "unlock")
+ORDERS: Tuple[LockOrder, ...] = ("lock", "list_holders", "unlock")
 LOCK_TRIES = 5  # times to take all, when those who were in the way have just left
 BACKLOG = 64
 VISITORS_PER_TURN = 16  # visitors served before the agent does something else
@@ -184,7 +184,7 @@ class NodeLocks:
         """Whether all is ours."""
         return self._locks.held
 
-    def on_order(self, order: str) -> None:
+    def on_order(self, order: LockOrder) -> None:
         """Carry out one order of ORDERS, and answer."""
         holders: List[Holder] = []
         if order == "lock":

@@ -7,7 +7,7 @@ import signal
 import time
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Deque, Dict, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, Deque, Dict, NamedTuple, Optional, cast
 
 from ...protocol.states import FINAL
 from ...protocol.untrusted import Untrusted
@@ -33,6 +33,7 @@ from .executor import Client, Executor
 from .restarts import Restarts
 
 if TYPE_CHECKING:
+    from ...protocol.messages.agent import AnyOrder, Secrets
     from ...protocol.messages.files import Spec
 
 
@@ -72,7 +73,7 @@ class Agent:
         self._client = Client(
             self._loop,
             descriptors.control,
-            self._on_order,
+            self._on_frame,
             lambda: self.post(events.Notice.CLIENT_LEFT),
         )
         self._record = Record(rundir, new_state(spec))
@@ -129,26 +130,30 @@ class Agent:
 
     # what arrives
 
-    def _on_order(self, order: Dict[str, Any]) -> None:
-        """Take one frame of the client."""
-        name = order.get("do")
-        if "secrets" in order and not self._prepared:
-            self._prepare(order["secrets"], str(order.get("token") or ""))
-        elif name in ("join", "listeners"):
+    def _on_frame(self, frame: Dict[str, Any]) -> None:
+        """Take one frame of the client: its secrets first, then orders."""
+        if "secrets" in frame and not self._prepared:
+            secrets = cast("Secrets", frame)
+            self._prepare(secrets["secrets"], str(secrets["token"] or ""))
+        elif "do" in frame:
+            self._on_order(cast("AnyOrder", frame))
+
+    def _on_order(self, order: AnyOrder) -> None:
+        if order["do"] == "join" or order["do"] == "listeners":
             self._executor.gang.set_listen_addresses(order.get("listeners") or [])
-            if name == "join":
+            if order["do"] == "join":
                 self._executor.gang.join(int(order["port"]))
-        elif name in ORDERS:
+        elif order["do"] == "setup":
+            self.post(events.Notice.SETUP_ORDERED)
+        elif order["do"] == "before":
+            self.post(events.Notice.BEFORE_ORDERED)
+        elif order["do"] == "go":
+            self.post(events.ClientGo(int(order["master_port"])))
+        elif order["do"] == "cancel":
+            self.post(events.Cancelled(order.get("reason") or "cancelled before the start"))
+        elif order["do"] in ORDERS:
             self._locks.on_order(order["do"])
             self._start_go_timeout()
-        elif name == "setup":
-            self.post(events.Notice.SETUP_ORDERED)
-        elif name == "before":
-            self.post(events.Notice.BEFORE_ORDERED)
-        elif name == "go":
-            self.post(events.ClientGo(int(order["master_port"])))
-        elif name == "cancel":
-            self.post(events.Cancelled(order.get("reason") or "cancelled before the start"))
 
     def _prepare(self, secrets: Dict[str, str], token: str) -> None:
         """Take the locks, make the gang, and start up."""

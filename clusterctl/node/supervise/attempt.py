@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Sequence
+from typing import TYPE_CHECKING, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 from ...protocol.exit_status import describe_end
 from ...protocol.ranks import Rank
@@ -29,7 +29,8 @@ from .torchrun import Torchrun, Worker, WorldSizes
 from .zombies import Zombie, Zombies
 
 if TYPE_CHECKING:
-    from ...protocol.messages.files import PartRecord, Spec
+    from ...protocol.messages.files import JournalEvent, PartRecord, Spec
+    from .torchrun import TorchrunFacts
 
 
 OUTSIDE_LIMIT = 2.0  # seconds for the scan of what the job has left outside its output directory
@@ -138,9 +139,9 @@ class Attempt:
 
     # what torchrun and its workers do
 
-    def _on_torchrun(self, event: str, **facts: Any) -> None:
+    def _on_torchrun(self, event: JournalEvent, facts: TorchrunFacts) -> None:
         if event == "rank_exited":
-            worker: Worker = facts["worker"]
+            worker = facts["worker"]
             failure = worker.describe() if worker.failed else ""
             self.post(
                 events.RankExited(worker.rank, worker.identity.pid, worker.exit, worker.signal, failure)

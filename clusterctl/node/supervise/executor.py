@@ -179,9 +179,9 @@ class Executor:
     def _await_cleared(self) -> None:
         """Post it when the GPUs' memory is free and it is known whether there was progress."""
         attempt = self.attempt
-        answers: Dict[str, Any] = {}
+        answers: Dict[str, Optional[bool]] = {}
 
-        def collect(name: str, answer: Any) -> None:
+        def collect(name: str, answer: Optional[bool]) -> None:
             answers[name] = answer
             if len(answers) == 2:
                 attempt.post(Cleared(attempt.gpu_memory_wait.held, answers["progress"]))

@@ -194,7 +194,7 @@ def hook_popen(on_start: Callable[[Any, Any], None], on_poll: Callable[[Any], No
     @functools.wraps(start)
     def reported_start(self: Any, *args: Any, **options: Any) -> None:
         start(self, *args, **options)
-        on_start(self, options.get("env"))
+        on_start(self, options.get("env"))  # type: ignore[record-key]  # of Popen
 
     setattr(subprocess.Popen, start.__name__, reported_start)
     for method in (subprocess.Popen.poll, subprocess.Popen.wait):

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from ...protocol import run_paths
 from ...protocol.exit_status import describe_end, describe_limit, split_status
@@ -28,10 +28,7 @@ from ..state.workdir import make_private, make_shared
 
 if TYPE_CHECKING:
     from ...protocol.messages.children import HelperReport
-    from ...protocol.messages.files import Spec
-
-
-Template = Union[str, List[Union[str, Dict[str, str]]]]
+    from ...protocol.messages.files import SentTemplate, Spec
 
 
 class Gate(NamedTuple):
@@ -63,14 +60,14 @@ def make_paths(rundir: str, spec: Spec) -> AttemptPaths:
     return AttemptPaths(rundir, attempt, torchrun_log, output, values)
 
 
-def render_template(template: Template, values: Mapping[str, str]) -> str:
+def render_template(template: SentTemplate, values: Mapping[str, str]) -> str:
     """Put values into the holes of a text."""
     if isinstance(template, str):
         return template
     return "".join(part if isinstance(part, str) else values[part["fill"]] for part in template)
 
 
-def can_render(template: Template, values: Mapping[str, str]) -> bool:
+def can_render(template: SentTemplate, values: Mapping[str, str]) -> bool:
     """Whether every hole of a text has a value."""
     return isinstance(template, str) or all(
         isinstance(part, str) or part["fill"] in values for part in template
@@ -79,7 +76,7 @@ def can_render(template: Template, values: Mapping[str, str]) -> bool:
 
 def plan_environment(
     inherited: Mapping[str, str], spec: Spec, secrets: Mapping[str, str], paths: AttemptPaths
-) -> Tuple[Dict[str, str], Dict[str, Template]]:
+) -> Tuple[Dict[str, str], Dict[str, SentTemplate]]:
     """Return the gate's environment, and what can only be set at GO."""
     prefixes = tuple(spec["unset_prefixes"])
     remaining = {

@@ -44,7 +44,7 @@ from .spawn import (
 
 if TYPE_CHECKING:
     from ...protocol.messages.children import GateOrder, GateReport, StartedWorker
-    from ...protocol.messages.files import RankRecord, SentTemplate, Spec, TorchrunRecord
+    from ...protocol.messages.files import JournalEvent, RankRecord, SentTemplate, Spec, TorchrunRecord
 
 # torchrun's own table of failures, for a worker that was gone before anybody could look at it
 FAILURE_TABLE = re.compile(r"rank\s*: (\d+) \(local_rank: \d+\)\s+exitcode\s*: (-?\d+) \(pid: \d+\)")
@@ -214,7 +214,19 @@ def read_exit_status(pidfd: int) -> Optional[int]:
 
 POLL_INTERVAL = 0.1  # seconds between looks at known workers where the kernel or Python has no pidfd
 
-Notify = Callable[..., None]
+if TYPE_CHECKING:
+    from typing import TypedDict
+
+    class TorchrunFacts(TypedDict, total=False):
+        """What is reported of torchrun: `worker` has exited; torch of this version is imported; how workers start."""
+
+        worker: Worker
+        torch: str
+        method: str
+        text: str
+
+
+Notify = Callable[["JournalEvent", "TorchrunFacts"], None]
 
 
 class Torchrun:
@@ -314,7 +326,7 @@ class Torchrun:
             self._check_ends()
             self.ended = True
             self.exit, self.signal = split_status(status)
-            self._notify("torchrun_exited", exit=self.exit, signal=self.signal)
+            self._notify("torchrun_exited", {})
             return
         worker = self.workers.on_child_exit(pid, status)
         if worker is not None:
@@ -341,15 +353,15 @@ class Torchrun:
 
     def _on_report(self, report: GateReport) -> None:
         if "ready" in report:
-            self._notify("ready", torch=report["ready"])
+            self._notify("ready", {"torch": report["ready"]})
         elif "failed" in report:
             self.failure = report["failed"]
         elif "worker" in report:
             self._watch_worker(self.workers.announce(report["worker"]))
             if len(self.workers.by_rank) == self.spec["processes"]:
-                self._notify("workers")
+                self._notify("workers", {})
         elif "start" in report:
-            self._notify("start_method", method=report["start"], text=report["text"])
+            self._notify("start_method", {"method": report["start"], "text": report["text"]})
         elif "ended" in report:
             worker = self.workers.record_end(report["ended"]["rank"], report["ended"]["code"])
             if worker is not None:
@@ -377,7 +389,7 @@ class Torchrun:
 
     def _on_worker_end(self, worker: Worker) -> None:
         self._unwatch(worker)
-        self._notify("rank_exited", worker=worker)
+        self._notify("rank_exited", {"worker": worker})
 
     def _unwatch(self, worker: Worker) -> None:
         if worker.pidfd is not None:

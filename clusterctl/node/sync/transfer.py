@@ -168,7 +168,7 @@ def _frames_from(provider: Source, missing: Set[str], sizes: Dict[str, int]) -> 
                 frame = stream.receive(SILENCE_LIMIT)
                 if frame is None:
                     raise TransferError("it closed the connection")
-                if frame[0].get("done"):
+                if Untrusted(frame[0]).flag("done"):
                     return
                 yield frame
     except (socket.timeout, TimeoutError):  # one and the same since Python 3.10

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional
 from ...protocol.run_paths import RunPaths
 from ...protocol.untrusted import MalformedError, Untrusted, parse_object
 from ..diagnose.rank import RECORDS
-from ..diagnose.stacks import Marker, StackRequest, read_markers, read_state, send_question, status_number
+from ..diagnose.stacks import StackRequest, read_markers, read_state, send_question, status_number
 from ..probe.questions import read_text
 from ..runtime.processes import Identity, find_process
 from ..runtime.stream import Stream
@@ -23,6 +23,7 @@ from ..state.workdir import read_tail
 if TYPE_CHECKING:
     from ...protocol.messages.files import RankRecord, State
     from ...protocol.messages.verbs import DiagnoseRequest, Diagnosis, RankEvidence, RecordedGroup
+    from ..diagnose.stacks import Marker
 
 LIMIT = 1.0  # seconds for the ranks' answers
 STATE_LIMIT = 0.3  # seconds for the first answer; C code that holds the GIL lets none come

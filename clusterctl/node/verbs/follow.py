@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Dict, List, Optional
 
 from ...protocol.run_paths import RunPaths
 from ...protocol.states import CANCELLED, FINAL, LOST, SUCCEEDED, TIMEOUT
+from ...protocol.untrusted import Untrusted
 from ..logs.activity import ActivityReader
 from ..logs.lines import Grep, LineReader, tail_position
 from ..logs.reader import Log, LogChunk, TimeMerger, logs_since
@@ -249,7 +250,7 @@ def answer_clock(stream: Stream) -> float:
     while True:
         frame = stream.receive(CLIENT_LIMIT)
         if frame is None or "begin" in frame[0]:
-            return float(frame[0].get("ahead", 0.0)) if frame is not None else 0.0
+            return Untrusted(frame[0]).number("ahead") or 0.0 if frame is not None else 0.0
         if "ask" in frame[0]:
             stream.answer({"clock": time.time()})
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, cast
 
 from ..probe import gpu, network, python, system
 from ..probe.nvidia_smi import find
@@ -41,10 +41,10 @@ def gather(request: FullProbeRequest, received: float) -> ProbeFacts:
     """Ask all questions at once; `received` is this node's time of the request's arrival (Unix s)."""
     setup = _use_setup_environment(request)
     nccl = python.query_nccl_in_child()  # forked first: forking is safe only while there is one thread
-    answers: Any = answer_all(_questions(request, nccl), GPU_LIMITS, LIMIT)
+    answers = cast("ProbeFacts", answer_all(_questions(request, nccl), GPU_LIMITS, LIMIT))
     answers["setup"] = setup
     answers["clock"] = {"received": received, "answered": time.time()}
-    return answers  # type: ignore[no-any-return]  # one for each key of ProbeFacts
+    return answers
 
 
 def _use_setup_environment(request: FullProbeRequest) -> SetupFacts | None:

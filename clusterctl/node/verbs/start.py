@@ -9,9 +9,10 @@ import socket
 import sys
 from contextlib import suppress
 from hashlib import sha256
-from typing import TYPE_CHECKING, Dict, List, Optional
+from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
 
 from ...protocol.run_paths import PAYLOAD, RunPaths, WorkdirPaths, part_name
+from ...protocol.untrusted import Untrusted
 from ..runtime.processes import interpreter_options, restore_signals
 from ..runtime.stream import Stream, VerbError
 from ..state.run_record import Record, new_state
@@ -28,7 +29,7 @@ from ..state.workdir import (
 )
 
 if TYPE_CHECKING:
-    from ...protocol.messages.agent import Secrets
+    from ...protocol.messages.agent import EventName, Secrets
     from ...protocol.messages.files import Spec
     from ...protocol.messages.verbs import StartRequest
 
@@ -78,7 +79,12 @@ def build(source: bytes) -> Optional[bytes]:
     return packed.getvalue()
 
 
-CLOSING_EVENTS = ("go_received", "listening", "failed", "ended")  # after which an agent may close
+CLOSING_EVENTS: Tuple[EventName, ...] = (
+    "go_received",
+    "listening",
+    "failed",
+    "ended",
+)  # after which an agent may close
 
 
 def run(request: StartRequest, stream: Stream) -> None:
@@ -179,7 +185,7 @@ def forward(source: Stream, sink: Stream) -> str:
     """Pass on what has arrived, also to one that takes no more; returns the last event."""
     last_event = ""
     for header, body in source.read_available():
-        last_event = header.get("event", "")
+        last_event = Untrusted(header).text("event")
         with suppress(BrokenPipeError):
             sink.send(header, body)
     return last_event

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from clusterctl.plans.facts.records import (
     Account,
@@ -51,6 +51,7 @@ from clusterctl.specs.inventory.model import Node
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:
+    from clusterctl.protocol.messages.facts import Problem
     from clusterctl.protocol.messages.verbs import ProbeRequest
 
 # answers that depend on the environment
@@ -149,7 +150,7 @@ def parse_facts(answer: object, *, sent_at: float | None = None, received_at: fl
     notes: list[str] = []
     raw = answer if isinstance(answer, Mapping) else {}
     problems = {
-        clean_text(str(key)): clean_text(str(value["problem"]))
+        clean_text(str(key)): clean_text(str(cast("Problem", value)["problem"]))
         for key, value in raw.items()
         if _is_problem(value)
     }

@@ -18,10 +18,19 @@ class Secrets(TypedDict):
 LockOrder = Literal["lock", "unlock", "list_holders"]
 
 
-class Order(TypedDict):
-    """An order without more: make the environment, run `before`, take or release the locks, list who holds them."""
+class LocksOrder(TypedDict):
+    """Take or release the locks, or list who holds them."""
 
-    do: Literal["setup", "before", "lock", "unlock", "list_holders"]
+    do: LockOrder
+
+
+Stage = Literal["setup", "before"]
+
+
+class StageOrder(TypedDict):
+    """Make the environment, or run `before`."""
+
+    do: Stage
 
 
 class Listeners(TypedDict, total=False):
@@ -62,7 +71,7 @@ class Cancel(_Cancel, total=False):
     reason: str
 
 
-AnyOrder = Union[Order, Join, ListenersOrder, Go, Cancel]
+AnyOrder = Union[LocksOrder, StageOrder, Join, ListenersOrder, Go, Cancel]
 
 EventName = Literal[
     "workdir",

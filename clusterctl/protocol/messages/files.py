@@ -7,9 +7,14 @@ from typing import Any, Literal, TypedDict, Union
 from ..ranks import NodeRank, Rank, Slot
 from ..states import RunState
 
-SentTemplate = Union[
-    str, "list[str | dict[str, str]]"
-]  # a text, or segments with holes: {"fill": "master_port"}
+
+class Hole(TypedDict):
+    """A part of a text that the agent fills in, as `master_port`."""
+
+    fill: str
+
+
+SentTemplate = Union[str, "list[str | Hole]"]  # a text, or segments with holes
 
 
 class StepSpec(TypedDict):

@@ -396,8 +396,7 @@ _KINDS = {form.type: (kind, form) for forms in (TO_HUB, TO_PEER) for kind, form 
 def render_message(message: Message, attempt: int | None = None) -> str:
     """Write a message as JSON; a peer of a run that may be started again names its attempt in each."""
     kind, form = _KINDS[type(message)]
-    fields = {key: value for (key, _), value in zip(form.readers, message)}
-    fields.pop("attempt", None)
+    fields = {key: value for (key, _), value in zip(form.readers, message) if key != "attempt"}
     if isinstance(message, Verdict) and message.end is None:
         del fields["end"]
     for key, value in fields.items():

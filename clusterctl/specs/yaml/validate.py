@@ -62,7 +62,7 @@ def _make_issue(tree: YamlMapping, model: type[BaseModel], location: Location, d
     if detail["type"] == "missing":
         return missing_key(model, path, location)
     path = _existing_path(tree, path[:-2] if path[-1:] == (_KEY_MARK,) else path)
-    error = detail.get("ctx", {}).get("error")
+    error = detail.get("ctx", {}).get("error")  # type: ignore[record-key]  # of pydantic
     if isinstance(error, InvalidValueError):
         message = tr("{subject}: {text}", subject=render_path(path), text=error.message)
         return Issue(error.code, message, location, error.fix)
