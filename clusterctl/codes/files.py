@@ -477,6 +477,37 @@ ENTRIES: Mapping[str, Entry] = {
                     "请指定 ${output_dir} 下的文件，例如 '**' 或 '*.pt'",
                 ),
             ),
+            "metric-name": Case(
+                Text("{text} is not a name for a number", "{text} 不能作为指标的名字"),
+                Text(
+                    "use letters, digits, '.', '_', '/' and '-', at most 48",
+                    "只能使用字母、数字、'.'、'_'、'/' 和 '-'，最多 48 个字符",
+                ),
+            ),
+            "metric-pattern": Case(
+                Text("{text} is not a regular expression: {reason}", "{text} 不是正则表达式：{reason}"),
+                Text("write it as for Python's re.search", "按 Python 的 re.search 的写法书写"),
+            ),
+            "metric-group": Case(
+                Text(
+                    "{text} has {count} groups, one is needed: the number",
+                    "{text} 有 {count} 个分组，需要且只能有一个：数值",
+                ),
+                Text(
+                    "put the number in parentheses, such as 'reward: ([-+.0-9e]+)', and write other groups as (?:...)",
+                    "用圆括号括住数值，例如 'reward: ([-+.0-9e]+)'，其他分组写成 (?:...)",
+                ),
+            ),
+            "metric-slow": Case(
+                Text(
+                    "{text} repeats a repetition, which can take very long",
+                    "{text} 中有嵌套的重复，匹配可能耗时极长",
+                ),
+                Text(
+                    "write one repetition instead of two, such as [a-z ]+ for ([a-z]+ ?)+",
+                    "用一个重复代替两个，例如用 [a-z ]+ 代替 ([a-z]+ ?)+",
+                ),
+            ),
             "nproc": Case(
                 Text(
                     "expected gpu, cpu or a whole number, got {word}{suggestion}",

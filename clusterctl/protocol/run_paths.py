@@ -19,6 +19,7 @@
     code/ manifest       the run's copy of the code, and what was sent
     setup/               files that the steps of `setup` read
     diagnose/<k>/        how the ranks of an attempt can be asked where they are, see node/diagnose/rank.py
+    samples/             what the node was doing meanwhile, see node/history/ring.py
     ballast              room for the last words on a full disk
     attempt-<k>/         before.log, torchrun.log, and of each worker the following three, where torchrun puts them
       .../<rank>/        stdout.log, stderr.log, error.json
@@ -54,6 +55,7 @@ class RunPaths:
         self.manifest = join(rundir, "manifest")
         self.setup_files = join(rundir, "setup")
         self.disk_reserve = join(rundir, "ballast")
+        self.samples = join(rundir, "samples")
 
     @property
     def run_id(self) -> str:

@@ -30,7 +30,6 @@ UNREAD_BY_NODE = {
     "brings_torch": "the client's own, beside the query that it is part of",
     "check_store": "the node waits for this frame and for no other",
     "network": "of `probe`: what is checked with it is checked by the client",
-    "nic": "of spec.json, for people: the environment holds it too",
     "part": "of a content that comes in pieces: they come in order",
     "size": "of the payload: its hash is compared",
 }

@@ -1,13 +1,17 @@
-"""The verb `top`: how busy the nodes are."""
+"""`top` and `report`: how busy the nodes are, and what a run was like."""
 
 from __future__ import annotations
 
 import click
 
+from clusterctl.cli.completion import complete_run
 from clusterctl.cli.context.load import load_inventory
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand
 from clusterctl.cli.options import Seconds, json_option, shared_options, with_node_options
+from clusterctl.errors import UsageError
+
+MOST_RUNS = 2  # in one report
 
 
 @click.command(
@@ -45,7 +49,44 @@ def top(
     nodes = choose_nodes(inventory, pattern, exclude)
     with open_cluster() as cluster:
         cluster.open_early(nodes)
-        from clusterctl.cli.actions.top import UtilizationMonitor  # loads while the connections are made
+        from clusterctl.cli.actions.monitor.top import (
+            UtilizationMonitor,
+        )  # loads while the connections are made
 
         monitor = UtilizationMonitor(cluster, inventory, nodes, interval, as_json=as_json)
         return monitor.show_once() if once else monitor.show_live()
+
+
+@click.command(
+    cls=VerbCommand,
+    examples=[
+        ("clusterctl report", "your newest run"),
+        ("clusterctl report a017 -o run.html", ""),
+        ("clusterctl report a017 716d", "two runs side by side"),
+    ],
+)
+@click.argument("runs", metavar="[RUN] [RUN2]", nargs=-1, shell_complete=complete_run)
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="Where to write it; default: the run's short id with .html.",
+)
+@shared_options
+def report(settings: Settings, runs: tuple[str, ...], output: str | None) -> int:
+    """Write one HTML file about a run: why it ended, when what happened, and plots of all nodes.
+
+    It needs no network and no script, and secrets are struck out, so that it can be sent. With two runs it puts them
+    side by side. RUN is a run id, its short form or an unambiguous prefix; default: your newest run.
+    """
+    if len(runs) > MOST_RUNS:
+        raise UsageError(
+            "CC-USE-092",
+            "option",
+            words=" ".join(runs[MOST_RUNS:]),
+            command=f"{settings.command} report {' '.join(runs[:MOST_RUNS])}",
+        )
+    from clusterctl.cli.actions.monitor.report import write_report
+
+    return write_report(load_inventory(settings), runs, output, settings.command)

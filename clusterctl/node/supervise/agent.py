@@ -47,6 +47,7 @@ def make_gang(context: GangContext, restarts: Optional[Restarts]) -> Gang:
 
 
 GO_LIMIT = 3600.0  # seconds that a ready gate waits
+HISTORY_AFTER = 0.5  # seconds after which sampling begins
 
 
 class Descriptors(NamedTuple):
@@ -120,8 +121,20 @@ class Agent:
         self._start_go_timeout()
         self._executor.start_logs()
         self._beat()
+        self._loop.after(HISTORY_AFTER, "history", self._start_history)
         self._loop.run()
         send_signal(guardian, signal.SIGCONT)  # one that somebody halted could not see us off
+
+    def _start_history(self) -> None:
+        """Sample the machine from now on; its code is loaded when the start no longer waits for anything of it."""
+        from ..history.recorder import HistoryRecorder
+
+        HistoryRecorder(self._rundir, self._pids).start()
+
+    def _pids(self) -> Dict[int, int]:
+        """Give the pids of the ranks that live; another thread calls this."""
+        workers = list(self._executor.attempt.workers().values())
+        return {worker.rank: worker.identity.pid for worker in workers if not worker.ended}
 
     def _start_go_timeout(self) -> None:
         """Give the client time for GO, from now on."""

@@ -92,6 +92,10 @@ class LaunchRecord(TypedDict, total=False):
     launched_from: str
     submitted: float
     setup: SetupSpec
+    about: dict[
+        str, str
+    ]  # of the node as it was then: versions, why these NICs, the code's hash; for reports
+    metrics: dict[str, str]  # the job's patterns of numbers in logs, by name
 
 
 class Hooks(TypedDict, total=False):

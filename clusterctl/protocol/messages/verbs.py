@@ -15,6 +15,7 @@ VerbName = Literal[
     "diagnose",
     "exec",
     "follow",
+    "history",
     "orphans",
     "probe",
     "ps",
@@ -556,6 +557,104 @@ class DiagnoseAnswer(TypedDict):
     diagnosis: Diagnosis
 
 
+class HistoryRequest(OfRun):
+    """The verb `history`: samples of the last so many seconds (null: all) at so many moments; `details`: all else."""
+
+    since: float | None
+    points: int
+    details: bool
+    lines: int  # of each rank's output
+
+
+class GpuAbout(TypedDict):
+    """A GPU; memory in bytes."""
+
+    name: str
+    memory: float | None
+
+
+class MachineAbout(TypedDict):
+    """What does not change of a node; memory in bytes."""
+
+    cores: int | None
+    memory: int | None
+    gpus: list[GpuAbout]
+
+
+class HistoryHeader(TypedDict):
+    """The body is zlib of all times (doubles), then for each column its values (floats; not-a-number is unknown).
+
+    A column is [group, name, quantity], as ["gpu", "0", "busy"]; `width` is the seconds that a value stands for.
+    """
+
+    columns: list[list[str]]
+    about: MachineAbout
+    width: float
+    rows: int
+    time: float
+
+
+class HistoryFrame(TypedDict):
+    """The samples of a run on this node, in the body."""
+
+    history: HistoryHeader
+
+
+class JournalFrame(TypedDict):
+    """The end of events.jsonl, in the body: so many bytes."""
+
+    journal: int
+
+
+class LaunchedWith(TypedDict):
+    """What was started on this node, from the spec."""
+
+    argv: list[str]
+    module: str | None
+    python: str
+    env: dict[str, str]
+    nic: list[str]
+    address: str | None
+    nproc: int | None
+    gpus: list[int | None]
+    about: dict[str, str]
+
+
+class LaunchedFrame(TypedDict):
+    """What was started on this node."""
+
+    launched: LaunchedWith
+
+
+class RankOutput(TypedDict):
+    """The last lines of a rank."""
+
+    stdout: list[str]
+    stderr: list[str]
+
+
+class OutputFrame(TypedDict):
+    """The last lines of each rank."""
+
+    output: dict[str, RankOutput]
+
+
+class ScalarSeries(TypedDict):
+    """Numbers of the run: of a rank's log or of TensorBoard; a point is [time, step or null, value or null]."""
+
+    name: str
+    source: str
+    count: int
+    points: list[list[Any]]
+
+
+class ScalarsFrame(TypedDict):
+    """All numbers; `cut` if there was no time to read all."""
+
+    scalars: list[ScalarSeries]
+    cut: bool
+
+
 class TopRequest(TypedDict):
     """The verb `top`: samples every so many seconds."""
 
@@ -754,6 +853,7 @@ Request = Union[
     StopRequest,
     PsRequest,
     DiagnoseRequest,
+    HistoryRequest,
     TopRequest,
     PullRequest,
     CleanRequest,
@@ -805,6 +905,11 @@ NodeFrame = Union[
     Stopped,
     PsAnswer,
     DiagnoseAnswer,
+    HistoryFrame,
+    JournalFrame,
+    LaunchedFrame,
+    OutputFrame,
+    ScalarsFrame,
     TopSample,
     RowsFrame,
     Listed,

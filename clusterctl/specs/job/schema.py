@@ -24,6 +24,7 @@ from clusterctl.specs.fields import (
 )
 from clusterctl.specs.inventory.schema import WaiveEntry
 from clusterctl.specs.job.hooks import HookEntry, NotifyEntry, OnEndEntry, SetupEntry
+from clusterctl.specs.job.metrics import METRIC_NAME_PATTERN, parse_metric_name, parse_metric_pattern
 from clusterctl.specs.job.model import DEFAULT_REASONS, REASONS, Reason, Restart, StartMethod
 from clusterctl.specs.nodeset import parse_pattern
 from clusterctl.specs.text import did_you_mean
@@ -142,6 +143,18 @@ Variable = Annotated[
     str, ScalarType(to_translate("the name of a variable"), values.parse_env_name, _ENV_NAME)
 ]
 EnvValue = Annotated[str, ScalarType(to_translate("a text"), str, ANY_TEXT, null_fix=_EMPTY_ENV)]
+MetricName = Annotated[
+    str,
+    ScalarType(
+        to_translate("a name"), parse_metric_name, {"type": "string", "pattern": f"^{METRIC_NAME_PATTERN}$"}
+    ),
+]
+MetricPattern = Annotated[
+    str,
+    ScalarType(
+        to_translate("a regular expression"), parse_metric_pattern, {"type": "string", "minLength": 1}
+    ),
+]
 Launcher = Annotated[
     Literal["torchrun", "launch", "python", "command"], one_of("torchrun", "launch", "python", "command")
 ]
@@ -292,6 +305,12 @@ class JobFile(StrictModel):
         True,
         description="Prepare the Python processes of the ranks for `clusterctl diagnose`; `false`: change nothing"
         " in them.",
+    )
+    metrics: dict[MetricName, MetricPattern] = Field(
+        {},
+        description="Numbers to plot in `report`, found in the log: a name, and a regular expression whose group is the"
+        " number. Losses and rates of the usual trainers are found without it.",
+        json_schema_extra={"additionalProperties": False},
     )
     restart: RestartEntry | None = Field(
         None,

@@ -193,6 +193,7 @@ MOST_BYTES = {
     "diagnose": 19_900,
     "exec": 6_800,
     "follow": 22_300,
+    "history": 22_700,
     "orphans": 14_300,
     "probe": 33_700,
     "ps": 14_200,
