@@ -44,7 +44,15 @@ from clusterctl.plans.launch.launchers import VENDOR_NIC_RULES, network_env
 from clusterctl.plans.runs.verdict import render_command
 from clusterctl.protocol.known_errors import all_symptoms
 from clusterctl.specs.fields import OneOrMore, ScalarType
-from clusterctl.specs.inventory.schema import InventoryFile, NodeEntry, NodeSettings, SshEntry, WaiveEntry
+from clusterctl.specs.inventory.schema import (
+    InventoryFile,
+    LoginEntry,
+    NodeEntry,
+    NodeSettings,
+    SlurmEntry,
+    SshEntry,
+    WaiveEntry,
+)
 from clusterctl.specs.job.hooks import HookEntry, NotifyEntry, OnEndEntry, SetupEntry
 from clusterctl.specs.job.schema import JobFile, RestartEntry, SyncEntry
 from clusterctl.specs.placeholders import MEANINGS
@@ -58,6 +66,8 @@ TABLES: Mapping[str, type[BaseModel]] = {
     "inventory": InventoryFile,
     "node": NodeEntry,
     "ssh": SshEntry,
+    "slurm": SlurmEntry,
+    "login": LoginEntry,
     "job": JobFile,
     "sync": SyncEntry,
     "setup": SetupEntry,

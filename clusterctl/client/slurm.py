@@ -111,17 +111,17 @@ def parse_queue_state(raw: Untrusted) -> QueueState:
     )
 
 
-def cancel_job(login: LoginNode, run_id: str, patience: float) -> str:
+def cancel_job(login: LoginNode, run_id: str, timeout: float) -> str:
     """Take a job out of Slurm that does not end by itself in so many seconds; gives its number if that was needed."""
     request: CancelRequest = {
         "workdir": login.node.workdir,
         "do": "cancel",
         "run": run_id,
-        "patience": patience,
+        "timeout": timeout,
     }
     connection = login.cluster.connection(login.node)
     with Session(connection, "slurm", request, login.interpreter) as session:
-        frame = session.receive(patience + CANCEL_LIMIT)
+        frame = session.receive(timeout + CANCEL_LIMIT)
     if frame is None:
         raise NodeError("CC-RUN-032", node=login.node.name, evidence=session.stderr)
     return frame[0].record("cancelled").text("job", LONGEST_NUMBER)

@@ -30,7 +30,6 @@ from __future__ import annotations
 from posixpath import basename, dirname, join
 
 PAYLOAD = "payload.zip"
-ALLOCATION = ".slurm"  # in the place of a node's name: what belongs to the Slurm job as a whole
 STDOUT_LOG, STDERR_LOG, ERROR_FILE = "stdout.log", "stderr.log", "error.json"
 ATTEMPT = "attempt-"
 _STATE, _EVENTS = "state.json", "events.jsonl"

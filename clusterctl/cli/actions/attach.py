@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -151,16 +151,26 @@ class RecentLogs:
             self.logs.show(replace(entry, offset=offset, lines=lines, sizes=sizes))
 
 
-def attach_run(inventory: Inventory, run_prefix: str | None, output: RunOutput) -> int:
-    """Follow a run; the exit code is the verdict's, 4 if no node answers. NDJSON ends in a verdict in any case."""
+AttachQueued = Callable[[Cluster, FoundRuns, RunId, RunOutput], int]
+
+
+def attach_run(
+    inventory: Inventory, run_prefix: str | None, output: RunOutput, attach_queued: AttachQueued | None = None
+) -> int:
+    """Follow a run; the exit code is the verdict's, 4 if no node answers. NDJSON ends in a verdict in any case.
+
+    `attach_queued` follows one that waits in Slurm's queue.
+    """
     try:
-        return _attach(inventory, run_prefix, output)
+        return _attach(inventory, run_prefix, output, attach_queued)
     except ClusterctlError as error:
         output.write_end(UNKNOWN, error.exit_code, error=f"{error.code} {error.message}")
         raise
 
 
-def _attach(inventory: Inventory, run_prefix: str | None, output: RunOutput) -> int:
+def _attach(
+    inventory: Inventory, run_prefix: str | None, output: RunOutput, attach_queued: AttachQueued | None
+) -> int:
     with open_cluster() as cluster:
         found_runs = find_runs(cluster, inventory.nodes, run_prefix, only_one=True)
         report_failures(found_runs.errors)
@@ -169,10 +179,8 @@ def _attach(inventory: Inventory, run_prefix: str | None, output: RunOutput) -> 
             return 4
         run_id = choose_found_run(choose_to_attach, found_runs.runs, run_prefix)
         parts = found_runs.runs[run_id]
-        if inventory.slurm is not None and any(part.is_queued for part in parts.values() if part):
-            from clusterctl.cli.slurm.follow import attach_in_queue
-
-            return attach_in_queue(cluster, found_runs, run_id, output)
+        if attach_queued is not None and any(part.is_queued for part in parts.values() if part):
+            return attach_queued(cluster, found_runs, run_id, output)
         _announce(run_id, parts, output)
         logs = _logs(output, run_id, parts)
         latest = RecentLogs(logs, SHOWN_LINES if is_live(parts) else 0)

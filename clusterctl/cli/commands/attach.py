@@ -32,4 +32,9 @@ def attach(settings: Settings, run: str | None, as_json: bool) -> int:
     from clusterctl.cli.actions.attach import RunOutput, attach_run
 
     inventory = load_inventory(settings, on_slurm=True)
-    return attach_run(inventory, run, RunOutput(as_json, settings.command))
+    attach_queued = None
+    if inventory.slurm is not None:
+        from clusterctl.cli.slurm.follow import attach_in_queue
+
+        attach_queued = attach_in_queue
+    return attach_run(inventory, run, RunOutput(as_json, settings.command), attach_queued)

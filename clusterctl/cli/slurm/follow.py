@@ -30,7 +30,7 @@ from clusterctl.translation import tr
 QUEUE = "queue"
 RETURN_LIMIT = 3600.0  # seconds without the login node while the job waits
 LONGEST_PAUSE = 15.0
-END_PATIENCE = 10.0  # seconds in which a job whose parts were stopped leaves the queue by itself
+END_TIMEOUT = 10.0  # seconds in which a job whose parts were stopped leaves the queue by itself
 
 
 def follow_from_queue(
@@ -162,7 +162,7 @@ def stop_slurm_run(
         run = tasks.RunHandle(cluster, run_id, begun, found.pythons)
         ended_before = [name for name, part in parts.items() if part and not part.live]
         code = stop_run(run, [], grace, was_live=is_live(parts), ended_before=ended_before, command=command)
-    number = cancel_job(login, run_id, END_PATIENCE if begun else 0.0)
+    number = cancel_job(login, run_id, END_TIMEOUT if begun else 0.0)
     if number:
         click.echo(tr("{run}: Slurm job {number} cancelled", run=run_id, number=number))
     return code

@@ -33,8 +33,7 @@ from clusterctl.plans.slurm.request import (
 from clusterctl.plans.slurm.template import make_template
 from clusterctl.protocol.ranks import Slot
 from clusterctl.protocol.redact import redact
-from clusterctl.protocol.run_id import RunId
-from clusterctl.protocol.run_paths import ALLOCATION
+from clusterctl.protocol.run_id import ALLOCATION, RunId
 from clusterctl.protocol.states import CANCELLED, FAILED_SETUP
 from clusterctl.specs.inventory.model import Inventory, Slurm
 from clusterctl.specs.job.model import Job

@@ -1,5 +1,5 @@
-"""What runs on a Slurm cluster: one task on each node of a job, and on the login node what reads and submits.
+"""A run on a Slurm cluster: its task on each node, and what the login node submits and reads.
 
-`task` is what srun starts; `job_files` has the folder in which tasks and login node meet. Not here: the agents, which
-are those of every other run (`node/supervise`).
+`task` is what srun starts; `job_files` is the folder that tasks and login node share. Not here: the agents, which are
+those of every run (`node/supervise`).
 """

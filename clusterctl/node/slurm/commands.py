@@ -7,7 +7,7 @@ import subprocess
 from typing import Dict, Iterable, List, NamedTuple, Optional
 
 from ..runtime.stream import VerbError
-from .output import QUEUE_FORMAT, QueuedJob, parse_queue
+from .output import QUEUE_FORMAT, QueuedJob, parse_kill_wait, parse_queue
 
 COMMAND_LIMIT = 20.0  # seconds; a controller that is busy answers late
 SUBMIT_LIMIT = 60.0
@@ -52,3 +52,11 @@ def query_queue(jobs: Iterable[str]) -> Optional[Dict[str, QueuedJob]]:
     if done.status != 0 and "Invalid job id" not in done.error:
         return None  # the controller is away
     return parse_queue(done.output)
+
+
+def query_kill_wait() -> Optional[float]:
+    """Ask how many seconds Slurm leaves between SIGTERM and SIGKILL; None if it does not say."""
+    try:
+        return parse_kill_wait(run_program(["scontrol", "show", "config"]).output)
+    except VerbError:
+        return None

@@ -7,7 +7,7 @@ from typing import Any, Optional
 
 from ..runtime.stream import Stream, VerbError
 from ..verbs.follow import RunFollower, answer_clock
-from .states import SlurmJob, ask_slurm, find_job, is_stale, part_of, resolve
+from .states import SlurmJob, find_job, is_stale, part_of, query_jobs, resolve
 
 QUESTION_INTERVAL = 20.0  # seconds between two questions to Slurm while no task gives a sign of life
 
@@ -38,7 +38,7 @@ class PartFollower(RunFollower):
         wants_answer = os.path.exists(self._job.files.ended) or is_stale(self._job.files)
         if not self._job.over and wants_answer and now - self._asked_at > QUESTION_INTERVAL:
             self._asked_at = now
-            self._job = ask_slurm([self._job])[0]
+            self._job = query_jobs([self._job])[0]
         return resolve(self._rundir, self._job)
 
     def _is_lingering(self, state: Any) -> bool:

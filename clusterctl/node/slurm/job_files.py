@@ -8,7 +8,7 @@ runs/<run>/0-.slurm/        beside the parts of the nodes; a dot begins no node'
   task.<slot>.out           what a task prints: a file each, since srun waits for all who hold a shared one
   code/ manifest            the code, which all nodes work in
   ended.json                the step is over; written by batch.sh
-  meet/<job>.<restart>/     what the tasks tell each other: hello.<slot>, place.<slot>, hub, listener.<slot>,
+  exchange/<job>.<restart>/     what the tasks tell each other: hello.<slot>, member.<slot>, hub, listener.<slot>,
                             ready.<slot>, go, and the first failure; alive.<slot> is touched every few seconds
 """
 
@@ -20,7 +20,8 @@ import time
 from contextlib import suppress
 from typing import Any, Dict, List, Optional, Set
 
-from ...protocol.run_paths import ALLOCATION, RunPaths, part_name
+from ...protocol.run_id import ALLOCATION
+from ...protocol.run_paths import RunPaths, part_name
 from ...protocol.untrusted import MalformedError, Untrusted, parse_object
 from ..state.workdir import make_below, make_private, read_bytes, write_atomically, write_new
 
@@ -39,7 +40,7 @@ class JobFiles:
         self.script = os.path.join(folder, "batch.sh")
         self.output = os.path.join(folder, "batch.out")
         self.ended = os.path.join(folder, "ended.json")
-        self.meetings = os.path.join(folder, "meet")
+        self.exchanges = os.path.join(folder, "exchange")
 
     @property
     def run_id(self) -> str:
@@ -82,20 +83,20 @@ def write_object(path: str, value: Dict[str, Any]) -> None:
     write_atomically(path, json.dumps(value).encode("utf-8"))
 
 
-class Meeting:
+class Exchange:
     """What the tasks of one start of a job tell each other by files; names are looked up by listing the folder.
 
     A network file system remembers for a while that a name was not there, but not what a folder holds.
     """
 
     def __init__(self, files: JobFiles, key: str) -> None:
-        self.folder = make_below(make_private(files.meetings), key)
+        self.folder = make_below(make_private(files.exchanges), key)
 
-    def tell(self, name: str, value: Dict[str, Any]) -> None:
+    def post(self, name: str, value: Dict[str, Any]) -> None:
         """Leave a message for the others."""
         write_object(self._path(name), value)
 
-    def tell_first(self, name: str, value: Dict[str, Any]) -> bool:
+    def post_first(self, name: str, value: Dict[str, Any]) -> bool:
         """Leave a message unless another task has left it; tells which."""
         with suppress(FileExistsError):
             write_new(self._path(name), json.dumps(value).encode("utf-8"))
@@ -123,8 +124,8 @@ class Meeting:
 def newest_beat(files: JobFiles) -> Optional[float]:
     """Give the age in seconds of the newest sign of life of any task; None without one."""
     times = []
-    for key in _list(files.meetings):
-        folder = os.path.join(files.meetings, key)
+    for key in _list(files.exchanges):
+        folder = os.path.join(files.exchanges, key)
         for name in _list(folder):
             if name.startswith("alive."):
                 with suppress(OSError):

@@ -21,6 +21,7 @@ FINAL_STATES = (
     *("REVOKED", "TIMEOUT"),
 )
 _NUMBER = re.compile(r"[0-9]{1,18}")
+_KILL_WAIT = re.compile(r"^KillWait\s*=\s*([0-9]{1,6})\s*sec", re.MULTILINE)
 _STATE = re.compile(r"[A-Z_]{1,40}")
 
 
@@ -77,3 +78,9 @@ def parse_time(text: str) -> Optional[float]:
         return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S"))
     except (ValueError, OverflowError):
         return None
+
+
+def parse_kill_wait(text: str) -> Optional[float]:
+    """Read `KillWait = 30 sec` in the output of `scontrol show config`."""
+    found = _KILL_WAIT.search(text[:MOST_OUTPUT])
+    return float(found.group(1)) if found else None

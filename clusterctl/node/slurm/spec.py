@@ -21,7 +21,7 @@ class SlurmError(Exception):
     """This node cannot take part; the text says why."""
 
 
-class Place(NamedTuple):
+class Member(NamedTuple):
     """What a task tells of its node: where it trains, and with how many workers."""
 
     slot: int
@@ -35,7 +35,7 @@ class Place(NamedTuple):
         return {**self._asdict(), "nics": list(self.nics)}
 
 
-def parse_place(raw: Untrusted, slot: int) -> Optional[Place]:
+def parse_member(raw: Untrusted, slot: int) -> Optional[Member]:
     """Read what a task told; None if it is not whole."""
     node, address, workers = (
         raw.text("node", 128),
@@ -44,7 +44,7 @@ def parse_place(raw: Untrusted, slot: int) -> Optional[Place]:
     )
     if not node or "/" in node or not _is_ipv4(address) or workers is None:
         return None
-    return Place(slot, node, address, raw.texts("nics", MOST_NICS, 64), workers)
+    return Member(slot, node, address, raw.texts("nics", MOST_NICS, 64), workers)
 
 
 Addresses = Mapping[str, Sequence[Tuple[str, int]]]  # of each interface: address and length of the prefix
@@ -114,11 +114,11 @@ def _list(own: Addresses) -> str:
     return ", ".join(f"{ip} ({name})" for name, entries in own.items() for ip, _ in entries)
 
 
-def count_workers(wanted: Any, gpus: Optional[int], cpus: int) -> int:
-    """Count the workers of this node: `wanted` is a number, gpu or cpu."""
-    if isinstance(wanted, int):
-        return wanted
-    if wanted == "cpu":
+def count_workers(requested: Any, gpus: Optional[int], cpus: int) -> int:
+    """Count the workers of this node: `requested` is a number, gpu or cpu."""
+    if isinstance(requested, int):
+        return requested
+    if requested == "cpu":
         return cpus
     if not gpus:
         raise SlurmError(
@@ -127,14 +127,25 @@ def count_workers(wanted: Any, gpus: Optional[int], cpus: int) -> int:
     return gpus
 
 
+KILL_WAIT = 30.0  # seconds between Slurm's SIGTERM and SIGKILL unless it is set otherwise
+RECORD_TIME = 3.0  # of these, seconds for the records of the end
+
+
+def stop_by_slurm(job: str, grace: float, kill_wait: Optional[float]) -> Dict[str, Any]:
+    """Say what a SIGTERM means that no `stop` of ours has announced; our own end must come before Slurm's SIGKILL."""
+    limit = max(1.0, (KILL_WAIT if kill_wait is None else kill_wait) - RECORD_TIME)
+    reason = f"stopped by Slurm: job {job} was cancelled, preempted or out of time"
+    return {"reason": reason, "grace": min(grace, limit)}
+
+
 def build_spec(
-    template: Mapping[str, Any], places: Sequence[Place], slot: int, python: str
+    template: Mapping[str, Any], members: Sequence[Member], slot: int, python: str
 ) -> Dict[str, Any]:
-    """Make the spec of one node; `places` are those of all nodes by slot, the spares last."""
+    """Make the spec of one node; `members` are those of all nodes by slot, the spares last."""
     spec = dict(template)
-    own, master, count = places[slot], places[0], int(template["nnodes"])
-    workers = [place.workers for place in places[:count]]
-    if len(places) > count and len({place.workers for place in places}) > 1:
+    own, master, count = members[slot], members[0], int(template["nnodes"])
+    workers = [member.workers for member in members[:count]]
+    if len(members) > count and len({member.workers for member in members}) > 1:
         raise SlurmError(f"a spare must have as many workers as every node, here are {sorted(set(workers))}")
     single = not spec["module"]
     values = {
@@ -153,17 +164,17 @@ def build_spec(
         address=own.address,
         nic=list(own.nics),
         hub=master.node,
-        gang=len(places) > 1,
+        gang=len(members) > 1,
         python=python,
         argv=[fill(word, values) for word in template["argv"]],
         env={key: fill(value, values) for key, value in template["env"].items()},
     )
-    if len(places) > 1:
-        spec["node_ports"] = [node_ports(place, template.get("ports")) for place in places]
-    if len(places) > 1 and slot == 0:
-        spec["nodes"] = [place.node for place in places]
+    if len(members) > 1:
+        spec["node_ports"] = [node_ports(member, template.get("ports")) for member in members]
+    if len(members) > 1 and slot == 0:
+        spec["nodes"] = [member.node for member in members]
     if template.get("restart"):
-        spec.update(slot=slot, slots=len(places), spare=slot >= count, roster=roster(places, count))
+        spec.update(slot=slot, slots=len(members), spare=slot >= count, roster=roster(members, count))
     return spec
 
 
@@ -175,19 +186,19 @@ def fill(value: Any, values: Mapping[str, str]) -> Any:
     return "".join(parts) if all(isinstance(part, str) for part in parts) else parts
 
 
-def node_ports(place: Place, ports: Optional[Sequence[int]]) -> Dict[str, Any]:
+def node_ports(member: Member, ports: Optional[Sequence[int]]) -> Dict[str, Any]:
     """Give ports at which a node answers that is not gone."""
-    return {"slot": place.slot, "address": place.address, "ports": [SSH_PORT, *list(ports or [])[:1]]}
+    return {"slot": member.slot, "address": member.address, "ports": [SSH_PORT, *list(ports or [])[:1]]}
 
 
-def roster(places: Sequence[Place], count: int) -> List[Dict[str, Any]]:
+def roster(members: Sequence[Member], count: int) -> List[Dict[str, Any]]:
     """Give which slot has which rank in the first attempt."""
     return [
         {
-            "slot": place.slot,
-            "node": place.node,
-            "node_rank": place.slot if place.slot < count else None,
-            "address": place.address,
+            "slot": member.slot,
+            "node": member.node,
+            "node_rank": member.slot if member.slot < count else None,
+            "address": member.address,
         }
-        for place in places
+        for member in members
     ]

@@ -16,7 +16,7 @@ from ..runtime.stream import VerbError
 from ..state.run_record import new_state, read_state, with_record, with_stop
 from ..state.workdir import component, read_json
 from .commands import query_queue
-from .job_files import PART, JobFiles, Meeting, newest_beat, read_object
+from .job_files import PART, Exchange, JobFiles, newest_beat, read_object
 from .output import QueuedJob
 
 STALE_AFTER = 45.0  # seconds without a sign of life; network file systems show one late
@@ -52,7 +52,7 @@ def find_job(workdir: str, run_id: str) -> SlurmJob:
     raise VerbError("CC-RUN-011", f"no run {run_id} in {workdir}")
 
 
-def ask_slurm(jobs: List[SlurmJob]) -> List[SlurmJob]:
+def query_jobs(jobs: List[SlurmJob]) -> List[SlurmJob]:
     """Add what Slurm knows of the jobs that may not be over, by one question for all."""
     open_jobs = [job.number for job in jobs if not is_finished(job)]
     queue = query_queue(open_jobs)
@@ -103,11 +103,11 @@ def resolve(rundir: str, job: SlurmJob) -> Optional[Any]:
         return with_record(rundir, state) if state is not None else None
     if not job.over:
         return with_stop(rundir, state)
-    ended: Any = {**state, **end_of(job, lost=True)}
+    ended: Any = {**state, **infer_end(job, lost=True)}
     return with_record(rundir, ended)
 
 
-def end_of(job: SlurmJob, *, lost: bool) -> Dict[str, Any]:
+def infer_end(job: SlurmJob, *, lost: bool) -> Dict[str, Any]:
     """Say how a part ended of which nobody has recorded the end."""
     ended = {"CANCELLED": CANCELLED, "TIMEOUT": TIMEOUT, "DEADLINE": TIMEOUT}
     state = ended.get(job.over) or (LOST if lost else FAILED_SETUP)
@@ -131,10 +131,10 @@ def describe_end(job: SlurmJob) -> str:
 
 def first_failure(files: JobFiles) -> str:
     """Give what the first task wrote that could not start; empty if none did."""
-    keys = sorted(os.listdir(files.meetings)) if os.path.isdir(files.meetings) else []
+    keys = sorted(os.listdir(files.exchanges)) if os.path.isdir(files.exchanges) else []
     if not keys:
         return ""
-    message = Meeting(files, keys[-1]).read("failed")
+    message = Exchange(files, keys[-1]).read("failed")
     return f"{message.text('node', 128)}: {message.text('text', 1000)}" if message else ""
 
 
@@ -154,7 +154,7 @@ def placeholder(job: SlurmJob) -> Any:
     spec: Any = {**(template.get("spec") or {}), "node": f"slurm-{job.number}", "node_rank": 0}
     state: Any = {**new_state(spec), "since": spec.get("submitted") or 0.0, "queue": queue_facts(job)}
     if job.over:
-        return {**state, **end_of(job, lost=False)}
+        return {**state, **infer_end(job, lost=False)}
     if job.queued is not None and not job.queued.is_pending:
         return {**state, "state": PREPARING, "reason": f"starting on {job.queued.nodes}"}
     return {**state, "reason": describe_wait(job)}

@@ -14,7 +14,7 @@ from ..runtime.stream import Stream
 from ..state.run_record import read_spec, read_state
 from ..state.workdir import write_atomically
 from ..verbs.stop import list_ended, read_ended
-from .states import ask_slurm, find_job, part_of, resolve
+from .states import find_job, part_of, query_jobs, resolve
 
 POLL_INTERVAL = 0.1
 BEAT_INTERVAL = 2.0
@@ -43,11 +43,11 @@ def stop(request: Any, stream: Stream) -> None:
         if time.monotonic() - beat > BEAT_INTERVAL:
             beat = time.monotonic()
             stream.answer({"beat": int(beat)})
-            if ask_slurm([job])[0].over:
+            if query_jobs([job])[0].over:
                 break
         time.sleep(POLL_INTERVAL)
     ended = [one for line in reader.read()[1].splitlines() for one in read_ended(_parse(line))]
-    final = resolve(rundir, ask_slurm([job])[0])
+    final = resolve(rundir, query_jobs([job])[0])
     if final is not None:
         ended = list_ended(final, {}, ended, [], "torchrun" if spec and spec.get("module") else "launcher")
     stream.answer({"stopped": {"ended": ended, "left": [], "state": final}})

@@ -6,11 +6,11 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.run_paths import ALLOCATION, WorkdirPaths
+from ...protocol.run_paths import WorkdirPaths
 from ..runtime.stream import Stream, VerbError
 from ..state.workdir import make_below, make_private, open_workdir, write_atomically, write_new
 from ..verbs.start import ensure_payload, with_byte_code
-from .commands import SUBMIT_LIMIT, run_program
+from .commands import SUBMIT_LIMIT, query_kill_wait, run_program
 from .job_files import PART, JobFiles, write_object
 from .output import parse_submission
 
@@ -24,7 +24,7 @@ def submit(request: SubmitRequest, stream: Stream) -> None:
     payload = with_byte_code(ensure_payload(workdir, request["payload"]["sha256"], stream))
     run_id = request["template"]["spec"]["run"]
     files = JobFiles(make_below(make_private(WorkdirPaths(workdir).runs), run_id, PART))
-    template: Any = request["template"]
+    template: Any = {**request["template"], "kill_wait": query_kill_wait()}
     write_object(files.template, template)
     secrets = {"secrets": request["secrets"], "token": request["token"]}
     write_new(files.secrets, json.dumps(secrets).encode("utf-8"))  # mode 0600
@@ -36,5 +36,5 @@ def submit(request: SubmitRequest, stream: Stream) -> None:
     if number is None:
         os.unlink(files.secrets)
         raise VerbError("CC-SLURM-005", done.error or f"sbatch ended with status {done.status}")
-    write_object(files.job, {"job": number, "part": ALLOCATION})
+    write_object(files.job, {"job": number})
     stream.answer({"submitted": {"job": number}})

@@ -1,6 +1,6 @@
 """What srun starts, once on each node: meets the other tasks, starts this node's guardian, and sees it off.
 
-    all tasks       hello, place          who is here, and where each trains
+    all tasks       hello, member          who is here, and where each trains
     node 0          hub                   the port of its agent, to which the others' agents go
     all             ready                 the gate waits for GO
     node 0          go                    torchrun listens: the others may start
@@ -30,17 +30,18 @@ from ..runtime.stream import Stream, VerbError, describe_failure
 from ..state.run_record import read_state, time_to_prepare
 from ..state.workdir import read_json
 from ..verbs.start import exec_guardian, make_rundir
-from .job_files import JobFiles, Meeting
+from .job_files import Exchange, JobFiles
 from .spec import (
     Addresses,
-    Place,
+    Member,
     SlurmError,
     build_spec,
     choose_network,
     choose_peer_addresses,
     count_workers,
     parse_addresses,
-    parse_place,
+    parse_member,
+    stop_by_slurm,
 )
 
 ARRIVAL_LIMIT = 600.0  # seconds in which all tasks have begun: a prolog may take minutes on some nodes
@@ -59,6 +60,7 @@ class Task(NamedTuple):
     slot: int
     total: int
     node: str
+    job: str
     key: str  # names this start of the job
 
     @classmethod
@@ -69,6 +71,7 @@ class Task(NamedTuple):
             int(variables["SLURM_PROCID"]),
             int(variables["SLURM_STEP_NUM_TASKS"]),
             variables["SLURMD_NODENAME"],
+            variables["SLURM_JOB_ID"],
             f"{variables['SLURM_JOB_ID']}.{restarts}",
         )
 
@@ -76,27 +79,28 @@ class Task(NamedTuple):
 def main(arguments: List[str]) -> None:
     """Take part in the run whose folder is given; the exit code is 0 only if it succeeded."""
     files, task = JobFiles(arguments[0]), Task.of(os.environ)
-    meeting = Meeting(files, task.key)
+    exchange = Exchange(files, task.key)
     try:
-        status = take_part(files, meeting, task)
+        status = run_part(files, exchange, task)
     except Exception as error:  # noqa: BLE001, RUF100 - whatever it is, the other tasks must learn of it
         text = (
             str(error) if isinstance(error, (SlurmError, VerbError)) else describe_failure(error)["message"]
         )
-        report_failure(meeting, task, text)
+        report_failure(exchange, task, text)
         print(f"{task.node}: {text}", file=sys.stderr, flush=True)
         status = 1
     sys.exit(status)
 
 
-def take_part(files: JobFiles, meeting: Meeting, task: Task) -> int:
-    """Do this node's part from the first meeting to the end of its agent."""
+def run_part(files: JobFiles, exchange: Exchange, task: Task) -> int:
+    """Do this node's part from the first exchange to the end of its agent."""
     template, secrets = read_json(files.template), read_json(files.secrets)
     if template is None or secrets is None:
         raise SlurmError(f"{files.template} or {files.secrets} is missing or damaged")
-    board = Board(meeting, task)
-    places = board.exchange(board.find_place(template))
-    spec: Any = build_spec(template["spec"], places, task.slot, sys.executable)
+    board = Board(exchange, task)
+    members = board.collect_members(board.make_member(template))
+    spec: Any = build_spec(template["spec"], members, task.slot, sys.executable)
+    spec["outside_stop"] = stop_by_slurm(task.job, float(spec["grace"]), template["kill_wait"])
     rundir = make_rundir(files.workdir, spec)
     os.symlink(os.path.relpath(RunPaths(files.folder).code, rundir), RunPaths(rundir).code)
     guardian = Guardian(rundir)
@@ -104,13 +108,13 @@ def take_part(files: JobFiles, meeting: Meeting, task: Task) -> int:
     Start(board, guardian, spec).run()
     if task.slot == 0 and not template["requeue"]:
         os.unlink(files.secrets)  # every task has read it: all are ready
-    return watch(guardian, meeting, task, rundir)
+    return watch(guardian, exchange, task, rundir)
 
 
-def report_failure(meeting: Meeting, task: Task, text: str) -> None:
+def report_failure(exchange: Exchange, task: Task, text: str) -> None:
     """Tell the others why this node cannot start, unless another was first."""
     with suppress(OSError):
-        meeting.tell_first(FAILED, {"node": task.node, "text": text[:LONGEST_REASON]})
+        exchange.post_first(FAILED, {"node": task.node, "text": text[:LONGEST_REASON]})
 
 
 class OtherFailedError(SlurmError):
@@ -120,24 +124,24 @@ class OtherFailedError(SlurmError):
 class Board:
     """The messages of all tasks, as this one reads and writes them."""
 
-    def __init__(self, meeting: Meeting, task: Task) -> None:
-        self.meeting, self.task = meeting, task
+    def __init__(self, exchange: Exchange, task: Task) -> None:
+        self.exchange, self.task = exchange, task
         self._pause = SHORTEST_PAUSE
 
-    def look(self, names: List[str]) -> bool:
+    def check(self, names: List[str]) -> bool:
         """Whether all these messages are there; OtherFailedError if another task has failed."""
-        present = self.meeting.names()
+        present = self.exchange.names()
         if FAILED in present:
-            failure = self.meeting.read(FAILED)
+            failure = self.exchange.read(FAILED)
             raise OtherFailedError(f"{failure.text('node', 128)}: {failure.text('text', LONGEST_REASON)}")
         return present.issuperset(names)
 
     def wait(self, names: List[str], limit: float) -> None:
         """Wait for messages; SlurmError names what did not come."""
         deadline, pause = time.monotonic() + limit, SHORTEST_PAUSE
-        while not self.look(names):
+        while not self.check(names):
             if time.monotonic() > deadline:
-                missing = sorted(set(names) - self.meeting.names())
+                missing = sorted(set(names) - self.exchange.names())
                 raise SlurmError(f"no {', '.join(missing[:5])} within {limit:g} s")
             time.sleep(pause)
             pause = min(LONGEST_PAUSE, pause * 1.3)
@@ -146,32 +150,32 @@ class Board:
         """Name a message of every task."""
         return [f"{kind}.{slot}" for slot in range(self.task.total)]
 
-    def find_place(self, template: Dict[str, Any]) -> Place:
+    def make_member(self, template: Dict[str, Any]) -> Member:
         """Tell the others this node's addresses, and choose where it trains."""
         own = own_addresses()
         entries = [
             {"nic": nic, "ip": ip, "prefix": size} for nic, listed in own.items() for ip, size in listed
         ]
-        self.meeting.tell(f"hello.{self.task.slot}", {"node": self.task.node, "addresses": entries})
-        self.meeting.touch(f"alive.{self.task.slot}")
+        self.exchange.post(f"hello.{self.task.slot}", {"node": self.task.node, "addresses": entries})
+        self.exchange.touch(f"alive.{self.task.slot}")
         self.wait(self.all_of("hello"), ARRIVAL_LIMIT)
         nics, network = template["nic"], template["network"]
         source = None
         if self.task.total > 1 and not nics and not network:
-            peer = self.meeting.read(f"hello.{0 if self.task.slot else 1}")
+            peer = self.exchange.read(f"hello.{0 if self.task.slot else 1}")
             source = find_source(own, peer)
         address, chosen = choose_network(own, nics, network, source)
         workers = count_workers(template["workers"], count_gpus(), len(os.sched_getaffinity(0)))
-        return Place(self.task.slot, self.task.node, address, chosen, workers)
+        return Member(self.task.slot, self.task.node, address, chosen, workers)
 
-    def exchange(self, own: Place) -> List[Place]:
-        """Tell where this node trains; gives the places of all."""
-        self.meeting.tell(f"place.{own.slot}", own.as_dict())
-        names = self.all_of("place")
+    def collect_members(self, own: Member) -> List[Member]:
+        """Tell where this node trains; gives the members of all."""
+        self.exchange.post(f"member.{own.slot}", own.as_dict())
+        names = self.all_of("member")
         self.wait(names, ARRIVAL_LIMIT)
-        places = [parse_place(self.meeting.read(name), slot) for slot, name in enumerate(names)]
-        whole = [place for place in places if place is not None]
-        if len(whole) < len(places) or len({place.node for place in whole}) < len(whole):
+        members = [parse_member(self.exchange.read(name), slot) for slot, name in enumerate(names)]
+        whole = [member for member in members if member is not None]
+        if len(whole) < len(members) or len({member.node for member in whole}) < len(whole):
             raise SlurmError("the nodes' messages are damaged")
         return whole
 
@@ -269,8 +273,8 @@ class Start:
                 self._guardian.agent.send({"do": "before"})
             if not self._spec.get("spare"):
                 self._await_event("ready")
-            self._board.meeting.tell(f"ready.{self._slot}", {})
-            self._go()
+            self._board.exchange.post(f"ready.{self._slot}", {})
+            self._start_workers()
         except OtherFailedError as error:
             self._cancel(str(error))
             raise
@@ -290,14 +294,14 @@ class Start:
         """Bring the agents together: node 0 tells where its own listens."""
         if not self._spec["gang"]:
             return
-        meeting, listeners = self._board.meeting, {}
+        exchange, listeners = self._board.exchange, {}
         if self._spec.get("restart"):
             own = self._await_event("listener").integer("port", 1, 65535)
-            meeting.tell(f"listener.{self._slot}", {"address": self._spec["address"], "port": own})
+            exchange.post(f"listener.{self._slot}", {"address": self._spec["address"], "port": own})
             self._await_messages(self._board.all_of("listener"))
             listeners = {"listeners": [self._listener(slot) for slot in range(self._count)]}
         if self._slot == 0:
-            meeting.tell("hub", {"port": self._await_event("hub").integer("port", 1, 65535)})
+            exchange.post("hub", {"port": self._await_event("hub").integer("port", 1, 65535)})
             if listeners:
                 self._guardian.agent.send({"do": "listeners", **listeners})
             return
@@ -306,13 +310,13 @@ class Start:
         self._await_event("joined")
 
     def _listener(self, slot: int) -> List[Any]:
-        message = self._board.meeting.read(f"listener.{slot}")
+        message = self._board.exchange.read(f"listener.{slot}")
         return [slot, message.text("address", 15), message.integer("port", 1, 65535) or 0]
 
     def _port_of(self, name: str) -> int:
-        return self._board.meeting.read(name).integer("port", 1, 65535) or 0
+        return self._board.exchange.read(name).integer("port", 1, 65535) or 0
 
-    def _go(self) -> None:
+    def _start_workers(self) -> None:
         """Node 0 first, once every gate is ready; the others when its torchrun listens."""
         if self._slot == 0:
             self._await_messages(self._board.all_of("ready"))
@@ -320,9 +324,9 @@ class Start:
             if self._spec["module"]:
                 self._guardian.agent.send({"do": "go", "master_port": port})
                 port = self._await_event("listening").integer("port", 1, 65535) or port
-                self._board.meeting.tell("go", {"port": port})
+                self._board.exchange.post("go", {"port": port})
                 return
-            self._board.meeting.tell("go", {"port": port})
+            self._board.exchange.post("go", {"port": port})
         else:
             self._await_messages(["go"])
             port = self._port_of("go")
@@ -330,11 +334,11 @@ class Start:
         self._await_event("go_received", or_ended=not self._spec["module"])
 
     def _await_messages(self, names: List[str]) -> None:
-        self._await(lambda: self._board.look(names), f"{names[0]} of the other nodes")
+        self._await(lambda: self._board.check(names), f"{names[0]} of the other nodes")
 
     def _await_event(self, name: str, *, or_ended: bool = False) -> Untrusted:
         def came() -> bool:
-            self._board.look([])
+            self._board.check([])
             return name in self._events or (or_ended and "ended" in self._events)
 
         self._await(came, name)
@@ -354,7 +358,7 @@ class Start:
                 raise SlurmError(f"{what}: nothing within {self._limit:g} s")
             if now - beat > BEAT_INTERVAL:
                 beat = now
-                self._board.meeting.touch(f"alive.{self._slot}")
+                self._board.exchange.touch(f"alive.{self._slot}")
             time.sleep(pause)
             pause = min(LONGEST_PAUSE, pause * 1.2)
 
@@ -369,7 +373,7 @@ class Start:
             raise SlurmError("the agent ended before it was ready; see agent.log")
 
 
-def watch(guardian: Guardian, meeting: Meeting, task: Task, rundir: str) -> int:
+def watch(guardian: Guardian, exchange: Exchange, task: Task, rundir: str) -> int:
     """Wait for the end of this node's part, and pass on an order to stop that somebody left in its directory."""
     signal.signal(signal.SIGTERM, lambda *_: guardian.signal(signal.SIGTERM))
     beat, ordered = 0.0, False
@@ -377,7 +381,7 @@ def watch(guardian: Guardian, meeting: Meeting, task: Task, rundir: str) -> int:
         now = time.monotonic()
         if now - beat > BEAT_INTERVAL:
             beat = now
-            meeting.touch(f"alive.{task.slot}")
+            exchange.touch(f"alive.{task.slot}")
         if not ordered and os.path.basename(RunPaths(rundir).stop_request) in os.listdir(rundir):
             ordered = True
             guardian.signal(signal.SIGTERM)

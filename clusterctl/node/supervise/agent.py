@@ -207,8 +207,12 @@ class Agent:
         """End the run as a person asked for."""
         request = Untrusted(read_json(os.path.join(self._rundir, "stop.json")))
         requested_grace = request.number("grace", 0.0)
-        grace = float(self._spec["grace"]) if requested_grace is None else requested_grace
-        order = StopOrder(request.text("reason", LONGEST_REASON) or "stopped", grace)
+        without_request = self._spec.get("outside_stop") or {
+            "reason": "stopped",
+            "grace": self._spec["grace"],
+        }
+        grace = float(without_request["grace"]) if requested_grace is None else requested_grace
+        order = StopOrder(request.text("reason", LONGEST_REASON) or without_request["reason"], grace)
         self.post(events.StopRequested(order))
 
     def _on_error(self, error: Exception) -> None:

@@ -11,10 +11,10 @@ from ..runtime.stream import Stream, VerbError
 from ..slurm.commands import run_program
 from ..slurm.follow import follow
 from ..slurm.states import (
-    ask_slurm,
     find_job,
     find_jobs,
     placeholder,
+    query_jobs,
     queue_facts,
     states_as_listed,
 )
@@ -46,7 +46,7 @@ def run(request: SlurmRequest, stream: Stream) -> None:
 def list_runs(request: Any, stream: Stream) -> None:
     """Answer as `ps` does, with the parts of all nodes."""
     workdir = os.path.realpath(os.path.expanduser(request["workdir"]))
-    jobs = ask_slurm(list(find_jobs(workdir, request.get("run"))))
+    jobs = query_jobs(list(find_jobs(workdir, request.get("run"))))
     stream.answer({"runs": states_as_listed(jobs, request.get("limit")), "time": time.time()})
 
 
@@ -62,7 +62,7 @@ def wait_in_queue(request: Any, stream: Stream) -> None:
         now = time.monotonic()
         begun = len(job.files.part_folders()) >= request["count"]
         if begun or now >= next_question:
-            job = ask_slurm([job])[0]
+            job = query_jobs([job])[0]
             asked += 1
             next_question = now + (1.0 if asked < FIRST_QUESTIONS else min(LONGEST_PAUSE, asked - 8.0))
         state = placeholder(job)
@@ -81,9 +81,9 @@ def wait_in_queue(request: Any, stream: Stream) -> None:
 
 def cancel(request: Any, stream: Stream) -> None:
     """Take a job out of Slurm, unless it ends by itself in a moment; answers whether it had to be."""
-    job, deadline = find_job(request["workdir"], request["run"]), time.monotonic() + request["patience"]
+    job, deadline = find_job(request["workdir"], request["run"]), time.monotonic() + request["timeout"]
     while True:
-        job = ask_slurm([job])[0]
+        job = query_jobs([job])[0]
         if job.over or time.monotonic() >= deadline:
             break
         time.sleep(LOOK_INTERVAL)

@@ -70,7 +70,7 @@ def refuse_unsupported(job: Job, slurm: Slurm) -> None:
     if job.gpus:
         raise UsageError("CC-SLURM-001", "gpus", file=job.file)
     if default_nproc(job) == "gpu" and slurm.gpus_per_node is None:
-        raise UsageError("CC-SLURM-001", "gpus-per-node", file=job.file)
+        raise UsageError("CC-SLURM-001", "gpus-per-node")
 
 
 def plan_options(job: Job, slurm: Slurm, nodes: SlurmNodes, run_id: RunId) -> list[str]:

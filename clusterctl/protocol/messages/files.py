@@ -179,10 +179,18 @@ class _Spec(TypedDict):
     output_dir: str
 
 
+class OutsideStop(TypedDict):
+    """What a SIGTERM means that comes without stop.json."""
+
+    reason: str
+    grace: float
+
+
 class Spec(_Spec, GangPart, StartPart, Hooks, RestartPart, LaunchRecord, total=False):
     """spec.json: what a node's agent carries out."""
 
     environment: str  # the agent's own: where the environment is
+    outside_stop: OutsideStop  # on a Slurm cluster
     agent_limit: float  # these are set by tests
     gang_limit: float
     handshake_limit: float

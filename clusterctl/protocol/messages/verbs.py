@@ -336,7 +336,7 @@ class CancelRequest(SlurmRequest):
     """Take a job out of Slurm if it has not ended by itself after some seconds."""
 
     run: str
-    patience: float
+    timeout: float
 
 
 class Cancelled(TypedDict):
