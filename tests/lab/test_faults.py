@@ -369,11 +369,26 @@ def test_noise_in_bashrc_does_no_harm(cluster: Lab, tmp_path: Path) -> None:
     assert said(result.json_lines()) == ["here", "here"]
 
 
-def test_an_ordinary_user_does_it_all(make_lab: Callable[..., Lab], ordinary_user: str) -> None:
+# What HELLO prints, without torch and Gloo.
+BRIEF_HELLO = """
+import json, os
+print(json.dumps({"sum": float(sum(range(1, int(os.environ["WORLD_SIZE"]) + 1))), "RANK": os.environ["RANK"]}))
+"""
+
+
+@pytest.mark.parametrize("torch", [False, pytest.param(True, marks=VARIANT)], ids=["stub", "torch"])
+def test_an_ordinary_user_does_it_all(make_lab: Callable[..., Lab], ordinary_user: str, torch: bool) -> None:
     """Lab, check, launch, logs and stop as a user who is not root, from a home of his own."""
     lab = make_lab(n=2, user=ordinary_user, name="user")
     folder = lab.home / "p"  # type: ignore[attr-defined]  # the fixture's labs have a home
-    files = {"train.py": HELLO, "job.yaml": "{name: u, script: train.py, nproc_per_node: 1, backend: gloo}"}
+    job = {
+        "name": "u",
+        "script": "train.py",
+        "nproc_per_node": 1,
+        "backend": "gloo",
+        "env": {} if torch else STUBBED,
+    }
+    files = {"train.py": HELLO if torch else BRIEF_HELLO, "job.yaml": json.dumps(job)}
     lab.run(["mkdir", str(folder)])  # type: ignore[attr-defined]  # the same
     for name, text in files.items():
         lab.run(["tee", str(folder / name)], input=text)  # type: ignore[attr-defined]  # the same

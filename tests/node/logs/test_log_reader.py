@@ -271,7 +271,7 @@ def test_following_notices_that_everybody_is_gone(node: Make) -> None:
         frames = session.frames()
 
     assert [header["state"]["state"] for header, _ in frames if "state" in header] == ["LOST"]
-    wait_until(lambda: not run.left(), "torchrun passed the kernel's SIGTERM on")
+    wait_until(lambda: not run.is_alive(), "torchrun passed the kernel's SIGTERM on")
 
 
 def list_runs(workdir: Path, **request: Any) -> list[dict[str, Any]]:

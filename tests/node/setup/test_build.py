@@ -514,7 +514,7 @@ def test_a_second_stop_does_not_wait(node: Make) -> None:
     def ended() -> bool:
         with suppress(ProcessLookupError):
             os.kill(agent, signal.SIGTERM)  # of two that come at once the kernel keeps one
-        return not run.left()
+        return not run.is_alive()
 
     wait_until(ended, "the end")
     state = run.ended()

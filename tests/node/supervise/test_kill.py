@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from noderun import NodeRun
+from variants import VARIANT
 from waiting import wait_until
 
 Make = Callable[..., NodeRun]
@@ -56,21 +57,35 @@ def settled(run: NodeRun) -> NodeRun:
     return run
 
 
+KILLED = {
+    "guardian": "the guardian was killed",
+    "agent": "the agent was killed by SIGKILL",
+    "torchrun": "torchrun was killed by SIGKILL",
+    "1": "rank 1 was killed by SIGKILL",
+}
+
+
 @pytest.mark.parametrize(
-    ("victim", "reason"),
+    ("victim", "torch"),
     [
-        ("guardian", "the guardian was killed"),
-        ("agent", "the agent was killed by SIGKILL"),
-        ("torchrun", "torchrun was killed by SIGKILL"),
-        ("1", "rank 1 was killed by SIGKILL"),
+        ("guardian", ""),
+        ("agent", ""),
+        ("torchrun", "torchrun, Gloo"),
+        ("1", "torchrun"),
+        *(pytest.param(victim, "torchrun, Gloo", marks=VARIANT) for victim in ("guardian", "agent", "1")),
     ],
 )
 @pytest.mark.usefixtures("bystander")
-def test_nothing_survives(node: Make, victim: str, reason: str) -> None:
-    """kill -9 of any part of a real torchrun job ends every process of it, without waiting for the grace."""
-    run = settled(node(STUBBORN, nproc=2, world_size=2, grace=3600.0, env={"REDUCE": "1"}))
+def test_nothing_survives(node: Make, victim: str, torch: str) -> None:
+    """kill -9 of any part of a job ends every process of it, without waiting for the grace; `torch` says what is real.
+
+    Who ends what is left of torchrun and its ranks is real torch's affair only where one of these is killed.
+    """
+    run = node(STUBBORN, nproc=2, world_size=2, grace=3600.0, env={"REDUCE": "1"} if "Gloo" in torch else {})
+    settled(run if torch else run.use_stub())
+    reason = KILLED[victim]
     os.kill(run.pid(victim), signal.SIGKILL)
-    wait_until(lambda: not run.left(), "nothing left")
+    wait_until(lambda: not run.is_alive(), "nothing left")
     state = run.ended()
 
     assert (state["state"], state["reason"], state["left"]) == ("FAILED", reason, [])
@@ -87,7 +102,7 @@ def test_a_worker_that_exits_ends_the_others(node: Make) -> None:
     script = "import os, sys\nif os.environ['RANK'] == '1': sys.exit(7)\n" + STUBBORN
     run = node(script, nproc=2, world_size=2, grace=3600.0).go()
     wait_until(lambda: "rank_exited" in [event["event"] for event in run.events()], "an exit")
-    wait_until(lambda: not run.left(), "nothing left")
+    wait_until(lambda: not run.is_alive(), "nothing left")
 
     assert run.ended()["reason"] == "rank 1 exited with 7"
 
@@ -205,7 +220,7 @@ def test_a_client_that_is_killed_before_go_cancels(node: Make) -> None:
     session = run.start()
     run.hear("ready")
     session.process.kill()
-    wait_until(lambda: not run.left(), "nothing left")
+    wait_until(lambda: not run.is_alive(), "nothing left")
 
     assert run.state()["state"] == "CANCELLED"
     assert run.event("ended")["left"] == []

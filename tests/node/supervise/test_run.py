@@ -360,4 +360,4 @@ def test_python_under_test_is_the_one_named(node: Make) -> None:
     run = node("import sys; print(sys.executable)").use_stub().go()
     run.ended()
     assert run.output(0).strip() == sys.executable
-    wait_until(lambda: not run.left(), "nothing left")
+    wait_until(lambda: not run.is_alive(), "nothing left")
