@@ -314,6 +314,7 @@ sys.exit(main())
     assert went_on.returncode == 0, went_on.stderr
     lines = went_on.stderr.splitlines()
     assert [line for line in lines if "sshd" in line and "not isolated" in line]
-    assert len(lines) == 4  # that one, that the lab is up, and the two next commands
+    assert len(lines) == 5  # that one, that the lab is up, its inventory, and the two next commands
+    assert lines[2] == went_on.stdout.strip()
     assert "(inproc: without namespaces)" in status.stdout
     assert ended.returncode == 0, ended.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -115,6 +116,8 @@ def up(
             name=new_lab.name,
         )
     )
+    if not sys.stdout.isatty():  # what a program takes, people read here
+        info(str(new_lab.inventory))
     click.echo(str(new_lab.inventory))
     _hint_after_up(new_lab)
 

@@ -428,22 +428,29 @@ class RunMonitor:
         shown = tr(text, node=report.node.name, why=translate_node_text(reason))
         lost = Message(fill(text, {"node": report.node.name, "why": reason}), shown)
         known = self._pending_failure
-        if known is None or not known[1].english.startswith(f"{report.node.name} is lost: "):
-            self._notice(lost.shown)
-        if not self._attempts.is_not_participating(report.node.name):
-            self._stop_all(Message.of(to_translate("{node}: lost"), node=report.node.name))
+        is_announced = known is not None and known[1].english.startswith(f"{report.node.name} is lost: ")
+        if self._attempts.is_not_participating(report.node.name) or self.stopping or not self._is_running():
+            if not is_announced:
+                self._notice(lost.shown)
+            return
+        reason = f"{report.node.name}: lost"
+        self._stop_all(Message(reason, lost.shown), is_announced=is_announced)
 
     # the end of all
 
-    def _stop_all(self, reason: Message) -> None:
-        """Begin once to end the run everywhere; the streams go on and show how it ends."""
+    def _stop_all(self, reason: Message, *, is_announced: bool = False) -> None:
+        """Begin once to end the run everywhere; the streams go on and show how it ends.
+
+        What is announced already is not reported again.
+        """
         if not self._is_running() or self.stopping:
             return
         if self._options.stops_on_failure:
             self._stopped_at, self._reason = time.time(), reason.english
-            self._notice(tr("{reason}; stopping all nodes", reason=reason.shown))
+            if not is_announced:
+                self._notice(tr("{reason}; stopping all nodes", reason=reason.shown))
             self._stop_remaining()
-        elif not self._failure_reported:
+        elif not self._failure_reported and not is_announced:
             self._failure_reported = True
             self._notice(
                 tr("{reason}; the run is not yours, so nothing is stopped from here", reason=reason.shown)

@@ -193,6 +193,19 @@ def test_what_one_node_says_of_the_hub_is_that_nodes_view() -> None:
     ]
 
 
+@pytest.mark.parametrize("hub_was_first", [True, False])
+def test_a_lost_node_is_one_line(*, hub_was_first: bool) -> None:
+    """Whether the hub reports it, and the client finds it out too, or the client alone."""
+    notices: list[str] = []
+    attached = watch(notices)
+    if hub_was_first:
+        attached._on_update(stopping("gpu01", f"gpu02 is lost: {SILENT}"))
+    attached._mark_lost(attached._reports["gpu02"], SILENT)
+    assert len(notices) == 1, notices
+    assert notices[0].startswith(f"gpu02 is lost: {SILENT}; ")
+    assert notices[0].endswith("; stopping all nodes")
+
+
 def test_a_hub_that_most_nodes_do_not_hear_is_lost() -> None:
     """The second node that says so is the majority of three."""
     notices: list[str] = []
