@@ -31,6 +31,7 @@ from clusterctl.console.terminal import info, stderr
 from clusterctl.errors import ClusterctlError, NodesBusy, UsageError
 from clusterctl.plans.checks.python import NOT_BUILT
 from clusterctl.plans.facts.facts import Facts
+from clusterctl.plans.launch.about import describe_node
 from clusterctl.plans.launch.agent_spec import render_spec
 from clusterctl.plans.launch.launchers import vendor_of
 from clusterctl.plans.launch.network import resolve_network
@@ -106,7 +107,7 @@ class Launch:
         warning = warn_of_losses(len(plan.nodes), len(plan.spares))
         if warning:
             notice(warning)
-        ready = self._prepare(cluster, plan, scan, secrets)
+        ready = self._prepare(cluster, plan, scan, secrets, preflight)
         self._start_workers(cluster, plan, ready)
         remember_hooks(self._job, self._inventory, plan.run_id)
         remember_runs([plan.run_id])
@@ -141,15 +142,27 @@ class Launch:
         return plan
 
     def _prepare(
-        self, cluster: Cluster, plan: LaunchPlan, scan: ScanResult, secrets: Mapping[str, str]
+        self,
+        cluster: Cluster,
+        plan: LaunchPlan,
+        scan: ScanResult,
+        secrets: Mapping[str, str],
+        preflight: Preflight,
     ) -> dict[str, prepare.Ready]:
         record: LaunchRecord = {
             "cluster": self._inventory.cluster,
             **launch_record(),
             "submitted": time.time(),
         }
+        code = scan.manifest.hash
+        abouts = {
+            node.name: describe_node(node, preflight.facts[node.name], code, secrets) for node in self._nodes
+        }
         specs = {
-            node.name: render_spec(plan, node, {**record, **self._setup_for(node)}) for node in plan.all_nodes
+            node.name: render_spec(
+                plan, node, {**record, **self._setup_for(node), "about": abouts[node.name]}
+            )
+            for node in plan.all_nodes
         }
         token = random_source.token_hex(32)
         addresses = {

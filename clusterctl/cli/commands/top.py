@@ -20,9 +20,22 @@ MOST_RUNS = 2  # in one report
         ("clusterctl top", "every 2 s"),
         ("clusterctl top --nodes gpu[01-04] --interval 5", ""),
         ("clusterctl top --once --json", "one sample as JSON"),
+        ("clusterctl top a017 --since 10m", "how busy a run's nodes were"),
     ],
 )
+@click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_run)
 @with_node_options
+@click.option(
+    "--since",
+    metavar="WHEN",
+    help="Show what was sampled of a run since then: 10m, 2h, 14:30; default with RUN: all of it.",
+)
+@click.option(
+    "--openmetrics",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="Also write each sample to this file, for Prometheus.",
+)
 @click.option(
     "--interval",
     type=Seconds(0.2, 3600),
@@ -35,25 +48,40 @@ MOST_RUNS = 2  # in one report
 @json_option("Write JSON: with --once one document, else one line per sample.")
 @shared_options
 def top(
-    settings: Settings, pattern: str | None, exclude: str | None, interval: float, once: bool, as_json: bool
+    settings: Settings,
+    run: str | None,
+    pattern: str | None,
+    exclude: str | None,
+    since: str | None,
+    openmetrics: str | None,
+    interval: float,
+    once: bool,
+    as_json: bool,
 ) -> int:
     """Show how busy the nodes are: GPUs, CPUs, memory and the training NICs.
 
     Keeps one connection per node and installs nothing. A silent node is marked and retried. On a small screen similar
-    nodes share a row. Keys: q quits, s sorts by use, g hides single GPUs.
+    nodes share a row. Keys: q quits, s sorts by use, g hides single GPUs. With RUN or --since: what the nodes of a run
+    have sampled, which `report` draws.
     """
     from clusterctl.cli.context.nodes import open_cluster
     from clusterctl.plans.launch.placement import choose_nodes
 
     inventory = load_inventory(settings)
     nodes = choose_nodes(inventory, pattern, exclude)
+    if run is not None or since is not None:
+        from clusterctl.cli.actions.monitor.history import show_run_history
+
+        return show_run_history(nodes, run, since, as_json=as_json)
     with open_cluster() as cluster:
         cluster.open_early(nodes)
         from clusterctl.cli.actions.monitor.top import (
             UtilizationMonitor,
         )  # loads while the connections are made
 
-        monitor = UtilizationMonitor(cluster, inventory, nodes, interval, as_json=as_json)
+        monitor = UtilizationMonitor(
+            cluster, inventory, nodes, interval, as_json=as_json, openmetrics=openmetrics
+        )
         return monitor.show_once() if once else monitor.show_live()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from clusterctl.protocol.end_record import MOST_RANK
@@ -46,6 +46,14 @@ class History:
         """Name what has a quantity, in order."""
         found = [name for own, name, kind in self.columns if (own, kind) == (group, quantity)]
         return sorted(found, key=lambda name: (int(name) if name.isdecimal() else -1, name))
+
+    def over_time(self, group: str, quantity: str, combine: Callable[[list[float]], float]) -> list[float]:
+        """Combine a quantity of all members of a group at each moment; a moment without any is left out."""
+        columns = [
+            values for (own, _, kind), values in self.columns.items() if (own, kind) == (group, quantity)
+        ]
+        rows = zip(*columns, strict=True) if columns else ()
+        return [combine(known) for row in rows if (known := pick(row))]
 
     def values(self, group: str, name: str, quantity: str) -> Values:
         """Give the values of a column; empty if there is none."""
