@@ -588,7 +588,10 @@ def test_an_ordinary_user_has_a_lab_too(make_lab, ordinary_user) -> None:
     assert lab.find_node("gpu01").run(["id", "-u"]).stdout == "0\n"
     lab.ssh("gpu01", "CLUSTERCTL_RUN=r-2/gpu01/1 setsid sleep 1000 >/dev/null 2>&1 </dev/null & true")
     node = lab.find_node("gpu01")
-    wait_until(lambda: [p.run_id for p in node.list_processes() if p.run_id] == ["r-2/gpu01/1"], "its process is seen")
+    wait_until(
+        lambda: [p.run_id for p in node.list_processes() if p.run_id] == ["r-2/gpu01/1"],
+        "its process is seen",
+    )
     for how in labs.BREAKS:
         labs.break_node(lab, "gpu02", how)
         labs.heal_node(lab, "gpu02")

@@ -372,4 +372,6 @@ class InventoryFile(NodeSettings, _InventoryHeader):
         description=to_translate("The nodes; their order is the node_rank, and the first one is the master."),
         json_schema_extra={"minItems": 1},
     )
-    slurm: SlurmEntry | None = Field(None, description="A Slurm cluster in place of `nodes`; see the keys of `slurm`.")
+    slurm: SlurmEntry | None = Field(
+        None, description="A Slurm cluster in place of `nodes`; see the keys of `slurm`."
+    )
