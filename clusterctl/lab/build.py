@@ -22,12 +22,14 @@ from clusterctl.errors import LabError
 from clusterctl.lab.labs import DEFAULT_NAME, Lab, remove_dead, remove_lab
 from clusterctl.lab.layout import (
     DEFAULT_NICS,
+    SLURM_INVENTORY,
     LabNodePlan,
     LabPlan,
     plan_loopback_nodes,
     plan_nodes,
     render_known_hosts,
     render_lab_inventory,
+    render_slurm_inventory,
     render_ssh_config,
 )
 from clusterctl.lab.linux import TAG
@@ -337,6 +339,7 @@ def _write_files(plan: LabPlan, directory: Path, holder: Process) -> None:
         "known_hosts": render_known_hosts(plan, keys),
         "ssh_config": render_ssh_config(plan, command),
         "inventory.yaml": render_lab_inventory(plan, command),
+        **({SLURM_INVENTORY: render_slurm_inventory(plan, command)} if plan.slurmctld else {}),
     }
     for name, text in texts.items():
         (directory / name).write_text(text, encoding="utf-8")

@@ -311,8 +311,21 @@ def _quote_path(path: str) -> str:
     return '"' + path.replace("%", "%%") + '"'
 
 
+SLURM_INVENTORY = "slurm.yaml"  # beside the lab's own
+
+
 def render_lab_inventory(plan: LabPlan, proxy_command: str | None) -> str:
     """The lab's inventory; JSON strings are YAML strings."""
+    return _render_inventory(plan, proxy_command, ["nodes:", *(_inventory_node(node) for node in plan.nodes)])
+
+
+def render_slurm_inventory(plan: LabPlan, proxy_command: str | None) -> str:
+    """The inventory by which jobs go to the lab's Slurm: its first node is the login node."""
+    login = f"  login: {{name: login, host: {plan.nodes[0].host}}}"
+    return _render_inventory(plan, proxy_command, ["slurm:", login, "  partition: lab"])
+
+
+def _render_inventory(plan: LabPlan, proxy_command: str | None, nodes: list[str]) -> str:
     ssh = {
         "user": plan.account.name,
         "port": plan.ssh_port,
@@ -328,8 +341,7 @@ def render_lab_inventory(plan: LabPlan, proxy_command: str | None) -> str:
         f"python: {json.dumps(plan.python)}",
         "ssh:",
         *(f"  {key}: {json.dumps(value, ensure_ascii=False)}" for key, value in ssh.items()),
-        "nodes:",
-        *(_inventory_node(node) for node in plan.nodes),
+        *nodes,
     ]
     return "\n".join(lines) + "\n"
 
