@@ -118,6 +118,7 @@ TRUSTED_JSON = {
     "clusterctl/client/ssh/config.py:_load": "our own file",
     "clusterctl/client/sync/contents.py:_load": "our own file",
     "clusterctl/node/boot.py:boot": "the client, whose code we are",
+    "clusterctl/node/boot.py:add_modules": "the same",
     "clusterctl/node/runtime/stream.py:__init__": "the client",
     "clusterctl/node/verbs/sync.py:receive_manifest": "the client",
     "clusterctl/node/supervise/spawn.py:_read": "our own child",
@@ -137,6 +138,7 @@ UNREAD = {
     "clusterctl/client/preflight.py:_call": "read_listening and read_ways do the same",
     "clusterctl/client/maintenance.py:find_orphans": "parse_orphans does the same",
     "clusterctl/client/rpc/tasks.py:_request_facts": "parse_facts does the same",
+    "clusterctl/client/recent_check.py:_read": "read_value reads it into dataclasses; it is our own file",
 }
 FROM_NODES = ("header", "seen", "raw", "event", "entry", "told", "said", "frame", "answer")
 # Names of runs and jobs that become part of a path here, and by what they were checked before.
