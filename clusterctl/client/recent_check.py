@@ -18,8 +18,8 @@ from clusterctl.client.local.private_files import keep_newest, read_own, write_o
 from clusterctl.client.rpc.bundle import payload_zip
 from clusterctl.plans.diagnose.mesh import MeshResult
 from clusterctl.plans.facts.facts import Facts, probe_request
-from clusterctl.plans.facts.untrusted import MAX_ITEMS, field_types, read_value
-from clusterctl.protocol.untrusted import MalformedError, Untrusted, parse_object
+from clusterctl.plans.facts.untrusted import MAX_ITEMS, read_value
+from clusterctl.protocol.untrusted import MalformedError, parse_json
 from clusterctl.specs.inventory.model import Node
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class RecentCheck:
     time: float
     facts: Mapping[str, Facts]
     rails: Rails
-    mesh: MeshResult | None
+    mesh: MeshResult | None = None
 
 
 def name_check(nodes: Sequence[Node], interpreters: Mapping[str, Interpreter], *, test_mesh: bool) -> str:
@@ -59,12 +59,13 @@ def name_check(nodes: Sequence[Node], interpreters: Mapping[str, Interpreter], *
 
 def load_check(folder: Path, name: str, now: float) -> RecentCheck | None:
     """Return what was kept of a check, if that is young enough; a damaged file is none."""
-    with suppress(OSError, MalformedError):
-        raw = parse_object(read_own(folder / f"{name}.json", MOST_BYTES), MOST_BYTES, MOST_VALUES)
-        when = raw.moment("time")
-        if when is not None and 0 <= now - when < MAX_AGE:
-            return _read(raw, when)
-    return None
+    notes: list[str] = []
+    try:
+        document = parse_json(read_own(folder / f"{name}.json", MOST_BYTES), MOST_BYTES, MOST_VALUES)
+        check: RecentCheck | None = read_value(RecentCheck, document, "check", notes)
+    except (OSError, MalformedError, TypeError):  # the last for a value that is missing
+        return None
+    return check if check and not notes and 0 <= now - check.time < MAX_AGE else None
 
 
 def save_check(folder: Path, name: str, check: RecentCheck) -> None:
@@ -104,20 +105,3 @@ def _facts_to_plain(facts: Facts) -> dict[str, Any]:
         **{key: asdict(value) for key, value in kept.items()},
         "machine": {"boot_id": facts.machine.boot_id},
     }
-
-
-def _read(raw: Untrusted, when: float) -> RecentCheck | None:
-    kinds = field_types(Facts)
-    notes: list[str] = []
-    plain = raw.unread("facts")
-    facts = {}
-    for name, values in plain.items() if isinstance(plain, dict) else ():
-        known = values if isinstance(values, dict) else {}
-        read = {
-            key: read_value(kinds[key], known.get(key), key, notes)
-            for key in (*REUSED, *UNCHANGED, "machine")
-        }
-        facts[name] = Facts(**{key: value for key, value in read.items() if value is not None})
-    rails: Rails | None = read_value(Mapping[str, Mapping[str, str]], raw.unread("rails"), "rails", notes)
-    mesh: MeshResult | None = read_value(MeshResult, raw.unread("mesh"), "mesh", notes)
-    return None if notes else RecentCheck(when, facts, rails or {}, mesh)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -83,8 +83,6 @@ def check(
         cluster.open_early(nodes)
         # these load while the connections are made
         from clusterctl.cli.actions.preflight import PHASE, Questions, run_preflight, select_checks
-        from clusterctl.console.diagnose import deep_to_json, mesh_to_json
-        from clusterctl.console.findings import check_to_json
         from clusterctl.console.progress import Phases
 
         selection, phases = select_checks(inventory, job, only, skip), Phases([node.name for node in nodes])
@@ -97,12 +95,7 @@ def check(
 
             result = run_deep_check(cluster, nodes, job, result)
     if as_json:
-        document = {
-            **check_to_json(nodes, result.facts, result.findings),
-            "wire": mesh_to_json(result.mesh),
-            "age": result.age,
-        }
-        click.echo(json_text({**document, **deep_to_json(result.deep)}, indent=2))
+        click.echo(json_text(_to_json(nodes, result), indent=2))
     else:
         _print_result(nodes, result, deep=deep, verbose=settings.verbose)
         if result.exit_code == 0:
@@ -110,6 +103,14 @@ def check(
             given = [word for name, value in options if value is not None for word in (name, value)]
             hint_next(command_line("launch", job_file or "JOB.yaml", *given, command=settings.command))
     return result.exit_code
+
+
+def _to_json(nodes: Sequence[Node], result: Preflight) -> dict[str, Any]:
+    from clusterctl.console.diagnose import deep_to_json, mesh_to_json
+    from clusterctl.console.findings import check_to_json
+
+    answer = check_to_json(nodes, result.facts, result.findings)
+    return {**answer, "wire": mesh_to_json(result.mesh), "age": result.age, **deep_to_json(result.deep)}
 
 
 def _print_result(nodes: Sequence[Node], result: Preflight, *, deep: bool, verbose: bool) -> None:
