@@ -152,6 +152,20 @@ def test_byte_code_of_an_earlier_run_is_used_if_it_is_whole_and_ours(tmp_path: P
         )
 
 
+def test_a_work_directory_that_hangs_holds_up_nothing(tmp_path: Path) -> None:
+    """What is no verb's own business must not keep a probe from reporting it."""
+    program = (
+        "import os, sys, time; sys.stdin.buffer.read(int(sys.stdin.buffer.readline()))\n"
+        f"os.listdir = os.path.realpath = os.lstat = lambda *_: time.sleep(600)\n"
+        f"exec(compile({(PAYLOAD / 'boot.py').read_bytes()!r},'boot','exec'))"
+    )
+    request, command = {"workdir": str(tmp_path)}, (sys.executable, "-c", program)
+    with Session("sample", request, modules=modules(ECHO), command=command, payload="bin/abc") as session:
+        session.hang_up()
+        assert session.frames() == [({"end": True}, b"")]
+        assert session.process.wait(HANG) == 0
+
+
 @pytest.mark.parametrize(
     ("body", "code", "message"),
     [

@@ -10,21 +10,19 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from clusterctl.cli.actions.attach import RunOutput, watch_run
 from clusterctl.cli.actions.notify import check_hooks, remember_hooks, warn_not_notified
 from clusterctl.cli.actions.preflight import Preflight, Questions, run_preflight, select_checks
 from clusterctl.cli.context.code import read_code, read_job_setup, warn_not_distributed
 from clusterctl.cli.context.load import checks_dir, remember_runs
 from clusterctl.cli.context.nodes import interpreter, launch_record, notice
+from clusterctl.cli.context.run_output import RunOutput
 from clusterctl.client.launch import prepare
 from clusterctl.client.launch.locks import LockPolicy
 from clusterctl.client.launch.setup import SetupFiles, SetupUpload
-from clusterctl.client.maintenance import remove_run
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.sync.distribute import Distribution, TransferAddress
 from clusterctl.client.sync.scan import ScanResult
-from clusterctl.client.watch.monitor import MonitorOptions
 from clusterctl.console.findings import describe_age, render_findings
 from clusterctl.console.progress import Detail, Phases, render_setup, render_size, render_upload
 from clusterctl.console.terminal import info, stderr
@@ -192,6 +190,8 @@ class Launch:
         except BaseException as error:
             self._phases.break_off()
             if isinstance(error, NodesBusy):  # it was refused, and never was a run
+                from clusterctl.client.maintenance import remove_run
+
                 remove_run(tasks.RunHandle(cluster, plan.run_id, self._nodes, self._interpreters))
             info(tr("nothing was started; prepared processes were stopped"))
             raise
@@ -270,6 +270,9 @@ class Launch:
     def _follow(
         self, cluster: Cluster, plan: LaunchPlan, preflight: Preflight, secrets: Mapping[str, str]
     ) -> int:
+        from clusterctl.cli.actions.attach import watch_run  # loads when all is on its way
+        from clusterctl.client.watch.monitor import MonitorOptions
+
         node_ranks = {node.name: node.member.node_rank for node in plan.all_nodes}
         options = MonitorOptions(
             plan.run_id, self._nodes, self._interpreters, preflight.offsets, tuple(secrets.values())

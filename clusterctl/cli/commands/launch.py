@@ -84,9 +84,10 @@ def launch(
     if dry_run:
         return _show_plan(job, members, as_json, big=big)
     from clusterctl.cli.context.nodes import interpreter, open_cluster
-    from clusterctl.client.rpc.tasks import start_idle
 
     with open_cluster() as cluster:
+        from clusterctl.client.rpc.tasks import start_idle
+
         cluster.open_early(
             (member.node for member in members),
             then=lambda c, node: start_idle(
