@@ -22,4 +22,4 @@ def import_paramiko() -> None:
     try:
         import_module("paramiko")
     finally:
-        del sys.modules[MOCK]  # whoever imports it later gets the real one
+        del sys.modules[MOCK]  # a later import gets the real one
