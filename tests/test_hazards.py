@@ -118,6 +118,7 @@ TRUSTED_JSON = {
     "clusterctl/client/ssh/config.py:_load": "our own file",
     "clusterctl/client/sync/contents.py:_load": "our own file",
     "clusterctl/node/boot.py:boot": "the client, whose code we are",
+    "clusterctl/node/boot.py:add_modules": "the same",
     "clusterctl/node/runtime/stream.py:__init__": "the client",
     "clusterctl/node/verbs/sync.py:receive_manifest": "the client",
     "clusterctl/node/supervise/spawn.py:_read": "our own child",

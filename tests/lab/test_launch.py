@@ -433,12 +433,13 @@ def test_a_job_whose_python_is_missing_is_what_is_to_be_changed(cluster: Lab, tm
 
 @pytest.mark.parametrize("interpreter", [sys.executable])
 def test_a_job_may_name_its_own_python(cluster: Lab, tmp_path: Path, interpreter: str) -> None:
-    """A job's `python` and `activate` beat the inventory's."""
+    """A job's `python` and `activate` beat the inventory's; over SSH a launch starts two of them on a node."""
+    started = f"/tmp/started-{tmp_path.name}"
     job = make_project(
         tmp_path,
         "import os; print(os.environ['FROM_ACTIVATE'])",
         python=interpreter,
-        activate="export FROM_ACTIVATE='it is \"set\"'\necho noise\ncat >/dev/null",
+        activate=f"export FROM_ACTIVATE='it is \"set\"'\necho noise\ncat >/dev/null\necho >> {started}",
         nodes=1,
         env=STUBBED,
     )
@@ -447,3 +448,4 @@ def test_a_job_may_name_its_own_python(cluster: Lab, tmp_path: Path, interpreter
 
     assert result.code == 0, result.err
     assert said(result.json_lines()) == ['it is "set"']
+    assert cluster.nodes[0].run(["cat", started]).stdout == 2 * "\n"  # probe, start; sync, follow

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -19,79 +18,27 @@ from clusterctl.cli.context.nodes import (
     reading_exit_code,
     report_failures,
 )
+from clusterctl.cli.context.run_output import RunOutput
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.watch.follower import LogLines, StateChange
 from clusterctl.client.watch.monitor import MonitorOptions, RunMonitor
 from clusterctl.client.watch.reader import LiveReader
 from clusterctl.client.watch.streams import StreamEnd
-from clusterctl.console.logs import JsonLogPrinter, LogPrinter, LogSink, TorchrunFilter
+from clusterctl.console.logs import LogSink
 from clusterctl.console.runs import describe_launch, make_status_view
-from clusterctl.console.terminal import can_redraw, info, is_quiet, is_verbose, show_live_line
-from clusterctl.console.text import json_text
+from clusterctl.console.terminal import can_redraw, info, is_quiet, show_live_line
 from clusterctl.console.verdict import show_verdict
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.runs.selection import Parts, choose_to_attach, is_live, owner_of, submitted_at
 from clusterctl.plans.runs.verdict import name_state, verdict_to_json
-from clusterctl.protocol.ranks import NodeRank
 from clusterctl.protocol.run_id import RunId
-from clusterctl.protocol.run_paths import short_id
 from clusterctl.protocol.states import RUNNING, UNKNOWN
 from clusterctl.specs.inventory.model import Inventory
-from clusterctl.specs.text import command_line
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.verbs import FollowChoice
-
-
-@dataclass(frozen=True)
-class RunOutput:
-    """How a command reports a run: as NDJSON or as text; `command` is how its hints begin."""
-
-    as_json: bool
-    command: str
-
-    def logs(self, run_id: str, node_ranks: Mapping[str, NodeRank], world_size: int | None) -> LogSink:
-        """Return what shows log lines."""
-        if self.as_json:
-            return JsonLogPrinter(run_id, node_ranks)
-        printer = LogPrinter(node_ranks, world_size or 1)
-        return printer if is_verbose() else TorchrunFilter(printer)
-
-    def write_end(self, state: str, exit_code: int, error: str | None = None) -> None:
-        """Close the NDJSON of a run that was not followed to its end."""
-        self.write_json({"verdict": {"state": state, "exit_code": exit_code, "error": error}})
-
-    def write_json(self, entry: Mapping[str, object]) -> None:
-        """Write one line of NDJSON, if that is wanted."""
-        if self.as_json:
-            with suppress(BrokenPipeError):
-                print(json_text({"schema": 1, **entry}), flush=True)
-
-    def hint(self, verb: str, run_id: str) -> str:
-        """Give a command to paste."""
-        return command_line(verb, short_id(run_id), command=self.command)
-
-    def describe_commands(self, run_id: str) -> str:
-        """List the commands for a run that continues."""
-        meanings = {
-            "attach": tr("follow it again"),
-            "status": tr("show its state"),
-            "stop": tr("stop it"),
-        }
-        commands = {self.hint(verb, run_id): meaning for verb, meaning in meanings.items()}
-        width = max(map(len, commands))
-        return "\n".join(f"  {command:{width}}  {meaning}" for command, meaning in commands.items())
-
-    def describe_leaving(self, run_id: str, *, stopping: bool) -> str:
-        """Describe what happens to the run after this command ends."""
-        if stopping:
-            command = self.hint("stop", run_id)
-            return "\n" + tr(
-                "detached while the run was being stopped; to make sure: {command}", command=command
-            )
-        return f"\n{tr('detached; the run continues')}\n{self.describe_commands(run_id)}"
 
 
 def watch_run(

@@ -9,23 +9,21 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from clusterctl.cli.actions.attach import RunOutput, watch_run
 from clusterctl.cli.actions.notify import check_hooks, remember_hooks, warn_not_notified
-from clusterctl.cli.actions.preflight import Preflight, run_preflight, select_checks
+from clusterctl.cli.actions.preflight import Preflight, Questions, run_preflight, select_checks
 from clusterctl.cli.context.code import read_code, read_job_setup, warn_of_code
-from clusterctl.cli.context.load import remember_runs
+from clusterctl.cli.context.load import checks_dir, remember_runs
 from clusterctl.cli.context.nodes import interpreter, launch_record, notice
+from clusterctl.cli.context.run_output import RunOutput
 from clusterctl.cli.context.settings import LaunchOptions
 from clusterctl.client.launch import prepare
 from clusterctl.client.launch.locks import LockPolicy
 from clusterctl.client.launch.setup import SetupFiles, SetupUpload
-from clusterctl.client.maintenance import remove_run
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.sync.distribute import Distribution, TransferAddress
 from clusterctl.client.sync.scan import ScanResult
-from clusterctl.client.watch.monitor import MonitorOptions
-from clusterctl.console.findings import render_findings
+from clusterctl.console.findings import describe_age, render_findings
 from clusterctl.console.progress import Detail, Phases, render_setup, render_size, render_upload
 from clusterctl.console.terminal import info, stderr
 from clusterctl.errors import ClusterctlError, NodesBusy, UsageError
@@ -117,16 +115,19 @@ class Launch:
         selection = select_checks(self._inventory, self._job)
         self._phases.start("check")
         setup = self._setup_files.plan if self._setup_files else None
-        preflight = run_preflight(
-            cluster, self._nodes, self._job, selection, self._phases, setup, self._options.command
+        questions = Questions(
+            self._nodes, self._job, selection, setup, self._options.command, self._options.recheck
         )
+        preflight = run_preflight(cluster, questions, self._phases, checks_dir())
         # the next phase says so
         shown = [finding for finding in preflight.findings if finding.code != NOT_BUILT]
         if shown:
             self._phases.finish_apart("check", trn("{n} finding", "{n} findings", len(shown)))
             render_findings(stderr(), shown)
+            if preflight.age is not None:
+                info(describe_age(preflight.age))
         else:
-            self._phases.finish("check", tr("all ok"))
+            self._phases.finish("check", describe_age(preflight.age) if preflight.age else tr("all ok"))
         return preflight
 
     def _plan(self, preflight: Preflight) -> LaunchPlan:
@@ -189,6 +190,8 @@ class Launch:
         except BaseException as error:
             self._phases.break_off()
             if isinstance(error, NodesBusy):  # it was refused, and never was a run
+                from clusterctl.client.maintenance import remove_run
+
                 remove_run(tasks.RunHandle(cluster, plan.run_id, self._nodes, self._interpreters))
             info(tr("nothing was started; prepared processes were stopped"))
             raise
@@ -267,6 +270,9 @@ class Launch:
     def _follow(
         self, cluster: Cluster, plan: LaunchPlan, preflight: Preflight, secrets: Mapping[str, str]
     ) -> int:
+        from clusterctl.cli.actions.attach import watch_run  # loads when all is on its way
+        from clusterctl.client.watch.monitor import MonitorOptions
+
         node_ranks = {node.name: node.member.node_rank for node in plan.all_nodes}
         options = MonitorOptions(
             plan.run_id, self._nodes, self._interpreters, preflight.offsets, tuple(secrets.values())

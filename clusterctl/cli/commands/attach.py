@@ -29,7 +29,8 @@ def attach(settings: Settings, run: str | None, as_json: bool) -> int:
     While you are attached to your own run, the failure of one node stops all nodes. A run of another user must be
     named and is only shown. Ctrl-C does not stop the run.
     """
-    from clusterctl.cli.actions.attach import RunOutput, attach_run
+    from clusterctl.cli.actions.attach import attach_run
+    from clusterctl.cli.context.run_output import RunOutput
 
     inventory = load_inventory(settings, on_slurm=True)
     attach_queued = None

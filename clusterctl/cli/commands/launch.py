@@ -16,6 +16,7 @@ from clusterctl.cli.help import RawArgumentsCommand, VerbCommand
 from clusterctl.cli.options import (
     big_option,
     json_option,
+    recheck_option,
     refuse_surplus,
     set_option,
     shared_options,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 @click.option("-d", "--detach", is_flag=True, help="Return when the workers have started.")
 @with_node_options
 @click.option("--no-check", is_flag=True, help="Run the checks but start even if they fail.")
+@recheck_option
 @click.option("--wait", is_flag=True, help="Wait until the GPUs or nodes that another run holds are free.")
 @big_option
 @set_option
@@ -62,6 +64,7 @@ def launch(
     pattern: str | None,
     exclude: str | None,
     no_check: bool,
+    recheck: bool,
     wait: bool,
     big: bool,
     overrides: tuple[str, ...],
@@ -83,13 +86,20 @@ def launch(
     members = plan_placement(inventory, job, pattern=pattern, exclude=exclude)
     if dry_run:
         return _show_plan(job, members, as_json, big=big)
-    from clusterctl.cli.context.nodes import open_cluster
+    from clusterctl.cli.context.nodes import interpreter, open_cluster
 
     with open_cluster() as cluster:
-        cluster.open_early(member.node for member in members)
+        from clusterctl.client.rpc.tasks import start_idle
+
+        cluster.open_early(
+            (member.node for member in members),
+            then=lambda c, node: start_idle(
+                c, node, interpreter(node, job)
+            ),  # for the code, beside the checks
+        )
         from clusterctl.cli.actions.launch import Launch  # loads while the connections are made
 
-        options = LaunchOptions(detach, no_check, as_json, wait, settings.command, big)
+        options = LaunchOptions(detach, no_check, as_json, wait, settings.command, big, recheck)
         return Launch(inventory, job, members, options).run(cluster)
 
 

@@ -257,6 +257,11 @@ def _file_in(path: Path, name: str) -> Path:
     return path / name
 
 
+def checks_dir() -> Path:
+    """Return where checks that passed a moment ago are kept."""
+    return state_dir() / "checks"
+
+
 def _parse_cache_dir() -> Path:
     return state_dir() / "specs"
 

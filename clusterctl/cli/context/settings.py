@@ -34,3 +34,4 @@ class LaunchOptions:
     wait: bool = False
     command: str = "clusterctl"  # how hints begin, with the `-i` that was given
     allow_big: bool = False
+    recheck: bool = False

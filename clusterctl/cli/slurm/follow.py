@@ -8,7 +8,7 @@ from datetime import datetime
 
 import click
 
-from clusterctl.cli.actions.attach import RunOutput, watch_run
+from clusterctl.cli.context.run_output import RunOutput, watch_run
 from clusterctl.cli.actions.find_runs import FoundRuns, find_runs
 from clusterctl.cli.actions.notify import notify_end
 from clusterctl.cli.actions.stop import stop_run

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from clusterctl.cli.actions.attach import RunOutput
+from clusterctl.cli.context.run_output import RunOutput
 from clusterctl.cli.actions.launch import make_run_id, read_secrets
 from clusterctl.cli.actions.notify import check_hooks, remember_hooks, warn_not_notified
 from clusterctl.cli.context.code import read_code

@@ -335,9 +335,9 @@ def _send_go(plan: LaunchPlan, ready: Mapping[str, Ready]) -> int:
 
 
 def close_sessions(ready: Iterable[Ready]) -> None:
-    """Close the sessions; after GO the runs need them no more."""
+    """Release the sessions; after GO the runs need them no more."""
     for node in ready:
-        node.session.close()
+        node.session.release()
 
 
 def cancel(session: Session) -> None:

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         StreamName,
         SyncRequest,
         VerbName,
+        Workdir,
     )
 
 
@@ -220,16 +221,17 @@ def probe_and_stay(
     *,
     stay: bool = True,
     setup: SetupQuery | None = None,
+    skip: Sequence[str] = (),
 ) -> tuple[Facts, Session]:
     """Request a node's facts; the open session can take part in a network test, and is to be closed.
 
     Without `stay` the node does not prepare for that, and ends. With `setup` it reports the packages
-    of that environment.
+    of that environment. `skip` names questions that it does not answer.
     """
     from clusterctl.plans.facts.facts import discard_stale_packages, probe_request
 
     base = probe_request(node, tuple(nodes), payload_zip()[0])
-    request: FullProbeRequest = {**base, "stay": stay, "setup": setup}
+    request: FullProbeRequest = {**base, "stay": stay, "setup": setup, "skip": list(skip)}
     facts, session = _request_facts(c, request, interpreter)
     return discard_stale_packages(facts, installs_torch=bool(setup and setup["brings_torch"])), session
 
@@ -284,8 +286,14 @@ def sync(
     if distribution is not None and offer is not None:
         distribution.keep_open(session)
     else:
-        session.close()
+        session.release()
     return synced
+
+
+def start_idle(c: Connection, node: Node, interpreter: Interpreter) -> None:
+    """Start an interpreter on a node for a verb that is going to come."""
+    request: Workdir = {"workdir": node.workdir}
+    _open_session(c, "idle", request, interpreter).release()
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
@@ -352,7 +360,9 @@ def follow(
 ) -> Session:
     """Open the stream of a run's events and logs on a node."""
     full_request: FollowRequest = {"workdir": node.workdir, "run": run_id, "node": node.name, **request}
-    return _open_session(c, *over_login_node(node, "follow", full_request), interpreter)
+    session = _open_session(c, *over_login_node(node, "follow", full_request), interpreter)
+    session.close_idle()  # it may last for days
+    return session
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
@@ -423,6 +433,7 @@ def ps(
     asked_at = time.time()
     with _open_session(c, *over_login_node(node, "ps", request), interpreter) as session:
         header, _ = _receive_answer(session, ANSWER_LIMIT)
+        session.release()
     midpoint = (asked_at + time.time()) / 2
     most = limit if node.allocation is None else limit * MOST_PARTS
     states = [parse_state(entry) for entry in header.records("runs", most)]

@@ -273,8 +273,10 @@ def serve(stream: Stream) -> None:
         # its default is to end the process
         signal.alarm(min(ALARM_SECONDS, int(order.get("alarm") or ALARM_SECONDS)))
         stream.send_timeout = CLIENT_TIMEOUT
-        Mesh(stream, order).run()
-        signal.alarm(0)
+        try:
+            Mesh(stream, order).run()
+        finally:
+            signal.alarm(0)  # the process may serve another verb
 
 
 class Mesh:

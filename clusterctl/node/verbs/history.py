@@ -31,7 +31,7 @@ from ..state.run_record import find_run, read_spec, resolve_state
 from ..state.workdir import read_tail
 
 if TYPE_CHECKING:
-    from ...protocol.messages.files import Spec, State
+    from ...protocol.messages.files import Hole, Spec, State
     from ...protocol.messages.verbs import HistoryRequest, LaunchedWith, RankOutput, ScalarSeries
 
 MOST_POINTS = 2000
@@ -110,13 +110,17 @@ def _is_secret(name: str) -> bool:
     return any(part in name.upper() for part in SECRET_NAMES)
 
 
+def _name_hole(part: Hole) -> str:
+    return part.get("fill", "?")
+
+
 def _render(template: Any) -> str:
     """Write a text with what only the agent knew as <name>."""
     if isinstance(template, str):
         return template[:LONGEST_WORD]
     parts = template if isinstance(template, list) else []
     return "".join(
-        part if isinstance(part, str) else "<%s>" % part.get("fill", "?") if isinstance(part, dict) else ""
+        part if isinstance(part, str) else "<%s>" % _name_hole(part) if isinstance(part, dict) else ""
         for part in parts
     )[:LONGEST_WORD]
 

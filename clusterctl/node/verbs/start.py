@@ -71,7 +71,8 @@ def build(source: bytes) -> Optional[bytes]:
             for name in plain.namelist():
                 text = plain.read(name)
                 code = compile(text, name, "exec", dont_inherit=True)
-                target.writestr(zipfile.ZipInfo(name), text)  # for a job whose Python is another one
+                # for a job whose Python is another one
+                target.writestr(zipfile.ZipInfo(name), text, zipfile.ZIP_DEFLATED)
                 data = importlib.util.MAGIC_NUMBER + UNCHECKED + marshal.dumps(code)
                 target.writestr(zipfile.ZipInfo(name + "c"), data)
     except (zipfile.BadZipFile, SyntaxError, ValueError):

@@ -16,6 +16,7 @@ VerbName = Literal[
     "exec",
     "follow",
     "history",
+    "idle",
     "orphans",
     "probe",
     "ps",
@@ -31,12 +32,28 @@ VerbName = Literal[
 StreamName = Literal["stdout", "stderr"]
 
 
-class VerbHeader(TypedDict):
-    """What node/boot.py reads first; it answers with the sentinel, after which frames begin."""
+class _VerbHeader(TypedDict):
+    """What every verb begins with."""
 
     sentinel: str
     verb: VerbName
     request: Request
+
+
+class VerbHeader(_VerbHeader, total=False):
+    """What node/boot.py reads first; it answers with the sentinel, after which frames begin.
+
+    It is also the frame of a further verb for the same process; its body holds the modules that are not there yet.
+    `payload` is where, in the work directory, the byte code of this version may be.
+    """
+
+    payload: str
+
+
+class Dismiss(TypedDict):
+    """The client wants no more of this verb; the process waits for the next one."""
+
+    dismiss: Literal[True]
 
 
 class End(TypedDict):
@@ -108,10 +125,11 @@ class ProbeRequest(OfNode):
 
 
 class FullProbeRequest(ProbeRequest, total=False):
-    """The verb `probe`, which may stay for a test of the network (node/diagnose/mesh.py)."""
+    """The verb `probe`, which may stay for a test of the network (node/diagnose/mesh.py); `skip` names facts."""
 
     stay: bool
     setup: SetupQuery | None
+    skip: list[str]
 
 
 class ProbeAnswer(TypedDict):
@@ -844,6 +862,7 @@ class OrphansEnded(TypedDict):
 
 
 Request = Union[
+    Workdir,
     ProbeRequest,
     FullProbeRequest,
     ExecRequest,
@@ -864,6 +883,8 @@ Request = Union[
     SlurmRequest,
 ]
 ClientFrame = Union[
+    VerbHeader,
+    Dismiss,
     Beat,
     ManifestFrame,
     CheckStore,

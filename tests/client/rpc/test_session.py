@@ -21,6 +21,7 @@ from waiting import HANG, wait_until
 from clusterctl.client.rpc import bundle
 from clusterctl.client.rpc import session as session_module
 from clusterctl.client.rpc.errors import interpreter_not_started
+from clusterctl.client.rpc.idle import idle_interpreters
 from clusterctl.client.rpc.session import Interpreter, Session, SessionLimits
 from clusterctl.client.ssh.config import passwd_home
 from clusterctl.client.ssh.timeouts import Timeouts
@@ -586,3 +587,34 @@ def test_closing_ends_the_verb(connection: Any) -> None:
     assert frame is not None
     process = Path(f"/proc/{int(frame[1])}")
     wait_until(lambda: not process.exists(), "its end")
+
+
+def test_a_released_interpreter_serves_the_next_verb(
+    connection: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a verb that leaves nothing behind ran in is there for one that can run in it, and for no other."""
+    monkeypatch.setattr(session_module, "LEAVE_CLEAN", frozenset({"echo"}))
+    monkeypatch.setattr(session_module, "RUN_ANYWHERE", frozenset({"echo"}))
+
+    def pid_of(verb: str = "echo", python: str = sys.executable, *, ended: bool = False) -> bytes:
+        with start(connection, verb, python, pid=True) as session:
+            frame = session.receive(HANG)
+            assert frame is not None
+            if ended:
+                session.send({"stop": True})
+                assert session.receive(HANG) is None
+            session.release()
+        return frame[1]
+
+    first = pid_of()
+    assert pid_of(ended=True) == first
+    assert pid_of() == first
+    assert pid_of(python="python3") != first  # another one
+    with start(connection, "deaf") as session:
+        frame = session.receive(HANG)
+        assert frame is not None
+        assert frame[0].integer("pid") != int(first)
+    waiting = idle_interpreters(connection.transport)._idle
+    os.kill(int(first), signal.SIGKILL)
+    wait_until(lambda: any(idle.channel.at_eof for idle in waiting), "the end of one that waits")
+    assert pid_of() != first
