@@ -312,7 +312,7 @@ def drive_ps(line: Line, _: Place) -> object:
 
 def drive_stop(line: Line, _: Place) -> object:
     """Stop a run."""
-    return tasks.stop(line, NODE, INTERPRETER, "demo", 1.0, "stopped")
+    return tasks.stop(line, NODE, INTERPRETER, "demo", tasks.StopOptions(1.0, "stopped"))
 
 
 def drive_start(line: Line, _: Place) -> object:

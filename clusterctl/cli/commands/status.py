@@ -77,6 +77,8 @@ def status(settings: Settings, run: str | None, watch: bool, as_json: bool) -> i
     from clusterctl.cli.actions.attach import watch_status
     from clusterctl.cli.actions.find_runs import choose_found_run, fetch_end_record, find_runs
     from clusterctl.cli.context.nodes import open_cluster, reading_exit_code, report_failures
+    from clusterctl.client.diagnose import load_hang
+    from clusterctl.client.rpc.tasks import RunHandle
     from clusterctl.console.runs import show_status, status_to_json
     from clusterctl.plans.runs.selection import choose_run
 
@@ -90,12 +92,13 @@ def status(settings: Settings, run: str | None, watch: bool, as_json: bool) -> i
         if watch:
             return watch_status(cluster, inventory.nodes, found_runs, run_id, as_json=as_json)
         parts = fetch_end_record(cluster, inventory.nodes, found_runs, run_id, named=run is not None)
+        hang = load_hang(RunHandle(cluster, run_id, inventory.nodes, found_runs.pythons), parts)
     names = {node.name for node in inventory.nodes}
     if as_json:
-        document = status_to_json(run_id, parts, found_runs.offsets, names)
+        document = status_to_json(run_id, parts, found_runs.offsets, names, hang)
         click.echo(json_text(document, indent=2))
     else:
-        show_status(run_id, parts, found_runs.offsets, settings.command, names)
+        show_status(run_id, parts, found_runs.offsets, settings.command, names, hang)
     return reading_exit_code(found_runs.answered, found_runs.asked)
 
 

@@ -22,6 +22,7 @@ from clusterctl.specs.inventory.model import Node
 if TYPE_CHECKING:
     from clusterctl.client.sync.upload import SyncResult, TreeUpload
     from clusterctl.plans.diagnose.evidence import NodeEvidence
+    from clusterctl.plans.diagnose.kept import KeptEvidence
     from clusterctl.plans.facts.facts import Facts
     from clusterctl.plans.runs.state import NodeState
     from clusterctl.protocol.messages import verbs
@@ -128,6 +129,15 @@ GO_LIMIT = 60.0
 SILENCE_LIMIT = 20.0  # a stopping node sends something every 2 s
 MOST_EVENTS = 100  # that an agent reports before GO
 FAILURE_EVENTS = ("setup_failed", "gate_failed", "join_failed", "failed")
+
+
+@dataclass(frozen=True)
+class StopOptions:
+    """How a run is stopped: TERM, KILL after `grace` seconds (None: the job's); `dump`: keep first where ranks are."""
+
+    grace: float | None
+    reason: str
+    dump: bool = False
 
 
 @dataclass(frozen=True)
@@ -345,22 +355,23 @@ def stop(
     node: Node,
     interpreter: Interpreter,
     run_id: str,
-    grace: float | None,
-    reason: str,
+    options: StopOptions,
     *,
     lived: bool = True,
 ) -> StopReport:
-    """End every process of a run on a node: TERM once, KILL when `grace` seconds have passed.
+    """End every process of a run on a node.
 
     `lived`: it was not known to have ended there; else what its end has cost is not reported again.
     """
+    grace = options.grace
     request: StopRequest = {
         "workdir": node.workdir,
         "run": run_id,
         "node": node.name,
         "grace": grace,
-        "reason": reason,
+        "reason": options.reason,
         "lived": lived,
+        "dump": options.dump,
     }
     with _open_session(
         c, "stop", request, interpreter, limits=SessionLimits(silence=SILENCE_LIMIT)
@@ -466,7 +477,12 @@ def clean(c: Connection, node: Node, interpreter: Interpreter, unused: float) ->
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
 def diagnose(
-    c: Connection, node: Node, interpreter: Interpreter, run_id: str, ranks: Sequence[int] | None
+    c: Connection,
+    node: Node,
+    interpreter: Interpreter,
+    run_id: str,
+    ranks: Sequence[int] | None,
+    entries: int = 12,
 ) -> NodeEvidence:
     """Ask a node where its ranks of a run are, or these of them; nothing is stopped."""
     from clusterctl.plans.diagnose.evidence import parse_evidence
@@ -476,10 +492,30 @@ def diagnose(
         "node": node.name,
         "run": run_id,
         "ranks": None if ranks is None else list(ranks),
+        "kept": False,
+        "entries": entries,
     }
     with _open_session(c, "diagnose", request, interpreter) as session:
         header, _ = _receive_answer(session, DIAGNOSE_LIMIT)
     return parse_evidence(header.record("diagnosis"), node.name)
+
+
+@task  # type: ignore[untyped-decorator]  # fabric ships no types
+def read_kept(c: Connection, node: Node, interpreter: Interpreter, run_id: str) -> KeptEvidence | None:
+    """Ask a node for what its agent kept of where the ranks of the last attempt were."""
+    from clusterctl.plans.diagnose.kept import parse_kept
+
+    request: DiagnoseRequest = {
+        "workdir": node.workdir,
+        "node": node.name,
+        "run": run_id,
+        "ranks": None,
+        "kept": True,
+        "entries": 0,
+    }
+    with _open_session(c, "diagnose", request, interpreter) as session:
+        header, _ = _receive_answer(session, DIAGNOSE_LIMIT)
+    return parse_kept(header.record("kept"), node.name)
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
@@ -546,7 +582,9 @@ def stop_everywhere(run: RunHandle, reason: str) -> dict[str, ClusterctlError]:
     """Stop a run on its nodes; returns the errors of those on which it could not be stopped."""
 
     def stop_node(c: Connection, node: Node) -> StopReport:
-        stopped: StopReport = stop(c, node, run.interpreters[node.name], run.run_id, FAILURE_GRACE, reason)
+        stopped: StopReport = stop(
+            c, node, run.interpreters[node.name], run.run_id, StopOptions(FAILURE_GRACE, reason)
+        )
         return stopped
 
     outcomes = run.cluster.each(run.nodes, stop_node)

@@ -175,6 +175,7 @@ class Hub(Role[Phase]):
 
     def beat(self) -> None:
         """Ask every peer for a sign, and give up those that have been silent for too long."""
+        self.context.on_quiet(self._quiet)
         for slot, member in list(self.members.items()):
             if not self._is_here(slot, member):  # sending to one before it failed, which may end the run
                 continue
@@ -186,9 +187,19 @@ class Hub(Role[Phase]):
                 self._send_beat(slot, member)
 
     def _send_beat(self, slot: Slot, member: Member) -> None:
-        member.send_beat()
+        member.send_beat(self._quiet)
         if self._is_here(slot, member):
             self._silent_nodes.check(slot, self.members, self.roster.find_listener(slot), self.report)
+
+    @property
+    def _quiet(self) -> float:
+        """The seconds for which no rank of any node has made progress; 0 while one is not known to run."""
+        if self.phase is not Phase.RUNNING:
+            return 0.0
+        running = self.round.expected - set(self.round.parts)
+        own = [self.context.quiet()] if self.slot in running else []
+        others = [self.members[slot].quiet if slot in self.members else 0.0 for slot in running - {self.slot}]
+        return min([*own, *others], default=0.0)
 
     def _is_here(self, slot: Slot, member: Member) -> bool:
         return self.members.get(slot) is member

@@ -79,6 +79,10 @@ class GangContext(NamedTuple):
     stop: Callable[[StopOrder], None]  # end this node's part
     save_record: Callable[[GangRecord], None]  # write the record
     leave: Callable[[], None]  # nothing is left to wait for
+    quiet: Callable[[], float] = (
+        float  # for how many seconds no rank here has made progress; 0 if that is not known
+    )
+    on_quiet: Callable[[float], object] = float  # the same of the whole run
 
 
 class Gang:
@@ -121,6 +125,7 @@ class Gang:
 
     def beat(self) -> None:
         """Say that we are here, and count silence."""
+        self.context.on_quiet(self.context.quiet())
 
 
 class Member:
@@ -129,20 +134,21 @@ class Member:
     def __init__(self, channel: SecureChannel) -> None:
         self.channel = channel
         self.joined = False
+        self.quiet = 0.0  # seconds without progress of any of its ranks, as it has answered last
         self._sent_beats: Deque[float] = deque(maxlen=OPEN_BEATS)
         self._clock_samples: Deque[Tuple[float, float]] = deque(maxlen=CLOCK_SAMPLES)
 
-    def send_beat(self) -> None:
-        """Ask for the peer's time."""
+    def send_beat(self, quiet: float = 0.0) -> None:
+        """Ask for the peer's time; `quiet` is for how long no rank of the run has made progress."""
         self.channel.unanswered_beats += 1
         self._sent_beats.append(time.time())
-        self.channel.send(HubBeat(self._sent_beats[-1]))
+        self.channel.send(HubBeat(self._sent_beats[-1], quiet))
 
     def on_reply(self, reply: BeatReply) -> None:
         """Take the answer; ChannelError if it is to nothing that was asked."""
         if reply.at not in self._sent_beats:
             raise ChannelError("it answered a beat that was not sent")
-        now = time.time()
+        self.quiet, now = reply.quiet, time.time()
         if now >= reply.at:
             self._clock_samples.append((now - reply.at, reply.time - (reply.at + now) / 2))
 

@@ -47,6 +47,7 @@ from clusterctl.specs.text import render_duration
 from clusterctl.translation import tr
 
 LONGEST_LINE = 300
+KEPT_REASONS = ("stall", "time_limit", "stop")
 
 
 @dataclass(frozen=True)
@@ -155,6 +156,8 @@ class NodeState:
     after_error: str = ""  # what went wrong with the commands of `after`
     outside_files: OutsideFiles | None = None
     stopping: str = ""  # why it is being stopped, while it lives
+    diagnosed: str = ""  # why it was kept where the ranks were: stall, time_limit, stop
+    quiet_since: float | None = None  # of a stall: when a rank of the run made progress last
 
     @property
     def agent_count(self) -> int:
@@ -220,6 +223,8 @@ def parse_state(raw: Untrusted) -> NodeState:
         gave_up_reason=raw.text("gave_up"),
         outside_files=parse_outside(raw.record("outside")),
         stopping=raw.text("stopping"),
+        diagnosed=raw.record("diagnosed").one_of("why", KEPT_REASONS),
+        quiet_since=raw.record("diagnosed").moment("since"),
     )
 
 

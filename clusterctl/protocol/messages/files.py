@@ -119,6 +119,24 @@ class StartPart(TypedDict, total=False):
     start: StartSpec
 
 
+class StallSpec(TypedDict):
+    """When a run counts as stalled, in seconds without progress of any rank; `then` is empty, `stop` or `restart`."""
+
+    after: float
+    then: str
+
+
+KeptReason = Literal["stall", "time_limit", "stop"]
+
+
+class KeptDiagnosis(TypedDict):
+    """That it was kept where the ranks were, why and when; for a stall also the time of the last progress."""
+
+    why: KeptReason
+    time: float
+    since: float | None
+
+
 class NodePorts(TypedDict):
     """Where a node answers if it is not gone: its training IP, its sshd's port, and one that nothing may listen on."""
 
@@ -150,6 +168,7 @@ class _Spec(TypedDict):
     time_limit: float | None
     log_limit: int | None
     zombie_after: float  # seconds; 0 is never
+    stall: StallSpec | None  # null where nobody looks whether the ranks get on
     diagnose: bool  # whether the ranks are prepared to be asked where they are
     master_addr: str | None
     gang: bool
@@ -317,6 +336,7 @@ class StateChange(TypedDict, total=False):
     gave_up: str | None
     gpu_memory: list[HeldMemory]
     releasing: bool
+    diagnosed: KeptDiagnosis | None  # null once a stall is over
     after: str
     outside: OutsideSummary
 
@@ -347,11 +367,17 @@ class State(_State, StateChange, Membership, total=False):
     activity: dict[str, RankActivity]  # in answers only
 
 
-class StopFile(TypedDict):
-    """stop.json: what `stop` asks the agent for."""
+class _StopFile(TypedDict):
+    """What `stop` always asks for."""
 
     grace: float | None
     reason: str | None
+
+
+class StopFile(_StopFile, total=False):
+    """stop.json: what `stop` asks the agent for; `dump`: to keep first where the ranks are."""
+
+    dump: bool
 
 
 class Block(TypedDict):
@@ -453,6 +479,8 @@ JournalEvent = Literal[
     "world_size",
     "rank_exited",
     "rank_stuck",
+    "stalled",
+    "stall_over",
     "torchrun_exited",
     "stopping",
     "after",

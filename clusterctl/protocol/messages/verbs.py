@@ -7,7 +7,7 @@ from typing import Any, Literal, TypedDict, Union
 from ..ranks import Rank, Slot
 from .agent import AnyOrder, Event
 from .facts import ProbeFacts, UsageSample
-from .files import EndedProcess, JournalEntry, LeftProcess, OutsideSummary, Spec, State
+from .files import EndedProcess, JournalEntry, KeptDiagnosis, LeftProcess, OutsideSummary, Spec, State
 from .network import MeshCallOrder, MeshListen, MeshListening, MeshProblem, MeshReport
 
 VerbName = Literal[
@@ -355,11 +355,12 @@ class LogFrame(_LogFrame, total=False):
 
 
 class StopRequest(OfRun):
-    """The verb `stop`; `lived`: it was not known to have ended."""
+    """The verb `stop`; `lived`: it was not known to have ended; `dump`: to keep first where the ranks are."""
 
     grace: float | None
     reason: str
     lived: bool
+    dump: bool
 
 
 class StopEvent(TypedDict):
@@ -404,9 +405,14 @@ class PsAnswer(TypedDict):
 
 
 class DiagnoseRequest(OfRun):
-    """The verb `diagnose`: where these ranks are; null is all."""
+    """The verb `diagnose`: where these ranks are, null is all; or with `kept` what the agent has kept of that.
+
+    `entries` is how many collectives of each process group are sent.
+    """
 
     ranks: list[int] | None
+    kept: bool
+    entries: int
 
 
 class RecordedGroup(TypedDict):
@@ -451,19 +457,35 @@ class RankEvidence(_RankEvidence, total=False):
     records_problem: str
 
 
-class Diagnosis(TypedDict):
-    """The ranks of a node; equal stacks stand there once. `code` is the run's code, `took` is in seconds."""
+class Diagnosis(TypedDict, total=False):
+    """The ranks of a node; equal stacks stand there once. `code` is the run's code, `took` is in seconds.
+
+    Nothing of it is there where nothing of the run was ever started; ages count until `time`, by the node's clock.
+    """
 
     ranks: list[RankEvidence]
     stacks: list[str]
     code: str
     took: float
+    time: float
 
 
 class DiagnoseAnswer(TypedDict):
     """Where the ranks of a node are."""
 
     diagnosis: Diagnosis
+
+
+class KeptEvidence(KeptDiagnosis):
+    """What the agent has kept, and why: where the ranks were."""
+
+    diagnosis: Diagnosis
+
+
+class KeptAnswer(TypedDict):
+    """What the agent has kept of the last attempt; null if there is nothing."""
+
+    kept: KeptEvidence | None
 
 
 class TopRequest(TypedDict):
@@ -711,6 +733,7 @@ NodeFrame = Union[
     Stopped,
     PsAnswer,
     DiagnoseAnswer,
+    KeptAnswer,
     TopSample,
     RowsFrame,
     Listed,
