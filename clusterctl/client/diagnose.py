@@ -8,7 +8,7 @@ from pathlib import Path
 
 from clusterctl.client.rpc import tasks
 from clusterctl.errors import ClusterctlError
-from clusterctl.plans.diagnose.evidence import NodeEvidence, RankEvidence
+from clusterctl.plans.diagnose.evidence import MOST_ENTRIES, MOST_RECENT, NodeEvidence, RankEvidence
 from clusterctl.plans.diagnose.kept import KeptDiagnosis, judge_kept
 from clusterctl.plans.runs.state import NodeState
 
@@ -29,11 +29,14 @@ class Answers:
         )
 
 
-def diagnose_ranks(run: tasks.RunHandle, ranks: Sequence[int] | None = None) -> Answers:
-    """Ask all nodes of a run; one that hangs costs its limit and is an error among the others' answers."""
+def diagnose_ranks(run: tasks.RunHandle, entries: int = MOST_ENTRIES) -> Answers:
+    """Ask all nodes of a run; one that hangs costs its limit and is an error among the others' answers.
+
+    `entries` is how many collectives of each process group are read.
+    """
     nodes, errors = dict[str, NodeEvidence](), dict[str, ClusterctlError]()
     for outcome in run.cluster.each(
-        run.nodes, lambda c, node: tasks.diagnose(c, node, run.interpreters[node.name], run.run_id, ranks)
+        run.nodes, lambda c, node: tasks.diagnose(c, node, run.interpreters[node.name], run.run_id, entries)
     ):
         if outcome.value is not None:
             nodes[outcome.node.name] = outcome.value
@@ -44,6 +47,12 @@ def diagnose_ranks(run: tasks.RunHandle, ranks: Sequence[int] | None = None) -> 
         {name: nodes[name] for name in names if name in nodes},
         {name: errors[name] for name in names if name in errors},
     )
+
+
+def count_entries(parts: Mapping[str, NodeState | None], *, slow: bool) -> int:
+    """Choose how many collectives of each process group to read: a bounded number for each node."""
+    most_ranks = max((len(part.ranks) for part in parts.values() if part is not None), default=1)
+    return max(MOST_ENTRIES, MOST_RECENT * 8 // max(8, most_ranks)) if slow else MOST_ENTRIES
 
 
 def load_hang(run: tasks.RunHandle, parts: Mapping[str, NodeState | None]) -> KeptDiagnosis | None:

@@ -481,17 +481,16 @@ def diagnose(
     node: Node,
     interpreter: Interpreter,
     run_id: str,
-    ranks: Sequence[int] | None,
-    entries: int = 12,
+    entries: int,
 ) -> NodeEvidence:
-    """Ask a node where its ranks of a run are, or these of them; nothing is stopped."""
+    """Ask a node where its ranks of a run are, with so many entries of each process group; nothing is stopped."""
     from clusterctl.plans.diagnose.evidence import parse_evidence
 
     request: DiagnoseRequest = {
         "workdir": node.workdir,
         "node": node.name,
         "run": run_id,
-        "ranks": None if ranks is None else list(ranks),
+        "ranks": None,
         "kept": False,
         "entries": entries,
     }

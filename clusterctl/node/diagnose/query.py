@@ -51,9 +51,9 @@ def diagnose(rundir: str, state: State, selected: Optional[List[int]], entries: 
         waiting = [one for one in waiting if not one.has_answered()]
         time.sleep(POLL)
     stacks: List[str] = []
-    ranks = [one.describe(rundir, stacks, entries) for one in asked]
-    took, code = time.monotonic() - started, RunPaths(rundir).code + "/"
-    return {"ranks": ranks, "stacks": stacks, "code": code, "took": took, "time": time.time()}
+    now, code = time.time(), RunPaths(rundir).code + "/"
+    ranks = [one.describe(rundir, stacks, entries, now) for one in asked]
+    return {"ranks": ranks, "stacks": stacks, "code": code, "took": time.monotonic() - started, "time": now}
 
 
 class Target(NamedTuple):
@@ -136,7 +136,7 @@ class Asked:
             self._waits_for_stack = not self._stacks.is_complete()
         return not self._waits_for_records and not self._waits_for_stack
 
-    def describe(self, rundir: str, stacks: List[str], entries: int) -> RankEvidence:
+    def describe(self, rundir: str, stacks: List[str], entries: int, now: float) -> RankEvidence:
         """Give all that is known; equal stacks are kept once."""
         target, identity = self._target, self._target.identity
         row: RankEvidence = {
@@ -163,7 +163,7 @@ class Asked:
             row["stack"] = stacks.index(text)
             row["records_problem"] = "no answer" if self._waits_for_records else ""
             if not self._waits_for_records:
-                row["groups"], row["records_problem"] = read_groups(self._base + ".records", entries)
+                row["groups"], row["records_problem"] = read_groups(self._base + ".records", entries, now)
         return row
 
     def _measure_cpu(self) -> Optional[float]:
@@ -201,7 +201,7 @@ def stat_file(path: str) -> Optional[os.stat_result]:
         return None
 
 
-def read_groups(path: str, entries: int) -> Any:
+def read_groups(path: str, entries: int, now: float) -> Any:
     """Read the flight recorders of a rank: its process groups with their last entries, and why one is missing."""
     groups: List[RecordedGroup] = []
     problems = []
@@ -212,7 +212,7 @@ def read_groups(path: str, entries: int) -> Any:
         return [], str(error.strerror)
     for line in lines:
         try:
-            groups += condense(parse_object(line, LARGEST_RECORDS, MOST_VALUES), time.time(), entries)
+            groups += condense(parse_object(line, LARGEST_RECORDS, MOST_VALUES), now, entries)
         except MalformedError:
             problems.append(line.decode("utf-8", "replace")[:200])
     return groups[:GROUPS], "; ".join(problems)
@@ -223,6 +223,7 @@ def condense(recorder: Untrusted, now: float, most: int) -> List[RecordedGroup]:
     entries: Dict[str, List[Untrusted]] = {}
     for entry in recorder.records("entries", MOST_ENTRIES):
         entries.setdefault("".join(entry.texts("process_group", 1)), []).append(entry)
+    most = max(ENTRIES, most * 4 // max(4, len(entries)))
     configs = recorder.named_records("pg_config", MOST_ENTRIES)
     members = {name: config.text("ranks", LONGEST_MEMBERS) for name, config in configs.items()}
     return [

@@ -90,6 +90,7 @@ final_grace -            -         -            -            -             -    
     Phase,
 )
 
+CLOCKS_PERIOD = 150  # beats between two records of the others' clocks
 CLOCK_SLACK = 0.2  # seconds by which a node's clock may be misjudged
 CLEAR_LIMIT = 60.0  # seconds for GPU memory to become free
 GATHER_SILENCES = 1.25  # silences in which the others must have come to the next hub
@@ -137,6 +138,7 @@ class Hub(Role[Phase]):
         self._bounds = read_bounds(self.context.spec)
         self._beat_limit = silent_beats(self.context.spec, beat_interval(self.context.spec))
         self._silent_nodes = SilentNodes(state.checks, self.slot, self.roster.slot_count)
+        self._clocks_due = 0  # beats
         self._left_early: Dict[Slot, str] = {}  # why they left before GO
         self._last_seen = dict(state.last_seen)  # the last sign of life of those that left
         self._lost_by_silence = False
@@ -176,6 +178,7 @@ class Hub(Role[Phase]):
     def beat(self) -> None:
         """Ask every peer for a sign, and give up those that have been silent for too long."""
         self.context.on_quiet(self._quiet)
+        self._save_clocks()
         for slot, member in list(self.members.items()):
             if not self._is_here(slot, member):  # sending to one before it failed, which may end the run
                 continue
@@ -190,6 +193,15 @@ class Hub(Role[Phase]):
         member.send_beat(self._quiet)
         if self._is_here(slot, member):
             self._silent_nodes.check(slot, self.members, self.roster.find_listener(slot), self.report)
+
+    def _save_clocks(self) -> None:
+        """Record how far the others' clocks are from ours, now and then: `diagnose --slow` compares times by them."""
+        self._clocks_due -= 1
+        if self._clocks_due <= 0 and self.members and all(each.has_clock for each in self.members.values()):
+            self._clocks_due = CLOCKS_PERIOD
+            members = self.members.items()
+            offsets = {self.roster.node(slot): round(member.offset * 1e6) for slot, member in members}
+            self.context.save_clocks(offsets)
 
     @property
     def _quiet(self) -> float:

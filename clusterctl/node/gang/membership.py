@@ -83,6 +83,7 @@ class GangContext(NamedTuple):
         float  # for how many seconds no rank here has made progress; 0 if that is not known
     )
     on_quiet: Callable[[float], object] = float  # the same of the whole run
+    save_clocks: Callable[[Dict[str, int]], object] = dict  # of the other nodes, minus ours, in microseconds
 
 
 class Gang:
@@ -161,6 +162,11 @@ class Member:
     def is_silent(self) -> bool:
         """Whether it has missed so many beats that its node may be gone."""
         return self.channel.unanswered_beats >= SUSPECTED_AFTER
+
+    @property
+    def has_clock(self) -> bool:
+        """Whether it has answered often enough to compare its clock."""
+        return len(self._clock_samples) >= CLOCK_SAMPLES // 2
 
     @property
     def offset(self) -> float:

@@ -170,6 +170,7 @@ class Agent:
             lambda: self.post(events.Notice.GANG_DONE),
             lambda: self._executor.attempt.stall.quiet,
             self._on_quiet,
+            lambda clocks: self._record.set({"clocks": clocks}),
         )
 
     def _on_quiet(self, seconds: float) -> None:

@@ -287,7 +287,7 @@ def request_records(folder: str) -> Dict[int, RecordedEntries]:
             path = os.path.join(folder, "%d.records" % pid)
             if file_version(path) != version:
                 del waiting[pid]
-                groups, _ = read_groups(path, ENTRIES)
+                groups, _ = read_groups(path, ENTRIES, time.time())
                 found[pid] = {group["name"]: group["entries"] for group in groups}
     return found
 

@@ -23,4 +23,5 @@ def run(request: DiagnoseRequest, stream: Stream) -> None:
         kept: Any = read_json(kept_path(rundir, state))
         stream.answer({"kept": kept})
     else:
-        stream.answer({"diagnosis": diagnose(rundir, state, request["ranks"], request["entries"])})
+        diagnosis = diagnose(rundir, state, request["ranks"], request["entries"])
+        stream.answer({"diagnosis": {**diagnosis, "clocks": state.get("clocks", {})}})

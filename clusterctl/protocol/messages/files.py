@@ -336,6 +336,7 @@ class StateChange(TypedDict, total=False):
     gave_up: str | None
     gpu_memory: list[HeldMemory]
     releasing: bool
+    clocks: dict[str, int]  # of the hub: the other nodes' clocks minus its own, in microseconds
     diagnosed: KeptDiagnosis | None  # null once a stall is over
     after: str
     outside: OutsideSummary

@@ -461,6 +461,7 @@ class Diagnosis(TypedDict, total=False):
     """The ranks of a node; equal stacks stand there once. `code` is the run's code, `took` is in seconds.
 
     Nothing of it is there where nothing of the run was ever started; ages count until `time`, by the node's clock.
+    `clocks` are the hub's: the other nodes' clocks minus its own, in microseconds.
     """
 
     ranks: list[RankEvidence]
@@ -468,6 +469,7 @@ class Diagnosis(TypedDict, total=False):
     code: str
     took: float
     time: float
+    clocks: dict[str, int]
 
 
 class DiagnoseAnswer(TypedDict):
