@@ -153,11 +153,11 @@ def show_slowness(slowness: Slowness) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in (tr("RANK"), tr("NODE"), tr("LAST IN"), tr("BEHIND"), tr("LOSS")):
         table.add_column(heading, no_wrap=True)
-    for row in slowness.arrivals[:MOST_ROWS]:
+    for row in slowness.rows[:MOST_ROWS]:
         cells = (row.last * 100, row.delay * 1000, row.loss * 100)
         shown = (f"{cells[0]:.0f} %", f"{cells[1]:.1f} ms", f"{cells[2]:.1f} %")
         table.add_row(str(row.rank), Text(sanitize(row.node)), *shown)
-    if slowness.arrivals:
+    if slowness.rows:
         print_table(stdout(), table)
         text = tr(
             "{count} collectives in {seconds:.1f} s; what a GPU takes after its launch is not seen here",
@@ -179,7 +179,7 @@ def slowness_to_json(run_id: str, slowness: Slowness) -> dict[str, Any]:
         "suspects": list(judgement.suspects),
         "collectives": slowness.collectives,
         "seconds": round(slowness.seconds, 3),
-        "ranks": [asdict(row) for row in slowness.arrivals],
+        "ranks": [asdict(row) for row in slowness.rows],
     }
 
 

@@ -389,7 +389,7 @@ def drive_diagnose(line: Line, _: Place) -> object:
         judgement.sentence,
         judgement.fix,
         slow.judgement.sentence,
-        slow.arrivals,
+        slow.rows,
         [(rank.where, newest_entry(rank)) for rank in node.ranks],
     )
 

@@ -28,6 +28,7 @@ from .channel import SecureChannel
 from .membership import (
     FINAL_GRACE,
     READY_LIMIT,
+    Clocks,
     Closed,
     Member,
     Role,
@@ -90,7 +91,6 @@ final_grace -            -         -            -            -             -    
     Phase,
 )
 
-CLOCKS_PERIOD = 150  # beats between two records of the others' clocks
 CLOCK_SLACK = 0.2  # seconds by which a node's clock may be misjudged
 CLEAR_LIMIT = 60.0  # seconds for GPU memory to become free
 GATHER_SILENCES = 1.25  # silences in which the others must have come to the next hub
@@ -138,7 +138,8 @@ class Hub(Role[Phase]):
         self._bounds = read_bounds(self.context.spec)
         self._beat_limit = silent_beats(self.context.spec, beat_interval(self.context.spec))
         self._silent_nodes = SilentNodes(state.checks, self.slot, self.roster.slot_count)
-        self._clocks_due = 0  # beats
+        self._clocks = Clocks(state.context)
+        self._quiet = 0.0  # seconds without progress of any rank, at the last beat
         self._left_early: Dict[Slot, str] = {}  # why they left before GO
         self._last_seen = dict(state.last_seen)  # the last sign of life of those that left
         self._lost_by_silence = False
@@ -177,8 +178,9 @@ class Hub(Role[Phase]):
 
     def beat(self) -> None:
         """Ask every peer for a sign, and give up those that have been silent for too long."""
+        self._quiet = self._find_quiet()
         self.context.on_quiet(self._quiet)
-        self._save_clocks()
+        self._clocks.record({self.roster.node(slot): member for slot, member in self.members.items()})
         for slot, member in list(self.members.items()):
             if not self._is_here(slot, member):  # sending to one before it failed, which may end the run
                 continue
@@ -194,24 +196,12 @@ class Hub(Role[Phase]):
         if self._is_here(slot, member):
             self._silent_nodes.check(slot, self.members, self.roster.find_listener(slot), self.report)
 
-    def _save_clocks(self) -> None:
-        """Record how far the others' clocks are from ours, now and then: `diagnose --slow` compares times by them."""
-        self._clocks_due -= 1
-        if self._clocks_due <= 0 and self.members and all(each.has_clock for each in self.members.values()):
-            self._clocks_due = CLOCKS_PERIOD
-            members = self.members.items()
-            offsets = {self.roster.node(slot): round(member.offset * 1e6) for slot, member in members}
-            self.context.save_clocks(offsets)
-
-    @property
-    def _quiet(self) -> float:
-        """The seconds for which no rank of any node has made progress; 0 while one is not known to run."""
-        if self.phase is not Phase.RUNNING:
-            return 0.0
-        running = self.round.expected - set(self.round.parts)
-        own = [self.context.quiet()] if self.slot in running else []
-        others = [self.members[slot].quiet if slot in self.members else 0.0 for slot in running - {self.slot}]
-        return min([*own, *others], default=0.0)
+    def _find_quiet(self) -> float:
+        """Return the seconds for which no rank of any node has made progress; 0 while one is not known to run."""
+        quiet = {slot: member.quiet for slot, member in self.members.items()}
+        quiet[self.slot] = self.context.quiet()
+        running = self.round.expected - set(self.round.parts) if self.phase is Phase.RUNNING else ()
+        return min((quiet.get(slot, 0.0) for slot in running), default=0.0)
 
     def _is_here(self, slot: Slot, member: Member) -> bool:
         return self.members.get(slot) is member

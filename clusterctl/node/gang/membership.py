@@ -64,6 +64,7 @@ OVERDUE = 120.0  # seconds beyond its grace in which a node kills what is left, 
 LONGEST_GRACE = 3600.0  # seconds that a node may ask the others for, where the job itself does not allow more
 LONGEST_PAUSE = 30.0  # seconds before a restart
 NON_RANK_FAILURES = 2  # failures of a part that are no rank's: torchrun's, and the guardian's
+CLOCKS_PERIOD = 150  # beats between two records of the others' clocks
 CLOCK_SAMPLES = 8  # answers; the quickest of them measures a peer's clock best
 OPEN_BEATS = 64  # questions that an answer can still be to
 DEFAULT_RANKS = 256  # of one node, where the size of the world is the program's own affair
@@ -172,6 +173,22 @@ class Member:
     def offset(self) -> float:
         """Return the peer's clock minus ours."""
         return min(self._clock_samples)[1] if self._clock_samples else 0.0
+
+
+class Clocks:
+    """Records now and then how far the others' clocks are from ours: `diagnose --slow` compares times by them."""
+
+    def __init__(self, context: GangContext) -> None:
+        self._context = context
+        self._beats_left = 0
+
+    def record(self, members: Dict[str, Member]) -> None:
+        """Take a beat, of these nodes."""
+        self._beats_left -= 1
+        if self._beats_left <= 0 and members and all(member.has_clock for member in members.values()):
+            self._beats_left = CLOCKS_PERIOD
+            offsets = {node: round(member.offset * 1e6) for node, member in members.items()}
+            self._context.save_clocks(offsets)
 
 
 class Closed(NamedTuple):

@@ -25,7 +25,7 @@ LEAST_DELAY = 0.002  # seconds; clocks are compared no better
 
 
 @dataclass(frozen=True)
-class Arrivals:
+class Lateness:
     """How one rank arrives: in which share of collectives last, how much later then, and the share of the time lost."""
 
     rank: int
@@ -40,7 +40,7 @@ class Slowness:
     """The answer of `diagnose --slow`, and how each rank arrives, the slowest first."""
 
     judgement: Judgement
-    arrivals: tuple[Arrivals, ...]
+    rows: tuple[Lateness, ...]
     collectives: int
     seconds: float
 
@@ -51,7 +51,7 @@ def judge_slowness(nodes: Iterable[NodeEvidence]) -> Slowness:
     offsets = find_offsets(nodes)
     ranks = [rank for node in nodes for rank in node.ranks if node.node in offsets]
     starts = {node.node: node.time - offsets[node.node] for node in nodes if node.node in offsets}
-    entered = collect_arrivals(ranks, starts)
+    entered = collect_entry_times(ranks, starts)
     if len(entered) < FEWEST:
         return Slowness(_explain_nothing(nodes, ranks, offsets), (), len(entered), 0.0)
     times = [moment for moments in entered for moment in moments.values()]
@@ -69,7 +69,7 @@ def find_offsets(nodes: Sequence[NodeEvidence]) -> dict[str, float]:
     return {hub.node: 0.0, **{name: offset for name, offset in hub.clocks.items() if name in names}}
 
 
-def collect_arrivals(ranks: Sequence[RankEvidence], starts: Mapping[str, float]) -> list[dict[int, float]]:
+def collect_entry_times(ranks: Sequence[RankEvidence], starts: Mapping[str, float]) -> list[dict[int, float]]:
     """Give for each collective that all ranks of its group have recorded when each of them entered it."""
     groups: dict[tuple[str, str], dict[int, dict[int, float]]] = {}
     for rank in ranks:
@@ -88,21 +88,21 @@ def collect_arrivals(ranks: Sequence[RankEvidence], starts: Mapping[str, float])
 
 def _rate(
     entered: Sequence[Mapping[int, float]], nodes: Mapping[int, str], seconds: float
-) -> tuple[Arrivals, ...]:
+) -> tuple[Lateness, ...]:
     """Count how often each rank was last, and by how much."""
     delays: dict[int, list[float]] = {}
     for moments in entered:
         last = max(moments, key=lambda rank: moments[rank])
         delays.setdefault(last, []).append(moments[last] - median(moments.values()))
     rows = [
-        Arrivals(rank, nodes[rank], len(late) / len(entered), median(late), min(1.0, sum(late) / seconds))
+        Lateness(rank, nodes[rank], len(late) / len(entered), median(late), min(1.0, sum(late) / seconds))
         for rank, late in delays.items()
     ]
     return tuple(sorted(rows, key=lambda row: -row.loss))
 
 
-def _judge_rows(rows: Sequence[Arrivals], count: int, node_count: int) -> Judgement:
-    by_node: dict[str, list[Arrivals]] = {}
+def _judge_rows(rows: Sequence[Lateness], count: int, node_count: int) -> Judgement:
+    by_node: dict[str, list[Lateness]] = {}
     for row in rows:
         by_node.setdefault(row.node, []).append(row)
     candidates = [[row] for row in rows] + [alike for alike in by_node.values() if node_count > 1]
@@ -119,7 +119,7 @@ def _judge_rows(rows: Sequence[Arrivals], count: int, node_count: int) -> Judgem
 
 
 def _describe(
-    late: Sequence[Arrivals], share: float, delay: float, loss: float, count: int
+    late: Sequence[Lateness], share: float, delay: float, loss: float, count: int
 ) -> dict[str, Any]:
     names, ranks = fold_names(dict.fromkeys(row.node for row in late)), sorted(row.rank for row in late)
     facts = {"ranks": f"{name_ranks(ranks)} ({names})", "share": f"{share:.0%}".replace("%", " %")}

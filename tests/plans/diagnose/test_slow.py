@@ -44,7 +44,7 @@ def test_a_slow_rank_is_named_whatever_its_clock_shows() -> None:
         "rank 1 (gpu02) arrives last in 100 % of 50 collectives, 40 ms behind the median"
         in found.judgement.sentence
     )
-    assert found.arrivals[0].loss == pytest.approx(0.2, abs=0.02)
+    assert found.rows[0].loss == pytest.approx(0.2, abs=0.02)
 
 
 def test_a_slow_node_is_named_if_none_of_its_ranks_is() -> None:
