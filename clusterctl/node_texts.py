@@ -177,6 +177,7 @@ TEMPLATES = (
     to_translate("torchrun exited with {code}"),
     to_translate("rank {rank} was killed by {signal}"),
     to_translate("rank {rank} did not exit after its traceback"),
+    to_translate("no rank made progress for {time}"),
     to_translate("rank {rank} exited with {code}"),
     to_translate("{program} was killed by {signal} before it was ready"),
     to_translate("{program} exited with {code} before it was ready"),

@@ -8,7 +8,9 @@ from pathlib import Path
 
 from clusterctl.client.rpc import tasks
 from clusterctl.errors import ClusterctlError
-from clusterctl.plans.diagnose.evidence import NodeEvidence, RankEvidence
+from clusterctl.plans.diagnose.evidence import MOST_ENTRIES, MOST_RECENT, NodeEvidence, RankEvidence
+from clusterctl.plans.diagnose.kept import KeptDiagnosis, judge_kept
+from clusterctl.plans.runs.state import NodeState
 
 
 @dataclass(frozen=True)
@@ -27,11 +29,14 @@ class Answers:
         )
 
 
-def diagnose_ranks(run: tasks.RunHandle, ranks: Sequence[int] | None = None) -> Answers:
-    """Ask all nodes of a run; one that hangs costs its limit and is an error among the others' answers."""
+def diagnose_ranks(run: tasks.RunHandle, entries: int = MOST_ENTRIES) -> Answers:
+    """Ask all nodes of a run; one that hangs costs its limit and is an error among the others' answers.
+
+    `entries` is how many collectives of each process group are read.
+    """
     nodes, errors = dict[str, NodeEvidence](), dict[str, ClusterctlError]()
     for outcome in run.cluster.each(
-        run.nodes, lambda c, node: tasks.diagnose(c, node, run.interpreters[node.name], run.run_id, ranks)
+        run.nodes, lambda c, node: tasks.diagnose(c, node, run.interpreters[node.name], run.run_id, entries)
     ):
         if outcome.value is not None:
             nodes[outcome.node.name] = outcome.value
@@ -42,6 +47,29 @@ def diagnose_ranks(run: tasks.RunHandle, ranks: Sequence[int] | None = None) -> 
         {name: nodes[name] for name in names if name in nodes},
         {name: errors[name] for name in names if name in errors},
     )
+
+
+def count_entries(parts: Mapping[str, NodeState | None], *, slow: bool) -> int:
+    """Choose how many collectives of each process group to read: a bounded number for each node."""
+    most_ranks = max((len(part.ranks) for part in parts.values() if part is not None), default=1)
+    return max(MOST_ENTRIES, MOST_RECENT * 8 // max(8, most_ranks)) if slow else MOST_ENTRIES
+
+
+def load_hang(run: tasks.RunHandle, parts: Mapping[str, NodeState | None]) -> KeptDiagnosis | None:
+    """Read where the ranks were when their agents last kept it; None unless a node reports that, and answers."""
+    known = {name: part for name, part in parts.items() if part is not None}
+    if not any(part.diagnosed for part in known.values()):
+        return None
+    silent_nodes = [name for name in parts if name not in known]
+    world = next((part.world_size for part in known.values() if part.world_size), None)
+    run = run.on(node for node in run.nodes if node.name in known and node.name in run.interpreters)
+    outcomes = run.cluster.each(
+        run.nodes, lambda c, node: tasks.read_kept(c, node, run.interpreters[node.name], run.run_id)
+    )
+    kept = {outcome.node.name: outcome.value for outcome in outcomes if outcome.value is not None}
+    names = [node.name for node in run.nodes]
+    missing = [name for name in names if name not in kept]
+    return judge_kept([kept[name] for name in names if name in kept], [*silent_nodes, *missing], world)
 
 
 def save_diagnosis(

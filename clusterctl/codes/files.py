@@ -532,6 +532,13 @@ ENTRIES: Mapping[str, Entry] = {
                     "删除 secret_from；该服务的 URL 本身就是密钥",
                 ),
             ),
+            "stall-restart": Case(
+                Text("stall.then: restart needs the key restart", "stall.then：restart 需要 restart 键"),
+                Text(
+                    "add `restart: {max: 3}`, or write `then: stop`",
+                    "加上 `restart: {max: 3}`，或者写 `then: stop`",
+                ),
+            ),
             "not-name": Case(
                 Text("{text} is not a valid name", "{text} 不是有效的名字"),
                 Text(

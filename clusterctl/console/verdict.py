@@ -11,6 +11,7 @@ from clusterctl.console.progress import render_size
 from clusterctl.console.terminal import is_verbose, stderr, symbol, uses_color
 from clusterctl.console.text import cut_text, display_width, sanitize, wrap_text
 from clusterctl.node_texts import translate_node_text
+from clusterctl.plans.diagnose.kept import KeptDiagnosis, render_kept
 from clusterctl.plans.launch.world_size import render_unplanned
 from clusterctl.plans.runs.gang_record import GIVEN_UP, Attempt
 from clusterctl.plans.runs.verdict import Verdict, advised_command
@@ -34,6 +35,7 @@ INDENT = "    "
 MOST_GROUPS = 6
 MOST_RANKS = 8
 LONGEST_SUMMARY = 90
+LONGEST_HANG = 1000  # characters of a sentence of `diagnose`
 LONGEST_LINE = 400  # characters that are shown of what a rank or a node has written
 _NUMBER = re.compile(r"\d+")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z\[(])")
@@ -101,6 +103,8 @@ def show_verdict(verdict: Verdict, seconds: float, command: str = "clusterctl", 
     else:
         lines = render_cause(verdict.cause, verdict.run_id, command, width, f"{start}   ")
         lines += _render_hidden(hidden)
+    if verdict.hang is not None:
+        lines += render_hang(verdict.hang, width)
     lines += _render_left(verdict, command_line("stop", short_id(verdict.run_id), command=command))
     lines += [*render_attempts(verdict.attempts), *_render_given_up(verdict), *_render_after(verdict)]
     lines += [tr("warning: {text}", text=line) for line in render_unplanned(verdict.world_sizes)]
@@ -136,6 +140,16 @@ def _render_end(verdict: Verdict, seconds: float) -> str:
         state=state,
         duration=duration,
     )
+
+
+def render_hang(kept: KeptDiagnosis, width: int = WIDTH) -> list[str]:
+    """Give the lines that say where the ranks were before the end."""
+    columns = max(NARROWEST, min(WIDTH, width))
+    return [
+        line
+        for text in render_kept(kept)
+        for line in wrap_text(clip(text, LONGEST_HANG), columns, INDENT, INDENT)
+    ]
 
 
 def _render_hidden(hidden: int) -> list[str]:

@@ -49,6 +49,7 @@ from clusterctl.console.hang import newest_entry
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.cleanup import RetentionPolicy, plan_cleanup, select_orphans
 from clusterctl.plans.diagnose.hang import judge
+from clusterctl.plans.diagnose.slow import judge_slowness
 from clusterctl.plans.runs.gang_record import attempt_of, choose_record, with_losses
 from clusterctl.plans.runs.selection import (
     Owner,
@@ -312,7 +313,7 @@ def drive_ps(line: Line, _: Place) -> object:
 
 def drive_stop(line: Line, _: Place) -> object:
     """Stop a run."""
-    return tasks.stop(line, NODE, INTERPRETER, "demo", 1.0, "stopped")
+    return tasks.stop(line, NODE, INTERPRETER, "demo", tasks.StopOptions(1.0, "stopped"))
 
 
 def drive_start(line: Line, _: Place) -> object:
@@ -382,9 +383,15 @@ def drive_top(line: Line, _: Place) -> object:
 
 def drive_diagnose(line: Line, _: Place) -> object:
     """Ask where the ranks are, and judge."""
-    node = tasks.diagnose(line, NODE, INTERPRETER, "demo", None)
-    judgement = judge(node.ranks, [], 4)
-    return judgement.sentence, judgement.fix, [(rank.where, newest_entry(rank)) for rank in node.ranks]
+    node = tasks.diagnose(line, NODE, INTERPRETER, "demo", 12)
+    judgement, slow = judge(node.ranks, [], 4), judge_slowness([node])
+    return (
+        judgement.sentence,
+        judgement.fix,
+        slow.judgement.sentence,
+        slow.rows,
+        [(rank.where, newest_entry(rank)) for rank in node.ranks],
+    )
 
 
 def drive_clean(line: Line, _: Place) -> object:

@@ -74,3 +74,17 @@ def test_a_rank_that_does_not_exit_after_its_traceback_ends_the_run(cluster: Lab
     assert verdict["cause"]["exception"] == "RuntimeError: no more batches"
     assert said(done.json_lines(), "stderr")
     assert leftovers(cluster) == {}
+
+
+def test_a_run_without_progress_is_ended_and_says_where_its_ranks_were(cluster: Lab, tmp_path: Path) -> None:
+    """The nodes find it by themselves, keep where each rank is, and end the run because the job wants that."""
+    job = make_project(tmp_path, HANGS, start="fork", stall={"after": "2s", "then": "stop"}, grace="1s")
+    done = cctl(cluster, "launch", "--json", job)
+    assert done.code == 1, done.err
+    verdict = done.json_lines()[-1]["verdict"]
+    assert (verdict["state"], verdict["cause"]) == ("FAILED", None)
+    assert any("no rank made progress for" in reason for reason in verdict["reasons"].values())
+    assert (verdict["hang"]["why"], verdict["hang"]["suspects"]) == ("stall", [1])
+    assert "rank 1 (gpu02) was at train.py:5 in load_batch()" in verdict["hang"]["summary"]
+    assert json.loads(cctl(cluster, "status", "--json").out)["hang"] == verdict["hang"]
+    assert leftovers(cluster) == {}

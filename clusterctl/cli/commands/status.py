@@ -81,6 +81,8 @@ def status(settings: Settings, run: str | None, watch: bool, as_json: bool) -> i
     from clusterctl.cli.actions.attach import watch_status
     from clusterctl.cli.actions.find_runs import choose_found_run, fetch_end_record, find_runs
     from clusterctl.cli.context.nodes import open_cluster, reading_exit_code, report_failures
+    from clusterctl.client.diagnose import load_hang
+    from clusterctl.client.rpc.tasks import RunHandle
     from clusterctl.console.runs import show_status, status_to_json
     from clusterctl.plans.runs.selection import choose_run
 
@@ -94,12 +96,14 @@ def status(settings: Settings, run: str | None, watch: bool, as_json: bool) -> i
         if watch:
             return watch_status(cluster, found_runs, run_id, as_json=as_json)
         parts = fetch_end_record(cluster, inventory.nodes, found_runs, run_id, named=run is not None)
-        names = {node.name for node in (*inventory.nodes, *found_runs.nodes_of(run_id))}
+        nodes = found_runs.nodes_of(run_id)
+        hang = load_hang(RunHandle(cluster, run_id, nodes, found_runs.pythons), parts)
+        names = {node.name for node in (*inventory.nodes, *nodes)}
     if as_json:
-        document = status_to_json(run_id, parts, found_runs.offsets, names)
+        document = status_to_json(run_id, parts, found_runs.offsets, names, hang)
         click.echo(json_text(document, indent=2))
     else:
-        show_status(run_id, parts, found_runs.offsets, settings.command, names)
+        show_status(run_id, parts, found_runs.offsets, settings.command, names, hang)
     return reading_exit_code(found_runs.answered, found_runs.asked)
 
 
@@ -108,6 +112,7 @@ def status(settings: Settings, run: str | None, watch: bool, as_json: bool) -> i
     examples=[
         ("clusterctl diagnose", "which rank the others wait for, and where it is"),
         ("clusterctl diagnose --stacks", "the stacks of all threads"),
+        ("clusterctl diagnose --slow", "which rank the others wait for in each step"),
         ("clusterctl diagnose --save hang/", "everything in files, for a bug report"),
     ],
 )
@@ -121,12 +126,21 @@ def status(settings: Settings, run: str | None, watch: bool, as_json: bool) -> i
 )
 @click.option("--stacks", is_flag=True, help="Print the stacks of all threads; equal ones once.")
 @click.option(
+    "--slow", is_flag=True, help="Find the rank that arrives last in the collectives of a run that goes on."
+)
+@click.option(
     "--save", metavar="DIR", type=click.Path(file_okay=False), help="Write stacks and evidence to files."
 )
 @json_option("Write the answer and the evidence of every rank as JSON.")
 @shared_options
 def diagnose(
-    settings: Settings, run: str | None, rank: tuple[int, ...], stacks: bool, save: str | None, as_json: bool
+    settings: Settings,
+    run: str | None,
+    rank: tuple[int, ...],
+    stacks: bool,
+    slow: bool,
+    save: str | None,
+    as_json: bool,
 ) -> int:
     """Find out why a run makes no progress: which rank, which collective, which line.
 
@@ -135,11 +149,12 @@ def diagnose(
     """
     from clusterctl.cli.actions.find_runs import choose_found_run, find_runs
     from clusterctl.cli.context.nodes import open_cluster, reading_exit_code, report_failures
-    from clusterctl.client.diagnose import diagnose_ranks, save_diagnosis
+    from clusterctl.client.diagnose import count_entries, diagnose_ranks, save_diagnosis
     from clusterctl.client.rpc.tasks import RunHandle
-    from clusterctl.console.hang import diagnosis_to_json, show_diagnosis
+    from clusterctl.console.hang import diagnosis_to_json, show_diagnosis, show_slowness, slowness_to_json
     from clusterctl.console.text import sanitize
     from clusterctl.plans.diagnose.hang import judge
+    from clusterctl.plans.diagnose.slow import judge_slowness
     from clusterctl.plans.runs.selection import choose_run
 
     inventory = load_inventory(settings)
@@ -153,10 +168,19 @@ def diagnose(
         nodes = [
             node for node in found.nodes_of(run_id) if parts.get(node.name) and node.name in found.pythons
         ]
-        answers = diagnose_ranks(RunHandle(cluster, run_id, nodes, found.pythons))
+        answers = diagnose_ranks(
+            RunHandle(cluster, run_id, nodes, found.pythons), count_entries(parts, slow=slow)
+        )
     report_failures(answers.errors.values())
     silent = [name for name, part in parts.items() if part is None or name in answers.errors]
     world = next((part.world_size for part in parts.values() if part and part.world_size), None)
+    if slow:
+        slowness = judge_slowness(answers.nodes.values())
+        if as_json:
+            click.echo(json_text(slowness_to_json(run_id, slowness), indent=2))
+        else:
+            show_slowness(slowness)
+        return reading_exit_code(len(answers.nodes), len(nodes) + len(found.errors))
     judgement = judge(answers.ranks, silent, world)
     shown = [one for one in answers.ranks if not rank or one.rank in rank]
     document = diagnosis_to_json(run_id, judgement, shown, answers.nodes, answers.errors)

@@ -17,6 +17,7 @@ from clusterctl.cli.options import Seconds, shared_options
         ("clusterctl stop", "your only live run"),
         ("clusterctl stop train-2026", "the run with this prefix"),
         ("clusterctl stop --grace 60 -y", "60 s to write a checkpoint, no question"),
+        ("clusterctl stop --dump", "a run that hangs: keep where its ranks are, then stop it"),
     ],
 )
 @click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_run)
@@ -26,6 +27,7 @@ from clusterctl.cli.options import Seconds, shared_options
     metavar="S",
     help="Seconds between SIGTERM and SIGKILL; default: the job's grace.",
 )
+@click.option("--dump", is_flag=True, help="Keep first where the ranks are; `status` then shows it.")
 @click.option(
     "-y",
     "--yes",
@@ -33,7 +35,7 @@ from clusterctl.cli.options import Seconds, shared_options
     help="Do not ask for confirmation, even if no run is named or another user started it.",
 )
 @shared_options
-def stop(settings: Settings, run: str | None, grace: float | None, yes: bool) -> int:
+def stop(settings: Settings, run: str | None, grace: float | None, dump: bool, yes: bool) -> int:
     """Stop a run on every node and print what was stopped.
 
     RUN is a run id, its short form or an unambiguous prefix; default: your only live run, after a question. Other
@@ -71,6 +73,7 @@ def stop(settings: Settings, run: str | None, grace: float | None, yes: bool) ->
             RunHandle(cluster, run_id, nodes, found_runs.pythons),
             unanswered,
             grace,
+            dump=dump,
             was_live=was_live,
             ended_before=ended_before,
             command=settings.command,

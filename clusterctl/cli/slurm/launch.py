@@ -7,12 +7,12 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from clusterctl.cli.context.run_output import RunOutput
 from clusterctl.cli.actions.launch import make_run_id, read_secrets
 from clusterctl.cli.actions.notify import check_hooks, remember_hooks, warn_not_notified
 from clusterctl.cli.context.code import read_code
 from clusterctl.cli.context.load import remember_runs
 from clusterctl.cli.context.nodes import interpreter, launch_record
+from clusterctl.cli.context.run_output import RunOutput
 from clusterctl.cli.context.settings import LaunchOptions
 from clusterctl.cli.slurm.follow import follow_from_queue
 from clusterctl.client.rpc import tasks

@@ -22,6 +22,7 @@ from clusterctl.specs.inventory.model import Node
 if TYPE_CHECKING:
     from clusterctl.client.sync.upload import SyncResult, TreeUpload
     from clusterctl.plans.diagnose.evidence import NodeEvidence
+    from clusterctl.plans.diagnose.kept import KeptEvidence
     from clusterctl.plans.facts.facts import Facts
     from clusterctl.plans.runs.history import NodeRecord
     from clusterctl.plans.runs.state import NodeState
@@ -135,6 +136,15 @@ SILENCE_LIMIT = 20.0  # a stopping node sends something every 2 s
 MOST_PARTS = 1000  # of a run that a login node lists
 MOST_EVENTS = 100  # that an agent reports before GO
 FAILURE_EVENTS: tuple[EventName, ...] = ("setup_failed", "gate_failed", "join_failed", "failed")
+
+
+@dataclass(frozen=True)
+class StopOptions:
+    """How a run is stopped: TERM, KILL after `grace` seconds (None: the job's); `dump`: keep first where ranks are."""
+
+    grace: float | None
+    reason: str
+    dump: bool = False
 
 
 @dataclass(frozen=True)
@@ -371,22 +381,23 @@ def stop(
     node: Node,
     interpreter: Interpreter,
     run_id: str,
-    grace: float | None,
-    reason: str,
+    options: StopOptions,
     *,
     lived: bool = True,
 ) -> StopReport:
-    """End every process of a run on a node: TERM once, KILL when `grace` seconds have passed.
+    """End every process of a run on a node.
 
     `lived`: it was not known to have ended there; else what its end has cost is not reported again.
     """
+    grace = options.grace
     request: StopRequest = {
         "workdir": node.workdir,
         "run": run_id,
         "node": node.name,
         "grace": grace,
-        "reason": reason,
+        "reason": options.reason,
         "lived": lived,
+        "dump": options.dump,
     }
     with _open_session(
         c, *over_login_node(node, "stop", request), interpreter, limits=SessionLimits(silence=SILENCE_LIMIT)
@@ -494,16 +505,22 @@ def clean(c: Connection, node: Node, interpreter: Interpreter, unused: float) ->
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
 def diagnose(
-    c: Connection, node: Node, interpreter: Interpreter, run_id: str, ranks: Sequence[int] | None
+    c: Connection,
+    node: Node,
+    interpreter: Interpreter,
+    run_id: str,
+    entries: int,
 ) -> NodeEvidence:
-    """Ask a node where its ranks of a run are, or these of them; nothing is stopped."""
+    """Ask a node where its ranks of a run are, with so many entries of each process group; nothing is stopped."""
     from clusterctl.plans.diagnose.evidence import parse_evidence
 
     request: DiagnoseRequest = {
         "workdir": node.workdir,
         "node": node.name,
         "run": run_id,
-        "ranks": None if ranks is None else list(ranks),
+        "ranks": None,
+        "kept": False,
+        "entries": entries,
     }
     with _open_session(c, "diagnose", request, interpreter) as session:
         header, _ = _receive_answer(session, DIAGNOSE_LIMIT)
@@ -534,6 +551,23 @@ def history(
             if parser.is_complete(details=choice.details):
                 break
     return parser.finish((asked_at + time.time()) / 2)
+
+
+def read_kept(c: Connection, node: Node, interpreter: Interpreter, run_id: str) -> KeptEvidence | None:
+    """Ask a node for what its agent kept of where the ranks of the last attempt were."""
+    from clusterctl.plans.diagnose.kept import parse_kept
+
+    request: DiagnoseRequest = {
+        "workdir": node.workdir,
+        "node": node.name,
+        "run": run_id,
+        "ranks": None,
+        "kept": True,
+        "entries": 0,
+    }
+    with _open_session(c, "diagnose", request, interpreter) as session:
+        header, _ = _receive_answer(session, DIAGNOSE_LIMIT)
+    return parse_kept(header.record("kept"), node.name)
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
@@ -608,7 +642,9 @@ def stop_everywhere(run: RunHandle, reason: str) -> dict[str, ClusterctlError]:
     """Stop a run on its nodes; returns the errors of those on which it could not be stopped."""
 
     def stop_node(c: Connection, node: Node) -> StopReport:
-        stopped: StopReport = stop(c, node, run.interpreters[node.name], run.run_id, FAILURE_GRACE, reason)
+        stopped: StopReport = stop(
+            c, node, run.interpreters[node.name], run.run_id, StopOptions(FAILURE_GRACE, reason)
+        )
         return stopped
 
     outcomes = run.cluster.each(run.nodes, stop_node)

@@ -19,6 +19,7 @@ from clusterctl.client.rpc.session import Interpreter
 from clusterctl.client.rpc.tasks import stop_everywhere
 from clusterctl.client.watch.follower import LogLines, NodeEvent, NodeStreams, StateChange, Update
 from clusterctl.client.watch.node_report import AttemptTracker, Message, NodeReport, read_event_name
+from clusterctl.client.watch.stall import StallNotice
 from clusterctl.client.watch.streams import SILENCE_LIMIT, StreamEnd, can_reconnect
 from clusterctl.errors import ClusterctlError
 from clusterctl.node_texts import translate_node_text
@@ -29,7 +30,7 @@ from clusterctl.plans.runs.verdict import Verdict, judge_with_record
 from clusterctl.protocol.end_record import EndRecord
 from clusterctl.protocol.redact import redact
 from clusterctl.protocol.run_id import RunId
-from clusterctl.protocol.states import FAILED, FAILED_SETUP, LOST, TIMEOUT, UNKNOWN
+from clusterctl.protocol.states import FAILED, FAILED_SETUP, LOST, SUCCEEDED, TIMEOUT, UNKNOWN
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.nodeset import fold_names
@@ -150,6 +151,7 @@ class RunMonitor:
         self._failure_reported = False
         self._world_events: set[str] = set()
         self._start_events: set[str] = set()
+        self._stall = StallNotice(self._run)
         self._pending_failure: tuple[float, Message] | None = None
         self._pending_is_view = False  # one node's report about the hub is all that is known of the failure
         self._hub_views: dict[str, set[str]] = {}  # by hub, the nodes that have lost it
@@ -171,6 +173,8 @@ class RunMonitor:
                 if idle:
                     self._attempts.on_idle()
                 self._check_gang()
+                for line in self._stall.poll(self._states):
+                    self._notice(redact(line, self._secrets))
                 if self._show_silence is not None:
                     self._show_silence(self._describe_silence(time.monotonic()))
         finally:
@@ -195,7 +199,13 @@ class RunMonitor:
         stop_times = [self._stopped_at, *(part.stopped_at for part in self._reports.values())]
         stopped_at = min((moment for moment in stop_times if moment is not None), default=None)
         states = {name: part.state if name in reachable else None for name, part in self._reports.items()}
-        return judge_with_record(self._options.run_id, states, record, failures, stopped_at)
+        verdict = judge_with_record(self._options.run_id, states, record, failures, stopped_at)
+        return verdict if verdict.state == SUCCEEDED else replace(verdict, hang=self._stall.load(states))
+
+    @property
+    def _states(self) -> dict[str, NodeState | None]:
+        """Give the newest state of each node."""
+        return {name: report.state for name, report in self._reports.items()}
 
     def _gang_record(self) -> EndRecord | None:
         """Give what the nodes know of the whole end."""

@@ -11,7 +11,7 @@ the process PID there are in the directory of the attempt:
                  written at the exit after such an exception, because the thread does not live as long as destructors
     PID.records  the second answer, for RECORDS only: one line of JSON per recorder of torch, or why there is none
 
-Not here: who asks (`node/verbs/diagnose.py`).
+Not here: who asks (`query`).
 """
 
 from __future__ import annotations

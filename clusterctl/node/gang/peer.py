@@ -207,7 +207,8 @@ class Peer(Role[Phase]):
             self._send(limit_grace(self.state.stop_order, self._bounds))
 
     def _answer(self, message: messages.HubBeat) -> None:
-        self._send(messages.BeatReply(message.at, time.time()))
+        self._send(messages.BeatReply(message.at, time.time(), self.context.quiet()))
+        self.context.on_quiet(message.quiet)
 
     def _wait_for_hub(self) -> None:
         """The run ends and our part has: a hub that never reports what follows counts as lost."""

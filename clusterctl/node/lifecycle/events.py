@@ -197,6 +197,12 @@ class RankStuck(NamedTuple):
     seconds: float  # without output
 
 
+class Stalled(NamedTuple):
+    """No rank of the whole run has made progress for so many seconds, and the job wants the attempt to end then."""
+
+    seconds: float
+
+
 class TorchrunExited(NamedTuple):
     """The gate or torchrun has ended."""
 

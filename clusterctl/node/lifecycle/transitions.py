@@ -67,6 +67,7 @@ ROWS: Sequence[Tuple[EventKind, Tuple[Phase, ...], Transition]] = [
     (events.WorldSeen, RUNS, ending.on_world_seen),
     (events.RankExited, (*RUNS, *OVER), ending.on_rank_exited),
     (events.RankStuck, (Phase.RUNNING,), ending.on_rank_stuck),
+    (events.Stalled, (Phase.RUNNING,), ending.on_stalled),
     (events.TorchrunExited, (*WAITS, *RUNS, *OVER), starting.on_torchrun_exited),
     # why it ends
     (events.Cancelled, ANY, ending.on_cancelled),

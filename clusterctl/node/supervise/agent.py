@@ -186,7 +186,15 @@ class Agent:
             lambda order: self.post(events.StopOrdered(order)),
             self._record.save_gang_record,
             lambda: self.post(events.Notice.GANG_DONE),
+            lambda: self._executor.attempt.stall.quiet,
+            self._on_quiet,
+            lambda clocks: self._record.set({"clocks": clocks}),
         )
+
+    def _on_quiet(self, seconds: float) -> None:
+        """Pass on for how long no rank of the whole run has made progress."""
+        if self.state.phase is Phase.RUNNING:  # what ranks write when they are ended is no progress
+            self._executor.attempt.stall.on_gang_quiet(seconds)
 
     def _on_guardian(self) -> None:
         """Pass on a stop; end everything at once if the guardian is gone."""
@@ -204,8 +212,14 @@ class Agent:
             self._executor.attempt.on_child_exit(pid, status)
 
     def _stop(self) -> None:
-        """End the run as a person asked for."""
+        """End the run as a person asked for, perhaps only after it is kept where the ranks are."""
         request = Untrusted(read_json(os.path.join(self._rundir, "stop.json")))
+        if request.flag("dump") and self.state.attempt.phase is Phase.RUNNING and not self.state.stops:
+            self._executor.attempt.stall.keep("stop", lambda: self._post_stop(request))
+        else:
+            self._post_stop(request)
+
+    def _post_stop(self, request: Untrusted) -> None:
         requested_grace = request.number("grace", 0.0)
         without_request = self._spec.get("outside_stop") or {
             "reason": "stopped",

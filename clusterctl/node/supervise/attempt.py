@@ -25,6 +25,7 @@ from .evidence import Evidence
 from .gpu_memory import GpuMemoryWait
 from .spawn import make_paths
 from .stages import Stages
+from .stall import StallWatch
 from .torchrun import Torchrun, Worker, WorldSizes
 from .zombies import Zombie, Zombies
 
@@ -57,6 +58,9 @@ class Attempt:
         self._master_port: Optional[MasterPort] = None
         self._world_sizes = WorldSizes(site.loop, lambda size: self.post(events.WorldSeen(size)))
         self._zombies = Zombies(site.loop, site.rundir, spec, self._on_zombie)
+        self.stall = StallWatch(
+            site.loop, site.record, spec, lambda seconds: self.post(events.Stalled(seconds))
+        )
         self._process_tree = ProcessTree(run_tag_prefix(spec))
         self._replaced = False
         self.torchrun: Optional[Torchrun] = None
@@ -195,9 +199,12 @@ class Attempt:
         if self.torchrun is not None and self.torchrun.pid is not None:
             self._world_sizes.start(self.torchrun.pid)
 
-    def watch_zombies(self) -> None:
-        """Post it when a worker has written its traceback and does not exit."""
+    def watch_ranks(self, began: Optional[float]) -> None:
+        """Post it when a worker has written its traceback and does not exit, and when none makes progress."""
         self._zombies.watch(lambda: self.workers().values())
+        limit = self._spec.get("time_limit")
+        time_left = began + limit - time.time() if began is not None and limit else None
+        self.stall.watch(lambda: self.workers().values(), time_left)
 
     def _on_zombie(self, zombie: Zombie) -> None:
         exception = self.evidence.redact(zombie.exception)
@@ -245,6 +252,7 @@ class Attempt:
         self.release_port()
         self._world_sizes.stop()
         self._zombies.stop()
+        self.stall.stop()
         if self.torchrun is not None:
             self.torchrun.fill_unseen_ends()
             self.torchrun.close()

@@ -107,7 +107,7 @@ class Executor:
             Act.START_LOGS: lambda _: self.start_logs(),
             Act.CONCLUDE_LOGS: lambda _: self._log_recorder.conclude(),
             Act.SCAN_OUTPUT: lambda _: self.attempt.scan_output(),
-            Act.WATCH_ZOMBIES: lambda _: self.attempt.watch_zombies(),
+            Act.WATCH_RANKS: lambda state: self.attempt.watch_ranks(state.began),
             Act.WATCH_WORLD_SIZES: lambda _: self.attempt.watch_world_sizes(),
             Act.START_PROGRESS: lambda _: self._start_progress(),
             Act.TERMINATE_TORCHRUN: lambda _: self.attempt.terminate_torchrun(),

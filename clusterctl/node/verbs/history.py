@@ -12,7 +12,7 @@ import math
 import os
 import time
 import zlib
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Union
 
 from ...protocol.run_paths import RunPaths
 from ..history.ring import INTERVAL, pack, read_samples, thin
@@ -110,17 +110,13 @@ def _is_secret(name: str) -> bool:
     return any(part in name.upper() for part in SECRET_NAMES)
 
 
-def _name_hole(part: Hole) -> str:
-    return part.get("fill", "?")
-
-
 def _render(template: Any) -> str:
     """Write a text with what only the agent knew as <name>."""
     if isinstance(template, str):
         return template[:LONGEST_WORD]
-    parts = template if isinstance(template, list) else []
+    parts: List[Union[str, Hole]] = template if isinstance(template, list) else []
     return "".join(
-        part if isinstance(part, str) else "<%s>" % _name_hole(part) if isinstance(part, dict) else ""
+        part if isinstance(part, str) else "<%s>" % part.get("fill", "?") if isinstance(part, dict) else ""
         for part in parts
     )[:LONGEST_WORD]
 

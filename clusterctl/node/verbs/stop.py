@@ -214,6 +214,7 @@ class StopOrder:
     def __init__(self, rundir: str, state: State, request: StopRequest) -> None:
         self._rundir = rundir
         self._request: StopFile = {"grace": request.get("grace"), "reason": request.get("reason")}
+        self._request["dump"] = bool(request.get("dump"))
         spec = Untrusted(read_spec(rundir))
         grace = self._request["grace"]
         self._grace = float((spec.number("grace", 0.0) or 0.0) if grace is None else grace)

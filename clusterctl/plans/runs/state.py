@@ -47,6 +47,7 @@ from clusterctl.specs.text import render_duration
 from clusterctl.translation import tr
 
 LONGEST_LINE = 300
+KEPT_REASONS = ("stall", "time_limit", "stop")
 
 
 @dataclass(frozen=True)
@@ -159,6 +160,8 @@ class NodeState:
     slurm_job: str = ""  # the number of its Slurm job
     is_queued: bool = False  # no node has begun: it waits in Slurm's queue
     expected_start: float | None = None  # of one that waits, as Slurm estimates it
+    diagnosed: str = ""  # why it was kept where the ranks were: stall, time_limit, stop
+    quiet_since: float | None = None  # of a stall: when a rank of the run made progress last
 
     @property
     def agent_count(self) -> int:
@@ -227,6 +230,8 @@ def parse_state(raw: Untrusted) -> NodeState:
         slurm_job=raw.text("slurm_job", LONGEST_JOB_NUMBER),
         is_queued=raw.has_record("queue"),
         expected_start=raw.record("queue").moment("start"),
+        diagnosed=raw.record("diagnosed").one_of("why", KEPT_REASONS),
+        quiet_since=raw.record("diagnosed").moment("since"),
     )
 
 

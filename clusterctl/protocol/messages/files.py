@@ -128,6 +128,24 @@ class StartPart(TypedDict, total=False):
     start: StartSpec
 
 
+class StallSpec(TypedDict):
+    """When a run counts as stalled, in seconds without progress of any rank; `then` is empty, `stop` or `restart`."""
+
+    after: float
+    then: str
+
+
+KeptReason = Literal["stall", "time_limit", "stop"]
+
+
+class KeptDiagnosis(TypedDict):
+    """That it was kept where the ranks were, why and when; for a stall also the time of the last progress."""
+
+    why: KeptReason
+    time: float
+    since: float | None
+
+
 class NodePorts(TypedDict):
     """Where a node answers if it is not gone: its training IP, its sshd's port, and one that nothing may listen on."""
 
@@ -160,6 +178,7 @@ class _Spec(TypedDict):
     log_limit: int | None
     ends_with: str  # "all", or "node 0": the run ends when node 0's program does
     zombie_after: float  # seconds; 0 is never
+    stall: StallSpec | None  # null where nobody looks whether the ranks get on
     diagnose: bool  # whether the ranks are prepared to be asked where they are
     master_addr: str | None
     gang: bool
@@ -335,6 +354,8 @@ class StateChange(TypedDict, total=False):
     gave_up: str | None
     gpu_memory: list[HeldMemory]
     releasing: bool
+    clocks: dict[str, int]  # of the hub: the other nodes' clocks minus its own, in microseconds
+    diagnosed: KeptDiagnosis | None  # null once a stall is over
     after: str
     outside: OutsideSummary
 
@@ -367,11 +388,17 @@ class State(_State, StateChange, Membership, total=False):
     queue: Any  # the same: QueueFacts, of a run that waits
 
 
-class StopFile(TypedDict):
-    """stop.json: what `stop` asks the agent for."""
+class _StopFile(TypedDict):
+    """What `stop` always asks for."""
 
     grace: float | None
     reason: str | None
+
+
+class StopFile(_StopFile, total=False):
+    """stop.json: what `stop` asks the agent for; `dump`: to keep first where the ranks are."""
+
+    dump: bool
 
 
 class Block(TypedDict):
@@ -474,6 +501,8 @@ JournalEvent = Literal[
     "rank_exited",
     "rank_stuck",
     "failure_held",
+    "stalled",
+    "stall_over",
     "torchrun_exited",
     "stopping",
     "after",

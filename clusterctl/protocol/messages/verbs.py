@@ -7,7 +7,7 @@ from typing import Any, Literal, TypedDict, Union
 from ..ranks import Rank, Slot
 from .agent import AnyOrder, Event
 from .facts import ProbeFacts, UsageSample
-from .files import EndedProcess, JournalEntry, LeftProcess, OutsideSummary, Spec, State
+from .files import EndedProcess, JournalEntry, KeptDiagnosis, LeftProcess, OutsideSummary, Spec, State
 from .network import MeshCallOrder, MeshListen, MeshListening, MeshProblem, MeshReport
 
 VerbName = Literal[
@@ -464,11 +464,12 @@ class LogFrame(_LogFrame, total=False):
 
 
 class StopRequest(OfRun):
-    """The verb `stop`; `lived`: it was not known to have ended."""
+    """The verb `stop`; `lived`: it was not known to have ended; `dump`: to keep first where the ranks are."""
 
     grace: float | None
     reason: str
     lived: bool
+    dump: bool
 
 
 class StopEvent(TypedDict):
@@ -513,9 +514,14 @@ class PsAnswer(TypedDict):
 
 
 class DiagnoseRequest(OfRun):
-    """The verb `diagnose`: where these ranks are; null is all."""
+    """The verb `diagnose`: where these ranks are, null is all; or with `kept` what the agent has kept of that.
+
+    `entries` is how many collectives of each process group are sent.
+    """
 
     ranks: list[int] | None
+    kept: bool
+    entries: int
 
 
 class RecordedGroup(TypedDict):
@@ -560,13 +566,19 @@ class RankEvidence(_RankEvidence, total=False):
     records_problem: str
 
 
-class Diagnosis(TypedDict):
-    """The ranks of a node; equal stacks stand there once. `code` is the run's code, `took` is in seconds."""
+class Diagnosis(TypedDict, total=False):
+    """The ranks of a node; equal stacks stand there once. `code` is the run's code, `took` is in seconds.
+
+    Nothing of it is there where nothing of the run was ever started; ages count until `time`, by the node's clock.
+    `clocks` are the hub's: the other nodes' clocks minus its own, in microseconds.
+    """
 
     ranks: list[RankEvidence]
     stacks: list[str]
     code: str
     took: float
+    time: float
+    clocks: dict[str, int]
 
 
 class DiagnoseAnswer(TypedDict):
@@ -671,6 +683,18 @@ class ScalarsFrame(TypedDict):
 
     scalars: list[ScalarSeries]
     cut: bool
+
+
+class KeptEvidence(KeptDiagnosis):
+    """What the agent has kept, and why: where the ranks were."""
+
+    diagnosis: Diagnosis
+
+
+class KeptAnswer(TypedDict):
+    """What the agent has kept of the last attempt; null if there is nothing."""
+
+    kept: KeptEvidence | None
 
 
 class TopRequest(TypedDict):
@@ -931,6 +955,7 @@ NodeFrame = Union[
     LaunchedFrame,
     OutputFrame,
     ScalarsFrame,
+    KeptAnswer,
     TopSample,
     RowsFrame,
     Listed,

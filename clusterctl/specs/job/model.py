@@ -18,6 +18,7 @@ VISIBLE_DEVICES_VARIABLES = (
 
 EnvironmentKind = Literal["venv", "uv", "conda"]
 StartMethod = Literal["exec", "fork", "auto"]
+StallAction = Literal["report", "restart", "stop"]
 Reason = Literal[
     "node_lost",
     "worker_killed",
@@ -61,6 +62,14 @@ class Restart:
     on: tuple[Reason, ...] = DEFAULT_REASONS
     spares: int = 0
     progress: str = "**"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stall:
+    """When a run counts as stalled, in seconds (0 for never), and what the nodes do then."""
+
+    after: float = 600.0
+    then: StallAction = "report"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,6 +133,7 @@ class Job:
     time_limit: float | None = None
     log_limit: int = 50 * 1000**3
     zombie_after: float = 30.0
+    stall: Stall = field(default_factory=Stall)
     diagnose: bool = True
     metrics: Mapping[str, str] = field(default_factory=dict)
     restart: Restart | None = None

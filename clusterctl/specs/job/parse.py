@@ -10,7 +10,7 @@ from clusterctl.specs import placeholders
 from clusterctl.specs.file_kind import refuse_inventory, refuse_script
 from clusterctl.specs.inventory.schema import waivers_of
 from clusterctl.specs.job.hooks import find_end_issues, hook_of, notify_of, on_end_of, setup_issues, setup_of
-from clusterctl.specs.job.model import SINGLE_PROCESS_LAUNCHERS, VISIBLE_DEVICES_VARIABLES, Job, Sync
+from clusterctl.specs.job.model import SINGLE_PROCESS_LAUNCHERS, VISIBLE_DEVICES_VARIABLES, Job, Stall, Sync
 from clusterctl.specs.job.schema import JobFile, restart_issues, restart_of
 from clusterctl.specs.yaml.reader import find_unsendable, read_document, read_tree, sort_issues
 from clusterctl.specs.yaml.tree import (
@@ -250,6 +250,7 @@ def parse_job(text: str, file: str, overrides: Sequence[tuple[str, str]] = ()) -
         time_limit=entry.time_limit,
         log_limit=entry.log_limit,
         zombie_after=entry.zombie_after,
+        stall=Stall(after=entry.stall.after, then=entry.stall.then),
         diagnose=entry.diagnose,
         metrics=entry.metrics,
         restart=restart_of(entry.restart),

@@ -17,6 +17,7 @@ from clusterctl.specs.fields import (
     PYTHON,
     TEXT,
     ScalarType,
+    ShortForm,
     StrictModel,
     one_of,
     optional,
@@ -25,12 +26,19 @@ from clusterctl.specs.fields import (
 from clusterctl.specs.inventory.schema import WaiveEntry
 from clusterctl.specs.job.hooks import HookEntry, NotifyEntry, OnEndEntry, SetupEntry
 from clusterctl.specs.job.metrics import METRIC_NAME_PATTERN, parse_metric_name, parse_metric_pattern
-from clusterctl.specs.job.model import DEFAULT_REASONS, REASONS, Reason, Restart, StartMethod
+from clusterctl.specs.job.model import (
+    DEFAULT_REASONS,
+    REASONS,
+    Reason,
+    Restart,
+    StallAction,
+    StartMethod,
+)
 from clusterctl.specs.nodeset import parse_pattern
 from clusterctl.specs.text import did_you_mean
 from clusterctl.specs.values import SIZE_PATTERN, parse_size
 from clusterctl.specs.yaml.tree import YamlList, YamlMapping, quoted
-from clusterctl.specs.yaml.validate import find_duplicates
+from clusterctl.specs.yaml.validate import find_duplicates, find_scalar
 from clusterctl.translation import to_translate
 
 
@@ -74,6 +82,34 @@ class RestartEntry(StrictModel):
     )
 
 
+def _parse_stall_time(text: str) -> float:
+    """Read the time without progress, in seconds; 0 is never."""
+    return 0.0 if text == "off" else values.parse_duration(text)
+
+
+_STALL_TIME = {
+    "type": ["string", "number"],
+    "pattern": f"^({values.DURATION_PATTERN}|off)$",
+    "minLength": 1,
+    "minimum": 0,
+}
+StallTime = Annotated[float, ScalarType(to_translate("a time, or off"), _parse_stall_time, _STALL_TIME)]
+
+
+class StallEntry(StrictModel):
+    """What happens when no rank makes progress."""
+
+    model_config = ConfigDict(title="stall")
+
+    after: StallTime = Field(
+        600.0, description="Time without progress of any rank, such as `10m`; `off` or 0: nobody looks."
+    )
+    then: Annotated[StallAction, one_of("report", "restart", "stop")] = Field(
+        "report",
+        description="`report` ends nothing; `stop` ends the run as failed, `restart` lets it start again.",
+    )
+
+
 def restart_of(entry: RestartEntry | None) -> Restart | None:
     """Give a job's restart policy, if it has one."""
     if entry is None:
@@ -83,7 +119,10 @@ def restart_of(entry: RestartEntry | None) -> Restart | None:
 
 def restart_issues(tree: YamlMapping) -> Iterator[Issue]:
     """Yield what is wrong with these keys together."""
-    restart = tree.get("restart")
+    restart, stall = tree.get("restart"), tree.get("stall")
+    then = find_scalar(stall, "then") if isinstance(stall, YamlMapping) else None
+    if then is not None and then.text == "restart" and not isinstance(restart, YamlMapping):
+        yield Issue.of("CC-SPEC-013", "stall-restart", then.location)
     reasons = restart.get("on") if isinstance(restart, YamlMapping) else None
     yield from find_duplicates(reasons, "restart.on")
     if isinstance(reasons, YamlList) and not reasons.items:
@@ -300,6 +339,10 @@ class JobFile(StrictModel):
     zombie_after: Duration = Field(
         30.0,
         description="When a rank that has written its traceback and does not exit is ended; `0` for never.",
+    )
+    stall: Annotated[StallEntry, ShortForm("after", _STALL_TIME)] = Field(
+        default_factory=StallEntry,
+        description="When a run counts as stalled: a time such as `10m`, `off`, or a table; see below.",
     )
     diagnose: Flag = Field(
         True,

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from clusterctl.node.diagnose import rank as rank_module
+from clusterctl.node.diagnose.query import diagnose
 from clusterctl.node.runtime.processes import identify
-from clusterctl.node.verbs.diagnose import diagnose
 from clusterctl.plans.diagnose.evidence import RankEvidence, parse_evidence
 from clusterctl.plans.diagnose.hang import judge, uncaught_exception
 from clusterctl.protocol.untrusted import Untrusted
