@@ -1147,6 +1147,20 @@ ENTRIES: Mapping[str, Entry] = {
                     "删除它：torchrun 的 rank 提前结束会让其他 rank 一直等待",
                 ),
             ),
+            "keep-warm": Case(
+                Text(
+                    "keep_warm needs `launcher: torchrun`; this job's launcher is {launcher}",
+                    "keep_warm 需要 `launcher: torchrun`，而该作业的启动方式是 {launcher}",
+                ),
+                Text("remove keep_warm", "删除 keep_warm"),
+            ),
+            "keep-warm-exec": Case(
+                Text(
+                    "`start: exec` starts every worker with a new interpreter, so keep_warm at {place} has no use",
+                    "`start: exec` 会用新的解释器启动每个 worker，因此 {place} 处的 keep_warm 不起作用",
+                ),
+                Text("use start: auto, or remove one of the two", "改用 start: auto，或者删除其中一个"),
+            ),
         },
     ),
     "CC-SPEC-035": Entry(

@@ -10,6 +10,7 @@ from importlib import import_module
 
 ROLES = {
     "guardian": "supervise.guardian",
+    "agent": "supervise.guardian",
     "gate": "supervise.gate",
     "setup": "setup.build",
     "hook": "setup.commands",

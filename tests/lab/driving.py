@@ -24,8 +24,8 @@ COMMAND = (sys.executable, "-m", "clusterctl")
 # The environment of a job for which torch is not the point: its nodes start it in no time.
 STUBBED = {"PYTHONPATH": str(Path(__file__).parents[1] / "stub")}
 
-# A guardian, or its agent, which is a fork of it; what else runs from the payload, as torchrun does, is a leftover.
-GUARDIAN = re.compile(r"/payload\S*\.zip guardian ")
+# A guardian or its agent, often a fork of it; what else runs from the payload, as torchrun does, is a leftover.
+GUARDIAN = re.compile(r"/payload\S*\.zip (guardian|agent) ")
 
 # Every rank says who and where it is, and proves that it reaches the others.
 HELLO = """

@@ -19,10 +19,10 @@ from clusterctl.node.state import locks
 from clusterctl.plans.diagnose import collective, mesh
 from clusterctl.plans.facts import facts as facts_values
 from clusterctl.plans.facts import utilization
-from clusterctl.protocol.messages import agent, children, facts, files, network, verbs
+from clusterctl.protocol.messages import agent, children, facts, files, network, verbs, warm
 from clusterctl.protocol.untrusted import Untrusted
 
-MODULES = (files, agent, children, facts, network, verbs)
+MODULES = (files, agent, children, facts, network, verbs, warm)
 READERS = {name for name in vars(Untrusted) if not name.startswith("_")}
 # Keys that one side writes and the other does not read, or the reverse, and why they stay.
 UNREAD_BY_NODE = {
@@ -44,10 +44,10 @@ UNSENT_BY_CLIENT = {
             "join_limit",
             "overdue_limit",
             "pause",
-            "warm",
         ),
         "of spec.json and of the mesh test, set by tests",
     ),
+    "cold": "of the agent's first frame: set by the verb `start`",
     "unfit": "of the roster: set by the nodes",
 }
 UNREAD_BY_CLIENT = {

@@ -50,6 +50,11 @@ if TYPE_CHECKING:
 @with_node_options
 @click.option("--no-check", is_flag=True, help="Run the checks but start even if they fail.")
 @recheck_option
+@click.option(
+    "--keep-warm",
+    metavar="TIME",
+    help="Keep a process with torch imported on each node after the run, such as 15m, for the next launch.",
+)
 @click.option("--wait", is_flag=True, help="Wait until the GPUs or nodes that another run holds are free.")
 @big_option
 @set_option
@@ -65,6 +70,7 @@ def launch(
     exclude: str | None,
     no_check: bool,
     recheck: bool,
+    keep_warm: str | None,
     wait: bool,
     big: bool,
     overrides: tuple[str, ...],
@@ -78,6 +84,7 @@ def launch(
     from clusterctl.plans.launch.placement import plan_placement
 
     refuse_surplus(script_args, "launch")
+    overrides += () if keep_warm is None else (f"keep_warm={keep_warm}",)
     job = load_job(job_file, overrides, script_args)
     inventory = load_inventory(settings, on_slurm=True)
     if inventory.slurm is not None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,6 +18,12 @@ from clusterctl.console.text import json_text
 from clusterctl.errors import UsageError
 from clusterctl.specs.text import command_line
 from clusterctl.translation import to_translate
+
+if TYPE_CHECKING:
+    from clusterctl.cli.actions.find_runs import FoundRuns
+    from clusterctl.client.rpc.cluster import Cluster
+    from clusterctl.plans.warm import WarmServer
+    from clusterctl.specs.inventory.model import Node
 
 
 @click.command(
@@ -48,6 +57,7 @@ def ps(settings: Settings, orphans: bool, as_json: bool) -> int:
 
             return list_orphans(cluster, inventory.nodes, as_json=as_json)
         found_runs = find_runs(cluster, inventory.nodes, None)
+        warm = _query_warm(cluster, inventory.nodes, found_runs)
     report_failures(found_runs.errors)
     me = current_owner()
     known = {node.name: None for node in inventory.nodes}
@@ -55,10 +65,35 @@ def ps(settings: Settings, orphans: bool, as_json: bool) -> int:
         known.update(dict.fromkeys(found_runs.runs[run_id]))
     names = list(known)
     if as_json:
-        click.echo(json_text(runs_to_json(sort_own_first(found_runs.runs, me), me, names), indent=2))
+        from clusterctl.console.maintenance import warm_to_json
+
+        runs = runs_to_json(sort_own_first(found_runs.runs, me), me, names)
+        click.echo(json_text({**runs, "warm": warm_to_json(warm)}, indent=2))
     elif found_runs.answered:
         show_runs(found_runs.runs, me, names)
+        if warm:
+            from clusterctl.console.maintenance import show_warm
+
+            show_warm(warm)
     return reading_exit_code(found_runs.answered, found_runs.asked)
+
+
+def _query_warm(
+    cluster: Cluster, nodes: Sequence[Node], found_runs: FoundRuns
+) -> Mapping[str, Sequence[WarmServer]]:
+    """Ask only where a run has left something warm."""
+    from clusterctl.plans.warm import may_be_warm
+
+    states = [part for parts in found_runs.runs.values() for part in parts.values() if part is not None]
+    names = may_be_warm(states, found_runs.offsets, time.time())
+    if not names:
+        return {}
+    from clusterctl.cli.actions.clean import query_warm_servers
+    from clusterctl.cli.context.nodes import report_failures
+
+    answers = query_warm_servers(cluster, [node for node in nodes if node.name in names])
+    report_failures(answers.errors.values())
+    return {name: servers for name, servers in answers.by_node.items() if servers}
 
 
 @click.command(

@@ -18,6 +18,7 @@ from clusterctl.cli.options import Seconds, shared_options
         ("clusterctl stop train-2026", "the run with this prefix"),
         ("clusterctl stop --grace 60 -y", "60 s to write a checkpoint, no question"),
         ("clusterctl stop --dump", "a run that hangs: keep where its ranks are, then stop it"),
+        ("clusterctl stop --warm", "what --keep-warm left, on all nodes"),
     ],
 )
 @click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_run)
@@ -34,13 +35,20 @@ from clusterctl.cli.options import Seconds, shared_options
     is_flag=True,
     help="Do not ask for confirmation, even if no run is named or another user started it.",
 )
+@click.option(
+    "--warm",
+    is_flag=True,
+    help="Stop no run but the processes that `launch --keep-warm` left; RUN is then a choice of nodes.",
+)
 @shared_options
-def stop(settings: Settings, run: str | None, grace: float | None, dump: bool, yes: bool) -> int:
+def stop(settings: Settings, run: str | None, grace: float | None, dump: bool, yes: bool, warm: bool) -> int:
     """Stop a run on every node and print what was stopped.
 
     RUN is a run id, its short form or an unambiguous prefix; default: your only live run, after a question. Other
     runs and other users are not touched.
     """
+    if warm:
+        return _stop_warm(settings, run)
     from clusterctl.cli.actions.find_runs import find_runs
     from clusterctl.cli.actions.stop import choose_to_stop, confirm_stop, stop_run
     from clusterctl.cli.context.nodes import open_cluster, report_failures
@@ -78,3 +86,18 @@ def stop(settings: Settings, run: str | None, grace: float | None, dump: bool, y
             ended_before=ended_before,
             command=settings.command,
         )
+
+
+def _stop_warm(settings: Settings, pattern: str | None) -> int:
+    from clusterctl.cli.actions.clean import query_warm_servers
+    from clusterctl.cli.context.nodes import open_cluster, reading_exit_code, report_failures
+    from clusterctl.console.maintenance import show_ended_warm
+    from clusterctl.plans.launch.placement import choose_nodes
+
+    nodes = choose_nodes(load_chosen_inventory(settings)[0], pattern, None)
+    with open_cluster() as cluster:
+        answers = query_warm_servers(cluster, nodes, end=True)
+    report_failures(answers.errors.values())
+    if answers.by_node:
+        show_ended_warm(answers.by_node)
+    return reading_exit_code(len(answers.by_node), len(nodes))

@@ -62,9 +62,13 @@ def describe_log_event(event: Untrusted) -> str:
 
 
 def describe_start_event(event: Untrusted) -> str:
-    """Say why a node's workers are not forked although the job asks for it; nothing for another event."""
-    is_fallback = read_event_name(event) == "start_method" and event.text("method") == "exec"
-    return tr("workers are not forked: {reason}", reason=event.text("text", 300)) if is_fallback else ""
+    """Say why a node's workers are not forked, or not from what is warm; nothing for another event."""
+    name, reason = read_event_name(event), event.text("text", 300)
+    if event.text("method") != "exec":
+        return ""
+    if name == "warm":
+        return tr("torch is imported again: {reason}", reason=reason)
+    return tr("workers are not forked: {reason}", reason=reason) if name == "start_method" else ""
 
 
 # seconds that a node whose connection broke may take to come back before it counts as lost

@@ -118,10 +118,15 @@ class PortsOpened(NamedTuple):
 
 
 class GateStarted(NamedTuple):
-    """The gate runs; `port` is the new master port after one that was taken."""
+    """The gate runs; `port` is the new master port after one that was taken.
+
+    `method`: forked from a warm server, or not although there was one, and why; empty where there was none.
+    """
 
     entry: Optional[TorchrunRecord]
     port: Optional[int] = None
+    method: str = ""
+    text: str = ""
 
 
 class StepFailed(NamedTuple):

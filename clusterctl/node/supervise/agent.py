@@ -31,6 +31,7 @@ from ..state.workdir import read_json, reserve_disk
 from .attempt import Site
 from .executor import Client, Executor
 from .restarts import Restarts
+from .warm_server import WarmServer
 
 if TYPE_CHECKING:
     from ...protocol.messages.agent import AnyOrder, Secrets
@@ -51,11 +52,12 @@ HISTORY_AFTER = 0.5  # seconds after which sampling begins
 
 
 class Descriptors(NamedTuple):
-    """The agent's descriptors: the client's socket, the guardian's orders, and beats for the guardian."""
+    """The agent's descriptors: the client's socket, the guardian's orders, its beats, perhaps a warm server."""
 
     control: int
     orders: int
     beats: int
+    warm: Optional[int]
 
 
 class Agent:
@@ -84,7 +86,8 @@ class Agent:
         self._restarts = (
             Restarts(spec, self._record, self.post, lambda: self.state) if spec.get("restart") else None
         )
-        site = Site(self._loop, self._record, rundir, {}, "", self.post)
+        self._warm = WarmServer(self._loop, self._record, spec, descriptors.warm)
+        site = Site(self._loop, self._record, rundir, {}, "", self.post, self._warm)
         gang = Gang(self._gang_context(b""))
         self._executor = Executor(site, spec, self._client, self._locks, self._restarts, gang)
 
@@ -147,6 +150,7 @@ class Agent:
         """Take one frame of the client: its secrets first, then orders."""
         if "secrets" in frame and not self._prepared:
             secrets = cast("Secrets", frame)
+            self._warm.refusal = str(secrets.get("cold") or "")
             self._prepare(secrets["secrets"], str(secrets["token"] or ""))
         elif "do" in frame:
             self._on_order(cast("AnyOrder", frame))

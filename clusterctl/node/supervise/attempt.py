@@ -15,7 +15,7 @@ from ..lifecycle.actions import AwaitListener, BuildPart, RecordWorkers, SendGo,
 from ..lifecycle.events import Event
 from ..lifecycle.state import AttemptState
 from ..runtime.event_loop import Loop, call_in_thread
-from ..runtime.processes import ProcessTree, Stat, describe_leftovers, running_descendants
+from ..runtime.processes import Stat, describe_leftovers, running_descendants
 from ..runtime.sockets import hold_port, owns_listener, port_of
 from ..runtime.stream import describe_failure
 from ..state.run_record import Record, run_tag_prefix
@@ -23,10 +23,12 @@ from ..state.workdir import read_tail
 from ..sync.outside_files import summarise
 from .evidence import Evidence
 from .gpu_memory import GpuMemoryWait
+from .run_processes import RunProcesses
 from .spawn import make_paths
 from .stages import Stages
 from .stall import StallWatch
 from .torchrun import Torchrun, Worker, WorldSizes
+from .warm_server import WarmServer
 from .zombies import Zombie, Zombies
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ class Site(NamedTuple):
     secrets: Dict[str, str]
     token: str
     post: Callable[[Event], None]
+    warm: WarmServer
 
 
 class Attempt:
@@ -61,7 +64,7 @@ class Attempt:
         self.stall = StallWatch(
             site.loop, site.record, spec, lambda seconds: self.post(events.Stalled(seconds))
         )
-        self._process_tree = ProcessTree(run_tag_prefix(spec))
+        self._process_tree = RunProcesses(run_tag_prefix(spec), site.warm.spared)
         self._replaced = False
         self.torchrun: Optional[Torchrun] = None
         self.evidence = Evidence(site.rundir, {**site.secrets, "": site.token})
@@ -115,9 +118,11 @@ class Attempt:
         self.torchrun = Torchrun(
             self._site.loop, spec, make_paths(self._site.rundir, spec), self._on_torchrun
         )
-        self.torchrun.start(os.environ, self._site.secrets)
+        warm = self._site.warm
+        self.torchrun.start(os.environ, self._site.secrets, warm)
         port = self._master_port.port if other_port and self._master_port is not None else None
-        return events.GateStarted(self.torchrun.as_dict(), port)
+        method = "fork" if self.torchrun.is_forked else "exec" if warm.refusal else ""
+        return events.GateStarted(self.torchrun.as_dict(), port, method, warm.refusal)
 
     def release_port(self) -> None:
         """Let go of the master port."""
@@ -225,7 +230,13 @@ class Attempt:
     def kill_below(self, *, spare_torchrun: bool) -> None:
         """Kill what runs below the agent."""
         pid = self.torchrun.pid if self.torchrun is not None and spare_torchrun else None
-        self._process_tree.kill(running_descendants(() if pid is None else (pid,)))
+        self._process_tree.kill(
+            running_descendants({*self._site.warm.spared, *(() if pid is None else (pid,))})
+        )
+
+    def kill_after_hook(self) -> None:
+        """Kill what the commands of `after` have left running."""
+        RunProcesses(run_tag_prefix(self._spec), self._site.warm.spared).kill_all()
 
     def signal_all(self, action: SignalAll) -> None:
         """Send SIGKILL, or SIGTERM once to each."""

@@ -112,7 +112,7 @@ class Executor:
             Act.START_PROGRESS: lambda _: self._start_progress(),
             Act.TERMINATE_TORCHRUN: lambda _: self.attempt.terminate_torchrun(),
             Act.FIND_REMAINING: lambda _: self.attempt.find_remaining(),
-            Act.KILL_AFTER_HOOK: lambda _: self.attempt.stages.kill_rest(),
+            Act.KILL_AFTER_HOOK: lambda _: self.attempt.kill_after_hook(),
             Act.SCAN_OUTSIDE: lambda _: self.attempt.scan_outside(),
             Act.AWAIT_CLEARED: lambda _: self._await_cleared(),
             Act.UNLOCK: lambda _: self._unlock(),
@@ -204,6 +204,7 @@ class Executor:
         if not self._record.state["gang_done"]:
             self._record.set({"gang_done": True})
             self._loop.after(WRITE_LIMIT, "give up", self._loop.stop)
+            self._site.warm.stay()
         release_disk_reserve(self._site.rundir)
         if self._record.flush():
             self.attempt.gpu_memory_wait.when_free(self._loop.stop)

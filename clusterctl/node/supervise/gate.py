@@ -23,6 +23,7 @@ from ...protocol.exit_status import split_status
 from ...protocol.ranks import Rank
 from ...protocol.run_paths import ERROR_FILE, STDERR_LOG, STDOUT_LOG
 from ..runtime.processes import restore_signals
+from ..warm.server import fork_server as fork_warm_server
 
 if TYPE_CHECKING:
     from ...protocol.messages.children import GateOrder, GateReport, GateStart, StartedWorker
@@ -86,6 +87,8 @@ def prepare_fork(start: GateStart, name: str, private: Sequence[int]) -> Callabl
                 server, obstacle = starter.start_server(start["mode"], start["preload"], private)
             except Exception as error:  # noqa: BLE001, RUF100 - whatever it is, workers can be exec'ed
                 obstacle = f"{type(error).__name__}: {error}"
+            if server is not None and "warm" in start:
+                fork_warm_server(start["warm"], start, (*private, server.control.fileno()), main)
 
     def install(note: Note) -> None:
         reason = starter.fork_workers(server, note) if server is not None else obstacle

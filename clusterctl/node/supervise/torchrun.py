@@ -41,6 +41,7 @@ from .spawn import (
     render_template,
     start_gate,
 )
+from .warm_server import WarmServer
 
 if TYPE_CHECKING:
     from ...protocol.messages.children import GateOrder, GateReport, StartedWorker
@@ -245,6 +246,8 @@ class Torchrun:
         self._gate: Optional[Gate] = None
         self._templates: Dict[str, SentTemplate] = {}
         self._diagnosis = self._search_path = ""
+        self._secrets: Mapping[str, str] = {}
+        self.is_forked = False
         self._reports = b""
         self._go_sent = self._closed = False
 
@@ -264,13 +267,21 @@ class Torchrun:
         streams = (STDOUT_LOG, STDERR_LOG)
         return [self.log, *(os.path.join(folder, stream) for folder in folders for stream in streams)]
 
-    def start(self, inherited: Mapping[str, str], secrets: Mapping[str, str]) -> None:
-        """Start the gate."""
+    def start(
+        self, inherited: Mapping[str, str], secrets: Mapping[str, str], server: Optional[WarmServer] = None
+    ) -> None:
+        """Start the gate; of one that a server outlives the secrets come with GO."""
+        if server is not None and server.is_needed:
+            self._secrets, secrets = secrets, {}
         env, self._templates = plan_environment(inherited, self.spec, secrets, self.paths)
         if not self.spec["module"]:
             append_programs_to_path(env, self.spec["python"])
         self._diagnosis, self._search_path = env.get(VARIABLE, ""), env.get("PYTHONPATH", "")
-        self._gate = start_gate(self.spec, env, self.paths)
+        if server is not None:
+            self._gate = server.fork_gate(self.spec, env, self.paths)
+        self.is_forked = self._gate is not None
+        if self._gate is None:
+            self._gate = start_gate(self.spec, env, self.paths, server.expect() if server else None)
         self._loop.watch(self._gate.report, self._read_reports)
 
     def send_go(self, address: str, port: int) -> None:
@@ -280,6 +291,7 @@ class Torchrun:
         values = {**self.paths.values, "master_addr": address, "master_port": str(port)}
         code = RunPaths(self.paths.rundir).code
         env = {
+            **self._secrets,
             "PWD": code,
             **{key: render_template(template, values) for key, template in self._templates.items()},
         }

@@ -27,6 +27,7 @@ from ..state.workdir import (
     write_atomically,
     write_new,
 )
+from ..warm.start import has_server, start_from_server
 
 if TYPE_CHECKING:
     from ...protocol.messages.agent import EventName, Secrets
@@ -95,10 +96,10 @@ def run(request: StartRequest, stream: Stream) -> None:
     rundir = make_rundir(workdir, request["spec"])
     stream.answer({"event": "workdir", "id": workdir_id(workdir)})
     own_end, agent_end = socket.socketpair()
-    start_guardian(payload, rundir, agent_end)
+    cold = start_guardian(workdir, payload, rundir, request["spec"], agent_end)
     agent_end.close()
     agent = Stream(own_end.fileno(), own_end.fileno())
-    secrets: Secrets = {"secrets": request.get("secrets") or {}, "token": request.get("token")}
+    secrets: Secrets = {"secrets": request.get("secrets") or {}, "token": request.get("token"), "cold": cold}
     agent.send(secrets)
     relay(stream, agent, rundir)
 
@@ -138,12 +139,23 @@ def make_rundir(workdir: str, spec: Spec) -> str:
     return rundir
 
 
-def start_guardian(payload: str, rundir: str, control: socket.socket) -> None:
-    """Fork twice and become the guardian: no terminal, no pipe of ours, nobody's child."""
-    argv = [sys.executable, *interpreter_options(), payload, "guardian", rundir, str(control.fileno())]
+def start_guardian(workdir: str, payload: str, rundir: str, spec: Spec, control: socket.socket) -> str:
+    """Start the guardian, through the node's warm server if there is one; returns why not through that."""
+    argv = [sys.executable, *interpreter_options(), payload]
     env = {key: value for key, value in os.environ.items() if key != "CLUSTERCTL_RUN"}
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
     log = os.open(RunPaths(rundir).agent_log, flags, 0o600)
+    answer = None
+    if "start" in spec and has_server(workdir):
+        answer = start_from_server(workdir, spec["node"], rundir, argv, env, (control.fileno(), log))
+    if answer != "":
+        fork_guardian([*argv, "guardian", rundir, str(control.fileno())], env, log, control)
+    os.close(log)
+    return answer or ""
+
+
+def fork_guardian(argv: List[str], env: Dict[str, str], log: int, control: socket.socket) -> None:
+    """Fork twice and become the guardian: no terminal, no pipe of ours, nobody's child."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -152,7 +164,6 @@ def start_guardian(payload: str, rundir: str, control: socket.socket) -> None:
                 exec_guardian(argv, env, log, control)
         finally:
             os._exit(0)
-    os.close(log)
     os.waitpid(pid, 0)
 
 

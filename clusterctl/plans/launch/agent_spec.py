@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Spec,
         StallSpec,
         StartPart,
+        StartSpec,
     )
 
 # What torchrun, or a job that ran before in the same account, may have left in a node's environment.
@@ -137,7 +138,10 @@ def _render_restart(plan: LaunchPlan, node: NodePlan) -> RestartPart:
 
 def _render_start(job: Job) -> StartPart:
     """Give how torchrun starts its workers; nothing for new interpreters."""
-    return {} if job.start == "exec" else {"start": {"mode": job.start, "preload": list(job.preload)}}
+    if job.start == "exec":
+        return {}
+    start: StartSpec = {"mode": job.start, "preload": list(job.preload)}
+    return {"start": start if job.keep_warm is None else {**start, "keep_warm": job.keep_warm}}
 
 
 def _render_stall(job: Job) -> StallSpec | None:

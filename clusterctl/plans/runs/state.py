@@ -162,6 +162,7 @@ class NodeState:
     expected_start: float | None = None  # of one that waits, as Slurm estimates it
     diagnosed: str = ""  # why it was kept where the ranks were: stall, time_limit, stop
     quiet_since: float | None = None  # of a stall: when a rank of the run made progress last
+    warm_until: float | None = None  # how long a process of its node waits for the next launch at most
 
     @property
     def agent_count(self) -> int:
@@ -232,6 +233,7 @@ def parse_state(raw: Untrusted) -> NodeState:
         expected_start=raw.record("queue").moment("start"),
         diagnosed=raw.record("diagnosed").one_of("why", KEPT_REASONS),
         quiet_since=raw.record("diagnosed").moment("since"),
+        warm_until=raw.record("warm").moment("until"),
     )
 
 

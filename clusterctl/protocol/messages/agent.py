@@ -8,11 +8,17 @@ from ..ranks import Slot
 from .files import StartFailure, TorchrunRecord
 
 
-class Secrets(TypedDict):
+class _Secrets(TypedDict):
     """The first frame, which the verb `start` passes on: secrets by name, and the gang's token."""
 
     secrets: dict[str, str]
     token: str | None
+
+
+class Secrets(_Secrets, total=False):
+    """The first frame, which the verb `start` passes on: secrets by name, and the gang's token."""
+
+    cold: str  # why the node's warm server was not used
 
 
 LockOrder = Literal["lock", "unlock", "list_holders"]

@@ -115,11 +115,17 @@ class RestartPart(TypedDict, total=False):
     restart: RestartSpec
 
 
-class StartSpec(TypedDict):
+class _StartSpec(TypedDict):
     """How torchrun starts its workers where not always with a new interpreter."""
 
     mode: str  # fork, or auto: only with tested versions
     preload: list[str]  # modules that are imported first
+
+
+class StartSpec(_StartSpec, total=False):
+    """How torchrun starts its workers where not always with a new interpreter."""
+
+    keep_warm: float  # seconds that the process with torch imported waits for another run
 
 
 class StartPart(TypedDict, total=False):
@@ -332,6 +338,12 @@ class CopiedFromSpec(TypedDict):
     time_limit: float | None
 
 
+class WarmRecord(ProcessRecord, total=False):
+    """The process that forks the gates of later attempts; `until`: it has outlived the run, at most until then."""
+
+    until: float
+
+
 class StateChange(TypedDict, total=False):
     """What changes in a record: all that is not of a run with `restart`, of a GPU or of `after` is always there."""
 
@@ -358,6 +370,7 @@ class StateChange(TypedDict, total=False):
     diagnosed: KeptDiagnosis | None  # null once a stall is over
     after: str
     outside: OutsideSummary
+    warm: WarmRecord
 
 
 class Membership(TypedDict, total=False):
@@ -497,6 +510,7 @@ JournalEvent = Literal[
     "listening",
     "workers",
     "start_method",
+    "warm",
     "world_size",
     "rank_exited",
     "rank_stuck",

@@ -9,6 +9,7 @@ from .agent import AnyOrder, Event
 from .facts import ProbeFacts, UsageSample
 from .files import EndedProcess, JournalEntry, KeptDiagnosis, LeftProcess, OutsideSummary, Spec, State
 from .network import MeshCallOrder, MeshListen, MeshListening, MeshProblem, MeshReport
+from .warm import WarmServerFacts
 
 VerbName = Literal[
     "clean",
@@ -26,6 +27,7 @@ VerbName = Literal[
     "stop",
     "sync",
     "top",
+    "warm",
 ]
 
 
@@ -885,6 +887,25 @@ class OrphansEnded(TypedDict):
     left: list[LeftProcess]
 
 
+class WarmRequest(OfNode):
+    """The verb `warm`: describe the node's warm server, or end it."""
+
+    end: bool
+
+
+class _WarmAnswer(TypedDict):
+    """At most one server; `time` is the node's clock."""
+
+    servers: list[WarmServerFacts]
+    time: float
+
+
+class WarmAnswer(_WarmAnswer, total=False):
+    """At most one server; `time` is the node's clock, `ended` its pid if it was ended."""
+
+    ended: list[int]
+
+
 Request = Union[
     Workdir,
     ProbeRequest,
@@ -905,6 +926,7 @@ Request = Union[
     QueueRequest,
     CancelRequest,
     SlurmRequest,
+    WarmRequest,
 ]
 ClientFrame = Union[
     VerbHeader,
@@ -949,6 +971,7 @@ NodeFrame = Union[
     StopEvent,
     Stopped,
     PsAnswer,
+    WarmAnswer,
     DiagnoseAnswer,
     HistoryFrame,
     JournalFrame,

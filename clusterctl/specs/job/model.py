@@ -102,7 +102,7 @@ class Sync:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A job; `nodes` is a count if it is a number, else a pattern; grace, time_limit, zombie_after are in seconds,
+    """A job; `nodes` is a count if it is a number, else a pattern; times are in seconds,
     log_limit in bytes, 0 for none.
     """
 
@@ -122,6 +122,7 @@ class Job:
     ends_with: Literal["all", "node 0"] = "all"
     start: StartMethod = "exec"
     preload: tuple[str, ...] = ()
+    keep_warm: float | None = None
     backend: Literal["nccl", "gloo"] = "nccl"
     env: Mapping[str, str] = field(default_factory=dict)
     secrets: tuple[str, ...] = ()

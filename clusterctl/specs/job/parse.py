@@ -132,6 +132,12 @@ def _launcher_issues(tree: YamlMapping) -> Iterator[Issue]:
     if launcher == "command" and not command and (tree.get_key("script") or tree.get_key("module")):
         assert launcher_value is not None
         yield Issue.of("CC-SPEC-034", "no-command", launcher_value.location)
+    keep_warm = tree.get_key("keep_warm")
+    if keep_warm and launcher != "torchrun":
+        yield Issue.of("CC-SPEC-034", "keep-warm", keep_warm.location, launcher=quoted(launcher))
+    start = find_scalar(tree, "start")
+    if keep_warm and start and start.text == "exec":
+        yield Issue.of("CC-SPEC-034", "keep-warm-exec", start.location, place=keep_warm.location)
     if use_env and launcher != "launch":
         yield Issue.of("CC-SPEC-034", "use-env", use_env.location, launcher=quoted(launcher))
     yield from _non_python_issues(tree, launcher)
@@ -237,8 +243,9 @@ def parse_job(text: str, file: str, overrides: Sequence[tuple[str, str]] = ()) -
         use_env=entry.use_env,
         no_python=entry.no_python,
         ends_with=entry.ends_with,
-        start=entry.start,
+        start="auto" if entry.keep_warm and not tree.get_key("start") else entry.start,
         preload=entry.preload,
+        keep_warm=entry.keep_warm or None,
         backend=entry.backend,
         env=entry.env,
         secrets=entry.secrets,

@@ -214,6 +214,7 @@ _DURATION = {
 }
 Duration = Annotated[float, ScalarType(to_translate("a time"), values.parse_duration, _DURATION)]
 Limit = Annotated[float | None, optional(to_translate("a time"), values.parse_limit, _DURATION)]
+WarmTime = Annotated[float | None, optional(to_translate("a time"), values.parse_duration, _DURATION)]
 _SIZE = {"type": ["string", "integer"], "pattern": f"^({SIZE_PATTERN})$", "minimum": 0, "maximum": 0}
 ByteLimit = Annotated[int, ScalarType(to_translate("a size"), parse_size, _SIZE)]
 Text = Annotated[str, TEXT]
@@ -298,6 +299,11 @@ class JobFile(StrictModel):
         (),
         description="For `start: fork` and `auto`: modules to import once per node, such as `transformers`.",
         json_schema_extra={"uniqueItems": True},
+    )
+    keep_warm: WarmTime = Field(
+        None,
+        description="How long a process with torch imported waits on each node after a run, such as `15m`, for the next"
+        " launch to begin with; `0` for none. `start` is then `auto` unless set. See below.",
     )
     backend: Backend = Field(
         "nccl", description="Backend that the script uses; `check` looks for what it needs."
