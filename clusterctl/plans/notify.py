@@ -51,7 +51,7 @@ def name_end(state: str) -> str:
 
 
 def is_for_end(when: Sequence[str], state: str) -> bool:
-    """Tell whether a hook is for this end."""
+    """Return whether a hook is for this end."""
     return not when or name_end(state) in when
 
 
@@ -184,7 +184,7 @@ class Hooks:
 
     @property
     def has_any(self) -> bool:
-        """Tell whether there is anything to do."""
+        """Return whether there is anything to do."""
         return self.on_end is not None or bool(self.notify)
 
 

@@ -3,7 +3,7 @@
     python tests/bench/hang.py [-r ROUNDS] [--healthy N] [--start exec|fork] [CASE ...]
 
 Of each case: right answers of how many, and the time in which the ranks answered and the whole command took. The case
-`healthy` asks a run that goes on N times, and must never be told that it hangs. Not part of `./test`.
+`healthy` asks a run that goes on N times, and must never be reported that it hangs. Not part of `./test`.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def wait_for_answer(lab: Lab, code: str) -> tuple[dict[str, Any], float]:
 def judge_answer(
     document: Mapping[str, Any], seconds: float, expected: Expected | None
 ) -> tuple[bool, str, float, float]:
-    """Tell whether an answer is right; the sentence, and both times."""
+    """Return whether an answer is right; the sentence, and both times."""
     sentence = str(document.get("sentence"))
     took = max((float(node["took"] or 0.0) for node in document.get("nodes", ())), default=0.0)
     if expected is None:

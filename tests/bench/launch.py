@@ -128,7 +128,7 @@ def time_by_hand(lab: Lab, lines: Sequence[str]) -> float:
 def _until_collective(commands: Sequence[Sequence[str]]) -> float:
     """Start commands into one pipe, read it until rank 0 has what all gave, and wait for the commands to end.
 
-    Only rank 0 says so: it is the only one that torchrunx shows.
+    Only rank 0 reports it: it is the only one that torchrunx shows.
     """
     read, write = os.pipe()
     began = time.monotonic()

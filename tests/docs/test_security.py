@@ -41,6 +41,6 @@ def test_a_named_test_exists(file: str, name: str) -> None:
         "may run code in the workers on the other nodes",
     ],
 )
-def test_the_page_says_what_is_not_protected(words: str) -> None:
+def test_the_page_reports_what_is_not_protected(words: str) -> None:
     """What others can see and do although all practices hold."""
     assert words in " ".join(PAGE.split())

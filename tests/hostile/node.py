@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A node in hostile hands: runs the real payload, and changes what it sends.
 
-It stands in the place of the inventory's `python`. The name by which it is called says how it lies:
+It stands in the place of the inventory's `python`. The name by which it is called reports how it lies:
 
     python: ~/lies/ps.run-up          in the payload's verb `ps` it lies as the case `run-up`, in all others not at all
 
@@ -184,7 +184,7 @@ def endless(header: Header, body: bytes, _: Talk) -> Iterator[bytes]:
 
 
 def endless_unknown(_header: Header, _body: bytes, _: Talk) -> Iterator[bytes]:
-    """Send words that nobody knows, for ever, and nothing else."""
+    """Send words that no one knows, for ever, and nothing else."""
     yield from (frame({f"word{number}": number}) for number in count())
 
 
@@ -212,7 +212,7 @@ def error(**fields: Any) -> Case:
     return lie
 
 
-# what a node tells of runs
+# what a node shows of runs
 
 
 def each_state(change: Callable[[Header, Talk], None]) -> Case:
@@ -255,7 +255,7 @@ def steal(path: Callable[[Header, Talk], str]) -> Case:
 
 
 def roster(state: Header, talk: Talk) -> None:
-    """Claim a later attempt in which nobody but this node takes part."""
+    """Claim a later attempt in which no one but this node takes part."""
     names = [f"gpu{number:02}" for number in range(1, 4)]
     mine = talk.request["node"]
     state["attempt"] = 10**6
@@ -358,7 +358,7 @@ def header_of(key: str, **values: Any) -> Case:
 
 
 def _below_cwd(state: Header, talk: Talk) -> str:
-    """Name a file that the default `pull` has brought from here."""
+    """Name a file that the default `pull` has downloaded from here."""
     return f"/proc/self/cwd/outputs/{state['job']}/{talk.request['node']}/hook"
 
 

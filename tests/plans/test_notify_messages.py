@@ -1,4 +1,4 @@
-"""What is said of a run that has ended, and the form in which each service takes it."""
+"""What is reported of a run that has ended, and the form in which each service takes it."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_the_message_of_other_ends() -> None:
 
 
 def test_a_message_stays_small_and_of_one_line_each() -> None:
-    """Whatever a rank said: no control character, no line of its own, and WeCom's 2048 bytes are kept."""
+    """Whatever a rank reported: no control character, no line of its own, and WeCom's 2048 bytes are kept."""
     said = render_message(ended(exception="ValueError: \x1b[31m\n" + "坏" * 3000))
 
     assert len(said.encode()) < 2048
@@ -99,8 +99,8 @@ def test_the_form_of_each_service(to: str, body: dict[str, object]) -> None:
     assert post.body == json.loads(json.dumps(body).replace('"MESSAGE"', json.dumps(render_message(ended()))))
 
 
-def test_nobody_is_called_by_an_exception() -> None:
-    """Slack's and Feishu's own signs are taken out of what a rank said."""
+def test_no_person_is_called_by_an_exception() -> None:
+    """Slack's and Feishu's own signs are taken out of what a rank reported."""
     shouting = ended(exception='KeyError: <!channel> <at user_id="all">x</at> &')
 
     assert "&lt;!channel&gt;" in render_webhook_request(shouting, notify("slack"), None, NOW).body["text"]
@@ -204,7 +204,7 @@ def test_a_dry_run_shows_them() -> None:
     ]
 
 
-def test_a_launch_says_what_it_will_run_here() -> None:
+def test_a_launch_reports_what_it_will_run_here() -> None:
     """Each word as a shell would take it, and for which ends."""
     assert describe_on_end(OnEnd(command=("./tell.sh", "a b"), when=("failed",))) == (
         "will run here when it ends (failed): ./tell.sh 'a b'"

@@ -51,7 +51,7 @@ def exclusive_names(spec: Spec) -> List[str]:
 
 
 class Locks:
-    """Takes all locks of a run or none, and tells visitors who holds them."""
+    """Takes all locks of a run or none, and sends every process that connects who holds them."""
 
     def __init__(self, loop: Loop, spec: Spec, has_started: Callable[[], bool]) -> None:
         self._loop = loop
@@ -67,7 +67,7 @@ class Locks:
         return bool(self._held)
 
     def acquire(self) -> List[Holder]:
-        """Take all at once; if somebody holds one, take none and say who."""
+        """Take all at once; if one is held, take none and name its holder."""
         if self.held:
             return []
         own_names: Set[str] = set()  # two nodes of this run may be one machine
@@ -134,7 +134,7 @@ class Locks:
         self._loop.watch(sock.fileno(), lambda: self._answer(sock))
 
     def _answer(self, sock: socket.socket) -> None:
-        """Tell visitors; each gets what fits into its buffer at once, so that none can hold us up."""
+        """Answer those that connect; each gets what its buffer takes at once, so that none can delay us."""
         for _ in range(VISITORS_PER_TURN):
             try:
                 visitor = sock.accept()[0]

@@ -117,7 +117,7 @@ def _group_index(groups: Sequence[tuple[str, ...]], name: str) -> int:
 def _find_one_sided(
     names: Sequence[str], tried: Collection[Endpoints], bad: Sequence[Endpoints]
 ) -> Iterator[Pattern]:
-    """Find nodes that nobody reaches, and nodes that reach nobody; the ways that are explained do not count."""
+    """Find nodes that no node reaches, and nodes that reach none; connections that are explained do not count."""
     failed = set(bad)
     explained: set[Endpoints] = set()
     kinds: tuple[tuple[Kind, int], ...] = (("into", 1), ("out of", 0))
@@ -404,7 +404,7 @@ def _find_lost_packets(
 
 
 def _lost_directions(path: MeshPath) -> list[Endpoints]:
-    """Tell in which direction bytes were lost: what the caller did not get, or what the other never confirmed.
+    """Return in which direction bytes were lost: what the caller did not get, or what the other never confirmed.
 
     One that has carried large packets is not to blame where the other has not: its acknowledgements ride on data that
     are lost there.

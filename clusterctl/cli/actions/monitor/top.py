@@ -1,4 +1,4 @@
-"""Hear the nodes' gauges and show them: once, or until the user has seen enough."""
+"""Read the nodes' samples and show them: once, or until the user ends it."""
 
 from __future__ import annotations
 
