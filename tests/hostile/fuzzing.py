@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -283,9 +284,10 @@ class Line(Context):
 @contextmanager
 def without_network() -> Iterator[None]:
     """Let sessions speak to what is given as their connection."""
-    boot = mock.patch.object(sessions.bundle, "bundle", return_value=b"")
+    boot = mock.patch.object(sessions.bundle, "pack", return_value=(frozenset(), b""))
     quick = mock.patch.multiple(preflight, LISTEN_LIMIT=0.02, REPORT_LIMIT=0.02)  # all that will come is here
-    with boot, quick, mock.patch.object(sessions, "_open_channel", lambda line, *_: Pipe(line.answer)):
+    owner = mock.patch.object(sessions, "_owner", lambda _: SimpleNamespace())
+    with boot, quick, owner, mock.patch.object(sessions, "_open_channel", lambda line, *_: Pipe(line.answer)):
         yield
 
 

@@ -20,6 +20,7 @@ import socket
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
 from itertools import count, cycle, repeat
 from pathlib import Path
 from typing import Any
@@ -459,16 +460,22 @@ def main() -> None:
     sys.meta_path.insert(0, boot["BundleImporter"](sources))
     private = os.dup(1)
     os.dup2(2, 1)
-    if verb in (header["verb"], "any"):
-        _begin_to_lie(CASES[case], Talk(header["verb"], header["request"]), private)
-    boot["run_verb"](header, source, private)
+    run_verb, wire = boot["run_verb"], import_module("clusterctl.node.runtime.stream")
+    honest = wire.Stream.send
+
+    def run(header: Header, stream: Any) -> bool:
+        wire.Stream.send = honest
+        if verb in (header["verb"], "any"):
+            _begin_to_lie(CASES[case], Talk(header["verb"], header["request"]), private)
+        return bool(run_verb(header, stream))
+
+    boot["run_verb"] = run  # one process may serve several verbs
+    boot["run_verbs"](header, sources, boot["read_buffered"](source), private)
     boot["exit_now"]()
 
 
 def _begin_to_lie(case: Case, talk: Talk, sink: int) -> None:
     """Let the payload's own stream to the client send what the case gives."""
-    from importlib import import_module
-
     wire = import_module("clusterctl.node.runtime.stream")
     honest = wire.Stream.send
 

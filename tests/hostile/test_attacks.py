@@ -22,7 +22,9 @@ from variants import VARIANT
 
 OK, PARTLY, FAILED, CHECKS, UNREACHABLE, USAGE, INTERRUPTED = 0, 5, 1, 3, 4, 2, 130
 LARGEST_CRASH = 64 << 10
-OURS = re.compile(r"state/clusterctl/(specs|trees|ssh|stat)/.*|state/clusterctl/(ends|crashes|known_runs)")
+OURS = re.compile(
+    r"state/clusterctl/(checks|packed|specs|trees|ssh|stat)/.*|state/clusterctl/(ends|crashes|known_runs)"
+)
 
 
 @dataclass(frozen=True)

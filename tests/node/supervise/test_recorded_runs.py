@@ -306,6 +306,8 @@ def memory_is_held(make: Make) -> Trace:
     alone.tell("pass")
     wait_until(lambda: run.state()["state"] == "SUCCEEDED", "the end")
     (folder / "used").write_text("10")
+    assert run.session is not None
+    run.session.hang_up()  # its process has this PATH too
     return alone.ended()
 
 
