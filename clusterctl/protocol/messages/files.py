@@ -155,6 +155,7 @@ class _Spec(TypedDict):
     log_limit: int | None
     zombie_after: float  # seconds; 0 is never
     diagnose: bool  # whether the ranks are prepared to be asked where they are
+    sample: bool  # whether the agent samples the machine
     master_addr: str | None
     gang: bool
     hub: str
