@@ -10,7 +10,7 @@ from clusterctl.plans.report.plot import Mark, Scale
 from clusterctl.plans.runs.history import JournalEvent, NodeRecord
 from clusterctl.plans.runs.state import NodeState, Parts, attempts_of
 from clusterctl.plans.runs.verdict import Verdict, judged_state
-from clusterctl.protocol.exit_status import describe_end
+from clusterctl.protocol.exit_status import signal_name
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.states import CANCELLED, LIVE, SUCCEEDED
 from clusterctl.protocol.tracebacks import clip
@@ -149,10 +149,8 @@ class Moment:
         """Say it."""
         if not self.ranks:
             return self.text
-        if len(self.ranks) == 1:
-            return tr("rank {rank} {end}", rank=self.ranks[0], end=self.text)
         ranks = fold_names([f"r{rank}" for rank in sorted(self.ranks)])
-        return tr("{ranks}: {end}", ranks=ranks, end=self.text)
+        return tr("{ranks} ended: {end}", ranks=ranks, end=self.text)
 
     @property
     def node_names(self) -> str:
@@ -174,12 +172,14 @@ def describe_event(event: JournalEvent) -> tuple[str, bool]:
 
 def _rank_exited(facts: Untrusted) -> tuple[str, bool]:
     code, number = facts.integer("exit", -255, 255), facts.integer("signal", 1, 128)
-    return translate_node_text(describe_end(code, number)), bool(code or number)
+    return signal_name(number) if number else tr("exit {code}", code=code), bool(code or number)
 
 
 def _attempt_ended(facts: Untrusted) -> tuple[str, bool]:
-    reason = facts.text("reason", LONGEST_FACT) or "?"
-    return tr("attempt {n} ended: {reason}", n=facts.count("attempt"), reason=reason), True
+    number, reason = facts.count("attempt"), translate_node_text(facts.text("reason", LONGEST_FACT))
+    if not reason:
+        return tr("attempt {n} ended", n=number), False
+    return tr("attempt {n} ended: {reason}", n=number, reason=clip(reason, LONGEST_FACT)), True
 
 
 def _ended(facts: Untrusted) -> tuple[str, bool]:
@@ -265,7 +265,11 @@ def find_marks(run: ReportedRun) -> list[Mark]:
     marks = [
         Mark(
             attempt.ended - run.offsets.get(attempt.node, 0.0),
-            tr("attempt {n} ended: {reason}", n=attempt.number, reason=clip(attempt.text, LONGEST_FACT)),
+            tr(
+                "attempt {n} ended: {reason}",
+                n=attempt.number,
+                reason=clip(translate_node_text(attempt.text), LONGEST_FACT),
+            ),
             failed=True,
         )
         for attempt in attempts_of(run.parts)

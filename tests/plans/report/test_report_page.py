@@ -176,7 +176,7 @@ def test_phases_and_moments_of_a_journal() -> None:
     ]
     moments = find_moments(run)
     ends = [(moment.nodes, moment.sentence) for moment in moments if moment.ranks]
-    assert ends == [(("gpu01", "gpu02"), "rank 1 exited with 1")]
+    assert ends == [(("gpu01", "gpu02"), "r1 ended: exit 1")]
     scale = make_scale(run)
     assert (scale.begin, scale.end) == (BEGAN, BEGAN + 52)
     assert [mark.time for mark in scale.marks if mark.failed] == [BEGAN + 50]
