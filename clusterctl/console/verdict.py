@@ -99,21 +99,30 @@ def show_verdict(verdict: Verdict, seconds: float, command: str = "clusterctl", 
     width = stderr().width if terminal else UNBROKEN
     start = _render_end(verdict, seconds)
     if verdict.cause is None:
-        lines = [f"{start}   {verdict.run_id}", *_render_reasons(verdict)]
+        lines = [f"{start}   {verdict.run_id}", *render_reasons(verdict)]
     else:
         lines = render_cause(verdict.cause, verdict.run_id, command, width, f"{start}   ")
         lines += _render_hidden(hidden)
     if verdict.hang is not None:
         lines += render_hang(verdict.hang, width)
-    lines += _render_left(verdict, command_line("stop", short_id(verdict.run_id), command=command))
-    lines += [*render_attempts(verdict.attempts), *_render_given_up(verdict), *_render_after(verdict)]
-    lines += [tr("warning: {text}", text=line) for line in render_unplanned(verdict.world_sizes)]
-    lines += render_outside_note(verdict.outside_files, verdict.run_id, command)
+    lines += render_remarks(verdict, command)
     first_line, *more_lines = map(sanitize, lines)
     shown = sanitize(start)
     if uses_color(sys.stderr) and first_line.startswith(shown):  # on a very narrow terminal it may be broken
         first_line = f"{_color_of(verdict.state)}{shown}{_RESET}{first_line.removeprefix(shown)}"
     print("\n".join([first_line, *more_lines]), file=sys.stderr, flush=True)
+
+
+def render_remarks(verdict: Verdict, command: str) -> list[str]:
+    """Give what else is to be known of an end: what could not be stopped, attempts, warnings, files left behind."""
+    return [
+        *_render_left(verdict, command_line("stop", short_id(verdict.run_id), command=command)),
+        *render_attempts(verdict.attempts),
+        *_render_given_up(verdict),
+        *_render_after(verdict),
+        *(tr("warning: {text}", text=line) for line in render_unplanned(verdict.world_sizes)),
+        *render_outside_note(verdict.outside_files, verdict.run_id, command),
+    ]
 
 
 def _color_of(state: str) -> str:
@@ -389,7 +398,7 @@ def _lower_first(text: str) -> str:
     return text if is_name else f"{text[:1].lower()}{text[1:]}"
 
 
-def _render_reasons(verdict: Verdict) -> list[str]:
+def render_reasons(verdict: Verdict) -> list[str]:
     """Say why each part ended as it did, where no cause was found."""
     if verdict.state == SUCCEEDED:
         return []

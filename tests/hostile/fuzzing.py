@@ -51,6 +51,8 @@ from clusterctl.errors import ClusterctlError
 from clusterctl.plans.cleanup import RetentionPolicy, plan_cleanup, select_orphans
 from clusterctl.plans.diagnose.hang import judge
 from clusterctl.plans.diagnose.slow import judge_slowness
+from clusterctl.plans.report.page import render_report
+from clusterctl.plans.report.reported_run import ReportedRun
 from clusterctl.plans.runs.gang_record import attempt_of, choose_record, with_losses
 from clusterctl.plans.runs.selection import (
     Owner,
@@ -62,6 +64,7 @@ from clusterctl.plans.runs.selection import (
 )
 from clusterctl.plans.runs.state import attempts_of, node_ranks, run_state
 from clusterctl.plans.sync.results import plan_download
+from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.inventory.model import Node, Ssh
 
 FRAMES = Path(__file__).parent / "frames"
@@ -396,6 +399,15 @@ def drive_diagnose(line: Line, _: Place) -> object:
     )
 
 
+def drive_history(line: Line, _: Place) -> object:
+    """Ask for what was sampled and recorded of a run, and draw it."""
+    record = tasks.history(
+        line, NODE, INTERPRETER, "demo", tasks.HistoryChoice(None, 50, details=True, lines=5)
+    )
+    run = ReportedRun(RunId("demo"), {}, None, (), {"gpu02": record}, 1.0, str)
+    return record.history, render_report(run, None, "clusterctl", ()).encode("utf-8")
+
+
 def drive_clean(line: Line, _: Place) -> object:
     """Ask what could go, choose, and have it removed."""
     with tasks.clean(line, NODE, INTERPRETER, 1.0) as session:
@@ -447,6 +459,7 @@ DRIVERS: dict[str, tuple[Callable[..., object], ...]] = {
     "exec": (drive_exec,),
     "top": (drive_top,),
     "diagnose": (drive_diagnose,),
+    "history": (drive_history,),
     "clean": (drive_clean,),
     "orphans": (drive_orphans,),
     "pull": (drive_pull,),

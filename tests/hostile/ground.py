@@ -46,6 +46,7 @@ VERBS_OF_THE_PAYLOAD = (
     "orphans",
     "top",
     "diagnose",
+    "history",
     "any",  # lies in all of them
 )
 SCRIPT = """

@@ -36,4 +36,6 @@ def test_a_failed_run_is_reported(cluster: Lab, tmp_path: Path) -> None:
     assert "loss" in titles and titles.count("memory of the ranks") == 3 and titles.count("network") >= 3
     assert page.count('class="mark failed"') == page.count("<svg")
     assert "last: 0.12 at step 24" in page
+    shown = cctl(cluster, "top", "--since", "10m")
+    assert shown.code == 0 and re.findall(r"(?m)^gpu0\d +\d+ s .* GiB", shown.out), shown.out
     assert leftovers(cluster) == {}

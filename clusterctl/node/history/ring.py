@@ -98,7 +98,8 @@ class RingSet:
     """The files of all levels for one set of columns."""
 
     def __init__(self, folder: str, columns: Sequence[Column], about: Dict[str, object]) -> None:
-        os.makedirs(folder, 0o700, exist_ok=True)
+        with suppress(FileExistsError):
+            os.mkdir(folder, 0o700)  # no parents: a run that somebody has removed stays removed
         sets = _sets(folder)
         for old in sets[: max(0, len(sets) - MOST_SETS + 1)]:
             for level in range(len(LEVELS)):

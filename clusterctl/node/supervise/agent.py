@@ -124,7 +124,8 @@ class Agent:
         self._start_go_timeout()
         self._executor.start_logs()
         self._beat()
-        self._loop.after(HISTORY_AFTER, "history", self._start_history)
+        if self._spec.get("sample"):
+            self._loop.after(HISTORY_AFTER, "history", self._start_history)
         self._loop.run()
         send_signal(guardian, signal.SIGCONT)  # one that somebody halted could not see us off
 

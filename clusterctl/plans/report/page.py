@@ -82,6 +82,7 @@ def _sections(run: ReportedRun, command: str) -> list[Child]:
         _section(tr("Timeline"), render_timeline(run, scale), _moments(run, scale)),
         _scalars(run, scale),
         _machines(run, scale),
+        _section(tr("Findings"), element("pre", _lines(run.remarks)) if run.remarks else None),
         _section(tr("Ranks"), _ranks(run)),
         _section(tr("Commands"), _commands(run, command)),
     ]
@@ -93,7 +94,7 @@ def _section(title: str, *content: Child) -> Html | None:
 
 
 def _notes(run: ReportedRun) -> Html | None:
-    notes = list(run.notes)
+    notes = []
     if not run.has_history:
         notes.append(
             tr(
@@ -129,7 +130,7 @@ def _moments(run: ReportedRun, scale: Scale) -> Html | None:
             "tr",
             element("td", render_moment(moment.time - scale.begin), class_="mono"),
             element("td", moment.node_names),
-            element("td", moment.text, class_="bad" if moment.bad else None),
+            element("td", moment.sentence, class_="bad" if moment.bad else None),
         )
         for moment in moments
     ]

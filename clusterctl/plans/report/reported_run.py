@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.report.plot import Mark, Scale
 from clusterctl.plans.runs.history import JournalEvent, NodeRecord
 from clusterctl.plans.runs.state import NodeState, Parts, attempts_of
 from clusterctl.plans.runs.verdict import Verdict, judged_state
-from clusterctl.protocol.exit_status import describe_end
+from clusterctl.protocol.exit_status import signal_name
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.states import CANCELLED, LIVE, SUCCEEDED
 from clusterctl.protocol.tracebacks import clip
@@ -21,13 +21,14 @@ from clusterctl.translation import to_translate, tr
 
 LONGEST_FACT = 300
 MOST_MOMENTS = 200
+SOON = 10.0  # seconds
 
 
 @dataclass(frozen=True)
 class ReportedRun:
     """All that is known of a run; `offsets` are the nodes' clocks minus ours, `silent` says why nodes have no record.
 
-    `cause_lines` are what a terminal shows of its end, the first is the headline.
+    `cause_lines` are what a terminal shows of its end, the first is the headline; `remarks` are what it shows beside.
     """
 
     run_id: RunId
@@ -39,7 +40,7 @@ class ReportedRun:
     date: Callable[[float], str]  # writes a moment; which zone that is in, this machine decides
     offsets: Mapping[str, float] = field(default_factory=dict)
     silent: Mapping[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     @property
     def known(self) -> list[NodeState]:
@@ -135,12 +136,21 @@ def find_phases(journal: Sequence[JournalEvent], end: float) -> list[Phase]:
 
 @dataclass(frozen=True)
 class Moment:
-    """Something that happened: when, on which nodes, what."""
+    """Something that happened: when, on which nodes, what, or how which ranks ended."""
 
     time: float
     nodes: tuple[str, ...]
     text: str
     bad: bool = False
+    ranks: tuple[int, ...] = ()  # of which the text is the end
+
+    @property
+    def sentence(self) -> str:
+        """Say it."""
+        if not self.ranks:
+            return self.text
+        ranks = fold_names([f"r{rank}" for rank in sorted(self.ranks)])
+        return tr("{ranks} ended: {end}", ranks=ranks, end=self.text)
 
     @property
     def node_names(self) -> str:
@@ -162,13 +172,14 @@ def describe_event(event: JournalEvent) -> tuple[str, bool]:
 
 def _rank_exited(facts: Untrusted) -> tuple[str, bool]:
     code, number = facts.integer("exit", -255, 255), facts.integer("signal", 1, 128)
-    end = translate_node_text(describe_end(code, number))
-    return tr("rank {rank} {end}", rank=facts.count("rank"), end=end), bool(code or number)
+    return signal_name(number) if number else tr("exit {code}", code=code), bool(code or number)
 
 
 def _attempt_ended(facts: Untrusted) -> tuple[str, bool]:
-    reason = facts.text("reason", LONGEST_FACT) or "?"
-    return tr("attempt {n} ended: {reason}", n=facts.count("attempt"), reason=reason), True
+    number, reason = facts.count("attempt"), translate_node_text(facts.text("reason", LONGEST_FACT))
+    if not reason:
+        return tr("attempt {n} ended", n=number), False
+    return tr("attempt {n} ended: {reason}", n=number, reason=clip(reason, LONGEST_FACT)), True
 
 
 def _ended(facts: Untrusted) -> tuple[str, bool]:
@@ -207,23 +218,34 @@ EVENT_TEXTS: Mapping[str, tuple[str, bool]] = {
 
 def find_moments(run: ReportedRun) -> list[Moment]:
     """List what happened in the order of time; the same on several nodes within seconds is one moment."""
-    found: list[tuple[float, str, str, bool]] = []
+    found: list[Moment] = []
     for name, record in run.records.items():
         for event in record.journal:
             text, bad = describe_event(event)
+            ranks = (event.facts.count("rank"),) if event.name == "rank_exited" else ()
             if text:
-                found.append((event.time, name, text, bad))
+                found.append(Moment(event.time, (name,), text, bad, ranks))
     moments: list[Moment] = []
-    open_by_text: dict[str, int] = {}
-    for time, node, text, bad in sorted(found):
-        index = open_by_text.get(text)
-        if index is not None and time - moments[index].time < 10.0 and node not in moments[index].nodes:
-            before = moments[index]
-            moments[index] = Moment(before.time, (*before.nodes, node), text, bad)
+    newest: dict[tuple[str, bool], int] = {}  # of each text, in `moments`
+    for moment in sorted(found, key=lambda moment: moment.time):
+        key = moment.text, bool(moment.ranks)
+        index = newest.get(key)
+        before = moments[index] if index is not None else None
+        if index is None or before is None or not _is_same(before, moment):
+            newest[key] = len(moments)
+            moments.append(moment)
         else:
-            open_by_text[text] = len(moments)
-            moments.append(Moment(time, (node,), text, bad))
+            nodes = tuple(dict.fromkeys((*before.nodes, *moment.nodes)))
+            moments[index] = replace(
+                before, nodes=nodes, ranks=tuple(dict.fromkeys(before.ranks + moment.ranks))
+            )
     return moments[:MOST_MOMENTS]
+
+
+def _is_same(before: Moment, moment: Moment) -> bool:
+    """Tell whether two are one: soon after each other, and on other nodes unless they are about ranks."""
+    soon = moment.time - before.time < SOON
+    return soon and (bool(moment.ranks) or moment.nodes[0] not in before.nodes)
 
 
 def make_scale(run: ReportedRun) -> Scale:
@@ -243,7 +265,11 @@ def find_marks(run: ReportedRun) -> list[Mark]:
     marks = [
         Mark(
             attempt.ended - run.offsets.get(attempt.node, 0.0),
-            tr("attempt {n} ended: {reason}", n=attempt.number, reason=clip(attempt.text, LONGEST_FACT)),
+            tr(
+                "attempt {n} ended: {reason}",
+                n=attempt.number,
+                reason=clip(translate_node_text(attempt.text), LONGEST_FACT),
+            ),
             failed=True,
         )
         for attempt in attempts_of(run.parts)

@@ -47,7 +47,7 @@ stroke-width:1.6}
 .after{fill:var(--after);color:var(--after)}.between{fill:var(--between);color:var(--between)}.label{font-size:11px;
 fill:var(--fg)}
 details{margin:.3rem 0}summary{cursor:pointer}summary:focus-visible{outline:2px solid var(--c0)}
-nav a{color:var(--c0);margin-right:1rem}
-@media print{body{max-width:none;font-size:11px;padding:0}nav{display:none}pre,.plot,tr{break-inside:avoid}
+.timeline svg{min-width:640px}
+@media print{body{max-width:none;font-size:11px;padding:0}pre,.plot,tr{break-inside:avoid}
 h2{break-after:avoid}}
 """

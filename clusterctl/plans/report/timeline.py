@@ -45,7 +45,8 @@ def render_timeline(run: ReportedRun, scale: Scale) -> Html | None:
         drawing.append(element("g", element("title", mark.label), line))
     label = tr("phases of {nodes}", nodes=fold_names([name for names, _ in rows for name in names]))
     picture = element("svg", *drawing, viewBox=f"0 0 {WIDTH} {height}", role="img", aria_label=label)
-    return element("figure", element("figcaption", *_legend(rows)), picture)
+    wide = element("div", picture, class_="scroll timeline")
+    return element("figure", element("figcaption", *_legend(rows)), wide)
 
 
 def _x(time: float, scale: Scale) -> float:

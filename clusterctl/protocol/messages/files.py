@@ -186,6 +186,7 @@ class _Spec(TypedDict):
     zombie_after: float  # seconds; 0 is never
     stall: StallSpec | None  # null where nobody looks whether the ranks get on
     diagnose: bool  # whether the ranks are prepared to be asked where they are
+    sample: bool  # whether the agent samples the machine
     master_addr: str | None
     gang: bool
     hub: str

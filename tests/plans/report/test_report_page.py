@@ -175,9 +175,8 @@ def test_phases_and_moments_of_a_journal() -> None:
         ("stopping", 2.0),
     ]
     moments = find_moments(run)
-    assert [moment.nodes for moment in moments if moment.text == "rank 1 exited with 1"] == [
-        ("gpu01", "gpu02")
-    ]
+    ends = [(moment.nodes, moment.sentence) for moment in moments if moment.ranks]
+    assert ends == [(("gpu01", "gpu02"), "r1 ended: exit 1")]
     scale = make_scale(run)
     assert (scale.begin, scale.end) == (BEGAN, BEGAN + 52)
     assert [mark.time for mark in scale.marks if mark.failed] == [BEGAN + 50]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -16,13 +16,16 @@ from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.tasks import HistoryChoice, RunHandle
 from clusterctl.console.progress import render_size
 from clusterctl.console.text import sanitize
-from clusterctl.console.verdict import UNBROKEN, render_cause
+from clusterctl.console.verdict import UNBROKEN, render_cause, render_reasons, render_remarks
 from clusterctl.plans.report.page import render_report
 from clusterctl.plans.report.reported_run import ReportedRun
 from clusterctl.plans.runs.selection import choose_run
-from clusterctl.plans.runs.verdict import judge_recorded
+from clusterctl.plans.runs.state import Parts, find_stalls
+from clusterctl.plans.runs.verdict import Verdict, judge_recorded
+from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.run_paths import short_id
 from clusterctl.specs.inventory.model import Inventory
+from clusterctl.specs.text import command_line
 from clusterctl.translation import tr
 
 POINTS, FEWER_POINTS, MANY_NODES = 300, 120, 16
@@ -33,7 +36,7 @@ SECRETS = "secrets"  # key of what a launch has recorded: names of variables
 def write_report(inventory: Inventory, runs: Sequence[str], output: str | None, command: str) -> int:
     """Write it; 0 when all nodes of the runs answered, 5 some, 4 none."""
     with open_cluster() as cluster:
-        found = find_runs(cluster, inventory.nodes, None)
+        found = find_runs(cluster, inventory.nodes, None, pulse=True)
         report_failures(found.errors)
         if not found.answered:
             return 4
@@ -58,22 +61,46 @@ def _read(
     choice = HistoryChoice(None, points, details=True, lines=LINES)
     records = fetch_records(RunHandle(cluster, run_id, nodes, found.pythons), choice)
     report_failures(records.errors.values())
-    cause = verdict.cause if verdict else None
     silent = {name: tr("no answer") for name, part in parts.items() if part is None}
     return ReportedRun(
         run_id=run_id,
         parts=parts,
         verdict=verdict,
-        cause_lines=tuple(render_cause(cause, run_id, command, UNBROKEN)) if cause else (),
+        cause_lines=_cause_lines(run_id, verdict, command),
         records=records.nodes,
         now=time.time(),
         date=render_date,
         offsets=found.offsets,
+        remarks=_remarks(run_id, parts, verdict, found.offsets, command),
         silent={
             **silent,
             **{name: f"{error.code} {error.message}" for name, error in records.errors.items()},
         },
     )
+
+
+def _cause_lines(run_id: RunId, verdict: Verdict | None, command: str) -> tuple[str, ...]:
+    """Give what `status` shows of an end; without a cause the reasons of the nodes."""
+    if verdict is None:
+        return ()
+    if verdict.cause is None:
+        return tuple(render_reasons(verdict))
+    return tuple(render_cause(verdict.cause, run_id, command, UNBROKEN))
+
+
+def _remarks(
+    run_id: RunId, parts: Parts, verdict: Verdict | None, offsets: Mapping[str, float], command: str
+) -> tuple[str, ...]:
+    """Give what else is known: of a run that has ended as `launch` shows it, of a live one which ranks may hang."""
+    if verdict is not None:
+        return tuple(render_remarks(verdict, command))
+    lines = [
+        tr("rank {rank} on {node}: {why}", rank=rank, node=name, why=why)
+        for name, ranks in find_stalls(parts, offsets, time.time()).items()
+        for rank, why in ranks.items()
+    ]
+    diagnose = command_line("diagnose", short_id(run_id), command=command)
+    return (*lines, diagnose) if lines else ()
 
 
 def render_date(moment: float) -> str:
