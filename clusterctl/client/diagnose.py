@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from clusterctl.client.rpc import tasks
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.diagnose.evidence import MOST_ENTRIES, MOST_RECENT, NodeEvidence, RankEvidence
 from clusterctl.plans.diagnose.kept import KeptDiagnosis, judge_kept
+from clusterctl.plans.facts.utilization import GpuUsage, parse_sample
 from clusterctl.plans.runs.state import NodeState
+
+if TYPE_CHECKING:
+    from fabric import Connection
+
+    from clusterctl.client.rpc.session import Interpreter
+    from clusterctl.specs.inventory.model import Node
+
+
+GPU_LIMIT, GPU_INTERVAL = 3.0, 0.25  # seconds
 
 
 @dataclass(frozen=True)
@@ -47,6 +59,23 @@ def diagnose_ranks(run: tasks.RunHandle, entries: int = MOST_ENTRIES) -> Answers
         {name: nodes[name] for name in names if name in nodes},
         {name: errors[name] for name in names if name in errors},
     )
+
+
+def read_gpus(run: tasks.RunHandle) -> dict[str, tuple[GpuUsage, ...]]:
+    """Read how busy the GPUs of each node are, as `top` does; nodes without any, or without an answer, are left out."""
+    outcomes = run.cluster.each(run.nodes, lambda c, node: _read_gpus(c, node, run.interpreters[node.name]))
+    found = {outcome.node.name: outcome.value for outcome in outcomes if outcome.value}
+    return {node.name: found[node.name] for node in run.nodes if node.name in found}
+
+
+def _read_gpus(c: Connection, node: Node, interpreter: Interpreter) -> tuple[GpuUsage, ...]:
+    deadline = time.monotonic() + GPU_LIMIT
+    with tasks.top(c, node, interpreter, GPU_INTERVAL) as session:
+        while (frame := session.receive(max(0.0, deadline - time.monotonic()))) is not None:
+            sample = parse_sample(frame[0].unread("sample"))
+            if sample is not None and not sample.gpu_pending:
+                return sample.gpus
+    return ()
 
 
 def count_entries(parts: Mapping[str, NodeState | None], *, slow: bool) -> int:

@@ -16,6 +16,7 @@ from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.diagnose.evidence import Entry, GroupRecord, NodeEvidence, RankEvidence
 from clusterctl.plans.diagnose.hang import Judgement, fold_numbers
 from clusterctl.plans.diagnose.slow import Slowness
+from clusterctl.plans.facts.utilization import GpuUsage
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import render_duration
 from clusterctl.translation import english_of, to_translate, tr, trn
@@ -145,6 +146,25 @@ def _show_stacks(ranks: Sequence[RankEvidence]) -> None:
         stdout().print(Text("\n" + title, "bold"))
         for line in stack.splitlines():
             stdout().print(Text(sanitize(line)), soft_wrap=True)
+
+
+def show_gpus(gpus: Mapping[str, Sequence[GpuUsage]]) -> None:
+    """Print how busy the GPUs of each node are, one line for each node."""
+    for name, node_gpus in list(gpus.items())[:MOST_ROWS]:
+        text = tr("GPUs of {node}: {gpus}", node=name, gpus=", ".join(map(_describe_gpu, node_gpus)))
+        stdout().print(Text(sanitize(text), "dim"), soft_wrap=True)
+
+
+def _describe_gpu(gpu: GpuUsage) -> str:
+    """Write `0: 100 % busy, 1024 of 81559 MiB`."""
+    values = {"index": gpu.index, "busy": gpu.busy, "used": gpu.memory_used, "total": gpu.memory}
+    shown = {name: "?" if value is None else value for name, value in values.items()}
+    return tr("{index}: {busy} % busy, {used} of {total} MiB", **shown)
+
+
+def gpus_to_json(gpus: Mapping[str, Sequence[GpuUsage]]) -> dict[str, Any]:
+    """Give the GPUs of each node for `diagnose --json`; empty unless the run hangs."""
+    return {name: [asdict(gpu) for gpu in node_gpus] for name, node_gpus in gpus.items()}
 
 
 def show_slowness(slowness: Slowness) -> None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from clusterctl.plans.diagnose.evidence import Frame, RankEvidence
+from clusterctl.plans.diagnose.hang import Judgement
+from clusterctl.plans.diagnose.kept import KeptDiagnosis
 from clusterctl.plans.notify import (
     Hooks,
     RunEnd,
@@ -20,9 +24,11 @@ from clusterctl.plans.notify import (
     run_end_to_json,
     sign_dingtalk,
     sign_feishu,
+    stall_of,
 )
 from clusterctl.plans.runs.verdict import Verdict
 from clusterctl.protocol.root_cause import Cause, Failure
+from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.job.model import Notify, OnEnd
 from clusterctl.specs.text import render_duration
 from clusterctl.translation import Language, use_language
@@ -62,6 +68,29 @@ def test_the_message_of_a_failure() -> None:
         "cause: rank 3 on gpu02, exit code 1: ValueError: bad loss",
         f"clusterctl -i a.yaml logs {RUN} --rank 3",
     ]
+
+
+def test_the_message_of_a_stall() -> None:
+    """The run goes on; where its ranks are, in English, also in the message of its end."""
+    judgement = Judgement("CC-HANG-008", "", {"nodes": "gpu02"})
+    rank = RankEvidence(1, "gpu02", frames=(Frame("train.py", 4, "load"),))
+    kept = KeptDiagnosis("stall", 600.0, judgement, (rank,))
+    hooks = Hooks("digits", "lab-a", "/job", None, (replace(notify("slack"), when=("stalled",)),))
+    where = "when no rank had made progress for 10 min, rank 1 (gpu02) was at train.py:4 in load()"
+    use_language("zh")
+    try:
+        lines = render_message(
+            stall_of(hooks, RunId(RUN), kept, ["gpu01", "gpu02"], "clusterctl")
+        ).splitlines()
+    finally:
+        use_language("en")
+    assert lines[:3] == ["digits STALLED after 10 min", f"run {RUN} on lab-a, gpu[01-02]", where]
+    assert lines[3].startswith("gpu02 does not answer") and lines[4] == f"clusterctl status {RUN}"
+    assert where in render_message(ended(hang=kept))
+    assert where not in render_message(
+        ended(hang=replace(kept, why="time_limit", judgement=Judgement("CC-HANG-009", "")))
+    )
+    assert not is_for_end(("stalled",), "FAILED")
 
 
 def test_the_message_of_other_ends() -> None:

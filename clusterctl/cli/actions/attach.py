@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from clusterctl.cli.actions.find_runs import FoundRuns, choose_found_run, find_runs
-from clusterctl.cli.actions.notify import notify_end, warn_not_notified
+from clusterctl.cli.actions.notify import notify_end, notify_stall, warn_not_notified
 from clusterctl.cli.context.nodes import (
     current_owner,
     interpreter,
@@ -52,6 +52,9 @@ def watch_run(
         show=logs.show,
         notice=notice,
         show_silence=show_live_line if has_live_line else None,
+        on_stall=lambda kept: notify_stall(
+            options.run_id, kept, [node.name for node in options.nodes], output.command, options.secrets
+        ),
     )
     try:
         verdict = monitor.watch()

@@ -184,9 +184,16 @@ def diagnose(
     """
     from clusterctl.cli.actions.find_runs import choose_found_run, find_runs
     from clusterctl.cli.context.nodes import open_cluster, reading_exit_code, report_failures
-    from clusterctl.client.diagnose import count_entries, diagnose_ranks, save_diagnosis
+    from clusterctl.client.diagnose import count_entries, diagnose_ranks, read_gpus, save_diagnosis
     from clusterctl.client.rpc.tasks import RunHandle
-    from clusterctl.console.hang import diagnosis_to_json, show_diagnosis, show_slowness, slowness_to_json
+    from clusterctl.console.hang import (
+        diagnosis_to_json,
+        gpus_to_json,
+        show_diagnosis,
+        show_gpus,
+        show_slowness,
+        slowness_to_json,
+    )
     from clusterctl.console.text import sanitize
     from clusterctl.plans.diagnose.hang import judge
     from clusterctl.plans.diagnose.slow import judge_slowness
@@ -200,15 +207,16 @@ def diagnose(
             return 4
         run_id = choose_found_run(choose_run, found.runs, run)
         parts = found.runs[run_id]
-        nodes = [
-            node for node in found.nodes_of(run_id) if parts.get(node.name) and node.name in found.pythons
-        ]
-        answers = diagnose_ranks(
-            RunHandle(cluster, run_id, nodes, found.pythons), count_entries(parts, slow=slow)
-        )
+        known = found.nodes_of(run_id)
+        nodes = [node for node in known if parts.get(node.name) and node.name in found.pythons]
+        handle = RunHandle(cluster, run_id, nodes, found.pythons)
+        answers = diagnose_ranks(handle, count_entries(parts, slow=slow))
+        silent = [name for name, part in parts.items() if part is None or name in answers.errors]
+        world = next((part.world_size for part in parts.values() if part and part.world_size), None)
+        judgement = judge(answers.ranks, silent, world)
+        answered = [node for node in nodes if node.name in answers.nodes]
+        gpus = read_gpus(handle.on(answered)) if judgement.hangs and not slow else {}
     report_failures(answers.errors.values())
-    silent = [name for name, part in parts.items() if part is None or name in answers.errors]
-    world = next((part.world_size for part in parts.values() if part and part.world_size), None)
     if slow:
         slowness = judge_slowness(answers.nodes.values())
         if as_json:
@@ -216,13 +224,14 @@ def diagnose(
         else:
             show_slowness(slowness)
         return reading_exit_code(len(answers.nodes), len(nodes) + len(found.errors))
-    judgement = judge(answers.ranks, silent, world)
     shown = [one for one in answers.ranks if not rank or one.rank in rank]
     document = diagnosis_to_json(run_id, judgement, shown, answers.nodes, answers.errors)
+    document["gpus"] = gpus_to_json(gpus)
     if save is not None:
         save_diagnosis(Path(save), json_text(document, indent=2), shown, sanitize)
     if as_json:
         click.echo(json_text(document, indent=2))
     else:
         show_diagnosis(judgement, shown, list(answers.nodes.values()), with_stacks=stacks)
+        show_gpus(gpus)
     return reading_exit_code(len(answers.nodes), len(nodes) + len(found.errors))

@@ -23,6 +23,7 @@ from clusterctl.client.watch.stall import StallNotice
 from clusterctl.client.watch.streams import SILENCE_LIMIT, StreamEnd, can_reconnect
 from clusterctl.errors import ClusterctlError
 from clusterctl.node_texts import translate_node_text
+from clusterctl.plans.diagnose.kept import KeptDiagnosis
 from clusterctl.plans.launch.world_size import describe_world_event
 from clusterctl.plans.runs.gang_record import choose_record, find_reported_loss
 from clusterctl.plans.runs.state import NodeState
@@ -124,8 +125,12 @@ class RunMonitor:
         show: Callable[[LogLines], None],
         notice: Callable[[str], None],
         show_silence: Callable[[str], None] | None = None,
+        on_stall: Callable[[KeptDiagnosis], None] | None = None,
     ) -> None:
-        """`show_silence` shows one line about silent nodes in place of the line before; without it notices do."""
+        """`show_silence` shows one line about silent nodes in place of the line before; without it notices do.
+
+        `on_stall` is called in a thread of its own when no rank makes progress.
+        """
         self._options = options
         self._run = tasks.RunHandle(cluster, options.run_id, options.nodes, options.interpreters)
         self._reports = {node.name: options.new_report(node) for node in options.nodes}
@@ -155,7 +160,7 @@ class RunMonitor:
         self._failure_reported = False
         self._world_events: set[str] = set()
         self._start_events: set[str] = set()
-        self._stall = StallNotice(self._run)
+        self._stall = StallNotice(self._run, on_stall)
         self._pending_failure: tuple[float, Message] | None = None
         self._pending_is_view = False  # one node's report about the hub is all that is known of the failure
         self._hub_views: dict[str, set[str]] = {}  # by hub, the nodes that have lost it

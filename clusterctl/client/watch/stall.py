@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from clusterctl.client.diagnose import load_hang
 from clusterctl.client.rpc.tasks import RunHandle
@@ -17,8 +17,8 @@ ALL_WAIT = 3.0  # seconds that the other nodes have to keep their part, once one
 class StallNotice:
     """What the nodes have kept of a stall, read in a thread of its own."""
 
-    def __init__(self, run: RunHandle) -> None:
-        self._run = run
+    def __init__(self, run: RunHandle, on_stall: Callable[[KeptDiagnosis], None] | None) -> None:
+        self._run, self._on_stall = run, on_stall
         self._since: float | None = None  # when the first node reported it
         self._thread: threading.Thread | None = None
         self._found: list[KeptDiagnosis] = []
@@ -45,6 +45,8 @@ class StallNotice:
         kept = self.load(states)
         if kept is not None:
             self._found.append(kept)
+            if self._on_stall is not None:
+                self._on_stall(kept)
 
     def _pop_found(self) -> list[KeptDiagnosis]:
         found, self._found = self._found, []

@@ -12,8 +12,8 @@ A rank gets on, since a look at it or an answer of its flight recorder:
 
 So a rank in an endless loop gets on; it cannot be told from one that evaluates for an hour.
 
-Output, processor time and bytes cost a look at /proc now and then. Ranks are asked for their records only when none of
-the whole run has written anything for half of the limit, and then a few times until the limit; without a fresh
+Output, processor time and bytes cost a look at /proc now and then: 0.1 ms a rank. A node asks its ranks for their
+records (34 ms each) once nothing but processor time has shown progress there for half of the limit; without a fresh
 answer a node never reports the whole limit. The gang takes the smallest time of all nodes, see `node/gang/hub.py`; each
 node hears of it and does the rest by itself: it keeps where its ranks are, and ends its part if the job wants that.
 """
@@ -72,24 +72,29 @@ class WorkerProgress:
     """When a worker has got on last; times by the monotonic clock."""
 
     def __init__(self, now: float) -> None:
-        self.wrote = now  # when its output had grown
+        self._wrote = now  # when its output had grown
         self._recorded = self._busy = now
         self._usage: Optional[Usage] = None
         self._measured_at = now
         self._answer: Optional[Recorded] = None
 
     @property
+    def certain(self) -> float:
+        """Return when it got on last, processor time aside."""
+        return max(self._wrote, self._recorded)
+
+    @property
     def last(self) -> float:
         """Return when it got on last, by the table above."""
         waiting = self._answer is not None and self._answer.waiting
-        return max(self.wrote, self._recorded, 0.0 if waiting else self._busy)
+        return self.certain if waiting else max(self.certain, self._busy)
 
     def on_usage(self, now: float, usage: Usage) -> None:
         """Compare its counters with those before."""
         before, seconds = self._usage, max(1e-3, now - self._measured_at)
         self._usage, self._measured_at = usage, now
         if before is None or usage.output != before.output:
-            self.wrote = now
+            self._wrote = now
         if before is None or usage.moved - before.moved >= MUCH:
             self._recorded = now
         if before is None or usage.busy - before.busy >= max(LEAST_BUSY, BUSY * seconds):
@@ -152,6 +157,11 @@ class StallWatch:
         for pid, worker in living.items():
             self._pids[pid] = [pid, *(stat.pid for stat in descendants(pid))]
             self._progress[pid].on_usage(now, self._measure(worker, self._pids[pid]))
+        if (
+            living
+            and now - max(each.certain for each in self._progress.values()) >= self._limit * ASKED_AFTER
+        ):
+            self._request_records()
 
     def _measure(self, worker: Worker, pids: List[int]) -> Usage:
         used = [read_usage(pid, with_children=pid == worker.identity.pid) for pid in pids]
@@ -172,11 +182,9 @@ class StallWatch:
         return seconds if is_fresh else min(seconds, self._limit * (1 - 1 / ASKS))
 
     def on_gang_quiet(self, seconds: float) -> None:
-        """Take for how long no rank of the whole run has got on: ask, or keep where ours are."""
+        """Take for how long no rank of the whole run has got on: after the limit keep where ours are."""
         if not self._began:
             return
-        if seconds >= self._limit * ASKED_AFTER:
-            self._request_records()
         if seconds >= self._limit and not self._found:
             self._found = True
             self._since = time.time() - seconds

@@ -55,6 +55,16 @@ def test_when_a_rank_has_got_on(second: Usage, answers: list[Recorded | None], l
     assert progress_after(IDLE, second, *answers) == last
 
 
+def test_processor_time_alone_is_a_reason_to_ask() -> None:
+    """NCCL computes while it waits: without an answer that cannot be told from work."""
+    worker = WorkerProgress(0.0)
+    worker.on_usage(0.0, IDLE)
+    worker.on_usage(100.0, IDLE._replace(busy=105.0))
+    assert (worker.last, worker.certain) == (100.0, 0.0)
+    worker.on_answer(101.0, WAITS, IDLE._replace(busy=106.0))
+    assert worker.last == worker.certain == 31.0
+
+
 def entry(number: int, age: float, *, over: bool) -> list[Any]:
     """Write a collective as a node condenses it."""
     return [number, None, "gloo:all_reduce", "[[1]]", "Float", over, age]
