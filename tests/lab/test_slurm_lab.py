@@ -106,6 +106,12 @@ def test_a_run_is_stopped_by_us_and_cancelled_by_slurm(slurm: SlurmBed, tmp_path
         return run
 
     run = launch()
+    answers = slurm.json("exec", "--", "hostname")
+    assert "gpu03" in json.dumps(answers)
+    assert [node["node"] for node in slurm.json("diagnose", run)["nodes"]] == [*NICS]
+    pulled = slurm.run("pull", run, tmp_path / "here", "--logs")
+    assert pulled.code == 0, pulled.err
+    assert (tmp_path / "here" / "gpu02").is_dir()
     stopped = slurm.run("stop", run, "-y")
     assert stopped.code == 0, stopped.out + stopped.err
     assert "gpu03: stopped" in stopped.out

@@ -60,6 +60,7 @@ class Interpreter:
     python: str
     activate: str | None = None
     source: str = "the inventory"  # the file where `python` is set or would be
+    step: str = ""  # a line of sh that goes on to another machine, where the rest is read
 
 
 class Session:
@@ -336,7 +337,8 @@ def _bootstrap(verb: VerbName, request: Request, sentinel: str, interpreter: Int
     first: VerbHeader = {"sentinel": sentinel, "verb": verb, "request": request}
     header = json.dumps(first).encode("utf-8")
     parts = (bundle.boot_program(), header, bundle.bundle(verb))
-    shell_line = f"{DECOYS}{render_bootstrap(interpreter.python, interpreter.activate)}\n".encode("ascii")
+    decoys = DECOYS + interpreter.step + DECOYS if interpreter.step else DECOYS
+    shell_line = f"{decoys}{render_bootstrap(interpreter.python, interpreter.activate)}\n".encode("ascii")
     return shell_line + b"".join(b"%d\n" % len(part) + part for part in parts)
 
 
