@@ -58,9 +58,7 @@ def refuse_queued(run_id: RunId, parts: Parts, verb: str, command: str) -> None:
     queued = next((part for part in parts.values() if part and part.is_queued), None)
     if queued is not None:
         shown = command_line("attach" if queued.live else "status", run_id, command=command)
-        raise UsageError(
-            "CC-SLURM-008", verb=verb, run=run_id, reason=queued.reason, command=shown
-        )
+        raise UsageError("CC-SLURM-008", verb=verb, run=run_id, reason=queued.reason, command=shown)
 
 
 MOST_SESSIONS = 8  # on one connection to a login node: sshd allows 10 unless it is set otherwise
@@ -170,14 +168,15 @@ def _found_over_login(
     }
     remember_runs(runs)
     login = nodes[0].name
-    known = [*by_node, login] if login in pythons else []
-    offset = answers[login].offset if login in answers else 0.0
+    if login not in pythons:
+        return FoundRuns({}, errors, len(errors), {}, {}, tuple(nodes))
+    known = [*by_node, login]
     return FoundRuns(
         runs,
         errors,
         len(answers) + len(errors),
         dict.fromkeys(known, pythons[login]),
-        dict.fromkeys(known, offset),
+        dict.fromkeys(known, answers[login].offset),
         tuple(nodes),
     )
 
