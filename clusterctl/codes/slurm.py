@@ -176,4 +176,25 @@ ENTRIES: Mapping[str, Entry] = {
             ),
         },
     ),
+    "CC-SLURM-009": Entry(
+        "error",
+        Text("no run of yours has nodes now", "当前没有占用节点的任务"),
+        why=Text(
+            "The nodes of a Slurm cluster can be reached only while Slurm has given them to a run",
+            "只有在 Slurm 把节点分配给任务期间，才能连接这些节点",
+        ),
+        do=Text("Launch a run, or wait for one that is in the queue", "启动一个任务，或等待排队中的任务开始"),
+        cases={
+            "": Case(
+                Text(
+                    "no run of yours has nodes of this Slurm cluster now ({file})",
+                    "你当前没有占用该 Slurm 集群节点的任务（{file}）",
+                ),
+                Text(
+                    "launch a run, or wait for one with `attach`",
+                    "启动一个任务，或用 `attach` 等待排队中的任务",
+                ),
+            ),
+        },
+    ),
 }

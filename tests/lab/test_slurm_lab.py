@@ -97,7 +97,7 @@ def test_a_run_on_slurm_from_the_queue_to_its_end(slurm: SlurmBed, tmp_path: Pat
 
 @VARIANT
 def test_a_run_is_stopped_by_us_and_cancelled_by_slurm(slurm: SlurmBed, tmp_path: Path) -> None:
-    """Both are recorded by the nodes themselves, and Slurm's queue is empty in the end."""
+    """Both are recorded by the nodes themselves; a login node that is away for a while ends nothing."""
     job = make_project(tmp_path, SCRIPT, launcher="python", nodes=3)
 
     def launch() -> str:
@@ -106,6 +106,12 @@ def test_a_run_is_stopped_by_us_and_cancelled_by_slurm(slurm: SlurmBed, tmp_path
         return run
 
     run = launch()
+    answers = slurm.json("exec", "--", "hostname")
+    assert "gpu03" in json.dumps(answers)
+    assert [node["node"] for node in slurm.json("diagnose", run)["nodes"]] == [*NICS]
+    pulled = slurm.run("pull", run, tmp_path / "here", "--logs")
+    assert pulled.code == 0, pulled.err
+    assert (tmp_path / "here" / "gpu02").is_dir()
     stopped = slurm.run("stop", run, "-y")
     assert stopped.code == 0, stopped.out + stopped.err
     assert "gpu03: stopped" in stopped.out
@@ -113,6 +119,9 @@ def test_a_run_is_stopped_by_us_and_cancelled_by_slurm(slurm: SlurmBed, tmp_path
 
     run = launch()
     follower = start_cctl(slurm.bed, "-i", slurm.inventory, "attach", run, "--json")
+    slurm.bed.run(["clusterctl", "lab", "break", "--name", slurm.bed.name, "gpu01", "sshd"])
+    assert slurm.run("ps").code == 4
+    slurm.bed.run(["clusterctl", "lab", "heal", "--name", slurm.bed.name, "gpu01"])
     slurm.slurm("scancel $(squeue -h -o %i)")
     out, _ = follower.communicate(timeout=60)
     assert json.loads(out.splitlines()[-1])["verdict"]["state"] == "CANCELLED"

@@ -29,7 +29,6 @@ UNREAD_BY_NODE = {
     "beat": "any frame is a sign of life",
     "brings_torch": "the client's own, beside the query that it is part of",
     "check_store": "the node waits for this frame and for no other",
-    "network": "of `probe`: what is checked with it is checked by the client",
     "part": "of a content that comes in pieces: they come in order",
     "size": "of the payload: its hash is compared",
 }
@@ -48,6 +47,7 @@ UNSENT_BY_CLIENT = {
         "of spec.json and of the mesh test, set by tests",
     ),
     "cold": "of the agent's first frame: set by the verb `start`",
+    "outside_stop": "of spec.json: set by the task of a Slurm job",
     "unfit": "of the roster: set by the nodes",
 }
 UNREAD_BY_CLIENT = {

@@ -8,19 +8,19 @@ from dataclasses import dataclass, replace
 import click
 
 from clusterctl.cli.context.load import remember_runs
-from clusterctl.cli.context.nodes import current_owner, notice, with_any_python
+from clusterctl.cli.context.nodes import current_owner, notice, open_cluster, with_any_python
 from clusterctl.cli.context.settings import Settings
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.session import Interpreter
 from clusterctl.console.runs import describe_launch
 from clusterctl.errors import ClusterctlError, UsageError
-from clusterctl.plans.runs.selection import Owner, Parts, Runs, gather_runs, is_complete, is_live
+from clusterctl.plans.runs.selection import Owner, Parts, Runs, gather_runs, is_complete, is_live, owner_of
 from clusterctl.plans.runs.state import NodeState, run_state
 from clusterctl.plans.runs.verdict import name_state
 from clusterctl.protocol.run_id import RunId, parse_run_id
 from clusterctl.protocol.states import SUCCEEDED
-from clusterctl.specs.inventory.model import Allocation, Node
+from clusterctl.specs.inventory.model import Allocation, Inventory, Node
 from clusterctl.specs.text import command_line
 from clusterctl.translation import trn
 
@@ -58,9 +58,7 @@ def refuse_queued(run_id: RunId, parts: Parts, verb: str, command: str) -> None:
     queued = next((part for part in parts.values() if part and part.is_queued), None)
     if queued is not None:
         shown = command_line("attach" if queued.live else "status", run_id, command=command)
-        raise UsageError(
-            "CC-SLURM-008", verb=verb, run=run_id, job=queued.slurm_job, reason=queued.reason, command=shown
-        )
+        raise UsageError("CC-SLURM-008", verb=verb, run=run_id, reason=queued.reason, command=shown)
 
 
 MOST_SESSIONS = 8  # on one connection to a login node: sshd allows 10 unless it is set otherwise
@@ -69,6 +67,27 @@ MOST_SESSIONS = 8  # on one connection to a login node: sshd allows 10 unless it
 def slurm_login(nodes: Sequence[Node]) -> Node | None:
     """Give the login node, if the inventory is that of a Slurm cluster."""
     return nodes[0] if nodes and nodes[0].allocation is not None else None
+
+
+def with_live_nodes(inventory: Inventory) -> Inventory:
+    """Put the nodes of one's live runs into the inventory of a Slurm cluster: only they can be reached.
+
+    Raises UsageError if there are none; other inventories stay as they are.
+    """
+    if inventory.slurm is None:
+        return inventory
+    with open_cluster() as cluster:
+        found = find_runs(cluster, inventory.nodes, None)
+    if not found.answered:
+        raise found.errors[0]
+    nodes: dict[str, Node] = {}
+    for run_id, parts in found.runs.items():
+        begun = is_live(parts) and not any(part.is_queued for part in parts.values() if part)
+        if begun and owner_of(parts).is_same(current_owner()):
+            nodes.update((node.name, node) for node in found.nodes_of(run_id) if node.name not in nodes)
+    if not nodes:
+        raise UsageError("CC-SLURM-009", file=inventory.file)
+    return replace(inventory, nodes=tuple(nodes.values()))
 
 
 def slurm_nodes(login: Node, names: Sequence[str], job: str) -> list[Node]:
@@ -98,6 +117,7 @@ def find_runs(
     answers: dict[str, tasks.RunListing] = {}
     pythons: dict[str, Interpreter] = {}
     errors: dict[str, ClusterctlError] = {}
+    nodes = nodes[:1] if slurm_login(nodes) is not None else nodes  # one answers for all
 
     for outcome in cluster.each(
         nodes,
@@ -148,14 +168,15 @@ def _found_over_login(
     }
     remember_runs(runs)
     login = nodes[0].name
-    known = [*by_node, login] if login in pythons else []
-    offset = answers[login].offset if login in answers else 0.0
+    if login not in pythons:
+        return FoundRuns({}, errors, len(errors), {}, {}, tuple(nodes))
+    known = [*by_node, login]
     return FoundRuns(
         runs,
         errors,
         len(answers) + len(errors),
         dict.fromkeys(known, pythons[login]),
-        dict.fromkeys(known, offset),
+        dict.fromkeys(known, answers[login].offset),
         tuple(nodes),
     )
 

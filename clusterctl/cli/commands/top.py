@@ -67,7 +67,11 @@ def top(
     from clusterctl.cli.context.nodes import open_cluster
     from clusterctl.plans.launch.placement import choose_nodes
 
-    inventory = load_inventory(settings)
+    inventory = load_inventory(settings, on_slurm=True)
+    if inventory.slurm is not None:
+        from clusterctl.cli.actions.find_runs import with_live_nodes
+
+        inventory = with_live_nodes(inventory)
     nodes = choose_nodes(inventory, pattern, exclude)
     if run is not None or since is not None:
         from clusterctl.cli.actions.monitor.history import show_run_history

@@ -11,8 +11,9 @@ import click
 from clusterctl.cli.actions.find_runs import FoundRuns, find_runs
 from clusterctl.cli.actions.notify import notify_end
 from clusterctl.cli.actions.stop import stop_run
-from clusterctl.cli.context.nodes import reading_exit_code, report_failures
-from clusterctl.cli.context.run_output import RunOutput, watch_run
+from clusterctl.cli.context.nodes import report_failures
+from clusterctl.cli.actions.attach import watch_run
+from clusterctl.cli.context.run_output import RunOutput
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.slurm import LoginNode, QueueState, cancel_job, watch_queue
@@ -22,7 +23,7 @@ from clusterctl.console.terminal import can_redraw, info
 from clusterctl.console.verdict import show_verdict
 from clusterctl.errors import ClusterctlError, ConnectError, ConnectionLost
 from clusterctl.plans.runs.selection import is_live, submitted_at
-from clusterctl.plans.runs.verdict import judge_recorded, verdict_to_json
+from clusterctl.plans.runs.verdict import judge, judge_recorded, verdict_to_json
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.states import RUNNING
 from clusterctl.translation import tr
@@ -86,9 +87,7 @@ def show_end(
 ) -> int:
     """Show how a run ended of which nothing could be followed, as one that was cancelled in the queue."""
     parts = found.runs[run_id]
-    verdict = judge_recorded(run_id, parts, [*parts], found.offsets)
-    if verdict is None:
-        return reading_exit_code(0, 1)
+    verdict = judge_recorded(run_id, parts, [*parts], found.offsets) or judge(run_id, parts, ())
     output.write_json({"run": run_id, "verdict": verdict_to_json(verdict)})
     seconds = time.time() - began
     show_verdict(verdict, seconds, output.command, 0)

@@ -113,8 +113,15 @@ class Cluster:
         self._open_in_background([node for name, node in first.items() if name not in self._pending], then)
 
     def _is_direct(self, node: Node) -> bool:
-        """Return whether no bastion is on the way: its sshd may drop the others where one of many tunnels is closed."""
-        return node.ssh.transport == "paramiko" and self._routes.find(node).jump is None
+        """Return whether no bastion is on the way: its sshd may drop the others where one of many tunnels is closed.
+
+        Nodes of a Slurm cluster share their connection: the first that is through must not close it.
+        """
+        return (
+            node.allocation is None
+            and node.ssh.transport == "paramiko"
+            and self._routes.find(node).jump is None
+        )
 
     def _prepare(self, nodes: Sequence[Node], *, keep: bool = True) -> None:
         """Resolve the routes and prompt for passphrases, while there is one thread and no progress on the screen."""

@@ -73,6 +73,7 @@ class Interpreter:
     python: str
     activate: str | None = None
     source: str = "the inventory"  # the file where `python` is set or would be
+    step: str = ""  # a line of sh that goes on to another machine, where the rest is read
 
 
 class Session:
@@ -379,7 +380,8 @@ def _poll(descriptor: int, timeout: float | None) -> None:
 
 def _bootstrap(header: VerbHeader, modules: bytes, interpreter: Interpreter) -> bytes:
     parts = (bundle.boot_program(), json.dumps(header).encode("utf-8"), modules)
-    shell_line = f"{DECOYS}{render_bootstrap(interpreter.python, interpreter.activate)}\n".encode("ascii")
+    decoys = DECOYS + interpreter.step + DECOYS if interpreter.step else DECOYS
+    shell_line = f"{decoys}{render_bootstrap(interpreter.python, interpreter.activate)}\n".encode("ascii")
     return shell_line + b"".join(b"%d\n" % len(part) + part for part in parts)
 
 

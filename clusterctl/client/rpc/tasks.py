@@ -217,7 +217,9 @@ def probe(c: Connection, node: Node, interpreter: Interpreter, nodes: Sequence[N
     """Request a node's facts; writes nothing there."""
     from clusterctl.plans.facts.facts import probe_request
 
-    facts, session = _request_facts(c, probe_request(node, tuple(nodes), payload_zip()[0]), interpreter)
+    facts, session = _request_facts(
+        c, probe_request(node, tuple(nodes), payload_zip()[0]), on_node(node, interpreter)
+    )
     session.close()
     return facts
 
@@ -242,7 +244,7 @@ def probe_and_stay(
 
     base = probe_request(node, tuple(nodes), payload_zip()[0])
     request: FullProbeRequest = {**base, "stay": stay, "setup": setup, "skip": list(skip)}
-    facts, session = _request_facts(c, request, interpreter)
+    facts, session = _request_facts(c, request, on_node(node, interpreter))
     return discard_stale_packages(facts, installs_torch=bool(setup and setup["brings_torch"])), session
 
 
@@ -464,7 +466,7 @@ def execute(
     """Run a command on a node; `on_output` receives what it writes, of each stream at most `max_bytes` bytes."""
     request: ExecRequest = {"argv": list(argv), "keep": max_bytes, "node": node.name}
     with _open_session(
-        c, "exec", request, interpreter, limits=SessionLimits(silence=SILENCE_LIMIT)
+        c, "exec", request, on_node(node, interpreter), limits=SessionLimits(silence=SILENCE_LIMIT)
     ) as session:
         return receive_output(session, max_bytes, on_output)
 
@@ -522,7 +524,7 @@ def diagnose(
         "kept": False,
         "entries": entries,
     }
-    with _open_session(c, "diagnose", request, interpreter) as session:
+    with _open_session(c, "diagnose", request, on_node(node, interpreter)) as session:
         header, _ = _receive_answer(session, DIAGNOSE_LIMIT)
     return parse_evidence(header.record("diagnosis"), node.name)
 
@@ -573,7 +575,7 @@ def read_kept(c: Connection, node: Node, interpreter: Interpreter, run_id: str) 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
 def top(c: Connection, node: Node, interpreter: Interpreter, interval: float) -> Session:
     """Open the stream of a node's gauges: a sample every `interval` seconds, until it is closed."""
-    return _open_session(c, "top", {"node": node.name, "interval": interval}, interpreter)
+    return _open_session(c, "top", {"node": node.name, "interval": interval}, on_node(node, interpreter))
 
 
 def over_login_node(node: Node, verb: VerbName, request: Request) -> tuple[VerbName, Request]:
@@ -582,6 +584,15 @@ def over_login_node(node: Node, verb: VerbName, request: Request) -> tuple[VerbN
         return verb, request
     asked: Any = {**request, "do": verb}
     return "slurm", asked
+
+
+def on_node(node: Node, interpreter: Interpreter) -> Interpreter:
+    """Go on to the node itself where only a login node can be reached: by a step of its Slurm job."""
+    if node.allocation is None or not node.allocation.job:
+        return interpreter
+    from clusterctl.plans.ssh import render_step
+
+    return replace(interpreter, step=render_step(node.allocation.job, node.name))
 
 
 def _open_session(

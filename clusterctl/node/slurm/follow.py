@@ -19,7 +19,7 @@ def follow(request: Any, stream: Stream) -> None:
     job = find_job(request["workdir"], request["run"])
     rundir = part_of(job, request["node"])
     if rundir is None:
-        raise VerbError("CC-RUN-011", f"no run {request['run']} on {request['node']}")
+        raise VerbError("CC-RUN-011", f"no run {request['run']} on {request['node']} in {request['workdir']}")
     PartFollower(job, rundir, request, stream).run()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+import shutil
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.run_paths import WorkdirPaths
@@ -34,7 +34,8 @@ def submit(request: SubmitRequest, stream: Stream) -> None:
     done = run_program(argv, SUBMIT_LIMIT)
     number = parse_submission(done.output) if done.status == 0 else None
     if number is None:
-        os.unlink(files.secrets)
-        raise VerbError("CC-SLURM-005", done.error or f"sbatch ended with status {done.status}")
+        shutil.rmtree(files.run_folder, ignore_errors=True)  # it never was a run
+        error = "; ".join(filter(None, map(str.strip, done.error.splitlines())))
+        raise VerbError("CC-SLURM-005", error or f"sbatch ended with status {done.status}")
     write_object(files.job, {"job": number})
     stream.answer({"submitted": {"job": number}})

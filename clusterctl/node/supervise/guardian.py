@@ -58,12 +58,13 @@ def main(arguments: List[str]) -> None:
     if given is None:
         start_agent(rundir, spec, int(arguments[1]), wakeup, limit)
         return
-    ends: Dict[str, int] = {name: number for name, number in given.items() if name != "agent"}
+    ends: Dict[str, int] = dict(given)
+    agent = ends.pop("agent", None)
     for descriptor in ends.values():
         os.set_inheritable(descriptor, False)
-    if "agent" in given:
+    if agent is not None:
         pipes = Pipes(-1, ends["orders"], ends["beats"], -1)
-        guard(rundir, spec, int(given["agent"]), watch_agent(pipes, wakeup, limit))
+        guard(rundir, spec, agent, watch_agent(pipes, wakeup, limit))
     else:
         descriptors = (ends["control"], ends["orders"], ends["beats"], ends["warm"])
         make_agent(rundir, spec, descriptors, limit).run(identify(os.getppid()))

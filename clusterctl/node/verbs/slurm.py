@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Callable, Dict
 
 from ...protocol.states import SUBMITTED
 from ..runtime.stream import Stream, VerbError
-from ..slurm.commands import run_program
+from ..slurm.commands import query_queue, run_program
 from ..slurm.follow import follow
 from ..slurm.states import (
     find_job,
     find_jobs,
+    judge,
     placeholder,
     query_jobs,
     queue_facts,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 BEAT_INTERVAL = 2.0
 LOOK_INTERVAL = 0.2  # seconds between looks at the folder
 FIRST_QUESTIONS, LONGEST_PAUSE = 10, 30.0  # squeue is asked every second at first, then less and less often
-END_LIMIT = 3.0  # seconds in which a job whose parts have ended leaves the queue by itself
+CANCEL_INTERVAL = 0.5  # seconds between questions whether a job has ended by itself
 
 
 def run(request: SlurmRequest, stream: Stream) -> None:
@@ -83,10 +84,10 @@ def cancel(request: Any, stream: Stream) -> None:
     """Take a job out of Slurm, unless it ends by itself in a moment; answers whether it had to be."""
     job, deadline = find_job(request["workdir"], request["run"]), time.monotonic() + request["timeout"]
     while True:
-        job = query_jobs([job])[0]
+        job = judge(job, query_queue([job.number]))  # also where all parts have recorded their end
         if job.over or time.monotonic() >= deadline:
             break
-        time.sleep(LOOK_INTERVAL)
+        time.sleep(CANCEL_INTERVAL)
     queued = job.queued
     if not job.over and not (queued is not None and queued.state == "COMPLETING"):
         done = run_program(["scancel", job.number])

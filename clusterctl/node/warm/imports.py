@@ -85,7 +85,7 @@ def record_imports(payload: str, mode: str, preload: Sequence[str]) -> Imports:
 def list_files() -> Iterator[str]:
     """Name the files of modules and libraries, the interpreter, and the directories that modules are looked for in."""
     for module in list(sys.modules.values()):
-        path: Any = getattr(module, "__dict__", {}).get("__file__")
+        path: Any = getattr(module, "__dict__", {}).get("__file__")  # type: ignore[record-key]  # a module's own
         if isinstance(path, str):
             yield path
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as source:

@@ -61,7 +61,7 @@ def make_template(
     spec = render_spec(plan, first, record)
     spec["time_limit"] = plan_time_limit(job, slurm)
     if job.restart is not None:
-        spec["restart"] = restart_to_spec(job.restart)
+        spec["restart"] = restart_to_spec(job.restart, job.stall)
     return {
         "spec": spec,
         "workers": int(nproc) if nproc.isdecimal() else ("cpu" if nproc == "cpu" else "gpu"),
