@@ -3,8 +3,9 @@
     python tests/bench/hang.py [-r ROUNDS] [--healthy N] [--start exec|fork] [CASE ...]
 
 Of each case: right answers of how many, and the time in which the ranks answered and the whole command took. The case
-`healthy` asks a run that goes on N times, and and no answer may be that it hangs; `straggler` asks `--slow`; `partition` cuts a
-node's training network, which its run does not survive. Sizes that differ are no case: Gloo aborts. Not part of `./test`.
+`healthy` asks a run that goes on N times, and no answer may be that it hangs; `straggler` asks `--slow`; `partition`
+cuts a node's training network, which its run does not survive. Sizes that differ are no case: Gloo aborts. Not part of
+`./test`.
 """
 
 from __future__ import annotations

@@ -8,11 +8,11 @@ from datetime import datetime
 
 import click
 
+from clusterctl.cli.actions.attach import watch_run
 from clusterctl.cli.actions.find_runs import FoundRuns, find_runs
 from clusterctl.cli.actions.notify import notify_end
 from clusterctl.cli.actions.stop import stop_run
 from clusterctl.cli.context.nodes import report_failures
-from clusterctl.cli.actions.attach import watch_run
 from clusterctl.cli.context.run_output import RunOutput
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster

@@ -23,7 +23,6 @@ from ...protocol.exit_status import split_status
 from ...protocol.ranks import Rank
 from ...protocol.run_paths import ERROR_FILE, STDERR_LOG, STDOUT_LOG
 from ..runtime.processes import restore_signals
-from ..warm.server import fork_server as fork_warm_server
 
 if TYPE_CHECKING:
     from ...protocol.messages.children import GateOrder, GateReport, GateStart, StartedWorker
@@ -83,12 +82,18 @@ def prepare_fork(start: GateStart, name: str, private: Sequence[int]) -> Callabl
             import_module(
                 "torch.distributed"
             )  # an error of torch is the gate's, any other only ends the attempt to fork
+            agent = [start["warm"]] if "warm" in start else []
             try:
-                server, obstacle = starter.start_server(start["mode"], start["preload"], private)
+                server, obstacle = starter.start_server(start["mode"], start["preload"], [*private, *agent])
             except Exception as error:  # noqa: BLE001, RUF100 - whatever it is, workers can be exec'ed
                 obstacle = f"{type(error).__name__}: {error}"
-            if server is not None and "warm" in start:
-                fork_warm_server(start["warm"], start, (*private, server.control.fileno()), main)
+            if server is not None and agent:
+                from ..warm import server as warm_server
+
+                with suppress(OSError):  # no process to be had: later gates are exec'ed
+                    warm_server.fork_server(agent[0], start, (*private, server.control.fileno()), main)
+            for descriptor in agent:
+                os.close(descriptor)
 
     def install(note: Note) -> None:
         reason = starter.fork_workers(server, note) if server is not None else obstacle

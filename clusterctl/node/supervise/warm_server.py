@@ -138,6 +138,7 @@ class WarmServer:
             self._loop.unwatch(self._connection.fileno())
             self._connection.close()
             self._connection = None
+            self.spared.clear()  # another process may get its pid
 
     def _workdir(self) -> str:
         return os.path.dirname(os.path.dirname(os.path.dirname(self._record.rundir)))

@@ -198,7 +198,8 @@ def list_ended(
     supervisors: Dict[Any, str] = {entry["pid"]: name for name, entry in known if entry}
     if state["torchrun"]:
         role_names[state["torchrun"]["pid"]] = launcher_name
-    names = {pid: name for pid, name in names_before.items() if pid not in supervisors}
+    warm = Untrusted(state.get("warm")).integer("pid")  # it ends by itself, or stays as its job asks
+    names = {pid: name for pid, name in names_before.items() if pid not in supervisors and pid != warm}
     names.update((entry["pid"], entry["name"]) for entry in signalled)
     for entry in leftovers:
         names.pop(entry["pid"], None)

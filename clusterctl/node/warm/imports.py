@@ -32,7 +32,6 @@ class Imports(NamedTuple):
     python: str
     payload: str
     env: Mapping[str, str]
-    mode: str
     preload: Sequence[str]
     files: Mapping[str, Signature]
 
@@ -43,7 +42,6 @@ class Imports(NamedTuple):
             self.python,
             self.payload,
             stable,
-            self.mode,
             list(self.preload),
             sorted(self.files.items()),
         )
@@ -56,12 +54,12 @@ class Imports(NamedTuple):
                 return path
         return ""
 
-    def find_difference(self, python: str, mode: str, preload: Sequence[str], env: Mapping[str, str]) -> str:
+    def find_difference(self, python: str, preload: Sequence[str], env: Mapping[str, str]) -> str:
         """Say what a process that starts with these would have done otherwise."""
         if python != self.python:
             return "the interpreter is %s, not %s" % (python, self.python)
-        if (mode, list(preload)) != (self.mode, list(self.preload)):
-            return "start or preload differ"
+        if list(preload) != list(self.preload):
+            return "preload differs"
         for name in sorted({*env, *self.env}):
             if is_stable(name) and env.get(name) != self.env.get(name):
                 return "%s differs from its value when torch was imported" % name
@@ -74,12 +72,12 @@ def is_stable(name: str) -> bool:
     return name not in VOLATILE and not name.startswith(VOLATILE_PREFIX)
 
 
-def record_imports(payload: str, mode: str, preload: Sequence[str]) -> Imports:
+def record_imports(payload: str, preload: Sequence[str]) -> Imports:
     """Record what this process has imported."""
     with open("/proc/self/cmdline", "rb") as source:
         python = os.fsdecode(source.read().split(b"\0")[0])
     files = {path: sign(path) for path in {*list_files()}}
-    return Imports(python, payload, dict(os.environ), mode, list(preload), files)
+    return Imports(python, payload, dict(os.environ), list(preload), files)
 
 
 def list_files() -> Iterator[str]:

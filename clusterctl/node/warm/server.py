@@ -72,7 +72,6 @@ def fork_server(connection: int, start: GateStart, private: Sequence[int], run_g
         finally:
             os._exit(0)
     os.waitpid(between, 0)
-    os.close(connection)
 
 
 def run_server(connection: socket.socket, start: GateStart, run_gate: RunGate) -> None:
@@ -80,12 +79,20 @@ def run_server(connection: socket.socket, start: GateStart, run_gate: RunGate) -
     os.setsid()
     leave_output()
     os.chdir("/")
-    restore_signals()
+    reset_signals()
     gc.enable()
     gc.collect()  # what the import made is old from now on, so that no gate has to look through it
     payload = sys.argv[0]
-    imports = record_imports(payload, start["mode"], start["preload"])
+    imports = record_imports(payload, start["preload"])
     Server(imports, run_gate).serve_agent(connection)
+
+
+def reset_signals() -> None:
+    """Handle signals as a new interpreter does."""
+    restore_signals()
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def leave_output() -> None:
@@ -136,7 +143,7 @@ class Server:
         start = parse_object(argv[6].encode("utf-8"))
         modules = start.texts("preload", MOST_WORDS)
         imported = imported_env(env, start.count("workers"))
-        refusal = self._imports.find_difference(argv[0], start.text("mode"), modules, imported)
+        refusal = self._imports.find_difference(argv[0], modules, imported)
         if refusal:
             return {"refused": refusal}
         reader, writer = os.pipe()
@@ -170,6 +177,7 @@ class Server:
             connection.close()
         go, report, log = descriptors
         set_up_child(log)
+        reset_signals()
         wait_for_parent(agent)
         set_parent_death_signal(signal.SIGTERM)
         if os.getppid() != agent:
@@ -216,7 +224,10 @@ class Server:
 
     def _serve_connection(self, listener: socket.socket) -> bool:
         """Answer one request of this account; gives whether the server stays."""
-        connection, _ = listener.accept()
+        try:
+            connection, _ = listener.accept()
+        except OSError:  # it has left again
+            return True
         descriptors: List[int] = []
         with connection:
             try:
@@ -291,6 +302,7 @@ class Server:
             own_end.detach()
             os.setsid()
             leave_output()
+            reset_signals()
             os.chdir("/")
             self.serve_agent(server_end)
             os._exit(0)
@@ -337,6 +349,7 @@ def listen(workdir: str, node: str) -> socket.socket:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind("/proc/self/fd/%d/%s" % (directory, name))
         listener.listen(8)
+        listener.settimeout(REQUEST_LIMIT)
     finally:
         os.close(directory)
     return listener
@@ -344,11 +357,16 @@ def listen(workdir: str, node: str) -> socket.socket:
 
 def is_memory_short() -> bool:
     """Whether little memory is available, or processes wait for it."""
-    sizes = dict(line.split(":", 1) for line in read_lines("/proc/meminfo"))
-    total, available = (int(sizes.get(name, "0 kB").split()[0]) for name in ("MemTotal", "MemAvailable"))
-    if total and available < total * LEAST_AVAILABLE:
+    return is_short(read_lines("/proc/meminfo"), read_lines("/proc/pressure/memory"))
+
+
+def is_short(sizes: Sequence[str], pressure: Sequence[str]) -> bool:
+    """Judge by the lines of meminfo, and of the kernel's pressure stall information if it has that."""
+    values = dict(line.split(":", 1) for line in sizes if ":" in line)
+    total, available = (int(values.get(name, "0 kB").split()[0]) for name in ("MemTotal", "MemAvailable"))
+    if total and "MemAvailable" in values and available < total * LEAST_AVAILABLE:
         return True
-    some = next(iter(read_lines("/proc/pressure/memory")), "").partition("avg10=")[2].split(" ")[0]
+    some = next(iter(pressure), "").partition("avg10=")[2].split(" ")[0]
     return float(some or 0.0) > MOST_STALLED
 
 
