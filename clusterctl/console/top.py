@@ -21,7 +21,7 @@ from rich.text import Text
 from clusterctl.console.terminal import print_table, stdout
 from clusterctl.console.text import display_width, sanitize
 from clusterctl.plans.facts.utilization import GpuUsage, NodeUsage, group_alike, is_silent, measure_spread
-from clusterctl.plans.runs.history import History, NodeRecord
+from clusterctl.plans.runs.history import History
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.translation import tr, trn
 
@@ -370,13 +370,13 @@ def top_to_json(nodes: Sequence[NodeUsage], now: float) -> dict[str, Any]:
     }
 
 
-def show_history(records: Mapping[str, NodeRecord]) -> None:
+def show_history(histories: Mapping[str, History]) -> None:
     """Print how busy the nodes of a run were: the course, mean and peak of each."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for number, heading in enumerate(_history_headings()):
         table.add_column(heading, justify="right" if number else "left", no_wrap=True)
-    for name, record in records.items():
-        table.add_row(Text(sanitize(name), "bold"), *_history_row(record.history))
+    for name, history in histories.items():
+        table.add_row(Text(sanitize(name), "bold"), *_history_row(history))
     print_table(stdout(), table)
 
 
@@ -426,7 +426,7 @@ def _draw_share(percentages: Sequence[float]) -> str:
     return f"{sparkline(parts)} {_mean(percentages):3.0f} %"
 
 
-def history_to_json(run_id: str, records: Mapping[str, NodeRecord]) -> dict[str, Any]:
+def history_to_json(run_id: str, histories: Mapping[str, History]) -> dict[str, Any]:
     """Give `top RUN --json`: every series of every node; null is a value that is not known."""
     return {
         "schema": 1,
@@ -434,13 +434,13 @@ def history_to_json(run_id: str, records: Mapping[str, NodeRecord]) -> dict[str,
         "nodes": [
             {
                 "name": name,
-                "width": record.history.width,
-                "times": [round(time, 3) for time in record.history.times],
+                "width": history.width,
+                "times": [round(time, 3) for time in history.times],
                 "series": [
                     {"group": group, "name": own, "quantity": quantity, "values": list(values)}
-                    for (group, own, quantity), values in record.history.columns.items()
+                    for (group, own, quantity), values in history.columns.items()
                 ],
             }
-            for name, record in records.items()
+            for name, history in histories.items()
         ],
     }

@@ -39,9 +39,10 @@ def show_run_history(nodes: Sequence[Node], run: str | None, since: str | None, 
         choice = HistoryChoice(seconds, JSON_POINTS if as_json else POINTS)
         records = fetch_records(RunHandle(cluster, run_id, holders, found.pythons), choice)
     report_failures(records.errors.values())
+    histories = {name: record.history for name, record in records.nodes.items()}
     if as_json:
-        click.echo(json_text(history_to_json(run_id, records.nodes)))
+        click.echo(json_text(history_to_json(run_id, histories)))
     else:
         info(tr("run {run}", run=run_id))
-        show_history(records.nodes)
+        show_history(histories)
     return reading_exit_code(found.asked - len(found.errors) - len(records.errors), found.asked)
