@@ -105,6 +105,9 @@ def show_verdict(verdict: Verdict, seconds: float, command: str = "clusterctl", 
         lines += _render_hidden(hidden)
     if verdict.hang is not None:
         lines += render_hang(verdict.hang, width)
+    if verdict.slow is not None:
+        judgement = verdict.slow.judgement
+        lines.append(tr("note: {text}", text=f"{judgement.sentence} ({judgement.code})"))
     lines += _render_left(verdict, command_line("stop", short_id(verdict.run_id), command=command))
     lines += [*render_attempts(verdict.attempts), *_render_given_up(verdict), *_render_after(verdict)]
     lines += [tr("warning: {text}", text=line) for line in render_unplanned(verdict.world_sizes)]

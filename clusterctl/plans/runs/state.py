@@ -156,6 +156,7 @@ class NodeState:
     after_error: str = ""  # what went wrong with the commands of `after`
     outside_files: OutsideFiles | None = None
     stopping: str = ""  # why it is being stopped, while it lives
+    sampled: bool = False  # whether it was kept when its ranks entered their collectives
     diagnosed: str = ""  # why it was kept where the ranks were: stall, time_limit, stop
     quiet_since: float | None = None  # of a stall: when a rank of the run made progress last
 
@@ -223,6 +224,7 @@ def parse_state(raw: Untrusted) -> NodeState:
         gave_up_reason=raw.text("gave_up"),
         outside_files=parse_outside(raw.record("outside")),
         stopping=raw.text("stopping"),
+        sampled=raw.moment("sampled") is not None,
         diagnosed=raw.record("diagnosed").one_of("why", KEPT_REASONS),
         quiet_since=raw.record("diagnosed").moment("since"),
     )
