@@ -64,7 +64,7 @@ def diagnose_ranks(run: tasks.RunHandle, entries: int = MOST_ENTRIES) -> Answers
 
 
 def load_slowness(run: tasks.RunHandle, parts: Mapping[str, NodeState | None]) -> Slowness | None:
-    """Judge who was slow by the collectives that the nodes kept while the run went on; None if nobody was."""
+    """Judge who was slow by the collectives that the nodes kept while the run went on; None if no rank was."""
     known = {name for name, part in parts.items() if part is not None and part.sampled}
     if not known:
         return None

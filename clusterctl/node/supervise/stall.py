@@ -50,7 +50,7 @@ KEEP_LIMIT = LIMIT + 4.0  # seconds for all answers, and to write them
 SAMPLE_AFTER, SAMPLE_EVERY = 120.0, 1800.0  # seconds
 MOST_ENTRIES = 256  # collectives of a process group in a sample
 KEPT_BEFORE = 3.0  # seconds before the time limit
-END_AFTER = 3.0  # seconds after a stall is found: by then every node has kept where its ranks are
+END_AFTER = 2.0  # seconds after a stall is found: by then every node has kept where its ranks are
 LARGEST = 8 << 20  # bytes of what is kept
 
 
