@@ -159,6 +159,7 @@ TRUSTED_JSON = {
 UNREAD = {
     "clusterctl/client/launch/locks.py:parse_lock_holders": "parse_holders reads it into a dataclass",
     "clusterctl/client/utilization.py:_parse": "read_sample does the same",
+    "clusterctl/client/diagnose.py:_read_gpus": "parse_sample does the same",
     "clusterctl/client/preflight.py:_listen": "read_listening and read_ways do the same",
     "clusterctl/client/preflight.py:_call": "read_listening and read_ways do the same",
     "clusterctl/client/maintenance.py:find_orphans": "parse_orphans does the same",

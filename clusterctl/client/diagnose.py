@@ -12,8 +12,10 @@ from clusterctl.client.rpc import tasks
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.diagnose.evidence import MOST_ENTRIES, MOST_RECENT, NodeEvidence, RankEvidence
 from clusterctl.plans.diagnose.kept import KeptDiagnosis, judge_kept
+from clusterctl.plans.diagnose.slow import Slowness, judge_slowness
 from clusterctl.plans.facts.utilization import GpuUsage, parse_sample
 from clusterctl.plans.runs.state import NodeState
+from clusterctl.protocol.states import SUCCEEDED
 
 if TYPE_CHECKING:
     from fabric import Connection
@@ -61,6 +63,19 @@ def diagnose_ranks(run: tasks.RunHandle, entries: int = MOST_ENTRIES) -> Answers
     )
 
 
+def load_slowness(run: tasks.RunHandle, parts: Mapping[str, NodeState | None]) -> Slowness | None:
+    """Judge who was slow by the collectives that the nodes kept while the run went on; None if no rank was."""
+    known = {name for name, part in parts.items() if part is not None and part.sampled}
+    if not known:
+        return None
+    run = run.on(node for node in run.nodes if node.name in known)
+    outcomes = run.cluster.each(
+        run.nodes, lambda c, node: tasks.read_sample(c, node, run.interpreters[node.name], run.run_id)
+    )
+    slowness = judge_slowness([outcome.value for outcome in outcomes if outcome.value is not None])
+    return slowness if slowness.judgement.suspects else None
+
+
 def read_gpus(run: tasks.RunHandle) -> dict[str, tuple[GpuUsage, ...]]:
     """Read how busy the GPUs of each node are, as `top` does; nodes without any, or without an answer, are left out."""
     outcomes = run.cluster.each(run.nodes, lambda c, node: _read_gpus(c, node, run.interpreters[node.name]))
@@ -87,7 +102,8 @@ def count_entries(parts: Mapping[str, NodeState | None], *, slow: bool) -> int:
 def load_hang(run: tasks.RunHandle, parts: Mapping[str, NodeState | None]) -> KeptDiagnosis | None:
     """Read where the ranks were when their agents last kept it; None unless a node reports that, and answers."""
     known = {name: part for name, part in parts.items() if part is not None}
-    if not any(part.diagnosed for part in known.values()):
+    has_succeeded = all(part.state == SUCCEEDED for part in known.values())
+    if has_succeeded or not any(part.diagnosed for part in known.values()):
         return None
     silent_nodes = [name for name in parts if name not in known]
     world = next((part.world_size for part in known.values() if part.world_size), None)

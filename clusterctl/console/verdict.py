@@ -105,6 +105,9 @@ def show_verdict(verdict: Verdict, seconds: float, command: str = "clusterctl", 
         lines += _render_hidden(hidden)
     if verdict.hang is not None:
         lines += render_hang(verdict.hang, width)
+    if verdict.slow is not None:
+        judgement = verdict.slow.judgement
+        lines.append(tr("note: {text}", text=f"{judgement.sentence} ({judgement.code})"))
     lines += render_remarks(verdict, command)
     first_line, *more_lines = map(sanitize, lines)
     shown = sanitize(start)

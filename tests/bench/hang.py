@@ -131,7 +131,7 @@ def main() -> None:
         state = Path(folder) / "lab"
         lab = up(state, LabOptions(count=3, nics=DEFAULT_NICS, bound=True))
         try:
-            job = write_job(Path(folder), chosen.start)
+            job = write_job(Path(folder) / "job", chosen.start)
             print("case        right     ranks answer  command")
             for case in chosen.cases:
                 if case == PARTITION:
@@ -145,6 +145,7 @@ def main() -> None:
 
 def write_job(folder: Path, start: str) -> Path:
     """Write the script and its job."""
+    folder.mkdir()
     (folder / "train.py").write_text(SCRIPT, encoding="ascii")
     job = {"name": "hang", "script": "train.py", "nproc_per_node": 1, "backend": "gloo", "grace": "1s"}
     (folder / "job.yaml").write_text(json.dumps({**job, "start": start, "zombie_after": 0}), encoding="ascii")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from clusterctl.translation import to_translate
 if TYPE_CHECKING:
     from clusterctl.cli.actions.find_runs import FoundRuns
     from clusterctl.client.rpc.cluster import Cluster
+    from clusterctl.plans.diagnose.evidence import NodeEvidence
     from clusterctl.plans.warm import WarmServer
     from clusterctl.specs.inventory.model import Node
 
@@ -186,17 +187,9 @@ def diagnose(
     from clusterctl.cli.context.nodes import open_cluster, reading_exit_code, report_failures
     from clusterctl.client.diagnose import count_entries, diagnose_ranks, read_gpus, save_diagnosis
     from clusterctl.client.rpc.tasks import RunHandle
-    from clusterctl.console.hang import (
-        diagnosis_to_json,
-        gpus_to_json,
-        show_diagnosis,
-        show_gpus,
-        show_slowness,
-        slowness_to_json,
-    )
+    from clusterctl.console.hang import diagnosis_to_json, gpus_to_json, show_diagnosis, show_gpus
     from clusterctl.console.text import sanitize
     from clusterctl.plans.diagnose.hang import judge
-    from clusterctl.plans.diagnose.slow import judge_slowness
     from clusterctl.plans.runs.selection import choose_run
 
     inventory = load_inventory(settings, on_slurm=True)
@@ -219,11 +212,7 @@ def diagnose(
         gpus = read_gpus(handle.on(answered)) if judgement.hangs and not slow else {}
     report_failures(answers.errors.values())
     if slow:
-        slowness = judge_slowness(answers.nodes.values())
-        if as_json:
-            click.echo(json_text(slowness_to_json(run_id, slowness), indent=2))
-        else:
-            show_slowness(slowness)
+        _report_slowness(run_id, answers.nodes.values(), as_json=as_json)
         return reading_exit_code(len(answers.nodes), len(nodes) + len(found.errors))
     shown = [one for one in answers.ranks if not rank or one.rank in rank]
     document = diagnosis_to_json(run_id, judgement, shown, answers.nodes, answers.errors)
@@ -236,3 +225,14 @@ def diagnose(
         show_diagnosis(judgement, shown, list(answers.nodes.values()), with_stacks=stacks)
         show_gpus(gpus)
     return reading_exit_code(len(answers.nodes), len(nodes) + len(found.errors))
+
+
+def _report_slowness(run_id: str, nodes: Iterable[NodeEvidence], *, as_json: bool) -> None:
+    from clusterctl.console.hang import show_slowness, slowness_to_json
+    from clusterctl.plans.diagnose.slow import judge_slowness
+
+    slowness = judge_slowness(nodes)
+    if as_json:
+        click.echo(json_text(slowness_to_json(run_id, slowness), indent=2))
+    else:
+        show_slowness(slowness)

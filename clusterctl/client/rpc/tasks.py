@@ -521,7 +521,7 @@ def diagnose(
         "node": node.name,
         "run": run_id,
         "ranks": None,
-        "kept": False,
+        "kept": "",
         "entries": entries,
     }
     with _open_session(c, "diagnose", request, on_node(node, interpreter)) as session:
@@ -564,12 +564,31 @@ def read_kept(c: Connection, node: Node, interpreter: Interpreter, run_id: str) 
         "node": node.name,
         "run": run_id,
         "ranks": None,
-        "kept": True,
+        "kept": "diagnosis",
         "entries": 0,
     }
     with _open_session(c, "diagnose", request, interpreter) as session:
         header, _ = _receive_answer(session, DIAGNOSE_LIMIT)
     return parse_kept(header.record("kept"), node.name)
+
+
+@task  # type: ignore[untyped-decorator]  # fabric ships no types
+def read_sample(c: Connection, node: Node, interpreter: Interpreter, run_id: str) -> NodeEvidence | None:
+    """Ask a node for the collectives that its agent kept while the run went on."""
+    from clusterctl.plans.diagnose.evidence import parse_evidence
+
+    request: DiagnoseRequest = {
+        "workdir": node.workdir,
+        "node": node.name,
+        "run": run_id,
+        "ranks": None,
+        "kept": "collectives",
+        "entries": 0,
+    }
+    with _open_session(c, "diagnose", request, interpreter) as session:
+        header, _ = _receive_answer(session, DIAGNOSE_LIMIT)
+    diagnosis = header.record("kept").record("diagnosis")
+    return parse_evidence(diagnosis, node.name) if diagnosis else None
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from clusterctl.client.diagnose import load_slowness
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.session import Interpreter
@@ -209,7 +210,9 @@ class RunMonitor:
         stopped_at = min((moment for moment in stop_times if moment is not None), default=None)
         states = {name: part.state if name in reachable else None for name, part in self._reports.items()}
         verdict = judge_with_record(self._options.run_id, states, record, failures, stopped_at)
-        return verdict if verdict.state == SUCCEEDED else replace(verdict, hang=self._stall.load(states))
+        if verdict.state == SUCCEEDED:
+            return replace(verdict, slow=load_slowness(self._run, states))
+        return replace(verdict, hang=self._stall.load(states))
 
     @property
     def _states(self) -> dict[str, NodeState | None]:

@@ -247,6 +247,6 @@ def _condense_entry(entry: Untrusted, now: float) -> List[Any]:
     return [entry.integer("collective_seq_id", 0), pair, operation, sizes, types, done, age]
 
 
-def kept_path(rundir: str, state: State) -> str:
-    """Name the file in which the agent keeps where the ranks of an attempt were, before it ends or stops them."""
-    return os.path.join(RunPaths(rundir).attempt(state["attempt"]), "diagnosis.json")
+def kept_path(rundir: str, state: State, what: str) -> str:
+    """Name the file in which the agent keeps where the ranks of an attempt were: `diagnosis`, or `collectives`."""
+    return os.path.join(RunPaths(rundir).attempt(state["attempt"]), what + ".json")

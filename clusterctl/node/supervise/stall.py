@@ -47,8 +47,10 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.25, 30.0  # seconds between two looks
 LOOKS, ASKS = 8, 4  # within the limit
 ASKED_AFTER = 0.5  # of the limit
 KEEP_LIMIT = LIMIT + 4.0  # seconds for all answers, and to write them
+SAMPLE_AFTER, SAMPLE_EVERY = 120.0, 1800.0  # seconds
+MOST_ENTRIES = 256  # collectives of a process group in a sample
 KEPT_BEFORE = 3.0  # seconds before the time limit
-END_AFTER = 3.0  # seconds after a stall is found: by then every node has kept where its ranks are
+END_AFTER = 2.0  # seconds after a stall is found: by then every node has kept where its ranks are
 LARGEST = 8 << 20  # bytes of what is kept
 
 
@@ -137,6 +139,8 @@ class StallWatch:
         if time_left is not None and self._spec.get("stall"):
             lead = min(KEPT_BEFORE, time_left / 4)
             self._loop.after(time_left - lead, "before the limit", lambda: self.keep("time_limit"))
+        if self._spec.get("stall"):
+            self._loop.after(SAMPLE_AFTER, "sample", self._sample)
         if self._limit > 0:
             self._began = self._asked = self._answered = time.monotonic()
             self._scan()
@@ -144,7 +148,7 @@ class StallWatch:
     def stop(self) -> None:
         """Usage no more."""
         self._began = 0.0
-        for name in ("stall", "before the limit", "stalled"):
+        for name in ("stall", "before the limit", "stalled", "sample"):
             self._loop.cancel(name)
 
     def _scan(self) -> None:
@@ -218,6 +222,18 @@ class StallWatch:
 
     # what is kept
 
+    def _sample(self) -> None:
+        """Keep the last collectives of the ranks: at the end of the run it is too late to find who was slow."""
+        self._loop.after(SAMPLE_EVERY, "sample", self._sample)
+        state: Any = dict(self._record.state)
+        rundir = self._record.rundir
+
+        def finish(written: Optional[bool]) -> None:
+            if written:
+                self._record.set({"sampled": time.time()})
+
+        call_in_thread(self._loop, "sampling", KEEP_LIMIT, lambda: write_collectives(rundir, state), finish)
+
     def keep(self, why: KeptReason, then: Optional[Callable[[], None]] = None) -> None:
         """Write down where the ranks are now, in a thread, and record that it is there; on a full disk it is not."""
         if self._keeping:
@@ -246,10 +262,22 @@ class StallWatch:
 
 def write_diagnosis(rundir: str, state: State, about: KeptDiagnosis) -> bool:
     """Ask the ranks where they are, and write that down unless it is too long."""
-    content = json.dumps({**about, "diagnosis": diagnose(rundir, state, None)}).encode("utf-8")
-    if len(content) <= LARGEST:
-        write_atomically(kept_path(rundir, state), content)
-    return len(content) <= LARGEST
+    return _write(
+        kept_path(rundir, state, "diagnosis"), {**about, "diagnosis": diagnose(rundir, state, None)}
+    )
+
+
+def write_collectives(rundir: str, state: State) -> bool:
+    """Ask the ranks for their last collectives, and write them down with how far the nodes' clocks are apart."""
+    diagnosis = {**diagnose(rundir, state, None, MOST_ENTRIES), "clocks": state.get("clocks", {})}
+    return _write(kept_path(rundir, state, "collectives"), {"diagnosis": diagnosis})
+
+
+def _write(path: str, content: Any) -> bool:
+    text = json.dumps(content).encode("utf-8")
+    if len(text) <= LARGEST:
+        write_atomically(path, text)
+    return len(text) <= LARGEST
 
 
 def is_running(worker: Worker) -> bool:

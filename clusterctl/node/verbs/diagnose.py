@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..diagnose.query import diagnose, kept_path
 from ..runtime.stream import Stream
 from ..state.run_record import find_run, resolve_state
-from ..state.workdir import read_json
+from ..state.workdir import component, read_json
 
 if TYPE_CHECKING:
     from ...protocol.messages.verbs import DiagnoseRequest
@@ -20,7 +20,7 @@ def run(request: DiagnoseRequest, stream: Stream) -> None:
     if state is None:
         stream.answer({"diagnosis": {}})
     elif request.get("kept"):
-        kept: Any = read_json(kept_path(rundir, state))
+        kept: Any = read_json(kept_path(rundir, state, component(request["kept"])))
         stream.answer({"kept": kept})
     else:
         diagnosis = diagnose(rundir, state, request["ranks"], request["entries"])

@@ -160,6 +160,7 @@ class NodeState:
     slurm_job: str = ""  # the number of its Slurm job
     is_queued: bool = False  # no node has begun: it waits in Slurm's queue
     expected_start: float | None = None  # of one that waits, as Slurm estimates it
+    sampled: bool = False  # whether it was kept when its ranks entered their collectives
     diagnosed: str = ""  # why it was kept where the ranks were: stall, time_limit, stop
     quiet_since: float | None = None  # of a stall: when a rank of the run made progress last
     warm_until: float | None = None  # how long a process of its node waits for the next launch at most
@@ -231,6 +232,7 @@ def parse_state(raw: Untrusted) -> NodeState:
         slurm_job=raw.text("slurm_job", LONGEST_JOB_NUMBER),
         is_queued=raw.has_record("queue"),
         expected_start=raw.record("queue").moment("start"),
+        sampled=raw.moment("sampled") is not None,
         diagnosed=raw.record("diagnosed").one_of("why", KEPT_REASONS),
         quiet_since=raw.record("diagnosed").moment("since"),
         warm_until=raw.record("warm").moment("until"),

@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from clusterctl.codes.lookup import find_entry
 from clusterctl.plans.diagnose.kept import KeptDiagnosis, kept_to_json
+from clusterctl.plans.diagnose.slow import Slowness
 from clusterctl.plans.runs.gang_record import (
     NO_PROGRESS,
     Attempt,
@@ -40,6 +41,7 @@ from clusterctl.protocol.states import (
 )
 from clusterctl.protocol.tracebacks import strip_rank
 from clusterctl.specs.text import quote_word
+from clusterctl.translation import english_of
 
 STOPPED_BY = "stopped by "  # how the reason begins when a person asked for the end
 CONSEQUENCE = 3
@@ -74,6 +76,7 @@ class Verdict:
     unwatched: tuple[str, ...] = ()  # nodes that answer, and where processes run on without their agent
     away: tuple[str, ...] = ()  # nodes that are lost and do not answer either
     losses: Mapping[str, str] = field(default_factory=dict)  # why the others lost a node
+    slow: Slowness | None = None  # who made the others wait, by a sample that the nodes took
     hang: KeptDiagnosis | None = None  # where the ranks were before the end, if the nodes have kept that
 
     @property
@@ -366,6 +369,7 @@ def verdict_to_json(verdict: Verdict) -> dict[str, object]:
         "world_sizes": {name: observed for name, (observed, _) in verdict.world_sizes.items()},
         "cause": cause_to_json(cause, verdict.run_id) if cause else None,
         "hang": kept_to_json(verdict.hang) if verdict.hang else None,
+        "slow": english_of(verdict.slow.judgement.sentence) if verdict.slow else None,
     }
 
 

@@ -368,6 +368,7 @@ class StateChange(TypedDict, total=False):
     gpu_memory: list[HeldMemory]
     releasing: bool
     clocks: dict[str, int]  # of the hub: the other nodes' clocks minus its own, in microseconds
+    sampled: float  # when the collectives of its ranks were kept last
     diagnosed: KeptDiagnosis | None  # null once a stall is over
     after: str
     outside: OutsideSummary

@@ -516,13 +516,14 @@ class PsAnswer(TypedDict):
 
 
 class DiagnoseRequest(OfRun):
-    """The verb `diagnose`: where these ranks are, null is all; or with `kept` what the agent has kept of that.
+    """The verb `diagnose`: where these ranks are, null is all; or what the agent has kept of that.
 
+    `kept` is empty, `diagnosis` (before the end, or of a stall) or `collectives` (of a run that went on).
     `entries` is how many collectives of each process group are sent.
     """
 
     ranks: list[int] | None
-    kept: bool
+    kept: str
     entries: int
 
 

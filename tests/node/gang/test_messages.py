@@ -274,7 +274,8 @@ def test_a_beat_is_answered_once_asked() -> None:
 
     member = Member(Channel())  # type: ignore[arg-type]  # stands for a channel
     member.send_beat()
-    member.on_reply(BeatReply(said[0], said[0] + 100.0))
+    member.on_reply(BeatReply(said[0], said[0] + 100.0, 7.5))
+    assert member.quiet == 7.5
     assert 99 < member.offset < 101
     with pytest.raises(ChannelError, match="not sent"):
         member.on_reply(BeatReply(said[0] - 1e-3, 5.0))
