@@ -14,6 +14,7 @@ from driving import Result, cctl, make_project, start_cctl
 from variants import VARIANT
 from waiting import wait_until
 
+from clusterctl.lab.labs import break_node, heal_node
 from clusterctl.lab.layout import DEFAULT_NICS, SLURM_INVENTORY
 
 NICS = {f"gpu0{place}": f"={nic}" for place, nic in enumerate(DEFAULT_NICS[:3], 1)}
@@ -42,9 +43,9 @@ class SlurmBed:
         """Run a verb of clusterctl."""
         return cctl(None, "-i", self.inventory, *args, **env)
 
-    def json(self, *args: str | Path) -> Any:
+    def json(self, verb: str, *args: str | Path) -> Any:
         """Run a verb that answers in JSON."""
-        result = self.run(*args, "--json")
+        result = self.run(verb, "--json", *args)
         assert result.code == 0, result.err
         return json.loads(result.out)
 
@@ -108,7 +109,8 @@ def test_a_run_is_stopped_by_us_and_cancelled_by_slurm(slurm: SlurmBed, tmp_path
     run = launch()
     answers = slurm.json("exec", "--", "hostname")
     assert "gpu03" in json.dumps(answers)
-    assert [node["node"] for node in slurm.json("diagnose", run)["nodes"]] == [*NICS]
+    diagnosis = json.dumps(slurm.json("diagnose", run)["nodes"])
+    assert all(node in diagnosis for node in NICS)
     pulled = slurm.run("pull", run, tmp_path / "here", "--logs")
     assert pulled.code == 0, pulled.err
     assert (tmp_path / "here" / "gpu02").is_dir()
@@ -119,9 +121,9 @@ def test_a_run_is_stopped_by_us_and_cancelled_by_slurm(slurm: SlurmBed, tmp_path
 
     run = launch()
     follower = start_cctl(slurm.bed, "-i", slurm.inventory, "attach", run, "--json")
-    slurm.bed.run(["clusterctl", "lab", "break", "--name", slurm.bed.name, "gpu01", "sshd"])
+    break_node(slurm.bed, "gpu01", "sshd")
     assert slurm.run("ps").code == 4
-    slurm.bed.run(["clusterctl", "lab", "heal", "--name", slurm.bed.name, "gpu01"])
+    heal_node(slurm.bed, "gpu01")
     slurm.slurm("scancel $(squeue -h -o %i)")
     out, _ = follower.communicate(timeout=60)
     assert json.loads(out.splitlines()[-1])["verdict"]["state"] == "CANCELLED"
