@@ -132,7 +132,8 @@ def _launcher_issues(tree: YamlMapping) -> Iterator[Issue]:
     if launcher == "command" and not command and (tree.get_key("script") or tree.get_key("module")):
         assert launcher_value is not None
         yield Issue.of("CC-SPEC-034", "no-command", launcher_value.location)
-    keep_warm = tree.get_key("keep_warm")
+    warm_time = find_scalar(tree, "keep_warm")
+    keep_warm = tree.get_key("keep_warm") if warm_time and warm_time.text != "0" else None
     if keep_warm and launcher != "torchrun":
         yield Issue.of("CC-SPEC-034", "keep-warm", keep_warm.location, launcher=quoted(launcher))
     start = find_scalar(tree, "start")
