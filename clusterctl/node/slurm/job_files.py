@@ -18,7 +18,7 @@ import json
 import os
 import time
 from contextlib import suppress
-from typing import Any, Dict, List, Optional, Set
+from typing import Any, List, Mapping, Optional, Set
 
 from ...protocol.run_id import ALLOCATION
 from ...protocol.run_paths import RunPaths, part_name
@@ -78,7 +78,7 @@ def read_object(path: str) -> Untrusted:
         return Untrusted({})
 
 
-def write_object(path: str, value: Dict[str, Any]) -> None:
+def write_object(path: str, value: Mapping[str, Any]) -> None:
     """Write a JSON object that others find whole or not at all."""
     write_atomically(path, json.dumps(value).encode("utf-8"))
 
@@ -92,11 +92,11 @@ class Exchange:
     def __init__(self, files: JobFiles, key: str) -> None:
         self.folder = make_below(make_private(files.exchanges), key)
 
-    def post(self, name: str, value: Dict[str, Any]) -> None:
+    def post(self, name: str, value: Mapping[str, Any]) -> None:
         """Leave a message for the others."""
         write_object(self._path(name), value)
 
-    def post_first(self, name: str, value: Dict[str, Any]) -> bool:
+    def post_first(self, name: str, value: Mapping[str, Any]) -> bool:
         """Leave a message unless another task has left it; tells which."""
         with suppress(FileExistsError):
             write_new(self._path(name), json.dumps(value).encode("utf-8"))

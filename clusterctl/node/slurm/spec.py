@@ -7,9 +7,13 @@ here, and who is whose hub.
 from __future__ import annotations
 
 from ipaddress import IPv4Address, IPv4Network
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+from ...protocol.ranks import NodeRank, Slot
 from ...protocol.untrusted import Untrusted
+
+if TYPE_CHECKING:
+    from ...protocol.messages.files import NodePorts, OutsideStop, RosterEntry, SentTemplate, Spec
 
 MOST_NICS, MOST_ADDRESSES = 256, 64
 MOST_WORKERS = 4096
@@ -131,19 +135,17 @@ KILL_WAIT = 30.0  # seconds between Slurm's SIGTERM and SIGKILL unless it is set
 RECORD_TIME = 3.0  # of these, seconds for the records of the end
 
 
-def stop_by_slurm(job: str, grace: float, kill_wait: Optional[float]) -> Dict[str, Any]:
+def stop_by_slurm(job: str, grace: float, kill_wait: Optional[float]) -> OutsideStop:
     """Say what a SIGTERM means that no `stop` of ours has announced; our own end must come before Slurm's SIGKILL."""
     limit = max(1.0, (KILL_WAIT if kill_wait is None else kill_wait) - RECORD_TIME)
     reason = f"stopped by Slurm: job {job} was cancelled, preempted or out of time"
     return {"reason": reason, "grace": min(grace, limit)}
 
 
-def build_spec(
-    template: Mapping[str, Any], members: Sequence[Member], slot: int, python: str
-) -> Dict[str, Any]:
+def build_spec(template: Spec, members: Sequence[Member], slot: int, python: str) -> Spec:
     """Make the spec of one node; `members` are those of all nodes by slot, the spares last."""
-    spec = dict(template)
-    own, master, count = members[slot], members[0], int(template["nnodes"])
+    spec = template.copy()
+    own, master, count = members[slot], members[0], template["nnodes"]
     workers = [member.workers for member in members[:count]]
     if len(members) > count and len({member.workers for member in members}) > 1:
         raise SlurmError(f"a spare must have as many workers as every node, here are {sorted(set(workers))}")
@@ -154,50 +156,44 @@ def build_spec(
         "nics": ",".join(own.nics),
         "nic": own.nics[0],
     }
-    spec.update(
-        node=own.node,
-        node_rank=slot,
-        nproc=own.workers,
-        processes=1 if single else own.workers,
-        world_size=sum(workers),
-        master_addr=master.address,
-        address=own.address,
-        nic=list(own.nics),
-        hub=master.node,
-        gang=len(members) > 1,
-        python=python,
-        argv=[fill(word, values) for word in template["argv"]],
-        env={key: fill(value, values) for key, value in template["env"].items()},
-    )
+    spec["node"], spec["node_rank"], spec["python"] = own.node, NodeRank(slot), python
+    spec["nproc"], spec["processes"] = own.workers, 1 if single else own.workers
+    spec["world_size"] = sum(workers)
+    spec["master_addr"], spec["address"], spec["nic"] = master.address, own.address, list(own.nics)
+    spec["hub"], spec["gang"] = master.node, len(members) > 1
+    spec["argv"] = [fill(word, values) for word in template["argv"]]
+    spec["env"] = {key: fill(value, values) for key, value in template["env"].items()}
     if len(members) > 1:
-        spec["node_ports"] = [node_ports(member, template.get("ports")) for member in members]
+        spec["node_ports"] = [node_ports(member, template["ports"]) for member in members]
     if len(members) > 1 and slot == 0:
         spec["nodes"] = [member.node for member in members]
     if template.get("restart"):
-        spec.update(slot=slot, slots=len(members), spare=slot >= count, roster=roster(members, count))
+        spec["slot"], spec["slots"], spec["spare"] = Slot(slot), len(members), slot >= count
+        spec["roster"] = roster(members, count)
     return spec
 
 
-def fill(value: Any, values: Mapping[str, str]) -> Any:
+def fill(value: SentTemplate, values: Mapping[str, str]) -> SentTemplate:
     """Put values into the holes that are known now; others are left to the agent."""
     if isinstance(value, str):
         return value
-    parts: List[Any] = [values.get(part["fill"], part) if isinstance(part, dict) else part for part in value]
-    return "".join(parts) if all(isinstance(part, str) for part in parts) else parts
+    parts = [values.get(part["fill"], part) if isinstance(part, dict) else part for part in value]
+    texts = [part for part in parts if isinstance(part, str)]
+    return "".join(texts) if len(texts) == len(parts) else parts
 
 
-def node_ports(member: Member, ports: Optional[Sequence[int]]) -> Dict[str, Any]:
+def node_ports(member: Member, ports: Optional[Sequence[int]]) -> NodePorts:
     """Give ports at which a node answers that is not gone."""
-    return {"slot": member.slot, "address": member.address, "ports": [SSH_PORT, *list(ports or [])[:1]]}
+    return {"slot": Slot(member.slot), "address": member.address, "ports": [SSH_PORT, *list(ports or [])[:1]]}
 
 
-def roster(members: Sequence[Member], count: int) -> List[Dict[str, Any]]:
+def roster(members: Sequence[Member], count: int) -> List[RosterEntry]:
     """Give which slot has which rank in the first attempt."""
     return [
         {
-            "slot": member.slot,
+            "slot": Slot(member.slot),
             "node": member.node,
-            "node_rank": member.slot if member.slot < count else None,
+            "node_rank": NodeRank(member.slot) if member.slot < count else None,
             "address": member.address,
         }
         for member in members

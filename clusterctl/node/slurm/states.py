@@ -7,7 +7,7 @@ its agent. Before the first part there is one in its place, named after the job'
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Optional, cast
 
 from ...protocol.run_paths import RunPaths, WorkdirPaths, is_meant
 from ...protocol.states import CANCELLED, FAILED_SETUP, FINAL, LOST, PREPARING, TIMEOUT
@@ -18,6 +18,9 @@ from ..state.workdir import component, read_json
 from .commands import query_queue
 from .job_files import PART, Exchange, JobFiles, newest_beat, read_object
 from .output import QueuedJob
+
+if TYPE_CHECKING:
+    from ...protocol.messages.verbs import SubmittedTemplate
 
 STALE_AFTER = 45.0  # seconds without a sign of life; network file systems show one late
 
@@ -150,7 +153,7 @@ def last_output(files: JobFiles) -> str:
 
 def placeholder(job: SlurmJob) -> Any:
     """Make a state for a run of which no node has begun: it waits, begins, or was ended in the queue."""
-    template = read_json(job.files.template) or {}
+    template = cast("SubmittedTemplate", read_json(job.files.template) or {})
     spec: Any = {**(template.get("spec") or {}), "node": f"slurm-{job.number}", "node_rank": 0}
     state: Any = {**new_state(spec), "since": spec.get("submitted") or 0.0, "queue": queue_facts(job)}
     if job.over:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...protocol.run_paths import WorkdirPaths
 from ..runtime.stream import Stream, VerbError
@@ -15,7 +15,7 @@ from .job_files import PART, JobFiles, write_object
 from .output import parse_submission
 
 if TYPE_CHECKING:
-    from ...protocol.messages.verbs import SubmitRequest
+    from ...protocol.messages.verbs import SubmitRequest, SubmittedSecrets, SubmittedTemplate
 
 
 def submit(request: SubmitRequest, stream: Stream) -> None:
@@ -24,9 +24,9 @@ def submit(request: SubmitRequest, stream: Stream) -> None:
     payload = with_byte_code(ensure_payload(workdir, request["payload"]["sha256"], stream))
     run_id = request["template"]["spec"]["run"]
     files = JobFiles(make_below(make_private(WorkdirPaths(workdir).runs), run_id, PART))
-    template: Any = {**request["template"], "kill_wait": query_kill_wait()}
+    template: SubmittedTemplate = {**request["template"], "kill_wait": query_kill_wait()}
     write_object(files.template, template)
-    secrets = {"secrets": request["secrets"], "token": request["token"]}
+    secrets: SubmittedSecrets = {"secrets": request["secrets"], "token": request["token"]}
     write_new(files.secrets, json.dumps(secrets).encode("utf-8"))  # mode 0600
     write_atomically(files.script, request["script"].encode("utf-8"))
     own = [f"--chdir={files.folder}", f"--output={files.output}"]

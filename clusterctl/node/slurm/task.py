@@ -19,7 +19,7 @@ import socket
 import sys
 import time
 from contextlib import suppress
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple, cast
 
 from ...protocol.run_paths import RunPaths
 from ...protocol.states import SUCCEEDED
@@ -43,6 +43,9 @@ from .spec import (
     parse_member,
     stop_by_slurm,
 )
+
+if TYPE_CHECKING:
+    from ...protocol.messages.verbs import SubmittedSecrets, SubmittedTemplate
 
 ARRIVAL_LIMIT = 600.0  # seconds in which all tasks have begun: a prolog may take minutes on some nodes
 START_LIMIT = 330.0  # seconds to the gate, without the job's own stages
@@ -94,13 +97,14 @@ def main(arguments: List[str]) -> None:
 
 def run_part(files: JobFiles, exchange: Exchange, task: Task) -> int:
     """Do this node's part from the first exchange to the end of its agent."""
-    template, secrets = read_json(files.template), read_json(files.secrets)
+    template = cast("Optional[SubmittedTemplate]", read_json(files.template))
+    secrets = cast("Optional[SubmittedSecrets]", read_json(files.secrets))
     if template is None or secrets is None:
         raise SlurmError(f"{files.template} or {files.secrets} is missing or damaged")
     board = Board(exchange, task)
     members = board.collect_members(board.make_member(template))
-    spec: Any = build_spec(template["spec"], members, task.slot, sys.executable)
-    spec["outside_stop"] = stop_by_slurm(task.job, float(spec["grace"]), template["kill_wait"])
+    spec = build_spec(template["spec"], members, task.slot, sys.executable)
+    spec["outside_stop"] = stop_by_slurm(task.job, spec["grace"], template["kill_wait"])
     rundir = make_rundir(files.workdir, spec)
     os.symlink(os.path.relpath(RunPaths(files.folder).code, rundir), RunPaths(rundir).code)
     guardian = Guardian(rundir)
@@ -150,7 +154,7 @@ class Board:
         """Name a message of every task."""
         return [f"{kind}.{slot}" for slot in range(self.task.total)]
 
-    def make_member(self, template: Dict[str, Any]) -> Member:
+    def make_member(self, template: SubmittedTemplate) -> Member:
         """Tell the others this node's addresses, and choose where it trains."""
         own = own_addresses()
         entries = [
@@ -349,7 +353,8 @@ class Start:
         deadline, pause, beat = time.monotonic() + self._limit, SHORTEST_PAUSE, 0.0
         while True:
             for header, _ in self._guardian.agent.read_available():
-                self._events[str(header.get("event"))] = Untrusted(header)
+                event = Untrusted(header)
+                self._events[event.text("event", 64)] = event
             if has_come():
                 return
             self._check()

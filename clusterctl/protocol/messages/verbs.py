@@ -297,6 +297,19 @@ class SlurmTemplate(TypedDict):
     requeue: bool
 
 
+class SubmittedTemplate(SlurmTemplate):
+    """template.json: what the tasks get, with the seconds between Slurm's SIGTERM and SIGKILL."""
+
+    kill_wait: float | None
+
+
+class SubmittedSecrets(TypedDict):
+    """What the tasks get apart from the template, in a file that only the account can read."""
+
+    secrets: dict[str, str]
+    token: str
+
+
 class SlurmRequest(Workdir):
     """The verb `slurm`, on the login node. `ps`, `follow` and `stop` are as the verbs of that name, with their keys."""
 
