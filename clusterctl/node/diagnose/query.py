@@ -17,11 +17,12 @@ from ..runtime.processes import Identity, find_process
 from ..state.run_record import parse_identity
 from ..state.workdir import read_tail
 from .rank import RECORDS
-from .stacks import Marker, StackRequest, read_markers, read_state, send_question, status_number
+from .stacks import StackRequest, read_markers, read_state, send_question, status_number
 
 if TYPE_CHECKING:
+    from ...protocol.messages.evidence import Diagnosis, RankEvidence, RecordedGroup
     from ...protocol.messages.files import RankRecord, State
-    from ...protocol.messages.verbs import Diagnosis, RankEvidence, RecordedGroup
+    from .stacks import Marker
 
 LIMIT = 1.0  # seconds for the ranks' answers
 STATE_LIMIT = 0.3  # seconds for the first answer; C code that holds the GIL lets none come
