@@ -17,7 +17,7 @@ import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from rich.console import Console
@@ -40,6 +40,7 @@ from clusterctl.errors import ClusterctlError, Issue, Location, NodeError, SpecE
 from clusterctl.plans.diagnose.hang import Judgement
 from clusterctl.plans.explain import Explanation
 from clusterctl.plans.runs.state import NodeState
+from clusterctl.protocol.messages.verbs import StreamName
 
 PACKAGE = Path(clusterctl.__file__).parent
 CONTROLS = "".join(map(chr, [*range(9), *range(11, 32), *range(0x7F, 0xA0)]))
@@ -93,7 +94,7 @@ def _plain(kind: Any, deep: int) -> Any:  # noqa: PLR0911 - a table of kinds of 
         return next(iter(kind))
     if dataclasses.is_dataclass(kind):
         assert deep < 12, kind
-        hints = typing.get_type_hints(kind, localns={"NodeState": NodeState})
+        hints = typing.get_type_hints(kind, localns={"NodeState": NodeState, "StreamName": StreamName, "Literal": Literal})
         named = [field.name for field in dataclasses.fields(kind) if field.init]
         return kind(**{name: hostile(hints[name], deep + 1) for name in named})
     raise TypeError(f"do not know how to build {kind}")

@@ -64,7 +64,7 @@ def judge(error: SpecError, text: str) -> None:
     assert error.issues
     for issue in error.issues:
         assert issue.location is not None
-        assert issue.code.startswith("CC-SPEC-0")
+        assert issue.code.startswith(("CC-SPEC-0", "CC-SLURM-0"))
         assert issue.message.isprintable(), issue.message
         assert issue.fix.isprintable(), issue.fix
         if issue.location.file == "f":

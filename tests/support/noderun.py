@@ -236,8 +236,9 @@ class NodeRun:
         return self
 
     def left(self) -> dict[int, str]:
-        """List what still lives of this run."""
-        return processes_with(str(self.root))
+        """List what still lives of this run; the client's process is not of it: it waits for the next verb."""
+        own = None if self.session is None else self.session.process.pid
+        return {pid: command for pid, command in processes_with(str(self.root)).items() if pid != own}
 
     def is_alive(self) -> bool:
         """Tell whether anything of this run lives, for waits: it looks first at the process that it saw last."""

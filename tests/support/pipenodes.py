@@ -86,6 +86,11 @@ class PipeSession:
             raise NodeError(error.text("code"), REPORTED, message=error.text("message"))
         return None if header.flag("end") else (header, body)
 
+    def hang_up(self) -> None:
+        """Send no more: the process, which waits for the next verb, ends."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+
     def close(self) -> None:
         """Hang up and wait for the end of the verb."""
         for pipe in (self.process.stdin, self.process.stdout):

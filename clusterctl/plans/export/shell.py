@@ -281,7 +281,7 @@ def _count_lines(export: Export) -> list[str]:
     elif default == "gpu" and (job.is_single_process or used & {"nproc_per_node", "world_size"}):
         count = "import torch; print(torch.cuda.device_count())"
         lines += [f'[ "$nproc_per_node" != gpu ] || nproc_per_node=$("$python" -c \'{count}\')']
-    if "world_size" in used:
+    if job.is_single_process or "world_size" in used:
         workers = count_workers(export)
         lines += [f"world_size={'$((nnodes * nproc_per_node))' if workers is None else workers}"]
     return lines

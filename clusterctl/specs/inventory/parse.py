@@ -90,7 +90,8 @@ def _node_issues(tree: YamlMapping) -> Iterator[Issue]:
     """Compare nodes as they are written: one with a wrong value is still compared with the others."""
     yield from find_duplicates(tree.get("nic"), "nic")
     yield from _proxy_issues(tree)
-    listing, slurm = tree.get_key("nodes"), tree.get_key("slurm")
+    listing = tree.get_key("nodes")
+    slurm = tree.get_key("slurm") if isinstance(tree.get("slurm"), YamlMapping) else None
     if listing is None and slurm is None:
         yield missing_key(InventoryFile, ("nodes",), tree.location)
     elif listing is not None and slurm is not None:

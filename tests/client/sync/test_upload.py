@@ -368,6 +368,7 @@ def test_a_full_disk_leaves_nothing_half(tmp_path: Path, size: int, stored: int)
     try:
         with pytest.raises(NodeError, match="No space left") as caught:
             send_tree(opened, TreeUpload(scan_source(tmp_path / "source")), node="gpu01")
+        opened.hang_up()
         assert opened.process.stderr is not None
         left = opened.process.stderr.read().decode().splitlines()
     finally:

@@ -223,7 +223,7 @@ ansible_ssh_private_key_file = "~/.ssh/lab key"
 ansible_python_interpreter=/opt/conda/bin/python
 ansible_become_password=swordfish
 [all:vars]
-ansible_user=no one
+ansible_user=nobody
 ansible_ssh_common_args='-o ProxyJump=me@bastion.example.org:2201 -o StrictHostKeyChecking=no -o ControlMaster=auto -C'
 """
 
