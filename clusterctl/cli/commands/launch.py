@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 @with_node_options
 @click.option("--no-check", is_flag=True, help="Run the checks but start even if they fail.")
 @click.option("--wait", is_flag=True, help="Wait until the GPUs or nodes that another run holds are free.")
+@click.option("--debug", is_flag=True, help="Let a rank at breakpoint() wait for `clusterctl debug`.")
 @big_option
 @set_option
 @json_option("Write NDJSON: log lines, then the result.")
@@ -63,6 +64,7 @@ def launch(
     exclude: str | None,
     no_check: bool,
     wait: bool,
+    debug: bool,
     big: bool,
     overrides: tuple[str, ...],
     as_json: bool,
@@ -75,7 +77,7 @@ def launch(
     from clusterctl.plans.launch.placement import plan_placement
 
     refuse_surplus(script_args, "launch")
-    job = load_job(job_file, overrides, script_args)
+    job = load_job(job_file, (*overrides, "debug=true") if debug else overrides, script_args)
     inventory = load_inventory(settings)
     members = plan_placement(inventory, job, pattern=pattern, exclude=exclude)
     if dry_run:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         StartRequest,
         StopRequest,
         SyncRequest,
+        TunnelRequest,
         VerbName,
     )
 
@@ -486,6 +487,13 @@ def diagnose(
 def top(c: Connection, node: Node, interpreter: Interpreter, interval: float) -> Session:
     """Open the stream of a node's gauges: a sample every `interval` seconds, until it is closed."""
     return _open_session(c, "top", {"node": node.name, "interval": interval}, interpreter)
+
+
+@task  # type: ignore[untyped-decorator]  # fabric ships no types
+def tunnel(c: Connection, node: Node, interpreter: Interpreter, request: TunnelRequest) -> Session:
+    """Open a conversation that carries bytes to and from something on a node, see `client/tunnel.py`."""
+    whole: TunnelRequest = {**request, "workdir": node.workdir, "node": node.name}
+    return _open_session(c, "tunnel", whole, interpreter, limits=SessionLimits(silence=SILENCE_LIMIT))
 
 
 def _open_session(

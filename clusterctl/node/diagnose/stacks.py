@@ -14,8 +14,8 @@ from typing import Dict, NamedTuple, Optional
 from ...protocol.untrusted import MalformedError, parse_object
 from ..probe.questions import list_folder, read_text
 from ..runtime.processes import Identity, find_process
-from .rank import SIGNAL
 
+SIGNAL, STATE, RECORDS = 41, b"s", b"?"  # see rank.py
 MARKER = ("rank", "pid", "starttime", "stacks", "thread")
 MAIN = "main"  # the main thread's ident; runs that were started by an older clusterctl do not have it
 MOST_MARKERS = 1024

@@ -18,12 +18,19 @@ from typing import TYPE_CHECKING, Callable, Dict, Iterable, List, NamedTuple, Op
 
 from ...protocol.ranks import Rank
 from ...protocol.run_paths import RunPaths
-from ..diagnose.rank import STATE
-from ..diagnose.stacks import StackRequest, State, is_script_over, read_markers, read_state, send_question
+from ..diagnose.stacks import (
+    STATE,
+    StackRequest,
+    State,
+    is_script_over,
+    read_markers,
+    read_state,
+    send_question,
+)
 from ..runtime.event_loop import Loop
 from ..runtime.processes import ENDED_STATES, Stat, find_process
 from ..state.workdir import read_tail
-from .torchrun import Worker
+from .workers import Worker
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import Spec

@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional
 
 from ...protocol.run_paths import RunPaths
 from ...protocol.untrusted import MalformedError, Untrusted, parse_object
-from ..diagnose.rank import RECORDS
-from ..diagnose.stacks import Marker, StackRequest, read_markers, read_state, send_question, status_number
+from ..diagnose.stacks import (
+    RECORDS,
+    Marker,
+    StackRequest,
+    read_markers,
+    read_state,
+    send_question,
+    status_number,
+)
 from ..probe.questions import read_text
 from ..runtime.processes import Identity, find_process
 from ..runtime.stream import Stream

@@ -77,6 +77,7 @@ def render_spec(plan: LaunchPlan, node: NodePlan, record: LaunchRecord) -> Spec:
         "output_dir": f"{WorkdirPaths(node.member.node.workdir).outputs}/{plan.job.name}",
         "zombie_after": plan.job.zombie_after,
         "diagnose": plan.job.diagnose,
+        "debug": plan.job.debug,
         **_render_start(plan.job),
         "ends_with": plan.job.ends_with,
         **hooks_to_spec(plan.job),

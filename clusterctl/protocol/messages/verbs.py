@@ -11,7 +11,19 @@ from .files import EndedProcess, JournalEntry, LeftProcess, OutsideSummary, Spec
 from .network import MeshCallOrder, MeshListen, MeshListening, MeshProblem, MeshReport
 
 VerbName = Literal[
-    "clean", "diagnose", "exec", "follow", "orphans", "probe", "ps", "pull", "start", "stop", "sync", "top"
+    "clean",
+    "diagnose",
+    "exec",
+    "follow",
+    "orphans",
+    "probe",
+    "ps",
+    "pull",
+    "start",
+    "stop",
+    "sync",
+    "top",
+    "tunnel",
 ]
 
 
@@ -654,7 +666,64 @@ class OrphansEnded(TypedDict):
     left: list[LeftProcess]
 
 
+class TunnelRequest(OfRun):
+    """The verb `tunnel`: bytes to and from a port, a shell or a rank at a breakpoint; what is not used is empty."""
+
+    to: Literal["port", "shell", "debug"]
+    addresses: list[str]
+    port: int
+    argv: list[str]
+    term: str
+    size: list[int]
+    rank: int
+    window: int  # bytes of a channel that either side sends before the other has taken them
+
+
+class OpenChannel(TypedDict):
+    """Begin a channel, with a number of the client's."""
+
+    open: int
+
+
+class ChannelData(TypedDict):
+    """Bytes of a channel, in the body."""
+
+    data: int
+
+
+class ChannelTaken(TypedDict):
+    """So many bytes of a channel have been passed on, so that as many more may be sent."""
+
+    taken: int
+    bytes: int
+
+
+class TerminalSize(TypedDict):
+    """Rows and columns of the client's terminal."""
+
+    size: list[int]
+
+
+class _CloseChannel(TypedDict):
+    """No more is sent on this channel."""
+
+    close: int
+
+
+class CloseChannel(_CloseChannel, total=False):
+    """No more is sent on this channel; a node gives the reason."""
+
+    reason: str
+
+
+class RankWaits(TypedDict):
+    """The rank waits at a breakpoint; null: it does not yet."""
+
+    waits: int | None
+
+
 Request = Union[
+    TunnelRequest,
     ProbeRequest,
     FullProbeRequest,
     ExecRequest,
@@ -671,6 +740,11 @@ Request = Union[
 ]
 ClientFrame = Union[
     Beat,
+    OpenChannel,
+    ChannelData,
+    ChannelTaken,
+    CloseChannel,
+    TerminalSize,
     ManifestFrame,
     CheckStore,
     Blobs,
@@ -688,6 +762,10 @@ ClientFrame = Union[
 ]
 NodeFrame = Union[
     End,
+    ChannelData,
+    ChannelTaken,
+    CloseChannel,
+    RankWaits,
     ErrorFrame,
     Beat,
     ProbeAnswer,

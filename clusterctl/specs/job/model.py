@@ -125,6 +125,7 @@ class Job:
     log_limit: int = 50 * 1000**3
     zombie_after: float = 30.0
     diagnose: bool = True
+    debug: bool = False
     restart: Restart | None = None
     on_end: OnEnd | None = None
     notify: tuple[Notify, ...] = ()

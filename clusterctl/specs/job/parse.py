@@ -251,6 +251,7 @@ def parse_job(text: str, file: str, overrides: Sequence[tuple[str, str]] = ()) -
         log_limit=entry.log_limit,
         zombie_after=entry.zombie_after,
         diagnose=entry.diagnose,
+        debug=entry.debug,
         restart=restart_of(entry.restart),
         on_end=on_end_of(entry.on_end),
         notify=notify_of(entry.notify),

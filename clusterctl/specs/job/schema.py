@@ -293,6 +293,10 @@ class JobFile(StrictModel):
         description="Prepare the Python processes of the ranks for `clusterctl diagnose`; `false`: change nothing"
         " in them.",
     )
+    debug: Flag = Field(
+        False,
+        description="Let a rank at `breakpoint()` wait for `clusterctl debug`; also `launch --debug`.",
+    )
     restart: RestartEntry | None = Field(
         None,
         description="When the nodes restart a failed run by themselves, and with how many spare nodes.",

@@ -182,7 +182,7 @@ MOST_BYTES = {
     "clean": 20_200,
     "diagnose": 19_900,
     "exec": 6_800,
-    "follow": 22_300,
+    "follow": 22_600,
     "orphans": 14_300,
     "probe": 33_700,
     "ps": 14_200,
@@ -191,6 +191,7 @@ MOST_BYTES = {
     "stop": 20_400,
     "sync": 19_100,
     "top": 6_800,
+    "tunnel": 18_000,
 }
 
 
