@@ -64,6 +64,7 @@ class NestedRanks:
         self._seen_markers: Set[str] = set()
         self._delay = FIRST_DELAY
         self._folder = ""  # where the program's own log is
+        self._inherited: Dict[str, str] = {}
         self._ambiguous = False
         self._ended = False
         self.sizes: Set[int] = set()
@@ -111,7 +112,10 @@ class NestedRanks:
         markers = [read_marker(os.path.join(self._markers, name)) for name in sorted(new)[:MOST_PROCESSES]]
         started = [marker for marker in markers if marker is not None]
         known = {program.identity, *self._known}
-        found = [self._add(rank) for rank in sorted(started) if rank.identity not in known]
+        own = self._read_inherited(program)
+        given = own.get("RANK"), own.get("WORLD_SIZE")  # by the job's own `env`, to all of its processes
+        ranks = [rank for rank in started if (str(rank.rank), str(rank.world_size)) != given]
+        found = [self._add(rank) for rank in sorted(ranks) if rank.identity not in known]
         if any(found):
             self._callbacks.on_found()
 
@@ -120,8 +124,13 @@ class NestedRanks:
         self._loop.after(self._delay, "nested ranks", lambda: self._poll_processes(program))
         self._inspect(program, descendants(program.identity.pid))
 
+    def _read_inherited(self, program: Worker) -> Dict[str, str]:
+        """Read the program's variables, which are those of its processes; they are kept for when it has ended."""
+        self._inherited = read_environ(program.identity.pid) or self._inherited
+        return self._inherited
+
     def _inspect(self, program: Worker, processes: Iterable[Stat]) -> None:
-        inherited = read_environ(program.identity.pid)
+        inherited = self._read_inherited(program)
         new = [stat for stat in processes if stat.identity not in self._known]
         found = False
         for stat in new[:MOST_PROCESSES]:
