@@ -25,7 +25,7 @@ def _exit_interrupted(
 
 
 def _is_command() -> bool:
-    """Tell whether this process is the command: what Python runs, also after `-m`, stands before the words for it."""
+    """Return whether this process is the command: what Python runs, also after `-m`, stands before the words for it."""
     asked = sys.orig_argv[-len(sys.argv) :][:1]
     return bool(asked) and asked[0].rpartition("/")[2] in _COMMANDS
 

@@ -43,10 +43,18 @@ from clusterctl.plans.explain import GRADES, SEVERITIES, join_sentences
 from clusterctl.plans.launch.launchers import VENDOR_NIC_RULES, network_env
 from clusterctl.plans.runs.verdict import render_command
 from clusterctl.protocol.known_errors import all_symptoms
-from clusterctl.specs.fields import OneOrMore, ScalarType
-from clusterctl.specs.inventory.schema import InventoryFile, NodeEntry, NodeSettings, SshEntry, WaiveEntry
+from clusterctl.specs.fields import OneOrMore, ScalarType, ShortForm
+from clusterctl.specs.inventory.schema import (
+    InventoryFile,
+    LoginEntry,
+    NodeEntry,
+    NodeSettings,
+    SlurmEntry,
+    SshEntry,
+    WaiveEntry,
+)
 from clusterctl.specs.job.hooks import HookEntry, NotifyEntry, OnEndEntry, SetupEntry
-from clusterctl.specs.job.schema import JobFile, RestartEntry, SyncEntry
+from clusterctl.specs.job.schema import JobFile, RestartEntry, StallEntry, SyncEntry
 from clusterctl.specs.placeholders import MEANINGS
 from clusterctl.specs.values import Size, parse_size
 from clusterctl.translation import Language, language, tr, use_language
@@ -58,11 +66,14 @@ TABLES: Mapping[str, type[BaseModel]] = {
     "inventory": InventoryFile,
     "node": NodeEntry,
     "ssh": SshEntry,
+    "slurm": SlurmEntry,
+    "login": LoginEntry,
     "job": JobFile,
     "sync": SyncEntry,
     "setup": SetupEntry,
     "hook": HookEntry,
     "restart": RestartEntry,
+    "stall": StallEntry,
     "on_end": OnEndEntry,
     "notify": NotifyEntry,
     "waive": WaiveEntry,
@@ -93,7 +104,8 @@ def kind_of(info: FieldInfo) -> str:
     """Say what kind of value a key takes."""
     annotation: Any = info.annotation
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return "keys, see below"
+        is_short = any(isinstance(note, ShortForm) for note in info.metadata)
+        return "a time, off, or keys, see below" if is_short else "keys, see below"
     if any(isinstance(note, OneOrMore) for note in info.metadata):
         return f"{noun_in(annotation)}, or a list of them, or null"
     leaf = next((note for note in info.metadata if isinstance(note, ScalarType)), None)
@@ -124,6 +136,7 @@ def default_of(model: type[BaseModel], key: str) -> str:
     if info.is_required():
         return "required"
     default: Any = info.get_default(call_default_factory=True)
+    default = default.after if isinstance(default, StallEntry) else default
     if default is None or isinstance(default, BaseModel) or default in ((), {}):
         return "none"
     if any(isinstance(note, ScalarType) and note.parse is parse_size for note in info.metadata):

@@ -73,7 +73,7 @@ def contents(compiled: bytes) -> dict[object, str]:
 
 
 def test_another_version_of_click_changes_nothing() -> None:
-    """Its messages are those of the version at the last update, and stay when a later one words them anew."""
+    """Its messages are those of the version at the last update, and stay when a later one changes their words."""
     catalogue = tool().updated({"click's new words": ["click/core.py"]})
     assert "click's new words" in catalogue
     assert "Show this message and exit." in catalogue

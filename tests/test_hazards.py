@@ -30,15 +30,40 @@ def parse(text: str) -> ast.Module:
     return ast.parse(text)
 
 
-def names(tree: ast.Module) -> Iterator[str]:
+@cache
+def nodes_of(text: str) -> tuple[ast.AST, ...]:
+    """Walk through a module once for all rules."""
+    return tuple(ast.walk(parse(text)))
+
+
+@cache
+def functions_of(text: str) -> tuple[tuple[str, ast.AST], ...]:
+    """The same, with the name of the function that each is in."""
+    return tuple(in_functions(parse(text)))
+
+
+def spell(node: ast.expr) -> str:
+    """Write an expression as source; `ast.unparse` takes its time for the names that most are."""
+    if isinstance(node, ast.Name):
+        return node.id
+    return f"{spell(node.value)}.{node.attr}" if isinstance(node, ast.Attribute) else ast.unparse(node)
+
+
+@cache
+def names(text: str) -> tuple[str, ...]:
     """Give what is imported and what is called, in full: `torch.load`, `os.system`."""
-    for node in ast.walk(tree):
+    return tuple(find_names(text))
+
+
+def find_names(text: str) -> Iterator[str]:
+    """Find them, one after the other."""
+    for node in nodes_of(text):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield from (f"{node.module or ''}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Call):
-            yield ast.unparse(node.func)
+            yield spell(node.func)
 
 
 def in_functions(node: ast.AST, function: str = "") -> Iterator[tuple[str, ast.AST]]:
@@ -56,7 +81,7 @@ BYTE_CODE = {
 
 def builds_objects(path: str, text: str) -> Iterator[str]:
     """Data of a node or a file is read as JSON, text or our own YAML tree: nothing in it can be code."""
-    for name in names(parse(text)):
+    for name in names(text):
         if name in BYTE_CODE.get(path, ()):
             continue
         if name.partition(".")[0] in RUNS_OBJECTS or name in (
@@ -72,9 +97,9 @@ def builds_objects(path: str, text: str) -> Iterator[str]:
 
 def calls_a_shell(path: str, text: str) -> Iterator[str]:
     """Here no text becomes a command line: programs get their arguments one by one."""
-    for node in ast.walk(parse(text)):
+    for node in nodes_of(text):
         if isinstance(node, ast.Call):
-            name = ast.unparse(node.func)
+            name = spell(node.func)
             shell = any(key.arg == "shell" and ast.unparse(key.value) != "False" for key in node.keywords)
             if shell or name in ("os.system", "os.popen", "subprocess.getoutput", "pty.spawn"):
                 yield f"{path}:{node.lineno}: {name}"
@@ -82,7 +107,7 @@ def calls_a_shell(path: str, text: str) -> Iterator[str]:
 
 def runs_other_programs(path: str, text: str) -> Iterator[str]:
     """No program is called that becomes somebody else, copies on its own terms or kills by name."""
-    for node in ast.walk(parse(text)):
+    for node in nodes_of(text):
         if isinstance(node, (ast.List, ast.Tuple)) and node.elts and isinstance(node.elts[0], ast.Constant):
             program = str(node.elts[0].value).rpartition("/")[2]
             if program in OTHER_PROGRAMS:
@@ -106,7 +131,7 @@ def forwards_the_agent(path: str, text: str) -> Iterator[str]:
 
 def follows_their_names(path: str, text: str) -> Iterator[str]:
     """No archive of a node is unpacked: names and links in it would be the node's choice."""
-    for name in names(parse(text)):
+    for name in names(text):
         if name.partition(".")[0] == "tarfile" or name.endswith(("extractall", "unpack_archive")):
             yield f"{path}: {name}"
 
@@ -122,6 +147,7 @@ TRUSTED_JSON = {
     "clusterctl/client/ssh/config.py:_load": "our own file",
     "clusterctl/client/sync/contents.py:_load": "our own file",
     "clusterctl/node/boot.py:boot": "the client, whose code we are",
+    "clusterctl/node/boot.py:add_modules": "the same",
     "clusterctl/node/runtime/stream.py:__init__": "the client",
     "clusterctl/node/verbs/sync.py:receive_manifest": "the client",
     "clusterctl/node/supervise/spawn.py:_read": "our own child",
@@ -137,6 +163,7 @@ TRUSTED_JSON = {
 UNREAD = {
     "clusterctl/client/launch/locks.py:parse_lock_holders": "parse_holders reads it into a dataclass",
     "clusterctl/client/utilization.py:_parse": "read_sample does the same",
+    "clusterctl/client/diagnose.py:_read_gpus": "parse_sample does the same",
     "clusterctl/client/preflight.py:_listen": "read_listening and read_ways do the same",
     "clusterctl/client/preflight.py:_call": "read_listening and read_ways do the same",
     "clusterctl/client/maintenance.py:find_orphans": "parse_orphans does the same",
@@ -154,16 +181,16 @@ def reads_json_without_bounds(path: str, text: str) -> Iterator[str]:
     """What another machine or account has written is read by `protocol.untrusted`, which bounds what it can cost."""
     if "/lab/" in path:  # the parts of a lab speak to each other
         return
-    for function, node in in_functions(parse(text)):
+    for function, node in functions_of(text):
         if isinstance(node, ast.Call) and f"{path}:{function}" not in TRUSTED_JSON:
-            name = ast.unparse(node.func)
+            name = spell(node.func)
             if name in ("json.loads", "json.load", "json.JSONDecoder", "loads", "JSONDecoder"):
                 yield f"{path}:{node.lineno}: {name}"
 
 
 def takes_values_unread(path: str, text: str) -> Iterator[str]:
     """A value of a frame that nobody has bounded goes only to a reader that does so itself."""
-    for function, node in in_functions(parse(text)):
+    for function, node in functions_of(text):
         if isinstance(node, ast.Attribute) and node.attr == "unread" and f"{path}:{function}" not in UNREAD:
             yield f"{path}:{node.lineno}: {ast.unparse(node)}"
 
@@ -172,8 +199,8 @@ def calculates_with_raw_numbers(path: str, text: str) -> Iterator[str]:
     """A number of a node may be 10^400, a list or true: `int` and `float` are no readers of it."""
     if "/client/" not in path and "/plans/" not in path:
         return
-    for node in ast.walk(parse(text)):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("int", "float") and node.args:
+    for node in nodes_of(text):
+        if isinstance(node, ast.Call) and spell(node.func) in ("int", "float") and node.args:
             inner = node.args[0]
             taken = [one for one in ast.walk(inner) if isinstance(one, (ast.Subscript, ast.Call))]
             names = {one.id for one in ast.walk(inner) if isinstance(one, ast.Name)}
@@ -185,7 +212,7 @@ def makes_paths_of_names(path: str, text: str) -> Iterator[str]:
     """A run's name becomes part of a path as a RunId, a job's after it was checked: it may come from a node."""
     if "/node/" in path or "/lab/" in path:
         return
-    for function in ast.walk(parse(text)):
+    for function in nodes_of(text):
         if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             continue
         arguments = (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
@@ -250,7 +277,7 @@ def test_nobody_is_trusted_who_reads_nothing() -> None:
         f"{path}:{function}": ast.unparse(node)
         for path, text in MODULES.items()
         if any(name.startswith(f"{path}:") for name in (*TRUSTED_JSON, *UNREAD))
-        for function, node in in_functions(parse(text), "")
+        for function, node in functions_of(text)
         if isinstance(node, ast.Attribute) and node.attr in ("loads", "load", "JSONDecoder", "unread")
     }
     readers = set(TRUSTED_JSON) - set(held)

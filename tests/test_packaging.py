@@ -46,8 +46,8 @@ def test_both_names_of_the_command_lead_to_the_same_function() -> None:
     assert found["clusterctl"] == found["cctl"] == "clusterctl.__main__:main"
 
 
-def test_the_version_is_told_once() -> None:
-    """The installed metadata says what the source says."""
+def test_the_version_is_reported_once() -> None:
+    """The installed metadata reports what the source reports."""
     assert version("clusterctl") == clusterctl.__version__
 
 

@@ -50,7 +50,7 @@ def assert_alike(english: str, chinese: str) -> None:
 
 
 @pytest.mark.parametrize("folder", PLAYBOOKS, ids=lambda folder: folder.name)
-def test_a_playbook_says_what_it_is_for_in_both_languages(folder: Path) -> None:
+def test_a_playbook_shows_what_it_is_for_in_both_languages(folder: Path) -> None:
     """Both texts have the same commands, examples, headings and rows."""
     english, chinese = ((folder / name).read_text("utf-8") for name in ("README.md", "README.zh-CN.md"))
 
@@ -74,7 +74,7 @@ TORCHRUN = (
     *("-m", "torch.distributed.run", "--nproc-per-node", "2"),
     *("--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", "--local-addr", "127.0.0.1"),
 )
-# What torchrun tells a process that is alone, for the tests in which a second one would only cost time.
+# What torchrun shows a process that is alone, for the tests in which a second one would only cost time.
 ALONE = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
 OF_HERE = {"GLOO_SOCKET_IFNAME": "lo", "CUDA_VISIBLE_DEVICES": ""}
 

@@ -29,7 +29,7 @@ def test_every_test_that_is_named_exists() -> None:
 
 
 def test_every_row_that_is_named_exists(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A row of the attacks that is taken out is no longer said to hold a finding; `(all)` and `(bench)` count."""
+    """A row of the attacks that is taken out is no longer reported to hold a finding; `(all)` and `(bench)` count."""
     monkeypatch.syspath_prepend(TESTS / "hostile")
     from test_attacks import rows
 

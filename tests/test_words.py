@@ -224,7 +224,11 @@ PROSE = re.compile(
     r"|brought|brings?|says|said|vouch|vouches|goodbye)\b",
     re.IGNORECASE,
 )
-PLAIN = ("clusterctl/client/", "clusterctl/lab/")
+PLAIN = (
+    *("clusterctl/client/", "clusterctl/lab/", "clusterctl/specs/importers/", "clusterctl/specs/yaml/"),
+    *(f"clusterctl/node/{name}/" for name in ("logs", "probe", "setup", "state", "sync")),
+    *(f"clusterctl/plans/{name}/" for name in ("checks", "facts", "sync")),
+)
 
 
 def prose(text: str) -> Iterator[tuple[int, str]]:

@@ -155,6 +155,9 @@ node_options = (
 set_option = click.option(
     "--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Override a key of the job."
 )
+recheck_option = click.option(
+    "--recheck", is_flag=True, help="Test network and GPU health again, also right after they have passed."
+)
 big_option = click.option("--big", is_flag=True, help="Allow code of more than 500 MB or 50 000 files.")
 
 

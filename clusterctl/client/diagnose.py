@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from clusterctl.client.rpc import tasks
 from clusterctl.errors import ClusterctlError
-from clusterctl.plans.diagnose.evidence import NodeEvidence, RankEvidence
+from clusterctl.plans.diagnose.evidence import MOST_ENTRIES, MOST_RECENT, NodeEvidence, RankEvidence
+from clusterctl.plans.diagnose.kept import KeptDiagnosis, judge_kept
+from clusterctl.plans.diagnose.slow import Slowness, judge_slowness
+from clusterctl.plans.facts.utilization import GpuUsage, parse_sample
+from clusterctl.plans.runs.state import NodeState
+from clusterctl.protocol.states import SUCCEEDED
+
+if TYPE_CHECKING:
+    from fabric import Connection
+
+    from clusterctl.client.rpc.session import Interpreter
+    from clusterctl.specs.inventory.model import Node
+
+
+GPU_LIMIT, GPU_INTERVAL = 3.0, 0.25  # seconds
 
 
 @dataclass(frozen=True)
@@ -27,11 +43,14 @@ class Answers:
         )
 
 
-def diagnose_ranks(run: tasks.RunHandle, ranks: Sequence[int] | None = None) -> Answers:
-    """Ask all nodes of a run; one that hangs costs its limit and is an error among the others' answers."""
+def diagnose_ranks(run: tasks.RunHandle, entries: int = MOST_ENTRIES) -> Answers:
+    """Ask all nodes of a run; one that hangs costs its limit and is an error among the others' answers.
+
+    `entries` is how many collectives of each process group are read.
+    """
     nodes, errors = dict[str, NodeEvidence](), dict[str, ClusterctlError]()
     for outcome in run.cluster.each(
-        run.nodes, lambda c, node: tasks.diagnose(c, node, run.interpreters[node.name], run.run_id, ranks)
+        run.nodes, lambda c, node: tasks.diagnose(c, node, run.interpreters[node.name], run.run_id, entries)
     ):
         if outcome.value is not None:
             nodes[outcome.node.name] = outcome.value
@@ -42,6 +61,60 @@ def diagnose_ranks(run: tasks.RunHandle, ranks: Sequence[int] | None = None) -> 
         {name: nodes[name] for name in names if name in nodes},
         {name: errors[name] for name in names if name in errors},
     )
+
+
+def load_slowness(run: tasks.RunHandle, parts: Mapping[str, NodeState | None]) -> Slowness | None:
+    """Judge who was slow by the collectives that the nodes kept while the run went on; None if no rank was."""
+    known = {name for name, part in parts.items() if part is not None and part.sampled}
+    if not known:
+        return None
+    run = run.on(node for node in run.nodes if node.name in known)
+    outcomes = run.cluster.each(
+        run.nodes, lambda c, node: tasks.read_sample(c, node, run.interpreters[node.name], run.run_id)
+    )
+    slowness = judge_slowness([outcome.value for outcome in outcomes if outcome.value is not None])
+    return slowness if slowness.judgement.suspects else None
+
+
+def read_gpus(run: tasks.RunHandle) -> dict[str, tuple[GpuUsage, ...]]:
+    """Read how busy the GPUs of each node are, as `top` does; nodes without any, or without an answer, are left out."""
+    outcomes = run.cluster.each(run.nodes, lambda c, node: _read_gpus(c, node, run.interpreters[node.name]))
+    found = {outcome.node.name: outcome.value for outcome in outcomes if outcome.value}
+    return {node.name: found[node.name] for node in run.nodes if node.name in found}
+
+
+def _read_gpus(c: Connection, node: Node, interpreter: Interpreter) -> tuple[GpuUsage, ...]:
+    deadline = time.monotonic() + GPU_LIMIT
+    with tasks.top(c, node, interpreter, GPU_INTERVAL) as session:
+        while (frame := session.receive(max(0.0, deadline - time.monotonic()))) is not None:
+            sample = parse_sample(frame[0].unread("sample"))
+            if sample is not None and not sample.gpu_pending:
+                return sample.gpus
+    return ()
+
+
+def count_entries(parts: Mapping[str, NodeState | None], *, slow: bool) -> int:
+    """Choose how many collectives of each process group to read: a bounded number for each node."""
+    most_ranks = max((len(part.ranks) for part in parts.values() if part is not None), default=1)
+    return max(MOST_ENTRIES, MOST_RECENT * 8 // max(8, most_ranks)) if slow else MOST_ENTRIES
+
+
+def load_hang(run: tasks.RunHandle, parts: Mapping[str, NodeState | None]) -> KeptDiagnosis | None:
+    """Read where the ranks were when their agents last kept it; None unless a node reports that, and answers."""
+    known = {name: part for name, part in parts.items() if part is not None}
+    has_succeeded = all(part.state == SUCCEEDED for part in known.values())
+    if has_succeeded or not any(part.diagnosed for part in known.values()):
+        return None
+    silent_nodes = [name for name in parts if name not in known]
+    world = next((part.world_size for part in known.values() if part.world_size), None)
+    run = run.on(node for node in run.nodes if node.name in known and node.name in run.interpreters)
+    outcomes = run.cluster.each(
+        run.nodes, lambda c, node: tasks.read_kept(c, node, run.interpreters[node.name], run.run_id)
+    )
+    kept = {outcome.node.name: outcome.value for outcome in outcomes if outcome.value is not None}
+    names = [node.name for node in run.nodes]
+    missing = [name for name in names if name not in kept]
+    return judge_kept([kept[name] for name in names if name in kept], [*silent_nodes, *missing], world)
 
 
 def save_diagnosis(

@@ -18,12 +18,13 @@ from clusterctl.errors import ClusterctlError, NodeError
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.cleanup import Orphan, Orphans, StoredRun, parse_orphans, parse_stored_run
 from clusterctl.plans.facts.untrusted import render_processes
+from clusterctl.plans.warm import WarmServer, parse_warm_servers
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
 from clusterctl.translation import trn
 
 if TYPE_CHECKING:
-    from clusterctl.protocol.messages.verbs import OrphansRequest
+    from clusterctl.protocol.messages.verbs import OrphansRequest, WarmRequest
 
 MOST_PARTS = 20_000  # of one node
 
@@ -155,6 +156,19 @@ def _request_orphans(c: Connection, node: Node, interpreter: Interpreter, to_end
         while (frame := session.receive(ANSWER_LIMIT)) is not None:
             if key in frame[0]:
                 return frame[0]
+        raise NodeError("CC-RUN-032", evidence=session.stderr)
+
+
+@task  # type: ignore[untyped-decorator]  # fabric ships no types
+def query_warm(
+    c: Connection, node: Node, interpreter: Interpreter, *, end: bool = False
+) -> tuple[WarmServer, ...]:
+    """Describe the process that waits on a node for the next launch, and end it if wished."""
+    request: WarmRequest = {"workdir": node.workdir, "node": node.name, "end": end}
+    with Session(c, "warm", request, interpreter) as session:
+        while (frame := session.receive(ANSWER_LIMIT)) is not None:
+            if "servers" in frame[0]:
+                return parse_warm_servers(frame[0])
         raise NodeError("CC-RUN-032", evidence=session.stderr)
 
 

@@ -51,20 +51,23 @@ class MeshMember:
 def run_mesh_test(members: Mapping[str, MeshMember]) -> MeshResult:
     """Let the nodes connect to each other and return the results. A hanging node costs its limit only.
 
-    Closes the sessions; no listener is left when they have ended.
+    Releases the sessions; no listener is left when they have ended.
     """
     test = _MeshTest(members)
     try:
         return test.run()
     finally:
-        for member in members.values():
-            member.session.close()
+        for name, member in members.items():
+            if name in test.absent:
+                member.session.close()
+            else:
+                member.session.release()
 
 
 class _MeshTest:
     def __init__(self, members: Mapping[str, MeshMember]) -> None:
         self._members = members
-        self._absent: dict[str, str] = {}
+        self.absent: dict[str, str] = {}
         self._ports_taken = ""
 
     def run(self) -> MeshResult:
@@ -73,7 +76,7 @@ class _MeshTest:
         results, master_port = self._call(listening), _master_port(listening)
         seconds = time.monotonic() - began
         names = tuple(self._members)
-        return MeshResult(names, tuple(results), self._absent, master_port, seconds, self._ports_taken)
+        return MeshResult(names, tuple(results), self.absent, master_port, seconds, self._ports_taken)
 
     def _listen(self) -> dict[str, MeshListener]:
         """Have all listen; returns where, in the order of the nodes."""
@@ -99,7 +102,7 @@ class _MeshTest:
             if isinstance(result, MeshListener):
                 listeners[name] = result
             else:
-                self._absent[name] = result
+                self.absent[name] = result
                 is_master = name == next(iter(self._members))
                 self._ports_taken = name if is_master and answers[name].flag("taken") else self._ports_taken
         return listeners
@@ -120,14 +123,14 @@ class _MeshTest:
         try:
             self._members[name].session.send(order, timeout=SEND_LIMIT)
         except ClusterctlError as error:
-            self._absent[name] = error.message
+            self.absent[name] = error.message
 
     def _receive_answers(self, names: Iterable[str], keys: set[str], limit: float) -> Answers:
         """Wait for one frame of each node; who sends none within the limit is absent from then on."""
         answers: Answers = {}
         deadline = time.monotonic() + limit
         with selectors.DefaultSelector() as selector:
-            waiting = {name for name in names if name not in self._absent}
+            waiting = {name for name in names if name not in self.absent}
             for name in waiting:
                 selector.register(self._members[name].session, selectors.EVENT_READ, name)
             ready: Sequence[str] = tuple(
@@ -138,7 +141,7 @@ class _MeshTest:
                 first = False
                 for name in ready:
                     answer = self._read_answer(name, keys)
-                    if answer is not None or name in self._absent:
+                    if answer is not None or name in self.absent:
                         waiting.discard(name)
                         selector.unregister(self._members[name].session)
                     if answer is not None:
@@ -146,7 +149,7 @@ class _MeshTest:
                 remaining = max(0.0, deadline - time.monotonic())
                 ready = [key.data for key, _ in selector.select(remaining)] if waiting else []
         for name in waiting:
-            self._absent[name] = tr("it did not answer within {limit:g} s", limit=limit)
+            self.absent[name] = tr("it did not answer within {limit:g} s", limit=limit)
         return answers
 
     def _read_answer(self, name: str, keys: set[str]) -> Untrusted | None:
@@ -156,9 +159,9 @@ class _MeshTest:
                 if any(key in header for key in keys):
                     return header
             if session.ended:  # its descriptor stays readable for ever
-                self._absent[name] = tr("its part of the network test ended too early")
+                self.absent[name] = tr("its part of the network test ended too early")
         except ClusterctlError as error:
-            self._absent[name] = error.message
+            self.absent[name] = error.message
         return None
 
 

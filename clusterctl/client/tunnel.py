@@ -17,16 +17,28 @@ import tty
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from clusterctl.client.rpc.session import Session
+from clusterctl.client.rpc.session import Interpreter, Session, SessionLimits
 from clusterctl.protocol.untrusted import MalformedError, Untrusted
+from clusterctl.specs.inventory.model import Node
+
+if TYPE_CHECKING:
+    from fabric import Connection
+
+    from clusterctl.protocol.messages.verbs import TunnelRequest
 
 WINDOW = 256 << 10  # bytes of a channel that are sent before the other side has taken them
 CHUNK = 32 << 10
 TICK = 0.5  # seconds between looks at the size of the terminal and at the conversation's silence
 SILENCE_LIMIT = 20.0
 LONGEST_REASON = 300
+
+
+def open_tunnel(c: Connection, node: Node, interpreter: Interpreter, request: TunnelRequest) -> Session:
+    """Open a conversation that carries bytes to and from something on a node."""
+    whole: TunnelRequest = {**request, "workdir": node.workdir, "node": node.name}
+    return Session(c, "tunnel", whole, interpreter, limits=SessionLimits(silence=SILENCE_LIMIT))
 
 
 @dataclass

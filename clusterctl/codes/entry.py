@@ -37,7 +37,7 @@ def same(text: str) -> Text:
 class Case(NamedTuple):
     """One situation in which a code is raised: what failed, and what fixes it.
 
-    Of a finding there is no message: its evidence says what was seen. A fix that begins with `$ ` is a command for the
+    Of a finding there is no message: its evidence is what was seen. A fix that begins with `$ ` is a command for the
     node, `# ` one for its root.
     """
 

@@ -477,6 +477,37 @@ ENTRIES: Mapping[str, Entry] = {
                     "请指定 ${output_dir} 下的文件，例如 '**' 或 '*.pt'",
                 ),
             ),
+            "metric-name": Case(
+                Text("{text} is not a name for a number", "{text} 不能作为指标的名字"),
+                Text(
+                    "use letters, digits, '.', '_', '/' and '-', at most 48",
+                    "只能使用字母、数字、'.'、'_'、'/' 和 '-'，最多 48 个字符",
+                ),
+            ),
+            "metric-pattern": Case(
+                Text("{text} is not a regular expression: {reason}", "{text} 不是正则表达式：{reason}"),
+                Text("write it as for Python's re.search", "按 Python 的 re.search 的写法书写"),
+            ),
+            "metric-group": Case(
+                Text(
+                    "{text} has {count} groups, one is needed: the number",
+                    "{text} 有 {count} 个分组，需要且只能有一个：数值",
+                ),
+                Text(
+                    "put the number in parentheses, such as 'reward: ([-+.0-9e]+)', and write other groups as (?:...)",
+                    "用圆括号括住数值，例如 'reward: ([-+.0-9e]+)'，其他分组写成 (?:...)",
+                ),
+            ),
+            "metric-slow": Case(
+                Text(
+                    "{text} repeats a repetition, which can take very long",
+                    "{text} 中有嵌套的重复，匹配可能耗时极长",
+                ),
+                Text(
+                    "write one repetition instead of two, such as [a-z ]+ for ([a-z]+ ?)+",
+                    "用一个重复代替两个，例如用 [a-z ]+ 代替 ([a-z]+ ?)+",
+                ),
+            ),
             "nproc": Case(
                 Text(
                     "expected gpu, cpu or a whole number, got {word}{suggestion}",
@@ -499,6 +530,13 @@ ENTRIES: Mapping[str, Entry] = {
                 Text(
                     "remove secret_from; for this service the URL itself is the secret",
                     "删除 secret_from；该服务的 URL 本身就是密钥",
+                ),
+            ),
+            "stall-restart": Case(
+                Text("stall.then: restart needs the key restart", "stall.then：restart 需要 restart 键"),
+                Text(
+                    "add `restart: {max: 3}`, or write `then: stop`",
+                    "加上 `restart: {max: 3}`，或者写 `then: stop`",
                 ),
             ),
             "not-name": Case(
@@ -1108,6 +1146,20 @@ ENTRIES: Mapping[str, Entry] = {
                     "remove it: a rank of torchrun that ends early leaves the others waiting",
                     "删除它：torchrun 的 rank 提前结束会让其他 rank 一直等待",
                 ),
+            ),
+            "keep-warm": Case(
+                Text(
+                    "keep_warm needs `launcher: torchrun`; this job's launcher is {launcher}",
+                    "keep_warm 需要 `launcher: torchrun`，而该作业的启动方式是 {launcher}",
+                ),
+                Text("remove keep_warm", "删除 keep_warm"),
+            ),
+            "keep-warm-exec": Case(
+                Text(
+                    "`start: exec` starts every worker with a new interpreter, so keep_warm at {place} has no use",
+                    "`start: exec` 会用新的解释器启动每个 worker，因此 {place} 处的 keep_warm 不起作用",
+                ),
+                Text("use start: auto, or remove one of the two", "改用 start: auto，或者删除其中一个"),
             ),
         },
     ),

@@ -254,4 +254,54 @@ ENTRIES: Mapping[str, Entry] = {
             ),
         },
     ),
+    "CC-HANG-011": Entry(
+        "warning",
+        Text("a rank arrives last in most collectives", "某个 rank 在多数集合通信中最后到达"),
+        do=Text(
+            "All other ranks wait for it in each step. Usual reasons: its data loader or disk, another program on the node, a hot or slow processor. Work of a GPU that is slow after its launch is not seen here.",
+            "每一步其他 rank 都在等它。常见原因：它的数据加载或磁盘、节点上的其他程序、处理器过热或较慢。GPU 在任务发起之后的变慢在这里看不到。",
+        ),
+        cases={
+            "": Case(
+                Text(
+                    "{ranks} arrives last in {share} of {count} collectives, {delay} ms behind the median ({loss} of the time)",
+                    "{ranks} 在 {count} 次集合通信的 {share} 中最后到达，比中位数晚 {delay} ms（占时间的 {loss}）",
+                ),
+                Text(
+                    "compare the nodes: `clusterctl top`; see what the rank does: `clusterctl diagnose --stacks`",
+                    "对比各节点：`clusterctl top`；查看该 rank 在做什么：`clusterctl diagnose --stacks`",
+                ),
+            )
+        },
+    ),
+    "CC-HANG-012": Entry(
+        "info",
+        Text("no rank is late in most collectives", "没有 rank 在多数集合通信中迟到"),
+        do=Text(
+            "By the times at which Python enters collectives no rank makes the others wait. Work of a GPU that is slow after its launch is not seen here.",
+            "从 Python 进入集合通信的时间看，没有 rank 让其他 rank 等待。GPU 在任务发起之后的变慢在这里看不到。",
+        ),
+        cases={
+            "": Case(
+                Text(
+                    "no rank is late: of {count} collectives {ranks} is last most often, in {share}, {delay} ms behind the median ({loss} of the time)",
+                    "没有 rank 迟到：{count} 次集合通信中 {ranks} 最后到达的次数最多，占 {share}，比中位数晚 {delay} ms（占时间的 {loss}）",
+                )
+            ),
+            "nothing": Case(
+                Text(
+                    "the times of collectives cannot be compared: {reason}",
+                    "无法比较集合通信的时间：{reason}",
+                ),
+                Text("run it again after some steps", "运行若干步之后再执行一次"),
+            ),
+            "clocks": Case(
+                Text(
+                    "the clocks of the nodes are not compared yet, or a node does not answer",
+                    "各节点的时钟还没有比较过，或者有节点无响应",
+                ),
+                Text("run it again after 20 seconds", "20 秒后再执行一次"),
+            ),
+        },
+    ),
 }

@@ -512,7 +512,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-SSH-013": Entry(
         "error",
-        Text("the proxy command failed", "代理命令失败"),
+        Text("cannot open a connection to the node", "无法建立到节点的连接"),
         why=UNREACHED,
         what=Text(
             "`ssh: {proxy_command: ...}` must connect its standard input and output to the node's SSH port. Run it by hand: it should print a line that starts with SSH-2.0.",

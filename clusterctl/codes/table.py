@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from clusterctl.codes import files, gpu, hang, lab, network, python, ranks, runs, ssh, system, usage
+from clusterctl.codes import (
+    files,
+    gpu,
+    hang,
+    lab,
+    network,
+    python,
+    ranks,
+    runs,
+    slurm,
+    ssh,
+    system,
+    usage,
+)
 from clusterctl.codes.entry import Entry, Text
 
 # in the order in which they are listed
@@ -29,12 +42,13 @@ FAMILIES: Mapping[str, Text] = {
     "END": Text("After a run has ended", "任务结束之后"),
     "PULL": Text("Downloading results", "下载结果"),
     "CLEAN": Text("Cleaning up", "清理"),
+    "SLURM": Text("Slurm clusters", "Slurm 集群"),
     "LAB": Text("The lab", "lab"),
     "BUG": Text("Bugs", "bug"),
 }
 
 TABLE: Mapping[str, Entry] = {
     code: entry
-    for module in (ssh, python, gpu, network, system, files, usage, runs, ranks, hang, lab)
+    for module in (ssh, python, gpu, network, system, files, usage, runs, ranks, hang, slurm, lab)
     for code, entry in module.ENTRIES.items()
 }

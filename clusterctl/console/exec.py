@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from clusterctl.client.rpc.tasks import CommandEnd, CommandOutput
 from clusterctl.console.logs import label_color
@@ -13,6 +13,9 @@ from clusterctl.console.terminal import uses_color
 from clusterctl.console.text import display_width, json_text, sanitize
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.translation import tr, trn
+
+if TYPE_CHECKING:
+    from clusterctl.protocol.messages.verbs import StreamName
 
 _RED, _BOLD, _RESET = "\x1b[31m", "\x1b[1m", "\x1b[0m"
 
@@ -154,7 +157,7 @@ class LinePrinter:
         if self._write_error is not None:
             raise self._write_error
 
-    def on_output(self, node: str, stream: str, data: bytes) -> None:
+    def on_output(self, node: str, stream: StreamName, data: bytes) -> None:
         """Print the lines that are complete."""
         with self._lock:
             *lines, partial = (self._partial.pop((node, stream), b"") + data).split(b"\n")
@@ -181,7 +184,7 @@ class LinePrinter:
                 print(f"{self._prefix(node, '!')}{render_ending(ended)}", file=sys.stderr, flush=True)
             _print_background(node, ended)
 
-    def _print(self, node: str, stream: str, lines: Sequence[bytes]) -> None:
+    def _print(self, node: str, stream: StreamName, lines: Sequence[bytes]) -> None:
         if not lines:
             return
         texts = [line.decode("utf-8", "replace") for line in lines]

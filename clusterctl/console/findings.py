@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
@@ -30,7 +30,6 @@ from clusterctl.plans.checks.nics import (
 )
 from clusterctl.plans.checks.registry import sort_findings
 from clusterctl.plans.checks.torch import nccl_version
-from clusterctl.plans.explain import Explanation
 from clusterctl.plans.facts.facts import Facts
 from clusterctl.plans.facts.records import ActivateResult
 from clusterctl.plans.launch.network import NodeNetwork, plan_hcas, resolve_network, training_nic
@@ -38,6 +37,9 @@ from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import plural
 from clusterctl.translation import to_translate, tr, trn
+
+if TYPE_CHECKING:
+    from clusterctl.plans.explain import Explanation
 
 MOST_ENTRIES = 3  # entries of a path that are shown
 
@@ -141,6 +143,11 @@ def render_check(
         _print_node_lines(console, nodes, facts, findings)
     print_network()
     render_findings(console, findings)
+
+
+def describe_age(seconds: float) -> str:
+    """Say that not all was tested this time."""
+    return tr("network and GPU health tested {seconds:.0f} s ago; --recheck repeats it", seconds=seconds)
 
 
 def _print_answer(console: Console, nodes: Sequence[Node], findings: Sequence[Finding]) -> None:
@@ -491,7 +498,6 @@ def render_codes(console: Console, titles: Mapping[str, str], family: str) -> No
 
 def explanation_to_json(explanation: Explanation) -> dict[str, Any]:
     """Give an explanation as `explain --json` prints it."""
-    values = asdict(explanation)
-    values["effect"] = values["effect"] or values["role"]
+    values = asdict(replace(explanation, effect=explanation.effect or explanation.role))
     del values["role"]
     return {"schema": SCHEMA, **values}

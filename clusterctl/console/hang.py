@@ -15,6 +15,8 @@ from clusterctl.errors import ClusterctlError
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.diagnose.evidence import Entry, GroupRecord, NodeEvidence, RankEvidence
 from clusterctl.plans.diagnose.hang import Judgement, fold_numbers
+from clusterctl.plans.diagnose.slow import Slowness
+from clusterctl.plans.facts.utilization import GpuUsage
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import render_duration
 from clusterctl.translation import english_of, to_translate, tr, trn
@@ -144,6 +146,61 @@ def _show_stacks(ranks: Sequence[RankEvidence]) -> None:
         stdout().print(Text("\n" + title, "bold"))
         for line in stack.splitlines():
             stdout().print(Text(sanitize(line)), soft_wrap=True)
+
+
+def show_gpus(gpus: Mapping[str, Sequence[GpuUsage]]) -> None:
+    """Print how busy the GPUs of each node are, one line for each node."""
+    for name, node_gpus in list(gpus.items())[:MOST_ROWS]:
+        text = tr("GPUs of {node}: {gpus}", node=name, gpus=", ".join(map(_describe_gpu, node_gpus)))
+        stdout().print(Text(sanitize(text), "dim"), soft_wrap=True)
+
+
+def _describe_gpu(gpu: GpuUsage) -> str:
+    """Write `0: 100 % busy, 1024 of 81559 MiB`."""
+    values = {"index": gpu.index, "busy": gpu.busy, "used": gpu.memory_used, "total": gpu.memory}
+    shown = {name: "?" if value is None else value for name, value in values.items()}
+    return tr("{index}: {busy} % busy, {used} of {total} MiB", **shown)
+
+
+def gpus_to_json(gpus: Mapping[str, Sequence[GpuUsage]]) -> dict[str, Any]:
+    """Give the GPUs of each node for `diagnose --json`; empty unless the run hangs."""
+    return {name: [asdict(gpu) for gpu in node_gpus] for name, node_gpus in gpus.items()}
+
+
+def show_slowness(slowness: Slowness) -> None:
+    """Print the sentence of `diagnose --slow`, and how each rank arrives that was ever last."""
+    _show_judgement(slowness.judgement, stacks_shown=False)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in (tr("RANK"), tr("NODE"), tr("LAST IN"), tr("BEHIND"), tr("LOSS")):
+        table.add_column(heading, no_wrap=True)
+    for row in slowness.rows[:MOST_ROWS]:
+        cells = (row.last * 100, row.delay * 1000, row.loss * 100)
+        shown = (f"{cells[0]:.0f} %", f"{cells[1]:.1f} ms", f"{cells[2]:.1f} %")
+        table.add_row(str(row.rank), Text(sanitize(row.node)), *shown)
+    if slowness.rows:
+        print_table(stdout(), table)
+        text = tr(
+            "{count} collectives in {seconds:.1f} s; what a GPU takes after its launch is not seen here",
+            count=slowness.collectives,
+            seconds=slowness.seconds,
+        )
+        stdout().print(Text(text, "dim"))
+
+
+def slowness_to_json(run_id: str, slowness: Slowness) -> dict[str, Any]:
+    """Give `diagnose --slow --json`; times in seconds, shares from 0 to 1."""
+    judgement = slowness.judgement
+    return {
+        "schema": 1,
+        "run": run_id,
+        "code": judgement.code,
+        "sentence": english_of(judgement.sentence),
+        "next": english_of(judgement.fix),
+        "suspects": list(judgement.suspects),
+        "collectives": slowness.collectives,
+        "seconds": round(slowness.seconds, 3),
+        "ranks": [asdict(row) for row in slowness.rows],
+    }
 
 
 def diagnosis_to_json(

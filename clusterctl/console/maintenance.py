@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from clusterctl.client.maintenance import EndedOrphans, NodeStorage, RemovalReport, UnusedStorage
@@ -15,8 +15,10 @@ from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.cleanup import BEYOND_NEWEST, CleanupPlan, Orphan, Orphans, StoredRun
 from clusterctl.plans.runs.verdict import name_state
 from clusterctl.plans.sync.results import outside_to_json
+from clusterctl.plans.warm import WarmServer
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.nodeset import fold_names
+from clusterctl.specs.text import render_duration
 from clusterctl.translation import to_translate, tr, trn
 
 MOST_FAILURES = 10
@@ -262,3 +264,56 @@ def ended_orphans_to_json(
 
 def _print_line(line: str) -> None:
     print(sanitize(line), flush=True)
+
+
+def render_warm(servers_by_node: Mapping[str, Sequence[WarmServer]]) -> Iterator[str]:
+    """Describe the processes that wait for the next launch, those of equal nodes in one line."""
+    groups: dict[tuple[object, ...], dict[str, WarmServer]] = {}
+    for name, servers in servers_by_node.items():
+        for server in servers:
+            groups.setdefault((server.python, server.torch, server.preload), {})[name] = server
+    for group in groups.values():
+        servers = list(group.values())
+        modules = ", ".join((f"torch {servers[0].torch}", *servers[0].preload))
+        yield tr(
+            "{nodes}: warm for {age}, ends in {remaining}: {modules} in {python}, {size}",
+            nodes=fold_names(list(group)),
+            age=render_duration(round(max(server.age for server in servers))),
+            remaining=render_duration(round(min(server.remaining for server in servers))),
+            modules=modules,
+            python=servers[0].python,
+            size=render_size(max(server.memory for server in servers)),
+        )
+
+
+def show_warm(servers_by_node: Mapping[str, Sequence[WarmServer]]) -> None:
+    """Print them."""
+    for line in render_warm(servers_by_node):
+        _print(line)
+
+
+def show_ended_warm(servers_by_node: Mapping[str, Sequence[WarmServer]]) -> None:
+    """Print where they were ended."""
+    names = [name for name, servers in servers_by_node.items() if servers]
+    if names:
+        _print(tr("{nodes}: no longer warm", nodes=fold_names(names)))
+    else:
+        _print(tr("no node is warm"))
+
+
+def warm_to_json(servers_by_node: Mapping[str, Sequence[WarmServer]]) -> list[dict[str, Any]]:
+    """Give them for `ps --json`; times in seconds."""
+    return [
+        {
+            "node": name,
+            "pid": server.pid,
+            "python": server.python,
+            "torch": server.torch,
+            "preload": list(server.preload),
+            "age": round(server.age, 3),
+            "ends_in": round(server.remaining, 3),
+            "bytes": server.memory,
+        }
+        for name, servers in servers_by_node.items()
+        for server in servers
+    ]

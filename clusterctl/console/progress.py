@@ -38,7 +38,7 @@ class PendingNode:
 class PhaseProgress:
     """Phases side by side, each with the number of nodes that are through; `pending` has the slowest first.
 
-    `transferred` and `expected` are bytes, `rate` is bytes per second, and `direction` says whether they are sent or
+    `transferred` and `expected` are bytes, `rate` is bytes per second, and `direction` is whether they are sent or
     received; `activity` names what all do together once everybody is through.
     """
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
@@ -56,7 +56,8 @@ class _Row:
 def show_runs(runs: Mapping[RunId, Parts], viewer: Owner, node_names: Collection[str] = ()) -> None:
     """Print the runs in the order in which they come; `node_names` are the inventory's.
 
-    With -v ids, names of nodes and the directory of the launch are shown in full.
+    With -v ids, names of nodes and the directory of the launch are shown in full, in a terminal that is too narrow for
+    that as a block for each run.
     """
     if not runs:
         stdout().print(tr("no runs on these nodes"))
@@ -69,6 +70,10 @@ def show_runs(runs: Mapping[RunId, Parts], viewer: Owner, node_names: Collection
     table = _make_runs_table(rows, None)
     if not is_verbose() and console.is_terminal:
         table = _make_runs_table(rows, console.width - _width(console, _make_runs_table(rows, 0)) - 2)
+    elif console.is_terminal and _width(console, table) > console.width:
+        for row in rows:
+            console.print(_render_block(row))
+        return
     console.width = max(
         console.width, _width(console, table)
     )  # a narrow terminal breaks lines, nothing is lost
@@ -83,25 +88,54 @@ def _make_runs_table(rows: list[_Row], room: int | None) -> Table:
     """Draw the runs; causes are cut to `room` columns, and left out without room."""
     verbose, counts = is_verbose(), Counter(short_id(row.run_id) for row in rows)
     has_cause = room is None or room >= LEAST_CAUSE
-    headings = [tr("ID"), tr("JOB"), tr("STATE"), tr("NODES"), tr("RAN"), tr("STARTED"), tr("BY")]
-    headings += [tr("CAUSE")] if has_cause else []
-    table = make_table(*headings, *([tr("FROM")] if verbose else []), no_wrap=True)
+    headings = [tr("ID"), *_headings()]
+    table = make_table(
+        *headings[: None if has_cause else -1], *([tr("FROM")] if verbose else []), no_wrap=True
+    )
     for row in rows:
-        part, seconds = latest_part(row.parts), run_seconds(row.parts, time.time())
         is_short = not verbose and counts[short_id(row.run_id)] == 1
-        cells = [
+        *cells, cause = _render_cells(row)
+        cells += [Text(cut_text(cause.plain, min(room or LONGEST_CAUSE, LONGEST_CAUSE)))] if has_cause else []
+        table.add_row(
             Text(sanitize(short_id(row.run_id) if is_short else row.run_id)),
-            Text(sanitize(part.job) if verbose else cut_text(sanitize(part.job), LONGEST_JOB)),
-            Text(f"{state_mark(row.state)} {row.state}", state_style(row.state)) + _render_attempt(row.parts),
-            Text(sanitize(render_nodes(row.parts)) if verbose else _count_nodes(row.parts)),
-            Text("-" if seconds is None else render_span(seconds)),
-            Text(tr("{age} ago", age=render_age(part.submitted))),
-            Text(tr("you") if row.is_own else sanitize(part.launched_by)),
-        ]
-        cause = sanitize(_describe_end(row))
-        cells += [Text(cut_text(cause, min(room or LONGEST_CAUSE, LONGEST_CAUSE)))] if has_cause else []
-        table.add_row(*cells, *([Text(render_directory(part.launched_from))] if verbose else []))
+            *cells,
+            *([_render_origin(row)] if verbose else []),
+        )
     return table
+
+
+def _headings() -> list[str]:
+    return [tr("JOB"), tr("STATE"), tr("NODES"), tr("RAN"), tr("STARTED"), tr("BY"), tr("CAUSE")]
+
+
+def _render_cells(row: _Row) -> list[Text]:
+    """Give what is below the headings."""
+    verbose = is_verbose()
+    part, seconds = latest_part(row.parts), run_seconds(row.parts, time.time())
+    return [
+        Text(sanitize(part.job) if verbose else cut_text(sanitize(part.job), LONGEST_JOB)),
+        Text(f"{state_mark(row.state)} {row.state}", state_style(row.state)) + _render_attempt(row.parts),
+        Text(sanitize(render_nodes(row.parts)) if verbose else _count_nodes(row.parts)),
+        Text("-" if seconds is None else render_span(seconds)),
+        Text(tr("{age} ago", age=render_age(part.submitted))),
+        Text(tr("you") if row.is_own else sanitize(part.launched_by)),
+        Text(sanitize(_describe_end(row))),
+    ]
+
+
+def _render_origin(row: _Row) -> Text:
+    return Text(render_directory(latest_part(row.parts).launched_from))
+
+
+def _render_block(row: _Row) -> Group:
+    """Draw a run in full, each fact on a line of its own."""
+    job, state, *cells = zip(_headings(), _render_cells(row), strict=True)
+    head = Text.assemble((sanitize(row.run_id), "bold"), "  ", state[1])
+    facts = Table.grid(padding=(0, 2, 0, 0))
+    for heading, cell in (job, *cells, (tr("FROM"), _render_origin(row))):
+        if cell.plain:
+            facts.add_row(Text(f"  {heading}", "dim"), cell)
+    return Group(head, facts)
 
 
 def _render_attempt(parts: Parts) -> str:

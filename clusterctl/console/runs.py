@@ -20,10 +20,12 @@ from clusterctl.console.verdict import (
     UNBROKEN,
     render_attempts,
     render_cause,
+    render_hang,
     render_outside_note,
     state_mark,
 )
 from clusterctl.node_texts import translate_node_text
+from clusterctl.plans.diagnose.kept import KeptDiagnosis, kept_to_json
 from clusterctl.plans.runs.gang_record import SlotState
 from clusterctl.plans.runs.selection import Owner, owner_of
 from clusterctl.plans.runs.state import (
@@ -173,8 +175,9 @@ def show_status(
     offsets: ClockOffsets = NO_CLOCK_OFFSETS,
     command: str = "clusterctl",
     node_names: Collection[str] = (),
+    hang: KeptDiagnosis | None = None,
 ) -> None:
-    """Print one run: its whole state, every node with its ranks, their last lines, and why it failed.
+    """Print one run: its whole state, every node with its ranks, their last lines, and why it failed or stalled.
 
     `node_names` are the nodes of the inventory.
     """
@@ -186,6 +189,8 @@ def show_status(
         start = f"{state_mark(verdict.state)} "
         width = console.width if console.is_terminal else UNBROKEN
         lines += ["", *render_cause(verdict.cause, run_id, command, width, start)]
+    if hang is not None:
+        lines += [*([] if lines else [""]), *render_hang(hang)]
     outside = with_outside_files(
         {name: node_state.outside_files for name, node_state in node_states.items() if node_state}
     )
@@ -364,6 +369,8 @@ def _status_row(
         observed, planned = node.unplanned_world_size
         notes.append(tr("WORLD_SIZE {observed}, planned {planned}", observed=observed, planned=planned))
     notes += [f"r{rank}: {stall}" for rank, stall in stalls.items()]
+    if node.live and node.diagnosed == "stall" and node.quiet_since is not None:
+        notes.append(tr("no progress for {span}", span=render_age(node.quiet_since)))
     notes = [clip(note, LONGEST_LINE) for note in notes]
     return (
         name,
@@ -403,6 +410,7 @@ def status_to_json(
     node_states: Parts,
     offsets: ClockOffsets = NO_CLOCK_OFFSETS,
     node_names: Collection[str] = (),
+    hang: KeptDiagnosis | None = None,
 ) -> dict[str, Any]:
     """Give `status --json`; `node_names` are the nodes of the inventory."""
     ranks, verdict = node_ranks(node_states), judge_recorded(run_id, node_states, node_names, offsets)
@@ -428,6 +436,7 @@ def status_to_json(
         },
         "nodes": nodes,
         "cause": cause,
+        "hang": None if hang is None else kept_to_json(hang),
     }
 
 

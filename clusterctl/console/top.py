@@ -21,6 +21,7 @@ from rich.text import Text
 from clusterctl.console.terminal import print_table, stdout
 from clusterctl.console.text import display_width, sanitize
 from clusterctl.plans.facts.utilization import GpuUsage, NodeUsage, group_alike, is_silent, measure_spread
+from clusterctl.plans.runs.history import History
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.translation import tr, trn
 
@@ -365,5 +366,81 @@ def top_to_json(nodes: Sequence[NodeUsage], now: float) -> dict[str, Any]:
                 "sample": asdict(gauged.sample) if gauged.sample else None,
             }
             for gauged in nodes
+        ],
+    }
+
+
+def show_history(histories: Mapping[str, History]) -> None:
+    """Print how busy the nodes of a run were: the course, mean and peak of each."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for number, heading in enumerate(_history_headings()):
+        table.add_column(heading, justify="right" if number else "left", no_wrap=True)
+    for name, history in histories.items():
+        table.add_row(Text(sanitize(name), "bold"), *_history_row(history))
+    print_table(stdout(), table)
+
+
+def _history_headings() -> tuple[str, ...]:
+    return (
+        tr("NODE"),
+        tr("SAMPLED"),
+        f"GPU {BARS[0]}0 {BARS[-1]}100 %",
+        tr("GPU MEMORY"),
+        "°C",
+        f"CPU {BARS[0]}0 {BARS[-1]}100 %",
+        tr("MEMORY"),
+        tr("IN"),
+        tr("OUT"),
+    )
+
+
+def _history_row(history: History) -> list[str]:
+    """Give a node's cells: means of what goes up and down, peaks of what fills up."""
+    if not history.times:
+        return [tr("nothing"), *[""] * (len(_history_headings()) - 2)]
+    seconds = history.times[-1] - history.times[0] + history.width
+    memory = max(history.over_time("gpu", "memory", max), default=0.0)
+    hottest = max(history.over_time("gpu", "temperature", max), default=0.0)
+    return [
+        f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min",
+        _draw_share(history.over_time("gpu", "busy", _mean)),
+        f"{memory / (1 << 30):.0f} GiB" if memory else "",
+        f"{hottest:.0f}" if hottest else "",
+        _draw_share([value * 100 for value in history.over_time("node", "cpu", _mean)]),
+        f"{max(history.over_time('node', 'memory', max), default=0) / (1 << 30):.1f} GiB",
+        render_traffic(_mean(history.over_time("nic", "received", sum))),
+        render_traffic(_mean(history.over_time("nic", "sent", sum))),
+    ]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
+
+
+def _draw_share(percentages: Sequence[float]) -> str:
+    """Draw how a share went over the whole time, and its mean."""
+    if not percentages:
+        return ""
+    size = max(1, -(-len(percentages) // SPARKLINE_WIDTH))
+    parts = [_mean(percentages[start : start + size]) for start in range(0, len(percentages), size)]
+    return f"{sparkline(parts)} {_mean(percentages):3.0f} %"
+
+
+def history_to_json(run_id: str, histories: Mapping[str, History]) -> dict[str, Any]:
+    """Give `top RUN --json`: every series of every node; null is a value that is not known."""
+    return {
+        "schema": 1,
+        "run": run_id,
+        "nodes": [
+            {
+                "name": name,
+                "width": history.width,
+                "times": [round(time, 3) for time in history.times],
+                "series": [
+                    {"group": group, "name": own, "quantity": quantity, "values": list(values)}
+                    for (group, own, quantity), values in history.columns.items()
+                ],
+            }
+            for name, history in histories.items()
         ],
     }

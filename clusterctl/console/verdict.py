@@ -11,6 +11,7 @@ from clusterctl.console.progress import render_size
 from clusterctl.console.terminal import is_verbose, stderr, symbol, uses_color
 from clusterctl.console.text import cut_text, display_width, sanitize, wrap_text
 from clusterctl.node_texts import translate_node_text
+from clusterctl.plans.diagnose.kept import KeptDiagnosis, render_kept
 from clusterctl.plans.launch.world_size import render_unplanned
 from clusterctl.plans.runs.gang_record import GIVEN_UP, Attempt
 from clusterctl.plans.runs.verdict import Verdict, advised_command
@@ -34,6 +35,7 @@ INDENT = "    "
 MOST_GROUPS = 6
 MOST_RANKS = 8
 LONGEST_SUMMARY = 90
+LONGEST_HANG = 1000  # characters of a sentence of `diagnose`
 LONGEST_LINE = 400  # characters that are shown of what a rank or a node has written
 _NUMBER = re.compile(r"\d+")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z\[(])")
@@ -97,19 +99,33 @@ def show_verdict(verdict: Verdict, seconds: float, command: str = "clusterctl", 
     width = stderr().width if terminal else UNBROKEN
     start = _render_end(verdict, seconds)
     if verdict.cause is None:
-        lines = [f"{start}   {verdict.run_id}", *_render_reasons(verdict)]
+        lines = [f"{start}   {verdict.run_id}", *render_reasons(verdict)]
     else:
         lines = render_cause(verdict.cause, verdict.run_id, command, width, f"{start}   ")
         lines += _render_hidden(hidden)
-    lines += _render_left(verdict, command_line("stop", short_id(verdict.run_id), command=command))
-    lines += [*render_attempts(verdict.attempts), *_render_given_up(verdict), *_render_after(verdict)]
-    lines += [tr("warning: {text}", text=line) for line in render_unplanned(verdict.world_sizes)]
-    lines += render_outside_note(verdict.outside_files, verdict.run_id, command)
+    if verdict.hang is not None:
+        lines += render_hang(verdict.hang, width)
+    if verdict.slow is not None:
+        judgement = verdict.slow.judgement
+        lines.append(tr("note: {text}", text=f"{judgement.sentence} ({judgement.code})"))
+    lines += render_remarks(verdict, command)
     first_line, *more_lines = map(sanitize, lines)
     shown = sanitize(start)
     if uses_color(sys.stderr) and first_line.startswith(shown):  # on a very narrow terminal it may be broken
         first_line = f"{_color_of(verdict.state)}{shown}{_RESET}{first_line.removeprefix(shown)}"
     print("\n".join([first_line, *more_lines]), file=sys.stderr, flush=True)
+
+
+def render_remarks(verdict: Verdict, command: str) -> list[str]:
+    """Give what else is to be known of an end: what could not be stopped, attempts, warnings, files left behind."""
+    return [
+        *_render_left(verdict, command_line("stop", short_id(verdict.run_id), command=command)),
+        *render_attempts(verdict.attempts),
+        *_render_given_up(verdict),
+        *_render_after(verdict),
+        *(tr("warning: {text}", text=line) for line in render_unplanned(verdict.world_sizes)),
+        *render_outside_note(verdict.outside_files, verdict.run_id, command),
+    ]
 
 
 def _color_of(state: str) -> str:
@@ -136,6 +152,16 @@ def _render_end(verdict: Verdict, seconds: float) -> str:
         state=state,
         duration=duration,
     )
+
+
+def render_hang(kept: KeptDiagnosis, width: int = WIDTH) -> list[str]:
+    """Give the lines that say where the ranks were before the end."""
+    columns = max(NARROWEST, min(WIDTH, width))
+    return [
+        line
+        for text in render_kept(kept)
+        for line in wrap_text(clip(text, LONGEST_HANG), columns, INDENT, INDENT)
+    ]
 
 
 def _render_hidden(hidden: int) -> list[str]:
@@ -375,7 +401,7 @@ def _lower_first(text: str) -> str:
     return text if is_name else f"{text[:1].lower()}{text[1:]}"
 
 
-def _render_reasons(verdict: Verdict) -> list[str]:
+def render_reasons(verdict: Verdict) -> list[str]:
     """Say why each part ended as it did, where no cause was found."""
     if verdict.state == SUCCEEDED:
         return []

@@ -16,18 +16,20 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from clusterctl.errors import LabError
 from clusterctl.lab.labs import DEFAULT_NAME, Lab, remove_dead, remove_lab
 from clusterctl.lab.layout import (
     DEFAULT_NICS,
+    SLURM_INVENTORY,
     LabNodePlan,
     LabPlan,
     plan_loopback_nodes,
     plan_nodes,
     render_known_hosts,
     render_lab_inventory,
+    render_slurm_inventory,
     render_ssh_config,
 )
 from clusterctl.lab.linux import TAG
@@ -37,6 +39,9 @@ from clusterctl.lab.simulated_gpus import MOST_GPUS, write_smi
 from clusterctl.lab.state import Process, hold_lock, identify, write_holder
 from clusterctl.node_texts import translate_node_text
 from clusterctl.translation import to_translate, tr
+
+if TYPE_CHECKING:
+    from clusterctl.lab.messages import NodeReport
 
 _PORT = 2222
 _OTHER_PORTS = range(20000, 30000)
@@ -296,7 +301,7 @@ def _spawn_holder(plan: LabPlan, directory: Path, holder_end: socket.socket) -> 
     starter.wait()
 
 
-def _receive_report(owner_socket: socket.socket, directory: Path) -> dict[str, Any]:
+def _receive_report(owner_socket: socket.socket, directory: Path) -> NodeReport:
     owner_socket.settimeout(_BUILD_SECONDS)
     try:
         message = owner_socket.recv(65536)
@@ -304,7 +309,7 @@ def _receive_report(owner_socket: socket.socket, directory: Path) -> dict[str, A
         raise LabError("CC-LAB-007", "time") from error
     if not message:
         raise LabError("CC-LAB-007", "holder", evidence=_tail(directory / "holder.log"))
-    report: dict[str, Any] = json.loads(message)
+    report: NodeReport = json.loads(message)
     if "error" in report:
         raise _start_error(str(report["error"]), report.get("errno"), directory)
     return report
@@ -334,6 +339,7 @@ def _write_files(plan: LabPlan, directory: Path, holder: Process) -> None:
         "known_hosts": render_known_hosts(plan, keys),
         "ssh_config": render_ssh_config(plan, command),
         "inventory.yaml": render_lab_inventory(plan, command),
+        **({SLURM_INVENTORY: render_slurm_inventory(plan, command)} if plan.slurmctld else {}),
     }
     for name, text in texts.items():
         (directory / name).write_text(text, encoding="utf-8")

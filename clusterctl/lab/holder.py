@@ -11,12 +11,15 @@ import traceback
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from clusterctl.lab import linux
 from clusterctl.lab.layout import LabNodePlan, LabPlan
 from clusterctl.lab.netns.init import MESSAGE_BYTES, failure_message, host_pid, reap_children
 from clusterctl.node.runtime.processes import wake_on
+
+if TYPE_CHECKING:
+    from clusterctl.lab.messages import LabReply, LabRequest, NodeReport, NodeRequest, NodeState
 
 STEP_SECONDS = 20.0
 
@@ -24,7 +27,7 @@ STEP_SECONDS = 20.0
 class StepError(Exception):
     """A step failed in a node; holds the message for the caller."""
 
-    def __init__(self, message: dict[str, Any]) -> None:
+    def __init__(self, message: NodeReport) -> None:
         super().__init__(str(message))
         self.message = message
 
@@ -64,13 +67,13 @@ class NodeHandle:
             self.pid = message.get("pid", self.pid)
             self.host_pid = message.get("host_pid", self.host_pid)
 
-    def request(self, request: dict[str, Any]) -> dict[str, Any]:
+    def request(self, request: NodeRequest) -> NodeReport:
         """Send a request to the init and return its answer; StepError if there is none."""
         self._discard_late_replies()
         self.send(request)
         return self.receive()
 
-    def send(self, request: dict[str, Any]) -> None:
+    def send(self, request: NodeRequest) -> None:
         """Send a message to the init."""
         if self._channel is None:
             raise StepError({"error": f"{self.plan.name} is powered off"})
@@ -79,23 +82,24 @@ class NodeHandle:
         except OSError as error:
             raise StepError({"error": f"{self.plan.name} does not answer: {error}"}) from error
 
-    def receive(self) -> dict[str, Any]:
+    def receive(self) -> NodeReport:
         """The next message of the init; StepError on failure, silence or death."""
         assert self._channel is not None
         try:
             message = self._channel.recv(MESSAGE_BYTES)
         except OSError as error:
             raise StepError({"error": f"{self.plan.name} does not answer: {error}"}) from error
-        reply: dict[str, Any] = json.loads(message or b'{"error": "the first process of a node ended"}')
+        reply: NodeReport = json.loads(message or b'{"error": "the first process of a node ended"}')
         if "error" in reply:
             raise StepError(reply)
         return reply
 
-    def read_state(self) -> dict[str, Any]:
+    def read_state(self) -> NodeState:
         """The node as it is now."""
         if not self.pid:
             return {"pid": 0, "sshd": 0, "nics": {}}
-        return {"pid": self.host_pid, **self.request({"do": "look"})}
+        report = self.request({"do": "look"})
+        return {"pid": self.host_pid, "sshd": report["sshd"], "nics": report["nics"]}
 
     def _discard_late_replies(self) -> None:
         if self._channel is not None:
@@ -252,7 +256,7 @@ class LabHolder(ABC):
             try:
                 reply = self._handle_request(json.loads(connection.recv(MESSAGE_BYTES)))
             except StepError as step_error:
-                reply = step_error.message
+                reply = {"error": step_error.message["error"]}
             except (OSError, ValueError, KeyError) as error:
                 reply = {"error": str(error)}
             try:
@@ -260,7 +264,7 @@ class LabHolder(ABC):
             except OSError:
                 return  # the caller has disconnected
 
-    def _handle_request(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _handle_request(self, request: LabRequest) -> LabReply:
         selected = [self.nodes[request["node"]]] if "node" in request else list(self.nodes.values())
         for node in selected:
             if node.is_disconnected():
@@ -271,7 +275,7 @@ class LabHolder(ABC):
                 self.heal(node)
         return {"nodes": {node.plan.name: self._read_state(node) for node in selected}}
 
-    def _read_state(self, node: NodeHandle) -> dict[str, Any]:
+    def _read_state(self, node: NodeHandle) -> NodeState:
         try:
             return node.read_state()
         except StepError:

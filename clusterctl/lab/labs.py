@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from clusterctl.errors import LabError
 from clusterctl.lab.layout import LabNodePlan, LabPlan, session_environment
@@ -28,6 +28,9 @@ from clusterctl.lab.state import (
     remove_leftovers,
 )
 from clusterctl.node_texts import translate_node_text
+
+if TYPE_CHECKING:
+    from clusterctl.lab.messages import LabReply, LabRequest, PlanRecord
 
 DEFAULT_NAME = "lab"
 BREAKS = ("power", "nic-down", "sshd")
@@ -105,7 +108,7 @@ class Lab:
         """The command line of OpenSSH that reaches a node."""
         return [find_program("ssh"), "-F", str(self.ssh_config), self.find_node(node).name, *command]
 
-    def send_request(self, **request: str) -> tuple[LabNodeState, ...]:
+    def send_request(self, request: LabRequest) -> tuple[LabNodeState, ...]:
         """Send a request to the holder; returns the states of the nodes it concerns."""
         try:
             reply = self._exchange(request)
@@ -120,14 +123,14 @@ class Lab:
             )
         return tuple(LabNodeState(name, **state) for name, state in reply["nodes"].items())
 
-    def _exchange(self, request: dict[str, str]) -> dict[str, Any]:
+    def _exchange(self, request: LabRequest) -> LabReply:
         directory = os.open(self.directory, os.O_PATH | os.O_CLOEXEC)
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
                 connection.settimeout(_REPLY_SECONDS)
                 connection.connect(f"/proc/self/fd/{directory}/control")  # a socket's path must be short
                 connection.send(json.dumps(request).encode())
-                reply: dict[str, Any] = json.loads(connection.recv(_REPLY_BYTES))
+                reply: LabReply = json.loads(connection.recv(_REPLY_BYTES))
                 return reply
         finally:
             os.close(directory)
@@ -147,7 +150,7 @@ class LabNode:
 
     def read_state(self) -> LabNodeState:
         """How the node is now."""
-        return self.lab.send_request(do="look", node=self.name)[0]
+        return self.lab.send_request({"do": "look", "node": self.name})[0]
 
     def run(
         self,
@@ -247,7 +250,7 @@ def default_lab(labs: Sequence[Lab]) -> Lab | None:
 def status(state_dir: Path) -> list[tuple[Lab, tuple[LabNodeState, ...]]]:
     """Every running lab with its nodes as they are now; remains of dead labs are removed."""
     remove_dead(state_dir)
-    return [(lab, lab.send_request(do="look")) for lab in list_running(state_dir)]
+    return [(lab, lab.send_request({"do": "look"})) for lab in list_running(state_dir)]
 
 
 def down(state_dir: Path, names: Sequence[str] | None = None) -> list[str]:
@@ -282,12 +285,12 @@ def break_node(lab: Lab, node: str, break_kind: str) -> LabNodeState:
         raise LabError("CC-LAB-003", "break", break_kind=break_kind, names=", ".join(BREAKS))
     if break_kind == "nic-down" and lab.plan.backend == "inproc":
         raise LabError("CC-LAB-010", name=lab.find_node(node).name)
-    return lab.send_request(do="break", how=break_kind, node=lab.find_node(node).name)[0]
+    return lab.send_request({"do": "break", "how": break_kind, "node": lab.find_node(node).name})[0]
 
 
 def heal_node(lab: Lab, node: str) -> LabNodeState:
     """Undo every break of a node; returns when its sshd answers."""
-    return lab.send_request(do="heal", node=lab.find_node(node).name)[0]
+    return lab.send_request({"do": "heal", "node": lab.find_node(node).name})[0]
 
 
 def _is_running(directory: Path) -> bool:
@@ -327,7 +330,7 @@ def remove_lab(directory: Path) -> None:
 
 def _backend(directory: Path) -> str:
     try:
-        plan = json.loads((directory / "plan.json").read_text(encoding="utf-8"))
+        plan: PlanRecord = json.loads((directory / "plan.json").read_text(encoding="utf-8"))
         return str(plan.get("backend", "netns"))
     except (OSError, ValueError, AttributeError):
         return "netns"

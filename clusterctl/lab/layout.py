@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from clusterctl.lab.messages import PlanRecord
 
 DEFAULT_NICS = ("enp65s0f0", "ib0np0", "eno2")
 BRIDGES = ("train", "ssh")  # further NICs of a node get bridges of their own: extra1, extra2, ...
@@ -92,14 +95,15 @@ class LabPlan:
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> LabPlan:
         """The inverse of `to_dict`."""
+        record = cast("PlanRecord", values)
         nodes = tuple(
             LabNodePlan(node["name"], tuple(LabNic(**nic) for nic in node["nics"]))
-            for node in values["nodes"]
+            for node in record["nodes"]
         )
         converted = {
             "nodes": nodes,
-            "account": LabAccount(**values["account"]),
-            "visible": tuple(values["visible"]),
+            "account": LabAccount(**record["account"]),
+            "visible": tuple(record["visible"]),
         }
         return LabPlan(**{**values, **converted})
 
@@ -307,8 +311,21 @@ def _quote_path(path: str) -> str:
     return '"' + path.replace("%", "%%") + '"'
 
 
+SLURM_INVENTORY = "slurm.yaml"  # beside the lab's own
+
+
 def render_lab_inventory(plan: LabPlan, proxy_command: str | None) -> str:
     """The lab's inventory; JSON strings are YAML strings."""
+    return _render_inventory(plan, proxy_command, ["nodes:", *(_inventory_node(node) for node in plan.nodes)])
+
+
+def render_slurm_inventory(plan: LabPlan, proxy_command: str | None) -> str:
+    """The inventory by which jobs go to the lab's Slurm: its first node is the login node."""
+    login = f"  login: {{name: login, host: {plan.nodes[0].host}}}"
+    return _render_inventory(plan, proxy_command, ["slurm:", login, "  partition: lab"])
+
+
+def _render_inventory(plan: LabPlan, proxy_command: str | None, nodes: list[str]) -> str:
     ssh = {
         "user": plan.account.name,
         "port": plan.ssh_port,
@@ -324,8 +341,7 @@ def render_lab_inventory(plan: LabPlan, proxy_command: str | None) -> str:
         f"python: {json.dumps(plan.python)}",
         "ssh:",
         *(f"  {key}: {json.dumps(value, ensure_ascii=False)}" for key, value in ssh.items()),
-        "nodes:",
-        *(_inventory_node(node) for node in plan.nodes),
+        *nodes,
     ]
     return "\n".join(lines) + "\n"
 

@@ -12,11 +12,14 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from clusterctl.node.runtime.processes import Identity, boot_id, read_stat, send_signal
+
+if TYPE_CHECKING:
+    from clusterctl.lab.messages import HolderRecord, LabFile
 
 MARKER_FILES = ("plan.json", "lab.json")  # of a lab's directory: the first file in it, and the last
 REMOVED_PREFIX = ".removed-"  # how a directory is called from the moment when its removal begins
@@ -71,7 +74,7 @@ def _starttime(pid: int) -> int:
 def read_holder(directory: Path) -> Process | None:
     """The process that holds the lab according to its directory; None if the lab was never finished."""
     try:
-        values: dict[str, Any] = json.loads((directory / "lab.json").read_text(encoding="utf-8"))
+        values: LabFile = json.loads((directory / "lab.json").read_text(encoding="utf-8"))
         return Process(**values["holder"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -79,7 +82,8 @@ def read_holder(directory: Path) -> Process | None:
 
 def write_holder(directory: Path, holder: Process, started_from: str) -> None:
     """Declare the lab finished."""
-    values = {"schema": 1, "holder": asdict(holder), "started_from": started_from}
+    record: HolderRecord = {"pid": holder.pid, "starttime": holder.starttime, "boot_id": holder.boot_id}
+    values: LabFile = {"schema": 1, "holder": record, "started_from": started_from}
     temporary = directory / "lab.json.new"
     temporary.write_text(json.dumps(values) + "\n", encoding="utf-8")
     temporary.rename(directory / "lab.json")
@@ -97,7 +101,8 @@ def read_origin(directory: Path) -> Origin:
     """Where and when the lab of a directory was started; the file of an older version does not hold where."""
     file = directory / "lab.json"
     try:
-        directory_text = json.loads(file.read_text(encoding="utf-8")).get("started_from")
+        values: LabFile = json.loads(file.read_text(encoding="utf-8"))
+        directory_text = values.get("started_from")
         return Origin(directory_text if isinstance(directory_text, str) else "", file.stat().st_mtime)
     except (OSError, ValueError, AttributeError):
         return Origin("", time.time())

@@ -10,9 +10,11 @@ from importlib import import_module
 
 ROLES = {
     "guardian": "supervise.guardian",
+    "agent": "supervise.guardian",
     "gate": "supervise.gate",
     "setup": "setup.build",
     "hook": "setup.commands",
+    "task": "slurm.task",
 }
 
 

@@ -2,7 +2,7 @@
 
 Which runs may go from the nodes: those that have ended and are old, or one too many of their job.
 
-A run that lives on any node stays on all. Where nobody knows for certain that a run has ended (a node did not
+A run that lives on any node stays on all. Where it is not certain that a run has ended (a node did not
 answer, or was restarted, or the run was on another machine that shares the home) only its age counts.
 """
 
@@ -22,7 +22,7 @@ from clusterctl.translation import to_translate, tr
 
 KEEP = 10  # newest runs of each job
 OLDER_THAN = 30 * 86400.0  # seconds
-STORE_UNUSED_FOR = 7 * 86400.0  # seconds for which a content of the store was in nobody's code
+STORE_UNUSED_FOR = 7 * 86400.0  # seconds for which a content of the store was in no run's code
 CENTURY = 100 * 365 * 86400.0  # seconds; nothing is older
 # Why a run goes: translated where it is shown, since programs read it too.
 BEYOND_NEWEST, OLD, NEVER_STARTED = (
@@ -80,7 +80,7 @@ class CleanupPlan:
 
 
 def parse_stored_run(node: str, raw: Untrusted) -> StoredRun | None:
-    """Read what a node says of one part; None if it names no run."""
+    """Read what a node reports of one part; None if it names no run."""
     run_id = parse_run_id(raw.text("run"))
     if run_id is None:
         return None
@@ -132,7 +132,7 @@ def plan_cleanup(
 def _count_newer(by_run: Mapping[RunId, list[StoredRun]]) -> dict[RunId, int]:
     """Count for every run how many of its job are newer, on the node that holds the fewest of them.
 
-    Runs that a node makes up crowd out nobody's but its own.
+    Runs that a node makes up crowd out none but its own.
     """
     runs_by_job: dict[tuple[str, str, str], list[tuple[float, RunId]]] = {}
     for run_id, stored_runs in by_run.items():
@@ -196,7 +196,7 @@ class Orphan:
 
     @property
     def is_possible(self) -> bool:
-        """Tell whether a process can have this id and this start time."""
+        """Return whether a process can have this id and this start time."""
         return 0 < (self.pid or 0) <= LARGEST_PID and self.starttime is not None and self.starttime >= 0
 
     @property

@@ -39,7 +39,7 @@ class DiscoveredCluster:
 def plan_discovery(
     nodes: Sequence[Node], facts: Mapping[str, Facts], failures: Mapping[str, str]
 ) -> DiscoveredCluster:
-    """Choose each machine's NIC and address; `failures` says why a machine did not answer."""
+    """Choose each machine's NIC and address; `failures` is why a machine did not answer."""
     candidates = {node.name: list(_list_candidates(facts[node.name])) for node in nodes if node.name in facts}
     networks = rank_networks(candidates, {name: facts[name].machine.ssh_address for name in candidates})
     network = networks[0] if networks else None
@@ -114,7 +114,7 @@ def rank_networks(
 
 
 def _slowest_speed(network: IPv4Network, candidates: Mapping[str, Sequence[CandidateAddress]]) -> int:
-    """Give the speed of the slowest NIC in a network, in Mbit/s; 0 where one does not tell."""
+    """Give the speed of the slowest NIC in a network, in Mbit/s; 0 where one does not report it."""
     return min(
         candidate.nic.speed or 0
         for addresses in candidates.values()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 from clusterctl.codes.entry import Entry, Severity
 from clusterctl.codes.lookup import entries, families, family_of, find_entry
@@ -77,7 +77,21 @@ class Explanation:
     see: str = ""
 
 
-def parse_manual(raw: Mapping[str, Any]) -> Manual:
+class ExampleRecord(TypedDict):
+    """What a code looks like, and its fix."""
+
+    seen: str
+    fix: str
+
+
+class ManualFile(TypedDict):
+    """`cli/examples.json`: by language, an example for each code, and the lines of how it happens."""
+
+    examples: Mapping[str, Mapping[str, ExampleRecord]]
+    happens: Mapping[str, Mapping[str, tuple[str, ...]]]
+
+
+def parse_manual(raw: ManualFile) -> Manual:
     """Read the manual in the language in use from what `docs/generate.py` wrote."""
     examples = {
         code: Example(str(example["seen"]), str(example["fix"]))

@@ -7,18 +7,20 @@ import hashlib
 import hmac
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypedDict, cast
 
+from clusterctl.plans.diagnose.kept import TIME_LIMIT, KeptDiagnosis
 from clusterctl.plans.launch.template import make_template, quote_template
 from clusterctl.plans.runs.verdict import Verdict, verdict_to_json
 from clusterctl.protocol.root_cause import render_ending
-from clusterctl.protocol.states import CANCELLED, SUCCEEDED, TIMEOUT
+from clusterctl.protocol.run_id import RunId
+from clusterctl.protocol.states import CANCELLED, LIVE, RUNNING, SUCCEEDED, TIMEOUT
 from clusterctl.protocol.tracebacks import strip_rank
 from clusterctl.protocol.untrusted import MalformedError, parse_object
 from clusterctl.specs.job.model import Notify, OnEnd
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import command_line, plural, render_duration
-from clusterctl.translation import tr
+from clusterctl.translation import english_of, tr
 
 LONGEST_LINE = 300  # bytes; six lines make a message, and WeCom takes 2048
 _END_NAMES = {SUCCEEDED: "succeeded", TIMEOUT: "timeout", CANCELLED: "cancelled"}
@@ -51,7 +53,7 @@ def name_end(state: str) -> str:
 
 
 def is_for_end(when: Sequence[str], state: str) -> bool:
-    """Tell whether a hook is for this end."""
+    """Return whether a hook is for this end."""
     return not when or name_end(state) in when
 
 
@@ -59,12 +61,22 @@ def render_message(run_end: RunEnd) -> str:
     """Write the message, always in English: what ended how, after how long, why, and the command for the rest."""
     verdict = run_end.verdict
     attempts = f", {plural(verdict.attempt, 'attempt')}" if verdict.attempts else ""
-    head = f"{run_end.job} {verdict.state} after {render_duration(run_end.seconds)}{attempts}"
+    state = "STALLED" if verdict.state in LIVE else verdict.state
+    head = f"{run_end.job} {state} after {render_duration(run_end.seconds)}{attempts}"
     location = f"run {verdict.run_id} on {run_end.cluster}, {fold_names(verdict.node_states)}"
     return "\n".join(map(_cut, [head, location, *_render_why(verdict), _render_next_command(run_end)]))
 
 
 def _render_why(verdict: Verdict) -> list[str]:
+    hang = verdict.hang
+    known = hang is not None and (hang.why != TIME_LIMIT or hang.judgement.hangs)
+    where = (
+        [english_of(hang.summary), english_of(hang.judgement.sentence)] if hang is not None and known else []
+    )
+    return [*_render_cause(verdict), *where]
+
+
+def _render_cause(verdict: Verdict) -> list[str]:
     if verdict.cause is not None:
         failure = verdict.cause.failure
         location = f"rank {failure.rank} on {failure.node}" if failure.rank is not None else failure.node
@@ -97,6 +109,12 @@ def run_end_to_json(run_end: RunEnd) -> dict[str, Any]:
         "message": render_message(run_end),
         "verdict": verdict_to_json(run_end.verdict),
     }
+
+
+def stall_of(hooks: Hooks, run_id: RunId, kept: KeptDiagnosis, nodes: Sequence[str], command: str) -> RunEnd:
+    """Give what is sent when a run stalls: it goes on, so its state is RUNNING, and there is no cause."""
+    verdict = Verdict(run_id, RUNNING, dict.fromkeys(nodes, RUNNING), None, {}, {}, hang=kept)
+    return RunEnd(hooks.job, hooks.cluster, kept.seconds or 0.0, command, verdict)
 
 
 # the form of each service
@@ -184,8 +202,19 @@ class Hooks:
 
     @property
     def has_any(self) -> bool:
-        """Tell whether there is anything to do."""
+        """Return whether there is anything to do."""
         return self.on_end is not None or bool(self.notify)
+
+
+class HooksRecord(TypedDict):
+    """What is kept of a run's hooks on the launching machine."""
+
+    version: int
+    job: str
+    cluster: str
+    folder: str
+    on_end: dict[str, Any] | None
+    notify: list[dict[str, Any]]
 
 
 def hooks_to_record(hooks: Hooks) -> dict[str, Any]:
@@ -196,12 +225,13 @@ def hooks_to_record(hooks: Hooks) -> dict[str, Any]:
 def hooks_from_record(raw: Any) -> Hooks | None:
     """Read what was written down; None if it is not that."""
     try:
-        if raw["version"] != VERSION:
+        record = cast("HooksRecord", raw)
+        if record["version"] != VERSION:
             return None
-        on_end, notify = raw["on_end"], raw["notify"]
+        on_end, notify = record["on_end"], record["notify"]
         command = None if on_end is None else OnEnd(**_lists_to_tuples(on_end, "command", "when"))
         notices = tuple(Notify(**_lists_to_tuples(entry, "when")) for entry in notify)
-        return Hooks(str(raw["job"]), str(raw["cluster"]), str(raw["folder"]), command, notices)
+        return Hooks(str(record["job"]), str(record["cluster"]), str(record["folder"]), command, notices)
     except (TypeError, KeyError, ValueError, IndexError):
         return None
 

@@ -25,9 +25,8 @@ from clusterctl.translation import tr
 
 # Lines that do not start with a colon are not ours: then a start-up file has read our first lines, and
 # `exit 125` says so instead of evaluating what follows.
-REMOTE_COMMAND = (
-    "exec /bin/sh -c 'while IFS= read -r c; do case $c in :*) eval \"$c\";; *) exit 125;; esac; done'"
-)
+READ_LINES = "/bin/sh -c 'while IFS= read -r c; do case $c in :*) eval \"$c\";; *) exit 125;; esac; done'"
+REMOTE_COMMAND = f"exec {READ_LINES}"
 STOLEN_STDIN = 125
 
 # What a `read` in a start-up file may take without harm.
@@ -56,6 +55,16 @@ ACTIVATE = (
     ' [ "$clusterctl_status" = 0 ] || echo "clusterctl: activate ended with status $clusterctl_status" >&2;'
     ' exec "$clusterctl_python" -c "$clusterctl_boot"; exit 126'
 )
+
+
+# A step beside those that run: it takes nothing from them, and its output comes as it is written.
+STEP_OPTIONS = ("--overlap", "--nodes=1", "--ntasks=1", "--unbuffered", "--cpu-bind=none", "--export=ALL")
+
+
+def render_step(job: str, node: str) -> str:
+    """Write the line of sh that leads from the login node of a Slurm cluster to a node of a job."""
+    words = shlex.join(["srun", *STEP_OPTIONS, f"--jobid={job}", f"--nodelist={node}"])
+    return f":; exec {words} {READ_LINES}\n"
 
 
 def render_bootstrap(python: str, activate: str | None) -> str:

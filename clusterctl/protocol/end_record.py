@@ -38,19 +38,19 @@ class RecordedPart:
 
     @property
     def lost(self) -> bool:
-        """Tell whether the others lost it, so that this is not its own account."""
+        """Return whether the others lost it, so that this is not its own account."""
         return self.state == LOST
 
 
 @dataclass(frozen=True)
 class EndRecord:
-    """The end of a run; `complete` if the hub has heard of every node."""
+    """The end of a run; `complete` if the hub has the end of every node."""
 
     hub: str
     complete: bool
     stopped_at: float | None
     parts: tuple[RecordedPart, ...]
-    attempts: int = 0  # that have ended before the one that it tells of
+    attempts: int = 0  # that have ended before the one that it describes
 
     def shift_to_clock(self, offset: float) -> EndRecord:
         """Turn all times to a clock from which the hub's differs by `offset` seconds."""
@@ -146,7 +146,7 @@ def _parse_failure(node: str, ended: float, stopped_at: float | None, raw: Untru
 
 
 def _parse_stderr(raw: Untrusted, last_at: float) -> StderrParser:
-    """Hear the tracebacks again, and remember the last lines."""
+    """Parse the tracebacks again, and keep the last lines."""
     stderr, tail = StderrParser(), raw.texts("tail", MOST_LINES)
     blocks = raw.records("tracebacks", MOST_BLOCKS)
     for block in blocks:

@@ -35,9 +35,27 @@ def signal_name(number: int) -> str:
 
 def describe_limit(seconds: float) -> str:
     """Say which time limit it was: `time limit of 1 h 30 min`."""
+    return f"time limit of {describe_duration(seconds)}"
+
+
+def describe_duration(seconds: float) -> str:
+    """Say how long something took: `1 h 30 min`."""
     parts = []
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         count, seconds = divmod(seconds, size)
         parts += [f"{count:g} {unit}"] if count else []
     parts += [f"{seconds:g} s"] if seconds or not parts else []
-    return f"time limit of {' '.join(parts)}"
+    return " ".join(parts)
+
+
+STALL_TEXT = "no rank made progress for "
+
+
+def describe_stall(seconds: float) -> str:
+    """Say why an attempt is ended in which no rank makes progress."""
+    return STALL_TEXT + describe_duration(round(seconds))
+
+
+def is_stall(reason: str) -> bool:
+    """Tell whether a part's reason is that it was ended because no rank made progress, there or on another node."""
+    return STALL_TEXT in reason[:200]

@@ -17,7 +17,7 @@ SHA = re.compile(r"[0-9a-f]{64}\Z")
 
 
 class ManifestError(ValueError):
-    """A manifest that is refused; the message says why."""
+    """A manifest that is refused; the message gives the reason."""
 
 
 # Not of `typing`, which takes a node long to load.

@@ -5,5 +5,6 @@ from __future__ import annotations
 NODE_LOST, AGENT_KILLED = "node_lost", "agent_killed"
 WORKER_KILLED, WORKER_CRASHED = "worker_killed", "worker_crashed"
 OUT_OF_MEMORY, NETWORK, GPU, PORT_TAKEN = "out_of_memory", "network", "gpu", "port_taken"
+STALLED = "stalled"  # no rank made progress; only by `stall: {then: restart}`
 CODE = "code"
 NODE_0_ENDED = "node 0 has ended"  # why programs on the other nodes are stopped with `ends_with: node 0`

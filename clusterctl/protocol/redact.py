@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
-# characters; shorter values occur in any text, and replacing them would tell more than it hides
+# characters; shorter values occur in any text, and replacing them would show more than it hides
 SHORTEST_SECRET = 4
 REDACTED = "[secret]"
 

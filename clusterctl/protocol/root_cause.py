@@ -111,6 +111,11 @@ class Cause:
         return self.weight == STOPPED
 
     @property
+    def is_doubtful(self) -> bool:
+        """Tell whether all that is known may only follow from something else."""
+        return self.weight >= DOUBTFUL and not self.failure.lost
+
+    @property
     def has_left(self) -> bool:
         """Tell whether it is blamed because it ended while the others still needed it."""
         return self.symptom_match is not None and self.symptom_match.symptom == ENDED_EARLY

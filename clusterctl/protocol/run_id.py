@@ -9,6 +9,8 @@ RunId = NewType("RunId", str)
 
 # of jobs and nodes: no slash, no leading dot or dash, no shell character
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+# In the name of a directory, where a node's name is in others: what belongs to a Slurm job as a whole.
+ALLOCATION = ".slurm"
 LONGEST_JOB_NAME = 64  # characters
 _RUN_ID = re.compile(rf"({NAME_PATTERN})-[0-9]{{8}}T[0-9]{{6}}-[0-9a-f]{{4,16}}")
 

@@ -8,6 +8,8 @@
   outputs/<job>/         outlives runs and cleaning
   trash/                 what is being removed
   beacons/               by which `pull` finds nodes that share a home
+  runs/<run>/0-.slurm/   what a run on a Slurm cluster has besides, see node/slurm/job_files.py
+  warm/                  sockets of warm servers, see node/warm/client.py
   runs/<run>/<slot>-<node>/
     spec.json            what the agent carries out
     state.json           see messages/files.py
@@ -18,6 +20,7 @@
     code/ manifest       the run's copy of the code, and what was sent
     setup/               files that the steps of `setup` read
     diagnose/<k>/        how the ranks of an attempt can be asked where they are, see node/diagnose/rank.py
+    samples/             what the node was doing meanwhile, see node/history/ring.py
     ballast              room for the last words on a full disk
     attempt-<k>/         before.log, torchrun.log, and of each worker the following three, where torchrun puts them
       .../<rank>/        stdout.log, stderr.log, error.json
@@ -52,6 +55,7 @@ class RunPaths:
         self.manifest = join(rundir, "manifest")
         self.setup_files = join(rundir, "setup")
         self.disk_reserve = join(rundir, "ballast")
+        self.samples = join(rundir, "samples")
 
     @property
     def run_id(self) -> str:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 TAIL_LINES = 20
 LONGEST_LINE = 1000  # characters that are kept of a line
 MESSAGE_LINES = 3  # lines after an exception's first that may belong to its message
-LINES_BEFORE = 3  # lines before a traceback that may tell what it belongs to
+LINES_BEFORE = 3  # lines before a traceback that may show what it belongs to
 SURVIVED_AFTER = 1.0  # seconds after an exception from which on further output means that it was survived
 
 _RANK_MARK = re.compile(r"\[rank\d+\]: ?")  # torch puts it before every line of an uncaught traceback
@@ -49,7 +49,7 @@ class StderrParser:
     where: str = ""
     own_frame: tuple[str, ...] = ()
     raised_at: float | None = None
-    ended_at: float = 0.0  # when the last line of the exception was heard
+    ended_at: float = 0.0  # when the last line of the exception came
     last_at: float = 0.0
     _inside: bool = False
     _after: int = 0
@@ -58,7 +58,7 @@ class StderrParser:
 
     @property
     def survived(self) -> bool:
-        """Tell whether the rank wrote on long after its exception, and so survived it."""
+        """Return whether the rank wrote on long after its exception, and so survived it."""
         return bool(self.exception) and self.last_at > self.ended_at + SURVIVED_AFTER
 
     def on_output(self, time: float) -> None:
@@ -93,7 +93,7 @@ class StderrParser:
             self.own_frame = (*self.own_frame, bare.strip())
 
     def _feed_mark(self, bare: str) -> None:
-        """Take a line that says what the next traceback is."""
+        """Take a line that announces the next traceback."""
         if _CHAIN.match(bare):
             self._chained = True
         elif _NEVER_FATAL.match(bare) or _OF_A_CHILD.match(bare):
@@ -148,12 +148,12 @@ def clip(line: str, limit: int) -> str:
 
 
 def starts_traceback(line: str) -> bool:
-    """Tell whether a line of stderr begins a Python traceback."""
+    """Return whether a line of stderr begins a Python traceback."""
     return "Traceback (most recent call last)" in line
 
 
 def is_exception_line(line: str, *, inside: bool) -> bool:
-    """Tell whether a line ends a traceback by naming the exception; syntax errors come without a traceback."""
+    """Return whether a line ends a traceback by naming the exception; syntax errors come without a traceback."""
     bare = strip_rank(line)
     if not inside:
         return _WITHOUT_TRACEBACK.match(bare) is not None

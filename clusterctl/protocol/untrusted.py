@@ -17,7 +17,12 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing import Literal, TypeVar
+
+    Word = TypeVar("Word", bound=str)
 
 MOST_BYTES = 1 << 20
 MOST_VALUES = 200_000
@@ -30,7 +35,7 @@ _STRING = re.compile(rb'"[^"]*"')  # once its escaped quotes are gone
 
 
 class MalformedError(ValueError):
-    """What came is not JSON within the bounds; the message says why, without what came."""
+    """What came is not JSON within the bounds; the message gives the reason, without what came."""
 
 
 def parse_json(text: bytes, most_bytes: int = MOST_BYTES, most_values: int = MOST_VALUES) -> Any:
@@ -117,14 +122,14 @@ class Untrusted:
         return f"Untrusted({repr(self._values)[:200]})"
 
     def is_null(self, key: str) -> bool:
-        """Tell whether the key is there with the value null."""
+        """Return whether the key is there with the value null."""
         return key in self._values and self._values[key] is None
 
     def text(self, key: str, longest: int = LONGEST_TEXT) -> str:
         """Give a text, shortened, that can be encoded as UTF-8; empty if there is none."""
         return _text(self._values.get(key), longest)
 
-    def one_of(self, key: str, allowed: tuple[str, ...]) -> str:
+    def one_of(self, key: str, allowed: tuple[Word, ...]) -> Word | Literal[""]:
         """Give a text if it is one of these words, else the empty text."""
         value = self._values.get(key)
         return value if isinstance(value, str) and value in allowed else ""
@@ -146,7 +151,7 @@ class Untrusted:
         return self.number(key, 0.0, LATEST)
 
     def flag(self, key: str) -> bool:
-        """Tell whether the value is true, and nothing else that counts as true."""
+        """Return whether the value is true, and nothing else that counts as true."""
         return self._values.get(key) is True
 
     def choice(self, key: str) -> bool | None:
@@ -159,7 +164,7 @@ class Untrusted:
         return Untrusted(self._values.get(key))
 
     def has_record(self, key: str) -> bool:
-        """Tell whether the value is an object."""
+        """Return whether the value is an object."""
         return isinstance(self._values.get(key), dict)
 
     def records(self, key: str, most: int) -> tuple[Untrusted, ...]:
@@ -208,11 +213,11 @@ class Untrusted:
         )
 
     def is_list(self, key: str) -> bool:
-        """Tell whether the value is a list."""
+        """Return whether the value is a list."""
         return isinstance(self._values.get(key), list)
 
     def length(self, key: str) -> int:
-        """Tell how many values a list holds; 0 if there is none."""
+        """Return how many values a list holds; 0 if there is none."""
         return len(self._list(key))
 
     def unread(self, key: str) -> Any:
@@ -258,7 +263,7 @@ class Row:
         return finite_number(self._at(index), least, most)
 
     def flag(self, index: int) -> bool:
-        """Tell whether the value is true, and nothing else that counts as true."""
+        """Return whether the value is true, and nothing else that counts as true."""
         return self._at(index) is True
 
     def integers(self, most: int, least: int = -LARGEST, largest: int = LARGEST) -> tuple[int, ...]:

@@ -83,6 +83,26 @@ class OneOrMore:
         return [raw] if isinstance(raw, str) else raw
 
 
+@dataclass(frozen=True, eq=False)
+class ShortForm:
+    """The pydantic annotation of a table that may be written as the value of one of its keys."""
+
+    key: str
+    schema: dict[str, Any]  # of that value
+
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(self.to_table, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {"anyOf": [self.schema, handler(core)]}
+
+    def to_table(self, raw: object) -> object:
+        """Make a table of a single text."""
+        return {self.key: raw} if isinstance(raw, str) else raw
+
+
 JsonSchema = dict[str, Any]
 
 ANY_TEXT: JsonSchema = {"type": ["string", "number", "boolean"]}  # 1e-4 and true keep their text

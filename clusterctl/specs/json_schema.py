@@ -11,14 +11,22 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from clusterctl.specs.inventory.schema import InventoryFile, NodeEntry, NodeSettings, SshEntry, WaiveEntry
+from clusterctl.specs.inventory.schema import (
+    InventoryFile,
+    LoginEntry,
+    NodeEntry,
+    NodeSettings,
+    SlurmEntry,
+    SshEntry,
+    WaiveEntry,
+)
 from clusterctl.specs.job.hooks import NotifyEntry, OnEndEntry
 from clusterctl.specs.job.schema import JobFile, RestartEntry, SyncEntry
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 SCHEMAS: dict[str, type[BaseModel]] = {"inventory.schema.json": InventoryFile, "job.schema.json": JobFile}
 SECTIONS: dict[str, tuple[type[BaseModel], ...]] = {
-    "inventory": (InventoryFile, NodeEntry, SshEntry, WaiveEntry),
+    "inventory": (InventoryFile, NodeEntry, SshEntry, SlurmEntry, LoginEntry, WaiveEntry),
     "job": (JobFile, SyncEntry, RestartEntry, OnEndEntry, NotifyEntry, WaiveEntry),
 }
 
@@ -30,7 +38,7 @@ def render_schemas() -> dict[str, str]:
 
 def _render_schema(model: type[BaseModel]) -> str:
     schema = model.model_json_schema()
-    for definition in (schema, *schema["$defs"].values()):
+    for definition in (schema, *schema["$defs"].values()):  # type: ignore[record-key]  # of pydantic
         inherits = definition["title"] == NodeEntry.model_config["title"]
         for key, value in definition["properties"].items():
             if reference := value.pop("allOf", None):  # pydantic before 2.9

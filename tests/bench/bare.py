@@ -1,7 +1,7 @@
 """The faults that others are struck with too: torchrun by hand over ssh, torchrunx, DeepSpeed's launcher.
 
 Each starts one plain worker on each of three nodes; it is not in a collective when the fault strikes (between two
-of them, or while it loads data, saves or compiles), so that no broken connection tells the others of it.
+of them, or while it loads data, saves or compiles), so that no broken connection sends the others of it.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Peer:
 
 
 def peers_here(python: str | None) -> list[Peer]:
-    """Give the peers that can be run; says how to install the others."""
+    """Give the peers that can be run; reports how to install the others."""
     found = [Peer("torchrun, static", static), Peer("torchrun, c10d", c10d)]
     for module in ("torchrunx", "deepspeed"):
         has = (
@@ -211,7 +211,7 @@ def cut(how: str) -> Callable[[Lab, LabNode, int], None]:
 
 
 def done(_: object) -> None:
-    """Take a value that nobody needs."""
+    """Take a value that no one needs."""
 
 
 STRIKES: Mapping[str, Callable[[Lab, LabNode, int], None]] = {

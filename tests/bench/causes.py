@@ -2,8 +2,8 @@
 
     python tests/bench/causes.py [-r ROUNDS] [--record FOLDER] [SCENARIO ...]
 
-Each scenario breaks one rank of three in its own way, and says which node, rank and words must be named. With
-`--record`, what the nodes said in the last round is written as a case for tests/plans/cases/causes.
+Each scenario breaks one rank of three in its own way, and reports which node, rank and words must be named. With
+`--record`, what the nodes reported in the last round is written as a case for tests/plans/cases/causes.
 Not part of `./test`.
 """
 
@@ -55,7 +55,7 @@ for step in range(100):
 
 
 class Impossible(Exception):
-    """This machine cannot have the scenario; the text says why."""
+    """This machine cannot have the scenario; the text gives the reason."""
 
 
 @dataclass(frozen=True)
@@ -421,7 +421,7 @@ def judge(verdict: Mapping[str, Any], scenario: Scenario, lab: Lab) -> str:
 
 
 def record(path: Path, lab: Lab, entries: list[dict[str, Any]], scenario: Scenario) -> None:
-    """Write what the nodes said: ends and stops, and each rank's last lines of stderr, in seconds since the first."""
+    """Write what the nodes reported: ends, stops, and each rank's last lines of stderr, in seconds since the first."""
     run = entries[-1]["run"]
     events, lines = [], []
     for node in lab.nodes:

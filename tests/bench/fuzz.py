@@ -15,7 +15,7 @@ from fuzzing import DRIVERS, Tally, fuzz
 
 
 def main() -> None:
-    """Run and count; every fault tells the seed that gives it again."""
+    """Run and count; every fault shows the seed that gives it again."""
     parser = argparse.ArgumentParser(prog="fuzz", description=__doc__)
     parser.add_argument("count", type=int, nargs="?", default=5000, help="cases of each verb")
     parser.add_argument("--seed", default=secrets.token_hex(4))

@@ -3,7 +3,9 @@
     python tests/bench/hang.py [-r ROUNDS] [--healthy N] [--start exec|fork] [CASE ...]
 
 Of each case: right answers of how many, and the time in which the ranks answered and the whole command took. The case
-`healthy` asks a run that goes on N times, and must never be told that it hangs. Not part of `./test`.
+`healthy` asks a run that goes on N times, and no answer may be that it hangs; `straggler` asks `--slow`; `partition`
+cuts a node's training network, which its run does not survive. Sizes that differ are no case: Gloo aborts. Not part of
+`./test`.
 """
 
 from __future__ import annotations
@@ -99,7 +101,9 @@ CASES: Mapping[str, Expected] = {
     "order": Expected("CC-HANG-005", (1,), "broadcast"),
     "groups": Expected("CC-HANG-005", (0, 1), "each waits for the other"),
 }
+STRAGGLER = Expected("CC-HANG-011", (1,))  # of `diagnose --slow`
 GOES_ON = ("healthy", "straggler")
+PARTITION = "partition"  # the nodes end the run by themselves, and say which one is lost
 
 
 @dataclass
@@ -121,22 +125,27 @@ def main() -> None:
     options.add_argument("-r", "--rounds", type=int, default=10)
     options.add_argument("--healthy", type=int, default=100, metavar="N")
     options.add_argument("--start", choices=("exec", "fork"), default="fork")
-    options.add_argument("cases", nargs="*", metavar="CASE", default=[*CASES, *GOES_ON])
+    options.add_argument("cases", nargs="*", metavar="CASE", default=[*CASES, *GOES_ON, PARTITION])
     chosen = options.parse_args()
     with tempfile.TemporaryDirectory(prefix="cl-hang-") as folder:
         state = Path(folder) / "lab"
         lab = up(state, LabOptions(count=3, nics=DEFAULT_NICS, bound=True))
         try:
-            job = write_job(Path(folder), chosen.start)
+            job = write_job(Path(folder) / "job", chosen.start)
             print("case        right     ranks answer  command")
             for case in chosen.cases:
-                print(render(case, run_case(lab, job, case, chosen.rounds, chosen.healthy)), flush=True)
+                if case == PARTITION:
+                    tally = run_partition(lab, job, chosen.rounds)
+                else:
+                    tally = run_case(lab, job, case, chosen.rounds, chosen.healthy)
+                print(render(case, tally), flush=True)
         finally:
             labs.down(state)
 
 
 def write_job(folder: Path, start: str) -> Path:
     """Write the script and its job."""
+    folder.mkdir()
     (folder / "train.py").write_text(SCRIPT, encoding="ascii")
     job = {"name": "hang", "script": "train.py", "nproc_per_node": 1, "backend": "gloo", "grace": "1s"}
     (folder / "job.yaml").write_text(json.dumps({**job, "start": start, "zombie_after": 0}), encoding="ascii")
@@ -154,6 +163,8 @@ def run_case(lab: Lab, job: Path, case: str, rounds: int, healthy: int) -> Tally
             if case in GOES_ON:
                 wait_for_answer(lab, "CC-HANG-009")
                 answers += [judge_answer(*diagnose(lab), None) for _ in range(healthy)]
+                if case == "straggler":
+                    answers = [judge_answer(*ask_slow(lab), STRAGGLER) for _ in range(rounds)]
             else:
                 document, seconds = wait_for_answer(lab, CASES[case].code)
                 answers.append(judge_answer(document, seconds, CASES[case]))
@@ -161,6 +172,34 @@ def run_case(lab: Lab, job: Path, case: str, rounds: int, healthy: int) -> Tally
             cctl(lab, "stop", "-y")
     right = [answer for answer in answers if answer[0]]
     wrong = [answer[1] for answer in answers if not answer[0]]
+    return Tally(len(right), len(answers), [one[2] for one in answers], [one[3] for one in answers], wrong)
+
+
+def ask_slow(lab: Lab) -> tuple[dict[str, Any], float]:
+    """Ask which rank is late, after some more steps."""
+    time.sleep(3.0)
+    return diagnose(lab, "--slow")
+
+
+def run_partition(lab: Lab, job: Path, rounds: int) -> Tally:
+    """Cut the training network of one node so often; who is lost must be known from the end of the run."""
+    answers: list[tuple[bool, str, float, float]] = []
+    for _ in range(rounds):
+        launched = cctl(lab, "launch", "-d", "--no-check", "--set", "env.CASE=healthy", str(job))
+        if launched.returncode:
+            raise SystemExit(launched.stderr)
+        try:
+            wait_for_answer(lab, "CC-HANG-009")
+            began = time.monotonic()
+            labs.break_node(lab, "gpu02", "nic-down")
+            ended = cctl(lab, "attach").stderr
+            seconds = time.monotonic() - began
+            lines = [line for line in ended.splitlines() if "gpu02" in line and "lost" in line]
+            answers.append((bool(lines), (lines or ended.splitlines() or [""])[-1], 0.0, seconds))
+        finally:
+            labs.heal_node(lab, "gpu02")
+            cctl(lab, "stop", "-y")
+    right, wrong = [one for one in answers if one[0]], [one[1] for one in answers if not one[0]]
     return Tally(len(right), len(answers), [one[2] for one in answers], [one[3] for one in answers], wrong)
 
 
@@ -177,7 +216,7 @@ def wait_for_answer(lab: Lab, code: str) -> tuple[dict[str, Any], float]:
 def judge_answer(
     document: Mapping[str, Any], seconds: float, expected: Expected | None
 ) -> tuple[bool, str, float, float]:
-    """Tell whether an answer is right; the sentence, and both times."""
+    """Return whether an answer is right; the sentence, and both times."""
     sentence = str(document.get("sentence"))
     took = max((float(node["took"] or 0.0) for node in document.get("nodes", ())), default=0.0)
     if expected is None:
@@ -186,10 +225,10 @@ def judge_answer(
     return named == (expected.code, expected.suspects) and expected.word in sentence, sentence, took, seconds
 
 
-def diagnose(lab: Lab) -> tuple[dict[str, Any], float]:
+def diagnose(lab: Lab, *options: str) -> tuple[dict[str, Any], float]:
     """Run the command once."""
     began = time.monotonic()
-    done = cctl(lab, "diagnose", "--json")
+    done = cctl(lab, "diagnose", "--json", *options)
     seconds = time.monotonic() - began
     return (json.loads(done.stdout) if done.stdout.strip() else {}), seconds
 

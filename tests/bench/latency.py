@@ -29,7 +29,7 @@ JOB = "{name: job, script: job.py, launcher: python, backend: gloo, nproc_per_no
 SCRIPT = "print('done')\n"
 DELAYS = (0.05, 0.15)  # seconds each way
 CHUNK = 1 << 16
-MOST = {"exec": 7, "check": 7, "ps": 7, "launch": 17, "logs": 10}  # turns
+MOST = {"exec": 7, "check": 6, "ps": 6, "launch": 11, "logs": 8}  # turns
 
 
 class DelayingProxy:

@@ -2,7 +2,7 @@
 
     python -m tests.bench logs [-r ROUNDS] [--seconds S] [--only PART ...]
 
-Two lab nodes, eight ranks each; every line tells its rank, its number and the moment before it was written.
+Two lab nodes, eight ranks each; every line sends its rank, its number and the moment before it was written.
 follow     the lag of every line, memory of both ends, CPU of the client; no line may be lost or doubled
 cuts       ROUNDS runs whose SSH sessions are killed once each: the same
 slow       a reader that sleeps for 5 s: how long a rank ever waits to write, beside a reader that does not
@@ -137,7 +137,7 @@ class Bench:
         return int(self.seconds * RATE / RANKS) // BURST * BURST
 
     def launch(self, source: str, *, ranks: int = RANKS // 2, **job: object) -> str:
-        """Start a run that nobody watches; gives its name."""
+        """Start a run that no one watches; gives its name."""
         folder = Path(tempfile.mkdtemp(dir=self.folder))
         project = make_project(folder, source, env=STUBBED, nproc_per_node=ranks, **job)
         done = cctl(self.lab, "launch", "-d", "--no-check", project, **self.state)
@@ -287,7 +287,7 @@ def cut(node: LabNode, seconds: float) -> None:
 
 
 def slow(bench: Bench, tables: list[Table], bars: list[Bar]) -> None:
-    """Compare how long ranks wait to write when somebody reads, when nobody does, and when the reader sleeps."""
+    """Compare how long ranks wait to write when someone reads, when no one does, and when the reader sleeps."""
     rows: list[list[Cell]] = []
     for name, pause in (("a reader that reads", 0.0), ("a reader that sleeps for 5 s", 5.0)):
         run = bench.talk()

@@ -85,7 +85,7 @@ def loopback_nodes(folder: Path, count: int) -> Iterator[Nodes]:
 
 
 def start_on_free_port(folder: Path) -> Server:
-    """Start the server; a port that was free may be somebody's connection a moment later."""
+    """Start the server; a port that was free may be someone's connection a moment later."""
     for turn in range(PORT_TRIES):
         try:
             return start_server(folder / "sshd", *ROOMY, address="0.0.0.0")

@@ -65,7 +65,7 @@ class Bar:
 
     @property
     def held(self) -> bool:
-        """Tell whether it is held."""
+        """Return whether it is held."""
         return self.value <= self.limit
 
 

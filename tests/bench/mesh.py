@@ -77,7 +77,7 @@ def close_one(lab: Lab, folder: str) -> tuple[Any, Any]:
 
 
 def check(lab: Lab, folder: str) -> tuple[dict[str, Any], float]:
-    """Run check; gives what it told and its wall time."""
+    """Run check; gives what it reported and its wall time."""
     began = time.monotonic()
     words = [sys.executable, "-m", "clusterctl", "-i", str(lab.inventory), "check", "--json"]
     env = {**os.environ, "XDG_STATE_HOME": folder}

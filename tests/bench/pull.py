@@ -57,7 +57,9 @@ def compare(lab: Lab, folder: Path, rounds: int, megabytes: int) -> None:
     memory = 0
     for turn in range(rounds):
         for name, command in (("pull", pull), ("rsync", rsync)):
-            target = folder / f"{name}{turn}"  # ext4 is slow to give inodes anew that were freed a moment ago
+            target = (
+                folder / f"{name}{turn}"
+            )  # ext4 is slow to give inodes again that were freed a moment ago
             for state in ("cold", "unchanged"):
                 seconds, peak = measure(command, lab, target)
                 seen.setdefault(f"{name} {state}", []).append(seconds)

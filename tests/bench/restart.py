@@ -1,4 +1,4 @@
-"""From a loss to the first collective of the next attempt: a run on two nodes with a spare, nobody's help.
+"""From a loss to the first collective of the next attempt: a run on two nodes with a spare, no one's help.
 
     python tests/bench/restart.py [-r ROUNDS]
 

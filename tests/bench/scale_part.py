@@ -7,6 +7,7 @@ and open files, how many nodes were well, and how many failed with which code.
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 import tempfile
@@ -22,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from simulated import SimulatedCluster, Ways, address_of, simulated_nodes
 
-from clusterctl.cli.actions.preflight import run_preflight, select_checks
+from clusterctl.cli.actions.preflight import Questions, run_preflight, select_checks
 from clusterctl.client.launch import prepare
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.session import Interpreter
@@ -83,9 +84,9 @@ def check(count: int) -> Ended:
     nodes = simulated_nodes(count)
     inventory = Inventory(cluster="many", file="inventory.yaml", nodes=nodes)
     with SimulatedCluster(ROUGH, SEED) as cluster:
-        proof = run_preflight(
-            cluster, nodes, None, select_checks(inventory, None), Phases([node.name for node in nodes])
-        )
+        questions = Questions(nodes, None, select_checks(inventory, None), recheck=True)
+        phases = Phases([node.name for node in nodes])
+        proof = run_preflight(cluster, questions, phases, Path(os.devnull))
     return len(proof.facts), list(proof.failures.values())
 
 

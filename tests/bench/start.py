@@ -3,7 +3,7 @@
     python -m tests.bench start [-n NODES] [-w WORKERS] [-r ROUNDS]
 
 Builds a lab of its own and lets the two ways take turns. GO is when node 0's gate gets it, the collective when the
-last rank has left it. Beside it: a worker's own processor time until then, and its memory that it shares with nobody.
+last rank has left it. Beside it: a worker's own processor time until then, and its memory that it shares with no one.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def main() -> None:
 class Bench:
     """The nodes and the project, and the two ways between them.
 
-    Each cold start has directories of its own: a file system is slow to give inodes anew that were freed a moment ago.
+    Each cold start has directories of its own: a file system is slow to give inodes again that were freed a moment ago.
     """
 
     def __init__(self, nodes: Nodes, project: Path, via: str) -> None:

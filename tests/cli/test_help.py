@@ -1,4 +1,4 @@
-"""`--help`: groups, examples that are right, options said once; and the verb that a wrong word stands for."""
+"""`--help`: groups, examples that are right, options reported once; and the verb that a wrong word stands for."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def test_the_report_of_a_bug_is_bounded(folder: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("code", ["", None, 7, "CC-RUN-014 \x1b[2J", "x" * 10_000, ["CC-PY-001"]])
-def test_an_error_of_a_node_says_what_it_may(code: object) -> None:
+def test_an_error_of_a_node_reports_what_it_may(code: object) -> None:
     """Its code is one of ours, and its message one bounded line that no terminal acts on."""
     error = node_error(
         "gpu01", Untrusted({"code": code, "message": "a\nb\x1b[2J\u202e" * 10_000, "traceback": None})
@@ -89,7 +89,7 @@ def test_an_error_of_a_node_says_what_it_may(code: object) -> None:
     assert len(error.message) < 8_000
 
 
-def test_a_launch_says_what_it_will_run_here_before_it_does_anything(folder: Path) -> None:
+def test_a_launch_reports_what_it_will_run_here_before_it_does_anything(folder: Path) -> None:
     """Even one that fails at once; what a terminal would hide is shown."""
     (folder / "job.yaml").write_text(
         f'{JOB}on_end: {{command: [sh, "-c", "id \\e[8m"]}}\nsecrets: [NOT_SET_HERE]\n'
@@ -239,7 +239,7 @@ def test_shared_options_work_on_both_sides_of_the_verb(folder: Path) -> None:
 
 
 def test_the_inventory_is_chosen_in_the_documented_order(folder: Path) -> None:
-    """-i, then CLUSTERCTL_INVENTORY, then ./inventory.yaml; stderr says which and why; none is an error."""
+    """-i, then CLUSTERCTL_INVENTORY, then ./inventory.yaml; stderr reports which and why; none is an error."""
     other = folder / "other.yaml"
     other.write_text(INVENTORY)
     empty = folder / "empty"
@@ -360,7 +360,7 @@ def test_colour_is_for_terminals_unless_it_is_asked_for(folder: Path) -> None:
 
 
 def test_output_that_cannot_be_written_is_no_bug(folder: Path) -> None:
-    """A full disk behind stdout is said in one line; nothing is reported as our fault."""
+    """A full disk behind stdout is reported in one line; nothing is reported as our fault."""
     command = f"'{sys.executable}' -m clusterctl -q launch job.yaml --dry-run > /dev/full"
     done = subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, text=True, check=False)
 
@@ -508,7 +508,7 @@ def test_a_program_that_imports_us_keeps_its_own_end(tmp_path: Path, words: list
 
 @pytest.mark.parametrize("encoding", ["ascii", "gbk", "latin-1", "utf-8"])
 def test_json_is_json_in_every_locale(tmp_path: Path, encoding: str) -> None:
-    """Programs read UTF-8 or ASCII, whatever the terminal speaks."""
+    """Programs read UTF-8 or ASCII, whatever the terminal uses."""
     (tmp_path / "inventory.yaml").write_text(
         "cluster: c\nactivate: echo 集群-é😀\nnodes: [{host: 10.0.0.1}]\n", encoding="utf-8"
     )

@@ -22,7 +22,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_directory_stands_for_the_job_in_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`launch DIR` takes DIR/job.yaml, with the code beside it, and says so; so does -i with the inventory."""
+    """`launch DIR` takes DIR/job.yaml, with the code beside it, and reports it; so does -i with the inventory."""
     project = folder / "project"
     project.mkdir()
     (project / "job.yaml").write_text("name: j\nscript: t.py\n")

@@ -1,4 +1,4 @@
-"""What a node says when it is cleaned is read with distrust."""
+"""What a node reports when it is cleaned is read with distrust."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from clusterctl.protocol.untrusted import Untrusted
 
 
 class Told:
-    """A node that says one thing."""
+    """A node that reports one thing."""
 
     stderr = ""
 
@@ -41,8 +41,8 @@ def test_runs_that_are_none_are_no_runs(runs: Any) -> None:
 
 
 @pytest.mark.parametrize("failed", [5, "abc", [5], None])
-def test_failures_that_are_none_are_not_told(failed: Any) -> None:
-    """Neither is what it says of its removals believed to be text."""
+def test_failures_that_are_none_are_not_reported(failed: Any) -> None:
+    """Neither is what it reports of its removals believed to be text."""
     removed = remove_stored_runs(cast(Session, Told({"removed": {"runs": "9", "failed": failed}})), (), "n1")
     assert (removed.runs, removed.failed) == (0, ())
 

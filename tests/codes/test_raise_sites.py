@@ -172,7 +172,7 @@ def test_every_site_has_its_case() -> None:
 
 
 def own_words(call: ast.Call) -> bool:
-    """Tell whether a call words a fix, by its keyword or as the fourth value of an Issue, or gives text and code=."""
+    """Return whether a call words a fix, by its keyword or as the fourth value of an Issue, or gives text and code=."""
     is_issue, name = getattr(call.func, "id", "") == "Issue", getattr(call.func, "id", "")
     if name in KINDS and any(keyword.arg == "code" for keyword in call.keywords):
         return True

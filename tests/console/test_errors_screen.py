@@ -12,7 +12,7 @@ from clusterctl.translation import use_language
 
 
 class Terminal(io.StringIO):
-    """A stream that says that it is a terminal."""
+    """A stream that reports that it is a terminal."""
 
     def isatty(self) -> bool:
         """Say so."""

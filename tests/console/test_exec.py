@@ -1,4 +1,4 @@
-"""What many nodes said is shown once, and does no harm to the terminal."""
+"""What many nodes reported is shown once, and does no harm to the terminal."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_an_ending_is_read_with_distrust() -> None:
     ) == CommandEnd(255, None, ())
 
 
-def test_what_runs_on_is_told_once_for_equal_nodes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_runs_on_is_reported_once_for_equal_nodes(capsys: pytest.CaptureFixture[str]) -> None:
     """On stderr, also where the answers are one line each, and for lines as they come."""
     answers = {
         name: CommandOutput(b"up\n", b"", CommandEnd(0, None, still_running=("sleep", "x\x1b[2J")))

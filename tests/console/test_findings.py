@@ -24,7 +24,7 @@ def make_nodes(count: int) -> tuple[Node, ...]:
 
 
 def make_facts(node: Node, **changes: Any) -> Facts:
-    """Give what a GPU node tells."""
+    """Give what a GPU node shows."""
     eth0 = {
         "name": "eth0",
         "up": True,

@@ -47,6 +47,6 @@ def test_equal_nodes_are_one_and_long_paths_are_cut() -> None:
 
 
 def test_without_activate_nothing_is_shown() -> None:
-    """And what a node says cannot act on the terminal."""
+    """And what a node reports cannot act on the terminal."""
     assert shown(ActivateResult()) == ""
     assert "\x1b" not in shown(ActivateResult(status=0, venv="/a\x1b[2Jb"))

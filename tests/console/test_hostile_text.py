@@ -38,6 +38,7 @@ from clusterctl.console.terminal import stdout
 from clusterctl.console.text import json_text, make_visible
 from clusterctl.errors import ClusterctlError, Issue, Location, NodeError, SpecError
 from clusterctl.plans.diagnose.hang import Judgement
+from clusterctl.plans.explain import Explanation
 from clusterctl.plans.runs.state import NodeState
 
 PACKAGE = Path(clusterctl.__file__).parent
@@ -131,7 +132,7 @@ def test_nothing_that_a_terminal_acts_on_is_printed(name: str, capsys: pytest.Ca
 
 
 def _arguments(function: Callable[..., Any]) -> tuple[list[Any], dict[str, Any]]:
-    hints = typing.get_type_hints(function, localns={"Console": Console})
+    hints = typing.get_type_hints(function, localns={"Console": Console, "Explanation": Explanation})
     given = [(one, hostile(hints[one.name])) for one in inspect.signature(function).parameters.values()]
     positional = [value for one, value in given if one.kind != one.KEYWORD_ONLY]
     return positional, {one.name: value for one, value in given if one.kind == one.KEYWORD_ONLY}

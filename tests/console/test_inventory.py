@@ -25,7 +25,7 @@ def test_what_the_inventory_does_not_say_is_not_claimed() -> None:
     assert shown(first, second).startswith("cluster lab-a: 2 nodes\n")
 
 
-def test_json_tells_all_of_a_node() -> None:
+def test_json_shows_all_of_a_node() -> None:
     """Also how SSH reaches it, and which ports the rendezvous may use."""
     ssh = Ssh(
         user="me", port=2222, key="~/k", proxy_command="nc %h %p", known_hosts="~/h", host_keys="accept-new"

@@ -135,7 +135,7 @@ def test_times_stand_before_the_prefix_in_the_zone_of_the_reader(monkeypatch: py
     assert [line[:16] for line in shown[1:]] == ["11-21 14:00:00.0", "11-21 14:00:00.9"]
 
 
-def test_what_was_dropped_is_said_where_it_was(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_dropped_is_reported_where_it_was(capsys: pytest.CaptureFixture[str]) -> None:
     """On the screen and in JSON."""
     cut = replace(lines("after"), gone=(1000, 3_200_001_000), began=5.0)
     assert printed(cut) == [

@@ -1,4 +1,4 @@
-"""What `clean` says before it asks."""
+"""What `clean` reports before it asks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TIME = "-20261120T110000-00ab"
 
 
 def test_runs_that_are_kept_for_one_reason_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """A node that was set up anew knows none of the old runs: hundreds of lines would bury the question."""
+    """A node that was set up again knows none of the old runs: hundreds of lines would bury the question."""
     held = [
         parse_stored_run(node, Untrusted({"run": f"r{number}{TIME}"}))
         for number in range(5)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from failures import fail
 
-from clusterctl.cli.actions.attach import RunOutput
+from clusterctl.cli.context.run_output import RunOutput
 from clusterctl.cli.context.settings import Settings
 from clusterctl.client.openssh import render_ssh_command
 from clusterctl.console.verdict import render_cause

@@ -40,7 +40,7 @@ def test_lines_show_all_phases_the_bytes_and_the_slowest_three() -> None:
     ]
 
 
-def test_a_sentence_says_the_same_without_a_terminal() -> None:
+def test_a_sentence_is_the_same_without_a_terminal() -> None:
     """Names, what they are at, and for how long; no more than three."""
     progress = PhaseProgress([("check", 1)], 5, 20.2, SLOW)
     assert render_plain(progress) == (
@@ -149,7 +149,7 @@ def test_lines_of_nodes_that_get_on_do_not_jump(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.usefixtures("quiet")
-def test_bytes_are_told_of_as_long_as_code_is_on_its_way() -> None:
+def test_bytes_are_reported_as_long_as_code_is_on_its_way() -> None:
     """Who has the code and gets ready is not shown as being sent to."""
     phases = Phases(["a", "b"])
     phases.start("code", "ready")
@@ -224,7 +224,7 @@ def test_a_short_phase_moves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_long_phase_moves_and_is_replaced_by_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its lines are erased, the cursor is there, and what was said meanwhile stands above."""
+    """Its lines are erased, the cursor is there, and what was reported meanwhile stands above."""
     screen = open_screen(monkeypatch)
     monkeypatch.setattr(display, "SHOW_AFTER", 0.01)
     monkeypatch.setattr(display, "CLOSE_LIMIT", 600.0)
@@ -269,7 +269,7 @@ def test_phases_that_share_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_failure_ends_the_shared_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was through, and what was not; a phase that more is said about has a line of its own."""
+    """What was through, and what was not; a phase that more is reported about has a line of its own."""
     screen = open_screen(monkeypatch)
     monkeypatch.setattr(display, "SHOW_AFTER", 600.0)
     set_clock(monkeypatch, itertools.repeat(5.0))

@@ -7,8 +7,9 @@ import time
 from typing import Any
 
 import pytest
+from rich.console import Console
 
-from clusterctl.console import terminal
+from clusterctl.console import run_list, terminal
 from clusterctl.console.run_list import describe_live_runs, show_runs
 from clusterctl.console.runs import fold_numbers, render_span, render_status, run_seconds
 from clusterctl.plans.runs.selection import Owner
@@ -57,6 +58,17 @@ def test_verbose_shows_all(capsys: pytest.CaptureFixture[str], monkeypatch: pyte
     monkeypatch.setitem(terminal._OPTIONS, "chatter", "verbose")
     last = listed(capsys, me=Owner("bob@x"))[-1]
     assert last == f"{GOOD} digits ✓ SUCCEEDED gpu01 30s 3m ago ann@laptop"
+
+
+def test_verbose_is_a_block_for_each_run_in_a_narrow_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No line of the list is broken; what is piped stays a table."""
+    monkeypatch.setitem(terminal._OPTIONS, "chatter", "verbose")
+    monkeypatch.setattr(run_list, "stdout", lambda: Console(width=60, force_terminal=True, color_system=None))
+    lines = listed(capsys)
+    assert lines[:2] == [f"{BAD} ✗ FAILED", "JOB oom"]
+    assert "CAUSE r0 gpu01: CUDA out of memory (tried 2 GiB)" in lines
 
 
 def test_ids_that_end_alike_are_shown_in_full(capsys: pytest.CaptureFixture[str]) -> None:

@@ -80,7 +80,7 @@ def test_status_shows_who_takes_part_now() -> None:
 
 
 def test_ps_names_spares_apart(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """It counts them, says which attempt it is, and names all nodes with -v."""
+    """It counts them, reports which attempt it is, and names all nodes with -v."""
     show_runs({"r-1": parts("RUNNING")}, ME)
     assert "RUNNING, attempt 2  2/2 +1 spare" in capsys.readouterr().out
 
@@ -101,7 +101,7 @@ def test_the_verdict_counts_the_attempts(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_a_silent_node_has_the_rank_that_is_missing() -> None:
-    """Two of them too: ranks follow the inventory. Where more are silent than are missing, nobody knows."""
+    """Two of them too: ranks follow the inventory. Where more are silent than are missing, no one knows."""
     three = {"nnodes": 3, "slots": 0, "roster": [], "attempts": [], "attempt": 1}
     one = part("b", 1, "RUNNING", **three)
 

@@ -24,7 +24,7 @@ def node(number: int, *nics: str) -> Node:
 
 
 def gauged(number: int, busy: int = 97, heard: float = 100.0, **more: object) -> NodeUsage:
-    """Make a node with two GPUs of which a sample was heard."""
+    """Make a node with two GPUs of which a sample was received."""
     gpus = [
         {
             "index": index,
@@ -77,7 +77,7 @@ def test_the_training_nics_count() -> None:
 
 
 def test_silence_and_trouble() -> None:
-    """A node that says nothing keeps its last sample and is said to be silent."""
+    """A node that reports nothing keeps its last sample and is reported to be silent."""
     quiet = gauged(1)
     assert not is_silent(quiet, 104.0, 5.0) and is_silent(quiet, 106.0, 5.0)
     assert quiet.with_error("gone").sample == quiet.sample and is_silent(quiet.with_error("gone"), 100.0, 5.0)
@@ -90,7 +90,7 @@ def test_silence_and_trouble() -> None:
     assert lines[-1] == "4 nodes, 2 GPUs: 97 % busy; no answer: gpu[002-004]"
 
 
-def test_a_row_says_what_matters() -> None:
+def test_a_row_shows_what_matters() -> None:
     """Mean and each GPU, the fullest memory, the hottest, the host."""
     lines = shown([gauged(1, nics={"e": {"received": 1.25e9, "sent": 5e3}})])
     assert lines[0] == "NODE GPU ▁0 █100 % EACH GPU GPU MEMORY °C CPU MEMORY IN OUT"
@@ -98,7 +98,7 @@ def test_a_row_says_what_matters() -> None:
 
 
 def test_the_run_of_each_node_is_shown() -> None:
-    """Between node and GPUs; alike nodes that have several runs say so; what nobody runs takes no column."""
+    """Between node and GPUs; alike nodes that have several runs report it; what no one runs takes no column."""
     runs = {"gpu001": "a017 r0-1", "gpu002": "a017 r2-3"}
     lines = shown([gauged(1), gauged(2), gauged(3)], runs=runs)
     assert lines[0].startswith("NODE RUN GPU")

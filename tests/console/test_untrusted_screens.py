@@ -1,4 +1,4 @@
-"""Whatever a node tells of its gauges, or of a deep check: a screen and findings come of it, no traceback."""
+"""Whatever a node shows of its gauges, or of a deep check: a screen and findings come of it, no traceback."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_gauges(raw: Any) -> None:
 @few
 @given(st.lists(entry, max_size=4))
 def test_deep_checks(entries: list[Any]) -> None:
-    """Findings name our nodes only, whatever a leader says."""
+    """Findings name our nodes only, whatever a leader reports."""
     lines = [LINE_PREFIX + json.dumps(one) for one in entries]
     deep = parse_deep_result(lines, DeepCheckResult("gloo", tuple(node.name for node in NODES), 3))
     for finding in evaluate(NODES, Observations({}, {}, deep=deep)):

@@ -6,8 +6,8 @@ from clusterctl.console.verdict import render_outside, render_outside_note
 from clusterctl.plans.sync.results import OutsideFiles
 
 
-def test_the_line_counts_names_and_says_where() -> None:
-    """With the command that brings them, as long as there is any."""
+def test_the_line_counts_names_and_shows_where() -> None:
+    """With the command that downloads them, as long as there is any."""
     parts = {"gpu01": OutsideFiles(2, 13_200_000, ("0.ckpt", "1.ckpt"))}
     assert render_outside_note(parts, "r-1", "clusterctl -i lab.yaml") == [
         "note: 2 files outside ${output_dir}: 0.ckpt, 1.ckpt (13.2 MB) on gpu01",

@@ -107,7 +107,7 @@ def test_a_headline_fits_an_eighty_column_terminal() -> None:
 
 
 def test_eight_ranks_on_two_nodes() -> None:
-    """What followed is counted by what was said, and our own stop is called that."""
+    """What followed is counted by what was reported, and our own stop is called that."""
     gone = [fail(rank, GONE, 0.9, per_node=4) for rank in range(1, 6)]
     stopped = [fail(rank, (), 1.5, by=15, per_node=4) for rank in (6, 7)]
     lines = screen([fail(0, MEMORY, 1.0, per_node=4), *gone, *stopped], 1.2)
@@ -120,7 +120,7 @@ def test_eight_ranks_on_two_nodes() -> None:
 
 
 def test_a_rank_that_failed_by_itself_is_not_called_stopped() -> None:
-    """An exit code is told as one, also when the stop was under way already; 143 and signals are our stop."""
+    """An exit code is reported as one, also when the stop was under way already; 143 and signals are our stop."""
     failed = replace(fail(1, (), 1.2), after_stop=True)
     handled = replace(fail(2, (), 1.3, by=None), exit=143, after_stop=True)
     lines = screen([fail(0, (), 1.0), failed, handled, fail(3, (), 1.3, by=15)], 1.1)
@@ -140,7 +140,7 @@ def test_a_rank_that_failed_by_itself_is_not_called_stopped() -> None:
     ],
 )
 def test_names_keep_their_case(said: str, shown: str) -> None:
-    """A consequence is told in small letters, but not the name of an exception or a product."""
+    """A consequence is reported in small letters, but not the name of an exception or a product."""
     words = ("Traceback (most recent call last):", said)
     lines = screen([fail(0, MEMORY, 1.0), fail(1, words, 1.1)], None)
 
@@ -201,7 +201,7 @@ def test_the_state_is_the_one_coloured_text(
     assert "36 lines of torchrun itself are hidden" in screen.getvalue()
 
 
-def test_what_a_rank_says_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_rank_reports_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     """Control characters in its words, also where they go into the command, are shown and do nothing."""
     said = (
         "Traceback (most recent call last):",
@@ -233,8 +233,8 @@ def test_one_enormous_line_does_not_flood_the_screen(capsys: pytest.CaptureFixtu
     assert max(map(len, raised.tail)) < 1100
 
 
-def test_what_is_cut_twice_still_tells_how_much_is_missing() -> None:
-    """The line was bounded when it was heard; the screen shows less of it."""
+def test_what_is_cut_twice_still_shows_how_much_is_missing() -> None:
+    """The line was bounded when it was received; the screen shows less of it."""
     once = clip("z" * 5000, 1000)
 
     assert clip("z" * 1000, 1000) == "z" * 1000
@@ -250,6 +250,6 @@ def test_several_nodes_are_they(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_another_world_size_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
-    """A run whose workers saw fewer processes than planned says so with its code."""
+    """A run whose workers saw fewer processes than planned reports it with its code."""
     show_verdict(replace(judge("r", {}, []), world_sizes={"gpu01": (2, 4)}), 1.0)
     assert "warning: gpu01: CC-RUN-051" in capsys.readouterr().err

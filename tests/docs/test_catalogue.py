@@ -22,7 +22,7 @@ ids = pytest.mark.parametrize("row", ROWS, ids=[f"{row.number}" for row in ROWS]
 
 @ids
 def test_a_row_has_an_answer(row: Row) -> None:
-    """A check that sees it, a code that tells it, or a sentence why not."""
+    """A check that sees it, a code that sends it, or a sentence why not."""
     assert row.how in HOW
     if row.how == "check":
         assert set(row.codes) & all_checks().keys()

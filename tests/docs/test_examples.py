@@ -96,14 +96,18 @@ STATE = {
 
 def test_status_and_ps_write_these_keys() -> None:
     """The examples have the keys of the code, no more and no fewer."""
+    from clusterctl.console.maintenance import warm_to_json
     from clusterctl.console.runs import runs_to_json, status_to_json
     from clusterctl.plans.runs.selection import Owner
     from clusterctl.plans.runs.state import parse_state
+    from clusterctl.plans.warm import WarmServer
 
     parts = {"gpu01": parse_state(Untrusted(STATE))}
 
     assert keys_of(example("world_size_seen")) == keys_of(status_to_json("a-1", parts))
-    assert keys_of(example("runs")) == keys_of(runs_to_json({"a-1": parts}, Owner("me@laptop")))
+    warm = warm_to_json({"gpu01": [WarmServer(4711, "python", "2.13.0", (), 1.0, 2.0, 3)]})
+    runs = {**runs_to_json({"a-1": parts}, Owner("me@laptop")), "warm": warm}
+    assert keys_of(example("runs")) == keys_of(runs)
 
 
 def test_inventory_show_writes_these_keys() -> None:

@@ -1,4 +1,4 @@
-"""The generated parts of the manual say what the code says, and no code of an error is left out."""
+"""The generated parts of the manual say what the code reports, and no code of an error is left out."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def paths(text: str) -> Iterator[str]:
 
 
 def is_there(path: str) -> bool:
-    """Tell whether a path exists in the checkout or in the package; modules may be named without `.py`."""
+    """Return whether a path exists in the checkout or in the package; modules may be named without `.py`."""
     places = (ROOT / path, PACKAGE / path)
     return any(place.exists() or place.with_suffix(".py").exists() for place in places)
 
@@ -84,7 +84,7 @@ def test_the_picture_has_every_layer_and_module() -> None:
 
 
 def test_arrows_that_follow_from_others_are_left_out() -> None:
-    """A chain says what a long arrow would say again."""
+    """A chain reports what a long arrow would say again."""
     assert imports.shortest({("a", "b"), ("b", "c"), ("a", "c"), ("a", "d")}) == [
         ("a", "b"),
         ("a", "d"),

@@ -22,7 +22,7 @@ def test_what_ranks_say_is_there_word_for_word() -> None:
 
 @pytest.mark.parametrize(("code", "text"), SPOKEN)
 def test_a_text_is_recognised_as_its_code(code: str, text: str) -> None:
-    """What the page says of a text is what a failed run says of it."""
+    """What the page reports of a text is what a failed run reports of it."""
     if code in ENDINGS:
         assert text.startswith("killed by SIG")
         assert (

@@ -26,7 +26,7 @@ def ground() -> Iterator[Ground]:
 
 @pytest.fixture(scope="session")
 def real_ground() -> Iterator[Ground]:
-    """The same behind OpenSSH's sshd, in namespaces; skipped, aloud, where these cannot be had."""
+    """The same behind OpenSSH's sshd, in namespaces; skipped, with a reason, where these cannot be had."""
     with laid("netns") as ground:
         yield ground
 

@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -49,6 +50,9 @@ from clusterctl.console.hang import newest_entry
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.cleanup import RetentionPolicy, plan_cleanup, select_orphans
 from clusterctl.plans.diagnose.hang import judge
+from clusterctl.plans.diagnose.slow import judge_slowness
+from clusterctl.plans.report.page import render_report
+from clusterctl.plans.report.reported_run import ReportedRun
 from clusterctl.plans.runs.gang_record import attempt_of, choose_record, with_losses
 from clusterctl.plans.runs.selection import (
     Owner,
@@ -60,6 +64,7 @@ from clusterctl.plans.runs.selection import (
 )
 from clusterctl.plans.runs.state import attempts_of, node_ranks, run_state
 from clusterctl.plans.sync.results import plan_download
+from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.inventory.model import Node, Ssh
 
 FRAMES = Path(__file__).parent / "frames"
@@ -282,9 +287,10 @@ class Line(Context):
 @contextmanager
 def without_network() -> Iterator[None]:
     """Let sessions speak to what is given as their connection."""
-    boot = mock.patch.object(sessions.bundle, "bundle", return_value=b"")
+    boot = mock.patch.object(sessions.bundle, "pack", return_value=(frozenset(), b""))
     quick = mock.patch.multiple(preflight, LISTEN_LIMIT=0.02, REPORT_LIMIT=0.02)  # all that will come is here
-    with boot, quick, mock.patch.object(sessions, "_open_channel", lambda line, *_: Pipe(line.answer)):
+    owner = mock.patch.object(sessions, "_owner", lambda _: SimpleNamespace())
+    with boot, quick, owner, mock.patch.object(sessions, "_open_channel", lambda line, *_: Pipe(line.answer)):
         yield
 
 
@@ -312,7 +318,7 @@ def drive_ps(line: Line, _: Place) -> object:
 
 def drive_stop(line: Line, _: Place) -> object:
     """Stop a run."""
-    return tasks.stop(line, NODE, INTERPRETER, "demo", 1.0, "stopped")
+    return tasks.stop(line, NODE, INTERPRETER, "demo", tasks.StopOptions(1.0, "stopped"))
 
 
 def drive_start(line: Line, _: Place) -> object:
@@ -382,9 +388,24 @@ def drive_top(line: Line, _: Place) -> object:
 
 def drive_diagnose(line: Line, _: Place) -> object:
     """Ask where the ranks are, and judge."""
-    node = tasks.diagnose(line, NODE, INTERPRETER, "demo", None)
-    judgement = judge(node.ranks, [], 4)
-    return judgement.sentence, judgement.fix, [(rank.where, newest_entry(rank)) for rank in node.ranks]
+    node = tasks.diagnose(line, NODE, INTERPRETER, "demo", 12)
+    judgement, slow = judge(node.ranks, [], 4), judge_slowness([node])
+    return (
+        judgement.sentence,
+        judgement.fix,
+        slow.judgement.sentence,
+        slow.rows,
+        [(rank.where, newest_entry(rank)) for rank in node.ranks],
+    )
+
+
+def drive_history(line: Line, _: Place) -> object:
+    """Ask for what was sampled and recorded of a run, and draw it."""
+    record = tasks.history(
+        line, NODE, INTERPRETER, "demo", tasks.HistoryChoice(None, 50, details=True, lines=5)
+    )
+    run = ReportedRun(RunId("demo"), {}, None, (), {"gpu02": record}, 1.0, str)
+    return record.history, render_report(run, None, "clusterctl", ()).encode("utf-8")
 
 
 def drive_clean(line: Line, _: Place) -> object:
@@ -438,6 +459,7 @@ DRIVERS: dict[str, tuple[Callable[..., object], ...]] = {
     "exec": (drive_exec,),
     "top": (drive_top,),
     "diagnose": (drive_diagnose,),
+    "history": (drive_history,),
     "clean": (drive_clean,),
     "orphans": (drive_orphans,),
     "pull": (drive_pull,),

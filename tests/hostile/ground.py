@@ -46,6 +46,7 @@ VERBS_OF_THE_PAYLOAD = (
     "orphans",
     "top",
     "diagnose",
+    "history",
     "any",  # lies in all of them
 )
 SCRIPT = """
@@ -124,7 +125,6 @@ class World:
             "XDG_STATE_HOME": str(self.folder / "state"),
             "XDG_CACHE_HOME": str(self.folder / "cache"),
             "CLUSTERCTL_INVENTORY": str(self.folder / "inventory.yaml"),
-            "PYTHONDONTWRITEBYTECODE": "1",
         }
         return {**kept, **mine}
 
@@ -142,13 +142,33 @@ class World:
         self, argv: Sequence[str], *, hang: float = HANG, interrupt: bool = False, **variables: str
     ) -> Seen:
         """Run clusterctl to its end, or end it when it hangs; `interrupt` is a user who has seen enough."""
-        before, used = self.listing(), self.folder / "used.json"
+        # not before the settings of this machine are shut out, which is when conftest.py has been imported
+        from commands import can_fork, measure_command
+
+        environment, before = {**self.environment, **variables}, self.listing()
+        if can_fork(environment) and not interrupt:
+            work = self.folder / "work"
+            done, spent = measure_command(
+                argv, cwd=work, env=environment, timeout=hang, address_space=ADDRESS_SPACE
+            )
+            ends = done.returncode, done.stdout, done.stderr, True, spent.memory << 10, spent.seconds
+        else:
+            ends = self._run_alone(argv, environment, hang, interrupt=interrupt)
+        after = self.listing()
+        changed = tuple(sorted(path for path in {*before, *after} if before.get(path) != after.get(path)))
+        return Seen(*ends, changed)
+
+    def _run_alone(
+        self, argv: Sequence[str], environment: Mapping[str, str], hang: float, *, interrupt: bool
+    ) -> tuple[int, str, str, bool, int, float]:
+        """Run it in an interpreter of its own, to which a Ctrl-C can come."""
+        used = self.folder / "used.json"
         words = [sys.executable, "-I", "-S", str(HERE / "measured.py"), str(used), str(ADDRESS_SPACE)]
         with (self.folder / "out").open("wb") as out, (self.folder / "err").open("wb") as err:
             process = subprocess.Popen(
                 [*words, sys.executable, "-m", "clusterctl", *argv],
                 cwd=self.folder / "work",
-                env={**self.environment, **variables},
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
@@ -169,9 +189,7 @@ class World:
         ]
         for name in ("out", "err", "used.json"):
             (self.folder / name).unlink()
-        after = self.listing()
-        changed = tuple(sorted(path for path in {*before, *after} if before.get(path) != after.get(path)))
-        return Seen(told["code"], *texts, ended, told["kib"] << 10, told["cpu"], changed)
+        return told["code"], texts[0], texts[1], ended, told["kib"] << 10, told["cpu"]
 
     def _await_words(self, process: subprocess.Popen[bytes]) -> None:
         """Wait until the command has said which inventory it uses: then it is about to connect."""
@@ -203,9 +221,9 @@ class Ground:
     runs: dict[str, str] = field(default_factory=dict)  # by job
 
     def prepare(self) -> None:
-        """Put the lies in place and launch the jobs honestly."""
-        for node in self.lab.nodes:
-            self._put_lies(Path(self.lab.plan.home_directory(node.plan)), node.name)
+        """Put the liar's program and an honest one in place, and launch the jobs honestly."""
+        for home in self._homes.values():
+            self._put_programs(home)
         owner = self.folder / "owner"
         owner.mkdir()
         (owner / "id").write_text("0123456789abcdef\n", encoding="ascii")
@@ -219,22 +237,28 @@ class Ground:
             assert found is not None, seen.err
             self.runs[job] = found[0]
 
-    def _put_lies(self, home: Path, name: str) -> None:
-        """Give a home every lie twice: as the liar's own, and as an honest Python on the other nodes."""
+    @cached_property
+    def _homes(self) -> Mapping[str, Path]:
+        return {node.name: Path(self.lab.plan.home_directory(node.plan)) for node in self.lab.nodes}
+
+    def _put_programs(self, home: Path) -> None:
         honest = home / "honest"
         honest.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n', encoding="utf-8")
         honest.chmod(0o755)
         text = (HERE / "node.py").read_text(encoding="utf-8")
         (home / "node.py").write_text(f"#!{sys.executable}\n{text}", encoding="utf-8")
         (home / "node.py").chmod(0o755)
-        for liar in (*NODES, "all"):
-            folder = home / f"lies-{liar}"
-            folder.mkdir()
-            for verb in VERBS_OF_THE_PAYLOAD:
-                for case in CASES:
-                    (folder / f"{verb}.{case}").symlink_to(
-                        "../node.py" if liar in (name, "all") else "../honest"
-                    )
+
+    def _put_lie(self, lie: str, liar: str) -> None:
+        """Give every home a Python of that name: on the liar it lies, on the other nodes it is an honest one."""
+        verb, _, case = lie.partition(".")
+        assert verb in VERBS_OF_THE_PAYLOAD and case in CASES, lie
+        for name, home in self._homes.items():
+            (home / f"lies-{liar}").mkdir(exist_ok=True)
+            with suppress(FileExistsError):
+                (home / f"lies-{liar}" / lie).symlink_to(
+                    "../node.py" if liar in (name, "all") else "../honest"
+                )
 
     def project(self, world: World, job: str) -> None:
         """Write a job and its script into the working directory of a world."""
@@ -251,6 +275,7 @@ class Ground:
         world.make(self.folder / "owner" / "id", self.lab.directory / "known_hosts")
         text = self.lab.inventory.read_text(encoding="utf-8")
         if lie:
+            self._put_lie(lie, liar)
             text = re.sub("(?m)^python: .*", f"python: ~/lies-{liar}/{lie}", text)
         (world.folder / "inventory.yaml").write_text(text, encoding="utf-8")
         return world
@@ -258,7 +283,7 @@ class Ground:
     def lost(self, job: str, liar: str) -> list[str]:
         """Name what is gone of a job's run on the honest nodes."""
         parts = {"demo": ("0-gpu01", "1-gpu02", "2-gpu03"), "solo": ("0-gpu03",)}[job]
-        homes = {node.name: Path(self.lab.plan.home_directory(node.plan)) for node in self.lab.nodes}
+        homes = self._homes
         held = [
             homes[part[2:]] / ".clusterctl/runs" / self.runs[job] / part for part in parts if part[2:] != liar
         ]

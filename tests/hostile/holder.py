@@ -11,7 +11,7 @@ NOBODY = 65534
 
 
 class Holder:
-    """A process that holds a lock's name; as another account if it is told to, which needs root."""
+    """A process that holds a lock's name; as another account if it is to, which needs root."""
 
     def __init__(self, name: str, answer: bytes, uid: int | None = None) -> None:
         ready, told = os.pipe()
@@ -26,7 +26,7 @@ class Holder:
 
     @property
     def pid(self) -> int:
-        """The process, as the kernel tells it."""
+        """The process, as the kernel sends it."""
         return self._pid
 
     def end(self) -> None:

@@ -1,6 +1,6 @@
 """A hostile member of a gang: it knows the run's token, proves itself as the protocol asks, and sends what it likes.
 
-`Peer` goes to a hub, `Hub` waits for peers. Both answer beats, so that nobody calls them silent, and do nothing else.
+`Peer` goes to a hub, `Hub` waits for peers. Both answer beats, so that no one calls them silent, and do nothing else.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ What = dict[str, Any] | str
 
 
 class Line:
-    """A sealed connection on which anything can be said."""
+    """A sealed connection on which anything can be reported."""
 
     def __init__(self, conn: socket.socket, meeting: Handshake, token: bytes, *, hub: bool) -> None:
         to_peer, to_hub = (SignedLines(meeting.prove(token, f"the {who} speaks")) for who in ("hub", "peer"))
@@ -44,7 +44,7 @@ class Line:
             self._conn.sendall(content)
 
     def heard(self) -> Iterator[dict[str, Any]]:
-        """Give what the other side says, until it hangs up."""
+        """Give what the other side reports, until it hangs up."""
         rest = b""
         with contextlib.suppress(OSError):
             while piece := self._conn.recv(LONGEST_LINE):
@@ -92,7 +92,7 @@ class Peer:
         self.lines[-1].say(what)
 
     def has_heard(self, kind: str) -> bool:
-        """Tell whether a message of this kind has come."""
+        """Return whether a message of this kind has come."""
         return any(message.get("kind") == kind for message in self.heard)
 
     def _attend(self, line: Line) -> None:
@@ -151,7 +151,7 @@ class Hub:
             line.say(what)
 
     def has_heard(self, kind: str, seat: int) -> bool:
-        """Tell whether a message of this kind has come from a seat."""
+        """Return whether a message of this kind has come from a seat."""
         return any(who == seat and message.get("kind") == kind for who, message in self.heard)
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A node in hostile hands: runs the real payload, and changes what it sends.
 
-It stands in the place of the inventory's `python`. The name by which it is called says how it lies:
+It stands in the place of the inventory's `python`. The name by which it is called reports how it lies:
 
     python: ~/lies/ps.run-up          in the payload's verb `ps` it lies as the case `run-up`, in all others not at all
 
@@ -20,6 +20,7 @@ import socket
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
 from itertools import count, cycle, repeat
 from pathlib import Path
 from typing import Any
@@ -184,7 +185,7 @@ def endless(header: Header, body: bytes, _: Talk) -> Iterator[bytes]:
 
 
 def endless_unknown(_header: Header, _body: bytes, _: Talk) -> Iterator[bytes]:
-    """Send words that nobody knows, for ever, and nothing else."""
+    """Send words that no one knows, for ever, and nothing else."""
     yield from (frame({f"word{number}": number}) for number in count())
 
 
@@ -212,7 +213,7 @@ def error(**fields: Any) -> Case:
     return lie
 
 
-# what a node tells of runs
+# what a node shows of runs
 
 
 def each_state(change: Callable[[Header, Talk], None]) -> Case:
@@ -255,7 +256,7 @@ def steal(path: Callable[[Header, Talk], str]) -> Case:
 
 
 def roster(state: Header, talk: Talk) -> None:
-    """Claim a later attempt in which nobody but this node takes part."""
+    """Claim a later attempt in which no one but this node takes part."""
     names = [f"gpu{number:02}" for number in range(1, 4)]
     mine = talk.request["node"]
     state["attempt"] = 10**6
@@ -358,7 +359,7 @@ def header_of(key: str, **values: Any) -> Case:
 
 
 def _below_cwd(state: Header, talk: Talk) -> str:
-    """Name a file that the default `pull` has brought from here."""
+    """Name a file that the default `pull` has downloaded from here."""
     return f"/proc/self/cwd/outputs/{state['job']}/{talk.request['node']}/hook"
 
 
@@ -459,16 +460,22 @@ def main() -> None:
     sys.meta_path.insert(0, boot["BundleImporter"](sources))
     private = os.dup(1)
     os.dup2(2, 1)
-    if verb in (header["verb"], "any"):
-        _begin_to_lie(CASES[case], Talk(header["verb"], header["request"]), private)
-    boot["run_verb"](header, source, private)
+    run_verb, wire = boot["run_verb"], import_module("clusterctl.node.runtime.stream")
+    honest = wire.Stream.send
+
+    def run(header: Header, stream: Any) -> bool:
+        wire.Stream.send = honest
+        if verb in (header["verb"], "any"):
+            _begin_to_lie(CASES[case], Talk(header["verb"], header["request"]), private)
+        return bool(run_verb(header, stream))
+
+    boot["run_verb"] = run  # one process may serve several verbs
+    boot["run_verbs"](header, sources, boot["read_buffered"](source), private)
     boot["exit_now"]()
 
 
 def _begin_to_lie(case: Case, talk: Talk, sink: int) -> None:
     """Let the payload's own stream to the client send what the case gives."""
-    from importlib import import_module
-
     wire = import_module("clusterctl.node.runtime.stream")
     honest = wire.Stream.send
 

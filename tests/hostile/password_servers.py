@@ -1,7 +1,7 @@
 """Nodes as `keys push` meets them: SSH servers that take a password, of which one is in hostile hands.
 
 Two servers are honest: they take the password, run what they are sent by a real sh in a home of their own, and from
-then on take the key that stands in its `authorized_keys`. The third does the same but for what its case says.
+then on take the key that stands in its `authorized_keys`. The third does the same but for what its case reports.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LONG = 200_000  # characters
 MOST_SHOWN = 16_000  # characters that a command about three nodes needs
 MOST_SENT = 20  # times that one login sends the password
 PIECE = bytes(range(256)) * 128
-GONE = (OSError, EOFError, paramiko.SSHException)  # how paramiko says that the client is gone
+GONE = (OSError, EOFError, paramiko.SSHException)  # how paramiko reports that the client is gone
 
 
 class HonestServer(paramiko.ServerInterface):
@@ -76,7 +76,7 @@ class HonestServer(paramiko.ServerInterface):
             channel.close()
 
     def serve(self, channel: paramiko.Channel, command: bytes) -> None:
-        """Let a sh read what comes, and send back what it says."""
+        """Let a sh read what comes, and send back what it reports."""
         environment = {"HOME": str(self.node.home), "PATH": os.environ["PATH"]}
         process = subprocess.Popen(
             ["/bin/sh", "-c", command.decode()],
@@ -137,7 +137,7 @@ class TakesAnyKey(HonestServer):
 
 
 class ClaimsAtLength(HonestServer):
-    """Installs nothing, says so in a path of many characters, and takes every key from then on."""
+    """Installs nothing, reports it in a path of many characters, and takes every key from then on."""
 
     def check_auth_publickey(self, username: str, key: paramiko.PKey) -> int:  # noqa: ARG002 - paramiko's signature
         """Take it after the password came."""
@@ -184,7 +184,7 @@ class Cuts(HonestServer):
 
 
 class Silent(HonestServer):
-    """Runs nothing, and never says so."""
+    """Runs nothing, and never reports it."""
 
     def serve(self, channel: paramiko.Channel, command: bytes) -> None:  # noqa: ARG002 - as HonestServer has it
         """Wait."""
@@ -192,7 +192,7 @@ class Silent(HonestServer):
 
 
 class Drips(HonestServer):
-    """Says something every now and then."""
+    """Reports something every now and then."""
 
     def serve(self, channel: paramiko.Channel, command: bytes) -> None:  # noqa: ARG002 - as HonestServer has it
         """Say it."""
@@ -284,7 +284,7 @@ def _elsewhere(home: Path) -> None:
 
 
 CASES: dict[str, type[HonestServer]] = {
-    # what the shell says
+    # what the shell reports
     "floods": says(_repeats(PIECE)),
     "floods-lines": says(_repeats(b"welcome to this machine\n" * 100)),
     "claims-flood": says(_repeats(f"\n{MARK} added /{EVIL}\n{MARK} note {EVIL}\n".encode())),
@@ -324,7 +324,7 @@ HOMES: dict[str, Callable[[Path], None]] = {
     "home-file": _as_file,
     "home-elsewhere": _elsewhere,
 }
-BELIEVED = ("takes-any-key", "claims-at-length", "home-elsewhere")  # to the harm of nobody but the node
+BELIEVED = ("takes-any-key", "claims-at-length", "home-elsewhere")  # to the harm of no one but the node
 UNASKED = ("takes-any-key", "other-host-key")  # they get no password
 
 
@@ -342,7 +342,7 @@ class NodeServer(LoopbackServer):
         super().__init__(self._serve)
 
     def close(self) -> None:
-        """Let nobody in any more, and end what runs."""
+        """Let no one in any more, and end what runs."""
         self.closed.set()
         super().close()
         for process in self.processes:

@@ -101,6 +101,7 @@ def make_runs(ground: Ground, world: World) -> None:
         ["status", "lives"],
         ["top", "--once"],
         ["diagnose", "lives"],
+        ["report", "lives"],
         ["check"],
         ["exec", "--", "sh", "-c", "echo hi; echo no >&2; sleep 3"],
         ["clean", "-y"],

@@ -22,7 +22,9 @@ from variants import VARIANT
 
 OK, PARTLY, FAILED, CHECKS, UNREACHABLE, USAGE, INTERRUPTED = 0, 5, 1, 3, 4, 2, 130
 LARGEST_CRASH = 64 << 10
-OURS = re.compile(r"state/clusterctl/(specs|trees|ssh|stat)/.*|state/clusterctl/(ends|crashes|known_runs)")
+OURS = re.compile(
+    r"state/clusterctl/(checks|packed|specs|trees|ssh|stat)/.*|state/clusterctl/(ends|crashes|known_runs)"
+)
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,7 @@ VERBS = {
     "top as text": Verb(("top", "--once"), lines(r"(?m)^gpu0(\d) +[^ ]")),
     "diagnose": Verb(("diagnose", "{run}", "--json"), listed("nodes", "name")),
     "diagnose as text": Verb(("diagnose", "{run}", "--stacks"), everywhere(".")),
+    "report": Verb(("report", "{run}"), everywhere(r"html"), writes=r"work/\w+\.html"),
     "keys push": Verb(
         ("keys", "push", "-y", "--accept-new", "--password-from", "SECRET"),
         lines(r"(?m)^gpu0(\d): installed in"),
@@ -191,6 +194,7 @@ FIELDS = (
     ("exec", "exec"),
     ("top", "top"),
     ("diagnose", "diagnose"),
+    ("report", "history"),
 )
 ALWAYS = ("numbers-huge", "crowded")  # what did most harm
 SOME_SERVERS = (  # of the servers that `keys push` may meet
@@ -236,6 +240,7 @@ SOME: dict[tuple[str, str], tuple[str, ...]] = {
     ("sync", "sync"): ("missing-again", "endless-unknown"),
     ("top as text", "top"): ("texts-escapes",),
     ("diagnose as text", "diagnose"): ("texts-escapes",),
+    ("report", "history"): ("texts-escapes",),
     ("check", "probe"): ("endless", "error-escapes"),
     ("discover", "probe"): ("texts-escapes", "error-escapes"),
     ("init", "probe"): ("error-escapes",),

@@ -55,7 +55,7 @@ Prepare = Callable[[World, Path], None]
 
 
 def foreign_home_of_states(world: World, hook: Path) -> None:
-    """XDG_STATE_HOME and all below it belong to somebody else, who lets everybody write."""
+    """XDG_STATE_HOME and all below it belong to someone else, who lets everybody write."""
     give_away(hook, hook.parent, hook.parent.parent, world.folder / "state")
     (world.folder / "state").chmod(0o777)
     hook.parent.parent.chmod(0o777)
@@ -77,7 +77,7 @@ def foreign_ends(_: World, hook: Path) -> None:
 
 
 def foreign_file(_: World, hook: Path) -> None:
-    """The folder is ours, but everybody could write into it, and somebody did."""
+    """The folder is ours, but everybody could write into it, and someone did."""
     hook.parent.chmod(0o777)
     give_away(hook)
 
@@ -97,7 +97,7 @@ def linked_file(world: World, hook: Path) -> None:
 
 
 def linked_folder(world: World, hook: Path) -> None:
-    """Our folder is a link into somebody else's."""
+    """Our folder is a link into someone else's."""
     ours, theirs = hook.parent.parent, world.folder / "theirs"
     ours.rename(theirs)
     ours.symlink_to(theirs)
@@ -116,7 +116,7 @@ WITH_ROOT = (foreign_home_of_states, foreign_folder, foreign_ends, foreign_file,
     ids=lambda one: getattr(one, "__name__", ""),
 )
 def test_a_planted_hook_is_not_run(ground: Ground, world: World, prepare: Prepare) -> None:
-    """A hook file that somebody else can have written is never run, and the run has its verdict all the same."""
+    """A hook file that someone else can have written is never run, and the run has its verdict all the same."""
     hook = world.folder / f"state/clusterctl/ends/{ground.runs['demo']}.json"
     hook.write_text(world.hook, encoding="ascii")
     (world.folder / "canary").chmod(0o777)
@@ -139,7 +139,7 @@ def test_our_own_hook_is_run(ground: Ground, world: World) -> None:
 
 @as_root
 def test_a_planted_id_makes_nobodys_runs_ours(world: World) -> None:
-    """Who `we` are is not for somebody else to write down."""
+    """Who `we` are is not for someone else to write down."""
     mine = world.folder / "state/clusterctl/id"
     assert mine.read_text().strip() == OWNER
     mine.parent.chmod(0o777)

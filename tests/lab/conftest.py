@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import HANG
 
 from clusterctl.codes.lookup import REPORTED
 from clusterctl.errors import LabError
@@ -96,7 +97,7 @@ class Bed(Lab):
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
         input: str | None = None,  # noqa: A002  (named as in subprocess.run)
-        timeout: float = 60,
+        timeout: float = HANG,
         check: bool = True,
     ) -> subprocess.CompletedProcess[str]:
         """Run a command here as the lab's owner; output is captured."""

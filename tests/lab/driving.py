@@ -24,8 +24,8 @@ COMMAND = (sys.executable, "-m", "clusterctl")
 # The environment of a job for which torch is not the point: its nodes start it in no time.
 STUBBED = {"PYTHONPATH": str(Path(__file__).parents[1] / "stub")}
 
-# A guardian, or its agent, which is a fork of it; what else runs from the payload, as torchrun does, is a leftover.
-GUARDIAN = re.compile(r"/payload\S*\.zip guardian ")
+# A guardian or its agent, often a fork of it; what else runs from the payload, as torchrun does, is a leftover.
+GUARDIAN = re.compile(r"/payload\S*\.zip (guardian|agent) ")
 
 # Every rank says who and where it is, and proves that it reaches the others.
 HELLO = """
@@ -39,6 +39,24 @@ names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTE
          "GLOO_SOCKET_IFNAME", "GLOO_IFACE", "TP_SOCKET_IFNAME", "CLUSTERCTL_OUTPUT_DIR")
 print(json.dumps({"host": socket.gethostname(), "sum": total.item(), **{name: os.environ.get(name) for name in names}}))
 dist.destroy_process_group()
+"""
+
+# Without torch (`launcher: python`, two nodes): a rank that the other one leaves fails with the error of Gloo.
+LINKED = """
+import os, socket, time
+place = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+link = None
+if os.environ["NODE_RANK"] == "0":
+    with socket.create_server(place) as server:
+        link = server.accept()[0]
+while link is None:
+    try:
+        link = socket.create_connection(place)
+    except OSError:
+        time.sleep(0.05)
+print("linked", flush=True)
+link.recv(1)
+raise RuntimeError("[/gloo/transport/tcp/pair.cc:534] Connection closed by peer")
 """
 
 

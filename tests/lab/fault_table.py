@@ -17,7 +17,7 @@ MATRIX = "tests/lab/test_fault_matrix.py::test_a_fault"
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """One fault; `within` None: the run bears it. `place` is the struck node, `left` what may remain."""
+    """One fault; `within` None: the run causes it itself. `place` is the struck node, `left` what may remain."""
 
     name: str
     breaks: str
@@ -32,7 +32,7 @@ class Fault:
 
     @property
     def is_noticed_late(self) -> bool:
-        """Tell whether only silence reports it: no process ends, and no connection."""
+        """Return whether only silence reports it: no process ends, and no connection."""
         return self.within in (GONE, SILENT)
 
 

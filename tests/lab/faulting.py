@@ -78,7 +78,7 @@ import sys, time
 from torch.distributed import TCPStore
 store = TCPStore("0.0.0.0", {first}, is_master=True, wait_for_workers=False)
 open("/tmp/stale.ready", "w").close()
-time.sleep(120)
+time.sleep(3600)
 """
 # Listens as soon as somebody holds a port without listening.
 THIEF = """
@@ -101,7 +101,7 @@ while True:
         except OSError:
             continue  # somebody listens
         open("/tmp/thief.port", "w").write(str(port))
-        time.sleep(120)
+        time.sleep(3600)
 """
 
 

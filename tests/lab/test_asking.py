@@ -1,4 +1,4 @@
-"""What ends a run or a lab that nobody has named asks first; which of several labs is meant is never guessed."""
+"""What ends a run or a lab that no one has named asks first; which of several labs is meant is never guessed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SLEEPS = "import time; time.sleep(600)"
 
 
 def test_stop_without_a_name_asks(cluster: Lab, tmp_path: Path) -> None:
-    """The question says what would end; without a terminal nothing does, and the command to type is shown."""
+    """The question reports what would end; without a terminal nothing does, and the command to type is shown."""
     job = make_project(tmp_path, SLEEPS, launcher="python", nodes=2, grace="0s")
     run = cctl(cluster, "launch", "-d", job, cwd=tmp_path).out.strip()
 
@@ -78,7 +78,7 @@ def test_two_labs_are_named_and_chosen(home: dict[str, str], tmp_path: Path) -> 
 
 
 def test_lab_down_without_a_name_asks(home: dict[str, str], tmp_path: Path) -> None:
-    """It says which lab that is, of what age, and from where; -y and a name need no question."""
+    """It reports which lab that is, of what age, and from where; -y and a name need no question."""
     assert up(home, "mine", tmp_path).code == 0
     refused = cctl(None, "lab", "down", **home)
     words = [*COMMAND, "lab", "down"]

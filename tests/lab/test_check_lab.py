@@ -24,7 +24,7 @@ options = f"fd={server},rootmode=40000,user_id=0,group_id=0"
 libc = ctypes.CDLL(None, use_errno=True)
 done = libc.mount(b"gone", b"/tmp/faulty/dead", b"fuse", 0, options.encode())
 open("/tmp/faulty/mounted", "w").write("yes" if done == 0 else os.strerror(ctypes.get_errno()))
-time.sleep(120)
+time.sleep(3600)
 """
 # The program that the probe calls; sitecustomize puts the clock ahead in every Python of the node.
 HANGING_SMI = "#!/bin/sh\nsleep 60\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from driving import cctl, leftovers, make_project, run_id, said
+from driving import STUBBED, cctl, leftovers, make_project, run_id, said
 from waiting import wait_until
 
 from clusterctl.lab.labs import Lab
@@ -46,7 +46,8 @@ def test_the_rank_that_the_others_wait_for_is_named(cluster: Lab, tmp_path: Path
         answer = cctl(cluster, "diagnose", "--json", "--save", tmp_path / "kept")
         assert answer.code == 0, answer.err
         document: dict[str, Any] = json.loads(answer.out)
-        return document if document["code"] == "CC-HANG-004" else None
+        hangs = document["code"] == "CC-HANG-004" and len(document["waiting"]) == 2
+        return document if hangs else None
 
     document = wait_until(found, "the wait is longer than usual")
     assert (document["suspects"], document["waiting"], document["hangs"]) == ([1], [0, 2], True)
@@ -65,11 +66,25 @@ def test_the_rank_that_the_others_wait_for_is_named(cluster: Lab, tmp_path: Path
 
 def test_a_rank_that_does_not_exit_after_its_traceback_ends_the_run(cluster: Lab, tmp_path: Path) -> None:
     """It counts as failed, with its exception as the cause."""
-    job = make_project(tmp_path, ZOMBIE, zombie_after="1s")
+    job = make_project(tmp_path, ZOMBIE, zombie_after="1s", env=STUBBED)
     done = cctl(cluster, "launch", "--json", job)
     assert done.code == 1, done.err
     verdict = done.json_lines()[-1]["verdict"]
     assert (verdict["state"], verdict["cause"]["rank"]) == ("FAILED", 1)
     assert verdict["cause"]["exception"] == "RuntimeError: no more batches"
     assert said(done.json_lines(), "stderr")
+    assert leftovers(cluster) == {}
+
+
+def test_a_run_without_progress_is_ended_and_says_where_its_ranks_were(cluster: Lab, tmp_path: Path) -> None:
+    """The nodes find it by themselves, keep where each rank is, and end the run because the job wants that."""
+    job = make_project(tmp_path, HANGS, start="fork", stall={"after": "2s", "then": "stop"}, grace="1s")
+    done = cctl(cluster, "launch", "--json", job)
+    assert done.code == 1, done.err
+    verdict = done.json_lines()[-1]["verdict"]
+    assert (verdict["state"], verdict["cause"]) == ("FAILED", None)
+    assert any("no rank made progress for" in reason for reason in verdict["reasons"].values())
+    assert (verdict["hang"]["why"], verdict["hang"]["suspects"]) == ("stall", [1])
+    assert "rank 1 (gpu02) was at train.py:5 in load_batch()" in verdict["hang"]["summary"]
+    assert json.loads(cctl(cluster, "status", "--json").out)["hang"] == verdict["hang"]
     assert leftovers(cluster) == {}

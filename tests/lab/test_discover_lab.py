@@ -1,4 +1,4 @@
-"""`inventory discover` against real nodes, two of whose NICs nobody has written down."""
+"""`inventory discover` against real nodes, two of whose NICs no one has written down."""
 
 from __future__ import annotations
 

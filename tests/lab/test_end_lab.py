@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from driving import (
+    LINKED,
     STUBBED,
     cctl,
     kill_leftovers,
@@ -24,22 +25,11 @@ if TYPE_CHECKING:
     from conftest import Webhook
 
 
-# Reduces for ever: when one node's ranks are ended first, the others' connections break.
-REDUCING = """
-import time, torch, torch.distributed as dist
-dist.init_process_group("gloo")
-print("reducing", flush=True)
-while True:
-    dist.all_reduce(torch.ones(1))
-    time.sleep(0.02)  # the processors are for the tests beside it
-"""
-
-
 def test_a_time_limit_that_nobody_watches(cluster: Lab, tmp_path: Path, webhook: Webhook) -> None:
     """The nodes end the run themselves, all of them for that reason; the attach that comes later tells, once."""
     url, got = webhook.url, webhook.got
     notify = [{"to": "webhook", "url_from": "HOOK_URL", "when": ["timeout"]}]
-    job = make_project(tmp_path, REDUCING, time_limit="1h", notify=notify, nodes=2)
+    job = make_project(tmp_path, LINKED, launcher="python", time_limit="1h", notify=notify, nodes=2)
     plan = cctl(cluster, "launch", job, "--dry-run")
     started = cctl(cluster, "launch", job, "-d", "--set", "time_limit=2s", XDG_STATE_HOME=str(tmp_path))
     run = started.out.strip()

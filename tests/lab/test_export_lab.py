@@ -19,7 +19,7 @@ from waiting import HANG, wait_until
 from clusterctl.lab.labs import Lab
 from clusterctl.lab.layout import DEFAULT_NICS
 
-# Without torch: every node meets node 0 at the address that it got, and says which interface it was given.
+# Without torch: every node meets node 0 at the address that it got, and reports which interface it was given.
 MEET = """
 import json, os, socket, sys, time
 
@@ -128,7 +128,7 @@ def submit(bed: Bed, script: Path, *words: str) -> str:
 
 
 def make_slurm(make_lab: Callable[..., Bed], user: str | None = None) -> Bed:
-    """Make three nodes with a real Slurm; skips the test, aloud, where there is none."""
+    """Make three nodes with a real Slurm; skips the test, with a reason, where there is none."""
     if shutil.which("slurmctld", path="/usr/sbin:/sbin") is None:
         pytest.skip("slurmctld is not installed: apt-get install --no-install-recommends slurm-wlm")
     return make_lab(n=3, slurm=True, user=user)
@@ -140,7 +140,7 @@ def test_slurm_runs_the_script_on_nodes_with_different_interfaces(
     """Each task finds its own interface; a failed one ends all; a file per task; no secret in what Slurm shows."""
     slurm = make_slurm(make_lab)
     job = make_project(tmp_path, MEET, launcher="python", secrets=["SECRET"], args=[])
-    bare = tmp_path / "inventory.yaml"  # says nothing of the nodes' networks: the route decides
+    bare = tmp_path / "inventory.yaml"  # reports nothing of the nodes' networks: the route decides
     bare.write_text(re.sub(r", ip: .*", "}", slurm.inventory.read_text()))
     script = export(slurm, "slurm", job, "-i", bare)
 

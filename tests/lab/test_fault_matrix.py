@@ -1,4 +1,4 @@
-"""Every fault of fault_table.py once, for real: noticed, said on the screen, and nothing left; tests/bench times it.
+"""Every fault of fault_table.py once, for real: noticed, on the screen, and nothing left; tests/bench times it.
 
 All run side by side on one lab, so that those which take twenty seconds to be noticed do so at the same time.
 """
@@ -48,7 +48,7 @@ BATCHES = (  # few at a time: other tests run beside
 
 @dataclass(frozen=True)
 class Matrix:
-    """What came of each fault, and what the verbs said while a node was dark."""
+    """What came of each fault, and what the verbs reported while a node was dark."""
 
     lab: Lab
     seen: Mapping[str, Future[Seen]]
@@ -137,7 +137,7 @@ def test_a_halted_agent_is_not_taken_for_a_lost_node(matrix: Matrix) -> None:
 
 
 def test_the_port_was_another_one(matrix: Matrix) -> None:
-    """A stale store and a thief got nobody: the run's port was another one of the four."""
+    """A stale store and a thief hurt no one: the run's port was another one of the four."""
     stale, stolen = matrix.seen["stale-store"].result(), matrix.seen["port-stolen"].result()
     taken = re.findall(r"settled (\d+)", stolen.out)
     ports = [int(re.findall(r"master \S+:(\d+)", seen.said)[-1]) for seen in (stale, stolen)]

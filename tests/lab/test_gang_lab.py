@@ -12,7 +12,7 @@ from waiting import wait_until
 
 from clusterctl.lab.labs import Lab
 
-# Ranks that hang as in a collective; one raises when it is told to.
+# Ranks that hang as in a collective; one raises when it is reported to.
 HANGING = """
 import os, time
 print("settled", flush=True)
@@ -32,13 +32,13 @@ def clean_nodes(cluster: Lab) -> Iterator[None]:
 
 
 def settled(lab: Lab, run: str) -> bool:
-    """Tell whether every node runs its worker."""
+    """Return whether every node runs its worker."""
     found = tagged(lab, run)
     return len(found) == 3 and all(any("train.py" in p.command for p in one) for one in found.values())
 
 
 def test_a_detached_run_fails_as_one(cluster: Lab, tmp_path: Path) -> None:
-    """A rank fails and all end; a stranger's status tells the cause."""
+    """A rank fails and all end; a stranger's status shows the cause."""
     job = make_project(tmp_path, HANGING, grace="1h", env=STUBBED)
     launched = cctl(cluster, "launch", "-d", job)
     run = launched.out.strip()

@@ -17,7 +17,7 @@ from clusterctl.specs.job.parse import parse_job
 
 @pytest.fixture
 def lab(make_lab: Callable[..., Lab]) -> Lab:
-    """Two nodes with NICs that nobody has written down."""
+    """Two nodes with NICs that no one has written down."""
     return make_lab(n=2)
 
 
@@ -56,8 +56,8 @@ def test_two_files_that_check_and_launch_take_as_they_are(lab: Lab, tmp_path: Pa
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_a_running_lab_brings_its_own_ssh_settings(lab: Lab, tmp_path: Path) -> None:
-    """`--lab` is enough to reach its nodes, and the inventory says that `init` made it."""
+def test_a_running_lab_has_its_own_ssh_settings(lab: Lab, tmp_path: Path) -> None:
+    """`--lab` is enough to reach its nodes, and the inventory has that `init` made it."""
     state = str(lab.directory.parents[2])
 
     made = cctl(None, "--lab", lab.name, "init", "gpu[01-02]", cwd=tmp_path, XDG_STATE_HOME=state)
@@ -74,7 +74,7 @@ def test_a_running_lab_brings_its_own_ssh_settings(lab: Lab, tmp_path: Path) -> 
 
 
 def test_a_running_lab_goes_before_the_file_that_lies_here(lab: Lab, tmp_path: Path) -> None:
-    """The line that names the inventory says that the file is ignored, and how to choose it."""
+    """The line that names the inventory has that the file is ignored, and how to choose it."""
     state = str(lab.directory.parents[2])
 
     alone = cctl(None, "inventory", "show", cwd=tmp_path, XDG_STATE_HOME=state)
@@ -140,7 +140,7 @@ def test_new_host_keys_are_believed_once(lab: Lab, tmp_path: Path) -> None:
 
 
 def test_machines_that_do_not_let_us_in_are_written_for_keys_push(lab: Lab, tmp_path: Path) -> None:
-    """No key fits: the inventory names them, exit code 4, and the next command is said."""
+    """No key fits: the inventory names them, exit code 4, and the next command is reported."""
     from clusterctl.client.ssh.config import list_hosts
 
     strange = tmp_path / "config"

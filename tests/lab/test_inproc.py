@@ -102,7 +102,7 @@ def test_a_job_from_check_to_stop(lab: Lab, tmp_path: Path) -> None:
     assert leftovers(lab) == {}
 
 
-def test_a_power_cut_ends_all_on_the_node_and_heal_brings_it_back(lab: Lab, tmp_path: Path) -> None:
+def test_a_power_cut_ends_all_on_the_node_and_heal_starts_it_again(lab: Lab, tmp_path: Path) -> None:
     """The simulated cut kills all that lived there, the gang ends the rest of the run, the home is kept."""
     run = cctl(lab, "launch", "-d", make_project(tmp_path, STUBBORN, grace="0s", env=STUBBED)).out.strip()
     wait_until(lambda: len(tagged(lab, run)) == 2, "workers on both nodes")
@@ -147,7 +147,7 @@ def test_sessions_are_like_those_of_sshd(lab: Lab) -> None:
         assert stdout.read() == b"early\nlate\n"
 
 
-def test_nobody_else_gets_in(lab: Lab) -> None:
+def test_no_other_account_gets_in(lab: Lab) -> None:
     """Another key, another user, no key at all: refused."""
     stranger = paramiko.ECDSAKey.generate()
     for user, key in ((lab.plan.account.name, stranger), ("somebody", stranger)):
@@ -218,8 +218,8 @@ def test_what_it_cannot_show_is_refused(lab: Lab, place: Path) -> None:
     assert refused.value.code == "CC-LAB-010"
 
 
-def test_a_broken_sshd_lets_nobody_in_while_open_sessions_live(lab: Lab) -> None:
-    """Only the listener goes; heal brings it back at the same port."""
+def test_a_broken_sshd_accepts_no_login_while_open_sessions_live(lab: Lab) -> None:
+    """Only the listener goes; heal starts it again at the same port."""
     with client(lab, "gpu01") as opened:
         assert labs.break_node(lab, "gpu01", "sshd").sshd == 0
         _, stdout, _ = opened.exec_command("echo two")
@@ -287,8 +287,8 @@ def test_a_killed_holder_and_a_killed_init_leave_nothing_to_find(
     assert list(place.iterdir()) == []
 
 
-def test_without_sshd_the_lab_says_so_in_one_line_and_goes_on(place: Path) -> None:
-    """`--backend auto` takes what the machine can have; `netns` insists, and says what is missing."""
+def test_without_sshd_the_lab_reports_it_in_one_line_and_goes_on(place: Path) -> None:
+    """`--backend auto` takes what the machine can have; `netns` insists, and reports what is missing."""
     env = {"PATH": str(place / "bin"), "XDG_STATE_HOME": str(place / "state"), "HOME": str(place)}
     hide = """
 import sys
@@ -314,6 +314,7 @@ sys.exit(main())
     assert went_on.returncode == 0, went_on.stderr
     lines = went_on.stderr.splitlines()
     assert [line for line in lines if "sshd" in line and "not isolated" in line]
-    assert len(lines) == 4  # that one, that the lab is up, and the two next commands
+    assert len(lines) == 5  # that one, that the lab is up, its inventory, and the two next commands
+    assert lines[2] == went_on.stdout.strip()
     assert "(inproc: without namespaces)" in status.stdout
     assert ended.returncode == 0, ended.stderr

@@ -105,7 +105,7 @@ def site() -> Iterator[Site]:
     nodes = "".join(f"  - {{name: gpu0{n}, host: 127.0.0.{n}}}\n" for n in (2, 3))
     known = (
         made.me / ".ssh" / "known_hosts"
-    )  # named: ssh itself looks in the account's home, whatever HOME says
+    )  # named: ssh itself looks in the account's home, whatever HOME reports
     ssh = f"{{user: trainer, port: {made.port}, config: /dev/null, known_hosts: {known}}}"
     (top / "inventory.yaml").write_text(f"cluster: pushed\nssh: {ssh}\nnodes:\n{nodes}")
     Path("/run/sshd").mkdir(exist_ok=True)
@@ -122,7 +122,7 @@ def site() -> Iterator[Site]:
 
 
 def free_port() -> int:
-    """Give a port that nobody holds."""
+    """Give a port that no one holds."""
     import socket
 
     with closing(socket.socket()) as probe:
@@ -198,7 +198,7 @@ def test_a_wrong_password_is_asked_for_again_and_the_other_node_is_done_meanwhil
 
 
 def test_without_a_terminal_nothing_is_asked(site: Site) -> None:
-    """Strangers get no password unless that is said; a variable gives it; a wrong one is tried once."""
+    """Strangers get no password unless that is reported; a variable gives it; a wrong one is tried once."""
     refused = site.push()
     strange = site.push("-y", "--password-from", "SECRET", SECRET=PASSWORD)
     unasked = site.push("--accept-new")
@@ -212,14 +212,14 @@ def test_without_a_terminal_nothing_is_asked(site: Site) -> None:
     assert unasked.returncode == 2
     assert "CC-KEYS-010" in unasked.stderr
     assert wrong.returncode == 4
-    assert wrong.stderr.count("CC-KEYS-001") == 1  # the same on both, told once
+    assert wrong.stderr.count("CC-KEYS-001") == 1  # the same on both, reported once
     assert "gpu[02-03]" in wrong.stderr
     assert right.returncode == 0, right.stderr
     assert len(site.authorized.read_text().splitlines()) == 1
 
 
 def test_a_home_that_cannot_be_written(site: Site) -> None:
-    """The password is right, and the node says what is in the way; nothing else is changed."""
+    """The password is right, and the node reports what is in the way; nothing else is changed."""
     os.chown(site.account, 0, 0)
     done = site.push("-y", "--accept-new", "--password-from", "SECRET", SECRET=PASSWORD)
 
@@ -230,7 +230,7 @@ def test_a_home_that_cannot_be_written(site: Site) -> None:
 
 
 def test_a_home_that_others_may_write(site: Site) -> None:
-    """The key is there, sshd does not believe it, and the way out is said; the home's mode is left alone."""
+    """The key is there, sshd does not believe it, and the way out is reported; the home's mode is left alone."""
     site.account.chmod(0o777)
     done = site.push("-y", "--accept-new", "--password-from", "SECRET", SECRET=PASSWORD)
 
@@ -275,7 +275,7 @@ def test_the_script_adds_one_line_and_spoils_none(tmp_path: Path, before: str) -
 
 @pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
 def test_the_script_touches_nothing_but_a_file(tmp_path: Path, kind: str) -> None:
-    """In the place of authorized_keys: a pipe that nobody writes to, a device without an end, a folder."""
+    """In the place of authorized_keys: a pipe that nothing writes to, a device without an end, a folder."""
     (tmp_path / ".ssh").mkdir(mode=0o755)
     file = tmp_path / ".ssh" / "authorized_keys"
     makers: dict[str, Callable[[], object]] = {
@@ -292,7 +292,7 @@ def test_the_script_touches_nothing_but_a_file(tmp_path: Path, kind: str) -> Non
     assert file.lstat().st_mode == before.st_mode
 
 
-def test_what_a_node_says_is_bounded() -> None:
+def test_what_a_node_reports_is_bounded() -> None:
     """Notes and details of megabytes, and what a terminal would act on."""
     evil = "\x1b]0;x\x07" + "x" * 100_000
     many = "".join(f"clusterctl-key: note {evil}\n" for _ in range(100))
@@ -319,7 +319,7 @@ def run_script(script: str, home: Path) -> str:
 
 
 def test_start_up_files_may_print_what_they_like() -> None:
-    """Only the marks count, and a shell that says nothing has failed."""
+    """Only the marks count, and a shell that reports nothing has failed."""
     note, added = (
         "clusterctl-key: note others may write",
         "clusterctl-key: added /home/me/.ssh/authorized_keys",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -94,33 +95,37 @@ def python_here(code: str, *words: str) -> list[str]:
 
 
 def connected(lab: Lab, here: str, there: str) -> tuple[subprocess.Popen[str], str]:
-    """A process on `here` with an open connection to a listener on `there`, and what it read from it."""
+    """A process on `here` with an open connection to a listener on `there`, and what it read from it.
+
+    A line on its standard input lets it look for a second whether more comes, or the end.
+    """
     listener = lab.find_node(there)
     starter = threading.Thread(
-        target=listener.run, args=([sys.executable, "-c", LISTEN, listener.plan.ip],), kwargs={"check": False}
+        target=listener.run,
+        args=([sys.executable, "-c", LISTEN, listener.plan.ip],),
+        kwargs={"check": False, "timeout": HANG},
     )
     starter.start()
     code = f"""
 import socket, sys, time
-for _ in range(200):
+until = time.monotonic() + {HANG}
+while time.monotonic() < until:
     try:
         connection = socket.create_connection(({listener.plan.ip!r}, 9000), 5)
         break
     except OSError:
         time.sleep(0.02)
 print(connection.recv(5).decode(), flush=True)
+sys.stdin.readline()
 connection.settimeout(1)
 try:
     print("ended", repr(connection.recv(1)), flush=True)
 except OSError as error:
     print(type(error).__name__, flush=True)
 """
-    words = lab.ssh_command(here, [lab.plan.python, "-"])
+    words = lab.ssh_command(here, [lab.plan.python, "-c", shlex.quote(code)])
     process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stdin is not None
     assert process.stdout is not None
-    process.stdin.write(code)
-    process.stdin.close()
     return process, process.stdout.readline().strip()
 
 
@@ -263,8 +268,7 @@ def test_power_cut_says_no_goodbye_and_heal_brings_the_same_node_back(make_lab) 
     boot = lab.ssh("gpu02", "cat /proc/sys/kernel/random/boot_id")
     process, greeting = connected(lab, "gpu01", "gpu02")
     state = labs.break_node(lab, "gpu02", "power")
-    assert process.stdout is not None
-    heard = process.stdout.read().strip()
+    heard = process.communicate("look\n")[0].strip()
 
     assert greeting == "hello"
     assert process.wait() == 0
@@ -308,15 +312,16 @@ def test_nic_down_cuts_training_and_leaves_ssh(make_lab) -> None:
     """With two NICs only the training network goes; heal restores address and route."""
     lab = make_lab(n=2, nics=["mgmt0+ib0"])
     reach = "exec 3<>/dev/tcp/10.77.0.2/22 && echo yes || echo no"
-    before = lab.ssh("gpu01", f"timeout 5 bash -c '{reach}' 2>&1 | tail -1")
+    look = f"timeout {HANG:g} bash -c '{reach}' 2>&1 | tail -1"
+    before = lab.ssh("gpu01", look)
     state = labs.break_node(lab, "gpu01", "nic-down")
-    cut = lab.ssh("gpu01", f"timeout 5 bash -c '{reach}' 2>&1 | tail -1")
+    cut = lab.ssh("gpu01", look)
     healed = labs.heal_node(lab, "gpu01")
 
     assert (before, cut) == ("yes\n", "no\n")
     assert state.nics == {"mgmt0": "up", "ib0": "down"}
     assert healed.nics == {"mgmt0": "up", "ib0": "up"}
-    assert lab.ssh("gpu01", f"timeout 5 bash -c '{reach}' 2>&1 | tail -1") == "yes\n"
+    assert lab.ssh("gpu01", look) == "yes\n"
 
 
 def test_broken_sshd_refuses_while_open_sessions_live(make_lab) -> None:
@@ -400,6 +405,10 @@ def test_kill_of_the_holder_leaves_nothing(make_lab) -> None:
     """No process of the lab outlives its holder, not even one that ignores signals in its own session."""
     lab = make_lab(n=3)
     lab.ssh("gpu02", "setsid sh -c 'trap \"\" TERM HUP; sleep 1000' >/dev/null 2>&1 </dev/null & true")
+    node = lab.find_node("gpu02")
+    wait_until(
+        lambda: "sleep 1000" in [process.command for process in node.list_processes()], "it ignores signals"
+    )
     before = census_of(lab)
     assert len(before.processes) >= 8
     os.kill(lab.holder.pid, signal.SIGKILL)
@@ -588,7 +597,10 @@ def test_an_ordinary_user_has_a_lab_too(make_lab, ordinary_user) -> None:
     assert lab.find_node("gpu01").run(["id", "-u"]).stdout == "0\n"
     lab.ssh("gpu01", "CLUSTERCTL_RUN=r-2/gpu01/1 setsid sleep 1000 >/dev/null 2>&1 </dev/null & true")
     node = lab.find_node("gpu01")
-    wait_until(lambda: [p.run_id for p in node.list_processes() if p.run_id] == ["r-2/gpu01/1"], "its process is seen")
+    wait_until(
+        lambda: [p.run_id for p in node.list_processes() if p.run_id] == ["r-2/gpu01/1"],
+        "its process is seen",
+    )
     for how in labs.BREAKS:
         labs.break_node(lab, "gpu02", how)
         labs.heal_node(lab, "gpu02")
@@ -673,7 +685,7 @@ while data := connection.recv(65536):
 connection.sendall(b"x" * size + b"!")
 """
     node = cluster.find_node("gpu01")
-    peer = threading.Thread(target=node.run, args=([sys.executable, "-c", count],))
+    peer = threading.Thread(target=node.run, args=([sys.executable, "-c", count],), kwargs={"timeout": HANG})
     peer.start()
     wait_until(lambda: ":2328 " in node.run(["cat", "/proc/net/tcp"]).stdout, "its port")
     sent = "y" * 3_000_000

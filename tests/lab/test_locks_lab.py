@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from driving import cctl, kill_leftovers, leftovers, make_project, read_until, run_id, start_cctl
+from driving import cctl, kill_leftovers, leftovers, make_project, read_until, run_id, start_cctl, tagged
 from variants import VARIANT
-from waiting import HANG
+from waiting import HANG, wait_until
 
 from clusterctl.lab.labs import Lab
 
@@ -33,7 +33,7 @@ for i in 0 1; do
   echo "${line#, }"
 done
 """
-HOLDING = "import time; print('holding', flush=True); time.sleep(60)"
+HOLDING = "import time; print('holding', flush=True); time.sleep(3600)"
 DONE = "print('done', flush=True)"
 
 
@@ -62,6 +62,11 @@ def project(tmp_path: Path) -> Callable[..., Path]:
     return make
 
 
+def only(lab: Lab, run: str) -> bool:
+    """Tell whether no other run has a process on any node."""
+    return all(process.run_id.startswith(run) for found in tagged(lab).values() for process in found)
+
+
 def test_of_two_launches_at_once_one_gets_the_gpus(gpus: Lab, project: Callable[..., Path]) -> None:
     """The other ends with 3, names run, person and nodes, and leaves nothing; with other GPUs it goes on beside."""
     rivals = [
@@ -78,7 +83,7 @@ def test_of_two_launches_at_once_one_gets_the_gpus(gpus: Lab, project: Callable[
     assert "nothing was started" in error
     loser = ("one", "two")[codes.index(3)]
     assert f"{loser}-" not in cctl(gpus, "ps", "-v").out  # it was refused, and never was a run
-    assert all(p.run_id.startswith(winner) for node in gpus.nodes for p in node.list_processes() if p.run_id)
+    wait_until(lambda: only(gpus, winner), "the other run's agents have left")
 
     beside = cctl(gpus, "launch", "--no-check", project("beside", DONE, gpus=[1]))
     assert beside.code == 0, beside.err
@@ -103,7 +108,7 @@ def test_a_launch_may_wait(gpus: Lab, project: Callable[..., Path]) -> None:
     weary.send_signal(signal.SIGINT)
     _, err = weary.communicate(timeout=HANG)
     assert (weary.returncode, "nothing was started" in err) == (130, True), err
-    assert "weary" not in str([p.run_id for node in gpus.nodes for p in node.list_processes()])
+    wait_until(lambda: not tagged(gpus, "weary"), "its agents have left")
 
     assert cctl(gpus, "stop", first.out.strip()).code == 0
     out, err = waiting.communicate(timeout=HANG)

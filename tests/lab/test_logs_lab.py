@@ -168,7 +168,7 @@ def test_followed_lines_come_in_the_order_of_time(cluster: Lab, tmp_path: Path) 
     for node in cluster.nodes[:2]:
         node.run(["touch", "/tmp/second-half"])
     entries += [json.loads(line) for line in following.stdout]
-    assert following.wait(60) == 0
+    assert following.wait(HANG) == 0
     for rank in (0, 1):
         own = [entry["line"] for entry in entries if entry["rank"] == rank]
         assert own == [f"line {number}" for number in range(80)]

@@ -10,7 +10,7 @@ from waiting import wait_until
 
 from clusterctl.lab.labs import Lab
 
-SLEEP = "import time; time.sleep(60)"
+SLEEP = "import time; time.sleep(3600)"
 
 
 def test_orphans_are_shown_and_then_ended(cluster: Lab, tmp_path: Path) -> None:
@@ -22,6 +22,12 @@ def test_orphans_are_shown_and_then_ended(cluster: Lab, tmp_path: Path) -> None:
             for name in ("crashed", "lives")
         }
         crashed, lives = (cctl(cluster, "launch", "-d", job).out.strip() for job in jobs.values())
+        wait_until(
+            lambda: any(
+                "train.py" in process.command for process in tagged(cluster, crashed).get(node.name, [])
+            ),
+            "its worker",
+        )
         supervisors = [
             str(process.pid)
             for process in node.list_processes()

@@ -1,4 +1,4 @@
-"""Every playbook as its README says, on two nodes with two NICs each, and what comes out of it."""
+"""Every playbook as its README reports, on two nodes with two NICs each, and what comes out of it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def nothing_is_left(rented: Lab) -> Iterator[None]:
 
 
 def launch(lab: Lab, job: str, *more: str) -> list[str]:
-    """Launch a playbook to its end and give what its ranks said."""
+    """Launch a playbook to its end and give what its ranks reported."""
     result = cctl(lab, "launch", PLAYBOOKS / job, "--json", *more)
     assert result.code == 0, result.err + result.out
     return said(result.json_lines())
@@ -104,7 +104,7 @@ def test_private_network(rented: Lab) -> None:
 
 @VARIANT
 def test_allreduce_bench(rented: Lab, tmp_path: Path) -> None:
-    """A row for every size, bars, and a picture and numbers that `pull` brings home."""
+    """A row for every size, bars, and a picture and numbers that `pull` downloads."""
     lines = launch(rented, "allreduce-bench/job.yaml")
     pulled = cctl(rented, "pull", "--nodes", "0", cwd=tmp_path)
 
@@ -145,7 +145,7 @@ def test_torchrun_ddp_goes_on_after_an_interruption_as_if_there_had_been_none(
 
 
 def train_here(output: Path, *options: str) -> list[str]:
-    """Run the script by hand, as two ranks of this machine alone, and give what it said."""
+    """Run the script by hand, as two ranks of this machine alone, and give what it wrote."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(
         [*torchrun, PLAYBOOKS / "torchrun-ddp" / "train.py", "--output", output, *options],

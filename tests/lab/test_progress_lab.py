@@ -34,7 +34,7 @@ def below_inventory(left: list[str]) -> list[str]:
 
 
 def test_the_slow_node_is_named_and_nothing_of_it_stays(cluster: Lab, halted: Callable[[str], None]) -> None:
-    """The display says what gpu02 is at; when it is through, only results are on the screen."""
+    """The display reports what gpu02 is at; when it is through, only results are on the screen."""
     words = [*COMMAND, "exec", "--", "echo", "here"]
     deeds = [("exec 2/3 nodes", lambda _: halted("-CONT"))]
     code, seen = act_on(words, environment(cluster, TERM="xterm"), deeds)

@@ -1,4 +1,4 @@
-"""The quickstart does what it says: its commands, in its order, print what the page shows."""
+"""The quickstart does what it reports: its commands, in its order, print what the page shows."""
 
 from __future__ import annotations
 

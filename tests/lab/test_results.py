@@ -49,7 +49,7 @@ if socket.gethostname().endswith("01"):
 
 
 def test_what_a_script_leaves_in_its_working_directory_is_not_lost(cluster: Lab, tmp_path: Path) -> None:
-    """Named at the end, by attach, status and pull; brought by --all; clean shows what would be lost."""
+    """Named at the end, by attach, status and pull; downloaded by --all; clean shows what would be lost."""
     job = make_project(tmp_path / "job", STRAYS, name="strays", launcher="python")
     first = cluster.nodes[0].name
     told = f"2 files outside ${{output_dir}}: 0.ckpt, 1.ckpt (100.0 kB) on {first}"

@@ -30,7 +30,7 @@ def make_job(folder: Path, **job: object) -> Path:
 def test_wheels_go_along(cluster: Lab, tmp_path: Path) -> None:
     """Two nodes whose Python has no torch make the same venv from wheels that are sent, without a network.
 
-    What check says of torch before and after it; the next launch finds it there; commands run around both.
+    What check reports of torch before and after it; the next launch finds it there; commands run around both.
     """
     stub = tmp_path / "stub"
     shutil.copytree(STUBBED["PYTHONPATH"], stub, ignore=shutil.ignore_patterns("__pycache__"))
@@ -80,7 +80,7 @@ def test_a_setup_that_fails_on_one_node(cluster: Lab, tmp_path: Path) -> None:
     assert "/setup && PATH=$PWD/try/bin:$PATH && " in failed.err
     assert "gpu02 -  ! no room here" in shown.out
     assert "FAILED_SETUP" in listed.out.splitlines()[1]
-    wait_until(  # the other node ends its part when it hears of the failure, not when we do
+    wait_until(  # the other node ends its part when it gets the failure, not when we do
         lambda: [node.run(["sh", "-c", half], check=False).stdout for node in cluster.nodes[:2]] == ["", ""],
         "nothing half made",
     )
@@ -103,7 +103,7 @@ def test_a_launch_that_is_left_during_its_setup(cluster: Lab, tmp_path: Path, ho
 
 
 def test_a_setup_file_that_is_not_there(cluster: Lab, tmp_path: Path) -> None:
-    """It is said before any node is asked."""
+    """It is reported before any node is asked."""
     job = make_job(tmp_path, setup={"venv": "requirement.txt"})
     found = cctl(cluster, "launch", job)
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from driving import cctl
+from driving import STUBBED, cctl
+from variants import VARIANT
 
 from clusterctl.errors import LabError
 from clusterctl.lab import labs
 from clusterctl.lab.build import LabOptions, up
 from clusterctl.lab.labs import Lab
 from clusterctl.lab.simulated_gpus import MODE_FILE, render_smi
+from clusterctl.specs.job.parse import parse_job
 
 
 @pytest.fixture
@@ -39,14 +42,23 @@ def test_nodes_seem_to_have_gpus(simulated: Lab) -> None:
     assert shown.code == 0 and "3 GPUs" in shown.out and "GPU is lost" in shown.out
 
 
-def test_such_a_lab_passes_check_and_runs_a_playbook(simulated: Lab) -> None:
-    """Nothing is found in a lab that is as it should be, and the first playbook runs on it as it stands."""
+@pytest.mark.parametrize("torch", [False, pytest.param(True, marks=VARIANT)], ids=["stub", "torch"])
+def test_such_a_lab_passes_check_and_runs_a_playbook(simulated: Lab, tmp_path: Path, torch: bool) -> None:
+    """Nothing is found in a lab that is as it should be, and the first playbook runs on it as it stands.
+
+    Without torch it is the playbook's job with another script; its own runs in test_hello_ranks.
+    """
     found = cctl(simulated, "check", "--json")
     assert found.code == 0 and json.loads(found.out)["findings"] == []
     assert "2 x Simulated GPU" in cctl(simulated, "check").out
 
     job = Path(__file__).parents[2] / "playbooks" / "hello-ranks" / "job.yaml"
-    assert cctl(simulated, "launch", job).code == 0
+    changes = [] if torch else [f"env.{name}={value}" for name, value in STUBBED.items()]
+    if not torch:
+        job = shutil.copytree(job.parent, tmp_path / "playbook") / job.name
+        (job.parent / parse_job(job.read_text(), str(job)).script).write_text("print('hello')")
+    launched = cctl(simulated, "launch", job, *(word for one in changes for word in ("--set", one)))
+    assert launched.code == 0, launched.err
 
     asking = cctl(simulated, "launch", job, "--set", "nproc_per_node=gpu")
     said = " ".join(asking.err.split())

@@ -67,7 +67,10 @@ def test_a_node_that_freezes_is_shown_and_the_others_go_on(cluster: Lab, invento
         return float(seen["gpu02"]["age"] - max(seen["gpu01"]["age"], seen["gpu03"]["age"]))
 
     wait_until(lambda: all(one["answered"] for one in look().values()), "all nodes answer")
-    (frozen,) = listening(cluster)["gpu02"]
+    (frozen,) = wait_until(
+        lambda: found if len(found := listening(cluster).get("gpu02", [])) == 1 else None,
+        "the first look has left",
+    )
     second = cluster.find_node("gpu02")
     second.run(["kill", "-STOP", str(frozen)])
     try:

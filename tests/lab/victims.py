@@ -1,4 +1,4 @@
-"""Runs that wait to be struck by a fault: launched on a lab, seen into, told what to do; for tests and the bench."""
+"""Runs that wait to be struck by a fault: launched on a lab, seen into, ordered what to do; for tests and the bench."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clusterctl.lab.labs import Lab, LabNode, NodeProcess
 
 STUB = Path(__file__).parents[1] / "stub" / "torch" / "distributed" / "run.py"
 
-# The worst guest: ignores TERM, and so does its child, which left the session and has no tag; does what it is told.
+# The worst guest: ignores TERM, and so does its child, which left the session and has no tag; does what it is reported.
 WORKER = """
 import os, signal, subprocess, sys, time
 mark = sys.argv[1]
@@ -44,7 +44,7 @@ class Struck:
 
     @property
     def mark(self) -> str:
-        """The word in the command lines of its workers and their children, and of nobody else's."""
+        """The word in the command lines of its workers and their children, and of nothing else's."""
         return f"mark-{self.name}-"
 
     @property
@@ -54,7 +54,7 @@ class Struck:
 
     @property
     def err(self) -> str:
-        """What the launch said."""
+        """What the launch reported."""
         return self.files[1].read_text(encoding="utf-8", errors="replace")
 
     @property
@@ -63,7 +63,7 @@ class Struck:
         return run_id(self.err) if "\nrun " in "\n" + self.err else ""
 
     def settled(self) -> bool:
-        """Tell whether every node's worker is at work; fails if the launch has ended."""
+        """Return whether every node's worker is at work; fails if the launch has ended."""
         assert self.launch.poll() is None, f"{self.name}: {self.err}"
         return self.out.count("settled") >= len(self.nodes)
 

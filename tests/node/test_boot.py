@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import hashlib
+import io
 import json
 import sys
 import textwrap
+import zipfile
 import zlib
 from pathlib import Path
 
@@ -69,6 +72,98 @@ def test_noise_before_the_sentinel_is_ignored() -> None:
         assert session.noise == b"Welcome\n12 3\n"
         assert [header for header, _ in frames] == [{"request": {}, "got": {"n": 1}}, {"end": True}]
         assert b"stray" in session.stderr_so_far()
+
+
+COUNT = """
+    import os, sys
+    def run(request, stream):
+        sys.calls = getattr(sys, "calls", 0) + 1
+        stream.send({"call": sys.calls, "pid": os.getpid()})
+        for header, _ in iter(stream.receive, None):
+            stream.send(header)
+"""
+
+
+@pytest.mark.parametrize("dismiss", [True, False])
+def test_a_process_serves_one_verb_after_the_other(dismiss: bool) -> None:
+    """The next one ends the one before, brings only what is new, and its frames may be sent with it."""
+    more = {"clusterctl.node.verbs.more": "from .sample import run"}
+    with Session("sample", {}, modules=modules(COUNT)) as session:
+        session.send({"n": 1})
+        assert [session.receive(), session.receive()][1] == ({"n": 1}, b"")
+        if dismiss:
+            session.send({"dismiss": True})
+            assert session.receive() == ({"end": True}, b"")
+            session.send({"beat": 1})  # may have been on its way
+        session.continue_with("more", {}, zlib.compress(json.dumps(more).encode()))
+        session.send({"n": 2})
+        session.hang_up()
+        first, second, end = session.frames()
+        assert (first[0], second[0], end[0]) == (
+            {"call": 2, "pid": session.process.pid},
+            {"n": 2},
+            {"end": True},
+        )
+        assert session.process.wait(HANG) == 0
+
+
+def test_a_process_whose_verb_could_not_write_ends() -> None:
+    """Half a frame may have left: what the next verb sent would make no sense."""
+    verb = "def run(request, stream):\n    stream.send({})\n    raise BrokenPipeError\n"
+    with Session("sample", {}, modules=modules(verb)) as session:
+        assert session.receive() == ({}, b"")
+        assert session.receive() is None
+        assert session.process.wait(HANG) == 0
+
+
+@pytest.mark.parametrize("harm", ["", "content", "mode", "link"])
+def test_byte_code_of_an_earlier_run_is_used_if_it_is_whole_and_ours(tmp_path: Path, harm: str) -> None:
+    """Else the modules that were sent are compiled."""
+    name = f"payload-{sys.implementation.cache_tag}-"
+    folder = tmp_path / "work" / "bin" / "abc"
+    folder.mkdir(parents=True)
+    for path in (folder, folder.parent, folder.parent.parent):
+        path.chmod(0o777 if harm == "mode" and path == folder else 0o700)
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for module, source in json.loads(
+            zlib.decompress(modules(ECHO.replace(": request,", ": 'zip',")))
+        ).items():
+            parts = module.split(".")
+            for depth in range(1, len(parts)):
+                package = "/".join(parts[:depth]) + "/__init__.py"
+                if package not in archive.namelist():
+                    archive.writestr(package, "")
+            archive.writestr("/".join(parts) + ".py", source)
+    content = packed.getvalue()
+    file = folder / f"{name}{hashlib.sha256(content).hexdigest()}.zip"
+    if harm == "link":
+        (tmp_path / "elsewhere").write_bytes(content)
+        file.symlink_to(tmp_path / "elsewhere")
+    else:
+        file.write_bytes(content + b"x" * (harm == "content"))
+    with Session(
+        "sample", {"workdir": str(tmp_path / "work")}, modules=modules(ECHO), payload="bin/abc"
+    ) as session:
+        session.send({})
+        session.hang_up()
+        assert session.frames()[0][0]["request"] == (
+            "zip" if not harm else {"workdir": str(tmp_path / "work")}
+        )
+
+
+def test_a_work_directory_that_hangs_holds_up_nothing(tmp_path: Path) -> None:
+    """What is no verb's own business must not keep a probe from reporting it."""
+    program = (
+        "import os, sys, time; sys.stdin.buffer.read(int(sys.stdin.buffer.readline()))\n"
+        f"os.listdir = os.path.realpath = os.lstat = lambda *_: time.sleep(600)\n"
+        f"exec(compile({(PAYLOAD / 'boot.py').read_bytes()!r},'boot','exec'))"
+    )
+    request, command = {"workdir": str(tmp_path)}, (sys.executable, "-c", program)
+    with Session("sample", request, modules=modules(ECHO), command=command, payload="bin/abc") as session:
+        session.hang_up()
+        assert session.frames() == [({"end": True}, b"")]
+        assert session.process.wait(HANG) == 0
 
 
 @pytest.mark.parametrize(

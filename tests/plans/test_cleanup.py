@@ -71,7 +71,7 @@ def test_a_run_that_lives_on_one_node_stays_on_all() -> None:
     assert going(plan_cleanup(parts, RetentionPolicy(0, 0), ME)) == set()
 
 
-def test_where_nobody_knows_only_the_age_counts() -> None:
+def test_where_no_node_knows_only_the_age_counts() -> None:
     """A node that is silent or was restarted may still have it, on a home that nodes share too."""
     silent = [part("r", "gpu01", 5, nnodes=2)]
     unknown = [part("u", "gpu01", 5, state="UNKNOWN")]
@@ -113,7 +113,7 @@ def test_what_is_blocked_is_named() -> None:
 
 
 def test_nonsense_is_no_reason_to_remove() -> None:
-    """What a node says wrongly makes a part young."""
+    """What a node reports wrongly makes a part young."""
     for age in ("old", float("nan"), -1.0, None, True):
         raw = {"run": "r" + TIME, "node_dir": None, "age": age, "state": "x", "bytes": "many"}
         one = parse_stored_run("gpu01", Untrusted(raw))

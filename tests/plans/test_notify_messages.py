@@ -1,11 +1,15 @@
-"""What is said of a run that has ended, and the form in which each service takes it."""
+"""What is reported of a run that has ended, and the form in which each service takes it."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from clusterctl.plans.diagnose.evidence import Frame, RankEvidence
+from clusterctl.plans.diagnose.hang import Judgement
+from clusterctl.plans.diagnose.kept import KeptDiagnosis
 from clusterctl.plans.notify import (
     Hooks,
     RunEnd,
@@ -20,9 +24,11 @@ from clusterctl.plans.notify import (
     run_end_to_json,
     sign_dingtalk,
     sign_feishu,
+    stall_of,
 )
 from clusterctl.plans.runs.verdict import Verdict
 from clusterctl.protocol.root_cause import Cause, Failure
+from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.job.model import Notify, OnEnd
 from clusterctl.specs.text import render_duration
 from clusterctl.translation import Language, use_language
@@ -64,6 +70,29 @@ def test_the_message_of_a_failure() -> None:
     ]
 
 
+def test_the_message_of_a_stall() -> None:
+    """The run goes on; where its ranks are, in English, also in the message of its end."""
+    judgement = Judgement("CC-HANG-008", "", {"nodes": "gpu02"})
+    rank = RankEvidence(1, "gpu02", frames=(Frame("train.py", 4, "load"),))
+    kept = KeptDiagnosis("stall", 600.0, judgement, (rank,))
+    hooks = Hooks("digits", "lab-a", "/job", None, (replace(notify("slack"), when=("stalled",)),))
+    where = "when no rank had made progress for 10 min, rank 1 (gpu02) was at train.py:4 in load()"
+    use_language("zh")
+    try:
+        lines = render_message(
+            stall_of(hooks, RunId(RUN), kept, ["gpu01", "gpu02"], "clusterctl")
+        ).splitlines()
+    finally:
+        use_language("en")
+    assert lines[:3] == ["digits STALLED after 10 min", f"run {RUN} on lab-a, gpu[01-02]", where]
+    assert lines[3].startswith("gpu02 does not answer") and lines[4] == f"clusterctl status {RUN}"
+    assert where in render_message(ended(hang=kept))
+    assert where not in render_message(
+        ended(hang=replace(kept, why="time_limit", judgement=Judgement("CC-HANG-009", "")))
+    )
+    assert not is_for_end(("stalled",), "FAILED")
+
+
 def test_the_message_of_other_ends() -> None:
     """A success needs no reason; nodes that ended for the same one are folded."""
     reasons = {"gpu01": "time limit of 12 h", "gpu02": "time limit of 12 h"}
@@ -73,7 +102,7 @@ def test_the_message_of_other_ends() -> None:
 
 
 def test_a_message_stays_small_and_of_one_line_each() -> None:
-    """Whatever a rank said: no control character, no line of its own, and WeCom's 2048 bytes are kept."""
+    """Whatever a rank reported: no control character, no line of its own, and WeCom's 2048 bytes are kept."""
     said = render_message(ended(exception="ValueError: \x1b[31m\n" + "坏" * 3000))
 
     assert len(said.encode()) < 2048
@@ -99,8 +128,8 @@ def test_the_form_of_each_service(to: str, body: dict[str, object]) -> None:
     assert post.body == json.loads(json.dumps(body).replace('"MESSAGE"', json.dumps(render_message(ended()))))
 
 
-def test_nobody_is_called_by_an_exception() -> None:
-    """Slack's and Feishu's own signs are taken out of what a rank said."""
+def test_no_person_is_called_by_an_exception() -> None:
+    """Slack's and Feishu's own signs are taken out of what a rank reported."""
     shouting = ended(exception='KeyError: <!channel> <at user_id="all">x</at> &')
 
     assert "&lt;!channel&gt;" in render_webhook_request(shouting, notify("slack"), None, NOW).body["text"]
@@ -204,7 +233,7 @@ def test_a_dry_run_shows_them() -> None:
     ]
 
 
-def test_a_launch_says_what_it_will_run_here() -> None:
+def test_a_launch_reports_what_it_will_run_here() -> None:
     """Each word as a shell would take it, and for which ends."""
     assert describe_on_end(OnEnd(command=("./tell.sh", "a b"), when=("failed",))) == (
         "will run here when it ends (failed): ./tell.sh 'a b'"

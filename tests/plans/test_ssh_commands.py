@@ -29,7 +29,7 @@ def node(host: str = "gpu01", **ssh: object) -> Node:
     return Node(name="n", index=0, host=host, ssh=Ssh(**ssh))  # type: ignore[arg-type]  # of the test's own
 
 
-def test_what_the_inventory_says_is_handed_on() -> None:
+def test_what_the_inventory_has_is_handed_on() -> None:
     """Key by key; what it leaves open is left to the user's own files."""
     assert render_options(node()) == []
     full = {
@@ -107,7 +107,7 @@ def test_ssh_understands_the_words() -> None:
         ("controlpath none\ncontrolmaster auto\ncontrolpersist yes\n", NOTHING),
     ],
 )
-def test_what_ssh_says_of_sharing(printed: str, sharing: ConnectionSharing) -> None:
+def test_what_ssh_reports_of_sharing(printed: str, sharing: ConnectionSharing) -> None:
     """A path counts where there is one; a master is left behind only where the user's files would leave it."""
     assert parse_sharing(printed) == sharing
 
@@ -143,6 +143,6 @@ def test_messages_that_are_read_are_english(before: dict[str, str], after: dict[
     ],
 )
 def test_a_node_of_a_practice_cluster_is_known(host: str, key: str, proxy: str | None, lab: str) -> None:
-    """By what its inventory says of the way to it; the command for it is short."""
+    """By what its inventory has of the way to it; the command for it is short."""
     assert name_lab(host, key, proxy) == lab
     assert render_lab_command("mine", "ssh", "gpu02") == "clusterctl lab ssh --name mine gpu02"

@@ -175,7 +175,7 @@ def test_the_status_of_activate_reaches_python(activate: str, status: str) -> No
     ("activate", "ended"),
     [("exit 3", True), ("set -u; : $nothing", True), ("exit 0", True), ("false", False)],
 )
-def test_an_activate_that_ends_the_shell_is_told(
+def test_an_activate_that_ends_the_shell_is_reported(
     activate: str, ended: bool, shell_of_node: str, tmp_path: Path
 ) -> None:
     """stderr holds our sentence only if no Python was started because of it."""
@@ -207,7 +207,7 @@ def test_activate_without_bash(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("python", "status"), [("/nonexistent/python", 127), ("/etc/passwd", 126)])
 @pytest.mark.parametrize("activate", [None, "true"])
 def test_missing_python_ends_the_shell(python: str, status: int, activate: str | None) -> None:
-    """The shell's exit status tells why, and nothing of what follows is evaluated."""
+    """The shell's exit status shows why, and nothing of what follows is evaluated."""
     assert run(["sh"], python, activate)[0] == status
 
 

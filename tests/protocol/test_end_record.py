@@ -64,7 +64,7 @@ def test_an_exception_was_raised_when_its_traceback_began() -> None:
 
 
 def test_a_loaders_traceback_within_another_keeps_what_came_first() -> None:
-    """The original is copied into the message of what was raised; a traceback that follows later begins anew."""
+    """The original is copied into the message of what was raised; a traceback that follows later begins again."""
     chain = (
         OPEN,
         "KeyError: 'x'",
@@ -94,7 +94,7 @@ def test_what_torch_logs_ends_a_message() -> None:
 
 
 def test_of_a_long_chain_the_first_exception_is_kept() -> None:
-    """What came in between says less than either end."""
+    """What came in between reports less than either end."""
     during = "During handling of the above exception, another exception occurred:"
     parser = parse_lines(OPEN, "KeyError: 'x'", during, OPEN, "OSError: y", during, OPEN, "ValueError: z")
 

@@ -8,27 +8,27 @@ import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import is_dataclass
 from functools import cache
+from types import ModuleType
 from typing import Any, get_args
 
 import pytest
 
 from clusterctl.client.rpc.bundle import PACKAGE
+from clusterctl.lab import messages as lab_messages
 from clusterctl.node.state import locks
 from clusterctl.plans.diagnose import collective, mesh
 from clusterctl.plans.facts import facts as facts_values
 from clusterctl.plans.facts import utilization
-from clusterctl.protocol.messages import agent, children, facts, files, network, verbs
+from clusterctl.protocol.messages import agent, children, facts, files, network, verbs, warm
 from clusterctl.protocol.untrusted import Untrusted
 
-MODULES = (files, agent, children, facts, network, verbs)
+MODULES = (files, agent, children, facts, network, verbs, warm)
 READERS = {name for name in vars(Untrusted) if not name.startswith("_")}
 # Keys that one side writes and the other does not read, or the reverse, and why they stay.
 UNREAD_BY_NODE = {
     "beat": "any frame is a sign of life",
     "brings_torch": "the client's own, beside the query that it is part of",
     "check_store": "the node waits for this frame and for no other",
-    "network": "of `probe`: what is checked with it is checked by the client",
-    "nic": "of spec.json, for people: the environment holds it too",
     "part": "of a content that comes in pieces: they come in order",
     "size": "of the payload: its hash is compared",
 }
@@ -43,10 +43,11 @@ UNSENT_BY_CLIENT = {
             "join_limit",
             "overdue_limit",
             "pause",
-            "warm",
         ),
         "of spec.json and of the mesh test, set by tests",
     ),
+    "cold": "of the agent's first frame: set by the verb `start`",
+    "outside_stop": "of spec.json: set by the task of a Slurm job",
     "unfit": "of the roster: set by the nodes",
 }
 UNREAD_BY_CLIENT = {
@@ -67,6 +68,12 @@ def definitions() -> dict[str, frozenset[str]]:
         for name, kind in vars(module).items()
         if isinstance(kind, type) and hasattr(kind, "__total__")
     }
+
+
+def definitions_of(module: ModuleType) -> frozenset[str]:
+    """Give the keys of the records that one module defines."""
+    kinds = [kind for kind in vars(module).values() if isinstance(kind, type) and hasattr(kind, "__total__")]
+    return frozenset().union(*(kind.__annotations__ for kind in kinds))
 
 
 def known_keys() -> frozenset[str]:
@@ -236,6 +243,50 @@ def test_what_is_read_is_defined() -> None:
         if key not in known_keys()
     }
     assert undefined == set()
+
+
+# What is looked for in something else than a message.
+NO_KEYS = {
+    *("container", "nccl", "refused", "rsa"),  # in variables, and in texts of other programs
+    *(
+        "inactive",
+        "lo",
+        "node_lost",
+        "triton",
+        "wire",
+    ),  # states of links, names of NICs, reasons, packages, topics
+}
+
+
+def test_keys_that_are_looked_for_are_defined() -> None:
+    """A misspelled `"key" in message` would be false for ever; mypy reads subscripts and `get` (tools/mypy_keys.py)."""
+    defined = known_keys() | definitions_of(lab_messages)
+    found = {
+        (path, key)
+        for path, tree in sources("client", "plans", "node", "lab", "cli").items()
+        for node in walk(tree)
+        if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.In, ast.NotIn))
+        for key in texts([node.left])
+        if re.fullmatch(r"[a-z][a-z_]+", key) and key not in defined | NO_KEYS
+    }
+    assert found == set()
+
+
+# Records of other programs and libraries, whose literal keys mypy cannot check.
+FOREIGN_RECORDS = {
+    "cli/completion.py": "options as click gives them",
+    "client/local/parse_cache.py": "any value as JSON: written and read there alone",
+    "node/supervise/gate.py": "arguments of subprocess.Popen",
+    "specs/inventory/render.py": "settings that all hosts of an imported inventory share",
+    "specs/json_schema.py": "JSON Schema, by pydantic",
+    "specs/yaml/validate.py": "errors of pydantic",
+}
+
+
+def test_records_without_a_definition_are_those_of_others() -> None:
+    """Where mypy is told not to check a literal key (tools/mypy_keys.py): nowhere else."""
+    texts_of = {path.relative_to(PACKAGE).as_posix(): path.read_text() for path in PACKAGE.rglob("*.py")}
+    assert {name for name, text in texts_of.items() if "record-key" in text} == FOREIGN_RECORDS.keys()
 
 
 def test_what_the_client_sends_is_read_and_the_reverse() -> None:

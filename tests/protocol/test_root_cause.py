@@ -77,7 +77,7 @@ def test_torchs_errors_are_known_by_their_names(message: str) -> None:
     )
 
 
-def test_a_rank_that_ended_with_our_stop_is_not_the_cause_if_only_the_clocks_tell() -> None:
+def test_a_rank_that_ended_with_our_stop_is_not_the_cause_if_only_the_clocks_show() -> None:
     """A node's clock may be misjudged by a little."""
     ended = Failure("gpu02", 1, None, TERM, 9.9)
 
@@ -121,7 +121,7 @@ def test_only_a_ranks_own_exception_goes_before_a_lost_node() -> None:
 
 
 def test_of_two_lost_nodes_the_one_that_was_silent_first_is_the_cause() -> None:
-    """When the loss was noticed says little; a second witness of the same loss is no consequence."""
+    """When the loss was noticed reports little; a second witness of the same loss is no consequence."""
     later = replace(LOST, node="gpu03", time=29.0, last_seen=11.0)
     cause = judge(later, LOST, replace(LOST, time=31.0))
 
@@ -131,7 +131,7 @@ def test_of_two_lost_nodes_the_one_that_was_silent_first_is_the_cause() -> None:
 # ---- ranks that left or were waited for ----
 
 
-def test_a_rank_that_somebody_stopped_goes_before_one_that_left() -> None:
+def test_a_rank_that_a_signal_stopped_goes_before_one_that_left() -> None:
     """All wait for it; that another one ended with 0 meanwhile is no reason to."""
     frozen = Failure("gpu02", 1, None, KILL, 12.0, suspended=True, after_stop=True)
     cause = judge(raised(0, WAITED, 9.0), frozen, Failure("gpu03", 2, 0, None, 5.0), stopped_at=10.0)
@@ -140,7 +140,7 @@ def test_a_rank_that_somebody_stopped_goes_before_one_that_left() -> None:
 
 
 def test_a_rank_that_only_our_stop_ended_was_waited_for() -> None:
-    """Where the others wait, it has left nobody, though one of them lost its connection afterwards."""
+    """Where the others wait, it has left no one, though one of them lost its connection afterwards."""
     waits = raised(0, "RuntimeError: Rank 1 failed to pass monitoredBarrier", 8.0)
     stopped = Failure("gpu02", 1, None, TERM, 10.1, after_stop=True)
     cause = judge(waits, raised(2, CLOSED, 9.0, "gpu03"), stopped, stopped_at=10.0)
@@ -149,7 +149,7 @@ def test_a_rank_that_only_our_stop_ended_was_waited_for() -> None:
 
 
 def test_a_rank_that_raised_after_the_stop_was_not_silent() -> None:
-    """It may have worked until then: nobody is known to have left."""
+    """It may have worked until then: no one is known to have left."""
     late = replace(
         raised(1, "ValueError: interrupted", 11.0, "gpu02"), exit=None, signal=TERM, after_stop=True
     )
@@ -178,7 +178,7 @@ def test_the_last_lines_of_a_rank_that_was_stopped_are_a_complaint() -> None:
 def test_a_silent_rank_has_left_only_if_a_connection_was_closed(
     complaints: tuple[str, ...], found: tuple[int, ...]
 ) -> None:
-    """One that others wait for has not closed any, and a network error is nobody's."""
+    """One that others wait for has not closed any, and a network error is no one's."""
     ranks = [RankEnd("gpu01", 10.0, asked=True, silent=True)]
     ranks += [RankEnd("gpu02", 9.0, complaint=complaint) for complaint in complaints]
 

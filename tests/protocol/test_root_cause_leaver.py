@@ -28,7 +28,7 @@ class Rank(NamedTuple):
 
 
 def words(lost: int, said: float) -> dict[str, Any]:
-    """Give what Gloo says when a peer on that node closes its connection."""
+    """Give what Gloo reports when a peer on that node closes its connection."""
     gone = (
         f"RuntimeError: [pair.cc:553] Connection closed by peer [10.77.0.{lost + 1}]:30374. This is typically"
     )
@@ -40,7 +40,7 @@ def words(lost: int, said: float) -> dict[str, Any]:
 def record_of(
     nodes: Sequence[Sequence[Rank]], stops: Mapping[int, float], *, addresses: bool = True
 ) -> dict[str, Any]:
-    """Write the nodes' record of a run: the ranks of each node, and when each node was told to stop."""
+    """Write the nodes' record of a run: the ranks of each node, and when each node was ordered to stop."""
     parts, number = [], 0
     for place, ranks in enumerate(nodes):
         failures = []
@@ -199,7 +199,7 @@ UNDECIDED = [
 
 
 @pytest.mark.parametrize(("nodes", "stops"), UNDECIDED)
-def test_nobody_is_blamed_without_evidence(nodes: list[list[Rank]], stops: Mapping[int, float]) -> None:
+def test_no_rank_is_blamed_without_evidence(nodes: list[list[Rank]], stops: Mapping[int, float]) -> None:
     """Then the first to complain is shown, and the nodes take it for the network's fault."""
     record = record_of(nodes, stops)
 
@@ -218,8 +218,8 @@ def test_of_several_silent_ranks_on_the_named_node_none_is_chosen() -> None:
     assert (cause.failure.rank, [one.rank for one in cause.silent]) == (0, [2, 3])
 
 
-def test_a_rank_that_somebody_else_ended_with_term_is_named() -> None:
-    """Its node had not been told to stop; that its end is what made all others stop shows it, whatever the clocks."""
+def test_a_rank_that_another_process_ended_with_term_is_named() -> None:
+    """Its node had not been ordered to stop; its end made all others stop, whatever the clocks."""
     nodes = three(1, Rank(None, 633.449, signal=TERM), SILENT, Rank(None, 633.50, 1, 633.43, TERM))
     record = record_of(nodes, {0: 633.45, 2: 633.45})
 

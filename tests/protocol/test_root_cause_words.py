@@ -1,4 +1,4 @@
-"""The root cause: by what the ranks said, not by who died first."""
+"""The root cause: by what the ranks reported, not by who died first."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_the_rank_that_raised_is_the_cause_though_it_died_last() -> None:
 
 
 def test_a_sudden_death_beats_those_who_noticed_it() -> None:
-    """A SIGKILLed rank says nothing; those that lost it say so, and are consequences."""
+    """A SIGKILLed rank reports nothing; those that lost it report it, and are consequences."""
     cause = find_cause([failure(0, 1.0, PEER_GONE), failure(1, 0.9, by=signal.SIGKILL)], None)
 
     assert cause is not None
@@ -104,8 +104,8 @@ def test_a_sigkill_at_the_moment_of_our_stop_came_from_elsewhere() -> None:
     assert (cause.failure.rank, cause.stopped) == (2, False)
 
 
-def test_a_cause_that_our_stop_cut_short_is_said_to_be() -> None:
-    """The rank that raised was still cleaning up when TERM came: its exit says nothing, its words do."""
+def test_a_cause_that_our_stop_cut_short_is_reported_to_be() -> None:
+    """The rank that raised was still cleaning up when TERM came: its exit reports nothing, its words do."""
     raised = failure(1, 9.5, TRACEBACK, by=signal.SIGTERM, raised_at=8.8)
     cause = find_cause([raised, failure(0, 8.9, PEER_GONE)], stopped_at=9.0)
 
@@ -114,7 +114,7 @@ def test_a_cause_that_our_stop_cut_short_is_said_to_be() -> None:
 
 
 def test_a_sigterm_from_elsewhere_is_a_cause() -> None:
-    """SIGTERM before we stopped anything came from somebody else."""
+    """SIGTERM before we stopped anything came from someone else."""
     cause = find_cause([failure(1, 5.0, by=signal.SIGTERM), failure(0, 5.1, PEER_GONE)], stopped_at=6.0)
 
     assert cause is not None
@@ -179,7 +179,7 @@ def test_a_long_traceback_is_not_forgotten() -> None:
 
 
 def test_a_message_of_several_lines_counts_as_a_whole() -> None:
-    """NCCL tells only in the second line that a peer went away."""
+    """NCCL shows only in the second line that a peer went away."""
     said = (
         "Traceback (most recent call last):",
         "  x",
@@ -200,7 +200,7 @@ def test_prose_is_no_exception() -> None:
 def heard_failure(
     rank: int, time: float, words: StderrParser, *, code: int | None = 1, by: int | None = None
 ) -> Failure:
-    """Build a failure from what was heard."""
+    """Build a failure from what was received."""
     return Failure(
         f"n{rank}",
         rank,
@@ -301,7 +301,7 @@ def test_a_rank_that_left_early_is_the_cause() -> None:
 
 
 def test_a_programs_own_connection_trouble_is_its_own() -> None:
-    """A download that fails says `connection reset` too: it beats who lost a peer, not who was killed."""
+    """A download that fails reports `connection reset` too: it beats who lost a peer, not who was killed."""
     own = (
         *TRACEBACK[:2],
         "requests.exceptions.ConnectionError: ('Connection aborted.', 'Connection reset by peer')",
@@ -316,14 +316,14 @@ def test_a_programs_own_connection_trouble_is_its_own() -> None:
 
 
 def test_torchrun_that_we_ended_takes_no_blame() -> None:
-    """Its exit code after our TERM is 1, and says nothing."""
+    """Its exit code after our TERM is 1, and reports nothing."""
     cause = find_cause([Failure("n2", None, 1, None, 6.1), GONE], stopped_at=6.0)
 
     assert cause is not None
     assert cause.failure is GONE
 
 
-def test_the_kernels_count_tells_who_killed() -> None:
+def test_the_kernels_count_shows_who_killed() -> None:
     """A SIGKILL while the kernel killed for want of memory has that as its meaning."""
     cause = find_cause([replace(failure(0, 1.0, by=signal.SIGKILL), oom_killed=True)], None)
 
@@ -344,7 +344,7 @@ def test_what_a_rank_survived_long_ago_is_not_why_it_was_stopped(survived_at: fl
 
 
 def test_the_first_exception_of_a_chain_is_recognised_where_the_last_is_not() -> None:
-    """Libraries wrap what failed in words of their own; what it is known to mean is told of the first."""
+    """Libraries wrap what failed in words of their own; what it is known to mean is reported of the first."""
     said = (
         "Traceback (most recent call last):",
         '  File "torchvision/_meta_registrations.py", line 163, in <module>',

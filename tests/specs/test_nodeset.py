@@ -74,7 +74,7 @@ def test_patterns(pattern: str, indices: tuple[int, ...]) -> None:
     ],
 )
 def test_wrong_patterns(pattern: str, code: str, words: str) -> None:
-    """What cannot be read or found is said, with the nearest name."""
+    """What cannot be read or found is reported, with the nearest name."""
     with pytest.raises(UsageError) as caught:
         select_nodes(pattern, NAMES)
 

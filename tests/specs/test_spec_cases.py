@@ -25,7 +25,7 @@ KINDS = ("yaml", "inventory", "job", "foreign")
 
 @dataclass(frozen=True)
 class Case:
-    """A text, and what must be said about it."""
+    """A text, and what must be reported about it."""
 
     kind: str
     title: str
@@ -62,7 +62,7 @@ ALL = [case for kind in KINDS for case in read_cases(kind)]
 
 
 @pytest.mark.parametrize("case", ALL, ids=lambda case: f"{case.kind}: {case.title}")
-def test_everything_wrong_is_said(case: Case) -> None:
+def test_everything_wrong_is_reported(case: Case) -> None:
     """Each issue has its code, its place and its words, and there is no other issue."""
     with pytest.raises(SpecError) as caught:
         case.read()

@@ -55,7 +55,7 @@ def test_any_text(text: str) -> None:
 @few
 @given(damaged(INVENTORIES))
 def test_damaged_inventories(text: str) -> None:
-    """What remains is right, or wrong in a way that can be said."""
+    """What remains is right, or wrong in a way that can be reported."""
     judge_inventory(text)
 
 
@@ -134,7 +134,7 @@ def keyed(model: type[Any], keys: Iterable[str]) -> st.SearchStrategy[Any]:
 @fewer
 @given(keyed(InventoryFile, INVENTORY_KEYS), st.lists(keyed(NodeEntry, INVENTORY_KEYS), max_size=3))
 def test_any_values_of_an_inventory(top: dict[str, Any], nodes: list[dict[str, Any]]) -> None:
-    """Right keys with values that nobody would think of."""
+    """Right keys with values that no one would think of."""
     judge_inventory(json.dumps({"cluster": "c", "nodes": [{"host": "h", **node} for node in nodes], **top}))
 
 

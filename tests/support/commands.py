@@ -12,22 +12,26 @@ import importlib
 import json
 import os
 import pkgutil
+import resource
 import runpy
 import select
 import selectors
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 OF_INTERPRETER = ("PYTHON", "LC_", "LANG")  # an interpreter reads these when it starts
 LEFT_OUT = ("clusterctl.node", "clusterctl.lab", "clusterctl.__main__")  # sent to nodes; or never imported
+END = struct.Struct("!iqd")  # of a command: its exit code, its memory in KiB, its processor time in seconds
 IN_FUNCTIONS = ("fabric", "paramiko", "rich.console", "rich.live", "ruamel.yaml")
 
 
@@ -42,7 +46,7 @@ def run_command(
     args: Sequence[str], *, cwd: Path | None, env: Mapping[str, str], timeout: float
 ) -> subprocess.CompletedProcess[str]:
     """Run `python -m clusterctl ARGS` to its end, without standard input; its output is captured."""
-    if _read_at_start(env) != AT_START:
+    if not can_fork(env):
         words = [sys.executable, "-m", "clusterctl", *args]
         return subprocess.run(
             words,
@@ -54,8 +58,28 @@ def run_command(
             check=False,
             stdin=subprocess.DEVNULL,
         )
+    return measure_command(args, cwd=cwd, env=env, timeout=timeout)[0]
+
+
+def can_fork(env: Mapping[str, str]) -> bool:
+    """Tell whether a command with this environment may be forked from an interpreter that has started already."""
+    return _read_at_start(env) == AT_START
+
+
+@dataclass(frozen=True)
+class Used:
+    """What a command has used: the most memory, in KiB, with what it was forked with; and processor time of its own."""
+
+    memory: int
+    seconds: float
+
+
+def measure_command(
+    args: Sequence[str], *, cwd: Path | None, env: Mapping[str, str], timeout: float, address_space: int = 0
+) -> tuple[subprocess.CompletedProcess[str], Used]:
+    """Run a command that may be forked, as `run_command` does, with a limit on its address space if one is given."""
     deadline = time.monotonic() + timeout
-    order = json.dumps([list(args), str(cwd or Path.cwd()), dict(env)])
+    order = json.dumps([list(args), str(cwd or Path.cwd()), dict(env), address_space])
     server = _server(os.getpid())
     ours, theirs = socket.socketpair()
     out, out_end = os.pipe()
@@ -70,11 +94,14 @@ def run_command(
             ours.sendall(f"{order}\n".encode())
             texts = _read_all(out, err, deadline)
             ours.settimeout(max(0.001, deadline - time.monotonic()))
-            code = ours.recv(4)
+            report = ours.recv(END.size)
         except ConnectionError:
-            code = b""
-    assert len(code) == 4, f"the process that commands are forked from has ended: {_last_words(server)}"
-    return subprocess.CompletedProcess(list(args), int.from_bytes(code, "big", signed=True), *texts)
+            report = b""
+    assert len(report) == END.size, (
+        f"the process that commands are forked from has ended: {_last_words(server)}"
+    )
+    code, memory, seconds = END.unpack(report)
+    return subprocess.CompletedProcess(list(args), code, *texts), Used(memory, seconds)
 
 
 def _read_all(out: int, err: int, deadline: float) -> list[str]:
@@ -92,7 +119,8 @@ def _read_all(out: int, err: int, deadline: float) -> list[str]:
                 if not piece:
                     selector.unregister(key.fd)
                     os.close(key.fd)
-    return [bytes(content).decode().replace("\r\n", "\n") for content in read.values()]
+    texts = [bytes(content).decode("utf-8", "surrogateescape") for content in read.values()]
+    return [text.replace("\r\n", "\n") for text in texts]
 
 
 def _last_words(server: socket.socket) -> str:
@@ -140,23 +168,26 @@ def serve(orders: socket.socket) -> tuple[list[str], str, dict[str, str]] | None
 
 
 def follow(client: socket.socket, outputs: Sequence[int]) -> tuple[list[str], str, dict[str, str]]:
-    """Start the command, and send its exit code when it has ended; returns in its process only.
+    """Start the command, and report its end when it has come; returns in its process only.
 
     A command that the test waits for no longer is killed.
     """
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    args, cwd, env = json.loads(client.makefile().readline())
+    args, cwd, env, address_space = json.loads(client.makefile().readline())
     command = os.fork()
     if command:
         for descriptor in outputs:
             os.close(descriptor)
         if client.fileno() in select.select([os.pidfd_open(command), client.fileno()], [], [])[0]:
             os.kill(command, signal.SIGKILL)
-        code = os.waitstatus_to_exitcode(os.waitpid(command, 0)[1])
+        _, status, used = os.wait4(command, 0)
         with suppress(OSError):
-            client.sendall(code.to_bytes(4, "big", signed=True))
+            code, seconds = os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime
+            client.sendall(END.pack(code, used.ru_maxrss, seconds))
         os._exit(0)
     client.close()
+    if address_space:
+        resource.setrlimit(resource.RLIMIT_AS, (address_space, address_space))
     nothing = os.open(os.devnull, os.O_RDONLY)
     for descriptor, place in zip((nothing, *outputs), range(3), strict=True):
         os.dup2(descriptor, place)

@@ -1,4 +1,4 @@
-"""Whether what a node really sends and keeps is what protocol/messages says of it: keys, and types of values."""
+"""Whether what a node really sends and keeps is what protocol/messages reports of it: keys, and types of values."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def problems(kind: Any, value: Any, place: str = "") -> Iterator[str]:
 
 
 def shares_key(kind: Any, value: Any) -> bool:
-    """Tell whether an object has a key of a message: it is then most likely this one."""
+    """Return whether an object has a key of a message: it is then most likely this one."""
     keys = getattr(resolve(kind), "__annotations__", {})
     return isinstance(value, dict) and bool(keys.keys() & value.keys())
 
@@ -78,7 +78,7 @@ def record_problems(kind: Any, value: Any, place: str) -> Iterator[str]:
 
 
 def is_scalar(kind: Any, value: Any) -> bool:
-    """Tell whether a text, a number or null is of a type; a whole number is a float too."""
+    """Return whether a text, a number or null is of a type; a whole number is a float too."""
     while hasattr(kind, "__supertype__"):
         kind = kind.__supertype__
     if kind in (None, type(None)):

@@ -9,7 +9,7 @@ from clusterctl.protocol.tracebacks import StderrParser
 def fail(
     rank: int, lines: tuple[str, ...], time: float, *, by: int | None = None, per_node: int = 8
 ) -> Failure:
-    """Build the failure of a rank from what it said."""
+    """Build the failure of a rank from what it wrote."""
     words = StderrParser()
     for line in lines:
         words.feed(line, time)

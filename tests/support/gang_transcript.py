@@ -8,7 +8,7 @@ ready for the next attempt, each after a fixed time. A script is one line of `ke
 `SECONDS COMMAND ARGUMENTS`; see `World`.
 
 In the answers `n1>n0 {...}` is a message as its bytes are on the wire, `n1 NAME {...}` what the gang has its agent do.
-Beats are left out unless the run says `beats=1`. `=3` stands for the third long text or object before.
+Beats are left out unless the run reports `beats=1`. `=3` stands for the third long text or object before.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class Agent:
 
 
 class Attempts:
-    """What a gang uses of `Restarts`: it writes down what it is told."""
+    """What a gang uses of `Restarts`: it writes down what it gets."""
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent

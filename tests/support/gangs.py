@@ -122,7 +122,7 @@ class GangRun:
 
     def ended(self) -> list[dict[str, Any]]:
         """Wait until nothing is left anywhere; gives the states."""
-        wait_until(lambda: not any(node.left() for node in self.nodes), "nothing left anywhere")
+        wait_until(lambda: not any(node.is_alive() for node in self.nodes), "nothing left anywhere")
         states = [node.state() for node in self.present]
         assert all(state["state"] in FINAL for state in states), states
         return states

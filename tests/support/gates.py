@@ -8,15 +8,17 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from noderun import payload_zip
-from waiting import wait_until
+from waiting import HANG, wait_until
 
-from clusterctl.node.runtime.processes import restore_signals
+from clusterctl.node.runtime.processes import restore_signals, set_subreaper
+from clusterctl.node.warm.messages import close_all, pack_variables, receive, send
 
 
 @dataclass(frozen=True)
@@ -50,25 +52,33 @@ class Gate:
         archive.write_bytes(payload_zip())
         self.attempt = self.root / "attempt-1"
         self.attempt.mkdir()
+        if self.start == "warm":
+            with start_warm_server(self, archive) as connection:
+                self._connect(lambda words, pipes: fork_gate(self, connection, words, pipes))
+        else:
+            self._connect(lambda words, pipes: start_gate(self, words, pipes))
+
+    def _connect(self, start: Callable[[list[str], tuple[int, int]], Process]) -> None:
+        """Start the process at the ends of two pipes."""
         go, self._go = os.pipe()
         report_read, report = os.pipe()
         self._reports = os.fdopen(report_read)
-        plan = {"mode": self.start, "workers": self.workers, "preload": list(self.preload)}
-        words = [str(go), str(report), self.module, *([] if self.start == "exec" else [json.dumps(plan)])]
-        with (self.attempt / "torchrun.log").open("w") as log:
-            self.process = subprocess.Popen(
-                [self.python, str(archive), "gate", *words],
-                pass_fds=(go, report),
-                env={**os.environ, "PYTHONUNBUFFERED": "1", **self.env},
-                cwd=self.root,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                preexec_fn=restore_signals,  # noqa: PLW1509 - as the agent does; nothing here has threads
-            )
+        plan = self.plan()
+        words = [str(go), str(report), self.module, *([json.dumps(plan)] if plan else [])]
+        self.process = start([self.python, str(self.root / "payload.zip"), "gate", *words], (go, report))
         os.close(go)
         os.close(report)
+
+    def plan(self) -> dict[str, Any]:
+        """How it is to start workers; nothing for new interpreters."""
+        if self.start == "exec":
+            return {}
+        mode = "fork" if self.start == "warm" else self.start
+        return {"mode": mode, "workers": self.workers, "preload": list(self.preload)}
+
+    def variables(self) -> dict[str, str]:
+        """Give the environment of the gate."""
+        return {**os.environ, "PYTHONUNBUFFERED": "1", **self.env}
 
     def read_report(self, name: str) -> dict[str, Any]:
         """Read up to a report of a name."""
@@ -155,6 +165,91 @@ class Gate:
             return False
         mark = f"{self.root}/"
         return state not in (b"Z", b"X") and (mark.encode() in words or output.startswith(mark))
+
+
+class Process(Protocol):
+    """The gate's process."""
+
+    pid: int
+
+    def kill(self) -> None:
+        """Send SIGKILL, unless it has ended."""
+
+    def wait(self) -> int:
+        """Wait for the end."""
+
+
+class Adopted:
+    """A child that another process has forked."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._code: int | None = None
+
+    def kill(self) -> None:
+        """Send SIGKILL, unless it has ended."""
+        if self._code is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+    def wait(self) -> int:
+        """Wait for the end."""
+        if self._code is None:
+            self._code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self._code
+
+
+def start_gate(gate: Gate, words: list[str], descriptors: tuple[int, ...]) -> subprocess.Popen[bytes]:
+    """Start a gate with a new interpreter."""
+    with (gate.attempt / "torchrun.log").open("w") as log:
+        return subprocess.Popen(
+            words,
+            pass_fds=descriptors,
+            env=gate.variables(),
+            cwd=gate.root,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            preexec_fn=restore_signals,  # noqa: PLW1509 - as the agent does; nothing here has threads
+        )
+
+
+@contextmanager
+def start_warm_server(gate: Gate, archive: Path) -> Iterator[socket.socket]:
+    """Start a gate that forks a warm server, and end it; this process adopts the server, as an agent does."""
+    set_subreaper()
+    own_end, end = socket.socketpair()
+    own_end.settimeout(HANG)
+    pipes = [os.open(os.devnull, os.O_RDWR) for _ in range(2)]  # nobody gives GO or reads reports
+    plan = json.dumps({**gate.plan(), "warm": end.fileno()})
+    words = [gate.python, str(archive), "gate", *map(str, pipes), gate.module, plan]
+    with own_end:
+        first = start_gate(gate, words, (*pipes, end.fileno()))
+        end.close()
+        close_all(pipes)
+        greeting, _ = receive(own_end)
+        first.kill()
+        first.wait()
+        assert greeting is not None
+        yield own_end
+    os.waitpid(greeting.count("pid"), 0)
+    set_subreaper(enabled=False)
+
+
+def fork_gate(gate: Gate, connection: socket.socket, words: list[str], pipes: tuple[int, int]) -> Adopted:
+    """Let a warm server fork the gate."""
+    with (gate.attempt / "torchrun.log").open("w") as log:
+        request: Any = {
+            "do": "gate",
+            "argv": words,
+            "env": pack_variables(gate.variables()),
+            "cwd": str(gate.root),
+        }
+        send(connection, request, (*pipes, log.fileno()))
+    answer, _ = receive(connection)
+    assert answer is not None
+    assert answer.count("pid"), answer
+    return Adopted(answer.count("pid"))
 
 
 def read(path: Path) -> str:

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 
 class LoopbackServer:
-    """Listens until `close`; whoever comes is handed to `meet` and closed after it, whatever the socket brought."""
+    """Listens until `close`; whoever comes is handed to `meet` and closed after it, whatever the socket received."""
 
     def __init__(self, meet: Callable[[socket.socket], None], address: str = "127.0.0.1") -> None:
         self._meet = meet
@@ -18,7 +18,7 @@ class LoopbackServer:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        """Let nobody in any more."""
+        """Let no one in any more."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)  # a thread waits in accept
         self._socket.close()

@@ -53,7 +53,7 @@ class OwnMoments(Loop):
 
 
 class Members:
-    """What the agents of some nodes would be: they count what the gang tells them."""
+    """What the agents of some nodes would be: they count what the gang sends them."""
 
     def __init__(self, count: int, token: bytes) -> None:
         self.loop, self.heard = Loop(), Counter[str]()

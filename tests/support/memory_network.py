@@ -31,7 +31,7 @@ class MemorySocket:
         self.name: Address = (self.host, 0)
         self.inbox = bytearray()
         self.other: MemorySocket | None = None
-        self.queue: list[MemorySocket] = []  # connections that nobody has accepted
+        self.queue: list[MemorySocket] = []  # connections that no one has accepted
         self.error = 0
         self.at_end = self.closed = self.connecting = False
 
@@ -158,7 +158,7 @@ class Network:
         return next(self._ports)
 
     def is_open(self, one: str, other: str) -> bool:
-        """Tell whether anything gets from one host to another."""
+        """Return whether anything gets from one host to another."""
         return (one in self.apart) == (other in self.apart) and {one, other} not in self.cut_pairs
 
     def read_clock(self) -> float:
@@ -186,7 +186,7 @@ class Network:
 
 
 class SteppedLoop:
-    """The event loop of one node: its moments come when the test says so."""
+    """The event loop of one node: its moments come when the test orders it."""
 
     def __init__(self, network: Network, host: str) -> None:
         self.network, self.host = network, host
@@ -238,7 +238,7 @@ class SteppedLoop:
         self.call(self.moments.pop(name)[1])
 
     def serve(self) -> bool:
-        """Call back for every socket that is ready; tells whether any was."""
+        """Call back for every socket that is ready; returns whether any was."""
         served = False
         for number in sorted({*self._readers, *self._writers}):
             sock = self.network.sockets.get(number)

@@ -49,16 +49,20 @@ def byte_code(archive: bytes) -> tuple[str, bytes]:
 
 def processes_with(text: str) -> dict[int, str]:
     """List living processes whose environment or command line holds a text."""
-    found = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            content = (folder / "environ").read_bytes() + b"\0" + (folder / "cmdline").read_bytes()
-            state = (folder / "stat").read_bytes().rpartition(b")")[2].split()[0]
-        except OSError:
-            continue
-        if text.encode() in content and state not in (b"Z", b"X") and int(folder.name) != os.getpid():
-            found[int(folder.name)] = content.rpartition(b"\0\0")[2].replace(b"\0", b" ").decode()
-    return found
+    found = {int(folder.name): command_with(folder, text) for folder in Path("/proc").glob("[0-9]*")}
+    return {pid: command for pid, command in found.items() if command is not None and pid != os.getpid()}
+
+
+def command_with(folder: Path, text: str) -> str | None:
+    """Give a living process's command line, if that or its environment holds a text."""
+    try:
+        content = (folder / "environ").read_bytes() + b"\0" + (folder / "cmdline").read_bytes()
+        if text.encode() not in content:
+            return None
+        state = (folder / "stat").read_bytes().rpartition(b")")[2].split()[0]
+    except OSError:
+        return None
+    return None if state in (b"Z", b"X") else content.rpartition(b"\0\0")[2].replace(b"\0", b" ").decode()
 
 
 class NodeRun:
@@ -106,6 +110,7 @@ class NodeRun:
         self.session: Session | None = None
         self.heard: list[dict[str, Any]] = []
         self.port = 0
+        self._seen_alive = 0
 
     @property
     def rundir(self) -> Path:
@@ -216,7 +221,7 @@ class NodeRun:
         """Wait for a final state with no process left; returns it."""
         final = ("SUCCEEDED", "FAILED", "FAILED_SETUP", "CANCELLED", "TIMEOUT")
         wait_until(lambda: self.state()["state"] in final, "a final state")
-        wait_until(lambda: not self.left(), "nothing left")
+        wait_until(lambda: not self.is_alive(), "nothing left")
         return self.state()
 
     def pid(self, name: str) -> int:
@@ -233,6 +238,12 @@ class NodeRun:
     def left(self) -> dict[int, str]:
         """List what still lives of this run."""
         return processes_with(str(self.root))
+
+    def is_alive(self) -> bool:
+        """Tell whether anything of this run lives, for waits: it looks first at the process that it saw last."""
+        if command_with(Path(f"/proc/{self._seen_alive}"), str(self.root)) is None:
+            self._seen_alive = next(iter(self.left()), 0)
+        return self._seen_alive != 0
 
     def agent_log(self) -> str:
         """Read what guardian and agent said."""

@@ -16,7 +16,7 @@ def program(node: Make, argv: list[Any], script: str = "", **changes: Any) -> No
 
 
 def go(run: NodeRun, port: int = 0) -> NodeRun:
-    """Start and give GO; nobody says `listening`, the node lets go of its client at once."""
+    """Start and give GO; no one reports `listening`, the node lets go of its client at once."""
     run.start()
     run.hear("ready")
     assert run.session is not None

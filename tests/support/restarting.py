@@ -150,7 +150,7 @@ class RestartGang(GangRun):
     def ended(self) -> list[dict[str, Any]]:
         """Wait until nothing is left anywhere; gives the states, of nodes that vanished the last."""
         try:
-            wait_until(lambda: not any(node.left() for node in self.nodes), "nothing left anywhere")
+            wait_until(lambda: not any(node.is_alive() for node in self.nodes), "nothing left anywhere")
         except AssertionError as error:
             raise AssertionError(f"{error}\n" + "\n".join(map(describe, self.nodes))) from None
         return [node.state() for node in self.present]

@@ -51,7 +51,7 @@ def make_key(path: Path, kind: str = "ed25519", passphrase: str = "") -> Path:
 
 
 def free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody holds at the moment."""
+    """Return a port of 127.0.0.1 that no one holds at the moment."""
     with closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -68,7 +68,7 @@ def hop_named(name: str, **ssh: Any) -> Hop:
     return plain_hop(node_named(name, **ssh))
 
 
-# Waits for the end of its stdin, which the tests hold, and ends the sshd that nobody will stop any more.
+# Waits for the end of its stdin, which the tests hold, and ends the sshd that no one will stop any more.
 WATCHER = 'read -r _; kill -9 "$1"'
 
 

@@ -57,6 +57,7 @@ class Session:
         command: tuple[str, ...] = (),
         env: dict[str, str] | None = None,
         cwd: Path | None = None,
+        payload: str = "",
     ) -> None:
         self.sentinel = secrets.token_hex(8)
         self._verb = verb
@@ -71,7 +72,7 @@ class Session:
         )
         self.noise: bytes | None = None
         self._buffer = b""
-        header = {"sentinel": self.sentinel, "verb": verb, "request": request}
+        header = {"sentinel": self.sentinel, "verb": verb, "request": request, "payload": payload}
         self._write(part((PAYLOAD / "boot.py").read_bytes()) + part(json.dumps(header).encode()))
         self._write(part(bundle() if modules is None else modules))
 
@@ -105,6 +106,11 @@ class Session:
         wrong = frame_problems(self._verb, header, body)
         assert not wrong, f"not as protocol/messages says: {wrong}"
         return header, body
+
+    def continue_with(self, verb: str, request: dict[str, Any], modules: bytes) -> None:
+        """Send a further verb to the same process."""
+        self.sentinel, self._verb, self.noise = secrets.token_hex(8), verb, None
+        self.send({"sentinel": self.sentinel, "verb": verb, "request": request}, modules)
 
     def _fill(self, enough: Any, deadline: float) -> bool:
         assert self.process.stdout is not None

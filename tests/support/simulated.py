@@ -174,7 +174,7 @@ class SimulatedChannel:
             return piece
 
     def read_stderr(self) -> bytes:
-        """Take nothing: nobody complains."""
+        """Take nothing: no one complains."""
         return b""
 
     def send(self, data: bytes) -> int:
@@ -261,7 +261,7 @@ def answer_exec(node: Node, _: Mapping[str, Any]) -> list[Frame]:
 
 
 def answer_probe(node: Node, request: Mapping[str, Any]) -> list[Frame]:
-    """Tell the facts; who is to stay waits for orders."""
+    """Read the facts; who is to stay waits for orders."""
     told: Frame = ({"facts": facts_of(node, request)}, b"")
     return [told] if request.get("stay") else [told, ({"end": True}, b"")]
 
@@ -372,7 +372,7 @@ class SimulatedCluster(Cluster):
         return True
 
     def _prepare(self, nodes: object, *, keep: bool = True) -> None:
-        """No configuration of SSH says anything about them."""
+        """No configuration of SSH reports anything about them."""
 
     def _connect(self, node: Node) -> Any:
         fate = self.fate(node)

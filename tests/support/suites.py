@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,12 @@ def cost_of(item: pytest.Item) -> str:
     marked = {mark.name for mark in item.iter_markers() if mark.name in COSTS.values()}
     if marked:
         return marked.pop() if len(marked) == 1 else ""
-    parts = item.path.relative_to(TESTS).parts if item.path.is_relative_to(TESTS) else ()
+    return cost_of_place(item.path)
+
+
+@cache
+def cost_of_place(path: Path) -> str:
+    """Give the suite of a file's tests: thousands of them ask, in each process that collects."""
+    parts = path.relative_to(TESTS).parts if path.is_relative_to(TESTS) else ()
     places = ("/".join(parts[:size]) for size in range(len(parts), -1, -1))
     return next(COSTS[place] for place in places if place in COSTS)

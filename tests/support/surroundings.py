@@ -1,7 +1,7 @@
 """What tests see of the machine they run on: where programs are, and nothing of its user's settings.
 
 The names to keep are listed rather than those to drop: whatever else pip, ssh, git, a shell, Python, torch or
-clusterctl may read from the environment is shut out with them, also what nobody has thought of.
+clusterctl may read from the environment is shut out with them, also what no one has thought of.
 """
 
 from __future__ import annotations

@@ -23,4 +23,4 @@ def wait_until(condition: Callable[[], Any], what: str, *, every: float = 0.02) 
             return value
         now = time.monotonic()
         assert now < deadline, f"not after {HANG:g} s: {what}"
-        time.sleep(min(max(every, 4 * (now - began)), 0.3))
+        time.sleep(min(max(every, 4 * (now - began)), 1.0))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from clusterctl.cli.actions.find_runs import FoundRuns, choose_found_run, find_runs
-from clusterctl.cli.actions.notify import notify_end, warn_not_notified
+from clusterctl.cli.actions.notify import notify_end, notify_stall, warn_not_notified
 from clusterctl.cli.context.nodes import (
     current_owner,
     interpreter,
@@ -19,79 +18,27 @@ from clusterctl.cli.context.nodes import (
     reading_exit_code,
     report_failures,
 )
+from clusterctl.cli.context.run_output import RunOutput
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.watch.follower import LogLines, StateChange
 from clusterctl.client.watch.monitor import MonitorOptions, RunMonitor
 from clusterctl.client.watch.reader import LiveReader
 from clusterctl.client.watch.streams import StreamEnd
-from clusterctl.console.logs import JsonLogPrinter, LogPrinter, LogSink, TorchrunFilter
+from clusterctl.console.logs import LogSink
 from clusterctl.console.runs import describe_launch, make_status_view
-from clusterctl.console.terminal import can_redraw, info, is_quiet, is_verbose, show_live_line
-from clusterctl.console.text import json_text
+from clusterctl.console.terminal import can_redraw, info, is_quiet, show_live_line
 from clusterctl.console.verdict import show_verdict
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.runs.selection import Parts, choose_to_attach, is_live, owner_of, submitted_at
 from clusterctl.plans.runs.verdict import name_state, verdict_to_json
-from clusterctl.protocol.ranks import NodeRank
 from clusterctl.protocol.run_id import RunId
-from clusterctl.protocol.run_paths import short_id
 from clusterctl.protocol.states import RUNNING, UNKNOWN
-from clusterctl.specs.inventory.model import Inventory, Node
-from clusterctl.specs.text import command_line
+from clusterctl.specs.inventory.model import Inventory
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.verbs import FollowChoice
-
-
-@dataclass(frozen=True)
-class RunOutput:
-    """How a command reports a run: as NDJSON or as text; `command` is how its hints begin."""
-
-    as_json: bool
-    command: str
-
-    def logs(self, run_id: str, node_ranks: Mapping[str, NodeRank], world_size: int | None) -> LogSink:
-        """Return what shows log lines."""
-        if self.as_json:
-            return JsonLogPrinter(run_id, node_ranks)
-        printer = LogPrinter(node_ranks, world_size or 1)
-        return printer if is_verbose() else TorchrunFilter(printer)
-
-    def write_end(self, state: str, exit_code: int, error: str | None = None) -> None:
-        """Close the NDJSON of a run that was not followed to its end."""
-        self.write_json({"verdict": {"state": state, "exit_code": exit_code, "error": error}})
-
-    def write_json(self, entry: Mapping[str, object]) -> None:
-        """Write one line of NDJSON, if that is wanted."""
-        if self.as_json:
-            with suppress(BrokenPipeError):
-                print(json_text({"schema": 1, **entry}), flush=True)
-
-    def hint(self, verb: str, run_id: str) -> str:
-        """Give a command to paste."""
-        return command_line(verb, short_id(run_id), command=self.command)
-
-    def describe_commands(self, run_id: str) -> str:
-        """List the commands for a run that continues."""
-        meanings = {
-            "attach": tr("follow it again"),
-            "status": tr("show its state"),
-            "stop": tr("stop it"),
-        }
-        commands = {self.hint(verb, run_id): meaning for verb, meaning in meanings.items()}
-        width = max(map(len, commands))
-        return "\n".join(f"  {command:{width}}  {meaning}" for command, meaning in commands.items())
-
-    def describe_leaving(self, run_id: str, *, stopping: bool) -> str:
-        """Describe what happens to the run after this command ends."""
-        if stopping:
-            command = self.hint("stop", run_id)
-            return "\n" + tr(
-                "detached while the run was being stopped; to make sure: {command}", command=command
-            )
-        return f"\n{tr('detached; the run continues')}\n{self.describe_commands(run_id)}"
 
 
 def watch_run(
@@ -105,6 +52,9 @@ def watch_run(
         show=logs.show,
         notice=notice,
         show_silence=show_live_line if has_live_line else None,
+        on_stall=lambda kept: notify_stall(
+            options.run_id, kept, [node.name for node in options.nodes], output.command, options.secrets
+        ),
     )
     try:
         verdict = monitor.watch()
@@ -151,16 +101,26 @@ class RecentLogs:
             self.logs.show(replace(entry, offset=offset, lines=lines, sizes=sizes))
 
 
-def attach_run(inventory: Inventory, run_prefix: str | None, output: RunOutput) -> int:
-    """Follow a run; the exit code is the verdict's, 4 if no node answers. NDJSON ends in a verdict in any case."""
+AttachQueued = Callable[[Cluster, FoundRuns, RunId, RunOutput], int]
+
+
+def attach_run(
+    inventory: Inventory, run_prefix: str | None, output: RunOutput, attach_queued: AttachQueued | None = None
+) -> int:
+    """Follow a run; the exit code is the verdict's, 4 if no node answers. NDJSON ends in a verdict in any case.
+
+    `attach_queued` follows one that waits in Slurm's queue.
+    """
     try:
-        return _attach(inventory, run_prefix, output)
+        return _attach(inventory, run_prefix, output, attach_queued)
     except ClusterctlError as error:
         output.write_end(UNKNOWN, error.exit_code, error=f"{error.code} {error.message}")
         raise
 
 
-def _attach(inventory: Inventory, run_prefix: str | None, output: RunOutput) -> int:
+def _attach(
+    inventory: Inventory, run_prefix: str | None, output: RunOutput, attach_queued: AttachQueued | None
+) -> int:
     with open_cluster() as cluster:
         found_runs = find_runs(cluster, inventory.nodes, run_prefix, only_one=True)
         report_failures(found_runs.errors)
@@ -169,6 +129,8 @@ def _attach(inventory: Inventory, run_prefix: str | None, output: RunOutput) -> 
             return 4
         run_id = choose_found_run(choose_to_attach, found_runs.runs, run_prefix)
         parts = found_runs.runs[run_id]
+        if attach_queued is not None and any(part.is_queued for part in parts.values() if part):
+            return attach_queued(cluster, found_runs, run_id, output)
         _announce(run_id, parts, output)
         logs = _logs(output, run_id, parts)
         latest = RecentLogs(logs, SHOWN_LINES if is_live(parts) else 0)
@@ -178,7 +140,7 @@ def _attach(inventory: Inventory, run_prefix: str | None, output: RunOutput) -> 
 
 def _monitor_options(inventory: Inventory, found_runs: FoundRuns, run_id: RunId) -> MonitorOptions:
     parts = found_runs.runs[run_id]
-    nodes = [node for node in inventory.nodes if node.name in parts]
+    nodes = found_runs.nodes_of(run_id)
     return MonitorOptions(
         run_id=run_id,
         nodes=nodes,
@@ -242,12 +204,10 @@ def _start_time(parts: Parts) -> float:
 PULSE = 5.0  # seconds between two reads of the last line of each rank
 
 
-def watch_status(
-    cluster: Cluster, nodes: Sequence[Node], found_runs: FoundRuns, run_id: RunId, *, as_json: bool
-) -> int:
+def watch_status(cluster: Cluster, found_runs: FoundRuns, run_id: RunId, *, as_json: bool) -> int:
     """Follow the states; 0 when all nodes answered in the end, 5 some, 4 none."""
     parts = dict(found_runs.runs[run_id])
-    taking_part = [node for node in nodes if node.name in parts]
+    taking_part = found_runs.nodes_of(run_id)
     pythons = {node.name: found_runs.pythons.get(node.name) or interpreter(node) for node in taking_part}
     unanswered = {error.node for error in found_runs.errors}
     request: FollowChoice = {"events": None, "logs": None, "activity": PULSE}

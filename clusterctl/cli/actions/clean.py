@@ -23,6 +23,7 @@ from clusterctl.client.maintenance import (
     NodeStorage,
     RemovalReport,
     find_orphans,
+    query_warm,
     read_storage,
     remove_stored_runs,
     stop_orphans,
@@ -38,8 +39,11 @@ from clusterctl.console.maintenance import (
     render_orphan,
     show_cleanup_plan,
     show_ended_orphans,
+    show_ended_warm,
     show_orphans,
     show_removed,
+    show_warm,
+    warm_to_json,
 )
 from clusterctl.console.terminal import info
 from clusterctl.console.text import json_text, sanitize
@@ -55,6 +59,7 @@ from clusterctl.plans.cleanup import (
     plan_cleanup,
     select_orphans,
 )
+from clusterctl.plans.warm import WarmServer
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.text import command_line
 from clusterctl.translation import tr, trn
@@ -82,6 +87,28 @@ def query_orphans(cluster: Cluster, nodes: Sequence[Node]) -> OrphanAnswers:
         elif outcome.error is not None:
             errors[outcome.node.name] = outcome.error
     return OrphanAnswers({node.name: by_node[node.name] for node in nodes if node.name in by_node}, errors)
+
+
+@dataclass(frozen=True)
+class WarmAnswers:
+    """The nodes' answers, and the nodes that gave none."""
+
+    by_node: dict[str, tuple[WarmServer, ...]]
+    errors: dict[str, ClusterctlError]
+
+
+def query_warm_servers(cluster: Cluster, nodes: Sequence[Node], *, end: bool = False) -> WarmAnswers:
+    """Ask every node at the same time for what waits there for the next launch, and end it if wished."""
+    by_node: dict[str, tuple[WarmServer, ...]] = {}
+    errors: dict[str, ClusterctlError] = {}
+    for outcome in cluster.each(
+        nodes, lambda c, node: with_any_python(node, lambda python: query_warm(c, node, python, end=end))[0]
+    ):
+        if outcome.value is not None:
+            by_node[outcome.node.name] = outcome.value
+        elif outcome.error is not None:
+            errors[outcome.node.name] = outcome.error
+    return WarmAnswers({node.name: by_node[node.name] for node in nodes if node.name in by_node}, errors)
 
 
 def stop_orphans_everywhere(
@@ -138,6 +165,7 @@ class Clean:
         self._orphans: dict[str, tuple[Orphan, ...]] = {}
         self._ended: dict[str, EndedOrphans] = {}
         self._errors: dict[str, ClusterctlError] = {}
+        self._warm: dict[str, tuple[WarmServer, ...]] = {}
         self._some_kept = False  # whether the user has chosen to keep some of what was shown
 
     def run(self) -> int:
@@ -151,9 +179,11 @@ class Clean:
                     return 4
                 cleanup = self._plan_cleanup()
                 self._find_orphans(cluster)
+                self._find_warm(cluster)
                 if not self._options.as_json:
                     show_cleanup_plan(cleanup, self._storage)
                     self._show_orphans()
+                    show_warm(self._warm)
                 if not self._options.dry_run:
                     cleanup = self._keep_stranded(cleanup)
                 if self._is_empty(cleanup):
@@ -161,6 +191,7 @@ class Clean:
                 elif not self._options.dry_run:
                     self._confirm()
                     self._stop_orphans(cluster)
+                    self._stop_warm(cluster)
                     self._remove(cleanup)
             finally:
                 for session in self._sessions.values():
@@ -201,7 +232,7 @@ class Clean:
 
     def _is_empty(self, cleanup: CleanupPlan) -> bool:
         spare = any(spare.contents for storage in self._storage.values() for spare in storage.unused)
-        return not cleanup.removals and not spare and not self._orphans
+        return not cleanup.removals and not spare and not self._orphans and not self._warm
 
     def _find_orphans(self, cluster: Cluster) -> None:
         """Find leftover processes that may be stopped; a node without an answer has none."""
@@ -214,6 +245,22 @@ class Clean:
             name: select_orphans(orphans_found.own, me) for name, orphans_found in answers.by_node.items()
         }
         self._orphans = {name: orphans for name, orphans in chosen.items() if orphans}
+
+    def _find_warm(self, cluster: Cluster) -> None:
+        """Find what waits for the next launch."""
+        answers = query_warm_servers(cluster, [node for node in self._nodes if node.name in self._storage])
+        report_failures(answers.errors.values())
+        self._errors.update(answers.errors)
+        self._warm = {name: servers for name, servers in answers.by_node.items() if servers}
+
+    def _stop_warm(self, cluster: Cluster) -> None:
+        if self._warm:
+            nodes = [node for node in self._nodes if node.name in self._warm]
+            answers = query_warm_servers(cluster, nodes, end=True)
+            report_failures(answers.errors.values())
+            self._errors.update(answers.errors)
+            if not self._options.as_json:
+                show_ended_warm(answers.by_node)
 
     def _show_orphans(self) -> None:
         for name, orphans in self._orphans.items():
@@ -261,7 +308,7 @@ class Clean:
 
     def _confirm(self) -> None:
         """Remove nothing that the user has not confirmed."""
-        if self._orphans:
+        if self._orphans or self._warm:
             question = tr("Stop and remove the rest?") if self._some_kept else tr("Stop and remove all this?")
         else:
             question = tr("Remove the rest?") if self._some_kept else tr("Remove all this?")
@@ -291,6 +338,7 @@ class Clean:
         if self._options.as_json:
             document = cleanup_to_json(cleanup, self._storage, removed, self._errors)
             document["orphans"] = ended_orphans_to_json(self._orphans, self._ended)
+            document["warm"] = warm_to_json(self._warm)
             click.echo(json_text(document, indent=2))
         else:
             show_removed(removed)

@@ -187,7 +187,7 @@ def _output_dir(run_id: str, member: Member) -> str:
 
 
 class _StepObserver:
-    """Hears of the progress of the preparations, of which the screen shows what each node is at."""
+    """Receives the progress of the preparations; the screen shows the current step of each node."""
 
     def __init__(self, phases: Phases) -> None:
         self._phases = phases

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import click
 
 from clusterctl.cli.context.load import remember_runs
-from clusterctl.cli.context.nodes import current_owner, notice, with_any_python
+from clusterctl.cli.context.nodes import current_owner, notice, open_cluster, with_any_python
 from clusterctl.cli.context.settings import Settings
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.session import Interpreter
 from clusterctl.console.runs import describe_launch
 from clusterctl.errors import ClusterctlError, UsageError
-from clusterctl.plans.runs.selection import Owner, Parts, Runs, gather_runs, is_complete, is_live
+from clusterctl.plans.runs.selection import Owner, Parts, Runs, gather_runs, is_complete, is_live, owner_of
 from clusterctl.plans.runs.state import NodeState, run_state
 from clusterctl.plans.runs.verdict import name_state
 from clusterctl.protocol.run_id import RunId, parse_run_id
 from clusterctl.protocol.states import SUCCEEDED
-from clusterctl.specs.inventory.model import Node
+from clusterctl.specs.inventory.model import Allocation, Inventory, Node
 from clusterctl.specs.text import command_line
 from clusterctl.translation import trn
 
@@ -36,11 +36,70 @@ class FoundRuns:
     asked: int
     pythons: dict[str, Interpreter]
     offsets: dict[str, float]  # each node's clock minus ours, in seconds
+    nodes: tuple[Node, ...] = ()  # those that were asked; of a Slurm cluster the login node
 
     @property
     def answered(self) -> int:
         """Count the nodes that answered."""
         return self.asked - len(self.errors)
+
+    def nodes_of(self, run_id: RunId) -> list[Node]:
+        """Give the nodes that have a part of a run, as the verbs reach them."""
+        parts = self.runs.get(run_id, {})
+        login = slurm_login(self.nodes)
+        if login is None:
+            return [node for node in self.nodes if node.name in parts]
+        job = next((part.slurm_job for part in parts.values() if part), "")
+        return slurm_nodes(login, list(parts), job)
+
+
+def refuse_queued(run_id: RunId, parts: Parts, verb: str, command: str) -> None:
+    """Raise UsageError for a run that waits in Slurm's queue, or never left it: no node has anything of it."""
+    queued = next((part for part in parts.values() if part and part.is_queued), None)
+    if queued is not None:
+        shown = command_line("attach" if queued.live else "status", run_id, command=command)
+        raise UsageError("CC-SLURM-008", verb=verb, run=run_id, reason=queued.reason, command=shown)
+
+
+MOST_SESSIONS = 8  # on one connection to a login node: sshd allows 10 unless it is set otherwise
+
+
+def slurm_login(nodes: Sequence[Node]) -> Node | None:
+    """Give the login node, if the inventory is that of a Slurm cluster."""
+    return nodes[0] if nodes and nodes[0].allocation is not None else None
+
+
+def with_live_nodes(inventory: Inventory) -> Inventory:
+    """Put the nodes of one's live runs into the inventory of a Slurm cluster: only they can be reached.
+
+    Raises UsageError if there are none; other inventories stay as they are.
+    """
+    if inventory.slurm is None:
+        return inventory
+    with open_cluster() as cluster:
+        found = find_runs(cluster, inventory.nodes, None)
+    if not found.answered:
+        raise found.errors[0]
+    nodes: dict[str, Node] = {}
+    for run_id, parts in found.runs.items():
+        begun = is_live(parts) and not any(part.is_queued for part in parts.values() if part)
+        if begun and owner_of(parts).is_same(current_owner()):
+            nodes.update((node.name, node) for node in found.nodes_of(run_id) if node.name not in nodes)
+    if not nodes:
+        raise UsageError("CC-SLURM-009", file=inventory.file)
+    return replace(inventory, nodes=tuple(nodes.values()))
+
+
+def slurm_nodes(login: Node, names: Sequence[str], job: str) -> list[Node]:
+    """Give the nodes of a Slurm job: each is reached over the login node, some on one connection."""
+    connections = [
+        login.name if index < MOST_SESSIONS else f"{login.name}/{index // MOST_SESSIONS}"
+        for index in range(len(names))
+    ]
+    return [
+        replace(login, name=name, index=index, allocation=Allocation(connection=connections[index], job=job))
+        for index, name in enumerate(names)
+    ]
 
 
 def find_runs(
@@ -58,6 +117,7 @@ def find_runs(
     answers: dict[str, tasks.RunListing] = {}
     pythons: dict[str, Interpreter] = {}
     errors: dict[str, ClusterctlError] = {}
+    nodes = nodes[:1] if slurm_login(nodes) is not None else nodes  # one answers for all
 
     for outcome in cluster.each(
         nodes,
@@ -77,6 +137,8 @@ def find_runs(
             and is_complete(_states_of(answers, prefix))
         ):
             break
+    if slurm_login(nodes) is not None:
+        return _found_over_login(nodes, answers, pythons, tuple(errors.values()))
     ordered = {node.name: answers[node.name].runs for node in nodes if node.name in answers}
     offsets = {name: listing.offset for name, listing in answers.items()}
     gathered = gather_runs(ordered, [node.name for node in nodes if node.name not in answers])
@@ -85,7 +147,38 @@ def find_runs(
         run_id: {name: parts[name] for name in names if name in parts} for run_id, parts in gathered.items()
     }
     remember_runs(runs)
-    return FoundRuns(runs, tuple(errors.values()), len(answers) + len(errors), pythons, offsets)
+    return FoundRuns(runs, tuple(errors.values()), len(answers) + len(errors), pythons, offsets, tuple(nodes))
+
+
+def _found_over_login(
+    nodes: Sequence[Node],
+    answers: Mapping[str, tasks.RunListing],
+    pythons: Mapping[str, Interpreter],
+    errors: tuple[ClusterctlError, ...],
+) -> FoundRuns:
+    """Sort the answer of a login node, which speaks for all nodes, by the nodes that it names."""
+    states = [state for listing in answers.values() for state in listing.runs]
+    by_node: dict[str, list[NodeState]] = {}
+    for state in sorted(states, key=lambda state: state.node_rank):
+        by_node.setdefault(state.node, []).append(state)
+    gathered = gather_runs(by_node, ())
+    runs = {
+        run_id: dict(sorted(parts.items(), key=lambda item: item[1].node_rank if item[1] else 0))
+        for run_id, parts in gathered.items()
+    }
+    remember_runs(runs)
+    login = nodes[0].name
+    if login not in pythons:
+        return FoundRuns({}, errors, len(errors), {}, {}, tuple(nodes))
+    known = [*by_node, login]
+    return FoundRuns(
+        runs,
+        errors,
+        len(answers) + len(errors),
+        dict.fromkeys(known, pythons[login]),
+        dict.fromkeys(known, answers[login].offset),
+        tuple(nodes),
+    )
 
 
 def _warn_unnamed(node: str, listing: tasks.RunListing) -> None:

@@ -36,7 +36,7 @@ from clusterctl.specs.text import command_line
 from clusterctl.translation import tr, trn
 
 UNKNOWN_HOST = "CC-SSH-009"
-LOGIN_REFUSED_CODES = (UNKNOWN_HOST, "CC-SSH-007")  # what `keys push` mends
+LOGIN_REFUSED_CODES = (UNKNOWN_HOST, "CC-SSH-007")  # what `keys push` fixes
 MOST_SHOWN = 20
 
 

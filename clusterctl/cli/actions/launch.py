@@ -6,31 +6,30 @@ import os
 import secrets as random_source
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from clusterctl.cli.actions.attach import RunOutput, watch_run
 from clusterctl.cli.actions.notify import check_hooks, remember_hooks, warn_not_notified
-from clusterctl.cli.actions.preflight import Preflight, run_preflight, select_checks
+from clusterctl.cli.actions.preflight import Preflight, Questions, run_preflight, select_checks
 from clusterctl.cli.context.code import read_code, read_job_setup, warn_of_code
-from clusterctl.cli.context.load import remember_runs
+from clusterctl.cli.context.load import checks_dir, remember_runs
 from clusterctl.cli.context.nodes import interpreter, launch_record, notice
+from clusterctl.cli.context.run_output import RunOutput
+from clusterctl.cli.context.settings import LaunchOptions
 from clusterctl.client.launch import prepare
 from clusterctl.client.launch.locks import LockPolicy
 from clusterctl.client.launch.setup import SetupFiles, SetupUpload
-from clusterctl.client.maintenance import remove_run
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.sync.distribute import Distribution, TransferAddress
 from clusterctl.client.sync.scan import ScanResult
-from clusterctl.client.watch.monitor import MonitorOptions
-from clusterctl.console.findings import render_findings
+from clusterctl.console.findings import describe_age, render_findings
 from clusterctl.console.progress import Detail, Phases, render_setup, render_size, render_upload
 from clusterctl.console.terminal import info, stderr
 from clusterctl.errors import ClusterctlError, NodesBusy, UsageError
 from clusterctl.plans.checks.python import NOT_BUILT
 from clusterctl.plans.facts.facts import Facts
+from clusterctl.plans.launch.about import describe_node
 from clusterctl.plans.launch.agent_spec import render_spec
 from clusterctl.plans.launch.launchers import vendor_of
 from clusterctl.plans.launch.network import resolve_network
@@ -49,18 +48,6 @@ from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.files import LaunchRecord
-
-
-@dataclass(frozen=True)
-class LaunchOptions:
-    """The options of one launch."""
-
-    detach: bool
-    no_check: bool
-    as_json: bool
-    wait: bool = False
-    command: str = "clusterctl"  # how hints begin, with the `-i` that was given
-    allow_big: bool = False
 
 
 class Launch:
@@ -127,7 +114,7 @@ class Launch:
         warning = warn_of_losses(len(plan.nodes), len(plan.spares))
         if warning:
             notice(warning)
-        ready = self._prepare(cluster, plan, scan, secrets)
+        ready = self._prepare(cluster, plan, scan, secrets, preflight)
         self._start_workers(cluster, plan, ready)
         remember_hooks(self._job, self._inventory, plan.run_id)
         remember_runs([plan.run_id])
@@ -137,16 +124,19 @@ class Launch:
         selection = select_checks(self._inventory, self._job)
         self._phases.start("check")
         setup = self._setup_files.plan if self._setup_files else None
-        preflight = run_preflight(
-            cluster, self._nodes, self._job, selection, self._phases, setup, self._options.command
+        questions = Questions(
+            self._nodes, self._job, selection, setup, self._options.command, self._options.recheck
         )
+        preflight = run_preflight(cluster, questions, self._phases, checks_dir())
         # the next phase says so
         shown = [finding for finding in preflight.findings if finding.code != NOT_BUILT]
         if shown:
             self._phases.finish_apart("check", trn("{n} finding", "{n} findings", len(shown)))
             render_findings(stderr(), shown)
+            if preflight.age is not None:
+                info(describe_age(preflight.age))
         else:
-            self._phases.finish("check", tr("all ok"))
+            self._phases.finish("check", describe_age(preflight.age) if preflight.age else tr("all ok"))
         return preflight
 
     def _plan(self, preflight: Preflight) -> LaunchPlan:
@@ -162,15 +152,27 @@ class Launch:
         return plan
 
     def _prepare(
-        self, cluster: Cluster, plan: LaunchPlan, scan: ScanResult, secrets: Mapping[str, str]
+        self,
+        cluster: Cluster,
+        plan: LaunchPlan,
+        scan: ScanResult,
+        secrets: Mapping[str, str],
+        preflight: Preflight,
     ) -> dict[str, prepare.Ready]:
         record: LaunchRecord = {
             "cluster": self._inventory.cluster,
             **launch_record(),
             "submitted": time.time(),
         }
+        code = scan.manifest.hash
+        abouts = {
+            node.name: describe_node(node, preflight.facts[node.name], code, secrets) for node in self._nodes
+        }
         specs = {
-            node.name: render_spec(plan, node, {**record, **self._setup_for(node)}) for node in plan.all_nodes
+            node.name: render_spec(
+                plan, node, {**record, **self._setup_for(node), "about": abouts[node.name]}
+            )
+            for node in plan.all_nodes
         }
         token = random_source.token_hex(32)
         addresses = {
@@ -197,6 +199,8 @@ class Launch:
         except BaseException as error:
             self._phases.break_off()
             if isinstance(error, NodesBusy):  # it was refused, and never was a run
+                from clusterctl.client.maintenance import remove_run
+
                 remove_run(tasks.RunHandle(cluster, plan.run_id, self._nodes, self._interpreters))
             info(tr("nothing was started; prepared processes were stopped"))
             raise
@@ -275,6 +279,9 @@ class Launch:
     def _follow(
         self, cluster: Cluster, plan: LaunchPlan, preflight: Preflight, secrets: Mapping[str, str]
     ) -> int:
+        from clusterctl.cli.actions.attach import watch_run  # loads when all is on its way
+        from clusterctl.client.watch.monitor import MonitorOptions
+
         node_ranks = {node.name: node.member.node_rank for node in plan.all_nodes}
         options = MonitorOptions(
             plan.run_id, self._nodes, self._interpreters, preflight.offsets, tuple(secrets.values())

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from clusterctl.cli.actions.find_runs import FoundRuns, choose_found_run, find_runs
+from clusterctl.cli.actions.find_runs import FoundRuns, choose_found_run, find_runs, refuse_queued
 from clusterctl.cli.context.nodes import (
     interpreter,
     notice,
@@ -30,6 +30,7 @@ from clusterctl.plans.launch.placement import choose_nodes
 from clusterctl.plans.runs.selection import Parts, choose_run
 from clusterctl.plans.runs.state import NodeState
 from clusterctl.protocol.ranks import Rank
+from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import command_line
@@ -141,7 +142,7 @@ def read_logs(
     inventory: Inventory, run_prefix: str | None, pattern: str | None, query: LogQuery, command: str
 ) -> int:
     """Print the logs of a run; 0 when all its chosen nodes answered, 5 some, 4 none; `command` is how fixes begin."""
-    nodes = choose_nodes(inventory, pattern, None)
+    nodes = choose_nodes(inventory, pattern if inventory.slurm is None else None, None)
     with open_cluster() as cluster:
         found_runs = find_runs(cluster, nodes, run_prefix, only_one=True)
         report_failures(found_runs.errors)
@@ -149,6 +150,9 @@ def read_logs(
             return 4
         run_id = choose_found_run(choose_run, found_runs.runs, run_prefix)
         parts = found_runs.runs[run_id]
+        if inventory.slurm is not None:
+            refuse_queued(run_id, parts, "logs", command)
+            nodes = _choose_slurm_nodes(inventory, found_runs, run_id, pattern)
         _check_attempt(run_id, parts, query.attempt)
         holders = _holders(nodes, run_id, parts, query, command)
         if query.ranks and not holders:
@@ -163,6 +167,14 @@ def read_logs(
     elif query.since is not None and not line_filter.lines:
         info(tr("nothing was written since then"))
     return reading_exit_code(found_runs.asked - len(failed), found_runs.asked)
+
+
+def _choose_slurm_nodes(
+    inventory: Inventory, found: FoundRuns, run_id: RunId, pattern: str | None
+) -> tuple[Node, ...]:
+    """Choose among the nodes of the run, which are in no inventory; their ranks are those of the run."""
+    nodes = tuple(found.nodes_of(run_id))
+    return choose_nodes(replace(inventory, nodes=nodes), pattern, None)
 
 
 def _choose_reader(query: LogQuery) -> Callable[[LogRequest], set[str]]:

@@ -20,6 +20,7 @@ from clusterctl.translation import tr
 
 if TYPE_CHECKING:
     from clusterctl.client.local.notify import Delivery
+    from clusterctl.plans.diagnose.kept import KeptDiagnosis
     from clusterctl.plans.notify import Hooks, RunEnd
     from clusterctl.plans.runs.verdict import Verdict
     from clusterctl.protocol.run_id import RunId
@@ -98,6 +99,24 @@ def notify_end(verdict: Verdict, seconds: float, command: str, secrets: Collecti
         _store_hooks(verdict.run_id, notifier.unsent)
 
 
+def notify_stall(
+    run_id: RunId, kept: KeptDiagnosis, nodes: Sequence[str], command: str, secrets: Collection[str]
+) -> None:
+    """Send what is to be sent when a run stalls; what could not be sent is not tried again."""
+    from clusterctl.client.local.notify import claim_stall
+    from clusterctl.plans.notify import stall_of
+    from clusterctl.specs.job.hooks import STALLED
+
+    try:
+        hooks = claim_stall(_folder(), run_id, int((time.time() - (kept.seconds or 0.0)) / 60))
+    except OSError as error:
+        _warn_unreadable(error)
+        return
+    due = [entry for entry in hooks.notify if STALLED in entry.when] if hooks is not None else []
+    if hooks is not None and due:
+        EndNotifier(hooks, stall_of(hooks, run_id, kept, nodes, command), secrets).send(due)
+
+
 def _warn_unreadable(error: OSError) -> None:
     """Report an unsafe file of hooks; the exit code stays that of the run."""
     notice(
@@ -121,13 +140,14 @@ class EndNotifier:
         from clusterctl.plans.notify import is_for_end
 
         due = [entry for entry in self.unsent.notify if is_for_end(entry.when, self._ended.verdict.state)]
-        self._send(due)
+        self.send(due)
         command = self.unsent.on_end
         self.unsent = replace(self.unsent, on_end=None)  # it is never run twice, however it ends
         if command is not None and is_for_end(command.when, self._ended.verdict.state):
             self._run(command.command, command.time_limit)
 
-    def _send(self, entries: Sequence[Notify]) -> None:
+    def send(self, entries: Sequence[Notify]) -> None:
+        """Send these; those that could not be sent remain."""
         from clusterctl.client.local.notify import send_all
 
         faults = {entry: fault for entry in entries if (fault := _find_problem(entry))}

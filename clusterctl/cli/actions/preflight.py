@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from clusterctl.cli.context.nodes import interpreter
 from clusterctl.client.preflight import MeshMember, read_local_facts, run_mesh_test
+from clusterctl.client.recent_check import (
+    REUSED,
+    RecentCheck,
+    load_check,
+    merge_facts,
+    name_check,
+    save_check,
+)
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.session import Session
@@ -31,6 +41,9 @@ from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.job.model import Job
 from clusterctl.translation import tr
 
+if TYPE_CHECKING:
+    from clusterctl.client.rpc.session import Interpreter
+
 PHASE = "check"
 
 
@@ -45,6 +58,11 @@ class Preflight:
     mesh: MeshResult | None = None
     deep: DeepCheckResult | None = None
     selection: CheckSelection = ALL_CHECKS
+    time: float = 0.0  # when it began, by our clock
+    rails: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    age: float | None = (
+        None  # of the check, in seconds, from which the test of the network and GPU health are
+    )
 
     @property
     def offsets(self) -> dict[str, float]:
@@ -73,62 +91,142 @@ def select_checks(
     return CheckSelection(choose_checks(registry, only, skip), resolve_waivers(registry, waivers, names))
 
 
-def run_preflight(
-    cluster: Cluster,
-    nodes: Sequence[Node],
-    job: Job | None,
-    selection: CheckSelection,
-    phases: Phases,
-    setup: SetupPlan | None = None,
-    program: str = "clusterctl",
-) -> Preflight:
+@dataclass(frozen=True)
+class Questions:
+    """What is asked of which nodes for which job, and how: `setup` is what the job makes an environment of.
+
+    `program` is how a command begins that uses the same inventory. With `recheck` nothing of an earlier check is used.
+    """
+
+    nodes: Sequence[Node]
+    job: Job | None
+    selection: CheckSelection
+    setup: SetupPlan | None = None
+    program: str = "clusterctl"
+    recheck: bool = False
+
+    @property
+    def interpreters(self) -> dict[str, Interpreter]:
+        """Give the Python of each node."""
+        return {node.name: interpreter(node, self.job) for node in self.nodes}
+
+    @property
+    def tests_mesh(self) -> bool:
+        """Return whether the nodes connect to each other."""
+        selected = (check for code, check in all_checks().items() if code not in self.selection.skipped)
+        return len(self.nodes) > 1 and any("wire" in check.needs for check in selected)
+
+
+def run_preflight(cluster: Cluster, questions: Questions, phases: Phases, folder: Path) -> Preflight:
     """Probe every node once, all at the same time, let them connect to each other, and evaluate the checks.
 
-    The phase is PHASE, which the caller has begun. `setup` is what the job makes an environment of, `program` how a
-    command begins that uses the same inventory.
+    The phase is PHASE, which the caller has begun. What is expensive is taken from a check that passed a moment ago,
+    which `folder` keeps, as long as all that is asked again says that nothing has changed.
     """
-    facts: dict[str, Facts] = {}
-    failures: dict[str, ClusterctlError] = {}
-    open_probes: dict[str, Session] = {}
-    selected = (check for code, check in all_checks().items() if code not in selection.skipped)
-    test_mesh = len(nodes) > 1 and any("wire" in check.needs for check in selected)
+    name = name_check(questions.nodes, questions.interpreters, test_mesh=questions.tests_mesh)
+    may_reuse = questions.setup is None  # which environment its nodes have may change at any time
+    recent = load_check(folder, name, time.time()) if may_reuse and not questions.recheck else None
+    if recent is not None:
+        result = _confirm(cluster, questions, phases, recent)
+        if result is not None:
+            return result
+    result = _check_all(cluster, questions, phases)
+    if may_reuse and is_sound(result):
+        save_check(folder, name, RecentCheck(result.time, result.facts, result.rails, result.mesh))
+    return result
 
-    def request_facts(c: Any, node: Node) -> tuple[Facts, Session]:
-        python = interpreter(node, job)
-        question = setup_probe_request(setup, python.activate)
-        answer: tuple[Facts, Session] = tasks.probe_and_stay(
-            c, node, python, nodes, stay=test_mesh, setup=question
-        )
-        return answer
 
-    try:
-        for outcome in cluster.each(nodes, request_facts, step=tr("reading facts")):
+def is_sound(result: Preflight) -> bool:
+    """Return whether a check found no error, waived or not, and no answer is missing."""
+    complete = not result.failures and not any(facts.problems for facts in result.facts.values())
+    closed = result.mesh is not None and (
+        result.mesh.absent or result.mesh.ports_taken or not all(path.open for path in result.mesh.paths)
+    )
+    return complete and not closed and not any(finding.severity == "error" for finding in result.findings)
+
+
+def _confirm(cluster: Cluster, questions: Questions, phases: Phases, recent: RecentCheck) -> Preflight | None:
+    """Ask what is cheap again and judge all; None if that does not pass, or a node is not as it was."""
+    with _Probes(cluster, questions, phases, skip=REUSED, stay=False) as probes:
+        facts = None if probes.failures else merge_facts(recent, probes.facts)
+        if facts is None or (recent.mesh is not None and probes.rails() != recent.rails):
+            return None
+        result = _judge(questions, facts, {}, recent.mesh, recent)
+        return result if is_sound(result) else None
+
+
+def _check_all(cluster: Cluster, questions: Questions, phases: Phases) -> Preflight:
+    began, test_mesh = time.time(), questions.tests_mesh
+    with _Probes(cluster, questions, phases, stay=test_mesh) as probes:
+        phases.set_activity(tr("testing connections between nodes"))
+        rails = probes.rails()
+        members = {
+            node.name: MeshMember(probes.open[node.name], rails[node.name], node.ports)
+            for node in questions.nodes
+            if node.name in rails
+        }
+        mesh = run_mesh_test(members) if test_mesh and members else None
+    return replace(_judge(questions, probes.facts, probes.failures, mesh), time=began, rails=rails)
+
+
+def _judge(
+    questions: Questions,
+    facts: Mapping[str, Facts],
+    failures: Mapping[str, ClusterctlError],
+    mesh: MeshResult | None,
+    reused: RecentCheck | None = None,
+) -> Preflight:
+    local_facts = read_local_facts(questions.nodes, questions.job)
+    observed = Observations(facts, failures, mesh, local_facts=local_facts, program=questions.program)
+    findings = evaluate(questions.nodes, observed, questions.job, questions.selection)
+    age = time.time() - reused.time if reused else None
+    return Preflight(facts, failures, findings, observed, mesh, selection=questions.selection, age=age)
+
+
+class _Probes:
+    """The answers of all nodes, and the sessions that are still open."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        questions: Questions,
+        phases: Phases,
+        *,
+        stay: bool,
+        skip: Sequence[str] = (),
+    ) -> None:
+        self.facts: dict[str, Facts] = {}
+        self.failures: dict[str, ClusterctlError] = {}
+        self.open: dict[str, Session] = {}
+        self._questions = questions
+        interpreters = questions.interpreters
+
+        def request_facts(c: Any, node: Node) -> tuple[Facts, Session]:
+            python = interpreters[node.name]
+            question = setup_probe_request(questions.setup, python.activate)
+            answer: tuple[Facts, Session] = tasks.probe_and_stay(
+                c, node, python, questions.nodes, stay=stay, setup=question, skip=skip
+            )
+            return answer
+
+        for outcome in cluster.each(questions.nodes, request_facts, step=tr("reading facts")):
             name = outcome.node.name
             if outcome.value is not None:
-                facts[name], open_probes[name] = outcome.value
+                self.facts[name], self.open[name] = outcome.value
                 phases.mark_done(PHASE, name)
             elif outcome.error is not None:
-                failures[name] = outcome.error
+                self.failures[name] = outcome.error
                 phases.mark_failed(name)
-        phases.set_activity(tr("testing connections between nodes"))
-        mesh = _run_mesh_test(nodes, facts, open_probes) if test_mesh else None
-    finally:
-        for session in open_probes.values():
-            session.close()
-    local_facts = read_local_facts(nodes, job)
-    observed = Observations(facts, failures, mesh, local_facts=local_facts, program=program)
-    findings = evaluate(nodes, observed, job, selection)
-    return Preflight(facts, failures, findings, observed, mesh, selection=selection)
 
+    def __enter__(self) -> _Probes:
+        return self
 
-def _run_mesh_test(
-    nodes: Sequence[Node], facts: Mapping[str, Facts], open_probes: Mapping[str, Session]
-) -> MeshResult | None:
-    """Test connections between nodes with known training addresses; None with fewer than two of them."""
-    networks = {node.name: resolve_network(node, facts.get(node.name)) for node in nodes}
-    participants = choose_mesh_members(nodes, facts, networks)
-    rails = plan_rails(participants, facts, networks)
-    members = {
-        node.name: MeshMember(open_probes[node.name], rails[node.name], node.ports) for node in participants
-    }
-    return run_mesh_test(members) if members else None
+    def __exit__(self, *_: object) -> None:
+        for session in self.open.values():
+            session.release()
+
+    def rails(self) -> dict[str, dict[str, str]]:
+        """Give the training addresses of the nodes that can connect to each other, by rail."""
+        nodes, facts = self._questions.nodes, self.facts
+        networks = {node.name: resolve_network(node, facts.get(node.name)) for node in nodes}
+        return plan_rails(choose_mesh_members(nodes, facts, networks), facts, networks)

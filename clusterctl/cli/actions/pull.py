@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-from clusterctl.cli.actions.find_runs import choose_found_run, find_runs
+from clusterctl.cli.actions.find_runs import choose_found_run, find_runs, refuse_queued
 from clusterctl.cli.context.load import expand
 from clusterctl.cli.context.nodes import notice, open_cluster, report_failures, with_any_python
 from clusterctl.client.results.pull import (
@@ -103,10 +103,13 @@ class Pull:
 
     def run(self, pattern: str | None, exclude: str | None) -> int:
         """Go through the steps; gives the exit code."""
-        nodes = choose_nodes(self._inventory, pattern, exclude)
+        on_slurm = self._inventory.slurm is not None
+        nodes = self._inventory.nodes if on_slurm else choose_nodes(self._inventory, pattern, exclude)
         with open_cluster() as cluster:
             if self._options.job is None:
                 nodes = self._choose_nodes(cluster, nodes)
+                if on_slurm:
+                    nodes = choose_nodes(replace(self._inventory, nodes=nodes), pattern, exclude)
             elif not parse_job_name(self._job):
                 raise UsageError("CC-PULL-005", job=self._job)
             if not nodes:
@@ -134,7 +137,8 @@ class Pull:
         info(tr("run {run}", run=self._run_id))
         parts = found_runs.runs[self._run_id]
         self._errors = {error.node: error for error in found_runs.errors if error.node in parts}
-        return tuple(node for node in nodes if node.name in parts)
+        refuse_queued(self._run_id, parts, "pull", self._options.command)
+        return tuple(found_runs.nodes_of(self._run_id))
 
     def _choose_run(self, runs: Runs) -> RunId:
         """Find the run; a name without a slash that is none may have been meant as the directory."""

@@ -68,23 +68,25 @@ def stop_run(
     unanswered: Sequence[str],
     grace: float | None,
     *,
+    dump: bool = False,
     was_live: bool = False,
     ended_before: Collection[str] = (),
     command: str = "clusterctl",
 ) -> int:
     """Stop on all nodes at once; 0 when nothing is left, 4 when a node was not reached, 5 when something is left.
 
-    `was_live`: some part of the run did; `ended_before` are the nodes on which it was over before; `command` is how
-    hints begin.
+    `dump`: the nodes keep first where the ranks are. `was_live`: some part of the run did; `ended_before` are the
+    nodes on which it was over before; `command` is how hints begin.
     """
     phases = Phases([node.name for node in run.nodes])
+    options = tasks.StopOptions(grace, f"{STOPPED_BY}{current_owner().name}", dump)
     info(_describe_start(run, grace))
     reports: list[str] = []  # for stdout, once no progress moves on the screen any more
     try:
         try:
             with phases.display_phase(PHASE, run.cluster.steps):
                 return _stop_nodes(
-                    run, unanswered, grace, phases, reports, was_live=was_live, ended_before=ended_before
+                    run, unanswered, options, phases, reports, was_live=was_live, ended_before=ended_before
                 )
         finally:
             for report in reports:
@@ -120,7 +122,7 @@ def _describe_start(run: tasks.RunHandle, grace: float | None) -> str:
 def _stop_nodes(
     run: tasks.RunHandle,
     unanswered: Sequence[str],
-    grace: float | None,
+    options: tasks.StopOptions,
     phases: Phases,
     reports: list[str],
     *,
@@ -131,7 +133,7 @@ def _stop_nodes(
     missed = list(unanswered)
     wrong_account: list[NodeError] = []
     any_stopped = False
-    reason = f"{STOPPED_BY}{current_owner().name}"
+    reason = options.reason
 
     for outcome in run.cluster.each(
         run.nodes,
@@ -140,8 +142,7 @@ def _stop_nodes(
             node,
             run.interpreters[node.name],
             run.run_id,
-            grace,
-            reason,
+            options,
             lived=node.name not in ended_before,
         ),
         step=tr(STEP),

@@ -29,7 +29,13 @@ def attach(settings: Settings, run: str | None, as_json: bool) -> int:
     While you are attached to your own run, the failure of one node stops all nodes. A run of another user must be
     named and is only shown. Ctrl-C does not stop the run.
     """
-    from clusterctl.cli.actions.attach import RunOutput, attach_run
+    from clusterctl.cli.actions.attach import attach_run
+    from clusterctl.cli.context.run_output import RunOutput
 
-    inventory = load_inventory(settings)
-    return attach_run(inventory, run, RunOutput(as_json, settings.command))
+    inventory = load_inventory(settings, on_slurm=True)
+    attach_queued = None
+    if inventory.slurm is not None:
+        from clusterctl.cli.slurm.follow import attach_in_queue
+
+        attach_queued = attach_in_queue
+    return attach_run(inventory, run, RunOutput(as_json, settings.command), attach_queued)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from clusterctl.cli.completion import complete_job_file
-from clusterctl.cli.context.load import load_inventory, load_job
+from clusterctl.cli.context.load import checks_dir, load_inventory, load_job
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand
-from clusterctl.cli.options import json_option, set_option, shared_options, with_node_options
+from clusterctl.cli.options import json_option, recheck_option, set_option, shared_options, with_node_options
 from clusterctl.console.text import json_text
 from clusterctl.specs.text import command_line
 from clusterctl.translation import tr
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     help="Run only these checks: codes, families such as NET, globs.",
 )
 @click.option("--skip", multiple=True, metavar="CODES", help="Skip these checks.")
+@recheck_option
 @set_option
 @json_option("Write facts and findings as JSON.")
 @shared_options
@@ -53,13 +54,15 @@ def check(
     deep: bool,
     only: tuple[str, ...],
     skip: tuple[str, ...],
+    recheck: bool,
     overrides: tuple[str, ...],
     as_json: bool,
 ) -> int:
     """Check that all nodes are ready for a job, before anything starts.
 
-    One read-only pass over all nodes. With --deep, ready nodes then run a real all_reduce through torchrun, which takes
-    about 10 s and leaves nothing on the nodes. Exit code 0: ready; 3: an error prevents a launch; 4: a node is
+    One read-only pass over all nodes; network and GPU health are not tested again within 60 s after they have passed.
+    With --deep, ready nodes then run a real all_reduce through torchrun, which takes about 10 s and leaves nothing on
+    the nodes. Exit code 0: ready; 3: an error prevents a launch; 4: a node is
     unreachable.
     """
     from clusterctl.cli.context.code import read_code, read_job_setup, warn_of_code
@@ -79,22 +82,20 @@ def check(
     with open_cluster() as cluster:
         cluster.open_early(nodes)
         # these load while the connections are made
-        from clusterctl.cli.actions.preflight import PHASE, run_preflight, select_checks
-        from clusterctl.console.diagnose import deep_to_json, mesh_to_json
-        from clusterctl.console.findings import check_to_json
+        from clusterctl.cli.actions.preflight import PHASE, Questions, run_preflight, select_checks
         from clusterctl.console.progress import Phases
 
         selection, phases = select_checks(inventory, job, only, skip), Phases([node.name for node in nodes])
         with phases.display_phase(PHASE, cluster.steps):
             plan = setup.plan if setup else None
-            result = run_preflight(cluster, nodes, job, selection, phases, plan, settings.command)
+            questions = Questions(nodes, job, selection, plan, settings.command, recheck)
+            result = run_preflight(cluster, questions, phases, checks_dir())
         if deep and result.exit_code == 0:
             from clusterctl.cli.actions.deep_check import run_deep_check
 
             result = run_deep_check(cluster, nodes, job, result)
     if as_json:
-        document = {**check_to_json(nodes, result.facts, result.findings), "wire": mesh_to_json(result.mesh)}
-        click.echo(json_text({**document, **deep_to_json(result.deep)}, indent=2))
+        click.echo(json_text(_to_json(nodes, result), indent=2))
     else:
         _print_result(nodes, result, deep=deep, verbose=settings.verbose)
         if result.exit_code == 0:
@@ -104,9 +105,17 @@ def check(
     return result.exit_code
 
 
+def _to_json(nodes: Sequence[Node], result: Preflight) -> dict[str, Any]:
+    from clusterctl.console.diagnose import deep_to_json, mesh_to_json
+    from clusterctl.console.findings import check_to_json
+
+    answer = check_to_json(nodes, result.facts, result.findings)
+    return {**answer, "wire": mesh_to_json(result.mesh), "age": result.age, **deep_to_json(result.deep)}
+
+
 def _print_result(nodes: Sequence[Node], result: Preflight, *, deep: bool, verbose: bool) -> None:
     from clusterctl.console.diagnose import render_deep, render_mesh
-    from clusterctl.console.findings import render_check, render_nics
+    from clusterctl.console.findings import describe_age, render_check, render_nics
     from clusterctl.console.terminal import stdout
 
     console = stdout()
@@ -114,6 +123,8 @@ def _print_result(nodes: Sequence[Node], result: Preflight, *, deep: bool, verbo
     def print_network() -> None:
         render_nics(console, nodes, result.facts, verbose=verbose)
         render_mesh(console, result.mesh)
+        if result.age is not None:
+            console.print(describe_age(result.age))
         if deep:
             render_deep(console, result.deep)
 

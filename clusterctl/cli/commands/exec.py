@@ -42,5 +42,10 @@ def exec(  # noqa: A001 - the name of the verb
     from clusterctl.plans.launch.placement import choose_nodes
 
     refuse_mixed(command, "exec")
-    nodes = choose_nodes(load_inventory(settings), pattern, exclude)
+    inventory = load_inventory(settings, on_slurm=True)
+    if inventory.slurm is not None:
+        from clusterctl.cli.actions.find_runs import with_live_nodes
+
+        inventory = with_live_nodes(inventory)
+    nodes = choose_nodes(inventory, pattern, exclude)
     return run_everywhere(nodes, command, fold=not no_fold, as_json=as_json)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import click
 
@@ -52,8 +52,7 @@ def ssh(settings: Settings, node: str, run: str | None, command: tuple[str, ...]
     The shell is no part of the run: `stop` does not end it. It ends with the connection.
     """
     from clusterctl.cli.context.nodes import open_cluster, with_any_python
-    from clusterctl.client.rpc import tasks
-    from clusterctl.client.tunnel import terminal_size
+    from clusterctl.client.tunnel import open_tunnel, terminal_size
 
     run, command = _split_command(click.get_current_context().meta[TYPED_KEY], run, command)
     if command:
@@ -62,9 +61,10 @@ def ssh(settings: Settings, node: str, run: str | None, command: tuple[str, ...]
     chosen = _choose_node(inventory, node)
     with open_cluster() as cluster:
         run_id = _find_run(cluster, inventory, run).run_id if run else ""
-        request = {**_request("shell", run_id), "argv": list(command), "size": terminal_size()}
+        request = _request("shell", run_id)
+        request["argv"], request["size"] = list(command), terminal_size()
         session, _ = with_any_python(
-            chosen, lambda python: tasks.tunnel(cluster.connection(chosen), chosen, python, request)
+            chosen, lambda python: open_tunnel(cluster.connection(chosen), chosen, python, request)
         )
         with session:
             return _serve_shell(session)
@@ -92,8 +92,7 @@ def forward(settings: Settings, run: str, port: str, node: str | None) -> int:
     the nodes' sshd need not allow forwarding.
     """
     from clusterctl.cli.context.nodes import open_cluster
-    from clusterctl.client.rpc import tasks
-    from clusterctl.client.tunnel import Tunnel, listen
+    from clusterctl.client.tunnel import Tunnel, listen, open_tunnel
 
     remote, local = _parse_ports(port)
     inventory = load_inventory(settings)
@@ -104,9 +103,10 @@ def forward(settings: Settings, run: str, port: str, node: str | None) -> int:
     with listener, open_cluster() as cluster:
         found = _find_run(cluster, inventory, run)
         chosen = found.choose(node)
-        request = {**_request("port", found.run_id), "port": remote, "addresses": ["127.0.0.1", "::1"]}
+        request = _request("port", found.run_id)
+        request["port"], request["addresses"] = remote, ["127.0.0.1", "::1"]
         python = found.interpreters[chosen.name]
-        with tasks.tunnel(cluster.connection(chosen), chosen, python, request) as session:
+        with open_tunnel(cluster.connection(chosen), chosen, python, request) as session:
             here = f"127.0.0.1:{listener.getsockname()[1]}"
             info(tr("{here} -> {node}:{port}; Ctrl-C ends", here=here, node=chosen.name, port=remote))
             tunnel = Tunnel(session, lambda _: True, _report_refused, listener)
@@ -143,15 +143,16 @@ def debug(settings: Settings, run: str | None, rank: int) -> int:
     init_process_group: 10 minutes with NCCL, 30 with Gloo, unless the script sets it.
     """
     from clusterctl.cli.context.nodes import open_cluster
-    from clusterctl.client.rpc import tasks
+    from clusterctl.client.tunnel import open_tunnel
 
     inventory = load_inventory(settings)
     with open_cluster() as cluster:
         found = _find_run(cluster, inventory, run)
         chosen = found.find_rank(rank)
-        request = {**_request("debug", found.run_id), "rank": rank}
+        request = _request("debug", found.run_id)
+        request["rank"] = rank
         python = found.interpreters[chosen.name]
-        with tasks.tunnel(cluster.connection(chosen), chosen, python, request) as session:
+        with open_tunnel(cluster.connection(chosen), chosen, python, request) as session:
             again = command_line("debug", found.run_id, "--rank", str(rank), command=settings.command)
             return _serve_debugger(session, rank, again)
 
@@ -236,7 +237,7 @@ def _parse_ports(text: str) -> tuple[int, int]:
     return first, kind.convert(local, None, click.get_current_context(silent=True)) if colon else first
 
 
-def _request(to: str, run_id: str) -> TunnelRequest:
+def _request(to: Literal["port", "shell", "debug"], run_id: str) -> TunnelRequest:
     """Give a request with nothing in it but its purpose."""
     import os
 
@@ -246,7 +247,7 @@ def _request(to: str, run_id: str) -> TunnelRequest:
         "workdir": "",
         "node": "",
         "run": run_id,
-        "to": to,  # type: ignore[typeddict-item]  # one of three words of this module
+        "to": to,
         "addresses": [],
         "port": 0,
         "argv": [],

@@ -35,7 +35,7 @@ def show(settings: Settings, as_json: bool) -> None:
     from clusterctl.console.inventory import inventory_to_json, print_inventory
     from clusterctl.console.terminal import stdout
 
-    chosen = load_inventory(settings)
+    chosen = load_inventory(settings, on_slurm=True)
     if as_json:
         click.echo(json_text(inventory_to_json(chosen), indent=2))
     else:

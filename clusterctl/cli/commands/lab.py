@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -115,6 +116,8 @@ def up(
             name=new_lab.name,
         )
     )
+    if not sys.stdout.isatty():  # what a program takes, people read here
+        info(str(new_lab.inventory))
     click.echo(str(new_lab.inventory))
     _hint_after_up(new_lab)
 
@@ -122,19 +125,15 @@ def up(
 def _hint_after_up(new_lab: Lab) -> None:
     """Name the command that a new lab is for; where it is not the one that commands choose, with its name."""
     from clusterctl.lab import labs
+    from clusterctl.lab.layout import SLURM_INVENTORY
 
     is_default = labs.default_lab(labs.list_running(lab_dir())) == new_lab
     command = "clusterctl" if is_default else command_line("clusterctl", "--lab", new_lab.name)
     hint_next(f"{command} check", f"{command} launch JOB.yaml")
     if new_lab.plan.slurmd:
-        first = new_lab.nodes[0].name
+        inventory = str(new_lab.directory / SLURM_INVENTORY)
         info(
-            tr(
-                "Slurm: {command}",
-                command=command_line(
-                    "clusterctl", "lab", "ssh", "--name", new_lab.name, first, "--", "sinfo"
-                ),
-            )
+            tr("Slurm: {command}", command=command_line("clusterctl", "-i", inventory, "launch", "JOB.yaml"))
         )
 
 

@@ -11,11 +11,12 @@ import click
 
 from clusterctl.cli.completion import complete_job_file
 from clusterctl.cli.context.load import expand, load_inventory, load_job
-from clusterctl.cli.context.settings import Settings
+from clusterctl.cli.context.settings import LaunchOptions, Settings
 from clusterctl.cli.help import RawArgumentsCommand, VerbCommand
 from clusterctl.cli.options import (
     big_option,
     json_option,
+    recheck_option,
     refuse_surplus,
     set_option,
     shared_options,
@@ -48,6 +49,12 @@ if TYPE_CHECKING:
 @click.option("-d", "--detach", is_flag=True, help="Return when the workers have started.")
 @with_node_options
 @click.option("--no-check", is_flag=True, help="Run the checks but start even if they fail.")
+@recheck_option
+@click.option(
+    "--keep-warm",
+    metavar="TIME",
+    help="Keep a process with torch imported on each node after the run, such as 15m, for the next launch.",
+)
 @click.option("--wait", is_flag=True, help="Wait until the GPUs or nodes that another run holds are free.")
 @click.option("--debug", is_flag=True, help="Let a rank at breakpoint() wait for `clusterctl debug`.")
 @big_option
@@ -63,6 +70,8 @@ def launch(
     pattern: str | None,
     exclude: str | None,
     no_check: bool,
+    recheck: bool,
+    keep_warm: str | None,
     wait: bool,
     debug: bool,
     big: bool,
@@ -77,22 +86,52 @@ def launch(
     from clusterctl.plans.launch.placement import plan_placement
 
     refuse_surplus(script_args, "launch")
-    job = load_job(job_file, (*overrides, "debug=true") if debug else overrides, script_args)
-    inventory = load_inventory(settings)
+    overrides += () if keep_warm is None else (f"keep_warm={keep_warm}",)
+    overrides += ("debug=true",) if debug else ()
+    job = load_job(job_file, overrides, script_args)
+    inventory = load_inventory(settings, on_slurm=True)
+    if inventory.slurm is not None:
+        options = LaunchOptions(detach, no_check, as_json, wait, settings.command, big)
+        return _launch_on_slurm(inventory, job, (pattern, exclude), options, dry_run=dry_run)
     members = plan_placement(inventory, job, pattern=pattern, exclude=exclude)
     if dry_run:
         return _show_plan(job, members, as_json, big=big)
-    from clusterctl.cli.context.nodes import open_cluster
+    from clusterctl.cli.context.nodes import interpreter, open_cluster
 
     with open_cluster() as cluster:
-        cluster.open_early(member.node for member in members)
-        from clusterctl.cli.actions.launch import (  # loads while the connections are made
-            Launch,
-            LaunchOptions,
-        )
+        from clusterctl.client.rpc.tasks import start_idle
 
-        options = LaunchOptions(detach, no_check, as_json, wait, settings.command, big)
+        cluster.open_early(
+            (member.node for member in members),
+            then=lambda c, node: start_idle(
+                c, node, interpreter(node, job)
+            ),  # for the code, beside the checks
+        )
+        from clusterctl.cli.actions.launch import Launch  # loads while the connections are made
+
+        options = LaunchOptions(detach, no_check, as_json, wait, settings.command, big, recheck)
         return Launch(inventory, job, members, options).run(cluster)
+
+
+def _launch_on_slurm(
+    inventory: Inventory,
+    job: Job,
+    choice: tuple[str | None, str | None],
+    options: LaunchOptions,
+    *,
+    dry_run: bool,
+) -> int:
+    from clusterctl.cli.context.nodes import open_cluster
+    from clusterctl.cli.slurm.launch import SlurmLaunch, refuse_options
+
+    refuse_options(options)
+    assert inventory.slurm is not None
+    launch = SlurmLaunch(inventory, inventory.slurm, job, choice, options)
+    if dry_run:
+        click.echo(make_visible(launch.show_plan()))
+        return 0
+    with open_cluster() as cluster:
+        return launch.run(cluster)
 
 
 @click.command(

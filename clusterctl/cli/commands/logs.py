@@ -91,7 +91,7 @@ def logs(
         show_times=timed,
         as_json=as_json,
     )
-    return read_logs(load_inventory(settings), run, pattern, query, settings.command)
+    return read_logs(load_inventory(settings, on_slurm=True), run, pattern, query, settings.command)
 
 
 def _parse_since(text: str | None) -> float | None:

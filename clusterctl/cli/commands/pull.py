@@ -64,4 +64,4 @@ def pull(
     options = PullOptions(
         run, job, folder, logs, everything, overwrite, no_limit, as_json, command=settings.command
     )
-    return Pull(load_inventory(settings), options).run(pattern, exclude)
+    return Pull(load_inventory(settings, on_slurm=True), options).run(pattern, exclude)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from clusterctl.cli.completion import complete_run
-from clusterctl.cli.context.load import load_inventory
+from clusterctl.cli.context.load import load_inventory, refuse_on_slurm
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand
 from clusterctl.cli.options import WholeNumber, json_option, shared_options
@@ -15,6 +18,13 @@ from clusterctl.console.text import json_text
 from clusterctl.errors import UsageError
 from clusterctl.specs.text import command_line
 from clusterctl.translation import to_translate
+
+if TYPE_CHECKING:
+    from clusterctl.cli.actions.find_runs import FoundRuns
+    from clusterctl.client.rpc.cluster import Cluster
+    from clusterctl.plans.diagnose.evidence import NodeEvidence
+    from clusterctl.plans.warm import WarmServer
+    from clusterctl.specs.inventory.model import Node
 
 
 @click.command(
@@ -40,21 +50,51 @@ def ps(settings: Settings, orphans: bool, as_json: bool) -> int:
     from clusterctl.console.runs import runs_to_json
     from clusterctl.plans.runs.selection import sort_own_first
 
-    inventory = load_inventory(settings)
+    inventory = load_inventory(settings, on_slurm=True)
     with open_cluster() as cluster:
         if orphans:
+            refuse_on_slurm(inventory, "ps --orphans")
             from clusterctl.cli.actions.clean import list_orphans
 
             return list_orphans(cluster, inventory.nodes, as_json=as_json)
         found_runs = find_runs(cluster, inventory.nodes, None)
+        warm = _query_warm(cluster, inventory.nodes, found_runs)
     report_failures(found_runs.errors)
     me = current_owner()
-    names = [node.name for node in inventory.nodes]
+    known = {node.name: None for node in inventory.nodes}
+    for run_id in found_runs.runs if inventory.slurm else ():
+        known.update(dict.fromkeys(found_runs.runs[run_id]))
+    names = list(known)
     if as_json:
-        click.echo(json_text(runs_to_json(sort_own_first(found_runs.runs, me), me, names), indent=2))
+        from clusterctl.console.maintenance import warm_to_json
+
+        runs = runs_to_json(sort_own_first(found_runs.runs, me), me, names)
+        click.echo(json_text({**runs, "warm": warm_to_json(warm)}, indent=2))
     elif found_runs.answered:
         show_runs(found_runs.runs, me, names)
+        if warm:
+            from clusterctl.console.maintenance import show_warm
+
+            show_warm(warm)
     return reading_exit_code(found_runs.answered, found_runs.asked)
+
+
+def _query_warm(
+    cluster: Cluster, nodes: Sequence[Node], found_runs: FoundRuns
+) -> Mapping[str, Sequence[WarmServer]]:
+    """Ask only where a run has left something warm."""
+    from clusterctl.plans.warm import may_be_warm
+
+    states = [part for parts in found_runs.runs.values() for part in parts.values() if part is not None]
+    names = may_be_warm(states, found_runs.offsets, time.time())
+    if not names:
+        return {}
+    from clusterctl.cli.actions.clean import query_warm_servers
+    from clusterctl.cli.context.nodes import report_failures
+
+    answers = query_warm_servers(cluster, [node for node in nodes if node.name in names])
+    report_failures(answers.errors.values())
+    return {name: servers for name, servers in answers.by_node.items() if servers}
 
 
 @click.command(
@@ -77,10 +117,12 @@ def status(settings: Settings, run: str | None, watch: bool, as_json: bool) -> i
     from clusterctl.cli.actions.attach import watch_status
     from clusterctl.cli.actions.find_runs import choose_found_run, fetch_end_record, find_runs
     from clusterctl.cli.context.nodes import open_cluster, reading_exit_code, report_failures
+    from clusterctl.client.diagnose import load_hang
+    from clusterctl.client.rpc.tasks import RunHandle
     from clusterctl.console.runs import show_status, status_to_json
     from clusterctl.plans.runs.selection import choose_run
 
-    inventory = load_inventory(settings)
+    inventory = load_inventory(settings, on_slurm=True)
     with open_cluster() as cluster:
         found_runs = find_runs(cluster, inventory.nodes, run, pulse=True, only_one=True)
         report_failures(found_runs.errors)
@@ -88,14 +130,16 @@ def status(settings: Settings, run: str | None, watch: bool, as_json: bool) -> i
             return 4
         run_id = choose_found_run(choose_run, found_runs.runs, run)
         if watch:
-            return watch_status(cluster, inventory.nodes, found_runs, run_id, as_json=as_json)
+            return watch_status(cluster, found_runs, run_id, as_json=as_json)
         parts = fetch_end_record(cluster, inventory.nodes, found_runs, run_id, named=run is not None)
-    names = {node.name for node in inventory.nodes}
+        nodes = found_runs.nodes_of(run_id)
+        hang = load_hang(RunHandle(cluster, run_id, nodes, found_runs.pythons), parts)
+        names = {node.name for node in (*inventory.nodes, *nodes)}
     if as_json:
-        document = status_to_json(run_id, parts, found_runs.offsets, names)
+        document = status_to_json(run_id, parts, found_runs.offsets, names, hang)
         click.echo(json_text(document, indent=2))
     else:
-        show_status(run_id, parts, found_runs.offsets, settings.command, names)
+        show_status(run_id, parts, found_runs.offsets, settings.command, names, hang)
     return reading_exit_code(found_runs.answered, found_runs.asked)
 
 
@@ -104,6 +148,7 @@ def status(settings: Settings, run: str | None, watch: bool, as_json: bool) -> i
     examples=[
         ("clusterctl diagnose", "which rank the others wait for, and where it is"),
         ("clusterctl diagnose --stacks", "the stacks of all threads"),
+        ("clusterctl diagnose --slow", "which rank the others wait for in each step"),
         ("clusterctl diagnose --save hang/", "everything in files, for a bug report"),
     ],
 )
@@ -117,28 +162,37 @@ def status(settings: Settings, run: str | None, watch: bool, as_json: bool) -> i
 )
 @click.option("--stacks", is_flag=True, help="Print the stacks of all threads; equal ones once.")
 @click.option(
+    "--slow", is_flag=True, help="Find the rank that arrives last in the collectives of a run that goes on."
+)
+@click.option(
     "--save", metavar="DIR", type=click.Path(file_okay=False), help="Write stacks and evidence to files."
 )
 @json_option("Write the answer and the evidence of every rank as JSON.")
 @shared_options
 def diagnose(
-    settings: Settings, run: str | None, rank: tuple[int, ...], stacks: bool, save: str | None, as_json: bool
+    settings: Settings,
+    run: str | None,
+    rank: tuple[int, ...],
+    stacks: bool,
+    slow: bool,
+    save: str | None,
+    as_json: bool,
 ) -> int:
     """Find out why a run makes no progress: which rank, which collective, which line.
 
     Asks every rank for its stacks and for torch's record of its collectives. Nothing is stopped, and no rank is
     slowed down. RUN is a run id, its short form or an unambiguous prefix; default: your newest run.
     """
-    from clusterctl.cli.actions.find_runs import choose_found_run, find_runs
+    from clusterctl.cli.actions.find_runs import choose_found_run, find_runs, refuse_queued
     from clusterctl.cli.context.nodes import open_cluster, reading_exit_code, report_failures
-    from clusterctl.client.diagnose import diagnose_ranks, save_diagnosis
+    from clusterctl.client.diagnose import count_entries, diagnose_ranks, read_gpus, save_diagnosis
     from clusterctl.client.rpc.tasks import RunHandle
-    from clusterctl.console.hang import diagnosis_to_json, show_diagnosis
+    from clusterctl.console.hang import diagnosis_to_json, gpus_to_json, show_diagnosis, show_gpus
     from clusterctl.console.text import sanitize
     from clusterctl.plans.diagnose.hang import judge
     from clusterctl.plans.runs.selection import choose_run
 
-    inventory = load_inventory(settings)
+    inventory = load_inventory(settings, on_slurm=True)
     with open_cluster() as cluster:
         found = find_runs(cluster, inventory.nodes, run, only_one=True)
         report_failures(found.errors)
@@ -146,18 +200,39 @@ def diagnose(
             return 4
         run_id = choose_found_run(choose_run, found.runs, run)
         parts = found.runs[run_id]
-        nodes = [node for node in inventory.nodes if parts.get(node.name) and node.name in found.pythons]
-        answers = diagnose_ranks(RunHandle(cluster, run_id, nodes, found.pythons))
+        refuse_queued(run_id, parts, "diagnose", settings.command)
+        known = found.nodes_of(run_id)
+        nodes = [node for node in known if parts.get(node.name) and node.name in found.pythons]
+        handle = RunHandle(cluster, run_id, nodes, found.pythons)
+        answers = diagnose_ranks(handle, count_entries(parts, slow=slow))
+        silent = [name for name, part in parts.items() if part is None or name in answers.errors]
+        world = next((part.world_size for part in parts.values() if part and part.world_size), None)
+        judgement = judge(answers.ranks, silent, world)
+        answered = [node for node in nodes if node.name in answers.nodes]
+        gpus = read_gpus(handle.on(answered)) if judgement.hangs and not slow else {}
     report_failures(answers.errors.values())
-    silent = [name for name, part in parts.items() if part is None or name in answers.errors]
-    world = next((part.world_size for part in parts.values() if part and part.world_size), None)
-    judgement = judge(answers.ranks, silent, world)
+    if slow:
+        _report_slowness(run_id, answers.nodes.values(), as_json=as_json)
+        return reading_exit_code(len(answers.nodes), len(nodes) + len(found.errors))
     shown = [one for one in answers.ranks if not rank or one.rank in rank]
     document = diagnosis_to_json(run_id, judgement, shown, answers.nodes, answers.errors)
+    document["gpus"] = gpus_to_json(gpus)
     if save is not None:
         save_diagnosis(Path(save), json_text(document, indent=2), shown, sanitize)
     if as_json:
         click.echo(json_text(document, indent=2))
     else:
         show_diagnosis(judgement, shown, list(answers.nodes.values()), with_stacks=stacks)
+        show_gpus(gpus)
     return reading_exit_code(len(answers.nodes), len(nodes) + len(found.errors))
+
+
+def _report_slowness(run_id: str, nodes: Iterable[NodeEvidence], *, as_json: bool) -> None:
+    from clusterctl.console.hang import show_slowness, slowness_to_json
+    from clusterctl.plans.diagnose.slow import judge_slowness
+
+    slowness = judge_slowness(nodes)
+    if as_json:
+        click.echo(json_text(slowness_to_json(run_id, slowness), indent=2))
+    else:
+        show_slowness(slowness)

@@ -17,6 +17,8 @@ from clusterctl.cli.options import Seconds, shared_options
         ("clusterctl stop", "your only live run"),
         ("clusterctl stop train-2026", "the run with this prefix"),
         ("clusterctl stop --grace 60 -y", "60 s to write a checkpoint, no question"),
+        ("clusterctl stop --dump", "a run that hangs: keep where its ranks are, then stop it"),
+        ("clusterctl stop --warm", "what --keep-warm left, on all nodes"),
     ],
 )
 @click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_run)
@@ -26,19 +28,27 @@ from clusterctl.cli.options import Seconds, shared_options
     metavar="S",
     help="Seconds between SIGTERM and SIGKILL; default: the job's grace.",
 )
+@click.option("--dump", is_flag=True, help="Keep first where the ranks are; `status` then shows it.")
 @click.option(
     "-y",
     "--yes",
     is_flag=True,
     help="Do not ask for confirmation, even if no run is named or another user started it.",
 )
+@click.option(
+    "--warm",
+    is_flag=True,
+    help="Stop no run but the processes that `launch --keep-warm` left; RUN is then a choice of nodes.",
+)
 @shared_options
-def stop(settings: Settings, run: str | None, grace: float | None, yes: bool) -> int:
+def stop(settings: Settings, run: str | None, grace: float | None, dump: bool, yes: bool, warm: bool) -> int:
     """Stop a run on every node and print what was stopped.
 
     RUN is a run id, its short form or an unambiguous prefix; default: your only live run, after a question. Other
     runs and other users are not touched.
     """
+    if warm:
+        return _stop_warm(settings, run)
     from clusterctl.cli.actions.find_runs import find_runs
     from clusterctl.cli.actions.stop import choose_to_stop, confirm_stop, stop_run
     from clusterctl.cli.context.nodes import open_cluster, report_failures
@@ -57,6 +67,10 @@ def stop(settings: Settings, run: str | None, grace: float | None, yes: bool) ->
             confirm_stop(
                 run_id, parts, named=run is not None, label=inventory_choice.label, command=settings.command
             )
+        if inventory.slurm is not None:
+            from clusterctl.cli.slurm.follow import stop_slurm_run
+
+            return stop_slurm_run(cluster, found_runs, run_id, grace, settings.command)
         nodes = [node for node in inventory.nodes if may_have_processes(node.name, parts, found_runs.pythons)]
         unanswered = [name for name, part in parts.items() if part is None]
         was_live, ended_before = (
@@ -67,7 +81,23 @@ def stop(settings: Settings, run: str | None, grace: float | None, yes: bool) ->
             RunHandle(cluster, run_id, nodes, found_runs.pythons),
             unanswered,
             grace,
+            dump=dump,
             was_live=was_live,
             ended_before=ended_before,
             command=settings.command,
         )
+
+
+def _stop_warm(settings: Settings, pattern: str | None) -> int:
+    from clusterctl.cli.actions.clean import query_warm_servers
+    from clusterctl.cli.context.nodes import open_cluster, reading_exit_code, report_failures
+    from clusterctl.console.maintenance import show_ended_warm
+    from clusterctl.plans.launch.placement import choose_nodes
+
+    nodes = choose_nodes(load_chosen_inventory(settings)[0], pattern, None)
+    with open_cluster() as cluster:
+        answers = query_warm_servers(cluster, nodes, end=True)
+    report_failures(answers.errors.values())
+    if answers.by_node:
+        show_ended_warm(answers.by_node)
+    return reading_exit_code(len(answers.by_node), len(nodes))

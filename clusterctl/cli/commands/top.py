@@ -1,13 +1,17 @@
-"""The verb `top`: how busy the nodes are."""
+"""`top` and `report`: how busy the nodes are, and what a run was like."""
 
 from __future__ import annotations
 
 import click
 
+from clusterctl.cli.completion import complete_run
 from clusterctl.cli.context.load import load_inventory
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand
 from clusterctl.cli.options import Seconds, json_option, shared_options, with_node_options
+from clusterctl.errors import UsageError
+
+MOST_RUNS = 2  # in one report
 
 
 @click.command(
@@ -16,9 +20,22 @@ from clusterctl.cli.options import Seconds, json_option, shared_options, with_no
         ("clusterctl top", "every 2 s"),
         ("clusterctl top --nodes gpu[01-04] --interval 5", ""),
         ("clusterctl top --once --json", "one sample as JSON"),
+        ("clusterctl top a017 --since 10m", "how busy a run's nodes were"),
     ],
 )
+@click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_run)
 @with_node_options
+@click.option(
+    "--since",
+    metavar="WHEN",
+    help="Show what was sampled of a run since then: 10m, 2h, 14:30; default with RUN: all of it.",
+)
+@click.option(
+    "--openmetrics",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="Also write each sample to this file, for Prometheus.",
+)
 @click.option(
     "--interval",
     type=Seconds(0.2, 3600),
@@ -31,21 +48,77 @@ from clusterctl.cli.options import Seconds, json_option, shared_options, with_no
 @json_option("Write JSON: with --once one document, else one line per sample.")
 @shared_options
 def top(
-    settings: Settings, pattern: str | None, exclude: str | None, interval: float, once: bool, as_json: bool
+    settings: Settings,
+    run: str | None,
+    pattern: str | None,
+    exclude: str | None,
+    since: str | None,
+    openmetrics: str | None,
+    interval: float,
+    once: bool,
+    as_json: bool,
 ) -> int:
     """Show how busy the nodes are: GPUs, CPUs, memory and the training NICs.
 
     Keeps one connection per node and installs nothing. A silent node is marked and retried. On a small screen similar
-    nodes share a row. Keys: q quits, s sorts by use, g hides single GPUs.
+    nodes share a row. Keys: q quits, s sorts by use, g hides single GPUs. With RUN or --since: what the nodes of a run
+    have sampled, which `report` draws.
     """
     from clusterctl.cli.context.nodes import open_cluster
     from clusterctl.plans.launch.placement import choose_nodes
 
-    inventory = load_inventory(settings)
+    inventory = load_inventory(settings, on_slurm=True)
+    if inventory.slurm is not None:
+        from clusterctl.cli.actions.find_runs import with_live_nodes
+
+        inventory = with_live_nodes(inventory)
     nodes = choose_nodes(inventory, pattern, exclude)
+    if run is not None or since is not None:
+        from clusterctl.cli.actions.monitor.history import show_run_history
+
+        return show_run_history(nodes, run, since, as_json=as_json)
     with open_cluster() as cluster:
         cluster.open_early(nodes)
-        from clusterctl.cli.actions.top import UtilizationMonitor  # loads while the connections are made
+        from clusterctl.cli.actions.monitor.top import (
+            UtilizationMonitor,
+        )  # loads while the connections are made
 
-        monitor = UtilizationMonitor(cluster, inventory, nodes, interval, as_json=as_json)
+        monitor = UtilizationMonitor(
+            cluster, inventory, nodes, interval, as_json=as_json, openmetrics=openmetrics
+        )
         return monitor.show_once() if once else monitor.show_live()
+
+
+@click.command(
+    cls=VerbCommand,
+    examples=[
+        ("clusterctl report", "your newest run"),
+        ("clusterctl report a017 -o run.html", ""),
+        ("clusterctl report a017 716d", "two runs side by side"),
+    ],
+)
+@click.argument("runs", metavar="[RUN] [RUN2]", nargs=-1, shell_complete=complete_run)
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="Where to write it; default: the run's short id with .html.",
+)
+@shared_options
+def report(settings: Settings, runs: tuple[str, ...], output: str | None) -> int:
+    """Write one HTML file about a run: why it ended, when what happened, and plots of all nodes.
+
+    It needs no network and no script, and secrets are struck out, so that it can be sent. With two runs it puts them
+    side by side. RUN is a run id, its short form or an unambiguous prefix; default: your newest run.
+    """
+    if len(runs) > MOST_RUNS:
+        raise UsageError(
+            "CC-USE-092",
+            "option",
+            words=" ".join(runs[MOST_RUNS:]),
+            command=f"{settings.command} report {' '.join(runs[:MOST_RUNS])}",
+        )
+    from clusterctl.cli.actions.monitor.report import write_report
+
+    return write_report(load_inventory(settings), runs, output, settings.command)

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from clusterctl.cli.context.settings import Settings
 from clusterctl.client.local.private_files import (
     NotOursError,
@@ -108,9 +110,22 @@ class ChosenInventory:
         return tr("inventory {path}", path=self.path)
 
 
-def load_inventory(settings: Settings) -> Inventory:
-    """Read the inventory that the options, the environment, the running lab or this directory give."""
-    return load_chosen_inventory(settings)[0]
+def load_inventory(settings: Settings, *, on_slurm: bool = False) -> Inventory:
+    """Read the inventory that the options, the environment, the running lab or this directory give.
+
+    Raises UsageError for one of a Slurm cluster, unless the verb works there (`on_slurm`).
+    """
+    inventory = load_chosen_inventory(settings)[0]
+    if not on_slurm:
+        context = click.get_current_context(silent=True)
+        refuse_on_slurm(inventory, str(context.info_name) if context else "")
+    return inventory
+
+
+def refuse_on_slurm(inventory: Inventory, verb: str) -> None:
+    """Raise UsageError if the inventory is that of a Slurm cluster, where this verb cannot work."""
+    if inventory.slurm is not None:
+        raise UsageError("CC-SLURM-007", verb=verb, file=inventory.file)
 
 
 def load_chosen_inventory(settings: Settings) -> tuple[Inventory, ChosenInventory]:
@@ -240,6 +255,11 @@ def _file_in(path: Path, name: str) -> Path:
     if not (path / name).is_file():
         raise UsageError("CC-SPEC-007", "directory", path=path, name=name)
     return path / name
+
+
+def checks_dir() -> Path:
+    """Return where checks that passed a moment ago are kept."""
+    return state_dir() / "checks"
 
 
 def _parse_cache_dir() -> Path:

@@ -22,3 +22,16 @@ class Settings:
         """Give the beginning of a command to paste that means the same inventory."""
         chosen = ["-i", self.inventory] if self.inventory else ["--lab", self.lab] if self.lab else []
         return command_line("clusterctl", *chosen)
+
+
+@dataclass(frozen=True)
+class LaunchOptions:
+    """The options of one launch."""
+
+    detach: bool
+    no_check: bool
+    as_json: bool
+    wait: bool = False
+    command: str = "clusterctl"  # how hints begin, with the `-i` that was given
+    allow_big: bool = False
+    recheck: bool = False

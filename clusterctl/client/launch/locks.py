@@ -23,7 +23,7 @@ from clusterctl.specs.nodeset import fold_names
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
-    from clusterctl.protocol.messages.agent import LockOrder
+    from clusterctl.protocol.messages.agent import EventName, LockOrder
     from clusterctl.protocol.messages.files import Spec
 
 PREPARE_LIMIT = 2.0  # seconds for launches that meet while they prepare
@@ -42,7 +42,7 @@ class LockPolicy:
     notify: Callable[[str], None] = lambda _: None
 
 
-def parse_lock_holders(events: Mapping[str, Untrusted]) -> tuple[LockHolder, ...]:
+def parse_lock_holders(events: Mapping[EventName, Untrusted]) -> tuple[LockHolder, ...]:
     """Read the lock holders from the events of an agent."""
     return parse_holders(events["locks"].unread("holders") or ()) if "locks" in events else ()
 

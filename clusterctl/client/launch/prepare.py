@@ -36,7 +36,7 @@ from clusterctl.specs.inventory.model import Node
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:
-    from clusterctl.protocol.messages.agent import Listeners
+    from clusterctl.protocol.messages.agent import EventName, Listeners
     from clusterctl.protocol.messages.files import Spec
 
 HUB_LIMIT = 330.0  # seconds; node 0 itself fails before that
@@ -241,14 +241,14 @@ def _parse_port(event: Untrusted, node: str) -> int:
 
 def _await_ready(
     session: Session, node: NodePlan, inputs: LaunchInputs, observer: Observer, *, creates_environment: bool
-) -> dict[str, Untrusted]:
+) -> dict[EventName, Untrusted]:
     """Wait for the gate, and where there is a gang, send the node to its hub meanwhile.
 
     A node that `creates_environment` its environment has no gate before it is done.
     """
     spec, is_master = inputs.specs[node.name], node.member.node_rank == 0
     listeners: Listeners = {"listeners": inputs.hub_address.listeners()} if has_listeners(spec) else {}
-    events: dict[str, Untrusted] = {}
+    events: dict[EventName, Untrusted] = {}
     if spec.get("gang") and not is_master:
         session.send({"do": "join", "port": inputs.hub_address.port(), **listeners})
         events = tasks.await_event(session, "joined", tasks.ANSWER_LIMIT, node=node.name)
@@ -335,9 +335,9 @@ def _send_go(plan: LaunchPlan, ready: Mapping[str, Ready]) -> int:
 
 
 def close_sessions(ready: Iterable[Ready]) -> None:
-    """Close the sessions; after GO the runs need them no more."""
+    """Release the sessions; after GO the runs need them no more."""
     for node in ready:
-        node.session.close()
+        node.session.release()
 
 
 def cancel(session: Session) -> None:

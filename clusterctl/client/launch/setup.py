@@ -7,6 +7,7 @@ import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fabric import Connection
 
@@ -34,6 +35,9 @@ from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import Setup
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import command_line
+
+if TYPE_CHECKING:
+    from clusterctl.protocol.messages.agent import EventName
 
 LARGEST_LOCK = 16 << 20
 MOST_INCLUDED = 100
@@ -177,7 +181,7 @@ class SetupUpload:
         session.send({"do": "setup"})
 
 
-def needs_setup(events: Mapping[str, Untrusted]) -> bool:
+def needs_setup(events: Mapping[EventName, Untrusted]) -> bool:
     """Return whether a node whose agent is up has to make the environment."""
     return "setup" in events and not events["setup"].flag("made")
 

@@ -213,6 +213,20 @@ def claim_hooks(folder: Path, run_id: RunId) -> Hooks | None:
     return hooks if claim_own(file) else None
 
 
+def claim_stall(folder: Path, run_id: RunId, minute: int) -> Hooks | None:
+    """Read what is to be sent about a stall that began at a minute, once for all who see it; None for the others."""
+    check_private(folder)
+    file = _hooks_file(folder, run_id)
+    hooks = _read(file) if file else None
+    if file is None or hooks is None or not _belongs_to(hooks, run_id):
+        return None
+    try:
+        os.close(os.open(folder / f"{run_id}.{minute}.stalled", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except FileExistsError:
+        return None
+    return hooks
+
+
 def _hooks_file(folder: Path, run_id: RunId) -> Path | None:
     """Name the file; the name of a run may come from a node, so that its form is looked at here once more."""
     return folder / f"{run_id}.json" if parse_run_id(run_id) else None

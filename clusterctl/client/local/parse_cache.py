@@ -80,6 +80,7 @@ def _from_plain(plain: Any) -> Any:
         return tuple(_from_plain(item) for item in plain)
     if not isinstance(plain, dict):
         return plain
-    if not plain["is"]:
-        return dict(plain["of"])
-    return KINDS[plain["is"]](**{name: _from_plain(item) for name, item in plain["of"].items()})
+    kind, members = plain["is"], plain["of"]  # type: ignore[record-key]  # this file writes them too
+    if not kind:
+        return dict(members)
+    return KINDS[kind](**{name: _from_plain(item) for name, item in members.items()})

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from clusterctl.client.local.private_files import read_own, write_atomically
 from clusterctl.client.sync.contents import stamp_of
@@ -216,11 +216,18 @@ def _points_to(name: bytes, target: bytes, folder: int) -> bool:
         return False
 
 
+class IndexFile(TypedDict):
+    """The index: for each path the stamp there, the content's sha256, and the stamp here."""
+
+    version: int
+    files: dict[str, list[Any]]
+
+
 def _load(file: Path) -> dict[str, PulledFile]:
     """Read the index; a missing or damaged one knows nothing."""
     try:
-        data = json.loads(read_own(file, MAX_INDEX_SIZE))
-        rows: dict[str, Any] = data["files"] if data["version"] == VERSION else {}
+        data: IndexFile = json.loads(read_own(file, MAX_INDEX_SIZE))
+        rows = data["files"] if data["version"] == VERSION else {}
         return {path: PulledFile(_stamp(row[0]), str(row[1]), _stamp(row[2])) for path, row in rows.items()}
     except (OSError, ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError):
         return {}
@@ -233,7 +240,8 @@ def _stamp(row: list[int]) -> Stamp:
 
 def _save(file: Path, files: dict[str, PulledFile]) -> None:
     rows = {path: [pulled.remote_stamp, pulled.sha256, pulled.local_stamp] for path, pulled in files.items()}
-    write_atomically(file, json.dumps({"version": VERSION, "files": rows}))
+    data: IndexFile = {"version": VERSION, "files": rows}
+    write_atomically(file, json.dumps(data))
 
 
 def is_regular(file_stat: os.stat_result) -> bool:

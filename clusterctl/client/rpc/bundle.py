@@ -14,8 +14,12 @@ import re
 import threading
 import zipfile
 import zlib
+from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
+
+from clusterctl.client.local.private_files import keep_newest, read_own, write_own
 
 PACKAGE = Path(__file__).parents[2]
 SHIPPED = ("node", "protocol")
@@ -25,8 +29,12 @@ PACK_LOCK = threading.Lock()  # many threads call it at once: the first packs, t
 
 # What only people read: a quarter of a bundle. A test compares the syntax trees with and without it.
 DOCSTRING = re.compile(r'^([ \t]*)"""(?:[^"\\]|\\.|"(?!""))*"""$', re.MULTILINE)
-# What only a type checker reads. The module `typing` takes a node as long to load as all of a verb's own work.
+COMMENT = re.compile(r"^[ \t]*#[^\n]*$", re.MULTILINE)
+# What only a type checker reads: of `cast("Type", value)` the value stays.
+# The module `typing` takes a node as long to load as all of a verb's own work.
+TYPE_COMMENT = re.compile(r"  # type: .*")  # of boot.py, which Python 2 must be able to read
 FOR_TYPES = re.compile(r"^if TYPE_CHECKING:\n(?:[ \t]+[^\n]*\n|\n)+(?=\S|\Z)(?!else:)", re.MULTILINE)
+CAST = re.compile(r'\bcast\("[^"\n]+", ')
 TYPING = re.compile(r"^from typing import [^\n(]*$", re.MULTILINE)
 INNER = r"[^\[\]]*"
 for _ in range(4):  # brackets within brackets
@@ -35,7 +43,9 @@ ALIAS = re.compile(
     rf"^(\w+) = (?:Callable|Dict|Generator|Iterator|List|Literal|Optional|Tuple|Union)\[{INNER}\]",
     re.MULTILINE,
 )
-USED_AT_RUN_TIME = re.compile(r"\b(?:NamedTuple|NewType|TypedDict|cast|TypeVar)\b|\(Protocol\)|, Protocol\)")
+USED_AT_RUN_TIME = re.compile(
+    r"\b(?:NamedTuple|NewType|TypedDict|TypeVar)\b|\bcast\(|\(Protocol\)|, Protocol\)"
+)
 
 # from .stream import Stream | from . import stream | from ...protocol.untrusted import Untrusted
 RELATIVE = re.compile(r"^[ \t]*from[ \t]+(\.+)([\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n#]*)", re.MULTILINE)
@@ -44,13 +54,19 @@ RELATIVE = re.compile(r"^[ \t]*from[ \t]+(\.+)([\w.]*)[ \t]+import[ \t]+(\([^)]*
 @cache
 def boot_program() -> bytes:
     """Return the program that the node's interpreter runs first."""
-    return (PACKAGE / "node" / "boot.py").read_bytes()
+    source = (PACKAGE / "node" / "boot.py").read_text(encoding="utf-8")
+    return TYPE_COMMENT.sub("", DOCSTRING.sub(_strip_docstring, source)).encode("ascii")
 
 
-def bundle(verb: str) -> bytes:
-    """Return a verb's modules, compressed: a JSON object from module name to source."""
+def bundle(verb: str, sent: frozenset[str] = frozenset()) -> bytes:
+    """Return a verb's modules but those sent before, compressed: a JSON object from module name to source."""
+    return pack(verb, sent)[1]
+
+
+def pack(verb: str, sent: frozenset[str] = frozenset()) -> tuple[frozenset[str], bytes]:
+    """Return the names of all modules of a verb, and the bundle of those that were not sent before."""
     with PACK_LOCK:
-        return _bundle(verb)
+        return _pack(verb, sent)
 
 
 def payload_zip() -> tuple[str, bytes]:
@@ -59,16 +75,60 @@ def payload_zip() -> tuple[str, bytes]:
         return _payload_zip()
 
 
+def keep_packed(folder: Path) -> None:
+    """Keep what is packed from now on in a directory of ours: packing takes the client 60 ms for a launch."""
+    global _packed_folder  # noqa: PLW0603 - one for the process, as the packages that are sent are
+    _packed_folder = folder
+
+
+_packed_folder: Path | None = None
+MOST_PACKED = 40  # files of that directory
+
+
+def _pack_once(name: str, pack: Callable[[], bytes]) -> bytes:
+    """Return what was packed by an earlier command from the same files, else pack it, and keep it for the next one."""
+    if _packed_folder is None:
+        return pack()
+    file = _packed_folder / f"{_version()}-{name}"
+    with suppress(OSError):
+        return read_own(file)
+    content = pack()
+    with suppress(OSError):
+        write_own(file, content)
+        keep_newest(_packed_folder, MOST_PACKED)
+    return content
+
+
 @cache
-def _bundle(verb: str) -> bytes:
-    sources = {f"clusterctl.{name}": _stripped(name) for name in sorted(list_modules(verb))}
-    return zlib.compress(json.dumps(sources).encode("utf-8"), 9)
+def _version() -> str:
+    """Identify the files that are sent, installed or being worked on, and this one, by size and time as Python does."""
+    folders = [PACKAGE / name for name in SHIPPED]
+    stats = sorted((str(path), path.stat()) for folder in folders for path in folder.rglob("*.py"))
+    stats.append((__file__, Path(__file__).stat()))
+    text = repr([(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats])
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+@cache
+def _pack(verb: str, sent: frozenset[str]) -> tuple[frozenset[str], bytes]:
+    known = hashlib.sha256(" ".join(sorted(sent)).encode()).hexdigest()[:16] if sent else "all"
+    modules, _, packed = _pack_once(f"{verb}-{known}", lambda: _pack_verb(verb, sent)).partition(b"\n")
+    return frozenset(modules.decode().split(" ")), packed
+
+
+def _pack_verb(verb: str, sent: frozenset[str]) -> bytes:
+    modules = list_modules(verb)
+    sources = {f"clusterctl.{name}": _stripped(name) for name in sorted(modules - sent)}
+    packed = zlib.compress(json.dumps(sources).encode("utf-8"), 9)
+    return " ".join(sorted(modules)).encode() + b"\n" + packed
 
 
 @cache
 def list_modules(verb: str) -> frozenset[str]:
     """Name the modules that a verb needs, as `node.runtime.stream`; itself and what carries frames included."""
-    pending, names = {f"node.verbs.{verb}", "node.runtime.stream"}, set[str]()
+    pending, names = {"node.runtime.stream"}, set[str]()
+    if verb != "idle":  # for which node/boot.py has nothing to call
+        pending.add(f"node.verbs.{verb}")
     while pending:
         name = pending.pop()
         names.add(name)
@@ -78,10 +138,16 @@ def list_modules(verb: str) -> frozenset[str]:
 
 @cache
 def _payload_zip() -> tuple[str, bytes]:
+    packed = _pack_once("payload", _pack_payload)
+    return hashlib.sha256(packed).hexdigest(), packed
+
+
+def _pack_payload() -> bytes:
     texts = {"__main__.py": MAIN, "clusterctl/__init__.py": ""}  # the package's own is for this machine
     for folder in SHIPPED:
         for path in (PACKAGE / folder).rglob("*.py"):
-            texts[f"clusterctl/{path.relative_to(PACKAGE).as_posix()}"] = path.read_text(encoding="utf-8")
+            module = path.relative_to(PACKAGE).with_suffix("")
+            texts[f"clusterctl/{module.as_posix()}.py"] = _stripped(".".join(module.parts))
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name in sorted(texts):
@@ -90,12 +156,13 @@ def _payload_zip() -> tuple[str, bytes]:
             entry.external_attr = 0o644 << 16
             entry.create_system = 3
             archive.writestr(entry, texts[name])
-    return hashlib.sha256(packed.getvalue()).hexdigest(), packed.getvalue()
+    return packed.getvalue()
 
 
 def strip_source(source: str) -> str:
-    """Leave out docstrings, and what a module needs for annotations alone; every line keeps its number."""
-    source = FOR_TYPES.sub(_blank_lines, DOCSTRING.sub(_strip_docstring, source))
+    """Leave out docstrings, comments on lines of their own and what only annotations need; lines keep their numbers."""
+    source = FOR_TYPES.sub(_blank_lines, DOCSTRING.sub(_strip_docstring, COMMENT.sub("", source)))
+    source = CAST.sub("(", source)
     if USED_AT_RUN_TIME.search(source):
         return source
     return ALIAS.sub(_strip_value, TYPING.sub("TYPE_CHECKING = False", source))
@@ -115,7 +182,7 @@ def _strip_value(alias: re.Match[str]) -> str:
 
 def clear_cache() -> None:
     """Drop what was packed, as when the files have changed."""
-    for cached in (boot_program, _bundle, list_modules, _payload_zip, _stripped):
+    for cached in (boot_program, _pack, list_modules, _payload_zip, _stripped, _version):
         cached.cache_clear()
 
 

@@ -30,6 +30,11 @@ from clusterctl.translation import tr
 T = TypeVar("T")
 
 
+def connection_of(node: Node) -> str:
+    """Name the connection of a node: its own, or the one that it shares with other nodes of a Slurm cluster."""
+    return node.allocation.connection if node.allocation is not None else node.name
+
+
 class Cluster:
     """Connects to nodes when they are first needed and closes everything at the end."""
 
@@ -90,24 +95,39 @@ class Cluster:
 
         return fan_out(targets, run, limit=limit)
 
-    def open_early(self, nodes: Iterable[Node], *, keep: bool = True) -> None:
+    def open_early(
+        self,
+        nodes: Iterable[Node],
+        *,
+        keep: bool = True,
+        then: Callable[[Connection, Node], None] | None = None,
+    ) -> None:
         """Begin to connect while there is other work to do here; failures are raised at the first use.
 
-        Of very many only the first are opened: as many as can be at work at a time.
+        Of very many only the first are opened: as many as can be at work at a time. `then` is called in the background
+        with each connection; what it raises is dropped.
         """
         targets = tuple(nodes)
         self._prepare(targets, keep=keep)
-        self._open_in_background([node for node in targets[:MAX_PARALLEL] if node.name not in self._pending])
+        first = {connection_of(node): node for node in targets[:MAX_PARALLEL]}
+        self._open_in_background([node for name, node in first.items() if name not in self._pending], then)
 
     def _is_direct(self, node: Node) -> bool:
-        """Return whether no bastion is on the way: its sshd may drop the others where one of many tunnels is closed."""
-        return node.ssh.transport == "paramiko" and self._routes.find(node).jump is None
+        """Return whether no bastion is on the way: its sshd may drop the others where one of many tunnels is closed.
+
+        Nodes of a Slurm cluster share their connection: the first that is through must not close it.
+        """
+        return (
+            node.allocation is None
+            and node.ssh.transport == "paramiko"
+            and self._routes.find(node).jump is None
+        )
 
     def _prepare(self, nodes: Sequence[Node], *, keep: bool = True) -> None:
         """Resolve the routes and prompt for passphrases, while there is one thread and no progress on the screen."""
         with self._lock:
             known = {*self._connections, *self._pending}
-        raise_file_limit(len(known.union(node.name for node in (nodes if keep else nodes[:MAX_PARALLEL]))))
+        raise_file_limit(len(known.union(map(connection_of, nodes if keep else nodes[:MAX_PARALLEL]))))
         paramiko_nodes = [node for node in nodes if node.ssh.transport == "paramiko"]
         self._routes.prepare(paramiko_nodes)
         self._identities.unlock(self._routes.iter_hops(paramiko_nodes))
@@ -116,28 +136,40 @@ class Cluster:
         ]
         if openssh_nodes and can_prompt():
             # ssh prompts at the terminal: wait until it is done
-            deque(self._open_in_background(openssh_nodes), maxlen=0)
+            first = {connection_of(node): node for node in openssh_nodes}
+            deque(self._open_in_background(list(first.values())), maxlen=0)
 
-    def _open_in_background(self, nodes: Sequence[Node]) -> Iterator[Outcome[None]]:
-        futures: dict[str, Future[Connection]] = {node.name: Future() for node in nodes}
+    def _open_in_background(
+        self, nodes: Sequence[Node], then: Callable[[Connection, Node], None] | None = None
+    ) -> Iterator[Outcome[None]]:
+        futures: dict[str, Future[Connection]] = {connection_of(node): Future() for node in nodes}
         self._pending.update(futures)
-        return fan_out(nodes, lambda node: self._open_into(node, futures[node.name]))
+
+        def open_one(node: Node) -> None:
+            future = futures[connection_of(node)]
+            self._open_into(node, future)
+            if then is not None and future.exception() is None:
+                with suppress(Exception):  # who needs it meets the same
+                    then(future.result(), node)
+
+        return fan_out(nodes, open_one)
 
     def _is_known(self, node: Node) -> bool:
         with self._lock:
-            return node.name in self._connections or node.name in self._pending
+            return connection_of(node) in self._connections or connection_of(node) in self._pending
 
     def connection(self, node: Node) -> Connection:
         """Return the node's open connection, making it if there is none or it died."""
-        cached = self._connections.get(node.name)
+        name = connection_of(node)
+        cached = self._connections.get(name)
         if cached is not None and cached.is_connected:
             return cached
         with self._lock:
-            newer, future = self._connections.get(node.name), self._pending.get(node.name)
+            newer, future = self._connections.get(name), self._pending.get(name)
             if newer is not None and newer is not cached:
                 return newer
             if future is None or (future.done() and future.exception() is None):  # what it gave has died
-                future = self._pending[node.name] = Future()
+                future = self._pending[name] = Future()
                 is_opener = True
             else:
                 is_opener = False
@@ -151,8 +183,8 @@ class Cluster:
             return future.result()
         finally:
             with self._lock:
-                if self._pending.get(node.name) is future:
-                    del self._pending[node.name]
+                if self._pending.get(connection_of(node)) is future:
+                    del self._pending[connection_of(node)]
 
     def _open_into(self, node: Node, future: Future[Connection]) -> None:
         try:
@@ -163,7 +195,7 @@ class Cluster:
     def _open(self, node: Node) -> Connection:
         fresh = self._connect(node)
         with self._lock:
-            self._connections[node.name] = fresh
+            self._connections[connection_of(node)] = fresh
             closed = self._closed
         if closed:
             fresh.close()
@@ -185,7 +217,7 @@ class Cluster:
     def forget(self, node: Node) -> None:
         """Close a node's connection, which may look alive and be dead; the next use makes a new one."""
         with self._lock:
-            old = self._connections.pop(node.name, None)
+            old = self._connections.pop(connection_of(node), None)
         if old is not None:
             with suppress(Exception):
                 old.close()

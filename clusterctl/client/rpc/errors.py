@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, cast
 
 from clusterctl.client.rpc.frames import FrameReader
 from clusterctl.codes.lookup import REPORTED, word
@@ -24,6 +25,9 @@ from clusterctl.plans.ssh import ACTIVATED, ACTIVATING, SHELL_ENDED, STOLEN_STDI
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.text import command_line
 from clusterctl.translation import tr
+
+if TYPE_CHECKING:
+    from clusterctl.protocol.messages.agent import EventName
 
 NO_STATUS = -1  # paramiko's exit status when there is none: a signal ended the process
 CANNOT_RUN, NOT_FOUND = 126, 127
@@ -200,7 +204,7 @@ def _render_output(noise: bytes, stderr: str) -> str:
     return "\n".join(text for text in parts if text)[-MAX_EVIDENCE:]
 
 
-def start_timed_out(event: str, limit: float, node: str, evidence: str) -> StartError:
+def start_timed_out(event: EventName, limit: float, node: str, evidence: str) -> StartError:
     """Make an error of an event that did not come in time."""
     case = "import" if event == "ready" else ""
     return StartError("CC-RUN-034", case, node=node, evidence=evidence, event=event, limit=limit)
@@ -208,7 +212,7 @@ def start_timed_out(event: str, limit: float, node: str, evidence: str) -> Start
 
 def start_error(header: Untrusted, node: str) -> StartError:
     """Make an error of an event by which a node reports that it cannot start."""
-    event = header.text("event", 40)
+    event = cast("EventName", header.text("event", 40))
     detail = header.text("text") or header.text("reason") or event
     if event == "setup_failed":
         return _setup_error(header, node)

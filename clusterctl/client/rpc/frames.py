@@ -40,8 +40,10 @@ LIMITS: Mapping[str, FrameLimits] = {
     "clean": FrameLimits(header=8 << 20, values=300_000, total=32 << 20),
     "diagnose": FrameLimits(header=8 << 20, values=300_000, total=16 << 20),
     "follow": FrameLimits(header=2 << 20),
+    "history": FrameLimits(header=4 << 20, values=400_000, total=16 << 20),
     "stop": FrameLimits(header=2 << 20, total=16 << 20),
     "orphans": ANSWER_LIMITS,
+    "warm": ANSWER_LIMITS,
     "start": FrameLimits(total=64 << 20),  # the progress of a setup that takes hours
 }
 

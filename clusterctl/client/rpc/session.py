@@ -17,21 +17,30 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from posixpath import dirname
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from clusterctl.client.openssh import OpensshConnection
 from clusterctl.client.rpc import bundle, errors
 from clusterctl.client.rpc.channels import WINDOW_TICK, Channel, ParamikoChannel
 from clusterctl.client.rpc.frames import Frame, FrameLimits, FrameReader, limits_for
+from clusterctl.client.rpc.idle import IdleInterpreter, idle_interpreters
 from clusterctl.client.ssh.timeouts import WATCHDOG, Timeouts
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.ssh import DECOYS, render_bootstrap
 from clusterctl.protocol.frames import FrameError, encode_frame
+from clusterctl.protocol.run_paths import WorkdirPaths
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:
-    from clusterctl.protocol.messages.verbs import ClientFrame, Request, VerbHeader, VerbName
+    from clusterctl.protocol.messages.verbs import (
+        ClientFrame,
+        FullProbeRequest,
+        Request,
+        VerbHeader,
+        VerbName,
+    )
 
 STDERR_KEPT = 64 << 10
 CHUNK = (32 << 10) - 64  # what fills one packet
@@ -40,6 +49,10 @@ MAX_QUEUED_FRAMES = 16
 UNLIMITED = 1 << 30
 MOST_HELD = 64 << 20  # bytes beyond two headers that are buffered before they are requested
 Deadline = tuple[float, Callable[[], ClusterctlError]]
+RELEASE_LIMIT = 2.0  # seconds for a node to take a frame without content
+# What changes nothing in its process that another verb could meet, and what runs there as in a new one.
+LEAVE_CLEAN = frozenset({"idle", "probe", "ps", "start", "sync"})
+RUN_ANYWHERE = frozenset({"follow", "ps", "start", "sync"})
 
 
 @dataclass(frozen=True)
@@ -60,6 +73,7 @@ class Interpreter:
     python: str
     activate: str | None = None
     source: str = "the inventory"  # the file where `python` is set or would be
+    step: str = ""  # a line of sh that goes on to another machine, where the rest is read
 
 
 class Session:
@@ -89,11 +103,21 @@ class Session:
         sentinel = secrets.token_hex(16)
         self._reader = FrameReader(sentinel, frame_limits)
         self._max_held = MOST_HELD + 2 * frame_limits.header
-        self._channel = _open_channel(connection, verb, self.timeouts.channel)
+        self._idle = idle_interpreters(_owner(connection))
+        earlier = self._idle.pop(interpreter) if verb in RUN_ANYWHERE else None
+        sent = earlier.modules if earlier else frozenset[str]()
+        modules, packed = bundle.pack(verb, sent)
+        self._modules = modules | sent
+        self._is_new, self._released = earlier is None or not earlier.started, False
+        self._leaves_clean = verb in LEAVE_CLEAN and not cast("FullProbeRequest", request).get("setup")
+        self._channel = earlier.channel if earlier else _open_channel(connection, verb, self.timeouts.channel)
         self._started = self._last_received = time.monotonic()
+        header: VerbHeader = {"sentinel": sentinel, "verb": verb, "request": request}
+        if "workdir" in request:
+            header["payload"] = dirname(WorkdirPaths("").payload(bundle.payload_zip()[0]))
         try:
-            bootstrap = _bootstrap(verb, request, sentinel, interpreter)
-            self._send_all(bootstrap, self.timeouts.send)
+            first = encode_frame(header, packed) if earlier else _bootstrap(header, packed, interpreter)
+            self._send_all(first, self.timeouts.send)
         except BaseException:
             self.close()
             raise
@@ -192,7 +216,25 @@ class Session:
 
     def close(self) -> None:
         """End the conversation; the verb on the node sees the end of its stdin."""
-        self._channel.close()
+        if not self._released:
+            self._channel.close()
+
+    def release(self) -> None:
+        """End the conversation as `close` does, but leave the interpreter to the next verb, if it can serve one."""
+        if self._released:
+            return
+        if self._leaves_clean and self._failure is None and not self._channel.at_eof:
+            with suppress(ClusterctlError):
+                if not self.ended:
+                    self._send_all(encode_frame({"dismiss": True}), RELEASE_LIMIT)
+                started = self._reader.started
+                idle = IdleInterpreter(self._channel, self.interpreter, self._modules, started)
+                self._released = self._idle.add(idle)
+        self.close()
+
+    def close_idle(self) -> None:
+        """End the interpreters of this connection that wait for a verb."""
+        self._idle.close()
 
     def __enter__(self) -> Session:
         return self
@@ -241,9 +283,8 @@ class Session:
 
     def _deadlines(self, silence: float | None) -> list[Deadline]:
         if not self._reader.started:
-            return [
-                (self._started + self.timeouts.start, lambda: self._explain_no_start(self.timeouts.start))
-            ]
+            limit = self.timeouts.start
+            return [(self._started + limit, lambda: self._explain_no_answer(limit))]
         if silence is None:
             return []
         return [(self._last_received + silence, lambda: errors.connection_silent(self.node, silence))]
@@ -293,7 +334,7 @@ class Session:
         if failure is not None:
             return failure
         status = self._channel.status
-        if not self._reader.started:
+        if not self._reader.started and self._is_new:
             noise, stderr = self._reader.noise, self.stderr
             return errors.interpreter_not_started(
                 self.node,
@@ -307,7 +348,7 @@ class Session:
         return errors.verb_died(self.node, self.verb, status, self.stderr)
 
     def _explain_no_answer(self, limit: float) -> ClusterctlError:
-        if self._reader.started:
+        if self._reader.started or not self._is_new:
             return errors.step_timed_out(self.node, tr("answer from {verb}", verb=self.verb), limit)
         return self._explain_no_start(limit)
 
@@ -317,6 +358,11 @@ class Session:
         return errors.interpreter_timed_out(
             self.node, self.interpreter.python, limit, noise, stderr, activate=self.interpreter.activate
         )
+
+
+def _owner(connection: Any) -> object:
+    """Return what lives as long as a connection: Fabric's own may connect again."""
+    return connection if isinstance(connection, OpensshConnection) else connection.transport
 
 
 def _open_channel(connection: Any, verb: str, limit: float) -> Channel:
@@ -332,11 +378,10 @@ def _poll(descriptor: int, timeout: float | None) -> None:
     poller.poll(None if timeout is None else max(0.0, timeout) * 1000)
 
 
-def _bootstrap(verb: VerbName, request: Request, sentinel: str, interpreter: Interpreter) -> bytes:
-    first: VerbHeader = {"sentinel": sentinel, "verb": verb, "request": request}
-    header = json.dumps(first).encode("utf-8")
-    parts = (bundle.boot_program(), header, bundle.bundle(verb))
-    shell_line = f"{DECOYS}{render_bootstrap(interpreter.python, interpreter.activate)}\n".encode("ascii")
+def _bootstrap(header: VerbHeader, modules: bytes, interpreter: Interpreter) -> bytes:
+    parts = (bundle.boot_program(), json.dumps(header).encode("utf-8"), modules)
+    decoys = DECOYS + interpreter.step + DECOYS if interpreter.step else DECOYS
+    shell_line = f"{decoys}{render_bootstrap(interpreter.python, interpreter.activate)}\n".encode("ascii")
     return shell_line + b"".join(b"%d\n" % len(part) + part for part in parts)
 
 

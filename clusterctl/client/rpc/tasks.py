@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from fabric import Connection, task
 
@@ -22,9 +22,12 @@ from clusterctl.specs.inventory.model import Node
 if TYPE_CHECKING:
     from clusterctl.client.sync.upload import SyncResult, TreeUpload
     from clusterctl.plans.diagnose.evidence import NodeEvidence
+    from clusterctl.plans.diagnose.kept import KeptEvidence
     from clusterctl.plans.facts.facts import Facts
+    from clusterctl.plans.runs.history import NodeRecord
     from clusterctl.plans.runs.state import NodeState
     from clusterctl.protocol.messages import verbs
+    from clusterctl.protocol.messages.agent import EventName
     from clusterctl.protocol.messages.files import Spec
     from clusterctl.protocol.messages.verbs import (
         CleanRequest,
@@ -33,23 +36,25 @@ if TYPE_CHECKING:
         FollowChoice,
         FollowRequest,
         FullProbeRequest,
+        HistoryRequest,
         ProbeRequest,
         PsRequest,
         Request,
         SetupQuery,
         StartRequest,
         StopRequest,
+        StreamName,
         SyncRequest,
-        TunnelRequest,
         VerbName,
+        Workdir,
     )
 
 
-STREAMS = ("stdout", "stderr")
+STREAMS: tuple[StreamName, ...] = ("stdout", "stderr")
 MOST_LEFT, LONGEST_NAME = 64, 64  # processes that run on, and characters of each name
 NOISY_EXIT = 255  # shown for an answer that holds neither exit code nor signal
 
-OnOutput = Callable[[str, bytes], None]
+OnOutput = Callable[["StreamName", bytes], None]
 
 
 @dataclass(frozen=True)
@@ -107,9 +112,9 @@ class OutputCollector:
     """Keeps what a command writes."""
 
     def __init__(self) -> None:
-        self._parts: dict[str, list[bytes]] = {name: [] for name in STREAMS}
+        self._parts: dict[StreamName, list[bytes]] = {name: [] for name in STREAMS}
 
-    def append(self, stream: str, data: bytes) -> None:
+    def append(self, stream: StreamName, data: bytes) -> None:
         """Keep a piece."""
         self._parts[stream].append(data)
 
@@ -122,13 +127,24 @@ class OutputCollector:
 
 PROBE_LIMIT = 30.0
 ANSWER_LIMIT = 30.0
+HISTORY_LIMIT = 30.0
 DIAGNOSE_LIMIT = 10.0  # the node itself waits for a second
 SYNC_LIMIT = 600.0
 READY_LIMIT = 300.0  # `import torch` from a cold network file system takes minutes
 GO_LIMIT = 60.0
 SILENCE_LIMIT = 20.0  # a stopping node sends something every 2 s
+MOST_PARTS = 1000  # of a run that a login node lists
 MOST_EVENTS = 100  # that an agent reports before GO
-FAILURE_EVENTS = ("setup_failed", "gate_failed", "join_failed", "failed")
+FAILURE_EVENTS: tuple[EventName, ...] = ("setup_failed", "gate_failed", "join_failed", "failed")
+
+
+@dataclass(frozen=True)
+class StopOptions:
+    """How a run is stopped: TERM, KILL after `grace` seconds (None: the job's); `dump`: keep first where ranks are."""
+
+    grace: float | None
+    reason: str
+    dump: bool = False
 
 
 @dataclass(frozen=True)
@@ -143,6 +159,16 @@ class RunHandle:
     def on(self, nodes: Iterable[Node]) -> RunHandle:
         """Return the same run on some of its nodes."""
         return replace(self, nodes=tuple(nodes))
+
+
+@dataclass(frozen=True)
+class HistoryChoice:
+    """What is wanted of a run's history: the last `since` seconds (None: all) at so many moments, and the rest."""
+
+    since: float | None
+    points: int
+    details: bool = False
+    lines: int = 0
 
 
 @dataclass(frozen=True)
@@ -191,7 +217,9 @@ def probe(c: Connection, node: Node, interpreter: Interpreter, nodes: Sequence[N
     """Request a node's facts; writes nothing there."""
     from clusterctl.plans.facts.facts import probe_request
 
-    facts, session = _request_facts(c, probe_request(node, tuple(nodes), payload_zip()[0]), interpreter)
+    facts, session = _request_facts(
+        c, probe_request(node, tuple(nodes), payload_zip()[0]), on_node(node, interpreter)
+    )
     session.close()
     return facts
 
@@ -205,17 +233,18 @@ def probe_and_stay(
     *,
     stay: bool = True,
     setup: SetupQuery | None = None,
+    skip: Sequence[str] = (),
 ) -> tuple[Facts, Session]:
     """Request a node's facts; the open session can take part in a network test, and is to be closed.
 
     Without `stay` the node does not prepare for that, and ends. With `setup` it reports the packages
-    of that environment.
+    of that environment. `skip` names questions that it does not answer.
     """
     from clusterctl.plans.facts.facts import discard_stale_packages, probe_request
 
     base = probe_request(node, tuple(nodes), payload_zip()[0])
-    request: FullProbeRequest = {**base, "stay": stay, "setup": setup}
-    facts, session = _request_facts(c, request, interpreter)
+    request: FullProbeRequest = {**base, "stay": stay, "setup": setup, "skip": list(skip)}
+    facts, session = _request_facts(c, request, on_node(node, interpreter))
     return discard_stale_packages(facts, installs_torch=bool(setup and setup["brings_torch"])), session
 
 
@@ -269,8 +298,14 @@ def sync(
     if distribution is not None and offer is not None:
         distribution.keep_open(session)
     else:
-        session.close()
+        session.release()
     return synced
+
+
+def start_idle(c: Connection, node: Node, interpreter: Interpreter) -> None:
+    """Start an interpreter on a node for a verb that is going to come."""
+    request: Workdir = {"workdir": node.workdir}
+    _open_session(c, "idle", request, interpreter).release()
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
@@ -299,26 +334,26 @@ def start(
 
 def await_event(
     session: Session,
-    event_name: str,
+    event_name: EventName,
     limit: float,
     *,
     node: str,
     on_progress: Callable[[str], None] = lambda _: None,
     or_ended: bool = False,
-) -> dict[str, Untrusted]:
+) -> dict[EventName, Untrusted]:
     """Wait for an event of the agent and give all that came, by name; a failure that it reports is raised.
 
     `on_progress` receives the progress of a setup. With `or_ended` a run that is over already is as good as the event.
     """
     deadline = time.monotonic() + limit
-    events: dict[str, Untrusted] = {}
+    events: dict[EventName, Untrusted] = {}
     while event_name not in events:
         try:
             header, _ = _receive_answer(session, deadline - time.monotonic())
         except ConnectTimeout as error:
             raise start_timed_out(event_name, limit, node, session.stderr) from error
-        event = header.text("event", 40)
-        if header.text("need", 40) == "payload":
+        event = cast("EventName", header.text("event", 40))
+        if "need" in header:
             session.send({"payload": True}, payload_zip()[1])
         elif event == "doing":
             on_progress(header.text("text", 1000))
@@ -337,7 +372,9 @@ def follow(
 ) -> Session:
     """Open the stream of a run's events and logs on a node."""
     full_request: FollowRequest = {"workdir": node.workdir, "run": run_id, "node": node.name, **request}
-    return _open_session(c, "follow", full_request, interpreter)
+    session = _open_session(c, *over_login_node(node, "follow", full_request), interpreter)
+    session.close_idle()  # it may last for days
+    return session
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
@@ -346,25 +383,26 @@ def stop(
     node: Node,
     interpreter: Interpreter,
     run_id: str,
-    grace: float | None,
-    reason: str,
+    options: StopOptions,
     *,
     lived: bool = True,
 ) -> StopReport:
-    """End every process of a run on a node: TERM once, KILL when `grace` seconds have passed.
+    """End every process of a run on a node.
 
     `lived`: it was not known to have ended there; else what its end has cost is not reported again.
     """
+    grace = options.grace
     request: StopRequest = {
         "workdir": node.workdir,
         "run": run_id,
         "node": node.name,
         "grace": grace,
-        "reason": reason,
+        "reason": options.reason,
         "lived": lived,
+        "dump": options.dump,
     }
     with _open_session(
-        c, "stop", request, interpreter, limits=SessionLimits(silence=SILENCE_LIMIT)
+        c, *over_login_node(node, "stop", request), interpreter, limits=SessionLimits(silence=SILENCE_LIMIT)
     ) as session:
         deadline = time.monotonic() + (grace if grace is not None else 3600.0) + ANSWER_LIMIT
         while True:
@@ -406,10 +444,12 @@ def ps(
         "activity": pulse,
     }
     asked_at = time.time()
-    with _open_session(c, "ps", request, interpreter) as session:
+    with _open_session(c, *over_login_node(node, "ps", request), interpreter) as session:
         header, _ = _receive_answer(session, ANSWER_LIMIT)
+        session.release()
     midpoint = (asked_at + time.time()) / 2
-    states = [parse_state(entry) for entry in header.records("runs", limit)]
+    most = limit if node.allocation is None else limit * MOST_PARTS
+    states = [parse_state(entry) for entry in header.records("runs", most)]
     runs = tuple(state for state in states if state.run_id)
     return RunListing(runs, (header.moment("time") or midpoint) - midpoint, len(states) - len(runs))
 
@@ -426,7 +466,7 @@ def execute(
     """Run a command on a node; `on_output` receives what it writes, of each stream at most `max_bytes` bytes."""
     request: ExecRequest = {"argv": list(argv), "keep": max_bytes, "node": node.name}
     with _open_session(
-        c, "exec", request, interpreter, limits=SessionLimits(silence=SILENCE_LIMIT)
+        c, "exec", request, on_node(node, interpreter), limits=SessionLimits(silence=SILENCE_LIMIT)
     ) as session:
         return receive_output(session, max_bytes, on_output)
 
@@ -467,33 +507,111 @@ def clean(c: Connection, node: Node, interpreter: Interpreter, unused: float) ->
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
 def diagnose(
-    c: Connection, node: Node, interpreter: Interpreter, run_id: str, ranks: Sequence[int] | None
+    c: Connection,
+    node: Node,
+    interpreter: Interpreter,
+    run_id: str,
+    entries: int,
 ) -> NodeEvidence:
-    """Ask a node where its ranks of a run are, or these of them; nothing is stopped."""
+    """Ask a node where its ranks of a run are, with so many entries of each process group; nothing is stopped."""
     from clusterctl.plans.diagnose.evidence import parse_evidence
 
     request: DiagnoseRequest = {
         "workdir": node.workdir,
         "node": node.name,
         "run": run_id,
-        "ranks": None if ranks is None else list(ranks),
+        "ranks": None,
+        "kept": "",
+        "entries": entries,
     }
-    with _open_session(c, "diagnose", request, interpreter) as session:
+    with _open_session(c, "diagnose", request, on_node(node, interpreter)) as session:
         header, _ = _receive_answer(session, DIAGNOSE_LIMIT)
     return parse_evidence(header.record("diagnosis"), node.name)
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
-def top(c: Connection, node: Node, interpreter: Interpreter, interval: float) -> Session:
-    """Open the stream of a node's gauges: a sample every `interval` seconds, until it is closed."""
-    return _open_session(c, "top", {"node": node.name, "interval": interval}, interpreter)
+def history(
+    c: Connection, node: Node, interpreter: Interpreter, run_id: str, choice: HistoryChoice
+) -> NodeRecord:
+    """Ask a node for what it has on record of a run: its samples, and with details what else a report shows."""
+    from clusterctl.plans.runs.history import RecordParser
+
+    request: HistoryRequest = {
+        "workdir": node.workdir,
+        "node": node.name,
+        "run": run_id,
+        "since": choice.since,
+        "points": choice.points,
+        "details": choice.details,
+        "lines": choice.lines,
+    }
+    parser, deadline = RecordParser(node.name, choice.points), time.monotonic() + HISTORY_LIMIT
+    asked_at = time.time()
+    with _open_session(c, "history", request, interpreter) as session:
+        while (frame := session.receive(max(0.1, deadline - time.monotonic()))) is not None:
+            parser.add(*frame)
+            if parser.is_complete(details=choice.details):
+                break
+    return parser.finish((asked_at + time.time()) / 2)
+
+
+def read_kept(c: Connection, node: Node, interpreter: Interpreter, run_id: str) -> KeptEvidence | None:
+    """Ask a node for what its agent kept of where the ranks of the last attempt were."""
+    from clusterctl.plans.diagnose.kept import parse_kept
+
+    request: DiagnoseRequest = {
+        "workdir": node.workdir,
+        "node": node.name,
+        "run": run_id,
+        "ranks": None,
+        "kept": "diagnosis",
+        "entries": 0,
+    }
+    with _open_session(c, "diagnose", request, interpreter) as session:
+        header, _ = _receive_answer(session, DIAGNOSE_LIMIT)
+    return parse_kept(header.record("kept"), node.name)
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
-def tunnel(c: Connection, node: Node, interpreter: Interpreter, request: TunnelRequest) -> Session:
-    """Open a conversation that carries bytes to and from something on a node, see `client/tunnel.py`."""
-    whole: TunnelRequest = {**request, "workdir": node.workdir, "node": node.name}
-    return _open_session(c, "tunnel", whole, interpreter, limits=SessionLimits(silence=SILENCE_LIMIT))
+def read_sample(c: Connection, node: Node, interpreter: Interpreter, run_id: str) -> NodeEvidence | None:
+    """Ask a node for the collectives that its agent kept while the run went on."""
+    from clusterctl.plans.diagnose.evidence import parse_evidence
+
+    request: DiagnoseRequest = {
+        "workdir": node.workdir,
+        "node": node.name,
+        "run": run_id,
+        "ranks": None,
+        "kept": "collectives",
+        "entries": 0,
+    }
+    with _open_session(c, "diagnose", request, interpreter) as session:
+        header, _ = _receive_answer(session, DIAGNOSE_LIMIT)
+    diagnosis = header.record("kept").record("diagnosis")
+    return parse_evidence(diagnosis, node.name) if diagnosis else None
+
+
+@task  # type: ignore[untyped-decorator]  # fabric ships no types
+def top(c: Connection, node: Node, interpreter: Interpreter, interval: float) -> Session:
+    """Open the stream of a node's gauges: a sample every `interval` seconds, until it is closed."""
+    return _open_session(c, "top", {"node": node.name, "interval": interval}, on_node(node, interpreter))
+
+
+def over_login_node(node: Node, verb: VerbName, request: Request) -> tuple[VerbName, Request]:
+    """Give the verb that does the same on the login node of a Slurm cluster, where the node is one of its nodes."""
+    if node.allocation is None:
+        return verb, request
+    asked: Any = {**request, "do": verb}
+    return "slurm", asked
+
+
+def on_node(node: Node, interpreter: Interpreter) -> Interpreter:
+    """Go on to the node itself where only a login node can be reached: by a step of its Slurm job."""
+    if node.allocation is None or not node.allocation.job:
+        return interpreter
+    from clusterctl.plans.ssh import render_step
+
+    return replace(interpreter, step=render_step(node.allocation.job, node.name))
 
 
 def _open_session(
@@ -554,7 +672,9 @@ def stop_everywhere(run: RunHandle, reason: str) -> dict[str, ClusterctlError]:
     """Stop a run on its nodes; returns the errors of those on which it could not be stopped."""
 
     def stop_node(c: Connection, node: Node) -> StopReport:
-        stopped: StopReport = stop(c, node, run.interpreters[node.name], run.run_id, FAILURE_GRACE, reason)
+        stopped: StopReport = stop(
+            c, node, run.interpreters[node.name], run.run_id, StopOptions(FAILURE_GRACE, reason)
+        )
         return stopped
 
     outcomes = run.cluster.each(run.nodes, stop_node)

@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 
 from clusterctl.client.local.private_files import keep_newest, read_own, write_own
 from clusterctl.errors import Unreachable
@@ -143,6 +144,15 @@ class SshConfig:
             self._notice(tr("no ssh program found: ~/.ssh/config is not read, only the inventory is used"))
 
 
+class AnswersFile(TypedDict):
+    """What ssh has answered, and what that depends on: a mark of the program, stamps of files, results of patterns."""
+
+    mark: str
+    stamps: dict[str, list[int]]
+    globs: dict[str, list[str]]
+    answers: dict[str, HostOptions]
+
+
 class _OptionsCache:
     """The answers under one configuration; those on disk count only while what they depend on is unchanged."""
 
@@ -160,7 +170,7 @@ class _OptionsCache:
 
     def _load(self, file: Path) -> None:
         with suppress(OSError, ValueError, LookupError, AttributeError, TypeError):
-            data = json.loads(read_own(file))
+            data: AnswersFile = json.loads(read_own(file))
             if data["mark"] == self._fingerprint and self._dependencies.restore(
                 data["stamps"], data["globs"]
             ):
@@ -182,7 +192,7 @@ class _OptionsCache:
         if self._file is None or not self._changed or not known.cacheable or len(self.entries) > MAX_ANSWERS:
             return
         self._changed = False
-        data = {
+        data: AnswersFile = {
             "mark": self._fingerprint,
             "stamps": known.stamps,
             "globs": known.globs,

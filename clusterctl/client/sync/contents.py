@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypedDict
 
 from clusterctl.client.local.private_files import keep_newest, read_own, write_own
 from clusterctl.errors import SyncError
@@ -37,6 +37,13 @@ Stamp = tuple[int, int, int, int]  # size, mtime_ns, ctime_ns, inode
 def stamp_of(file_stat: os.stat_result) -> Stamp:
     """Return what must be unchanged for a file to count as unchanged."""
     return (file_stat.st_size, file_stat.st_mtime_ns, file_stat.st_ctime_ns, file_stat.st_ino)
+
+
+class CacheFile(TypedDict):
+    """For each path its stamp and the sha256 of its content."""
+
+    version: int
+    files: dict[str, list[Any]]
 
 
 class StatCache:
@@ -71,14 +78,15 @@ class StatCache:
             return
         rows = {path: [*stamp, sha] for path, (stamp, sha) in self._updated.items()}
         with contextlib.suppress(OSError):
-            write_own(self._file, json.dumps({"version": VERSION, "files": rows}))
+            data: CacheFile = {"version": VERSION, "files": rows}
+            write_own(self._file, json.dumps(data))
             keep_newest(self._file.parent, MOST_TREES)
 
     def _load(self) -> dict[str, tuple[Stamp, str]]:
         if self._file is None:
             return {}
         try:
-            data = json.loads(read_own(self._file, MAX_CACHE_SIZE))
+            data: CacheFile = json.loads(read_own(self._file, MAX_CACHE_SIZE))
             return _parse(data["files"]) if data["version"] == VERSION else {}
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return {}

@@ -23,7 +23,9 @@ from clusterctl.specs.inventory.model import Node
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:
-    from clusterctl.protocol.messages.verbs import FollowChoice, LogChoice
+    from typing import Literal
+
+    from clusterctl.protocol.messages.verbs import FollowChoice, LogChoice, StreamName
 
 TimeMark = tuple[int, float]  # so many bytes had been written by then
 
@@ -52,7 +54,7 @@ class LogLines:
 
     node: str
     rank: Rank | None
-    stream: str
+    stream: StreamName | Literal[""]
     file: str
     offset: int
     time: float | None
@@ -144,7 +146,7 @@ class FollowParser:
         entry = LogLines(
             node=node,
             rank=parse_rank(header),
-            stream=header.one_of("stream", ("stdout", "stderr")),
+            stream=header.one_of("stream", tasks.STREAMS),
             file=file,
             offset=offset,
             time=time.time() if self._live else None,

@@ -13,15 +13,18 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from clusterctl.client.diagnose import load_slowness
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.session import Interpreter
 from clusterctl.client.rpc.tasks import stop_everywhere
 from clusterctl.client.watch.follower import LogLines, NodeEvent, NodeStreams, StateChange, Update
-from clusterctl.client.watch.node_report import AttemptTracker, Message, NodeReport
+from clusterctl.client.watch.node_report import AttemptTracker, Message, NodeReport, read_event_name
+from clusterctl.client.watch.stall import StallNotice
 from clusterctl.client.watch.streams import SILENCE_LIMIT, StreamEnd, can_reconnect
 from clusterctl.errors import ClusterctlError
 from clusterctl.node_texts import translate_node_text
+from clusterctl.plans.diagnose.kept import KeptDiagnosis
 from clusterctl.plans.launch.world_size import describe_world_event
 from clusterctl.plans.runs.gang_record import choose_record, find_reported_loss
 from clusterctl.plans.runs.state import NodeState
@@ -29,7 +32,7 @@ from clusterctl.plans.runs.verdict import Verdict, judge_with_record
 from clusterctl.protocol.end_record import EndRecord
 from clusterctl.protocol.redact import redact
 from clusterctl.protocol.run_id import RunId
-from clusterctl.protocol.states import FAILED, FAILED_SETUP, LOST, TIMEOUT, UNKNOWN
+from clusterctl.protocol.states import FAILED, FAILED_SETUP, LOST, SUCCEEDED, TIMEOUT, UNKNOWN
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.nodeset import fold_names
@@ -37,12 +40,15 @@ from clusterctl.specs.values import Size
 from clusterctl.translation import fill, to_translate, tr
 
 if TYPE_CHECKING:
+    from clusterctl.protocol.messages.files import JournalEvent
     from clusterctl.protocol.messages.verbs import FollowChoice, LogChoice
+
+LOG_EVENTS: tuple[JournalEvent, ...] = ("logs_cut", "logs_unbounded")
 
 
 def describe_log_event(event: Untrusted) -> str:
     """Say what happens to a node's logs; nothing for an event that is about something else."""
-    kind, limit = event.one_of("event", ("logs_cut", "logs_unbounded")), event.integer("limit", 0)
+    kind, limit = event.one_of("event", LOG_EVENTS), event.integer("limit", 0)
     if not kind or limit is None:
         return ""
     if kind == "logs_cut":
@@ -58,9 +64,13 @@ def describe_log_event(event: Untrusted) -> str:
 
 
 def describe_start_event(event: Untrusted) -> str:
-    """Say why a node's workers are not forked although the job asks for it; nothing for another event."""
-    is_fallback = event.text("event") == "start_method" and event.text("method") == "exec"
-    return tr("workers are not forked: {reason}", reason=event.text("text", 300)) if is_fallback else ""
+    """Say why a node's workers are not forked, or not from what is warm; nothing for another event."""
+    name, reason = read_event_name(event), event.text("text", 300)
+    if event.text("method") != "exec":
+        return ""
+    if name == "warm":
+        return tr("torch is imported again: {reason}", reason=reason)
+    return tr("workers are not forked: {reason}", reason=reason) if name == "start_method" else ""
 
 
 # seconds that a node whose connection broke may take to come back before it counts as lost
@@ -116,8 +126,12 @@ class RunMonitor:
         show: Callable[[LogLines], None],
         notice: Callable[[str], None],
         show_silence: Callable[[str], None] | None = None,
+        on_stall: Callable[[KeptDiagnosis], None] | None = None,
     ) -> None:
-        """`show_silence` shows one line about silent nodes in place of the line before; without it notices do."""
+        """`show_silence` shows one line about silent nodes in place of the line before; without it notices do.
+
+        `on_stall` is called in a thread of its own when no rank makes progress.
+        """
         self._options = options
         self._run = tasks.RunHandle(cluster, options.run_id, options.nodes, options.interpreters)
         self._reports = {node.name: options.new_report(node) for node in options.nodes}
@@ -147,6 +161,7 @@ class RunMonitor:
         self._failure_reported = False
         self._world_events: set[str] = set()
         self._start_events: set[str] = set()
+        self._stall = StallNotice(self._run, on_stall)
         self._pending_failure: tuple[float, Message] | None = None
         self._pending_is_view = False  # one node's report about the hub is all that is known of the failure
         self._hub_views: dict[str, set[str]] = {}  # by hub, the nodes that have lost it
@@ -168,6 +183,8 @@ class RunMonitor:
                 if idle:
                     self._attempts.on_idle()
                 self._check_gang()
+                for line in self._stall.poll(self._states):
+                    self._notice(redact(line, self._secrets))
                 if self._show_silence is not None:
                     self._show_silence(self._describe_silence(time.monotonic()))
         finally:
@@ -192,7 +209,15 @@ class RunMonitor:
         stop_times = [self._stopped_at, *(part.stopped_at for part in self._reports.values())]
         stopped_at = min((moment for moment in stop_times if moment is not None), default=None)
         states = {name: part.state if name in reachable else None for name, part in self._reports.items()}
-        return judge_with_record(self._options.run_id, states, record, failures, stopped_at)
+        verdict = judge_with_record(self._options.run_id, states, record, failures, stopped_at)
+        if verdict.state == SUCCEEDED:
+            return replace(verdict, slow=load_slowness(self._run, states))
+        return replace(verdict, hang=self._stall.load(states))
+
+    @property
+    def _states(self) -> dict[str, NodeState | None]:
+        """Give the newest state of each node."""
+        return {name: report.state for name, report in self._reports.items()}
 
     def _gang_record(self) -> EndRecord | None:
         """Give what the nodes know of the whole end."""
@@ -277,7 +302,7 @@ class RunMonitor:
             return
         if failure:
             self._on_failure(failure)
-        elif event.text("event") == "stopping" and self._has_gang and ": " in reason:
+        elif read_event_name(event) == "stopping" and self._has_gang and ": " in reason:
             self._on_gang_stop(report.node.name, reason)  # the nodes' word for what happened on one of them
 
     def _on_state(self, report: NodeReport, state: NodeState) -> None:
@@ -425,22 +450,29 @@ class RunMonitor:
         shown = tr(text, node=report.node.name, why=translate_node_text(reason))
         lost = Message(fill(text, {"node": report.node.name, "why": reason}), shown)
         known = self._pending_failure
-        if known is None or not known[1].english.startswith(f"{report.node.name} is lost: "):
-            self._notice(lost.shown)
-        if not self._attempts.is_not_participating(report.node.name):
-            self._stop_all(Message.of(to_translate("{node}: lost"), node=report.node.name))
+        is_announced = known is not None and known[1].english.startswith(f"{report.node.name} is lost: ")
+        if self._attempts.is_not_participating(report.node.name) or self.stopping or not self._is_running():
+            if not is_announced:
+                self._notice(lost.shown)
+            return
+        reason = f"{report.node.name}: lost"
+        self._stop_all(Message(reason, lost.shown), is_announced=is_announced)
 
     # the end of all
 
-    def _stop_all(self, reason: Message) -> None:
-        """Begin once to end the run everywhere; the streams go on and show how it ends."""
+    def _stop_all(self, reason: Message, *, is_announced: bool = False) -> None:
+        """Begin once to end the run everywhere; the streams go on and show how it ends.
+
+        What is announced already is not reported again.
+        """
         if not self._is_running() or self.stopping:
             return
         if self._options.stops_on_failure:
             self._stopped_at, self._reason = time.time(), reason.english
-            self._notice(tr("{reason}; stopping all nodes", reason=reason.shown))
+            if not is_announced:
+                self._notice(tr("{reason}; stopping all nodes", reason=reason.shown))
             self._stop_remaining()
-        elif not self._failure_reported:
+        elif not self._failure_reported and not is_announced:
             self._failure_reported = True
             self._notice(
                 tr("{reason}; the run is not yours, so nothing is stopped from here", reason=reason.shown)

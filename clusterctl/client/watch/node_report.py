@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from clusterctl.client.watch.follower import LogLines
 from clusterctl.node_texts import translate_node_text
@@ -22,6 +22,11 @@ from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import render_duration
 from clusterctl.translation import fill, to_translate, tr
+
+if TYPE_CHECKING:
+    from typing import Literal
+
+    from clusterctl.protocol.messages.files import JournalEvent
 
 
 class Message(NamedTuple):
@@ -44,11 +49,15 @@ class Message(NamedTuple):
         return cls(text, translate_node_text(text))
 
 
+RANKS_ENDED: tuple[JournalEvent, ...] = ("after", "attempt_ended")
+SUPERVISOR_LOST: tuple[JournalEvent, ...] = ("guardian_lost", "agent_lost")
+
+
 @dataclass(frozen=True)
 class ProcessEnd:
     """How a process of a node ended, and when by the node's clock; `kind` is the event that reported it."""
 
-    kind: str
+    kind: JournalEvent | Literal[""]
     exit: int | None
     signal: int | None
     time: float | None
@@ -120,14 +129,11 @@ class NodeReport:
 
     def on_event(self, event: Untrusted) -> Message | None:
         """Take an event; gives what failed by it, or nothing."""
-        kind, rank, end = (
-            event.text("event", 40),
-            parse_rank(event),
-            parse_process_end(event),
-        )
+        rank, end = parse_rank(event), parse_process_end(event)
+        kind = end.kind
         if kind == "attempt":
             self.begin_attempt(event.count("attempt", MOST_ATTEMPTS) or self.attempt)
-        elif kind in ("after", "attempt_ended"):  # the ranks have ended; what comes after is not theirs
+        elif kind in RANKS_ENDED:  # the ranks have ended; what comes after is not theirs
             self.attempt_ended = True
         elif kind == "stopping":
             self.stop_requested = True
@@ -136,7 +142,7 @@ class NodeReport:
             self.stopped_at = when if self.stopped_at is None else min(when, self.stopped_at)
         elif kind == "failure_held":
             self.serves_node_0 = True
-        elif kind in ("guardian_lost", "agent_lost"):
+        elif kind in SUPERVISOR_LOST:
             self.supervisor_end = end
             return (
                 Message.of(to_translate("{node}: the guardian was lost"), node=self.node.name)
@@ -225,10 +231,15 @@ class NodeReport:
         return (self.state.since if self.state else 0.0) - self.clock_offset
 
 
+def read_event_name(event: Untrusted) -> JournalEvent:
+    """Read which event a line of the journal is; any other text is one that is not looked at."""
+    return cast("JournalEvent", event.text("event", 40))
+
+
 def parse_process_end(event: Untrusted) -> ProcessEnd:
     """Read how something ended."""
     return ProcessEnd(
-        event.text("event", 40),
+        read_event_name(event),
         event.integer("exit", -MOST_EXIT, MOST_EXIT),
         event.integer("signal", 1, MOST_SIGNAL),
         event.moment("time"),
@@ -314,7 +325,7 @@ class AttemptTracker:
         """
         number, seconds = event.integer("attempt", 1), event.number("seconds", 0.0, LONGEST_PAUSE)
         if (
-            event.text("event") != "pausing"
+            read_event_name(event) != "pausing"
             or number is None
             or not self._last_paused < number <= self.number
         ):

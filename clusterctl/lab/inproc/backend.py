@@ -9,7 +9,7 @@ import socket
 import traceback
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
@@ -21,6 +21,9 @@ from clusterctl.lab.layout import LabNodePlan, LabPlan
 from clusterctl.lab.linux import kill_descendants
 from clusterctl.lab.netns.init import close_other_descriptors, failure_message, serve_requests
 from clusterctl.node.runtime.processes import set_subreaper, wake_on
+
+if TYPE_CHECKING:
+    from clusterctl.lab.messages import NodeReport, NodeRequest
 
 
 class InprocNode:
@@ -73,16 +76,17 @@ class InprocNode:
             os.read(wakeup_fd, 4096)
         self.children.reap()
 
-    def _handle_request(self, request: dict[str, Any]) -> bytes:
+    def _handle_request(self, request: NodeRequest) -> bytes:
         try:
             if request["do"] == "start-sshd":
                 self.server.open()
             elif request["do"] == "kill-sshd":
                 self.server.close()
         except OSError as error:
-            return failure_message(str(request["do"]), error)
+            return failure_message(request["do"], error)
         sshd = os.getpid() if self.server.is_listening else 0
-        return json.dumps({"sshd": sshd, "nics": {self.node.training_nic: "up"}}).encode()
+        report: NodeReport = {"sshd": sshd, "nics": {self.node.training_nic: "up"}}
+        return json.dumps(report).encode()
 
 
 class Holder(LabHolder):

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from clusterctl.lab.layout import (
     DEFAULT_PATH,
@@ -39,6 +39,9 @@ from clusterctl.lab.linux import (
 )
 from clusterctl.lab.simulated_gpus import write_smi
 from clusterctl.node.runtime.processes import reap, wake_on
+
+if TYPE_CHECKING:
+    from clusterctl.lab.messages import NodeReport, NodeRequest
 
 LAB_DIRECTORY = "/run/lab"
 SLURM_DIRECTORY = f"{LAB_DIRECTORY}/slurm"
@@ -161,7 +164,8 @@ def failure_message(step: str, error: OSError) -> bytes:
     """A failed step as a message to the caller."""
     filename = f" ({error.filename})" if error.filename else ""
     text = f"{step}: {error.strerror or error}{filename}"
-    return json.dumps({"error": text, "errno": error.errno}).encode()
+    report: NodeReport = {"error": text, "errno": error.errno}
+    return json.dumps(report).encode()
 
 
 def run_ip(program: str, lines: str, *, force: bool = False) -> None:
@@ -174,7 +178,7 @@ def run_ip(program: str, lines: str, *, force: bool = False) -> None:
 
 def serve_requests(
     channel: socket.socket,
-    handle: Callable[[dict[str, Any]], bytes],
+    handle: Callable[[NodeRequest], bytes],
     wakeup_fd: int,
     on_child_exit: Callable[[int], object],
 ) -> None:
@@ -265,7 +269,7 @@ class NodeInit:
         if self.sshd_pid in reap_children(wakeup_fd):
             self.sshd_pid = 0
 
-    def _handle_request(self, request: dict[str, Any]) -> bytes:
+    def _handle_request(self, request: NodeRequest) -> bytes:
         try:
             if request["do"] == "start-sshd" and not self.sshd_pid:
                 self._start_sshd()
@@ -275,9 +279,10 @@ class NodeInit:
                 lines = "".join(f"link set dev {nic} {request['state']}\n" for nic in request["nics"])
                 run_ip(self.plan.ip, lines)
         except OSError as error:
-            return failure_message(str(request["do"]), error)
+            return failure_message(request["do"], error)
         states = {nic.name: _nic_state(nic.name) for nic in self.node.nics}
-        return json.dumps({"sshd": self.sshd_pid, "nics": states}).encode()
+        report: NodeReport = {"sshd": self.sshd_pid, "nics": states}
+        return json.dumps(report).encode()
 
     def _kill_sshd(self) -> None:
         """Kill the listening process only: open sessions continue, as they do on a real machine."""

@@ -1,5 +1,5 @@
-"""Network tests between nodes, and the part of `diagnose` that lives in the ranks.
+"""Network tests between nodes, and how the ranks of a run are asked where they are.
 
-`mesh` tests connections, `collective` is the deep check, `rank` is installed in the ranks. Not here: who calls
-whom, and results (`plans/diagnose`).
+`mesh` tests connections, `collective` is the deep check, `rank` is installed in the ranks, `query` asks them. Not here:
+who calls whom, and results (`plans/diagnose`).
 """

@@ -14,7 +14,7 @@ import socket
 import struct
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Union, cast
 
 from ...protocol.untrusted import Untrusted
 from ..runtime.connections import (
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ...protocol.messages.network import (
         MeshAnswer,
         MeshCall,
+        MeshCallOrder,
         MeshListen,
         MeshListening,
         MeshPeer,
@@ -267,13 +268,15 @@ def serve(stream: Stream) -> None:
         frame = stream.receive(ORDER_LIMIT)
     except TimeoutError:
         return
-    order: Any = frame[0] if frame is not None else {}
+    order = cast("MeshListen", frame[0] if frame is not None else {})
     if order.get("mesh") == "listen":
         # its default is to end the process
         signal.alarm(min(ALARM_SECONDS, int(order.get("alarm") or ALARM_SECONDS)))
         stream.send_timeout = CLIENT_TIMEOUT
-        Mesh(stream, order).run()
-        signal.alarm(0)
+        try:
+            Mesh(stream, order).run()
+        finally:
+            signal.alarm(0)  # the process may serve another verb
 
 
 class Mesh:
@@ -336,7 +339,7 @@ class Mesh:
 
     def _on_orders(self) -> None:
         for frame, _ in self._stream.read_available():
-            order: Any = frame
+            order = cast("MeshCallOrder", frame)
             if order.get("mesh") == "call":
                 self._start_callers(order["peers"])
         if self._stream.ended:

@@ -4,14 +4,14 @@ This file is also written into a run's directory, beside a `sitecustomize.py` th
 worker imports before the script; a forked worker calls `install`. So it imports nothing of ours, and little else. Of
 the process PID there are in the directory of the attempt:
 
-    PID.json     written last: the process can be asked; it also says where the rank is, see `node/supervise/nested.py`
+    PID.json     written last: the process can be asked; and where the rank is, see `supervise/ranks/nested.py`
     PID.stacks   where faulthandler writes the stacks of all threads on SIGNAL, also while C code holds the GIL
     PID.ask      a FIFO: for each byte a thread answers, while the main thread waits in C
     PID.state    the first answer: whether an exception has ended the script, and whether SIGNAL is still ours; also
                  written at the exit after such an exception, because the thread does not live as long as destructors
     PID.records  the second answer, for RECORDS only: one line of JSON per recorder of torch, or why there is none
 
-Not here: who asks (`node/verbs/diagnose.py`).
+Not here: who asks (`query`).
 """
 
 from __future__ import annotations

@@ -9,11 +9,25 @@ from __future__ import annotations
 import os
 import re
 from contextlib import suppress
-from typing import Dict, NamedTuple, Optional
+from typing import TYPE_CHECKING, Dict, NamedTuple, Optional, cast
 
 from ...protocol.untrusted import MalformedError, parse_object
 from ..probe.questions import list_folder, read_text
 from ..runtime.processes import Identity, find_process
+
+if TYPE_CHECKING:
+    from typing import TypedDict
+
+    class Marker(TypedDict, total=False):
+        """PID.json of a rank that can be asked for its stacks: itself, a descriptor, and its threads; see rank.py."""
+
+        rank: int
+        pid: int
+        starttime: int
+        stacks: int
+        thread: int
+        main: int  # not of a run that an older version has started
+
 
 SIGNAL, STATE, RECORDS = 41, b"s", b"?"  # see rank.py
 MARKER = ("rank", "pid", "starttime", "stacks", "thread")
@@ -29,8 +43,6 @@ ANSWERING = re.compile(
     r'/(?:clusterctl_rank|diagnose/rank)\.py", line \d+ in _answer\s*\Z'
 )  # its own thread for us
 
-Marker = Dict[str, int]
-
 
 def read_markers(folder: str) -> Dict[Identity, Marker]:
     """Read what the processes of an attempt have written of themselves."""
@@ -41,7 +53,8 @@ def read_markers(folder: str) -> Dict[Identity, Marker]:
             numbers = {name: content.integer(name, 0) for name in (*MARKER, MAIN)}
             marker = {name: number for name, number in numbers.items() if number is not None}
             if all(name in marker for name in MARKER):
-                markers[Identity(marker["pid"], marker["starttime"])] = marker
+                known = cast("Marker", marker)
+                markers[Identity(known["pid"], known["starttime"])] = known
     return markers
 
 
@@ -114,7 +127,7 @@ class StackRequest:
 
     def read_main(self) -> str:
         """Read the stack of the main thread; empty if it has not come, or not whole."""
-        return find_thread(self._read_end(), self._marker.get(MAIN, 0))
+        return find_thread(self._read_end(), self._marker.get("main", 0))
 
     def _read_end(self) -> str:
         """Read what has come, of a long text the end: the main thread is last."""

@@ -28,6 +28,7 @@ from .channel import SecureChannel
 from .membership import (
     FINAL_GRACE,
     READY_LIMIT,
+    Clocks,
     Closed,
     Member,
     Role,
@@ -137,6 +138,8 @@ class Hub(Role[Phase]):
         self._bounds = read_bounds(self.context.spec)
         self._beat_limit = silent_beats(self.context.spec, beat_interval(self.context.spec))
         self._silent_nodes = SilentNodes(state.checks, self.slot, self.roster.slot_count)
+        self._clocks = Clocks(state.context)
+        self._quiet = 0.0  # seconds without progress of any rank, at the last beat
         self._left_early: Dict[Slot, str] = {}  # why they left before GO
         self._last_seen = dict(state.last_seen)  # the last sign of life of those that left
         self._lost_by_silence = False
@@ -175,6 +178,9 @@ class Hub(Role[Phase]):
 
     def beat(self) -> None:
         """Ask every peer for a sign, and give up those that have been silent for too long."""
+        self._quiet = self._find_quiet()
+        self.context.on_quiet(self._quiet)
+        self._clocks.record({self.roster.node(slot): member for slot, member in self.members.items()})
         for slot, member in list(self.members.items()):
             if not self._is_here(slot, member):  # sending to one before it failed, which may end the run
                 continue
@@ -186,9 +192,16 @@ class Hub(Role[Phase]):
                 self._send_beat(slot, member)
 
     def _send_beat(self, slot: Slot, member: Member) -> None:
-        member.send_beat()
+        member.send_beat(self._quiet)
         if self._is_here(slot, member):
             self._silent_nodes.check(slot, self.members, self.roster.find_listener(slot), self.report)
+
+    def _find_quiet(self) -> float:
+        """Return the seconds for which no rank of any node has made progress; 0 while one is not known to run."""
+        quiet = {slot: member.quiet for slot, member in self.members.items()}
+        quiet[self.slot] = self.context.quiet()
+        running = self.round.expected - set(self.round.parts) if self.phase is Phase.RUNNING else ()
+        return min((quiet.get(slot, 0.0) for slot in running), default=0.0)
 
     def _is_here(self, slot: Slot, member: Member) -> bool:
         return self.members.get(slot) is member

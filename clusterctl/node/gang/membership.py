@@ -66,6 +66,7 @@ OVERDUE = 120.0  # seconds beyond its grace in which a node kills what is left, 
 LONGEST_GRACE = 3600.0  # seconds that a node may ask the others for, where the job itself does not allow more
 LONGEST_PAUSE = 30.0  # seconds before a restart
 NON_RANK_FAILURES = 2  # failures of a part that are no rank's: torchrun's, and the guardian's
+CLOCKS_PERIOD = 150  # beats between two records of the others' clocks
 CLOCK_SAMPLES = 8  # answers; the quickest of them measures a peer's clock best
 OPEN_BEATS = 64  # questions that an answer can still be to
 DEFAULT_RANKS = 256  # of one node, where the size of the world is the program's own affair
@@ -81,6 +82,11 @@ class GangContext(NamedTuple):
     stop: Callable[[StopOrder], None]  # end this node's part
     save_record: Callable[[GangRecord], None]  # write the record
     leave: Callable[[], None]  # nothing is left to wait for
+    quiet: Callable[[], float] = (
+        float  # for how many seconds no rank here has made progress; 0 if that is not known
+    )
+    on_quiet: Callable[[float], object] = float  # the same of the whole run
+    save_clocks: Callable[[Dict[str, int]], object] = dict  # of the other nodes, minus ours, in microseconds
 
 
 class Gang:
@@ -123,6 +129,7 @@ class Gang:
 
     def beat(self) -> None:
         """Say that we are here, and count silence."""
+        self.context.on_quiet(self.context.quiet())
 
 
 class Member:
@@ -131,20 +138,21 @@ class Member:
     def __init__(self, channel: SecureChannel) -> None:
         self.channel = channel
         self.joined = False
+        self.quiet = 0.0  # seconds without progress of any of its ranks, as it has answered last
         self._sent_beats: Deque[float] = deque(maxlen=OPEN_BEATS)
         self._clock_samples: Deque[Tuple[float, float]] = deque(maxlen=CLOCK_SAMPLES)
 
-    def send_beat(self) -> None:
-        """Ask for the peer's time."""
+    def send_beat(self, quiet: float = 0.0) -> None:
+        """Ask for the peer's time; `quiet` is for how long no rank of the run has made progress."""
         self.channel.unanswered_beats += 1
         self._sent_beats.append(time.time())
-        self.channel.send(HubBeat(self._sent_beats[-1]))
+        self.channel.send(HubBeat(self._sent_beats[-1], quiet))
 
     def on_reply(self, reply: BeatReply) -> None:
         """Take the answer; ChannelError if it is to nothing that was asked."""
         if reply.at not in self._sent_beats:
             raise ChannelError("it answered a beat that was not sent")
-        now = time.time()
+        self.quiet, now = reply.quiet, time.time()
         if now >= reply.at:
             self._clock_samples.append((now - reply.at, reply.time - (reply.at + now) / 2))
 
@@ -159,9 +167,30 @@ class Member:
         return self.channel.unanswered_beats >= SUSPECTED_AFTER
 
     @property
+    def has_clock(self) -> bool:
+        """Whether it has answered often enough to compare its clock."""
+        return len(self._clock_samples) >= CLOCK_SAMPLES // 2
+
+    @property
     def offset(self) -> float:
         """Return the peer's clock minus ours."""
         return min(self._clock_samples)[1] if self._clock_samples else 0.0
+
+
+class Clocks:
+    """Records now and then how far the others' clocks are from ours: `diagnose --slow` compares times by them."""
+
+    def __init__(self, context: GangContext) -> None:
+        self._context = context
+        self._beats_left = 0
+
+    def record(self, members: Dict[str, Member]) -> None:
+        """Take a beat, of these nodes."""
+        self._beats_left -= 1
+        if self._beats_left <= 0 and members and all(member.has_clock for member in members.values()):
+            self._beats_left = CLOCKS_PERIOD
+            offsets = {node: round(member.offset * 1e6) for node, member in members.items()}
+            self._context.save_clocks(offsets)
 
 
 class Closed(NamedTuple):

@@ -112,6 +112,7 @@ class Peer(Role[Phase]):
         self._hub_address = ""
         self._hub_is_gone = False  # its node answered nothing since it is silent
         self._lost_reason = ""  # of the hub, before GO
+        self._is_stopped_by_hub = False
         self._grace = float(spec.get("grace") or 0.0)  # the longest that a node of this run may take to end
         self._beat_limit = silent_beats(spec, beat_interval(spec))
 
@@ -206,12 +207,17 @@ class Peer(Role[Phase]):
             self._send(limit_grace(self.state.stop_order, self._bounds))
 
     def _answer(self, message: messages.HubBeat) -> None:
-        self._send(messages.BeatReply(message.at, time.time()))
+        self._send(messages.BeatReply(message.at, time.time(), self.context.quiet()))
+        self.context.on_quiet(message.quiet)
 
     def _wait_for_hub(self) -> None:
         """The run ends and our part has: a hub that never reports what follows counts as lost."""
+        self._wait(self._hub_limit, "hub")
+
+    @property
+    def _hub_limit(self) -> float:
         limit = float(self.context.spec.get("hub_limit") or HUB_LIMIT)
-        self._wait(overdue_after(self.context.spec, self._grace) + limit, "hub")
+        return overdue_after(self.context.spec, self._grace) + limit
 
     def _drop_hub(self) -> None:
         self._close_channel(NO_REPORT)
@@ -255,13 +261,13 @@ class Peer(Role[Phase]):
         return f"node {self._hub_slot} ({self.roster.node(self._hub_slot)})"
 
     def _ended_early(self, message: messages.Ended) -> None:
-        """Report it to the hub if there is one; its answer is not waited for."""
+        """Report it to the hub if there is one; it answers only if it has GO, as one that has stopped us."""
         self._enter(Phase.LEAVING)
         if self._channel is None:
             self._leave()
         else:
             self._send(message)
-            self._wait(FINAL_SEND_TIME, "final_grace")
+            self._wait(self._hub_limit if self._is_stopped_by_hub else FINAL_SEND_TIME, "final_grace")
 
     def _ended_leaving(self, _: messages.Ended) -> None:
         self._save_early_record()
@@ -293,6 +299,7 @@ class Peer(Role[Phase]):
 
     def _stop(self, order: messages.StopOrder) -> None:
         """End our part; a spare has none, but for a stop that ends the run."""
+        self._is_stopped_by_hub = True
         self.state.record_stop(order)
         self._record_grace(order)
         if not (self.state.idle and order.kind == messages.FAILURE):

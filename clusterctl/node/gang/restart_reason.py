@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...protocol.reasons import CODE
+from ...protocol.exit_status import is_stall
+from ...protocol.reasons import CODE, STALLED
 from ...protocol.untrusted import Untrusted
 
 if TYPE_CHECKING:
@@ -36,6 +37,9 @@ def judge_record(record: GangRecord) -> RestartReason:
     if end_record is None:
         return RestartReason(CODE, "", "")
     cause = find_cause(end_record.failures, end_record.stopped_at, end_record.addresses)
+    stalled = next((part for part in end_record.parts if is_stall(part.reason)), None)
+    if stalled is not None and (cause is None or cause.is_doubtful):
+        return RestartReason(STALLED, stalled.node, stalled.reason)
     if cause is None or cause.is_stop:
         return _without_failures(end_record)
     return RestartReason(restart_reason(cause), cause.failure.node, _describe(cause))

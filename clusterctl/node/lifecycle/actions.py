@@ -10,7 +10,7 @@ from ..gang.membership import StopOrder
 from ..runtime.processes import Stat
 
 if TYPE_CHECKING:
-    from ...protocol.messages.agent import AnyEventFacts, EventName
+    from ...protocol.messages.agent import AnyEventFacts, EventName, Stage
     from ...protocol.messages.files import AnyJournalFacts, JournalEvent, PartRecord, Spec, StateChange
     from ...protocol.states import RunState
 
@@ -86,7 +86,7 @@ class AwaitListener(NamedTuple):
 class StartHelper(NamedTuple):
     """Run `setup` or `before`; then SetupMade, BeforeDone, HelperFailed or StepFailed."""
 
-    stage: str
+    stage: Stage
 
 
 class RecordWorkers(NamedTuple):
@@ -178,7 +178,7 @@ class Act(Enum):
     TERMINATE_TORCHRUN = "SIGTERM to torchrun, once"
     FIND_REMAINING = "find what still runs; then Remaining"
     KILL_AFTER_HOOK = "kill what the commands of `after` have left"
-    WATCH_ZOMBIES = "look for ranks that have failed and do not exit; then RankStuck"
+    WATCH_RANKS = "look for ranks that have failed and do not exit, and for progress; then RankStuck, Stalled"
     SCAN_OUTSIDE = "read what lies outside the output directory; then OutsideRead"
     AWAIT_CLEARED = "wait for the GPUs' memory and for the answer about progress; then Cleared"
     UNLOCK = "release the locks once the GPUs' memory is free"

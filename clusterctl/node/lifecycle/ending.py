@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Callable, Optional, Tuple
 
-from ...protocol.exit_status import describe_end, describe_limit
+from ...protocol.exit_status import describe_end, describe_limit, describe_stall
 from ...protocol.reasons import NODE_0_ENDED
 from ...protocol.states import CANCELLED, FAILED, FAILED_SETUP, SUCCEEDED, TIMEOUT
 from ..gang.membership import DONE, FAILURE, FAILURE_WAIT, TIME, StopOrder
@@ -127,7 +127,7 @@ def on_start_method(state: RunState, event: events.StartMethodChosen) -> Step:
 def on_workers_started(state: RunState, event: events.WorkersStarted) -> Step:
     """Record them; the logs are followed before they are reported."""
     workers = Journal("workers", {"ranks": event.ranks})
-    started = Act.START_LOGS, RecordWorkers(), workers, Act.WATCH_ZOMBIES
+    started = Act.START_LOGS, RecordWorkers(), workers, Act.WATCH_RANKS
     sizes = not state.attempt.spec["module"] and state.attempt.torchrun_runs
     return state, (*started, Act.WATCH_NESTED) if sizes else started
 
@@ -189,6 +189,16 @@ def on_rank_stuck(state: RunState, event: events.RankStuck) -> Step:
     reason = "rank %d did not exit after its traceback" % event.rank
     state, more = fail(state, reason, float(state.attempt.spec["grace"]))
     return state, (Journal("rank_stuck", facts), SignalAll([event.process], kill=False), *more)
+
+
+def on_stalled(state: RunState, event: events.Stalled) -> Step:
+    """End an attempt in which no rank makes progress: SIGTERM, and the grace of the run."""
+    grace, reason = float(state.attempt.spec["grace"]), describe_stall(event.seconds)
+    state, failed = fail(state, reason, grace)
+    if not failed:
+        return state, ()
+    state, stopped = record_stop(state, reason, grace)
+    return state, (*stopped, Act.TERMINATE_TORCHRUN, *failed)
 
 
 # causes of an end

@@ -118,10 +118,15 @@ class PortsOpened(NamedTuple):
 
 
 class GateStarted(NamedTuple):
-    """The gate runs; `port` is the new master port after one that was taken."""
+    """The gate runs; `port` is the new master port after one that was taken.
+
+    `method`: forked from a warm server, or not although there was one, and why; empty where there was none.
+    """
 
     entry: Optional[TorchrunRecord]
     port: Optional[int] = None
+    method: str = ""
+    text: str = ""
 
 
 class StepFailed(NamedTuple):
@@ -207,6 +212,12 @@ class RankStuck(NamedTuple):
     process: Stat
     exception: str
     seconds: float  # without output
+
+
+class Stalled(NamedTuple):
+    """No rank of the whole run has made progress for so many seconds, and the job wants the attempt to end then."""
+
+    seconds: float
 
 
 class TorchrunExited(NamedTuple):

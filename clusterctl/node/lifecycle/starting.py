@@ -66,7 +66,8 @@ def on_gate_started(state: RunState, event: events.GateStarted) -> Step:
     """Go on with what comes after the gate."""
     port = state.attempt.held_port if event.port is None else event.port
     state = state.change(torchrun_runs=True, held_port=port)
-    step: Step = state, (SetState({"torchrun": event.entry}),)
+    warm = (Journal("warm", {"method": event.method, "text": event.text}),) if event.method else ()
+    step: Step = state, (SetState({"torchrun": event.entry}), *warm)
     if event.port is not None:
         return state.change(port=event.port), step[1]
     if not state.attempt.announced:

@@ -69,6 +69,7 @@ ROWS: Sequence[Tuple[EventKind, Tuple[Phase, ...], Transition]] = [
     (events.NestedExited, RUNS, ending.on_nested_exited),
     (events.RankExited, (*RUNS, *OVER), ending.on_rank_exited),
     (events.RankStuck, (Phase.RUNNING,), ending.on_rank_stuck),
+    (events.Stalled, (Phase.RUNNING,), ending.on_stalled),
     (events.TorchrunExited, (*WAITS, *RUNS, *OVER), starting.on_torchrun_exited),
     # why it ends
     (events.Cancelled, ANY, ending.on_cancelled),

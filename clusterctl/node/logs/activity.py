@@ -1,4 +1,4 @@
-"""Signs of life of a run's ranks: what each said last and when, the state of its process, and since when it runs.
+"""Signs of life of a run's ranks: what each wrote last and when, the state of its process, and since when it runs.
 
 They are sent as `activity`, see RankActivity; times by this node's clock.
 """
@@ -68,7 +68,7 @@ def started_at(identity: Identity) -> float:
 
 
 def last_line(path: str) -> str:
-    """Read the last line that says anything; of a bar that redraws itself, how it looks now."""
+    """Read the last line that is not empty; of a bar that redraws itself, how it looks now."""
     with open(path, "rb") as source:
         source.seek(0, os.SEEK_END)
         source.seek(max(0, source.tell() - TAIL_BYTES))

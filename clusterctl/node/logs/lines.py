@@ -15,7 +15,7 @@ LINE_ENDS = "\r\n"
 
 
 class Grep:
-    """Tells which lines are wanted; `pattern` is searched within each line, as text; re.error if it is none."""
+    """Selects lines; `pattern` is searched within each line, as text; re.error if it is none."""
 
     def __init__(self, pattern: str) -> None:
         self._search = re.compile(pattern).search
@@ -23,7 +23,7 @@ class Grep:
         self._search_ahead = re.compile(pattern, re.MULTILINE).search
 
     def matches(self, line: bytes) -> bool:
-        """Tell whether a line is wanted."""
+        """Return whether a line is wanted."""
         return self._search(line.decode("utf-8", "replace").rstrip(LINE_ENDS)) is not None
 
     def find_hits(self, content: bytes) -> Iterator[Tuple[int, int]]:

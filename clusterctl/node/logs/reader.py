@@ -179,7 +179,7 @@ class TimeMerger:
         has_ended: Callable[[Log], bool],
         tick: Callable[[], None],
     ) -> None:
-        """`has_ended` tells whether nobody writes to a log any more; `tick` is called now and then."""
+        """`has_ended` is whether nothing writes to a log any more; `tick` is called now and then."""
         self._logs = list(logs)
         self._grep, self._has_ended, self._tick = grep, has_ended, tick
 

@@ -67,7 +67,7 @@ class LogRecorder:
             log.write()
 
     def conclude(self) -> None:
-        """An attempt has ended, and nobody writes any more."""
+        """An attempt has ended, and nothing writes any more."""
         self.check()
         self.write()
 
@@ -127,7 +127,7 @@ class SizeLimit:
 
     def _freed_bytes(self, file: str, size: int) -> int:
         cut = self._cuts.get(file)
-        if cut is not None and size < cut.freed:  # somebody has emptied or removed it
+        if cut is not None and size < cut.freed:  # another program has emptied or removed it
             del self._cuts[file]
             with suppress(OSError):
                 os.unlink(truncation_path(file))

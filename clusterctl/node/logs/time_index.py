@@ -48,7 +48,7 @@ class SizeIndex:
             status = os.stat(self.log)
         except OSError:
             if self.size:
-                self._reset()  # somebody has removed it
+                self._reset()  # another program has removed it
             return False
         if status.st_size == self.size:
             self._checked_at = now
@@ -89,18 +89,18 @@ class SizeIndex:
         self.size, self._checked_at = status.st_size, now
 
     def _reset(self) -> None:
-        """Somebody has cut the file: what was known of it is wrong now."""
+        """Another program has cut the file: what was known of it is wrong now."""
         self.size, self._written = 0, 0
         self._marks = [(0, self._checked_at)]
 
 
 class TimeIndex:
-    """When the bytes of a log were written, as its index tells, and for what came since by looking at it."""
+    """When the bytes of a log were written, by its index, and for what came since by its size."""
 
     def __init__(self, log: str) -> None:
         self._descriptor: Optional[int] = None
         self._count = 0
-        self._recent: List[Mark] = []  # what no index tells
+        self._recent: List[Mark] = []  # what is in no index
         self._initial_size, self._checked_at = 0, time.time()
         with suppress(OSError):
             self._descriptor = os.open(index_path(log), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -127,7 +127,7 @@ class TimeIndex:
         self._checked_at = now
 
     def time_marks(self, start: int, end: int) -> List[Mark]:
-        """Tell the times of some bytes: at their beginning, where the pace changes, and at their end."""
+        """Read the times of some bytes: at their beginning, where the pace changes, and at their end."""
         first, last = self._first_after(start), self._first_at_least(end)
         inner = self._marks_between(first, last)
         inner = inner[:: 1 + len(inner) // MOST_MARKS]
@@ -211,6 +211,6 @@ class TimeIndex:
 def growth_interval(
     latest: float, checked_at: float, status: os.stat_result, now: float
 ) -> Tuple[float, float]:
-    """Tell between which moments a file has grown since the last look; a file server may have another clock."""
+    """Return between which moments a file has grown since the last look; a file server may have another clock."""
     before = max(latest, min(checked_at, now))
     return before, status.st_mtime if before <= status.st_mtime <= now else max(before, now)

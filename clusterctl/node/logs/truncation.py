@@ -1,7 +1,7 @@
 """Logs that are too long lose their middle: where the hole in a log is, and how it is made.
 
 The workers hold their logs open, so that these cannot be rotated. The kernel can free a part of a file all the same;
-what is there reads as zeros, and a small file beside the log says which lines are gone.
+what is there reads as zeros, and a small file beside the log names the lines that are gone.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import os
 from typing import NamedTuple, Optional
 
+from ...protocol.untrusted import Untrusted
 from ..state.workdir import read_json, write_atomically
 
 KEEP_SIZE, PUNCH_HOLE = 1, 2  # of fallocate(2)
@@ -26,17 +27,15 @@ class Truncation(NamedTuple):
 
 
 def truncation_path(log: str) -> str:
-    """Name the file that says what is gone of a log."""
+    """Name the file that records what is gone of a log."""
     return f"{log}.cut"
 
 
 def read_truncation(log: str) -> Optional[Truncation]:
-    """Tell what is gone of a log; None if all is there."""
-    entry = read_json(truncation_path(log))
-    try:
-        return Truncation(int(entry["begin"]), int(entry["end"]), int(entry["freed"])) if entry else None
-    except (KeyError, TypeError, ValueError):
-        return None
+    """Return what is gone of a log; None if all is there."""
+    entry = Untrusted(read_json(truncation_path(log)))
+    begin, end, freed = (entry.integer(name, 0) for name in Truncation._fields)
+    return None if begin is None or end is None or freed is None else Truncation(begin, end, freed)
 
 
 def truncate_middle(log: str, previous: Optional[Truncation], head: int, freed: int) -> Truncation:

@@ -43,7 +43,7 @@ FULL = dict(
 
 
 def gpus() -> GpusFacts:
-    """Tell the accelerators of this node, their driver, and nvidia-smi's own words when it fails."""
+    """Read the accelerators of this node, their driver, and nvidia-smi's own words when it fails."""
     module = _module_version()
     smi = find("nvidia-smi")
     if smi is None and module is None:
@@ -64,7 +64,7 @@ def gpus() -> GpusFacts:
 
 
 def openers(devices: list[GpuFacts]) -> Iterator[GpuProcessFacts]:
-    """Name processes that have a GPU open, for memory that nvidia-smi puts down to nobody: those we may look into."""
+    """Name processes that have a GPU open, as far as this account may see: nvidia-smi shows memory without them."""
     from .nvidia_smi import describe_user
 
     names = {"/dev/nvidia%s" % device["index"]: device["uuid"] for device in devices}
@@ -139,7 +139,7 @@ SLOWDOWN_REASONS = {
 
 
 def gpu_health() -> Optional[GpuHealthFacts]:
-    """Tell what is not in order, GPU by GPU; `None` where there is no nvidia-smi."""
+    """Return what is not in order, GPU by GPU; `None` where there is no nvidia-smi."""
     smi = find("nvidia-smi")
     if smi is None:
         return None
@@ -271,7 +271,7 @@ def count_xids(records: Iterator[str], now: float) -> List[XidFacts]:
 
 
 def pci_gpus(root: str = "/sys/bus/pci/devices") -> List[str]:
-    """Give the bus addresses of NVIDIA's GPUs, whether the driver speaks to them or not."""
+    """Give the bus addresses of NVIDIA's GPUs, whether the driver uses them or not."""
     return [
         os.path.basename(path)
         for path in list_folder(root)

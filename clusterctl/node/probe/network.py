@@ -6,8 +6,8 @@ ctypes, which it takes to call getifaddrs itself, costs a node as much as readin
 
 Network interfaces, read by netlink, by ioctl and from /sys; needs no iproute2 and no root.
 
-/sys may show another network namespace than the one this process is in, so what it says of a NIC counts only
-where interface number and hardware address agree with what the kernel tells this process.
+/sys may show another network namespace than the one this process is in, so its values for a NIC count only
+where interface number and hardware address are those that the kernel reports to this process.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ KIND_OF_DRIVER = {
 
 
 def nics() -> list[NicFacts]:
-    """Tell every NIC of this network namespace with its addresses, state and kind."""
+    """Read every NIC of this network namespace with its addresses, state and kind."""
     addresses = _addresses()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         return [_nic(probe, index, name, addresses.get(name, [])) for index, name in socket.if_nameindex()]
@@ -166,7 +166,7 @@ def _kind(flags: int, hardware: int | None, driver: str | None, on_bus: bool) ->
 
 
 def _speed(folder: str) -> int | None:
-    """Give Mbit/s; virtio says -1 and some drivers refuse to say."""
+    """Give Mbit/s; virtio reports -1 and some drivers report nothing."""
     speed = read_int(folder + "/speed")
     return speed if speed and speed > 0 else None
 
@@ -232,7 +232,7 @@ MOST_ROUTES = 512  # of the routing table; a router's full table is not for us
 
 
 def routes(peers: dict[str, str], limit: float) -> dict[str, RouteFacts]:
-    """Tell for each peer its address, and the source address and NIC that the kernel chooses towards it."""
+    """Read for each peer its address, and the source address and NIC that the kernel chooses towards it."""
     addresses = _resolve_all(sorted(set(map(str, peers.values()))), limit)
     nic_of = owners()
     return {name: _route(addresses.get(str(host)), nic_of, limit) for name, host in peers.items()}
@@ -305,7 +305,7 @@ def _ipv4s(host: str) -> list[str]:
 
 
 def resolve(host: str) -> ResolvedNameFacts:
-    """Tell the IPv4 addresses that a host's name or literal has on this node."""
+    """Read the IPv4 addresses that a host's name or literal has on this node."""
     try:
         return {"host": host, "addresses": [host] if _is_ipv4(host) else _ipv4s(host) if host else []}
     except (OSError, UnicodeError) as error:
@@ -313,19 +313,19 @@ def resolve(host: str) -> ResolvedNameFacts:
 
 
 def own_hostname() -> ResolvedNameFacts:
-    """Tell what this node's own hostname resolves to: Gloo and c10d fall back on that."""
+    """Return what this node's own hostname resolves to: Gloo and c10d fall back on that."""
     return resolve(os.uname().nodename)
 
 
 def port_range() -> PortRangeFacts:
-    """Tell the ephemeral ports, which must be open between the nodes."""
+    """Read the ephemeral ports, which must be open between the nodes."""
     bounds = (read_text("/proc/sys/net/ipv4/ip_local_port_range") or "").split()
     reserved = read_text("/proc/sys/net/ipv4/ip_local_reserved_ports")
     return {"first": int(bounds[0]), "last": int(bounds[1]), "reserved": reserved or ""}
 
 
 def routing_table() -> list[RouteEntryFacts]:
-    """Tell the main IPv4 routing table, for addresses that are known only after this probe."""
+    """Read the main IPv4 routing table, for addresses that are known only after this probe."""
     lines = (read_text("/proc/net/route", 1 << 20) or "").splitlines()[1 : MOST_ROUTES + 1]
     rows = (line.split() for line in lines)
     return [_table_row(row) for row in rows if len(row) >= 8]
@@ -352,7 +352,7 @@ UNSET = "0000:0000:0000:0000:0000:0000:0000:0000"
 
 
 def infiniband(root: str = "/sys") -> list[InfinibandPortFacts]:
-    """Tell the ports of the adapters: state, rate, kind of link, their NICs and kinds of addresses."""
+    """Read the ports of the adapters: state, rate, kind of link, their NICs and kinds of addresses."""
     adapters = list_folder(root + "/class/infiniband")
     return [_port(adapter, port) for adapter in adapters for port in list_folder(adapter + "/ports")]
 
@@ -386,7 +386,7 @@ def _nics(adapter: str, folder: str) -> list[str]:
 
 
 def _gids(folder: str) -> list[str]:
-    """Tell the kinds of the addresses that are set, such as `RoCE v2`."""
+    """Read the kinds of the addresses that are set, such as `RoCE v2`."""
     kinds = []
     for path in list_folder(folder + "/gid_attrs/types")[:MOST_GIDS]:
         gid = read_text(os.path.join(folder, "gids", os.path.basename(path)))
@@ -397,7 +397,7 @@ def _gids(folder: str) -> list[str]:
 
 
 def gpudirect(root: str = "") -> GpuDirectFacts:
-    """Tell whether adapters can reach GPU memory by nvidia_peermem, or by DMA-BUF with the open kernel driver."""
+    """Return whether adapters can reach GPU memory by nvidia_peermem, or by DMA-BUF with the open kernel driver."""
     version = read_text(root + "/proc/driver/nvidia/version")
     return {
         "peermem": os.path.isdir(root + "/sys/module/nvidia_peermem"),

@@ -2,7 +2,7 @@
 
 What `activate` left behind for Python: paths, the environment it chose, CUDA, and the compiler on PATH.
 
-Asked only where there is an `activate`. Programs are run for their version where no file tells it: 1 to 3 ms each.
+Asked only where there is an `activate`. Programs are run for their version where no file has it: 1 to 3 ms each.
 
 torch, NCCL and cuDNN as installed, without importing any of them.
 
@@ -20,7 +20,7 @@ import sys
 import time
 import zlib
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Callable, Iterator
 
 from ..state.environments import environment_folder, find_environment
 from .questions import list_folder, problem_of, read_text
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         SetupFacts,
         TorchFacts,
     )
+    from ...protocol.messages.verbs import SetupQuery
 
 COMPILER_LIMIT = 1.0  # seconds for a compiler to say its version
 MOST_ENTRIES = 60  # entries of a path
@@ -41,7 +42,7 @@ COMPILERS = ("cc", "gcc", "clang")
 
 
 def activate() -> ActivateFacts:
-    """Tell how `activate` ended and what it gave; nothing where there is none."""
+    """Return how `activate` ended and what it gave; nothing where there is none."""
     status = os.environ.get("CLUSTERCTL_ACTIVATE_STATUS", "")
     if not status.isdigit():
         return {"status": None}
@@ -118,7 +119,7 @@ def run_for_output(command: list[str]) -> str:
         return _read_output(reader).decode("utf-8", "replace")
     finally:
         os.close(reader)
-        os.kill(child, signal.SIGKILL)  # it has said what it had to say, or says nothing
+        os.kill(child, signal.SIGKILL)  # it has printed its version, or prints nothing
         os.waitpid(child, 0)
 
 
@@ -137,7 +138,7 @@ MOST_PACKAGES = 2000  # packages reported; the digest is over all
 
 
 def installed() -> PackagesFacts:
-    """Tell every package as `name version`, sorted, and a digest of them all; of two of one name the first counts."""
+    """Read every package as `name version`, sorted, and a digest of them all; of two of one name the first counts."""
     versions: dict[str, str] = {}
     for folder in sys.path:
         if folder and os.path.isdir(folder):
@@ -162,7 +163,7 @@ def split_name(folder: str) -> tuple[str, str]:
 LIBRARIES = ("site-packages", "dist-packages")
 
 
-def enter_environment(workdir: str, request: Mapping[str, Any] | None) -> SetupFacts | None:
+def enter_environment(workdir: str, request: SetupQuery | None) -> SetupFacts | None:
     """Look for the environment, and from now on for packages where its Python would; `None` if none is wished for."""
     if not request:
         return None
@@ -192,7 +193,7 @@ NCCL_LIMIT = 1.5  # seconds
 
 
 def packages() -> dict[str, str]:
-    """Tell the installed versions of what must be equal on all nodes, by normalised name."""
+    """Read the installed versions of what must be equal on all nodes, by normalised name."""
     versions: dict[str, str] = {}
     for folder in _import_path():
         for path in list_folder(folder, "*-info"):
@@ -204,7 +205,7 @@ def packages() -> dict[str, str]:
 
 
 def torch() -> TorchFacts | None:
-    """Tell the torch that `import torch` would find; `None` if there is none."""
+    """Read the torch that `import torch` would find; `None` if there is none."""
     finders = (getattr(finder, "find_spec", None) for finder in sys.meta_path)  # importlib.util costs 3 ms
     spec = next(filter(None, (find("torch", None) for find in finders if find)), None)
     if spec is None or not spec.origin:
@@ -295,7 +296,7 @@ def _other_libraries(library: str) -> Iterator[OtherNcclFacts]:
     folders = os.environ.get("LD_LIBRARY_PATH", "").split(":")
     candidates = [("LD_LIBRARY_PATH", os.path.join(folder, "libnccl.so.2")) for folder in folders if folder]
     for name, path in [("VLLM_NCCL_SO_PATH", os.environ.get("VLLM_NCCL_SO_PATH", "")), *candidates]:
-        with suppress(OSError):  # one that cannot be loaded is in nobody's way
+        with suppress(OSError):  # one that cannot be loaded has no effect
             if path and not os.path.samefile(path, library):
                 yield {"by": name, "library": path, "version": _library_version(path)}
 

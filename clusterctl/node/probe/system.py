@@ -38,7 +38,7 @@ WATCHED = re.compile(
 
 
 def interpreter() -> InterpreterFacts:
-    """Tell which Python answers."""
+    """Return which Python answers."""
     executable = os.path.abspath(sys.executable) if sys.executable else ""
     return {
         "executable": executable,
@@ -51,7 +51,7 @@ def interpreter() -> InterpreterFacts:
 
 
 def platform() -> PlatformFacts:
-    """Tell the kernel, the processor, the C library and the distribution."""
+    """Read the kernel, the processor, the C library and the distribution."""
     uname = os.uname()
     release = _parse_settings(read_text("/etc/os-release") or read_text("/usr/lib/os-release") or "")
     return {
@@ -76,7 +76,7 @@ def _parse_settings(text: str) -> dict[str, str]:
 
 
 def account() -> AccountFacts:
-    """Tell as whom we are logged in."""
+    """Read the account that is logged in."""
     import pwd
 
     uid = os.getuid()
@@ -89,7 +89,7 @@ def account() -> AccountFacts:
 
 
 def machine() -> MachineFacts:
-    """Tell which machine this is, how large it is, and at which address SSH arrived."""
+    """Return which machine this is, how large it is, and at which address SSH arrived."""
     memory = _meminfo()
     return {
         "hostname": os.uname().nodename,
@@ -120,7 +120,7 @@ def _ssh_address(connection: str) -> str | None:
 
 
 def limits() -> LimitsFacts:
-    """Tell the resource limits of this session, soft and hard; -1 is unlimited."""
+    """Read the resource limits of this session, soft and hard; -1 is unlimited."""
     import resource
 
     def limit(kind: int) -> LimitFacts:
@@ -136,12 +136,12 @@ def limits() -> LimitsFacts:
 
 
 def environment() -> dict[str, str]:
-    """Tell the variables that would steer a job unseen; all others stay on the node."""
+    """Read the variables that would steer a job unseen; all others stay on the node."""
     return {key: value[:300] for key, value in sorted(os.environ.items()) if WATCHED.match(key)}
 
 
 def logind() -> LogindFacts:
-    """Tell whether logind ends a user's processes with the login session."""
+    """Return whether logind ends a user's processes with the login session."""
     running = os.path.isdir("/run/systemd/system")
     settings = {"KillUserProcesses": "no", "RemoveIPC": "yes"}  # systemd's own defaults
     for path in _logind_files() if running else []:
@@ -174,7 +174,7 @@ TORCH_FILE = re.compile(r"torch_(\d+)_")
 
 
 def cgroup() -> CgroupFacts:
-    """Tell the tightest limits on the way from this session's control group to the root; None where there is none.
+    """Read the tightest limits on the way from this session's control group to the root; None where there is none.
 
     Memory in bytes, `cpus` in processors, `pids_free` is how many more processes and threads may be made.
     """
@@ -220,7 +220,7 @@ def _processors(level: str) -> float | None:
 
 
 def shared_memory() -> SharedMemoryFacts:
-    """Tell what this account's processes that are gone have left in /dev/shm: files and bytes."""
+    """Return what this account's processes that are gone have left in /dev/shm: files and bytes."""
     files = size = 0
     with os.scandir(SHM) as entries:
         for count, entry in enumerate(entries):
@@ -232,7 +232,7 @@ def shared_memory() -> SharedMemoryFacts:
 
 
 def _unused_bytes(entry: os.DirEntry[str]) -> int:
-    """Give the bytes that a file takes if nobody can need it any more, else 0."""
+    """Give the bytes that a file takes if no process can need it any more, else 0."""
     pid_match = TORCH_FILE.match(entry.name)
     if not pid_match and not entry.name.startswith("nccl-"):
         return 0
@@ -251,7 +251,7 @@ def _unused_bytes(entry: os.DirEntry[str]) -> int:
 
 
 def text() -> EncodingFacts:
-    """Tell how Python reads and writes text here, and the variables that decide it."""
+    """Return how Python reads and writes text here, and the variables that decide it."""
     names = ("LC_ALL", "LC_CTYPE", "LANG", "PYTHONUTF8", "PYTHONIOENCODING")
     variables = ["%s=%s" % (name, os.environ[name][:60]) for name in names if os.environ.get(name)]
     return {"encoding": sys.getfilesystemencoding(), "variables": variables}
@@ -266,7 +266,7 @@ def nearest_existing(path: str) -> str:
 
 
 def disk(path: str) -> DiskFacts:
-    """Tell the room for this user on the file system that holds `path`, in bytes and inodes."""
+    """Read the room for this user on the file system that holds `path`, in bytes and inodes."""
     path = os.path.expanduser(path)
     nearest = nearest_existing(path)
     usage = os.statvfs(nearest)
@@ -301,7 +301,7 @@ def _unescaped(text: str) -> str:
 
 
 def workdir(path: str, payload: str) -> WorkdirFacts:
-    """Tell whether clusterctl's directory exists, whose it is, and whether it could be written."""
+    """Return whether clusterctl's directory exists, whose it is, and whether it could be written."""
     path = os.path.expanduser(path)
     nearest = nearest_existing(path)
     exists = nearest == os.path.abspath(path)
@@ -319,7 +319,7 @@ def workdir(path: str, payload: str) -> WorkdirFacts:
 
 
 def nccl_conf() -> dict[str, list[str]]:
-    """Tell the settings in NCCL's own files, which apply unseen; by path."""
+    """Read the settings in NCCL's own files, which apply unseen; by path."""
     paths = ["/etc/nccl.conf", os.path.expanduser("~/.nccl.conf"), os.environ.get("NCCL_CONF_FILE", "")]
     texts = {path: read_text(path) for path in paths if path}
     return {path: _lines(text) for path, text in texts.items() if text is not None}

@@ -101,7 +101,7 @@ def listen(address: str, ports: Sequence[int]) -> socket.socket:
 
 
 class LineSocket:
-    """One socket that never waits; whatever is wrong with it or with what it brings ends it, by one `on_close`."""
+    """One socket that never waits; whatever is wrong with it or with what it receives ends it, by one `on_close`."""
 
     def __init__(
         self, loop: Loop, conn: socket.socket, on_line: Callable[[bytes], None], on_close: OnClose

@@ -19,7 +19,7 @@ class Loop:
 
     def __init__(self) -> None:
         self.stopped = False
-        self.on_error: Callable[[Exception], None] = reraise  # an error of a callback that nobody else took
+        self.on_error: Callable[[Exception], None] = reraise  # an error of a callback that nothing else took
         self._reported = 0
         self._poller = select.poll()
         self._readers: Dict[int, Callback] = {}
@@ -111,7 +111,7 @@ def _no_op() -> None:
 
 
 def run_in_thread(work: Callable[[], Any]) -> None:
-    """Start a thread that nobody waits for."""
+    """Start a thread that nothing waits for."""
     with suppress(RuntimeError):  # no thread to be had: nothing will be known
         threading.Thread(target=work, daemon=True).start()
 

@@ -1,4 +1,4 @@
-"""A verb that works for long: its answers, and beats in between that tell of progress."""
+"""A verb that works for long: its answers, and beats in between that report progress."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BEAT_INTERVAL = 2.0
 
 
 class Heartbeat:
-    """The node's half of the conversation; a thread of its own tells that the work goes on."""
+    """The node's half of the conversation; a thread reports that the work goes on."""
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream

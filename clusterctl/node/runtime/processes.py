@@ -280,7 +280,7 @@ class ProcessTree:
             self._send(stat, signal.SIGKILL)
 
     def remaining(self) -> List[Stat]:
-        """Look at what is below this process; when that is nothing, at what bears the tag."""
+        """Look at what is below this process; when that is nothing, at what has the tag."""
         return running_descendants() or list(self._tagged())
 
     def _tagged(self) -> Iterator[Stat]:

@@ -11,7 +11,7 @@ from .stream import VerbError
 # From 20000 up: Ray's workers take 10002 to 19999. The rest is for kernels that keep nearly everything for themselves.
 LOWEST, FALLBACK, HIGHEST = 20000, 15000, 65535
 FEWEST = 100  # ports among which one is surely free
-TORCH_DEFAULTS = (29400, 29500)  # where a stale torchrun of somebody else may listen
+TORCH_DEFAULTS = (29400, 29500)  # where a stale torchrun of another user may listen
 LISTEN = "0A"
 
 

@@ -102,22 +102,26 @@ class Stream:
         while True:
             if self._remaining(1.0) <= 0:
                 raise TimeoutError("the other side is too slow")
-            frame = self._decoder.next_frame()
+            frame = self.next_frame()
             if frame is not None or self.ended:
                 return frame
             wait = None if deadline is None else max(0.0, self._remaining(deadline - time.monotonic()))
             if not _ready(self.source, select.POLLIN, wait):
                 raise TimeoutError("no frame in time")
-            self._read()
+            self.read()
 
     def read_available(self) -> Iterator[Frame]:
         """Yield the frames that are here, without waiting; sets `ended` at the end of the stream."""
         while True:
-            frame = self._decoder.next_frame()
+            frame = self.next_frame()
             if frame is not None:
                 yield frame
-            elif self.ended or not self._read():
+            elif self.ended or not self.read():
                 return
+
+    def next_frame(self) -> Optional[Frame]:
+        """Return the next frame that is here; `node/boot.py` sees each first."""
+        return self._decoder.next_frame()
 
     def _remaining(self, seconds: float) -> float:
         """Give so many seconds, or what is left until the moment after which nothing goes any more."""
@@ -128,7 +132,8 @@ class Stream:
         if not _ready(descriptor, event, timeout):
             raise BrokenPipeError(errno.EPIPE, "the other side does not read")
 
-    def _read(self) -> bool:
+    def read(self) -> bool:
+        """Take in what has arrived, without waiting; False if that is nothing."""
         try:
             chunk = os.read(self.source, CHUNK)
         except BlockingIOError:

@@ -3,10 +3,10 @@
 Who makes an environment, where several could: runs that start at once, and nodes that share a home.
 
 The lock only saves work. Two who make the same have a directory each, which its claim protects from the other, and the
-mark of the first counts. A lock whose holder says nothing for long is taken from him, whatever machine he is on; no
+mark of the first counts. A lock whose holder sends no beat for long is taken over, whatever machine it is on; no
 clocks of two machines are compared.
 
-The setup of a run: makes the environment of the job, in a process of its own, and tells the agent how it goes.
+The setup of a run: makes the environment of the job, in a process of its own, and reports its progress to the agent.
 
 `python payload.zip setup RUNDIR REPORT`; reports are JSON lines on the descriptor REPORT: {"doing": text},
 {"done": true}, or {"failed": {"reason", "text", "code", "again"}}. What the steps print goes to setup.log.
@@ -112,7 +112,7 @@ BEAT_INTERVAL = 2.0
 HOLDER_TIMEOUT = 30.0  # seconds of looks without a beat after which a holder is gone
 POLL_INTERVAL = 0.2  # seconds, soon ten times as many: a thousand nodes may share a home
 LONGEST_POLL = 3.0  # seconds that one look counts: a file system that hung has not shown anybody silent
-UNCLAIMED_AFTER = 3600.0  # seconds without a beat after which a directory is nobody's
+UNCLAIMED_AFTER = 3600.0  # seconds without a beat after which a directory has no owner
 CLAIM_SUFFIX = ".by"
 LONGEST_HOLDER = 200  # characters
 
@@ -130,7 +130,7 @@ class SetupLock:
         self._thread = threading.Thread(target=self._beat, daemon=True)
 
     def acquire(self, is_made: Callable[[], bool], on_wait: Callable[[str], None]) -> bool:
-        """Wait until it is ours; False as soon as somebody has made what it is about. `on_wait` hears for whom."""
+        """Wait until it is ours; False as soon as another process has made it. `on_wait` gets the holder."""
         last_content: Optional[bytes] = None
         silent_seconds, checked_at, polls = 0.0, time.monotonic(), 0
         while os.path.lexists(self._path) or not self._try_acquire():
@@ -214,7 +214,7 @@ class SetupLock:
 
 
 def find_unclaimed(folder: str) -> Iterator[str]:
-    """Give the directories that nobody is at work in, by the clock of the file system alone."""
+    """Give the directories that no process works in, by the clock of the file system alone."""
     probe = os.path.join(folder, os.urandom(8).hex() + ".new")
     write_new(probe, b"")
     now = os.stat(probe).st_mtime
@@ -281,7 +281,7 @@ class Setup:
         self._reported = ""
 
     def provide(self) -> Environment:
-        """Return the environment, made by us or by somebody whom we waited for."""
+        """Return the environment, made here or by another process that was waited for."""
         make_below(make_private(WorkdirPaths(self._workdir).environments), os.path.basename(self._folder))
         holder = "%s on %s" % (self._spec["run"], self._spec["node"])
         lock = SetupLock(os.path.join(self._folder, "lock"), holder)
@@ -291,7 +291,9 @@ class Setup:
                 write_report(self._report, {"doing": "", "begins": True})
                 self._make(lock)
         except (StepFailed, OSError):
-            if find_environment(self._folder) is None:  # else somebody else was quicker, and took us for gone
+            if (
+                find_environment(self._folder) is None
+            ):  # else another process was quicker: this one counted as gone
                 raise
         finally:
             lock.release()
@@ -422,4 +424,4 @@ def remove_if_present(path: str) -> None:
 
 
 def _no_op() -> None:
-    """Count nothing: nobody asks how far it is."""
+    """Count nothing: the progress is not shown."""

@@ -52,7 +52,7 @@ class StepFailed(Exception):
 
 
 class StepRunner:
-    """Runs commands in a directory, with what they print in a log; `report` hears what they are at.
+    """Runs commands in a directory, with what they print in a log; `report` gets what is running.
 
     `code` is that of a command that fails.
     """
@@ -92,7 +92,7 @@ class StepRunner:
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         log = os.open(self._log, flags, 0o600)
         try:
-            with suppress(OSError):  # on a full disk what fails for it says so itself
+            with suppress(OSError):  # on a full disk the commands that fail report it themselves
                 os.write(log, ("$ %s\n" % " ".join(map(quote, argv))).encode("utf-8", "surrogateescape"))
             begin = os.fstat(log).st_size
             try:
@@ -120,7 +120,7 @@ class StepRunner:
         )
 
     def _wait(self, child: subprocess.Popen[bytes], log: int, begin: int) -> int:
-        """Wait for the end of a command, and say now and then what it said last."""
+        """Wait for the end of a command, and say now and then what it wrote last."""
         while True:
             try:
                 return child.wait(REPORT_INTERVAL)

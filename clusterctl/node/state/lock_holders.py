@@ -1,6 +1,6 @@
 """Who holds the locks of this machine: abstract sockets whose holders say who they are to anybody who connects.
 
-A name is free when nobody listens on it. The holder's words are its own; its account and pid are the kernel's.
+A name is free when nothing listens on it. The holder's words are its own; its account and pid are the kernel's.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import struct
 import time
 from contextlib import suppress
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Iterable, List, Optional, Tuple
+from typing import TYPE_CHECKING, Iterable, List, Optional, Tuple, cast
 
 from ...protocol.untrusted import MalformedError, parse_object
 
@@ -85,7 +85,7 @@ class _HolderQuery:
             self.socket.connect(socket_address(name))
         except OSError as error:
             self.done = True
-            self.held = error.errno == errno.EAGAIN  # its queue is full: held, and nobody serves it
+            self.held = error.errno == errno.EAGAIN  # its queue is full: held, and nothing serves it
             self.socket.close()
         else:
             self._pid, self._uid = _peer_of(self.socket)
@@ -116,12 +116,12 @@ class _HolderQuery:
 
 
 def belongs_to(holder: Holder, run_id: str) -> bool:
-    """Tell whether a holder is of this run: it says so, and it is of this account, which the kernel says."""
+    """Return whether a holder is of this run: by its answer, and by its account, which the kernel reports."""
     return bool(holder.get("run") == run_id and holder.get("uid") == os.geteuid())
 
 
 def read_answer(content: bytes) -> HolderAnswer:
-    """Read what a holder, which may be anybody on this machine, tells of itself; empty if that is nothing."""
+    """Read what a holder, which may be any process on this machine, sends about itself; empty if that is nothing."""
     try:
         answer = parse_object(content, LONGEST_ANSWER)
     except MalformedError:
@@ -129,9 +129,9 @@ def read_answer(content: bytes) -> HolderAnswer:
     texts = {name: printable(answer.text(name, LONGEST_TEXT)) for name in ("run", "job", "node", "by")}
     times = {name: answer.moment(name) for name in ("since", "submitted")}
     facts = {**texts, **times, "agent": answer.integer("agent", 1, HIGHEST_PID)}
-    known: Any = {name: value for name, value in facts.items() if value not in (None, "")}
+    known = cast("HolderAnswer", {name: value for name, value in facts.items() if value not in (None, "")})
     known["going"] = answer.flag("going")
-    return known  # type: ignore[no-any-return]  # with keys of the definition only
+    return known
 
 
 def printable(text: str) -> str:
@@ -140,7 +140,7 @@ def printable(text: str) -> str:
 
 
 def _peer_of(sock: socket.socket) -> Tuple[Optional[int], Optional[int]]:
-    """Tell who called listen() there; the kernel remembers it."""
+    """Return who called listen() there; the kernel remembers it."""
     try:
         pid, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     except (OSError, AttributeError):

@@ -15,7 +15,7 @@ import random
 import socket
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Callable, Dict, List, Set
+from typing import TYPE_CHECKING, Callable, Dict, List, Set, Tuple
 
 from ...protocol.states import PREPARING, WAITING
 from ..runtime.event_loop import Loop
@@ -32,12 +32,12 @@ from .lock_holders import (
 from .run_record import Record
 
 if TYPE_CHECKING:
-    from ...protocol.messages.agent import AnyEventFacts, EventName, Holder, HolderAnswer
+    from ...protocol.messages.agent import AnyEventFacts, EventName, Holder, HolderAnswer, LockOrder
     from ...protocol.messages.files import Spec
 
     SendEvent = Callable[[EventName, AnyEventFacts], None]
 
-ORDERS = ("lock", "list_holders", "unlock")
+ORDERS: Tuple[LockOrder, ...] = ("lock", "list_holders", "unlock")
 LOCK_TRIES = 5  # times to take all, when those who were in the way have just left
 BACKLOG = 64
 VISITORS_PER_TURN = 16  # visitors served before the agent does something else
@@ -51,7 +51,7 @@ def exclusive_names(spec: Spec) -> List[str]:
 
 
 class Locks:
-    """Takes all locks of a run or none, and tells visitors who holds them."""
+    """Takes all locks of a run or none, and sends every process that connects who holds them."""
 
     def __init__(self, loop: Loop, spec: Spec, has_started: Callable[[], bool]) -> None:
         self._loop = loop
@@ -67,7 +67,7 @@ class Locks:
         return bool(self._held)
 
     def acquire(self) -> List[Holder]:
-        """Take all at once; if somebody holds one, take none and say who."""
+        """Take all at once; if one is held, take none and name its holder."""
         if self.held:
             return []
         own_names: Set[str] = set()  # two nodes of this run may be one machine
@@ -134,7 +134,7 @@ class Locks:
         self._loop.watch(sock.fileno(), lambda: self._answer(sock))
 
     def _answer(self, sock: socket.socket) -> None:
-        """Tell visitors; each gets what fits into its buffer at once, so that none can hold us up."""
+        """Answer those that connect; each gets what its buffer takes at once, so that none can delay us."""
         for _ in range(VISITORS_PER_TURN):
             try:
                 visitor = sock.accept()[0]
@@ -184,7 +184,7 @@ class NodeLocks:
         """Whether all is ours."""
         return self._locks.held
 
-    def on_order(self, order: str) -> None:
+    def on_order(self, order: LockOrder) -> None:
         """Carry out one order of ORDERS, and answer."""
         holders: List[Holder] = []
         if order == "lock":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Union, cast
 
 from ...protocol.run_paths import RunPaths, WorkdirPaths, is_meant
 from ...protocol.states import FINAL, LOST, PROTOCOL, STATES, SUBMITTED, UNKNOWN
@@ -24,6 +24,7 @@ from .workdir import component, read_json, write_atomically
 if TYPE_CHECKING:
     from ...protocol.messages.files import (
         AnyJournalFacts,
+        AttemptRecord,
         CopiedFromSpec,
         GangRecord,
         JournalEvent,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         Spec,
         State,
         StateChange,
+        StopFile,
     )
 
 MOST_ATTEMPTS = 100_000
@@ -252,7 +254,7 @@ def is_lingering(state: State) -> bool:
 def with_stop(rundir: str, state: State) -> State:
     """Put what `stop` asked for into the state of a run that has not ended yet."""
     order = read_json(RunPaths(rundir).stop_request) if state["state"] not in FINAL else None
-    return {**state, "stopping": order.get("reason")} if order else state
+    return {**state, "stopping": cast("StopFile", order).get("reason")} if order else state
 
 
 def with_record(rundir: str, state: State) -> State:
@@ -298,7 +300,8 @@ def _read_file(path: str) -> Optional[Dict[str, Any]]:
     """Read a file of a run, which may be of an older version, with the keys of this one."""
     content = read_json(path)
     # not in a spec of today: its environment may have such keys
-    return content if content is None or content.get("protocol") == PROTOCOL else dict(_rename_keys(content))
+    is_current = not content or cast("State", content).get("protocol") == PROTOCOL
+    return content if is_current else dict(_rename_keys(content))
 
 
 def _rename_keys(value: Any) -> Any:
@@ -309,8 +312,9 @@ def _rename_keys(value: Any) -> Any:
     return {RENAMED_KEYS.get(key, key): _rename_keys(item) for key, item in value.items()}
 
 
-def sanitize(state: Mapping[str, Any]) -> State:
+def sanitize(recorded: Mapping[str, Any]) -> State:
     """Put right what is of a wrong type in a state: on a shared home another node may have written it."""
+    state = cast("State", recorded)
     untrusted = Untrusted(state)
     facts: Dict[str, Any] = {name: untrusted.text(name) for name in ("run", "node", "boot_id", "reason")}
     facts.update((name, _sanitize_process(state.get(name))) for name in ("guardian", "agent", "torchrun"))
@@ -331,8 +335,8 @@ def sanitize(state: Mapping[str, Any]) -> State:
     return sane  # type: ignore[no-any-return]  # every value has just been put right
 
 
-def _sanitize_attempts(state: Mapping[str, Any]) -> List[Dict[str, Any]]:
-    entries = _dicts(state.get("attempts"))
+def _sanitize_attempts(state: State) -> List[Any]:
+    entries = cast("List[AttemptRecord]", _dicts(state.get("attempts")))
     return [{**entry, "ranks": _sanitize_ranks(entry.get("ranks"))} for entry in entries]
 
 

@@ -63,7 +63,7 @@ def write_atomically(path: str, content: bytes, *, durable: bool = False) -> Non
 
 
 def temporary_path(path: str) -> str:
-    """Name a file beside `path` that nobody else writes; a pid would not do: other nodes may share the directory."""
+    """Name a file beside `path` that nothing else writes; a pid would not do: other nodes may share the directory."""
     return f"{path}.{os.urandom(8).hex()}.new"
 
 

@@ -7,7 +7,7 @@ import signal
 import time
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Deque, Dict, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, Deque, Dict, NamedTuple, Optional, cast
 
 from ...protocol.states import FINAL
 from ...protocol.untrusted import Untrusted
@@ -31,8 +31,10 @@ from ..state.workdir import read_json, reserve_disk
 from .attempt import Site
 from .executor import Client, Executor
 from .restarts import Restarts
+from .warm_server import WarmServer
 
 if TYPE_CHECKING:
+    from ...protocol.messages.agent import AnyOrder, Secrets
     from ...protocol.messages.files import Spec
 
 
@@ -46,14 +48,16 @@ def make_gang(context: GangContext, restarts: Optional[Restarts]) -> Gang:
 
 
 GO_LIMIT = 3600.0  # seconds that a ready gate waits
+HISTORY_AFTER = 0.5  # seconds after which sampling begins
 
 
 class Descriptors(NamedTuple):
-    """The agent's descriptors: the client's socket, the guardian's orders, and beats for the guardian."""
+    """The agent's descriptors: the client's socket, the guardian's orders, its beats, perhaps a warm server."""
 
     control: int
     orders: int
     beats: int
+    warm: Optional[int]
 
 
 class Agent:
@@ -72,7 +76,7 @@ class Agent:
         self._client = Client(
             self._loop,
             descriptors.control,
-            self._on_order,
+            self._on_frame,
             lambda: self.post(events.Notice.CLIENT_LEFT),
         )
         self._record = Record(rundir, new_state(spec))
@@ -82,7 +86,8 @@ class Agent:
         self._restarts = (
             Restarts(spec, self._record, self.post, lambda: self.state) if spec.get("restart") else None
         )
-        site = Site(self._loop, self._record, rundir, {}, "", self.post)
+        self._warm = WarmServer(self._loop, self._record, spec, descriptors.warm)
+        site = Site(self._loop, self._record, rundir, {}, "", self.post, self._warm)
         gang = Gang(self._gang_context(b""))
         self._executor = Executor(site, spec, self._client, self._locks, self._restarts, gang)
 
@@ -119,8 +124,21 @@ class Agent:
         self._start_go_timeout()
         self._executor.start_logs()
         self._beat()
+        if self._spec.get("sample"):
+            self._loop.after(HISTORY_AFTER, "history", self._start_history)
         self._loop.run()
         send_signal(guardian, signal.SIGCONT)  # one that somebody halted could not see us off
+
+    def _start_history(self) -> None:
+        """Sample the machine from now on; its code is loaded when the start no longer waits for anything of it."""
+        from ..history.recorder import HistoryRecorder
+
+        HistoryRecorder(self._rundir, self._pids).start()
+
+    def _pids(self) -> Dict[int, int]:
+        """Give the pids of the ranks that live; another thread calls this."""
+        workers = list(self._executor.attempt.workers().values())
+        return {worker.rank: worker.identity.pid for worker in workers if not worker.ended}
 
     def _start_go_timeout(self) -> None:
         """Give the client time for GO, from now on."""
@@ -129,26 +147,31 @@ class Agent:
 
     # what arrives
 
-    def _on_order(self, order: Dict[str, Any]) -> None:
-        """Take one frame of the client."""
-        name = order.get("do")
-        if "secrets" in order and not self._prepared:
-            self._prepare(order["secrets"], str(order.get("token") or ""))
-        elif name in ("join", "listeners"):
+    def _on_frame(self, frame: Dict[str, Any]) -> None:
+        """Take one frame of the client: its secrets first, then orders."""
+        if "secrets" in frame and not self._prepared:
+            secrets = cast("Secrets", frame)
+            self._warm.refusal = str(secrets.get("cold") or "")
+            self._prepare(secrets["secrets"], str(secrets["token"] or ""))
+        elif "do" in frame:
+            self._on_order(cast("AnyOrder", frame))
+
+    def _on_order(self, order: AnyOrder) -> None:
+        if order["do"] == "join" or order["do"] == "listeners":
             self._executor.gang.set_listen_addresses(order.get("listeners") or [])
-            if name == "join":
+            if order["do"] == "join":
                 self._executor.gang.join(int(order["port"]))
-        elif name in ORDERS:
+        elif order["do"] == "setup":
+            self.post(events.Notice.SETUP_ORDERED)
+        elif order["do"] == "before":
+            self.post(events.Notice.BEFORE_ORDERED)
+        elif order["do"] == "go":
+            self.post(events.ClientGo(int(order["master_port"])))
+        elif order["do"] == "cancel":
+            self.post(events.Cancelled(order.get("reason") or "cancelled before the start"))
+        elif order["do"] in ORDERS:
             self._locks.on_order(order["do"])
             self._start_go_timeout()
-        elif name == "setup":
-            self.post(events.Notice.SETUP_ORDERED)
-        elif name == "before":
-            self.post(events.Notice.BEFORE_ORDERED)
-        elif name == "go":
-            self.post(events.ClientGo(int(order["master_port"])))
-        elif name == "cancel":
-            self.post(events.Cancelled(order.get("reason") or "cancelled before the start"))
 
     def _prepare(self, secrets: Dict[str, str], token: str) -> None:
         """Take the locks, make the gang, and start up."""
@@ -168,7 +191,15 @@ class Agent:
             lambda order: self.post(events.StopOrdered(order)),
             self._record.save_gang_record,
             lambda: self.post(events.Notice.GANG_DONE),
+            lambda: self._executor.attempt.stall.quiet,
+            self._on_quiet,
+            lambda clocks: self._record.set({"clocks": clocks}),
         )
+
+    def _on_quiet(self, seconds: float) -> None:
+        """Pass on for how long no rank of the whole run has made progress."""
+        if self.state.phase is Phase.RUNNING:  # what ranks write when they are ended is no progress
+            self._executor.attempt.stall.on_gang_quiet(seconds)
 
     def _on_guardian(self) -> None:
         """Pass on a stop; end everything at once if the guardian is gone."""
@@ -186,11 +217,21 @@ class Agent:
             self._executor.attempt.on_child_exit(pid, status)
 
     def _stop(self) -> None:
-        """End the run as a person asked for."""
+        """End the run as a person asked for, perhaps only after it is kept where the ranks are."""
         request = Untrusted(read_json(os.path.join(self._rundir, "stop.json")))
+        if request.flag("dump") and self.state.attempt.phase is Phase.RUNNING and not self.state.stops:
+            self._executor.attempt.stall.keep("stop", lambda: self._post_stop(request))
+        else:
+            self._post_stop(request)
+
+    def _post_stop(self, request: Untrusted) -> None:
         requested_grace = request.number("grace", 0.0)
-        grace = float(self._spec["grace"]) if requested_grace is None else requested_grace
-        order = StopOrder(request.text("reason", LONGEST_REASON) or "stopped", grace)
+        without_request = self._spec.get("outside_stop") or {
+            "reason": "stopped",
+            "grace": self._spec["grace"],
+        }
+        grace = float(without_request["grace"]) if requested_grace is None else requested_grace
+        order = StopOrder(request.text("reason", LONGEST_REASON) or without_request["reason"], grace)
         self.post(events.StopRequested(order))
 
     def _on_error(self, error: Exception) -> None:

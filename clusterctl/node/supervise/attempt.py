@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Sequence
+from typing import TYPE_CHECKING, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 from ...protocol.exit_status import describe_end
 from ...protocol.ranks import Rank
@@ -16,7 +16,7 @@ from ..lifecycle.actions import AwaitListener, BuildPart, RecordWorkers, SendGo,
 from ..lifecycle.events import Event
 from ..lifecycle.state import AttemptState
 from ..runtime.event_loop import Loop, call_in_thread
-from ..runtime.processes import ProcessTree, Stat, describe_leftovers, running_descendants
+from ..runtime.processes import Stat, describe_leftovers, running_descendants
 from ..runtime.sockets import hold_port, owns_listener, port_of
 from ..runtime.stream import describe_failure
 from ..state.run_record import Record, run_tag_prefix
@@ -24,15 +24,19 @@ from ..state.workdir import read_tail
 from ..sync.outside_files import summarise
 from .evidence import Evidence
 from .gpu_memory import GpuMemoryWait
-from .nested import Callbacks, NestedRanks
+from .ranks.nested import Callbacks, NestedRanks
+from .ranks.stall import StallWatch
+from .ranks.workers import Worker
+from .ranks.zombies import Zombie, Zombies
+from .run_processes import RunProcesses
 from .spawn import make_paths
 from .stages import Stages
 from .torchrun import Torchrun
-from .workers import Worker
-from .zombies import Zombie, Zombies
+from .warm_server import WarmServer
 
 if TYPE_CHECKING:
-    from ...protocol.messages.files import PartRecord, Spec
+    from ...protocol.messages.files import JournalEvent, PartRecord, Spec
+    from .torchrun import TorchrunFacts
 
 
 OUTSIDE_LIMIT = 2.0  # seconds for the scan of what the job has left outside its output directory
@@ -47,6 +51,7 @@ class Site(NamedTuple):
     secrets: Dict[str, str]
     token: str
     post: Callable[[Event], None]
+    warm: WarmServer
 
 
 class Attempt:
@@ -60,7 +65,10 @@ class Attempt:
         markers = RunPaths(site.rundir).diagnosis(spec["attempt"])
         self._nested = NestedRanks(site.loop, site.rundir, markers, self._on_nested())
         self._zombies = Zombies(site.loop, site.rundir, spec, self._on_zombie)
-        self._process_tree = ProcessTree(run_tag_prefix(spec))
+        self.stall = StallWatch(
+            site.loop, site.record, spec, lambda seconds: self.post(events.Stalled(seconds))
+        )
+        self._process_tree = RunProcesses(run_tag_prefix(spec), site.warm.spared)
         self._replaced = False
         self.torchrun: Optional[Torchrun] = None
         self.evidence = Evidence(site.rundir, {**site.secrets, "": site.token})
@@ -114,9 +122,11 @@ class Attempt:
         self.torchrun = Torchrun(
             self._site.loop, spec, make_paths(self._site.rundir, spec), self._on_torchrun
         )
-        self.torchrun.start(os.environ, self._site.secrets)
+        warm = self._site.warm
+        self.torchrun.start(os.environ, self._site.secrets, warm)
         port = self._master_port.port if other_port and self._master_port is not None else None
-        return events.GateStarted(self.torchrun.as_dict(), port)
+        method = "fork" if self.torchrun.is_forked else "exec" if warm.refusal else ""
+        return events.GateStarted(self.torchrun.as_dict(), port, method, warm.refusal)
 
     def release_port(self) -> None:
         """Let go of the master port."""
@@ -142,9 +152,9 @@ class Attempt:
 
     # what torchrun and its workers do
 
-    def _on_torchrun(self, event: str, **facts: Any) -> None:
+    def _on_torchrun(self, event: JournalEvent, facts: TorchrunFacts) -> None:
         if event == "rank_exited":
-            worker: Worker = facts["worker"]
+            worker = facts["worker"]
             if self._nested.workers is not None:
                 return  # the program is their launcher: its end follows as that of torchrun
             failure = worker.describe() if worker.failed else ""
@@ -215,9 +225,12 @@ class Attempt:
         for program in self.workers().values():
             self._nested.start(program)
 
-    def watch_zombies(self) -> None:
-        """Post it when a worker has written its traceback and does not exit."""
+    def watch_ranks(self, began: Optional[float]) -> None:
+        """Post it when a worker has written its traceback and does not exit, and when none makes progress."""
         self._zombies.watch(lambda: self.ranks().values())
+        limit = self._spec.get("time_limit")
+        time_left = began + limit - time.time() if began is not None and limit else None
+        self.stall.watch(lambda: self.ranks().values(), time_left)
 
     def _on_zombie(self, zombie: Zombie) -> None:
         exception = self.evidence.redact(zombie.exception)
@@ -238,7 +251,13 @@ class Attempt:
     def kill_below(self, *, spare_torchrun: bool) -> None:
         """Kill what runs below the agent."""
         pid = self.torchrun.pid if self.torchrun is not None and spare_torchrun else None
-        self._process_tree.kill(running_descendants(() if pid is None else (pid,)))
+        self._process_tree.kill(
+            running_descendants({*self._site.warm.spared, *(() if pid is None else (pid,))})
+        )
+
+    def kill_after_hook(self) -> None:
+        """Kill what the commands of `after` have left running."""
+        RunProcesses(run_tag_prefix(self._spec), self._site.warm.spared).kill_all()
 
     def signal_all(self, action: SignalAll) -> None:
         """Send SIGKILL, or SIGTERM once to each."""
@@ -265,6 +284,7 @@ class Attempt:
         self.release_port()
         self._nested.stop()
         self._zombies.stop()
+        self.stall.stop()
         if self.torchrun is not None:
             self.torchrun.fill_unseen_ends()
             for program in self.workers().values():

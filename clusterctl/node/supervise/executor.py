@@ -107,12 +107,12 @@ class Executor:
             Act.START_LOGS: lambda _: self.start_logs(),
             Act.CONCLUDE_LOGS: lambda _: self._log_recorder.conclude(),
             Act.SCAN_OUTPUT: lambda _: self.attempt.scan_output(),
-            Act.WATCH_ZOMBIES: lambda _: self.attempt.watch_zombies(),
+            Act.WATCH_RANKS: lambda state: self.attempt.watch_ranks(state.began),
             Act.WATCH_NESTED: lambda _: self.attempt.watch_nested(),
             Act.START_PROGRESS: lambda _: self._start_progress(),
             Act.TERMINATE_TORCHRUN: lambda _: self.attempt.terminate_torchrun(),
             Act.FIND_REMAINING: lambda _: self.attempt.find_remaining(),
-            Act.KILL_AFTER_HOOK: lambda _: self.attempt.stages.kill_rest(),
+            Act.KILL_AFTER_HOOK: lambda _: self.attempt.kill_after_hook(),
             Act.SCAN_OUTSIDE: lambda _: self.attempt.scan_outside(),
             Act.AWAIT_CLEARED: lambda _: self._await_cleared(),
             Act.UNLOCK: lambda _: self._unlock(),
@@ -179,9 +179,9 @@ class Executor:
     def _await_cleared(self) -> None:
         """Post it when the GPUs' memory is free and it is known whether there was progress."""
         attempt = self.attempt
-        answers: Dict[str, Any] = {}
+        answers: Dict[str, Optional[bool]] = {}
 
-        def collect(name: str, answer: Any) -> None:
+        def collect(name: str, answer: Optional[bool]) -> None:
             answers[name] = answer
             if len(answers) == 2:
                 attempt.post(Cleared(attempt.gpu_memory_wait.held, answers["progress"]))
@@ -204,6 +204,7 @@ class Executor:
         if not self._record.state["gang_done"]:
             self._record.set({"gang_done": True})
             self._loop.after(WRITE_LIMIT, "give up", self._loop.stop)
+            self._site.warm.stay()
         release_disk_reserve(self._site.rundir)
         if self._record.flush():
             self.attempt.gpu_memory_wait.when_free(self._loop.stop)

@@ -82,10 +82,18 @@ def prepare_fork(start: GateStart, name: str, private: Sequence[int]) -> Callabl
             import_module(
                 "torch.distributed"
             )  # an error of torch is the gate's, any other only ends the attempt to fork
+            agent = [start["warm"]] if "warm" in start else []
             try:
-                server, obstacle = starter.start_server(start["mode"], start["preload"], private)
+                server, obstacle = starter.start_server(start["mode"], start["preload"], [*private, *agent])
             except Exception as error:  # noqa: BLE001, RUF100 - whatever it is, workers can be exec'ed
                 obstacle = f"{type(error).__name__}: {error}"
+            if server is not None and agent:
+                from ..warm import server as warm_server
+
+                with suppress(OSError):  # no process to be had: later gates are exec'ed
+                    warm_server.fork_server(agent[0], start, (*private, server.control.fileno()), main)
+            for descriptor in agent:
+                os.close(descriptor)
 
     def install(note: Note) -> None:
         reason = starter.fork_workers(server, note) if server is not None else obstacle
@@ -194,7 +202,7 @@ def hook_popen(on_start: Callable[[Any, Any], None], on_poll: Callable[[Any], No
     @functools.wraps(start)
     def reported_start(self: Any, *args: Any, **options: Any) -> None:
         start(self, *args, **options)
-        on_start(self, options.get("env"))
+        on_start(self, options.get("env"))  # type: ignore[record-key]  # of Popen
 
     setattr(subprocess.Popen, start.__name__, reported_start)
     for method in (subprocess.Popen.poll, subprocess.Popen.wait):

@@ -13,13 +13,14 @@ import select
 import signal
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Tuple
 
 from ...protocol.exit_status import describe_end, split_status
 from ...protocol.states import FAILED, FAILED_SETUP, FINAL, PREPARING, SUBMITTED, WAITING
 from ..runtime.processes import ProcessTree, describe_leftovers, identify, set_subreaper, wake_on
 from ..state.run_record import Record, new_state, read_spec, read_state, run_tag_prefix
-from ..state.workdir import release_disk_reserve
+from ..state.workdir import parse_dict, release_disk_reserve
+from .run_processes import RunProcesses, find_spared
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import JournalFacts, Spec
@@ -41,9 +42,11 @@ class Pipes(NamedTuple):
 
 
 def main(arguments: List[str]) -> None:
-    """Guard the run in the directory given first; the second argument is the agent's socket to the client."""
-    rundir, control = arguments[0], int(arguments[1])
-    os.set_inheritable(control, False)
+    """Guard the run in the directory given first; the second argument is the agent's socket to the client.
+
+    A warm server forks guardian and agent at once; then each gets what the other's fork would have left it with.
+    """
+    rundir, given = arguments[0], parse_dict(arguments[1].encode("ascii"))
     spec = read_spec(rundir)
     if spec is None:
         sys.exit(f"no spec in {rundir}")
@@ -51,26 +54,46 @@ def main(arguments: List[str]) -> None:
     for number in (signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     wakeup = wake_on(signal.SIGTERM, signal.SIGCHLD)
-    pipes = Pipes(*os.pipe(), *os.pipe())
     limit = float(spec.get("agent_limit") or AGENT_LIMIT)
+    if given is None:
+        start_agent(rundir, spec, int(arguments[1]), wakeup, limit)
+        return
+    ends: Dict[str, int] = dict(given)
+    agent = ends.pop("agent", None)
+    for descriptor in ends.values():
+        os.set_inheritable(descriptor, False)
+    if agent is not None:
+        pipes = Pipes(-1, ends["orders"], ends["beats"], -1)
+        guard(rundir, spec, agent, watch_agent(pipes, wakeup, limit))
+    else:
+        descriptors = (ends["control"], ends["orders"], ends["beats"], ends["warm"])
+        make_agent(rundir, spec, descriptors, limit).run(identify(os.getppid()))
+
+
+def start_agent(rundir: str, spec: Spec, control: int, wakeup: int, limit: float) -> None:
+    """Fork the agent, and guard the run."""
+    os.set_inheritable(control, False)
+    pipes = Pipes(*os.pipe(), *os.pipe())
     guardian = identify(os.getpid())
     pid = os.fork()
     if pid == 0:
         os.close(pipes.orders_write)
         os.close(pipes.beats_read)
-        descriptors = (control, pipes.orders_read, pipes.beats_write)
-        make_agent(rundir, spec, descriptors, min(BEAT_INTERVAL, limit / BEATS_PER_LIMIT)).run(guardian)
+        descriptors = (control, pipes.orders_read, pipes.beats_write, None)
+        make_agent(rundir, spec, descriptors, limit).run(guardian)
     else:
         for descriptor in (control, pipes.orders_read, pipes.beats_write):
             os.close(descriptor)
         guard(rundir, spec, pid, watch_agent(pipes, wakeup, limit))
 
 
-def make_agent(rundir: str, spec: Spec, descriptors: Tuple[int, int, int], interval: float) -> Agent:
+def make_agent(
+    rundir: str, spec: Spec, descriptors: Tuple[int, int, int, Optional[int]], limit: float
+) -> Agent:
     """Make the agent, whose modules the guardian itself has no need of."""
     from .agent import Agent, Descriptors
 
-    return Agent(rundir, spec, Descriptors(*descriptors), interval)
+    return Agent(rundir, spec, Descriptors(*descriptors), min(BEAT_INTERVAL, limit / BEATS_PER_LIMIT))
 
 
 def guard(rundir: str, spec: Spec, pid: int, silence: Optional[str]) -> None:
@@ -80,7 +103,9 @@ def guard(rundir: str, spec: Spec, pid: int, silence: Optional[str]) -> None:
     status = os.waitpid(pid, 0)[1]
     if silence is not None or status != 0:
         stop_run(rundir, spec, silence or describe_loss(status))
-    ProcessTree(run_tag_prefix(spec)).kill_all()
+        ProcessTree(run_tag_prefix(spec)).kill_all()
+    else:
+        RunProcesses(run_tag_prefix(spec), find_spared(rundir)).kill_all()
 
 
 def watch_agent(pipes: Pipes, wakeup: int, limit: float) -> Optional[str]:

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ...protocol import run_paths
 from ...protocol.exit_status import describe_end, describe_limit, split_status
@@ -31,10 +31,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from ...protocol.messages.children import HelperReport
-    from ...protocol.messages.files import Spec
-
-
-Template = Union[str, List[Union[str, Dict[str, str]]]]
+    from ...protocol.messages.files import SentTemplate, Spec
 
 
 class Gate(NamedTuple):
@@ -66,14 +63,14 @@ def make_paths(rundir: str, spec: Spec) -> AttemptPaths:
     return AttemptPaths(rundir, attempt, torchrun_log, output, values)
 
 
-def render_template(template: Template, values: Mapping[str, str]) -> str:
+def render_template(template: SentTemplate, values: Mapping[str, str]) -> str:
     """Put values into the holes of a text."""
     if isinstance(template, str):
         return template
     return "".join(part if isinstance(part, str) else values[part["fill"]] for part in template)
 
 
-def can_render(template: Template, values: Mapping[str, str]) -> bool:
+def can_render(template: SentTemplate, values: Mapping[str, str]) -> bool:
     """Whether every hole of a text has a value."""
     return isinstance(template, str) or all(
         isinstance(part, str) or part["fill"] in values for part in template
@@ -82,7 +79,7 @@ def can_render(template: Template, values: Mapping[str, str]) -> bool:
 
 def plan_environment(
     inherited: Mapping[str, str], spec: Spec, secrets: Mapping[str, str], paths: AttemptPaths
-) -> Tuple[Dict[str, str], Dict[str, Template]]:
+) -> Tuple[Dict[str, str], Dict[str, SentTemplate]]:
     """Return the gate's environment, and what can only be set at GO."""
     prefixes = tuple(spec["unset_prefixes"])
     remaining = {
@@ -145,32 +142,64 @@ def prepare_diagnosis(folder: str, search_path: str, *, debug: bool = False) -> 
     return os.pathsep.join(filter(None, (site, search_path)))
 
 
-def start_gate(spec: Spec, env: Mapping[str, str], paths: AttemptPaths) -> Gate:
+class GatePipes(NamedTuple):
+    """Both ends of the pipes between agent and gate."""
+
+    go_read: int
+    go_write: int
+    report_read: int
+    report_write: int
+
+    def parent_side(self, pid: int) -> Gate:
+        """Keep the agent's ends."""
+        os.close(self.go_read)
+        os.close(self.report_write)
+        os.set_blocking(self.report_read, False)
+        return Gate(identify(pid), self.go_write, self.report_read)
+
+    def close(self) -> None:
+        """Close all: there is no gate."""
+        for descriptor in self:
+            os.close(descriptor)
+
+
+def open_gate_pipes() -> GatePipes:
+    """Make them."""
+    return GatePipes(*os.pipe(), *os.pipe())
+
+
+def gate_command(spec: Spec, pipes: GatePipes, warm: Optional[int]) -> List[str]:
+    """Give a gate's arguments; `warm` is the descriptor of the agent whose warm server it is to fork."""
+    ends = str(pipes.go_read), str(pipes.report_write)
+    argv = [spec["python"], sys.argv[0], "gate", *ends, spec["module"] or ""]
+    if "start" in spec:
+        server = {} if warm is None else {"warm": warm}
+        argv.append(json.dumps({**spec["start"], "workers": spec["nproc"], **server}))
+    return argv
+
+
+def start_gate(spec: Spec, env: Mapping[str, str], paths: AttemptPaths, warm: Optional[int] = None) -> Gate:
     """Fork the gate, which will run torch's module or a program; a failing exec is written to torchrun.log."""
-    go_read, go_write = os.pipe()
-    report_read, report_write = os.pipe()
+    pipes = open_gate_pipes()
     agent = os.getpid()
     pid = os.fork()
     if pid == 0:
-        argv = [spec["python"], sys.argv[0], "gate", str(go_read), str(report_write), spec["module"] or ""]
-        if "start" in spec:
-            argv.append(json.dumps({**spec["start"], "workers": spec["nproc"]}))
-        _exec_gate(agent, argv, (go_read, report_write), env, paths)
-    os.close(go_read)
-    os.close(report_write)
-    os.set_blocking(report_read, False)
-    return Gate(identify(pid), go_write, report_read)
+        kept = [pipes.go_read, pipes.report_write, *([] if warm is None else [warm])]
+        _exec_gate(agent, gate_command(spec, pipes, warm), kept, env, paths)
+    if warm is not None:
+        os.close(warm)
+    return pipes.parent_side(pid)
 
 
 def _exec_gate(
-    agent: int, argv: List[str], pipes: Tuple[int, int], env: Mapping[str, str], paths: AttemptPaths
+    agent: int, argv: List[str], kept: Sequence[int], env: Mapping[str, str], paths: AttemptPaths
 ) -> None:
     try:
         os.setsid()
         _redirect_output(paths.torchrun_log)
         restore_signals()
         set_parent_death_signal(signal.SIGTERM)
-        for descriptor in pipes:
+        for descriptor in kept:
             os.set_inheritable(descriptor, True)
         os.chdir(paths.rundir)
         if os.getppid() == agent:  # else it died before its death could be announced
@@ -183,10 +212,15 @@ def _exec_gate(
 
 def _redirect_output(log: str) -> None:
     null = os.open(os.devnull, os.O_RDONLY)
-    sink = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+    sink = open_log(log)
     os.dup2(null, 0)
     os.dup2(sink, 1)
     os.dup2(sink, 2)
+
+
+def open_log(path: str) -> int:
+    """Open a log to append to it."""
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
 
 
 class HelperProcess:

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional
 from ..lifecycle.actions import StartHelper
 from ..lifecycle.events import AfterEnded, Doing, Event, HelperFailed, Notice
 from ..runtime.event_loop import Loop
-from ..runtime.processes import ProcessTree
 from ..state.environments import Environment, append_programs_to_path, environment_folder, find_environment
-from ..state.run_record import run_tag_prefix
 from .evidence import Evidence
 from .spawn import HelperProcess, make_paths, plan_environment
 
@@ -146,10 +144,6 @@ class Stages:
             self._post(AfterEnded(reason, self._evidence.shorten(report["failed"]["text"])))
         elif "doing" not in report:
             self._post(AfterEnded())
-
-    def kill_rest(self) -> None:
-        """Kill what they have left running."""
-        ProcessTree(run_tag_prefix(self._spec)).kill_all()
 
     # all
 

@@ -14,6 +14,7 @@ from ..runtime.event_loop import Loop
 from ..runtime.processes import Stat, find_process
 from ..state.environments import append_programs_to_path
 from ..state.workdir import read_tail
+from .ranks.workers import Worker, Workers, WorkerWatch
 from .spawn import (
     AttemptPaths,
     Gate,
@@ -22,13 +23,24 @@ from .spawn import (
     render_template,
     start_gate,
 )
-from .workers import Worker, Workers, WorkerWatch
+from .warm_server import WarmServer
 
 if TYPE_CHECKING:
-    from ...protocol.messages.children import GateOrder, GateReport
-    from ...protocol.messages.files import SentTemplate, Spec, TorchrunRecord
+    from typing import TypedDict
 
-Notify = Callable[..., None]
+    from ...protocol.messages.children import GateOrder, GateReport
+    from ...protocol.messages.files import JournalEvent, SentTemplate, Spec, TorchrunRecord
+
+    class TorchrunFacts(TypedDict, total=False):
+        """What is reported of torchrun: `worker` has exited; torch of this version is imported; how workers start."""
+
+        worker: Worker
+        torch: str
+        method: str
+        text: str
+
+
+Notify = Callable[["JournalEvent", "TorchrunFacts"], None]
 
 
 class Torchrun:
@@ -48,6 +60,8 @@ class Torchrun:
         self._gate: Optional[Gate] = None
         self._templates: Dict[str, SentTemplate] = {}
         self._diagnosis = self._search_path = ""
+        self._secrets: Mapping[str, str] = {}
+        self.is_forked = False
         self._reports = b""
         self._go_sent = self._closed = False
 
@@ -65,13 +79,21 @@ class Torchrun:
         """Name this and what the workers write to."""
         return [self.log, *self.workers.logs()]
 
-    def start(self, inherited: Mapping[str, str], secrets: Mapping[str, str]) -> None:
-        """Start the gate."""
+    def start(
+        self, inherited: Mapping[str, str], secrets: Mapping[str, str], server: Optional[WarmServer] = None
+    ) -> None:
+        """Start the gate; of one that a server outlives the secrets come with GO."""
+        if server is not None and server.is_needed:
+            self._secrets, secrets = secrets, {}
         env, self._templates = plan_environment(inherited, self.spec, secrets, self.paths)
         if not self.spec["module"]:
             append_programs_to_path(env, self.spec["python"])
         self._diagnosis, self._search_path = env.get(VARIABLE, ""), env.get("PYTHONPATH", "")
-        self._gate = start_gate(self.spec, env, self.paths)
+        if server is not None:
+            self._gate = server.fork_gate(self.spec, env, self.paths)
+        self.is_forked = self._gate is not None
+        if self._gate is None:
+            self._gate = start_gate(self.spec, env, self.paths, server.expect() if server else None)
         self._loop.watch(self._gate.report, self._read_reports)
 
     def send_go(self, address: str, port: int) -> None:
@@ -81,6 +103,7 @@ class Torchrun:
         values = {**self.paths.values, "master_addr": address, "master_port": str(port)}
         code = RunPaths(self.paths.rundir).code
         env = {
+            **self._secrets,
             "PWD": code,
             **{key: render_template(template, values) for key, template in self._templates.items()},
         }
@@ -129,7 +152,7 @@ class Torchrun:
             self._watch.check()
             self.ended = True
             self.exit, self.signal = split_status(status)
-            self._notify("torchrun_exited", exit=self.exit, signal=self.signal)
+            self._notify("torchrun_exited", {})
             return
         worker = self.workers.on_child_exit(pid, status)
         if worker is not None:
@@ -156,15 +179,15 @@ class Torchrun:
 
     def _on_report(self, report: GateReport) -> None:
         if "ready" in report:
-            self._notify("ready", torch=report["ready"])
+            self._notify("ready", {"torch": report["ready"]})
         elif "failed" in report:
             self.failure = report["failed"]
         elif "worker" in report:
             self._watch.add(self.workers.announce(report["worker"]))
             if len(self.workers.by_rank) == self.spec["processes"]:
-                self._notify("workers")
+                self._notify("workers", {})
         elif "start" in report:
-            self._notify("start_method", method=report["start"], text=report["text"])
+            self._notify("start_method", {"method": report["start"], "text": report["text"]})
         elif "ended" in report:
             worker = self.workers.record_end(report["ended"]["rank"], report["ended"]["code"])
             if worker is not None:
@@ -172,4 +195,4 @@ class Torchrun:
 
     def _on_worker_end(self, worker: Worker) -> None:
         self._watch.remove(worker)
-        self._notify("rank_exited", worker=worker)
+        self._notify("rank_exited", {"worker": worker})

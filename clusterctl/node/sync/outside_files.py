@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ...protocol.messages.files import OutsideSummary
 
 MOST_NEW = 20000  # entries that were not sent
-# bytes of sent files that are read, to tell a changed file from one that was only touched
+# bytes of sent files that are read, to distinguish a changed file from one that was only touched
 MOST_HASHED = 64 << 20
 MOST_NAMED = 5
 # On a home that nodes share another node may have written the manifest: it is read within bounds.

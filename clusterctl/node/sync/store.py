@@ -27,7 +27,7 @@ GONE = (errno.ENOENT, errno.ESTALE)  # on a file system that machines share anot
 
 
 def remove_tree(root: str, step: Callable[[], None], on_error: OnError) -> None:
-    """Remove a directory with all in it and follow no link; `step` counts, `on_error` hears what could not go.
+    """Remove a directory with all in it and follow no link; `step` counts, `on_error` gets what could not be removed.
 
     Others may remove it at the same time: what is gone is as good as removed.
     """
@@ -98,7 +98,7 @@ class Incoming:
         self.descriptor = os.open(path, NEW_FILE_FLAGS, 0o600)
 
     def write(self, data: bytes) -> None:
-        """Append; an OSError names the file, VerbError says that more comes than there can be."""
+        """Append; an OSError names the file, VerbError means that more comes than there can be."""
         if self.size + len(data) > self._most:
             raise VerbError(
                 "CC-SYNC-009", f"a file changed in transfer: more than its {self._most} bytes came"
@@ -108,7 +108,7 @@ class Incoming:
         write_all(self.descriptor, data, self.path)
 
     def close(self) -> None:
-        """Close; an OSError names the file: network file systems tell only now that they are full."""
+        """Close; an OSError names the file: network file systems report only now that they are full."""
         descriptor, self.descriptor = self.descriptor, -1
         try:
             os.close(descriptor)

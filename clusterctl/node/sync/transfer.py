@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 CONNECT_LIMIT = 5.0  # seconds
 HANDSHAKE_LIMIT = 5.0  # seconds to prove the token
 SILENCE_LIMIT = 10.0  # seconds without a byte
-PROVIDE_LIMIT = 1800.0  # seconds after which nobody is given anything any more
+PROVIDE_LIMIT = 1800.0  # seconds after which no node gets anything any more
 MOST_RECEIVERS = 4  # at once; who comes beyond that is turned away
 MOST_PENDING = 32  # that have proved nothing yet; one more, and the oldest of them goes
 LOWEST_RATE = 1e6  # bytes a second; a slower node costs more than sending from the client
@@ -58,7 +58,7 @@ LONGEST_HEADER = 1 << 20  # bytes of a frame's header, unless it names everythin
 
 
 class TransferError(Exception):
-    """The other node does not do its part; the text says in what."""
+    """The other node does not do its part; the text gives the reason."""
 
 
 class Provider:
@@ -168,7 +168,7 @@ def _frames_from(provider: Source, missing: Set[str], sizes: Dict[str, int]) -> 
                 frame = stream.receive(SILENCE_LIMIT)
                 if frame is None:
                     raise TransferError("it closed the connection")
-                if frame[0].get("done"):
+                if Untrusted(frame[0]).flag("done"):
                     return
                 yield frame
     except (socket.timeout, TimeoutError):  # one and the same since Python 3.10
@@ -220,7 +220,7 @@ def send_parts(stream: Stream, sha: str, source: Any, size: int) -> None:
 
 
 def connect_to_provider(provider: Source) -> socket.socket:
-    """Connect, and prove the token to each other; TransferError says why not."""
+    """Connect, and prove the token to each other; TransferError gives the reason."""
     loop, token = Loop(), str(provider["token"]).encode("ascii")
     connections: List[socket.socket] = []
     problems: List[str] = []

@@ -15,7 +15,7 @@ import re
 import stat
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Optional, Set, Tuple, cast
 
 from ...protocol.run_paths import RunPaths, WorkdirPaths
 from ...protocol.states import FINAL, UNKNOWN
@@ -31,7 +31,15 @@ from ..sync.store import OnError, grant_owner_access, remove_quietly, remove_tre
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import State
-    from ...protocol.messages.verbs import Cleanable, CleanReport, CleanRequest, Removal, StoredRun, Unused
+    from ...protocol.messages.verbs import (
+        Cleanable,
+        CleanReport,
+        CleanRequest,
+        Removal,
+        Remove,
+        StoredRun,
+        Unused,
+    )
 
 
 class EnvironmentCleaner:
@@ -159,7 +167,8 @@ def run(request: CleanRequest, stream: Stream) -> None:
         heartbeat.send({"found": cleaner.find()})
         frame = stream.receive()
         if frame is not None:
-            heartbeat.send({"removed": cleaner.remove(frame[0]["remove"])})
+            order = cast("Remove", frame[0])
+            heartbeat.send({"removed": cleaner.remove(order["remove"])})
 
 
 def open_existing_workdir(text: str) -> Optional[str]:
@@ -290,7 +299,7 @@ class Cleaner:
     def _remove_run(self, rundir: str, tags: Set[str]) -> int:
         """Take a part of a run out of sight in one step; it is looked at again, much may have happened since."""
         stored_run = self._describe_run(rundir, tags)
-        state = stored_run["state"]
+        state = cast("Optional[State]", stored_run["state"])
         if RunPaths(rundir).node != self._node:
             raise VerbError("CC-CLEAN-002", "it belongs to another node")
         if state is not None and state["state"] not in FINAL:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Dict, List, Optional
 
 from ...protocol.run_paths import RunPaths
 from ...protocol.states import CANCELLED, FINAL, LOST, SUCCEEDED, TIMEOUT
+from ...protocol.untrusted import Untrusted
 from ..logs.activity import ActivityReader
 from ..logs.lines import Grep, LineReader, tail_position
 from ..logs.reader import Log, LogChunk, TimeMerger, logs_since
@@ -121,23 +122,33 @@ class RunFollower:
         ):
             return self._state
         self._state_read_at = now
-        state = resolve_state(self._rundir)
+        state = self._resolve_state()
         if state is None:
             raise VerbError("CC-RUN-011", f"{self._rundir} no longer holds a run")
-        state = self._activity.add_to(
-            with_record(self._rundir, mark_stopped(with_stop(self._rundir, with_leftovers(state))))
-        )
         if state != self._state:
             self._send({"state": state})
         self._state = state
         return state
+
+    def _resolve_state(self) -> Optional[State]:
+        """Give the state with all that is known of it here; None if there is no run any more."""
+        state = resolve_state(self._rundir)
+        if state is None:
+            return None
+        return self._activity.add_to(
+            with_record(self._rundir, mark_stopped(with_stop(self._rundir, with_leftovers(state))))
+        )
+
+    def _is_lingering(self, state: State) -> bool:
+        """Whether this part has ended, and its agent waits for the others."""
+        return is_lingering(state)
 
     def _is_earlier_attempt(self, state: State) -> bool:
         return bool((self._log_request.get("attempt") or state["attempt"]) < state["attempt"])
 
     def _waits_for_gang(self, state: State) -> bool:
         """Tell whether more of the end will be known: who follows events is sent all nodes' parts."""
-        return self._events is not None and (is_lingering(state) or self._waits_for_leftovers(state))
+        return self._events is not None and (self._is_lingering(state) or self._waits_for_leftovers(state))
 
     def _waits_for_leftovers(self, state: State) -> bool:
         """Tell whether processes of a LOST run may be about to end: torchrun ends when its agent is gone."""
@@ -243,7 +254,7 @@ def answer_clock(stream: Stream) -> float:
     while True:
         frame = stream.receive(CLIENT_LIMIT)
         if frame is None or "begin" in frame[0]:
-            return float(frame[0].get("ahead", 0.0)) if frame is not None else 0.0
+            return Untrusted(frame[0]).number("ahead") or 0.0 if frame is not None else 0.0
         if "ask" in frame[0]:
             stream.answer({"clock": time.time()})
 

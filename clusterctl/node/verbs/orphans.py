@@ -154,8 +154,7 @@ def terminate(identities: List[Identity]) -> Iterator[NodeFrame]:
         if time.monotonic() - last_beat > BEAT_INTERVAL:
             last_beat = time.monotonic()
             yield {"beat": int(last_beat - started)}
-    signalled: Any = process_tree.signalled()
-    leftovers: Any = describe_leftovers(remaining)
+    signalled, leftovers = process_tree.signalled(), describe_leftovers(remaining)
     pids = {entry["pid"] for entry in leftovers}
     yield {
         "ended": [entry for entry in signalled if entry["pid"] not in pids],

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, cast
 
 from ..probe import gpu, network, python, system
 from ..probe.nvidia_smi import find
@@ -20,19 +20,17 @@ if TYPE_CHECKING:
     from ...protocol.messages.verbs import FullProbeRequest
     from ..runtime.stream import Stream
 
-LIMIT = 2.0  # seconds; generous for a busy node, short enough that a dead mount does not hold up the others
+LIMIT = 2.0  # seconds; a dead mount must not hold up the others
 GPU_LIMIT = 7.5  # nvidia-smi has 5 s and then 2 s, and is killed then
 GPU_LIMITS = {"gpus": GPU_LIMIT, "gpu_health": GPU_LIMIT + 0.5}
 
 
 def run(request: FullProbeRequest, stream: Stream) -> None:
-    """Answer a probe request with one frame `{"facts": {...}}`."""
+    """Answer a probe request with one frame `{"facts": {...}}`; what a test of the network needs is loaded after it."""
     received = time.time()
     stream.answer({"facts": gather(request, received)})
     if request.get("stay"):
-        from ..diagnose.mesh import (  # when the facts are on their way: it loads what most probes never need
-            serve,
-        )
+        from ..diagnose.mesh import serve
 
         serve(stream)
 
@@ -40,11 +38,15 @@ def run(request: FullProbeRequest, stream: Stream) -> None:
 def gather(request: FullProbeRequest, received: float) -> ProbeFacts:
     """Ask all questions at once; `received` is this node's time of the request's arrival (Unix s)."""
     setup = _use_setup_environment(request)
-    nccl = python.query_nccl_in_child()  # forked first: forking is safe only while there is one thread
-    answers: Any = answer_all(_questions(request, nccl), GPU_LIMITS, LIMIT)
+    skip = request.get("skip") or ()
+    # forked first: forking is safe only while there is one thread
+    nccl = python.query_nccl_in_child() if "nccl" not in skip else lambda: None
+    questions = _questions(request, nccl)
+    asked = {name: questions[name] for name in questions if name not in skip}
+    answers = cast("ProbeFacts", answer_all(asked, GPU_LIMITS, LIMIT))
     answers["setup"] = setup
     answers["clock"] = {"received": received, "answered": time.time()}
-    return answers  # type: ignore[no-any-return]  # one for each key of ProbeFacts
+    return answers
 
 
 def _use_setup_environment(request: FullProbeRequest) -> SetupFacts | None:

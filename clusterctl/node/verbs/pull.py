@@ -21,7 +21,7 @@ import stat
 import time
 import zlib
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Iterator, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Iterator, List, NamedTuple, Optional, Tuple, cast
 
 from ...protocol.run_paths import RunPaths, WorkdirPaths, is_pulled_log
 from ..logs.truncation import Truncation, read_truncation
@@ -33,7 +33,7 @@ from ..sync.outside_files import find_outside, read_sent, summarise
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import OutsideSummary
-    from ...protocol.messages.verbs import PullRequest
+    from ...protocol.messages.verbs import FetchFiles, PullRequest
 
 
 def gap_note(truncation: Truncation) -> bytes:
@@ -122,7 +122,8 @@ def run(request: PullRequest, stream: Stream) -> None:
             frame = stream.receive()
             if frame is None:
                 return
-            for index, *fields in frame[0]["fetch"]:
+            order = cast("FetchFiles", frame[0])
+            for index, *fields in order["fetch"]:
                 send_file(heartbeat, index, files[index], FileRequest(*fields))
             heartbeat.send({"fetched": True})
 

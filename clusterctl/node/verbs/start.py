@@ -9,9 +9,10 @@ import socket
 import sys
 from contextlib import suppress
 from hashlib import sha256
-from typing import TYPE_CHECKING, Dict, List, Optional
+from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
 
 from ...protocol.run_paths import PAYLOAD, RunPaths, WorkdirPaths, part_name
+from ...protocol.untrusted import Untrusted
 from ..runtime.processes import interpreter_options, restore_signals
 from ..runtime.stream import Stream, VerbError
 from ..state.run_record import Record, new_state
@@ -26,9 +27,10 @@ from ..state.workdir import (
     write_atomically,
     write_new,
 )
+from ..warm.start import has_server, start_from_server
 
 if TYPE_CHECKING:
-    from ...protocol.messages.agent import Secrets
+    from ...protocol.messages.agent import EventName, Secrets
     from ...protocol.messages.files import Spec
     from ...protocol.messages.verbs import StartRequest
 
@@ -70,7 +72,8 @@ def build(source: bytes) -> Optional[bytes]:
             for name in plain.namelist():
                 text = plain.read(name)
                 code = compile(text, name, "exec", dont_inherit=True)
-                target.writestr(zipfile.ZipInfo(name), text)  # for a job whose Python is another one
+                # for a job whose Python is another one
+                target.writestr(zipfile.ZipInfo(name), text, zipfile.ZIP_DEFLATED)
                 data = importlib.util.MAGIC_NUMBER + UNCHECKED + marshal.dumps(code)
                 target.writestr(zipfile.ZipInfo(name + "c"), data)
     except (zipfile.BadZipFile, SyntaxError, ValueError):
@@ -78,7 +81,12 @@ def build(source: bytes) -> Optional[bytes]:
     return packed.getvalue()
 
 
-CLOSING_EVENTS = ("go_received", "listening", "failed", "ended")  # after which an agent may close
+CLOSING_EVENTS: Tuple[EventName, ...] = (
+    "go_received",
+    "listening",
+    "failed",
+    "ended",
+)  # after which an agent may close
 
 
 def run(request: StartRequest, stream: Stream) -> None:
@@ -88,10 +96,10 @@ def run(request: StartRequest, stream: Stream) -> None:
     rundir = make_rundir(workdir, request["spec"])
     stream.answer({"event": "workdir", "id": workdir_id(workdir)})
     own_end, agent_end = socket.socketpair()
-    start_guardian(payload, rundir, agent_end)
+    cold = start_guardian(workdir, payload, rundir, request["spec"], agent_end)
     agent_end.close()
     agent = Stream(own_end.fileno(), own_end.fileno())
-    secrets: Secrets = {"secrets": request.get("secrets") or {}, "token": request.get("token")}
+    secrets: Secrets = {"secrets": request.get("secrets") or {}, "token": request.get("token"), "cold": cold}
     agent.send(secrets)
     relay(stream, agent, rundir)
 
@@ -131,12 +139,23 @@ def make_rundir(workdir: str, spec: Spec) -> str:
     return rundir
 
 
-def start_guardian(payload: str, rundir: str, control: socket.socket) -> None:
-    """Fork twice and become the guardian: no terminal, no pipe of ours, nobody's child."""
-    argv = [sys.executable, *interpreter_options(), payload, "guardian", rundir, str(control.fileno())]
+def start_guardian(workdir: str, payload: str, rundir: str, spec: Spec, control: socket.socket) -> str:
+    """Start the guardian, through the node's warm server if there is one; returns why not through that."""
+    argv = [sys.executable, *interpreter_options(), payload]
     env = {key: value for key, value in os.environ.items() if key != "CLUSTERCTL_RUN"}
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
     log = os.open(RunPaths(rundir).agent_log, flags, 0o600)
+    answer = None
+    if "start" in spec and has_server(workdir):
+        answer = start_from_server(workdir, spec["node"], rundir, argv, env, (control.fileno(), log))
+    if answer != "":
+        fork_guardian([*argv, "guardian", rundir, str(control.fileno())], env, log, control)
+    os.close(log)
+    return answer or ""
+
+
+def fork_guardian(argv: List[str], env: Dict[str, str], log: int, control: socket.socket) -> None:
+    """Fork twice and become the guardian: no terminal, no pipe of ours, nobody's child."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -145,7 +164,6 @@ def start_guardian(payload: str, rundir: str, control: socket.socket) -> None:
                 exec_guardian(argv, env, log, control)
         finally:
             os._exit(0)
-    os.close(log)
     os.waitpid(pid, 0)
 
 
@@ -179,7 +197,7 @@ def forward(source: Stream, sink: Stream) -> str:
     """Pass on what has arrived, also to one that takes no more; returns the last event."""
     last_event = ""
     for header, body in source.read_available():
-        last_event = header.get("event", "")
+        last_event = Untrusted(header).text("event")
         with suppress(BrokenPipeError):
             sink.send(header, body)
     return last_event

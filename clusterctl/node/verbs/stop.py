@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import time
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Set
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Set, cast
 
 from ...protocol.run_paths import RunPaths, WorkdirPaths
 from ...protocol.states import CANCELLED, FINAL, LOST, UNKNOWN
@@ -42,7 +42,14 @@ from ..state.run_record import (
 from ..state.workdir import parse_dict, release_disk_reserve, write_atomically
 
 if TYPE_CHECKING:
-    from ...protocol.messages.files import EndedProcess, JournalFacts, LeftProcess, State, StopFile
+    from ...protocol.messages.files import (
+        EndedProcess,
+        JournalEntry,
+        JournalFacts,
+        LeftProcess,
+        State,
+        StopFile,
+    )
     from ...protocol.messages.verbs import NodeFrame, StopEvent, StopReport, StopRequest
     from ...protocol.states import RunState
 
@@ -130,15 +137,15 @@ def run(request: StopRequest, stream: Stream) -> None:
     if state_before["state"] not in FINAL or is_lingering(state_before):
         for frame in StopOrder(rundir, state_before, request).events():
             stream.answer(frame)
-            ended = read_ended(frame.get("event")) or ended
+            ended = read_ended(cast("StopEvent", frame).get("event")) or ended
     if not ended and request.get("lived", True):
         ended = find_recently_ended(rundir)
     for beat in wait_for_release(rundir):
         stream.answer(beat)
-    leftovers: Any = describe_leftovers(kill_remaining(rundir, process_tree))
+    leftovers = describe_leftovers(kill_remaining(rundir, process_tree))
     state = record_end(rundir, request, process_tree, leftovers)
     leftovers = leftovers or state["left"]
-    signalled: Any = [*ended, *process_tree.signalled()]
+    signalled = [*ended, *process_tree.signalled()]
     ended_processes = list_ended(
         state, names_before, signalled, leftovers, "torchrun" if spec.get("module") else "launcher"
     )
@@ -150,7 +157,7 @@ def find_recently_ended(rundir: str) -> List[EndedProcess]:
     path = RunPaths(rundir).events
     size = os.path.getsize(path) if os.path.exists(path) else 0
     for line in reversed(LineReader(path, max(0, size - LAST_EVENTS)).read()[1].splitlines()):
-        event = parse_dict(line) or {}
+        event = cast("JournalEntry", parse_dict(line) or {})
         stopped = event.get("event") == "ended" and event.get("state") == CANCELLED
         if stopped and time.time() - (Untrusted(event).moment("time") or 0.0) < RECENT:
             return read_ended(event)
@@ -167,7 +174,7 @@ def find_other_account(run_id: str, node: str) -> Optional[str]:
     return None
 
 
-def read_ended(event: Any) -> List[EndedProcess]:
+def read_ended(event: object) -> List[EndedProcess]:
     """List the processes that an event says were ended."""
     records = Untrusted(event).records("ended", MOST_ENDED)
     pids = ((entry.integer("pid", 1), entry.text("name")) for entry in records)
@@ -191,7 +198,8 @@ def list_ended(
     supervisors: Dict[Any, str] = {entry["pid"]: name for name, entry in known if entry}
     if state["torchrun"]:
         role_names[state["torchrun"]["pid"]] = launcher_name
-    names = {pid: name for pid, name in names_before.items() if pid not in supervisors}
+    warm = Untrusted(state.get("warm")).integer("pid")  # it ends by itself, or stays as its job asks
+    names = {pid: name for pid, name in names_before.items() if pid not in supervisors and pid != warm}
     names.update((entry["pid"], entry["name"]) for entry in signalled)
     for entry in leftovers:
         names.pop(entry["pid"], None)
@@ -207,6 +215,7 @@ class StopOrder:
     def __init__(self, rundir: str, state: State, request: StopRequest) -> None:
         self._rundir = rundir
         self._request: StopFile = {"grace": request.get("grace"), "reason": request.get("reason")}
+        self._request["dump"] = bool(request.get("dump"))
         spec = Untrusted(read_spec(rundir))
         grace = self._request["grace"]
         self._grace = float((spec.number("grace", 0.0) or 0.0) if grace is None else grace)
@@ -253,9 +262,9 @@ class StopOrder:
 
     def _read(self) -> Iterator[StopEvent]:
         for line in self._reader.read()[1].splitlines():
-            event: Any = parse_dict(line)
+            event = parse_dict(line)
             if event is not None:  # a full disk may have cut a line short
-                yield {"event": event}
+                yield {"event": cast("JournalEntry", event)}
 
 
 def has_ended(rundir: str) -> bool:

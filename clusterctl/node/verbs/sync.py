@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Set, Tuple, cast
 
 from ...protocol.manifest import TreeEntry, tree_hash
 from ...protocol.run_paths import RunPaths, WorkdirPaths, part_name
@@ -29,7 +29,7 @@ from ..sync.layout import Layout, parse_rows, read_tree, remove_tree_quietly
 from ..sync.store import Store
 
 if TYPE_CHECKING:
-    from ...protocol.messages.verbs import Offer, Source, SyncRequest, TreeSummary
+    from ...protocol.messages.verbs import Offer, Source, SyncRequest, TakeFrom, TreeSummary
     from ..sync.transfer import Provider
 
 ATTEMPTS = 3
@@ -120,7 +120,7 @@ def run_directory(workdir: str, request: SyncRequest) -> Optional[bytes]:
 def receive_manifest(stream: Stream) -> Tuple[List[TreeEntry], bytes]:
     """Receive and check the manifest; gives it as it came, too."""
     frame = stream.receive()
-    if frame is None or not frame[0].get("manifest"):
+    if frame is None or not Untrusted(frame[0]).flag("manifest"):
         raise VerbError("CC-SYNC-007", "no manifest arrived")
     try:
         return parse_rows(json.loads(zlib.decompress(frame[1]).decode("utf-8"))), frame[1]
@@ -138,9 +138,10 @@ def fill_store(store: Store, rows: List[TreeEntry], heartbeat: Heartbeat) -> boo
         frame = heartbeat.stream.receive()
         if frame is None:
             return False  # the next attempt need not send again what is stored
-        done = bool(frame[0].get("done"))
+        done = Untrusted(frame[0]).flag("done")
         if "source" in frame[0]:
-            done = receive_from_provider(frame[0]["source"], store, sizes, missing, heartbeat)
+            source = cast("TakeFrom", frame[0])["source"]
+            done = receive_from_provider(source, store, sizes, missing, heartbeat)
         for sha, data, last in unpack_frame(*frame):
             if sha not in missing:
                 raise VerbError("CC-SYNC-007", f"content {sha} was not requested")

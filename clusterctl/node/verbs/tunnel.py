@@ -21,16 +21,17 @@ import stat
 import struct
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple, Union, cast
 
 from ...protocol.run_paths import RunPaths
 from ..diagnose.breakpoint import socket_name
 from ..runtime.processes import PRIVATE_ENV, is_alive, reap
 from ..runtime.stream import Stream, VerbError
-from ..state.run_record import find_run, parse_identity, resolve_state
-from ..state.workdir import read_json
+from ..state.run_record import find_run, parse_identity, read_spec, resolve_state
 
 if TYPE_CHECKING:
+    from ...protocol.messages.files import SentTemplate
+    from ...protocol.messages.tunnel import TunnelFrame
     from ...protocol.messages.verbs import TunnelRequest
 
 CHUNK = 1 << 15
@@ -88,7 +89,7 @@ class Tunnel:
         try:
             while not self._stream.ended and not self._ended:
                 for header, body in self._stream.read_available():
-                    self._on_frame(header, body)
+                    self._on_frame(cast("TunnelFrame", header), body)
                 if self._stream.ended:
                     break
                 for descriptor, _ in self._poller().poll(self._wait() * 1000):
@@ -157,7 +158,7 @@ class Tunnel:
             channel.close()
         self._stream.answer({"close": number, "reason": reason})
 
-    def _on_frame(self, header: Dict[str, Any], body: bytes) -> None:
+    def _on_frame(self, header: TunnelFrame, body: bytes) -> None:
         if "open" in header:
             self._open(int(header["open"]))
         elif "size" in header:
@@ -190,7 +191,8 @@ class PortTunnel(Tunnel):
     def __init__(self, stream: Stream, request: TunnelRequest) -> None:
         super().__init__(stream, request)
         rundir = find_run(request["workdir"], request["run"], request["node"])
-        own = (read_json(RunPaths(rundir).spec) or {}).get("address")
+        spec = read_spec(rundir)
+        own = spec.get("address") if spec is not None else None
         self._addresses = [*request["addresses"], *([str(own)] if own else [])]
         self._port = request["port"]
 
@@ -372,11 +374,12 @@ def run_environment(rundir: str) -> Dict[str, str]:
     live = [identity for identity in identities if identity is not None and is_alive(identity)]
     env = read_environ(live[0].pid) if live else {}
     if not env:
-        spec: Dict[str, Any] = read_json(RunPaths(rundir).spec) or {}
-        values = {"run_dir": rundir, "output_dir": os.path.expanduser(str(spec.get("output_dir") or ""))}
+        spec = read_spec(rundir)
+        output = os.path.expanduser(spec["output_dir"]) if spec is not None else ""
         env = dict(os.environ)
-        env.update(render_known(spec.get("env") or {}, values))
-        env["CLUSTERCTL_OUTPUT_DIR"] = values["output_dir"]
+        if spec is not None:
+            env.update(render_known(spec["env"], {"run_dir": rundir, "output_dir": output}))
+        env["CLUSTERCTL_OUTPUT_DIR"] = output
     return {
         key: value
         for key, value in env.items()
@@ -384,7 +387,7 @@ def run_environment(rundir: str) -> Dict[str, str]:
     }
 
 
-def render_known(templates: Dict[str, Any], values: Dict[str, str]) -> Dict[str, str]:
+def render_known(templates: Mapping[str, SentTemplate], values: Dict[str, str]) -> Dict[str, str]:
     """Render the variables of a spec whose holes have a value."""
     rendered: Dict[str, str] = {}
     for key, template in templates.items():

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median_low
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.checks.framework import (
@@ -27,6 +27,9 @@ from clusterctl.plans.facts.records import Nic
 from clusterctl.plans.launch.network import training_nic
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.translation import to_translate, tr, trn
+
+if TYPE_CHECKING:
+    from clusterctl.protocol.messages.network import MeshStep
 
 Endpoints = tuple[str, str]  # from, to
 Kind = Literal["all", "groups", "node", "into", "out of", "pair", "way"]
@@ -114,7 +117,7 @@ def _group_index(groups: Sequence[tuple[str, ...]], name: str) -> int:
 def _find_one_sided(
     names: Sequence[str], tried: Collection[Endpoints], bad: Sequence[Endpoints]
 ) -> Iterator[Pattern]:
-    """Find nodes that nobody reaches, and nodes that reach nobody; the ways that are explained do not count."""
+    """Find nodes that no node reaches, and nodes that reach none; connections that are explained do not count."""
     failed = set(bad)
     explained: set[Endpoints] = set()
     kinds: tuple[tuple[Kind, int], ...] = (("into", 1), ("out of", 0))
@@ -196,8 +199,11 @@ def _describe_duplicate_address(
     return None
 
 
+BEFORE_TRANSFER: tuple[MeshStep, ...] = ("connect", "greet")
+
+
 def _is_closed(path: MeshPath) -> bool:
-    return path.step in ("connect", "greet") and path.error is not None and not path.unproven
+    return path.step in BEFORE_TRANSFER and path.error is not None and not path.unproven
 
 
 _CLOSED: Mapping[Kind, str] = {
@@ -368,7 +374,7 @@ def _find_lost_packets(
     context: CheckContext, mesh: MeshResult, rail: str, treated: set[str]
 ) -> Iterator[Hit]:
     """Find who loses large packets on one rail; `treated` are the nodes and rails whose fix was given already."""
-    paths = [path for path in mesh.select_paths(MESH, rail) if path.step in ("transfer", "done")]
+    paths = [path for path in mesh.select_paths(MESH, rail) if path.step not in BEFORE_TRANSFER]
     tried = list(dict.fromkeys(ends for path in paths for ends in (path.ends, path.ends[::-1])))
     lossy = {ends: path for path in paths if path.error for ends in _lost_directions(path)}
     for pattern in find_patterns(mesh.members(rail), tried, list(lossy)):
@@ -398,7 +404,7 @@ def _find_lost_packets(
 
 
 def _lost_directions(path: MeshPath) -> list[Endpoints]:
-    """Tell in which direction bytes were lost: what the caller did not get, or what the other never confirmed.
+    """Return in which direction bytes were lost: what the caller did not get, or what the other never confirmed.
 
     One that has carried large packets is not to blame where the other has not: its acknowledgements ride on data that
     are lost there.

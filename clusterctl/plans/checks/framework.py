@@ -138,14 +138,14 @@ class CheckContext:
         return replace(self, known=known)
 
     def needs_gpus(self) -> bool:
-        """Tell whether the job trains on GPUs; without a job, whether any node has some."""
+        """Return whether the job trains on GPUs; without a job, whether any node has some."""
         if self.job is None:
             return any(facts.gpus.count for _, facts in self.known)
         return self.job.backend == "nccl" or self.job.nproc_per_node == "gpu" or bool(self.job.gpus)
 
 
 def _unanswered(facts: Facts) -> frozenset[str]:
-    """Name what a node could not tell, or cannot tell before `setup` has made its environment."""
+    """Name what a node could not report, or cannot report before `setup` has made its environment."""
     return frozenset(facts.problems) | (ENVIRONMENT_ANSWERS if facts.setup.pending else frozenset())
 
 
@@ -159,7 +159,7 @@ class Check:
 
     @property
     def entry(self) -> Entry:
-        """What the table says about its code."""
+        """The entry of its code in the table."""
         return find_entry(self.code)
 
 

@@ -22,7 +22,7 @@ from clusterctl.specs.text import render_duration
 from clusterctl.translation import to_translate, tr
 
 # What the numbers of NVIDIA's catalogue of Xid errors mean, those of hardware only. What programs cause
-# themselves (13, 31, 43, 45, ...) says nothing about the node.
+# themselves (13, 31, 43, 45, ...) means nothing for the node.
 XIDS: Mapping[int, str] = {
     48: to_translate("uncorrectable memory error"),
     62: to_translate("the GPU's internal controller halted"),

@@ -249,7 +249,7 @@ def address_is_shared(context: CheckContext) -> Iterator[Hit]:
 
 
 def _shared_address_fix(context: CheckContext, names: list[str], ip: str) -> str:
-    """Give the nodes that do not have the address one of their own; another check says why that is wrong too."""
+    """Give the nodes that do not have the address one of their own; another check explains why that is wrong too."""
     without_address = [
         (node, facts)
         for node, facts in context.known

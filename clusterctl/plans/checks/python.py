@@ -162,7 +162,7 @@ def packages_differ(context: CheckContext) -> Iterator[Hit]:
 
 
 def _is_checked_elsewhere(name: str, torch_differs: bool) -> bool:
-    """Tell whether the checks of torch cover a package."""
+    """Return whether the checks of torch cover a package."""
     if name in {"torch", "pip"} or name.startswith(("nvidia-nccl", "nvidia-cudnn")):
         return True
     return torch_differs and (name.startswith("nvidia-") or "triton" in name)

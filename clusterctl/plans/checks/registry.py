@@ -41,7 +41,7 @@ from clusterctl.specs.nodeset import fold_names, select_nodes
 from clusterctl.specs.text import find_nearest
 from clusterctl.translation import tr
 
-# Beside nodes that gave no answer: with these findings no launch can work, whatever anybody says.
+# Beside nodes that gave no answer: with these findings no launch can work, whatever is skipped.
 UNWAIVABLE = frozenset(
     {"CC-TORCH-001", "CC-DISK-002", "CC-DISK-009", "CC-NET-001", "CC-NET-004", "CC-NET-005"}
 )
@@ -77,7 +77,7 @@ ALL_CHECKS = CheckSelection()
 def choose_checks(known: Mapping[str, Check], only: Sequence[str], skip: Sequence[str]) -> frozenset[str]:
     """Give the codes that are not to be judged; words are codes, families or globs, separated by commas.
 
-    An unknown word is a UsageError that names the nearest. What says that a node gave no answer stays.
+    An unknown word is a UsageError that names the nearest. A finding that a node gave no answer stays.
     """
     selected = _expand_patterns(known, only) if only else frozenset(known)
     return frozenset(known) - (selected - _expand_patterns(known, skip)) - set(UNANSWERED)

@@ -32,7 +32,7 @@ SHM_PER_PROCESS = 256 * MIB
 # What a launch removes from a job's environment, where it would do harm.
 CLEARED_PREFIXES = ("PET_", "TORCHELASTIC_", "MASTER_")
 CLEARED_NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "ROLE_RANK")
-NCCL_HOSTID = "NCCL_HOSTID"  # takes the place of hostname and boot where NCCL tells machines apart
+NCCL_HOSTID = "NCCL_HOSTID"  # takes the place of hostname and boot where NCCL distinguishes machines
 # What a launch sets by itself, per node, whatever was there before.
 REPLACED_NAMES = (
     "NCCL_SOCKET_IFNAME",

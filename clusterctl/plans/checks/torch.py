@@ -52,7 +52,7 @@ def _install_torch(node: Node, facts: Facts, version: str | None) -> str:
 
 
 def _is_local_version(version: str | None) -> bool:
-    """Tell a version such as 2.7.1+cu126: only an index of PyTorch has it, and which one the user must choose."""
+    """Recognise a version such as 2.7.1+cu126: only an index of PyTorch has it, and which one the user must choose."""
     return "+" in (version or "")
 
 

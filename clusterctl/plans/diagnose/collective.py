@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from clusterctl.plans.facts.facts import Facts
 from clusterctl.plans.facts.untrusted import read_value
@@ -13,6 +13,9 @@ from clusterctl.plans.launch.launchers import has_simulated_gpus
 from clusterctl.protocol.untrusted import MalformedError, parse_json
 from clusterctl.specs.job.model import Job, Sync
 from clusterctl.translation import tr
+
+if TYPE_CHECKING:
+    from clusterctl.protocol.messages.network import FoundEntry, RoundEntry
 
 LINE_PREFIX = "clusterctl-deep "  # how the leader's lines begin
 NAME = "deep-check"
@@ -189,11 +192,12 @@ def parse_deep_result(lines: Sequence[str], deep: DeepCheckResult) -> DeepCheckR
     rounds, diagnosis = list(deep.rounds), deep.diagnosis
     for line in lines:
         entry = _parse_line(line)
-        if isinstance(entry.get("round"), str):
-            round_ = read_value(DeepRound, {**entry, "kind": entry["round"]}, "round", [])
+        of_round, of_end = cast("RoundEntry", entry), cast("FoundEntry", entry)
+        if isinstance(of_round.get("round"), str):
+            round_ = read_value(DeepRound, {**entry, "kind": of_round["round"]}, "round", [])
             rounds += [round_] if round_ is not None and _is_valid_round(round_, len(deep.names)) else []
-        elif "found" in entry:
-            parsed = read_value(Diagnosis, entry["found"], "found", [])
+        elif "found" in of_end:
+            parsed = read_value(Diagnosis, of_end["found"], "found", [])
             diagnosis = (
                 parsed if parsed is not None and _is_valid_diagnosis(parsed, len(deep.names)) else None
             )
@@ -202,12 +206,12 @@ def parse_deep_result(lines: Sequence[str], deep: DeepCheckResult) -> DeepCheckR
     )
 
 
-def _parse_line(line: str) -> Mapping[str, Any]:
+def _parse_line(line: str) -> dict[str, Any]:
     try:
         entry = parse_json(line.removeprefix(LINE_PREFIX).encode()) if line.startswith(LINE_PREFIX) else {}
     except MalformedError:
         return {}
-    return entry if isinstance(entry, Mapping) else {}
+    return entry if isinstance(entry, dict) else {}
 
 
 def _is_valid_round(round_: DeepRound, count: int) -> bool:

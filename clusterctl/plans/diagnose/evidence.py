@@ -6,8 +6,8 @@ Not here: what it means (`hang`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from clusterctl.protocol.end_record import MOST_EXIT, MOST_RANK, MOST_SIGNAL
 from clusterctl.protocol.untrusted import Row, Untrusted
@@ -15,7 +15,8 @@ from clusterctl.protocol.untrusted import Row, Untrusted
 MOST_RANKS = 256  # of a node
 LONGEST_STACK = 32 << 10
 MOST_THREADS, MOST_FRAMES = 128, 128
-MOST_GROUPS, MOST_ENTRIES = 32, 12
+MOST_GROUPS, MOST_ENTRIES, MOST_RECENT = 32, 12, 256
+MOST_CLOCKS, LARGEST_OFFSET = 4096, 10**12  # nodes; microseconds
 LONGEST_AGE = 1e9  # seconds
 _THREAD = re.compile(r"(?:Current t|T)hread\b.*\(most recent call first\):")
 _FRAME = re.compile(r'  File "(.*)", line (\d{1,9}) in (.*)')
@@ -114,11 +115,16 @@ class RankEvidence:
 
 @dataclass(frozen=True)
 class NodeEvidence:
-    """The ranks of one node, and how long they took to answer, in seconds."""
+    """The ranks of one node, and how long they took to answer, in seconds.
+
+    Ages count until `time`, by the node's clock; `clocks` are the hub's: the other nodes' clocks minus its own.
+    """
 
     node: str
     ranks: tuple[RankEvidence, ...]
     took: float
+    time: float = 0.0
+    clocks: Mapping[str, float] = field(default_factory=dict)
 
 
 def parse_evidence(raw: Untrusted, node: str) -> NodeEvidence:
@@ -130,7 +136,10 @@ def parse_evidence(raw: Untrusted, node: str) -> NodeEvidence:
         for entry in raw.records("ranks", MOST_RANKS)
         if (rank := _parse_rank(entry, node, stacks)) is not None
     }
-    return NodeEvidence(node, tuple(ranks.values()), raw.number("took", 0.0, LONGEST_AGE) or 0.0)
+    took, time = raw.number("took", 0.0, LONGEST_AGE) or 0.0, raw.moment("time") or 0.0
+    clocks = raw.named_integers("clocks", MOST_CLOCKS, -LARGEST_OFFSET, LARGEST_OFFSET)
+    seconds = {name: microseconds / 1e6 for name, microseconds in clocks.items()}
+    return NodeEvidence(node, tuple(ranks.values()), took, time, seconds)
 
 
 def _texts(raw: Untrusted) -> tuple[str, ...]:
@@ -165,7 +174,7 @@ def _parse_rank(raw: Untrusted, node: str, stacks: list[str]) -> RankEvidence | 
 
 def _parse_group(raw: Untrusted) -> GroupRecord:
     members = tuple(int(word) for word in re.findall(r"\d{1,7}", raw.text("members", 4096)))
-    entries = tuple(filter(None, map(_parse_entry, raw.rows("entries", MOST_ENTRIES))))
+    entries = tuple(filter(None, map(_parse_entry, raw.rows("entries", MOST_RECENT))))
     return GroupRecord(raw.text("name", 100), raw.text("about", 100), members, entries)
 
 

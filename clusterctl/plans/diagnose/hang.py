@@ -59,7 +59,7 @@ class Judgement:
     @property
     def hangs(self) -> bool:
         """Tell whether something is wrong."""
-        return self.code not in ("CC-HANG-009", "CC-HANG-010")
+        return self.code not in ("CC-HANG-009", "CC-HANG-010", "CC-HANG-011", "CC-HANG-012")
 
 
 @dataclass(frozen=True)

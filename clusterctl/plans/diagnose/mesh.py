@@ -20,12 +20,13 @@ from clusterctl.specs.inventory.model import Node
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:
-    from clusterctl.protocol.messages.network import MeshPeer
+    from clusterctl.protocol.messages.network import MeshPeer, MeshStep
 
 TRANSFER_SIZE = 256 << 10  # bytes each way
 MESH: Final = "mesh"
 MASTER: Final = "master"
 MAIN_RAIL = ""  # the rail of the training addresses; others are called by their network
+DONE: MeshStep = "done"
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class MeshPath:
     @property
     def open(self) -> bool:
         """Whether all went well."""
-        return self.error is None and self.step == "done"
+        return self.error is None and self.step == DONE
 
 
 @dataclass(frozen=True)

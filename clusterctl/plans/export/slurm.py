@@ -60,7 +60,7 @@ def _options(export: Export) -> list[str]:
         f"--nodes={export.nodes.count}",
         "--ntasks-per-node=1",
         *_resources(export),
-        *([f"--time={_render_time(job.time_limit)}"] if job.time_limit else []),
+        *([f"--time={render_time(job.time_limit)}"] if job.time_limit else []),
         *(
             ["--nodelist=" + fold_names(member.name for member in export.members)]
             if export.nodes.named
@@ -90,7 +90,8 @@ def _resources(export: Export) -> list[str]:
     ]
 
 
-def _render_time(seconds: float) -> str:
+def render_time(seconds: float) -> str:
+    """Write a time as sbatch takes it."""
     minutes = max(1, ceil(seconds / 60))
     return f"{minutes // 60:02}:{minutes % 60:02}:00"
 

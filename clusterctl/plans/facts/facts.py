@@ -5,7 +5,7 @@ Whom a node looks at among many: everybody in a small cluster, a few that join a
 Above FULL nodes each looks at its neighbours in the inventory's ring, and at those 2, 4, 8, ... places further: every
 node is looked at by as many, and any two are few steps apart.
 
-What a node says of itself, as values.
+What a node reports of itself, as values.
 
 A node's answer is another machine's text: unknown keys are ignored, a value of the wrong type counts as
 missing and leaves a note, strings are shortened and freed of control characters, lists are cut to a bound.
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from clusterctl.plans.facts.records import (
     Account,
@@ -51,6 +51,7 @@ from clusterctl.specs.inventory.model import Node
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:
+    from clusterctl.protocol.messages.facts import Problem
     from clusterctl.protocol.messages.verbs import ProbeRequest
 
 # answers that depend on the environment
@@ -67,7 +68,7 @@ class SetupFacts:
 
 
 def discard_stale_packages(facts: Facts, *, installs_torch: bool) -> Facts:
-    """Forget what the node's own Python said of packages where the environment will have others."""
+    """Drop what the node's own Python reported of packages where the environment will have others."""
     if facts.setup.made is not False or (facts.torch.version and not installs_torch):
         return facts
     pending = replace(facts.setup, pending=True)
@@ -149,7 +150,7 @@ def parse_facts(answer: object, *, sent_at: float | None = None, received_at: fl
     notes: list[str] = []
     raw = answer if isinstance(answer, Mapping) else {}
     problems = {
-        clean_text(str(key)): clean_text(str(value["problem"]))
+        clean_text(str(key)): clean_text(str(cast("Problem", value)["problem"]))
         for key, value in raw.items()
         if _is_problem(value)
     }

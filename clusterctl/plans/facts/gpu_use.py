@@ -16,7 +16,7 @@ AgeFormatter = Callable[[float], str]
 
 
 def parse_holders(raw: object) -> tuple[LockHolder, ...]:
-    """Read what a node says of holders; never raises."""
+    """Read what a node reports of holders; never raises."""
     holders: tuple[LockHolder, ...] | None = read_value(tuple[LockHolder, ...], raw, "holders", [])
     return holders or ()
 

@@ -149,7 +149,7 @@ class GpuProcess:
 
 @dataclass(frozen=True)
 class Gpus:
-    """The accelerators; `module` is the loaded kernel driver, `driver` the one nvidia-smi speaks for."""
+    """The accelerators; `module` is the loaded kernel driver, `driver` the one that nvidia-smi reports."""
 
     vendor: str | None = None
     count: int | None = None

@@ -2,7 +2,7 @@
 
 Reads untrusted JSON into frozen dataclasses: what does not fit is dropped with a note, never raised.
 
-A type is turned into a reader once; two hundred nodes tell of their ways to each other forty thousand times.
+A type is turned into a reader once; two hundred nodes report forty thousand connections to each other.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How busy nodes are: samples read with distrust, what has been heard of each node, and alike nodes put together."""
+"""How busy nodes are: samples read with distrust, what has come from each node, and nodes alike put together."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class NodeUsage:
         return NodeUsage(self.node, sample, now, history)
 
     def with_error(self, error: str) -> NodeUsage:
-        """Note that nothing is heard; the last sample stays."""
+        """Note that nothing comes; the last sample stays."""
         return NodeUsage(self.node, self.sample, self.updated_at, self.history, clean_text(error))
 
     @property
@@ -136,5 +136,5 @@ def _busy_band(share: float | None) -> int | None:
 
 
 def is_silent(usage: NodeUsage, now: float, silence_limit: float) -> bool:
-    """Tell whether a node has said nothing for `silence_limit` seconds, or cannot be heard."""
+    """Return whether a node has sent nothing for `silence_limit` seconds, or cannot be reached."""
     return bool(usage.error) or (usage.updated_at is not None and now - usage.updated_at > silence_limit)

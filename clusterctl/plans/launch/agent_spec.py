@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from clusterctl.plans.launch.plan import LaunchPlan, NodePlan
 from clusterctl.plans.launch.setup import hooks_to_spec
 from clusterctl.plans.launch.template import template_to_json
+from clusterctl.protocol.reasons import STALLED
 from clusterctl.protocol.run_paths import WorkdirPaths
 from clusterctl.protocol.states import PROTOCOL
-from clusterctl.specs.job.model import Job, Restart
+from clusterctl.specs.job.model import Job, Restart, Stall
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.files import (
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
         RestartSpec,
         RosterEntry,
         Spec,
+        StallSpec,
         StartPart,
+        StartSpec,
     )
 
 # What torchrun, or a job that ran before in the same account, may have left in a node's environment.
@@ -76,8 +79,11 @@ def render_spec(plan: LaunchPlan, node: NodePlan, record: LaunchRecord) -> Spec:
         "unset_prefixes": list(INHERITED_PREFIXES),
         "output_dir": f"{WorkdirPaths(node.member.node.workdir).outputs}/{plan.job.name}",
         "zombie_after": plan.job.zombie_after,
+        "stall": _render_stall(plan.job),
         "diagnose": plan.job.diagnose,
         "debug": plan.job.debug,
+        "sample": True,
+        "metrics": dict(plan.job.metrics),
         **_render_start(plan.job),
         "ends_with": plan.job.ends_with,
         **hooks_to_spec(plan.job),
@@ -128,15 +134,26 @@ def _render_restart(plan: LaunchPlan, node: NodePlan) -> RestartPart:
         "slots": len(roster),
         "spare": node.member.spare,
         "roster": roster,
-        "restart": restart_to_spec(plan.job.restart),
+        "restart": restart_to_spec(plan.job.restart, plan.job.stall),
     }
 
 
 def _render_start(job: Job) -> StartPart:
     """Give how torchrun starts its workers; nothing for new interpreters."""
-    return {} if job.start == "exec" else {"start": {"mode": job.start, "preload": list(job.preload)}}
+    if job.start == "exec":
+        return {}
+    start: StartSpec = {"mode": job.start, "preload": list(job.preload)}
+    return {"start": start if job.keep_warm is None else {**start, "keep_warm": job.keep_warm}}
 
 
-def restart_to_spec(restart: Restart) -> RestartSpec:
+def _render_stall(job: Job) -> StallSpec | None:
+    """Give when a run counts as stalled; None where nobody looks."""
+    if not job.stall.after:
+        return None
+    return {"after": job.stall.after, "then": "" if job.stall.then == "report" else job.stall.then}
+
+
+def restart_to_spec(restart: Restart, stall: Stall) -> RestartSpec:
     """Give the job's `restart`."""
-    return {"max": restart.most, "on": list(restart.on), "progress": restart.progress}
+    reasons = [*restart.on, *([STALLED] if stall.then == "restart" else [])]
+    return {"max": restart.most, "on": reasons, "progress": restart.progress}

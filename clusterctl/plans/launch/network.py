@@ -24,7 +24,7 @@ from clusterctl.translation import tr
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that keeps a node from being used as the inventory says; `kind` is what checks look at."""
+    """Something that keeps a node from being used as the inventory has; `kind` is what checks look at."""
 
     kind: str
     text: str
@@ -32,7 +32,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class NodeNetwork:
-    """The training address and NICs of a node; `source` says why these."""
+    """The training address and NICs of a node; `source` is why these."""
 
     ip: str | None
     nics: tuple[str, ...]
@@ -41,7 +41,7 @@ class NodeNetwork:
 
 
 def resolve_network(node: Node, facts: Facts | None) -> NodeNetwork:
-    """Choose address and NICs; without facts only what the inventory itself says is known."""
+    """Choose address and NICs; without facts only what the inventory itself has is known."""
     if facts is None:
         ip = node.ip or (node.host if _parse_ipv4(node.host) and not node.network else None)
         return NodeNetwork(ip, node.nic, "inventory")

@@ -102,7 +102,7 @@ class Device:
 
 
 def needs_gpus(job: Job) -> bool:
-    """Tell whether a job trains on GPUs."""
+    """Return whether a job trains on GPUs."""
     return job.backend == "nccl" or job.nproc_per_node == "gpu" or bool(job.gpus)
 
 

@@ -79,7 +79,7 @@ class SetupPlan:
 def plan_setup(setup: Setup, files: Manifest, lock_text: str, env: Mapping[str, str]) -> SetupPlan:
     """Plan the steps, the same for all nodes; `lock_text` is the text of the lock file, with those it includes.
 
-    `env` is the job's: what tells installers where to find packages, and compilers how to build, counts as content.
+    `env` is the job's: what shows installers where to find packages, and compilers how to build, counts as content.
     """
     steps = (*_environment_steps(setup, lock_text), *(shell_step(command) for command in setup.run))
     commands = [[_templates_to_json(step.programs), _templates_to_json(step.words)] for step in steps]
@@ -104,7 +104,7 @@ def _templates_to_json(templates: tuple[Template, ...]) -> list[SentTemplate]:
 
 
 def _installs_torch(setup: Setup, lock_text: str) -> bool:
-    """Tell whether the environment may have another torch than the node's own Python."""
+    """Return whether the environment may have another torch than the node's own Python."""
     return not setup.system_site_packages or bool(NAMES_TORCH.search(lock_text))
 
 

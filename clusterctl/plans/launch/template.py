@@ -11,7 +11,7 @@ from clusterctl.specs.placeholders import LEFT_TO_TORCHRUN, Placeholder, parse_t
 from clusterctl.specs.text import quote_word
 
 if TYPE_CHECKING:
-    from clusterctl.protocol.messages.files import SentTemplate
+    from clusterctl.protocol.messages.files import Hole, SentTemplate
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def template_to_json(value: Template) -> SentTemplate:
     return [_segment_to_json(part) for part in value]
 
 
-def _segment_to_json(part: Segment) -> str | dict[str, str]:
+def _segment_to_json(part: Segment) -> str | Hole:
     if isinstance(part, Unmeasured):
         raise ValueError(f"{part.name} was never measured")
     return part if isinstance(part, str) else {"fill": part.name}

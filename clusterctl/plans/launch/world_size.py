@@ -8,6 +8,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, cast
 
 from clusterctl.codes.lookup import word
 from clusterctl.protocol.untrusted import Untrusted
@@ -15,6 +16,9 @@ from clusterctl.specs.job.model import Job
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.placeholders import Placeholder, parse_template
 from clusterctl.translation import tr
+
+if TYPE_CHECKING:
+    from clusterctl.protocol.messages.files import JournalEvent
 
 LARGEST_SCRIPT = 256 << 10  # bytes
 NODE_PLACEHOLDERS = frozenset({"node_rank", "nnodes", "master_addr", "master_port", "world_size"})
@@ -93,7 +97,7 @@ def _render_warning(code: str, **facts: object) -> str:
 def describe_world_event(event: Untrusted) -> str:
     """Say that processes of a node were started with another WORLD_SIZE; nothing for any other event."""
     observed, planned = event.integer("seen", 0), event.integer("planned", 0)
-    if event.text("event", 40) != "world_size" or observed is None or planned is None:
+    if cast("JournalEvent", event.text("event", 40)) != "world_size" or observed is None or planned is None:
         return ""
     return describe_unplanned(observed, planned)
 

@@ -35,7 +35,7 @@ GIVEN_UP: Mapping[str, str] = {
 class SlotState:
     """One agent of a run: a node of the inventory, and its rank now; None for an idle spare, and for who is gone.
 
-    `reason` says why it is gone, or why it can take part no more.
+    `reason` is why it is gone, or why it can take part no more.
     """
 
     number: Slot
@@ -46,15 +46,15 @@ class SlotState:
 
     @property
     def is_idle(self) -> bool:
-        """Tell whether it is a spare that was not needed so far."""
+        """Return whether it is a spare that was not needed so far."""
         return self.node_rank is None and not self.lost and not self.reason
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One that has ended: `reason` is a word of `restart.on` or `code`, `text` says what happened.
+    """One that has ended: `reason` is a word of `restart.on` or `code`, `text` is what happened.
 
-    `node_rank` and `ranks` are those of the node that tells; times are seconds by its clock.
+    `node_rank` and `ranks` are those of the node that reports it; times are seconds by its clock.
     """
 
     number: int
@@ -76,7 +76,7 @@ _LOSS = re.compile(
 
 @dataclass(frozen=True)
 class ReportedLoss:
-    """What a node says why it stops: `node` is not heard any more; `is_hub` if that is its own view of the hub."""
+    """Why a node stops, as it reports it: `node` is silent; `is_hub` if that is its own view of the hub."""
 
     node: str
     why: str
@@ -84,7 +84,7 @@ class ReportedLoss:
 
 
 def find_reported_loss(reason: str) -> ReportedLoss | None:
-    """Read from the reason of a stop which node is lost; None if it says something else."""
+    """Read from the reason of a stop which node is lost; None if it is another reason."""
     found = _LOSS.match(reason)
     return found and ReportedLoss(found["hub"] or found["node"], found["why"], found["hub"] is not None)
 
@@ -144,7 +144,7 @@ def _parse_attempt(raw: Untrusted) -> Attempt:
 
 
 def attempt_of(file: str) -> int:
-    """Tell to which attempt a log file belongs, by its path below the run's directory."""
+    """Return to which attempt a log file belongs, by its path below the run's directory."""
     match = _FOLDER.match(file)
     return int(match[1]) if match else 1
 
@@ -152,8 +152,8 @@ def attempt_of(file: str) -> int:
 def choose_record(records: Iterable[EndRecord | None], names: Collection[str]) -> EndRecord | None:
     """Choose among what several nodes keep: the hub's, or else their own parts put together.
 
-    All that were told the hub's keep the same one, so that of different ones the one counts that most nodes have: what
-    a liar says stands alone. `names` are the nodes of the inventory; what is said of others is left out.
+    All that received the hub's keep the same one, so that of different ones the one counts that most nodes have: what
+    a single false one counts for nothing. `names` are the nodes of the inventory; records of others are left out.
     """
     restricted = [record.only_nodes(names) for record in records if record is not None]
     nonempty = [record for record in restricted if record.parts]

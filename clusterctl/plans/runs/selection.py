@@ -19,7 +19,7 @@ class Owner:
     id: str = ""
 
     def is_same(self, other: Owner) -> bool:
-        """Tell whether both are one; two laptops may have the same user and host name, one may change its own."""
+        """Return whether both are one; two laptops may have the same user and host name, one may change its own."""
         if self.id and other.id:
             return self.id == other.id
         return self.name == other.name
@@ -46,7 +46,7 @@ def gather_runs(
 
 
 def is_complete(parts: Parts) -> bool:
-    """Tell whether every node has spoken that takes part in a run, or waits to."""
+    """Return whether every node has spoken that takes part in a run, or waits to."""
     roster = roster_of(parts)
     if roster:
         return all(slot.lost or parts.get(slot.node) for slot in roster)
@@ -59,7 +59,7 @@ def submitted_at(parts: Parts) -> float:
 
 
 def is_live(parts: Parts) -> bool:
-    """Tell whether any known part of a run lives."""
+    """Return whether any known part of a run lives."""
     return any(state.live for state in parts.values() if state)
 
 
@@ -110,7 +110,7 @@ def choose_live_run(runs: Runs, prefix: str | None, user: Owner) -> RunId:
 
 
 def may_have_processes(name: str, parts: Parts, answered: Collection[str]) -> bool:
-    """Tell whether a node may have processes of a run: it says so, or a part is missing that may have been removed."""
+    """Return whether a node may have processes of a run: it reports some, or a part is missing, maybe removed."""
     if name in parts:
         return parts[name] is not None
     complete = len(parts) >= max((state.agent_count for state in parts.values() if state), default=1)
@@ -130,7 +130,7 @@ def _find_by_prefix(runs: Runs, prefix: str) -> RunId:
 
 
 def _explain_namesake(runs: Runs, user: Owner) -> str:
-    """Say why a run that bears one's own name is not one's own."""
+    """Say why a run that has one's own name is not one's own."""
     if any(owner_of(parts).name == user.name for parts in runs.values()):
         return (
             f"; {user.name} launched from another machine or with another state directory counts as another"

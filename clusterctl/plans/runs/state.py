@@ -47,6 +47,7 @@ from clusterctl.specs.text import render_duration
 from clusterctl.translation import tr
 
 LONGEST_LINE = 300
+KEPT_REASONS = ("stall", "time_limit", "stop")
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,7 @@ NO_RUN_ID = RunId("")  # what stands in a state that names no run
 LONGEST_LIMIT = 1e9  # seconds
 MOST_LEFT = 1000  # processes that could not be ended
 MOST_GPUS = 64
+LONGEST_JOB_NUMBER = 20  # characters
 
 # The worst part decides what a run is called; a live part keeps the whole run live.
 _WORST_FIRST = (FAILED, FAILED_SETUP, LOST, UNKNOWN, TIMEOUT, CANCELLED)
@@ -155,6 +157,13 @@ class NodeState:
     after_error: str = ""  # what went wrong with the commands of `after`
     outside_files: OutsideFiles | None = None
     stopping: str = ""  # why it is being stopped, while it lives
+    slurm_job: str = ""  # the number of its Slurm job
+    is_queued: bool = False  # no node has begun: it waits in Slurm's queue
+    expected_start: float | None = None  # of one that waits, as Slurm estimates it
+    sampled: bool = False  # whether it was kept when its ranks entered their collectives
+    diagnosed: str = ""  # why it was kept where the ranks were: stall, time_limit, stop
+    quiet_since: float | None = None  # of a stall: when a rank of the run made progress last
+    warm_until: float | None = None  # how long a process of its node waits for the next launch at most
 
     @property
     def agent_count(self) -> int:
@@ -220,6 +229,13 @@ def parse_state(raw: Untrusted) -> NodeState:
         gave_up_reason=raw.text("gave_up"),
         outside_files=parse_outside(raw.record("outside")),
         stopping=raw.text("stopping"),
+        slurm_job=raw.text("slurm_job", LONGEST_JOB_NUMBER),
+        is_queued=raw.has_record("queue"),
+        expected_start=raw.record("queue").moment("start"),
+        sampled=raw.moment("sampled") is not None,
+        diagnosed=raw.record("diagnosed").one_of("why", KEPT_REASONS),
+        quiet_since=raw.record("diagnosed").moment("since"),
+        warm_until=raw.record("warm").moment("until"),
     )
 
 
@@ -252,7 +268,8 @@ def run_state(parts: Mapping[str, NodeState | None]) -> str:
     """Name the state of a whole run from its nodes' parts; None is a node that did not answer."""
     taking_part_now = taking_part(parts)
     states = {part.state if part else UNKNOWN for part in taking_part_now.values()}
-    if len(taking_part_now) < max((part.nnodes for part in parts.values() if part), default=0):
+    queued = any(part.is_queued for part in parts.values() if part)  # one part speaks for all nodes
+    if not queued and len(taking_part_now) < max((part.nnodes for part in parts.values() if part), default=0):
         states.add(UNKNOWN)  # a node that belongs to the run says nothing of it
     live = states & set(LIVE)
     if live:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from clusterctl.codes.lookup import find_entry
+from clusterctl.plans.diagnose.kept import KeptDiagnosis, kept_to_json
+from clusterctl.plans.diagnose.slow import Slowness
 from clusterctl.plans.runs.gang_record import (
     NO_PROGRESS,
     Attempt,
@@ -17,6 +19,7 @@ from clusterctl.plans.runs.gang_record import (
 from clusterctl.plans.runs.state import NodeState, attempts_of, roster_of, run_state, taking_part
 from clusterctl.plans.sync.results import OutsideFiles, outside_to_json, with_outside_files
 from clusterctl.protocol.end_record import EndRecord, RecordedPart
+from clusterctl.protocol.exit_status import is_stall
 from clusterctl.protocol.root_cause import (
     NO_ADDRESSES,
     Cause,
@@ -38,6 +41,7 @@ from clusterctl.protocol.states import (
 )
 from clusterctl.protocol.tracebacks import strip_rank
 from clusterctl.specs.text import quote_word
+from clusterctl.translation import english_of
 
 STOPPED_BY = "stopped by "  # how the reason begins when a person asked for the end
 CONSEQUENCE = 3
@@ -72,6 +76,8 @@ class Verdict:
     unwatched: tuple[str, ...] = ()  # nodes that answer, and where processes run on without their agent
     away: tuple[str, ...] = ()  # nodes that are lost and do not answer either
     losses: Mapping[str, str] = field(default_factory=dict)  # why the others lost a node
+    slow: Slowness | None = None  # who made the others wait, by a sample that the nodes took
+    hang: KeptDiagnosis | None = None  # where the ranks were before the end, if the nodes have kept that
 
     @property
     def exit_code(self) -> int:
@@ -103,6 +109,8 @@ def judge(
     cause = None if end_on_request else find_cause(failures, stopped_at, addresses)
     if cause is not None and cause.is_stop and _failed_otherwise(taking_part_now, failures):
         cause = None
+    if cause is not None and cause.is_doubtful and _has_stalled(taking_part_now):
+        cause = None  # what the ranks wrote then follows from that
     replaced = {slot.node for slot in roster if slot.lost}
     lost_nodes = {failure.node for failure in failures if failure.lost} | replaced
     node_states = {
@@ -312,6 +320,11 @@ def _failed_otherwise(parts: Mapping[str, NodeState | None], failures: Sequence[
     )
 
 
+def _has_stalled(parts: Mapping[str, NodeState | None]) -> bool:
+    """Tell whether a node ended its part because no rank made progress."""
+    return any(part and part.state == FAILED and is_stall(part.reason) for part in parts.values())
+
+
 def _was_asked_to_end(part: NodeState) -> bool:
     return part.state == TIMEOUT or (part.state == CANCELLED and part.reason.startswith(STOPPED_BY))
 
@@ -355,6 +368,8 @@ def verdict_to_json(verdict: Verdict) -> dict[str, object]:
         "outside": {name: outside_to_json(files) for name, files in verdict.outside_files.items()},
         "world_sizes": {name: observed for name, (observed, _) in verdict.world_sizes.items()},
         "cause": cause_to_json(cause, verdict.run_id) if cause else None,
+        "hang": kept_to_json(verdict.hang) if verdict.hang else None,
+        "slow": english_of(verdict.slow.judgement.sentence) if verdict.slow else None,
     }
 
 

@@ -58,7 +58,7 @@ class Pattern(Protocol):
     """What a name, or a path below the folder of a `.gitignore`, is compared with."""
 
     def matches(self, text: bytes) -> bool:
-        """Tell whether the whole text matches."""
+        """Return whether the whole text matches."""
 
 
 def compile_pattern(pattern: bytes, *, by_name: bool) -> Pattern:
@@ -104,7 +104,7 @@ class _Suffix:
 
 @dataclass(frozen=True)
 class _Piece:
-    """A part of a segment without a star; `literal` is None where only the regular expression tells."""
+    """A part of a segment without a star; `literal` is None where only the regular expression decides."""
 
     length: int
     literal: bytes | None

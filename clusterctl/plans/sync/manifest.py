@@ -78,7 +78,7 @@ def check_limits(
 ) -> None:
     """Refuse a tree of more than 500 MB or 50 000 files, unless `allow_big`, and always one of more than MOST_FILES.
 
-    `files` holds (path, bytes); `incomplete` says that counting was given up.
+    `files` holds (path, bytes); `incomplete` means that counting was given up.
     """
     size = sum(weight for _, weight in files)
     if len(files) > MOST_FILES:

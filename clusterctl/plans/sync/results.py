@@ -1,6 +1,6 @@
 """Which of a node's outputs are downloaded; files outside the output directory.
 
-What a node says it has to bring home, and what of it is taken: names are judged here, nothing is believed.
+What a node offers for download, and what of it is taken: names are judged here, nothing is believed.
 
 A path is taken if its parts are plain names, if nothing else has that name, and if it lies below directories only.
 A link is made again if it is relative and its way up, which may only be its beginning, stays below the target:
@@ -46,7 +46,7 @@ class OutputEntry:
 
 @dataclass(frozen=True)
 class RefusedEntry:
-    """What is not brought, and why."""
+    """What is not downloaded, and why."""
 
     path: str
     reason: str
@@ -88,7 +88,7 @@ def parse_output_rows(rows: Iterable[Row], start: int, run_id: str | None) -> It
 
 
 def plan_download(entries: Sequence[OutputEntry], *, ignores_case: bool) -> DownloadPlan:
-    """Take what does no harm; `ignores_case` says that the file system here does not tell upper from lower case."""
+    """Take what does no harm; `ignores_case` is a file system here that treats upper and lower case alike."""
     names = _Names(ignores_case, MOST_FOLDERS + 3 * len(entries))
     accepted: dict[str, list[OutputEntry]] = {"file": [], "dir": [], "link": []}
     refused: list[RefusedEntry] = []
@@ -130,7 +130,7 @@ def find_path_problem(path: str) -> str:
 
 
 def stays_inside(path: str, target: str) -> bool:
-    """Tell whether the link at `path` can be made without leading out of the directory that holds all."""
+    """Return whether the link at `path` can be made without leading out of the directory that holds all."""
     if not target or "\0" in target or target.startswith("/"):
         return False
     try:
@@ -153,7 +153,7 @@ class _Names:
         self._folders = {0}
 
     def claim(self, entry: OutputEntry) -> str:
-        """Take a name; says why it cannot be had."""
+        """Take a name, or give the reason why it cannot be used."""
         *above, last = self._key(entry.path).split("/")
         folder = 0
         for part in above:
@@ -200,7 +200,7 @@ class OutsideFiles:
 
 
 def parse_outside(raw: Untrusted) -> OutsideFiles | None:
-    """Read what a node says; None if it knows nothing, or if that makes no sense."""
+    """Read what a node reports; None if it knows nothing, or if that makes no sense."""
     files, size = raw.integer("files", 0, MAX_NUMBER), raw.integer("bytes", 0, MAX_NUMBER)
     if files is None or size is None or not raw.is_list("names"):
         return None

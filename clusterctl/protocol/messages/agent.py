@@ -8,20 +8,35 @@ from ..ranks import Slot
 from .files import StartFailure, TorchrunRecord
 
 
-class Secrets(TypedDict):
+class _Secrets(TypedDict):
     """The first frame, which the verb `start` passes on: secrets by name, and the gang's token."""
 
     secrets: dict[str, str]
     token: str | None
 
 
+class Secrets(_Secrets, total=False):
+    """The first frame, which the verb `start` passes on: secrets by name, and the gang's token."""
+
+    cold: str  # why the node's warm server was not used
+
+
 LockOrder = Literal["lock", "unlock", "list_holders"]
 
 
-class Order(TypedDict):
-    """An order without more: make the environment, run `before`, take or release the locks, list who holds them."""
+class LocksOrder(TypedDict):
+    """Take or release the locks, or list who holds them."""
 
-    do: Literal["setup", "before", "lock", "unlock", "list_holders"]
+    do: LockOrder
+
+
+Stage = Literal["setup", "before"]
+
+
+class StageOrder(TypedDict):
+    """Make the environment, or run `before`."""
+
+    do: Stage
 
 
 class Listeners(TypedDict, total=False):
@@ -62,7 +77,7 @@ class Cancel(_Cancel, total=False):
     reason: str
 
 
-AnyOrder = Union[Order, Join, ListenersOrder, Go, Cancel]
+AnyOrder = Union[LocksOrder, StageOrder, Join, ListenersOrder, Go, Cancel]
 
 EventName = Literal[
     "workdir",

@@ -8,10 +8,16 @@ from ..ranks import NodeRank, Rank
 from .files import StartSpec
 
 
-class GateStart(StartSpec):
+class _GateStart(StartSpec):
     """The gate's argument for a job with `start`; `workers`: how many this node has."""
 
     workers: int
+
+
+class GateStart(_GateStart, total=False):
+    """The gate's argument for a job with `start`; `workers`: how many this node has."""
+
+    warm: int  # the descriptor of a warm server's agent, which this gate is to fork
 
 
 class GateOrder(TypedDict):

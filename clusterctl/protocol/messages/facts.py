@@ -136,7 +136,7 @@ class GpuProcessFacts(GpuUser):
 
 
 class GpusFacts(TypedDict, total=False):
-    """The accelerators; `module` is the loaded kernel driver, `driver` the one nvidia-smi speaks for."""
+    """The accelerators; `module` is the loaded kernel driver, `driver` the one that nvidia-smi reports."""
 
     vendor: str | None
     count: int | None

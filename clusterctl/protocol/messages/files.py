@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict, Union
+from typing import Any, Literal, TypedDict, Union
 
 from ..ranks import NodeRank, Rank, Slot
 from ..states import RunState
 
-SentTemplate = Union[
-    str, "list[str | dict[str, str]]"
-]  # a text, or segments with holes: {"fill": "master_port"}
+
+class Hole(TypedDict):
+    """A part of a text that the agent fills in, as `master_port`."""
+
+    fill: str
+
+
+SentTemplate = Union[str, "list[str | Hole]"]  # a text, or segments with holes
 
 
 class StepSpec(TypedDict):
@@ -87,6 +92,10 @@ class LaunchRecord(TypedDict, total=False):
     launched_from: str
     submitted: float
     setup: SetupSpec
+    about: dict[
+        str, str
+    ]  # of the node as it was then: versions, why these NICs, the code's hash; for reports
+    metrics: dict[str, str]  # the job's patterns of numbers in logs, by name
 
 
 class Hooks(TypedDict, total=False):
@@ -106,17 +115,41 @@ class RestartPart(TypedDict, total=False):
     restart: RestartSpec
 
 
-class StartSpec(TypedDict):
+class _StartSpec(TypedDict):
     """How torchrun starts its workers where not always with a new interpreter."""
 
     mode: str  # fork, or auto: only with tested versions
     preload: list[str]  # modules that are imported first
 
 
+class StartSpec(_StartSpec, total=False):
+    """How torchrun starts its workers where not always with a new interpreter."""
+
+    keep_warm: float  # seconds that the process with torch imported waits for another run
+
+
 class StartPart(TypedDict, total=False):
     """Of a job with `start`."""
 
     start: StartSpec
+
+
+class StallSpec(TypedDict):
+    """When a run counts as stalled, in seconds without progress of any rank; `then` is empty, `stop` or `restart`."""
+
+    after: float
+    then: str
+
+
+KeptReason = Literal["stall", "time_limit", "stop"]
+
+
+class KeptDiagnosis(TypedDict):
+    """That it was kept where the ranks were, why and when; for a stall also the time of the last progress."""
+
+    why: KeptReason
+    time: float
+    since: float | None
 
 
 class NodePorts(TypedDict):
@@ -151,8 +184,10 @@ class _Spec(TypedDict):
     log_limit: int | None
     ends_with: str  # "all", or "node 0": the run ends when node 0's program does
     zombie_after: float  # seconds; 0 is never
+    stall: StallSpec | None  # null where nobody looks whether the ranks get on
     debug: bool  # whether a rank waits at `breakpoint()` for `clusterctl debug`
     diagnose: bool  # whether the ranks are prepared to be asked where they are
+    sample: bool  # whether the agent samples the machine
     master_addr: str | None
     gang: bool
     hub: str
@@ -171,10 +206,18 @@ class _Spec(TypedDict):
     output_dir: str
 
 
+class OutsideStop(TypedDict):
+    """What a SIGTERM means that comes without stop.json."""
+
+    reason: str
+    grace: float
+
+
 class Spec(_Spec, GangPart, StartPart, Hooks, RestartPart, LaunchRecord, total=False):
     """spec.json: what a node's agent carries out."""
 
     environment: str  # the agent's own: where the environment is
+    outside_stop: OutsideStop  # on a Slurm cluster
     agent_limit: float  # these are set by tests
     gang_limit: float
     handshake_limit: float
@@ -297,6 +340,12 @@ class CopiedFromSpec(TypedDict):
     time_limit: float | None
 
 
+class WarmRecord(ProcessRecord, total=False):
+    """The process that forks the gates of later attempts; `until`: it has outlived the run, at most until then."""
+
+    until: float
+
+
 class StateChange(TypedDict, total=False):
     """What changes in a record: all that is not of a run with `restart`, of a GPU or of `after` is always there."""
 
@@ -319,8 +368,12 @@ class StateChange(TypedDict, total=False):
     gave_up: str | None
     gpu_memory: list[HeldMemory]
     releasing: bool
+    clocks: dict[str, int]  # of the hub: the other nodes' clocks minus its own, in microseconds
+    sampled: float  # when the collectives of its ranks were kept last
+    diagnosed: KeptDiagnosis | None  # null once a stall is over
     after: str
     outside: OutsideSummary
+    warm: WarmRecord
 
 
 class Membership(TypedDict, total=False):
@@ -347,13 +400,21 @@ class State(_State, StateChange, Membership, total=False):
 
     stopping: str | None  # in answers only
     activity: dict[str, RankActivity]  # in answers only
+    slurm_job: str  # in answers of a login node only
+    queue: Any  # the same: QueueFacts, of a run that waits
 
 
-class StopFile(TypedDict):
-    """stop.json: what `stop` asks the agent for."""
+class _StopFile(TypedDict):
+    """What `stop` always asks for."""
 
     grace: float | None
     reason: str | None
+
+
+class StopFile(_StopFile, total=False):
+    """stop.json: what `stop` asks the agent for; `dump`: to keep first where the ranks are."""
+
+    dump: bool
 
 
 class Block(TypedDict):
@@ -452,10 +513,13 @@ JournalEvent = Literal[
     "listening",
     "workers",
     "start_method",
+    "warm",
     "world_size",
     "rank_exited",
     "rank_stuck",
     "failure_held",
+    "stalled",
+    "stall_over",
     "torchrun_exited",
     "stopping",
     "after",

@@ -102,16 +102,18 @@ class Bounds(NamedTuple):
 
 
 class BeatReply(NamedTuple):
-    """A peer's answer to a beat: when it was asked, by the hub's clock, and its own time."""
+    """A peer's answer to a beat: when it was asked, by the hub's clock, its own time, its ranks' quiet."""
 
     at: float
     time: float
+    quiet: float = 0.0
 
 
 class HubBeat(NamedTuple):
-    """The hub's beat."""
+    """The hub's beat; `quiet` is for how many seconds no rank of the run has made progress."""
 
     at: float
+    quiet: float = 0.0
 
 
 class CheckNode(NamedTuple):
@@ -274,6 +276,11 @@ def _reason(message: Untrusted, key: str, _: Bounds) -> str:
     return message.text(key, LONGEST_REASON)
 
 
+def _quiet(message: Untrusted, key: str, _: Bounds) -> float:
+    """Return for how long nothing has moved; a message in which that is 0, as in most, leaves it out."""
+    return required(message.number(key, 0.0, LONGEST_TIME), "time") if key in message else 0.0
+
+
 def _attempt(message: Untrusted, key: str, bounds: Bounds) -> int:
     """Return the attempt of a message; in a run that is not started again messages have no number, and it is 1."""
     return required(message.integer(key, 1, bounds.attempts), "attempt") if key in message else 1
@@ -367,7 +374,7 @@ def _form(type_: type[Any], **readers: Reader) -> Form:
 _BOTH_WAYS = {"stop": _form(StopOrder, reason=_reason, grace=_grace, occasion=_occasion)}
 TO_HUB: dict[str, Form] = {
     **_BOTH_WAYS,
-    "beat": _form(BeatReply, at=_moment, time=_moment),
+    "beat": _form(BeatReply, at=_moment, time=_moment, quiet=_quiet),
     "failed": _form(Failed, attempt=_attempt, reason=_reason),
     "ended": _form(Ended, attempt=_attempt, part=_part),
     "ack": _form(Ack),
@@ -380,7 +387,7 @@ TO_HUB: dict[str, Form] = {
 }
 TO_PEER: dict[str, Form] = {
     **_BOTH_WAYS,
-    "beat": _form(HubBeat, at=_moment),
+    "beat": _form(HubBeat, at=_moment, quiet=_quiet),
     "welcome": _form(Welcome),
     "verdict": _form(Verdict, record=_record, end=_ending),
     "check_node": _form(CheckNode, slot=_slot),
@@ -396,8 +403,11 @@ _KINDS = {form.type: (kind, form) for forms in (TO_HUB, TO_PEER) for kind, form 
 def render_message(message: Message, attempt: int | None = None) -> str:
     """Write a message as JSON; a peer of a run that may be started again names its attempt in each."""
     kind, form = _KINDS[type(message)]
-    fields = {key: value for (key, _), value in zip(form.readers, message)}
-    fields.pop("attempt", None)
+    fields = {
+        key: value
+        for (key, _), value in zip(form.readers, message)
+        if key != "attempt" and (value or key != "quiet")  # most beats have none
+    }
     if isinstance(message, Verdict) and message.end is None:
         del fields["end"]
     for key, value in fields.items():

@@ -133,13 +133,16 @@ class TcpInfo(TypedDict, total=False):
     least_rtt: int
 
 
+MeshStep = Literal["connect", "greet", "transfer", "done"]
+
+
 class _MeshCall(TypedDict):
     """One call; times in seconds, `got` in bytes."""
 
     peer: str
     listener: Literal["mesh", "master"]
     rail: str
-    step: Literal["connect", "greet", "transfer", "done"]  # how far it came
+    step: MeshStep  # how far it came
     error: str | None
     unproven: bool  # what answers there does not know the token
     own: str

@@ -7,35 +7,57 @@ from typing import Any, Literal, TypedDict, Union
 from ..ranks import Rank, Slot
 from .agent import AnyOrder, Event
 from .facts import ProbeFacts, UsageSample
-from .files import EndedProcess, JournalEntry, LeftProcess, OutsideSummary, Spec, State
+from .files import EndedProcess, JournalEntry, KeptDiagnosis, LeftProcess, OutsideSummary, Spec, State
 from .network import MeshCallOrder, MeshListen, MeshListening, MeshProblem, MeshReport
+from .tunnel import ChannelData, ChannelTaken, CloseChannel, OpenChannel, RankWaits, TerminalSize
+from .warm import WarmServerFacts
 
 VerbName = Literal[
     "clean",
     "diagnose",
     "exec",
     "follow",
+    "history",
+    "idle",
     "orphans",
     "probe",
     "ps",
     "pull",
+    "slurm",
     "start",
     "stop",
     "sync",
     "top",
     "tunnel",
+    "warm",
 ]
 
 
 StreamName = Literal["stdout", "stderr"]
 
 
-class VerbHeader(TypedDict):
-    """What node/boot.py reads first; it answers with the sentinel, after which frames begin."""
+class _VerbHeader(TypedDict):
+    """What every verb begins with."""
 
     sentinel: str
     verb: VerbName
     request: Request
+
+
+class VerbHeader(_VerbHeader, total=False):
+    """What node/boot.py reads first; it answers with the sentinel, after which frames begin.
+
+    It is also the frame of a further verb for the same process; its body holds the modules that are not there yet.
+    `payload` is where, in the work directory, the byte code of this version may be.
+    """
+
+    payload: str
+
+
+class Dismiss(TypedDict):
+    """The client wants no more of this verb; the process waits for the next one."""
+
+    dismiss: Literal[True]
 
 
 class End(TypedDict):
@@ -107,10 +129,11 @@ class ProbeRequest(OfNode):
 
 
 class FullProbeRequest(ProbeRequest, total=False):
-    """The verb `probe`, which may stay for a test of the network (node/diagnose/mesh.py)."""
+    """The verb `probe`, which may stay for a test of the network (node/diagnose/mesh.py); `skip` names facts."""
 
     stay: bool
     setup: SetupQuery | None
+    skip: list[str]
 
 
 class ProbeAnswer(TypedDict):
@@ -266,6 +289,97 @@ class StartRequest(Workdir):
     payload: PayloadId
 
 
+class SlurmTemplate(TypedDict):
+    """What the tasks of a Slurm job make each node's spec of; holes are filled in there, see node/slurm/spec.py."""
+
+    spec: Spec
+    workers: int | Literal["gpu", "cpu"]  # of each node
+    nic: list[str]
+    network: str | None
+    requeue: bool
+
+
+class SubmittedTemplate(SlurmTemplate):
+    """template.json: what the tasks get, with the seconds between Slurm's SIGTERM and SIGKILL."""
+
+    kill_wait: float | None
+
+
+class SubmittedSecrets(TypedDict):
+    """What the tasks get apart from the template, in a file that only the account can read."""
+
+    secrets: dict[str, str]
+    token: str
+
+
+class SlurmRequest(Workdir):
+    """The verb `slurm`, on the login node. `ps`, `follow` and `stop` are as the verbs of that name, with their keys."""
+
+    do: Literal["submit", "ps", "queue", "follow", "stop", "cancel"]
+
+
+class SubmitRequest(SlurmRequest):
+    """Submit a job; `options` are those of sbatch."""
+
+    template: SlurmTemplate
+    options: list[str]
+    script: str
+    secrets: dict[str, str]
+    token: str
+    payload: PayloadId
+
+
+class Submitted(TypedDict):
+    """Slurm has taken the job."""
+
+    submitted: SlurmNumber
+
+
+class SlurmNumber(TypedDict):
+    """The number of a Slurm job; empty where none was meant."""
+
+    job: str
+
+
+class QueueRequest(SlurmRequest):
+    """Report how a job waits until so many nodes have begun."""
+
+    run: str
+    count: int
+
+
+class QueueFacts(TypedDict, total=False):
+    """How Slurm sees a job; `over` says why nothing of it runs any more, `begun` that all nodes have."""
+
+    job: str
+    state: str
+    reason: str
+    start: float | None
+    nodes: str
+    over: str
+    waits: bool
+    begun: bool
+
+
+class QueueReport(TypedDict):
+    """Sent when something has changed."""
+
+    queue: QueueFacts
+
+
+class CancelRequest(SlurmRequest):
+    """Take a job out of Slurm if it has not ended by itself after some seconds."""
+
+    run: str
+    timeout: float
+
+
+class Cancelled(TypedDict):
+    """Which job was cancelled, if it had to be."""
+
+    cancelled: SlurmNumber
+
+
 class Need(TypedDict):
     """The node lacks the payload."""
 
@@ -367,11 +481,12 @@ class LogFrame(_LogFrame, total=False):
 
 
 class StopRequest(OfRun):
-    """The verb `stop`; `lived`: it was not known to have ended."""
+    """The verb `stop`; `lived`: it was not known to have ended; `dump`: to keep first where the ranks are."""
 
     grace: float | None
     reason: str
     lived: bool
+    dump: bool
 
 
 class StopEvent(TypedDict):
@@ -416,9 +531,15 @@ class PsAnswer(TypedDict):
 
 
 class DiagnoseRequest(OfRun):
-    """The verb `diagnose`: where these ranks are; null is all."""
+    """The verb `diagnose`: where these ranks are, null is all; or what the agent has kept of that.
+
+    `kept` is empty, `diagnosis` (before the end, or of a stall) or `collectives` (of a run that went on).
+    `entries` is how many collectives of each process group are sent.
+    """
 
     ranks: list[int] | None
+    kept: str
+    entries: int
 
 
 class RecordedGroup(TypedDict):
@@ -463,19 +584,135 @@ class RankEvidence(_RankEvidence, total=False):
     records_problem: str
 
 
-class Diagnosis(TypedDict):
-    """The ranks of a node; equal stacks stand there once. `code` is the run's code, `took` is in seconds."""
+class Diagnosis(TypedDict, total=False):
+    """The ranks of a node; equal stacks stand there once. `code` is the run's code, `took` is in seconds.
+
+    Nothing of it is there where nothing of the run was ever started; ages count until `time`, by the node's clock.
+    `clocks` are the hub's: the other nodes' clocks minus its own, in microseconds.
+    """
 
     ranks: list[RankEvidence]
     stacks: list[str]
     code: str
     took: float
+    time: float
+    clocks: dict[str, int]
 
 
 class DiagnoseAnswer(TypedDict):
     """Where the ranks of a node are."""
 
     diagnosis: Diagnosis
+
+
+class HistoryRequest(OfRun):
+    """The verb `history`: samples of the last so many seconds (null: all) at so many moments; `details`: all else."""
+
+    since: float | None
+    points: int
+    details: bool
+    lines: int  # of each rank's output
+
+
+class GpuAbout(TypedDict):
+    """A GPU; memory in bytes."""
+
+    name: str
+    memory: float | None
+
+
+class MachineAbout(TypedDict):
+    """What does not change of a node; memory in bytes."""
+
+    cores: int | None
+    memory: int | None
+    gpus: list[GpuAbout]
+
+
+class HistoryHeader(TypedDict):
+    """The body is zlib of all times (doubles), then for each column its values (floats; not-a-number is unknown).
+
+    A column is [group, name, quantity], as ["gpu", "0", "busy"]; `width` is the seconds that a value stands for.
+    """
+
+    columns: list[list[str]]
+    about: MachineAbout
+    width: float
+    rows: int
+    time: float
+
+
+class HistoryFrame(TypedDict):
+    """The samples of a run on this node, in the body."""
+
+    history: HistoryHeader
+
+
+class JournalFrame(TypedDict):
+    """The end of events.jsonl, in the body: so many bytes."""
+
+    journal: int
+
+
+class LaunchedWith(TypedDict):
+    """What was started on this node, from the spec."""
+
+    argv: list[str]
+    module: str | None
+    python: str
+    env: dict[str, str]
+    nic: list[str]
+    address: str | None
+    nproc: int | None
+    gpus: list[int | None]
+    about: dict[str, str]
+
+
+class LaunchedFrame(TypedDict):
+    """What was started on this node."""
+
+    launched: LaunchedWith
+
+
+class RankOutput(TypedDict):
+    """The last lines of a rank."""
+
+    stdout: list[str]
+    stderr: list[str]
+
+
+class OutputFrame(TypedDict):
+    """The last lines of each rank."""
+
+    output: dict[str, RankOutput]
+
+
+class ScalarSeries(TypedDict):
+    """Numbers of the run: of a rank's log or of TensorBoard; a point is [time, step or null, value or null]."""
+
+    name: str
+    source: str
+    count: int
+    points: list[list[Any]]
+
+
+class ScalarsFrame(TypedDict):
+    """All numbers; `cut` if there was no time to read all."""
+
+    scalars: list[ScalarSeries]
+    cut: bool
+
+
+class KeptEvidence(KeptDiagnosis):
+    """What the agent has kept, and why: where the ranks were."""
+
+    diagnosis: Diagnosis
+
+
+class KeptAnswer(TypedDict):
+    """What the agent has kept of the last attempt; null if there is nothing."""
+
+    kept: KeptEvidence | None
 
 
 class TopRequest(TypedDict):
@@ -679,50 +916,27 @@ class TunnelRequest(OfRun):
     window: int  # bytes of a channel that either side sends before the other has taken them
 
 
-class OpenChannel(TypedDict):
-    """Begin a channel, with a number of the client's."""
+class WarmRequest(OfNode):
+    """The verb `warm`: describe the node's warm server, or end it."""
 
-    open: int
-
-
-class ChannelData(TypedDict):
-    """Bytes of a channel, in the body."""
-
-    data: int
+    end: bool
 
 
-class ChannelTaken(TypedDict):
-    """So many bytes of a channel have been passed on, so that as many more may be sent."""
+class _WarmAnswer(TypedDict):
+    """At most one server; `time` is the node's clock."""
 
-    taken: int
-    bytes: int
-
-
-class TerminalSize(TypedDict):
-    """Rows and columns of the client's terminal."""
-
-    size: list[int]
+    servers: list[WarmServerFacts]
+    time: float
 
 
-class _CloseChannel(TypedDict):
-    """No more is sent on this channel."""
+class WarmAnswer(_WarmAnswer, total=False):
+    """At most one server; `time` is the node's clock, `ended` its pid if it was ended."""
 
-    close: int
-
-
-class CloseChannel(_CloseChannel, total=False):
-    """No more is sent on this channel; a node gives the reason."""
-
-    reason: str
-
-
-class RankWaits(TypedDict):
-    """The rank waits at a breakpoint; null: it does not yet."""
-
-    waits: int | None
+    ended: list[int]
 
 
 Request = Union[
+    Workdir,
     TunnelRequest,
     ProbeRequest,
     FullProbeRequest,
@@ -733,12 +947,20 @@ Request = Union[
     StopRequest,
     PsRequest,
     DiagnoseRequest,
+    HistoryRequest,
     TopRequest,
     PullRequest,
     CleanRequest,
     OrphansRequest,
+    SubmitRequest,
+    QueueRequest,
+    CancelRequest,
+    SlurmRequest,
+    WarmRequest,
 ]
 ClientFrame = Union[
+    VerbHeader,
+    Dismiss,
     Beat,
     OpenChannel,
     ChannelData,
@@ -788,7 +1010,14 @@ NodeFrame = Union[
     StopEvent,
     Stopped,
     PsAnswer,
+    WarmAnswer,
     DiagnoseAnswer,
+    HistoryFrame,
+    JournalFrame,
+    LaunchedFrame,
+    OutputFrame,
+    ScalarsFrame,
+    KeptAnswer,
     TopSample,
     RowsFrame,
     Listed,
@@ -800,4 +1029,7 @@ NodeFrame = Union[
     Removed,
     Orphans,
     OrphansEnded,
+    Submitted,
+    QueueReport,
+    Cancelled,
 ]

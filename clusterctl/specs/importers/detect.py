@@ -37,7 +37,7 @@ def parse_imported(text: str, file: str, form: str = "auto", group: str | None =
 
 
 def is_yaml(text: str, file: str) -> bool:
-    """Tell YAML from INI by the file's name, else by its first line."""
+    """Distinguish YAML and INI by the file's name, else by its first line."""
     if PurePath(file).suffix in (".yml", ".yaml", ".json"):
         return True
     first = next(
@@ -47,7 +47,7 @@ def is_yaml(text: str, file: str) -> bool:
 
 
 def detect_format(text: str, file: str) -> str:
-    """Tell whose inventory it is; raises SpecError when that would be a guess."""
+    """Return whose inventory it is; raises SpecError when that would be a guess."""
     lines = [line for _, line in iterate_lines(text, file)]
     if is_ssh_config(text, file):
         return "ssh"

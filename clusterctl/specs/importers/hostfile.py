@@ -163,7 +163,7 @@ def _add_host(
     format_name: str,
     report: ImportReport,
 ) -> None:
-    """Add a host, or what a further line says about one: MPI adds the slots up."""
+    """Add a host, or what a further line adds to one: MPI adds the slots up."""
     address = (host.host.lower(), host.port)
     earlier = hosts.get(address)
     if earlier is None:

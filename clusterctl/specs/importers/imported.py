@@ -1,4 +1,4 @@
-"""What an inventory of another tool says, before it is written as one of ours."""
+"""The content of another tool's inventory, before it is written as one of ours."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The hosts that an SSH configuration names; the rest of it is left to ssh, which reads it at each connection.
 
-Only enough is read here to tell machines from bastions and git servers, and two names of one machine.
+Only enough is read here to distinguish machines from bastions and git servers, and two names of one machine.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _HostBlock:
 
 
 def is_ssh_config(text: str, file: str) -> bool:
-    """Tell an SSH configuration: it has a `Host` or `Match` line, and every line begins with one of its keywords."""
+    """Recognise an SSH configuration: it has a `Host` or `Match` line, and all lines begin with its keywords."""
     lines = [line for _, line in iterate_lines(text, file) if not line.lstrip().startswith("#")]
     matches = [_LINE.match(line.strip()) for line in lines]
     keys = [match[1].lower() if match else "" for match in matches]

@@ -32,6 +32,29 @@ class Ssh:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Slurm:
+    """What a Slurm cluster is asked for; time is in seconds, `extra` are further options of sbatch."""
+
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    gpus_per_node: int | None = None
+    time: float | None = None
+    extra: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Allocation:
+    """How a node of a Slurm cluster is reached: over the login node, by a step of a job; without a job it is that node.
+
+    Nodes with the same `connection` share one.
+    """
+
+    connection: str
+    job: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Node:
     """A machine; `index` is its position in the inventory, ip is None unless the inventory gives it."""
 
@@ -48,13 +71,15 @@ class Node:
     workdir: str = "~/.clusterctl"
     spare: bool = False
     ssh: Ssh = field(default_factory=Ssh)
+    allocation: Allocation | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Inventory:
-    """A cluster; `file` is where it was written."""
+    """A cluster; `file` is where it was written. Of a Slurm cluster the only node is the login node."""
 
     cluster: str
     file: str
     nodes: tuple[Node, ...]
     waive: tuple[Waiver, ...] = ()
+    slurm: Slurm | None = None

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from clusterctl.errors import InvalidValueError, Issue, SpecError
 from clusterctl.specs import addresses, values
 from clusterctl.specs.file_kind import refuse_job, refuse_script
-from clusterctl.specs.inventory.model import Inventory, Node, Ssh
-from clusterctl.specs.inventory.schema import InventoryFile, NodeEntry, SshEntry, waivers_of
+from clusterctl.specs.inventory.model import Allocation, Inventory, Node, Slurm, Ssh
+from clusterctl.specs.inventory.schema import InventoryFile, NodeEntry, SlurmEntry, SshEntry, waivers_of
 from clusterctl.specs.yaml.reader import read_document, sort_issues
 from clusterctl.specs.yaml.tree import YamlList, YamlMapping, YamlScalar, quoted
-from clusterctl.specs.yaml.validate import find_duplicates, find_scalar, validate
+from clusterctl.specs.yaml.validate import find_duplicates, find_scalar, missing_key, validate
 from clusterctl.translation import to_translate
 
 
@@ -25,8 +26,33 @@ def parse_inventory(text: str, file: str) -> Inventory:
     issues = sort_issues((*issues, *model_issues, *_node_issues(tree)))
     if issues or entry is None:
         raise SpecError(issues)
+    waive = waivers_of(entry.waive, file)
+    if entry.slurm is not None:
+        login, slurm = _login_node(entry, entry.slurm), _slurm_of(entry.slurm)
+        return Inventory(cluster=entry.cluster, file=file, nodes=(login,), waive=waive, slurm=slurm)
     nodes = tuple(_merge_node(entry, node, index) for index, node in enumerate(entry.nodes))
-    return Inventory(cluster=entry.cluster, file=file, nodes=nodes, waive=waivers_of(entry.waive, file))
+    return Inventory(cluster=entry.cluster, file=file, nodes=nodes, waive=waive)
+
+
+def _login_node(defaults: InventoryFile, slurm: SlurmEntry) -> Node:
+    """Give the login node, with what the inventory says about every node."""
+    login = slurm.login
+    keys = {key: getattr(login, key) for key in login.model_fields_set}
+    node = _merge_node(defaults, NodeEntry.model_construct(_fields_set=set(keys), **keys), 0)
+    workdir = slurm.workdir or node.workdir
+    allocation = Allocation(connection=node.name)
+    return replace(node, workdir=workdir, gpus=slurm.gpus_per_node, allocation=allocation)
+
+
+def _slurm_of(entry: SlurmEntry) -> Slurm:
+    return Slurm(
+        partition=entry.partition,
+        account=entry.account,
+        qos=entry.qos,
+        gpus_per_node=entry.gpus_per_node,
+        time=entry.time,
+        extra=entry.extra,
+    )
 
 
 def _merge_node(defaults: InventoryFile, node: NodeEntry, index: int) -> Node:
@@ -64,6 +90,23 @@ def _node_issues(tree: YamlMapping) -> Iterator[Issue]:
     """Compare nodes as they are written: one with a wrong value is still compared with the others."""
     yield from find_duplicates(tree.get("nic"), "nic")
     yield from _proxy_issues(tree)
+    listing, slurm = tree.get_key("nodes"), tree.get_key("slurm")
+    if listing is None and slurm is None:
+        yield missing_key(InventoryFile, ("nodes",), tree.location)
+    elif listing is not None and slurm is not None:
+        yield Issue.of("CC-SLURM-002", "both", max(listing.location, slurm.location))
+    yield from _proxy_issues_of_login(tree)
+    yield from _listed_node_issues(tree)
+
+
+def _proxy_issues_of_login(tree: YamlMapping) -> Iterator[Issue]:
+    slurm = tree.get("slurm")
+    login = slurm.get("login") if isinstance(slurm, YamlMapping) else None
+    if isinstance(login, YamlMapping):
+        yield from _proxy_issues(login)
+
+
+def _listed_node_issues(tree: YamlMapping) -> Iterator[Issue]:
     listing = tree.get("nodes")
     if not isinstance(listing, YamlList):
         return

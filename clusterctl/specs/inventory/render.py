@@ -231,7 +231,8 @@ def _render_discovered_node(
     ssh: Pairs = [(key, value) for key, value in own_values if value is not None]
     texts = [f"{key}: {render_scalar(value)}" for key, value in pairs]
     texts += [f"ssh: {render_flow_mapping(ssh)}"] if ssh else []
-    texts += [f"python: {render_scalar(host.python)}"] if host.python and shared["python"] is None else []
+    own_python = host.python if shared["python"] is None else None  # type: ignore[record-key]  # named in SHARED_KEYS
+    texts += [f"python: {render_scalar(own_python)}"] if own_python else []
     texts += [f"nic: [{', '.join(map(render_scalar, discovered.nic))}]"] if discovered.nic else []
     texts += [f"ip: {render_scalar(discovered.ip)}"] if discovered.ip else []
     texts += [f"gpus: {discovered.gpus}"] if discovered.gpus else []

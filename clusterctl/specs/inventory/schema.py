@@ -27,6 +27,23 @@ from clusterctl.specs.inventory.model import Waiver
 from clusterctl.specs.nodeset import ALL, parse_pattern
 from clusterctl.translation import to_translate
 
+SLURM_NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9_.,:@+-]*"
+# What clusterctl sets itself, or what would make another kind of job.
+OWN_SBATCH_OPTIONS = (
+    *(
+        "--array",
+        "--chdir",
+        "--error",
+        "--export",
+        "--input",
+        "--job-name",
+        "--kill-on-invalid-dep",
+        "--nodelist",
+    ),
+    *("--nodes", "--ntasks", "--ntasks-per-node", "--open-mode", "--output", "--parsable", "--requeue"),
+    *("--no-requeue", "--test-only", "--wait", "--wrap", "--partition", "--account", "--qos", "--time"),
+)
+
 CODE = r"CC-[A-Z]+-[0-9]{3}"
 LONGEST_REASON = 300
 
@@ -49,6 +66,23 @@ def _parse_reason(word: str) -> str:
     if word.strip() and len(word) <= LONGEST_REASON and word.isprintable():
         return word.strip()
     raise InvalidValueError("CC-SPEC-013", "reason", longest_reason=LONGEST_REASON)
+
+
+def parse_slurm_name(word: str) -> str:
+    """Read the name of a partition, account or QOS; several partitions are separated by commas."""
+    if re.fullmatch(SLURM_NAME_PATTERN, word):
+        return word
+    raise InvalidValueError("CC-SLURM-002", "name", word=word)
+
+
+def parse_sbatch_option(word: str) -> str:
+    """Read one further option of sbatch, in one word; what clusterctl sets itself is refused."""
+    name = word.partition("=")[0]
+    if not re.fullmatch(r"--[a-z][a-z0-9-]*", name) or not word.isprintable():
+        raise InvalidValueError("CC-SLURM-002", "option", word=word)
+    if name in OWN_SBATCH_OPTIONS:
+        raise InvalidValueError("CC-SLURM-002", "own-option", name=name)
+    return word
 
 
 Code = Annotated[
@@ -157,6 +191,27 @@ Ports = Annotated[
 Workdir = Annotated[
     str, ScalarType(to_translate("a path"), values.parse_workdir, {"type": "string", "pattern": "^(/|~/)."})
 ]
+SlurmWorkdir = Annotated[
+    str | None,
+    optional(to_translate("a path"), values.parse_workdir, {"type": "string", "pattern": "^(/|~/)."}),
+]
+SlurmName = Annotated[
+    str | None, optional(to_translate("a name"), parse_slurm_name, text_schema(SLURM_NAME_PATTERN))
+]
+TimeLimit = Annotated[
+    float | None,
+    optional(
+        to_translate("a time"),
+        values.parse_limit,
+        {"type": ["string", "number"], "pattern": f"^{values.DURATION_PATTERN}$"},
+    ),
+]
+SbatchOption = Annotated[
+    str,
+    ScalarType(
+        to_translate("an option of sbatch"), parse_sbatch_option, {"type": "string", "pattern": "^--[a-z]"}
+    ),
+]
 Python = Annotated[str, PYTHON]
 Flag = Annotated[bool, FLAG]
 
@@ -256,17 +311,67 @@ class NodeEntry(NodeSettings, _NodeIdentity):  # pydantic puts the fields of the
     model_config = ConfigDict(title="node")
 
 
+class LoginEntry(StrictModel):
+    """The login node of a Slurm cluster: the only machine that SSH goes to."""
+
+    model_config = ConfigDict(title="login")
+
+    host: Host = Field(
+        description=to_translate("Where SSH goes: the host name or address of the login node.")
+    )
+    name: NodeName = Field(
+        None, description="Name of the login node in all that is shown; default: its `host`."
+    )
+    ssh: SshEntry = Field(default_factory=SshEntry, description="How SSH reaches the login node.")
+
+
+class SlurmEntry(StrictModel):
+    """A Slurm cluster in place of `nodes`: jobs are submitted there, and Slurm chooses the nodes."""
+
+    model_config = ConfigDict(title="slurm")
+
+    login: LoginEntry = Field(description=to_translate("The login node."))
+    partition: SlurmName = Field(
+        None, description="Partition, as `sbatch --partition`; default: Slurm's own."
+    )
+    account: SlurmName = Field(None, description="Account that is charged, as `sbatch --account`.")
+    qos: SlurmName = Field(None, description="Quality of service, as `sbatch --qos`.")
+    gpus_per_node: Gpus = Field(
+        None,
+        description="GPUs to ask for on each node; default: as many as `nproc_per_node` of a job that uses GPUs.",
+    )
+    time: TimeLimit = Field(
+        None,
+        description="Longest time of a Slurm job, such as `12h`, as `sbatch --time`; the job's own `time_limit` "
+        "shortens it. Default: that of the partition.",
+    )
+    workdir: SlurmWorkdir = Field(
+        None,
+        description="Directory that the login node and all nodes share under the same path; default: `workdir`.",
+    )
+    extra: tuple[SbatchOption, ...] = Field(
+        (), description="Further options of sbatch, such as `--constraint=a100`."
+    )
+
+
 class _InventoryHeader(StrictModel):
     cluster: Name = Field(description=to_translate("Name of the cluster."))
     waive: tuple[WaiveEntry, ...] = Field((), description="Findings of `check` to ignore, and why.")
 
 
 class InventoryFile(NodeSettings, _InventoryHeader):
-    """The machines of one cluster; keys beside `cluster` and `nodes` are defaults for every node."""
+    """The machines of one cluster; keys beside `cluster`, `nodes` and `slurm` are defaults for every node."""
 
-    model_config = ConfigDict(title="clusterctl inventory")
+    model_config = ConfigDict(
+        title="clusterctl inventory",
+        json_schema_extra={"oneOf": [{"required": ["nodes"]}, {"required": ["slurm"]}]},
+    )
 
     nodes: tuple[NodeEntry, ...] = Field(
+        (),
         description=to_translate("The nodes; their order is the node_rank, and the first one is the master."),
         json_schema_extra={"minItems": 1},
+    )
+    slurm: SlurmEntry | None = Field(
+        None, description="A Slurm cluster in place of `nodes`; see the keys of `slurm`."
     )

@@ -18,6 +18,7 @@ from clusterctl.translation import to_translate
 
 SIGNED_SERVICES = ("feishu", "dingtalk")  # services that can check a signature
 _RUN_ENDS = ("succeeded", "failed", "timeout", "cancelled")
+STALLED = "stalled"  # while it runs: of notifications alone
 _SERVICES = ("webhook", "slack", "feishu", "dingtalk", "wecom")
 _VARIABLE = {"type": "string", "pattern": f"^{values.FREE_ENV_PATTERN}$"}
 _DURATION = {"type": ["string", "number"], "pattern": f"^{values.DURATION_PATTERN}$", "minLength": 1}
@@ -42,6 +43,13 @@ OptionalVariable = Annotated[
     str | None, optional(to_translate("the name of a variable"), values.parse_env_name, _VARIABLE)
 ]
 Limit = Annotated[float, ScalarType(to_translate("a time"), values.parse_limit, {**_DURATION, "minimum": 0})]
+
+
+NotifyMoment = Literal["succeeded", "failed", "timeout", "cancelled", "stalled"]
+_MOMENTS = (*_RUN_ENDS, STALLED)
+WhenNotified = Annotated[
+    tuple[Annotated[NotifyMoment, one_of(*_MOMENTS)], ...] | None, OneOrMore({"enum": list(_MOMENTS)})
+]
 
 
 class OnEndEntry(StrictModel):
@@ -75,8 +83,9 @@ class NotifyEntry(StrictModel):
     secret_from: OptionalVariable = Field(
         None, description="For `feishu` and `dingtalk`: name of the variable that holds the signing secret."
     )
-    when: WhenEnds = Field(
-        None, description="For which results: succeeded, failed, timeout, cancelled; default: all."
+    when: WhenNotified = Field(
+        None,
+        description="For which results: succeeded, failed, timeout, cancelled (default: all four); or `stalled`.",
     )
 
 

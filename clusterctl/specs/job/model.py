@@ -18,6 +18,7 @@ VISIBLE_DEVICES_VARIABLES = (
 
 EnvironmentKind = Literal["venv", "uv", "conda"]
 StartMethod = Literal["exec", "fork", "auto"]
+StallAction = Literal["report", "restart", "stop"]
 Reason = Literal[
     "node_lost",
     "worker_killed",
@@ -64,6 +65,14 @@ class Restart:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Stall:
+    """When a run counts as stalled, in seconds (0 for never), and what the nodes do then."""
+
+    after: float = 600.0
+    then: StallAction = "report"
+
+
+@dataclass(frozen=True, kw_only=True)
 class OnEnd:
     """A local command; time_limit is in seconds, an empty `when` means every end."""
 
@@ -93,7 +102,7 @@ class Sync:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A job; `nodes` is a count if it is a number, else a pattern; grace, time_limit, zombie_after are in seconds,
+    """A job; `nodes` is a count if it is a number, else a pattern; times are in seconds,
     log_limit in bytes, 0 for none.
     """
 
@@ -113,6 +122,7 @@ class Job:
     ends_with: Literal["all", "node 0"] = "all"
     start: StartMethod = "exec"
     preload: tuple[str, ...] = ()
+    keep_warm: float | None = None
     backend: Literal["nccl", "gloo"] = "nccl"
     env: Mapping[str, str] = field(default_factory=dict)
     secrets: tuple[str, ...] = ()
@@ -124,8 +134,10 @@ class Job:
     time_limit: float | None = None
     log_limit: int = 50 * 1000**3
     zombie_after: float = 30.0
+    stall: Stall = field(default_factory=Stall)
     diagnose: bool = True
     debug: bool = False
+    metrics: Mapping[str, str] = field(default_factory=dict)
     restart: Restart | None = None
     on_end: OnEnd | None = None
     notify: tuple[Notify, ...] = ()

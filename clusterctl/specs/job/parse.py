@@ -10,7 +10,7 @@ from clusterctl.specs import placeholders
 from clusterctl.specs.file_kind import refuse_inventory, refuse_script
 from clusterctl.specs.inventory.schema import waivers_of
 from clusterctl.specs.job.hooks import find_end_issues, hook_of, notify_of, on_end_of, setup_issues, setup_of
-from clusterctl.specs.job.model import SINGLE_PROCESS_LAUNCHERS, VISIBLE_DEVICES_VARIABLES, Job, Sync
+from clusterctl.specs.job.model import SINGLE_PROCESS_LAUNCHERS, VISIBLE_DEVICES_VARIABLES, Job, Stall, Sync
 from clusterctl.specs.job.schema import JobFile, restart_issues, restart_of
 from clusterctl.specs.yaml.reader import find_unsendable, read_document, read_tree, sort_issues
 from clusterctl.specs.yaml.tree import (
@@ -132,6 +132,13 @@ def _launcher_issues(tree: YamlMapping) -> Iterator[Issue]:
     if launcher == "command" and not command and (tree.get_key("script") or tree.get_key("module")):
         assert launcher_value is not None
         yield Issue.of("CC-SPEC-034", "no-command", launcher_value.location)
+    warm_time = find_scalar(tree, "keep_warm")
+    keep_warm = tree.get_key("keep_warm") if warm_time and warm_time.text != "0" else None
+    if keep_warm and launcher != "torchrun":
+        yield Issue.of("CC-SPEC-034", "keep-warm", keep_warm.location, launcher=quoted(launcher))
+    start = find_scalar(tree, "start")
+    if keep_warm and start and start.text == "exec":
+        yield Issue.of("CC-SPEC-034", "keep-warm-exec", start.location, place=keep_warm.location)
     if use_env and launcher != "launch":
         yield Issue.of("CC-SPEC-034", "use-env", use_env.location, launcher=quoted(launcher))
     yield from _non_python_issues(tree, launcher)
@@ -237,8 +244,9 @@ def parse_job(text: str, file: str, overrides: Sequence[tuple[str, str]] = ()) -
         use_env=entry.use_env,
         no_python=entry.no_python,
         ends_with=entry.ends_with,
-        start=entry.start,
+        start="auto" if entry.keep_warm and not tree.get_key("start") else entry.start,
         preload=entry.preload,
+        keep_warm=entry.keep_warm or None,
         backend=entry.backend,
         env=entry.env,
         secrets=entry.secrets,
@@ -250,8 +258,10 @@ def parse_job(text: str, file: str, overrides: Sequence[tuple[str, str]] = ()) -
         time_limit=entry.time_limit,
         log_limit=entry.log_limit,
         zombie_after=entry.zombie_after,
+        stall=Stall(after=entry.stall.after, then=entry.stall.then),
         diagnose=entry.diagnose,
         debug=entry.debug,
+        metrics=entry.metrics,
         restart=restart_of(entry.restart),
         on_end=on_end_of(entry.on_end),
         notify=notify_of(entry.notify),

@@ -17,6 +17,7 @@ from clusterctl.specs.fields import (
     PYTHON,
     TEXT,
     ScalarType,
+    ShortForm,
     StrictModel,
     one_of,
     optional,
@@ -24,12 +25,20 @@ from clusterctl.specs.fields import (
 )
 from clusterctl.specs.inventory.schema import WaiveEntry
 from clusterctl.specs.job.hooks import HookEntry, NotifyEntry, OnEndEntry, SetupEntry
-from clusterctl.specs.job.model import DEFAULT_REASONS, REASONS, Reason, Restart, StartMethod
+from clusterctl.specs.job.metrics import METRIC_NAME_PATTERN, parse_metric_name, parse_metric_pattern
+from clusterctl.specs.job.model import (
+    DEFAULT_REASONS,
+    REASONS,
+    Reason,
+    Restart,
+    StallAction,
+    StartMethod,
+)
 from clusterctl.specs.nodeset import parse_pattern
 from clusterctl.specs.text import did_you_mean
 from clusterctl.specs.values import SIZE_PATTERN, parse_size
 from clusterctl.specs.yaml.tree import YamlList, YamlMapping, quoted
-from clusterctl.specs.yaml.validate import find_duplicates
+from clusterctl.specs.yaml.validate import find_duplicates, find_scalar
 from clusterctl.translation import to_translate
 
 
@@ -73,6 +82,34 @@ class RestartEntry(StrictModel):
     )
 
 
+def _parse_stall_time(text: str) -> float:
+    """Read the time without progress, in seconds; 0 is never."""
+    return 0.0 if text == "off" else values.parse_duration(text)
+
+
+_STALL_TIME = {
+    "type": ["string", "number"],
+    "pattern": f"^({values.DURATION_PATTERN}|off)$",
+    "minLength": 1,
+    "minimum": 0,
+}
+StallTime = Annotated[float, ScalarType(to_translate("a time, or off"), _parse_stall_time, _STALL_TIME)]
+
+
+class StallEntry(StrictModel):
+    """What happens when no rank makes progress."""
+
+    model_config = ConfigDict(title="stall")
+
+    after: StallTime = Field(
+        600.0, description="Time without progress of any rank, such as `10m`; `off` or 0: nobody looks."
+    )
+    then: Annotated[StallAction, one_of("report", "restart", "stop")] = Field(
+        "report",
+        description="`report` ends nothing; `stop` ends the run as failed, `restart` lets it start again.",
+    )
+
+
 def restart_of(entry: RestartEntry | None) -> Restart | None:
     """Give a job's restart policy, if it has one."""
     if entry is None:
@@ -82,7 +119,10 @@ def restart_of(entry: RestartEntry | None) -> Restart | None:
 
 def restart_issues(tree: YamlMapping) -> Iterator[Issue]:
     """Yield what is wrong with these keys together."""
-    restart = tree.get("restart")
+    restart, stall = tree.get("restart"), tree.get("stall")
+    then = find_scalar(stall, "then") if isinstance(stall, YamlMapping) else None
+    if then is not None and then.text == "restart" and not isinstance(restart, YamlMapping):
+        yield Issue.of("CC-SPEC-013", "stall-restart", then.location)
     reasons = restart.get("on") if isinstance(restart, YamlMapping) else None
     yield from find_duplicates(reasons, "restart.on")
     if isinstance(reasons, YamlList) and not reasons.items:
@@ -142,6 +182,18 @@ Variable = Annotated[
     str, ScalarType(to_translate("the name of a variable"), values.parse_env_name, _ENV_NAME)
 ]
 EnvValue = Annotated[str, ScalarType(to_translate("a text"), str, ANY_TEXT, null_fix=_EMPTY_ENV)]
+MetricName = Annotated[
+    str,
+    ScalarType(
+        to_translate("a name"), parse_metric_name, {"type": "string", "pattern": f"^{METRIC_NAME_PATTERN}$"}
+    ),
+]
+MetricPattern = Annotated[
+    str,
+    ScalarType(
+        to_translate("a regular expression"), parse_metric_pattern, {"type": "string", "minLength": 1}
+    ),
+]
 Launcher = Annotated[
     Literal["torchrun", "launch", "python", "command"], one_of("torchrun", "launch", "python", "command")
 ]
@@ -162,6 +214,7 @@ _DURATION = {
 }
 Duration = Annotated[float, ScalarType(to_translate("a time"), values.parse_duration, _DURATION)]
 Limit = Annotated[float | None, optional(to_translate("a time"), values.parse_limit, _DURATION)]
+WarmTime = Annotated[float | None, optional(to_translate("a time"), values.parse_duration, _DURATION)]
 _SIZE = {"type": ["string", "integer"], "pattern": f"^({SIZE_PATTERN})$", "minimum": 0, "maximum": 0}
 ByteLimit = Annotated[int, ScalarType(to_translate("a size"), parse_size, _SIZE)]
 Text = Annotated[str, TEXT]
@@ -247,6 +300,11 @@ class JobFile(StrictModel):
         description="For `start: fork` and `auto`: modules to import once per node, such as `transformers`.",
         json_schema_extra={"uniqueItems": True},
     )
+    keep_warm: WarmTime = Field(
+        None,
+        description="How long a process with torch imported waits on each node after a run, such as `15m`, for the next"
+        " launch to begin with; `0` for none. `start` is then `auto` unless set. See below.",
+    )
     backend: Backend = Field(
         "nccl", description="Backend that the script uses; `check` looks for what it needs."
     )
@@ -288,6 +346,10 @@ class JobFile(StrictModel):
         30.0,
         description="When a rank that has written its traceback and does not exit is ended; `0` for never.",
     )
+    stall: Annotated[StallEntry, ShortForm("after", _STALL_TIME)] = Field(
+        default_factory=StallEntry,
+        description="When a run counts as stalled: a time such as `10m`, `off`, or a table; see below.",
+    )
     diagnose: Flag = Field(
         True,
         description="Prepare the Python processes of the ranks for `clusterctl diagnose`; `false`: change nothing"
@@ -296,6 +358,12 @@ class JobFile(StrictModel):
     debug: Flag = Field(
         False,
         description="Let a rank at `breakpoint()` wait for `clusterctl debug`; also `launch --debug`.",
+    )
+    metrics: dict[MetricName, MetricPattern] = Field(
+        {},
+        description="Numbers to plot in `report`, found in the log: a name, and a regular expression whose group is the"
+        " number. Losses and rates of the usual trainers are found without it.",
+        json_schema_extra={"additionalProperties": False},
     )
     restart: RestartEntry | None = Field(
         None,

@@ -32,7 +32,7 @@ from clusterctl.specs.yaml.tree import (
     quoted,
 )
 
-# What the parser reports, and the case of CC-SPEC-001 that says it; named groups are facts of the case.
+# What the parser reports, and the case of CC-SPEC-001 for it; named groups are facts of the case.
 _SYNTAX_CASES = (
     (r"found character '\\t'", "tab"),
     (r"found character (?P<character>.*) that cannot start any token", "first-character"),

@@ -60,9 +60,9 @@ def _make_issue(tree: YamlMapping, model: type[BaseModel], location: Location, d
     if detail["type"] == "extra_forbidden":
         return _after_comma(tree, model, path) or _unknown_key(model, path, location)
     if detail["type"] == "missing":
-        return _missing_key(model, path, location)
+        return missing_key(model, path, location)
     path = _existing_path(tree, path[:-2] if path[-1:] == (_KEY_MARK,) else path)
-    error = detail.get("ctx", {}).get("error")
+    error = detail.get("ctx", {}).get("error")  # type: ignore[record-key]  # of pydantic
     if isinstance(error, InvalidValueError):
         message = tr("{subject}: {text}", subject=render_path(path), text=error.message)
         return Issue(error.code, message, location, error.fix)
@@ -132,7 +132,8 @@ def _render_key(key: str) -> str:
     return key if key.isprintable() and len(key) <= LONGEST_LABEL else quoted(key)
 
 
-def _missing_key(model: type[BaseModel], path: KeyPath, location: Location) -> Issue:
+def missing_key(model: type[BaseModel], path: KeyPath, location: Location) -> Issue:
+    """Report a key that must be there."""
     name = str(path[-1])
     meaning = tr(_model_at(model, path[:-1]).model_fields[name].description or "").rstrip(".。")
     return Issue.of(

@@ -21,10 +21,10 @@ from clusterctl.protocol.untrusted import Untrusted
         (True, True, False, True),
     ],
 )
-def test_nobody_agrees_to_what_was_not_shown(
+def test_no_one_agrees_to_what_was_not_shown(
     monkeypatch: pytest.MonkeyPatch, as_json: bool, yes: bool, at_terminal: bool, agreed: bool
 ) -> None:
-    """A person at a terminal says yes to every question; with --json there is none."""
+    """A person at a terminal answers yes to every question; with --json there is none."""
     monkeypatch.setattr(sys.stdin, "isatty", lambda: at_terminal, raising=False)
     monkeypatch.setattr("clusterctl.cli.actions.clean.is_confirmed", lambda *_, **__: True)
     wishes = CleanOptions(RetentionPolicy(), everyone=False, dry_run=False, yes=yes, as_json=as_json)
@@ -45,7 +45,7 @@ OUTSIDE = {"files": 2, "bytes": 9, "names": ["0.ckpt"], "more": False}
         (False, True, False, True),
         (False, True, True, False),
         (True, False, False, False),  # -y agrees to all that was shown
-        (False, False, False, False),  # nobody is asked here: nothing at all is removed then
+        (False, False, False, False),  # no one is asked here: nothing at all is removed then
     ],
 )
 def test_files_outside_the_output_directory_are_asked_about(

@@ -36,7 +36,7 @@ def test_the_inventory_goes_to_standard_output(capsys: pytest.CaptureFixture[str
 
 
 def test_a_written_inventory_can_be_used_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    """By the other verbs, as the next step says."""
+    """By the other verbs, as the next step reports."""
     code, out, err = run(capsys, "hostfile", "-o", "lab.yaml")
 
     assert (code, out) == (0, "")
@@ -124,7 +124,7 @@ def test_standard_input() -> None:
 def test_variables_beside_an_ansible_inventory_are_not_forgotten(
     in_a_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """group_vars is not read; the note says what reads it."""
+    """group_vars is not read; the note reports what reads it."""
     (in_a_folder / "group_vars").mkdir()
     (in_a_folder / "hosts.ini").write_text("[gpu]\ngpu01\n[cpu]\ncpu01\n")
 

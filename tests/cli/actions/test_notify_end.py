@@ -98,7 +98,7 @@ def test_the_command_gets_the_verdict(home: Path, capfd: pytest.CaptureFixture[s
         ("import os; os.kill(os.getpid(), 9)", "on_end: ./tell.py was killed by signal 9"),
     ],
 )
-def test_a_command_that_fails_is_told(
+def test_a_command_that_fails_is_reported(
     home: Path, text: str, said: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """And never tried again."""
@@ -153,7 +153,7 @@ def test_a_webhook_is_sent_once(home: Path, hook: list[Any], capfd: pytest.Captu
 
 
 def test_only_the_ends_that_are_wanted(home: Path, hook: list[Any]) -> None:
-    """A success tells nobody who asked for failures, and the run is done with."""
+    """A success shows no one who asked for failures, and the run is done with."""
     script(home, "open('seen', 'w')")
     keep(
         home,
@@ -187,7 +187,7 @@ def test_what_could_not_be_sent_waits_for_the_next_attach(
     assert (len(hook), (home / "job" / "seen").read_text()) == (1, "x")
 
 
-def test_a_launch_that_could_not_tell_starts_nothing(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_launch_that_could_not_notify_starts_nothing(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Variables are looked at before anything else; their values are not shown."""
     wrong = job(home, "notify: [{to: dingtalk, url_from: HOOK_URL, secret_from: HOOK_SECRET}]")
     monkeypatch.setenv("HOOK_URL", "http://10.0.0.1/tok-12345678")
@@ -201,7 +201,7 @@ def test_a_launch_that_could_not_tell_starts_nothing(home: Path, monkeypatch: py
     assert "tok-" not in plain.value.message
 
 
-def test_who_leaves_is_told(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_who_leaves_is_reported(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Only where there is something to tell."""
     warn_not_notified(RUN, "clusterctl attach it")
     keep(home, "notify: [{to: slack, url_from: X}]")
@@ -213,7 +213,7 @@ def test_who_leaves_is_told(home: Path, capfd: pytest.CaptureFixture[str]) -> No
 
 
 def test_a_full_state_directory_costs_no_verdict(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Where nothing can be kept, that is said, and nothing else happens."""
+    """Where nothing can be kept, that is reported, and nothing else happens."""
     (home / "state").write_text("in the way")
     keep(home, "notify: [{to: slack, url_from: X}]")
     notify_end(verdict(), 60.0, "clusterctl", [])

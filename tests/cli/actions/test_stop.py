@@ -25,7 +25,7 @@ NODES = parse_inventory("cluster: c\nnodes: [{host: gpu01}]", "-").nodes
 
 @pytest.fixture(autouse=True)
 def me(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Be somebody whom the tests know."""
+    """Be someone whom the tests know."""
     monkeypatch.setattr(stop, "current_owner", lambda: Owner("ann@x", "id-1"))
 
 
@@ -66,7 +66,7 @@ def test_results_are_printed_once_the_progress_is_gone(
     assert interrupted or out[1:] == [f"{RUN}: stopped"]
 
 
-def test_the_same_name_from_another_machine_is_told_apart() -> None:
+def test_the_same_name_from_another_machine_is_distinguished() -> None:
     """A run of `ann@x` that another state directory launched is not stopped without a question."""
     sent = {"run": RUN, "node": "gpu01", "nnodes": 1, "state": "RUNNING"}
     owner = {"launched_by": "ann@x", "launched_id": "id-2"}

@@ -42,7 +42,7 @@ def check(capsys: pytest.CaptureFixture[str], inventory: Path, *words: str) -> t
 
 
 def codes(out: str) -> dict[str, str]:
-    """Give the codes of what `--json` tells, each with its waiver."""
+    """Give the codes of what `--json` shows, each with its waiver."""
     return {one["code"]: one["waived"] for one in json.loads(out)["findings"]}
 
 

@@ -79,7 +79,7 @@ def serve() -> Iterator[Make]:
 
 @pytest.fixture
 def mute() -> Iterator[str]:
-    """Give the URL of a server that takes connections and says nothing."""
+    """Give the URL of a server that takes connections and reports nothing."""
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         yield f"http://127.0.0.1:{server.getsockname()[1]}/{TOKEN}"
 
@@ -129,7 +129,7 @@ def test_it_is_not_tried_for_ever(serve: Make) -> None:
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_redirect_is_not_followed(serve: Make, status: int) -> None:
-    """Neither as GET nor as POST: nobody else gets the message."""
+    """Neither as GET nor as POST: nothing else gets the message."""
     other, service = serve((200, "ok")), serve((status, ""))
     service.location = other.url
 
@@ -137,8 +137,8 @@ def test_a_redirect_is_not_followed(serve: Make, status: int) -> None:
     assert other.got == []
 
 
-def test_nobody_listens() -> None:
-    """A refused connection is said."""
+def test_no_service_listens() -> None:
+    """A refused connection is reported."""
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         port = server.getsockname()[1]
 
@@ -176,7 +176,7 @@ def test_a_server_that_drips_has_a_limit_too(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_garbage_is_no_answer(serve: Make) -> None:
-    """A server that speaks no HTTP, and one that says no with status 200."""
+    """A server that uses no HTTP, and one that reports no with status 200."""
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
 
         def speak() -> None:
@@ -236,12 +236,12 @@ def test_no_word_holds_the_secret(serve: Make) -> None:
     ],
 )
 def test_urls(service: str, url: str, fault: str) -> None:
-    """The web only, encrypted but for a plain webhook or this machine; what is wrong is said without the URL."""
+    """The web only, encrypted but for a plain webhook or this machine; what is wrong is reported without the URL."""
     assert find_url_problem(service, url) == fault
 
 
 def test_a_certificate_is_looked_at(self_signed: tuple[str, str]) -> None:
-    """A server that nobody vouches for gets nothing."""
+    """A server that no one vouches for gets nothing."""
     import ssl
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

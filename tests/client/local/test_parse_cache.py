@@ -67,7 +67,7 @@ waive: [{code: CC-NET-009, reason: known}]
 
 
 def test_errors_are_not_remembered(tmp_path: Path) -> None:
-    """What is wrong is told each time, and leaves nothing behind."""
+    """What is wrong is reported each time, and leaves nothing behind."""
     for _ in range(2):
         with pytest.raises(SpecError, match="nodes"):
             parse_once(tmp_path, "cluster: lab\n", "i.yaml", Inventory, parse_inventory)
@@ -75,7 +75,7 @@ def test_errors_are_not_remembered(tmp_path: Path) -> None:
 
 
 def test_other_text_file_or_kind_is_another_value(tmp_path: Path) -> None:
-    """A changed text is read anew, and the same text in another file keeps its own name."""
+    """A changed text is read again, and the same text in another file keeps its own name."""
     first = parse_once(tmp_path, TEXT, "a.yaml", Inventory, parse_inventory)
     assert parse_once(tmp_path, TEXT, "b.yaml", Inventory, parse_inventory).file == "b.yaml"
     changed = TEXT.replace("gpus: 4", "gpus: 8")
@@ -85,7 +85,7 @@ def test_other_text_file_or_kind_is_another_value(tmp_path: Path) -> None:
         parse_once(tmp_path, TEXT, "a.yaml", Job, parse_job)
 
 
-def test_other_code_parses_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_code_parses_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After an upgrade or an edit of the specs nothing old is believed."""
     specs = tmp_path / "specs"
     specs.mkdir()
@@ -169,7 +169,7 @@ def test_second_command_loads_no_parser(tmp_path: Path) -> None:
     assert said[1].stderr.splitlines()[-1] == ""
 
 
-def test_somebody_elses_file_is_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_accounts_file_is_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What another account has put in its place would choose how we log in: the text is parsed."""
     expected = parse_once(tmp_path, TEXT, "a.yaml", Inventory, parse_inventory)
     (file,) = tmp_path.iterdir()

@@ -141,7 +141,7 @@ def test_a_file_that_is_not_ours_is_neither_read_nor_added_to(
 
 
 def test_a_mode_alone_is_no_reason(tmp_path: Path) -> None:
-    """Older versions wrote by the umask, into a directory that nobody else can enter."""
+    """Older versions wrote by the umask, into a directory that nothing else can enter."""
     write_own(tmp_path / "ours" / "id", "ab12\n")
     (tmp_path / "ours" / "id").chmod(0o666)
     assert read_own(tmp_path / "ours" / "id") == b"ab12\n"
@@ -197,7 +197,7 @@ OTHERS = {
 }
 
 
-def test_nobody_else_opens_files_in_our_directories() -> None:
+def test_no_other_account_opens_files_in_our_directories() -> None:
     """Whoever knows where they are, or writes through `private_files`, opens nothing by himself."""
     users = {name: tree for name, tree in _modules() if _uses_our_directories(tree)}
     assert {
@@ -219,7 +219,7 @@ def test_nobody_else_opens_files_in_our_directories() -> None:
 
 
 def test_only_one_module_knows_where_they_are() -> None:
-    """Nobody can come by another way."""
+    """No one can come by another way."""
     knowing = {
         name
         for name, tree in _modules()

@@ -165,7 +165,7 @@ def test_only_what_changed_travels(node: Node, tmp_path: Path) -> None:
 
 
 def test_a_broken_transfer_goes_on_where_it_stopped(node: Node, tmp_path: Path) -> None:
-    """Also inside of a large file; a part that was damaged meanwhile is brought anew."""
+    """Also inside of a large file; a part that was damaged meanwhile is downloaded again."""
     (node.outputs / "model.pt").write_bytes(secrets.token_bytes(4_000_000))
     for damage in (False, True):
         seen: list[int] = []
@@ -205,7 +205,7 @@ def test_a_file_that_was_changed_here_is_left_alone(node: Node, tmp_path: Path) 
     assert listing(home) == listing(node.outputs)
 
 
-def test_links_devices_and_what_is_closed_are_told(node: Node, tmp_path: Path) -> None:
+def test_links_devices_and_what_is_closed_are_reported(node: Node, tmp_path: Path) -> None:
     """Links are never followed on the node; what cannot come is named, the rest comes."""
     secret = tmp_path / "secret"
     secret.write_text("secret")
@@ -237,7 +237,7 @@ def test_nothing_is_written_through_a_link_here(node: Node, tmp_path: Path) -> N
 
 
 def test_logs_come_without_the_code(node: Node, tmp_path: Path) -> None:
-    """To a directory that bears the run's name."""
+    """To a directory that has the run's name."""
     rundir = node.workdir / "runs" / RUN / "0-gpu01"
     for name in ("attempt-1/r0/stdout.log", "code/train.py", "state.json"):
         (rundir / name).parent.mkdir(parents=True, exist_ok=True)
@@ -271,7 +271,7 @@ def test_what_was_left_in_the_code_comes_where_nothing_else_can_be(node: Node, t
 
 
 def test_without_a_record_of_what_was_sent_all_of_the_code_comes(node: Node, tmp_path: Path) -> None:
-    """A run of an older version: its files are not told apart, so none is lost."""
+    """A run of an older version: its files are not reported apart, so none is lost."""
     rundir = node.workdir / "runs" / RUN / "0-gpu01"
     (rundir / "code").mkdir(parents=True)
     (rundir / "code/0.ckpt").write_text("weights")
@@ -414,7 +414,7 @@ def test_the_conversation_that_all_lies_are_variations_of(tmp_path: Path) -> Non
 def test_a_node_that_does_not_send_what_it_announced_harms_nothing(
     tmp_path: Path, answers: list[Frame]
 ) -> None:
-    """No file gets its name, and the error says whose fault it is."""
+    """No file gets its name, and the error reports whose fault it is."""
     with pytest.raises((NodeError, ConnectionLost)) as caught:
         fetch(Hostile([row("a")], *answers), tmp_path / "home")
     assert (caught.value.code, caught.value.node) == ("CC-PULL-003", "gpu01")
@@ -422,7 +422,7 @@ def test_a_node_that_does_not_send_what_it_announced_harms_nothing(
 
 
 @pytest.mark.parametrize("answer", [{"whole": 0, "sha256": SHA, "size": 4}, {"failed": 0, "why": "\x1b[2J"}])
-def test_a_file_that_did_not_keep_still_is_told(tmp_path: Path, answer: dict[str, Any]) -> None:
+def test_a_file_that_did_not_keep_still_is_reported(tmp_path: Path, answer: dict[str, Any]) -> None:
     """It became shorter, or went away: the others come all the same."""
     second = [({"file": 1, "at": 0, "packed": False}, b"hello"), ({**WHOLE[0], "whole": 1}, b"")]
     node = Hostile([row("a"), row("b")], (answer, b""), *second, ({"fetched": True}, b""))
@@ -491,7 +491,7 @@ def test_a_file_that_is_saved_here_meanwhile_is_left_alone(tmp_path: Path, befor
 
 
 def test_two_pulls_do_not_write_into_one_part(tmp_path: Path) -> None:
-    """The second is told of the first, and may come when that has ended."""
+    """The second gets a notice of the first, and may come when that has ended."""
     prepare_target(tmp_path / "home")
     first = TargetDirectory(tmp_path / "home", "gpu01")
     with pytest.raises(LocalSystemError) as caught:
@@ -531,7 +531,7 @@ def test_links_among_our_own_files_lead_nowhere(tmp_path: Path) -> None:
     assert listing(tmp_path / "precious") == {"key": b"mine"}
 
 
-def test_whose_name_the_outputs_bear_brings_them() -> None:
+def test_whose_name_the_outputs_have_downloads_them() -> None:
     """Two nodes must not write below one name at once: logs go there as well."""
     assert choose_fetching_node(["gpu01", "gpu02"], "gpu02") == "gpu02"
     assert choose_fetching_node(["gpu01", "gpu02"], "gpu07") == "gpu01"
@@ -548,7 +548,7 @@ def test_a_list_that_unpacks_to_gigabytes_is_refused(tmp_path: Path) -> None:
     assert caught.value.code == "CC-PULL-003"
 
 
-def test_an_absurd_size_is_told_before_a_byte_comes(tmp_path: Path) -> None:
+def test_an_absurd_size_is_reported_before_a_byte_comes(tmp_path: Path) -> None:
     """There is no room for it, and it is the node's alone: the others are let in."""
     room = DiskBudget(tmp_path)
     with pytest.raises(NodeError) as caught:
@@ -558,7 +558,7 @@ def test_an_absurd_size_is_told_before_a_byte_comes(tmp_path: Path) -> None:
 
 
 def test_what_one_node_announces_keeps_no_other_out_for_good(tmp_path: Path) -> None:
-    """Two that announce nearly all that is free do not begin together; then what the first really brought counts."""
+    """Two that announce nearly all that is free do not begin together; then what the first really downloaded counts."""
     room = DiskBudget(tmp_path)
     most = shutil.disk_usage(tmp_path).free * 9 // 10
     assert room.reserve(most)
@@ -617,11 +617,11 @@ MARKS = {f"gpu0{number}": f"mark {number}" for number in range(1, 6)}
 
 
 def listed(first: str, place: str = "id") -> NodeListing:
-    """Make what a node says that has found another one's mark."""
+    """Make what a node reports that has found another one's mark."""
     return NodeListing((), MARKS.get(first, first), place)
 
 
-def test_a_home_keeps_its_name_whoever_answers(tmp_path: Path) -> None:
+def test_a_home_keeps_its_name_whichever_node_answers(tmp_path: Path) -> None:
     """Today its first node is off: the outputs go where they went before."""
     prepare_target(tmp_path)
     everybody = {name: listed("gpu02") for name in ("gpu01", "gpu02", "gpu03")}
@@ -644,7 +644,7 @@ def test_machines_made_from_one_image_do_not_share(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lie", ["gpu02", "", "mark 2 ", "mark", "gpu05"])
-def test_a_node_that_says_it_shares_anothers_home_stands_alone(lie: str) -> None:
+def test_a_node_that_reports_it_shares_anothers_home_stands_alone(lie: str) -> None:
     """It can name the node, and not the mark that this node alone was given; so the other's outputs come too."""
     told = {"gpu01": NodeListing((), lie, "id")}
     told |= {
@@ -653,7 +653,7 @@ def test_a_node_that_says_it_shares_anothers_home_stands_alone(lie: str) -> None
     assert group_by_workdir(told, MARKS) == [["gpu01"], ["gpu02"], ["gpu03"], ["gpu04"]]
 
 
-def test_the_id_of_anothers_directory_gives_nobody_its_name(tmp_path: Path) -> None:
+def test_the_id_of_anothers_directory_gives_no_other_its_name(tmp_path: Path) -> None:
     """gpu05 was never seen to share that home; its files do not go where those of gpu01 lie."""
     prepare_target(tmp_path)
     shared = {name: listed("gpu01", "home") for name in ("gpu01", "gpu02")}

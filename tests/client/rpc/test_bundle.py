@@ -80,8 +80,18 @@ def test_modules_run_without_the_types_they_name(tmp_path: Path) -> None:
     )
 
 
+class CastRemover(ast.NodeTransformer):
+    """Leaves the value of `cast("Type", value)`."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """Replace a cast."""
+        self.generic_visit(node)
+        return node.args[1] if isinstance(node.func, ast.Name) and node.func.id == "cast" else node
+
+
 def without_docstrings(tree: ast.AST) -> str:
     """Render a syntax tree with all docstrings empty, and without what only a type checker reads."""
+    tree = CastRemover().visit(tree)
     for part in ast.walk(tree):
         body = getattr(part, "body", None)
         for one in body if isinstance(body, list) else []:
@@ -132,9 +142,8 @@ def test_zip_holds_the_payload_and_runs(tmp_path: Path) -> None:
     raw = bundle.payload_zip()[1]
     with zipfile.ZipFile(io.BytesIO(raw)) as archive:
         names = archive.namelist()
-        assert (
-            archive.read("clusterctl/node/runtime/stream.py") == file_of("node.runtime.stream").read_bytes()
-        )
+        source = bundle.strip_source(file_of("node.runtime.stream").read_text())
+        assert archive.read("clusterctl/node/runtime/stream.py").decode() == source
         assert archive.read("clusterctl/__init__.py") == b""
     assert names == sorted(names)
     files = {f"clusterctl/{path.relative_to(bundle.PACKAGE).as_posix()}" for path in SHIPPED}
@@ -183,15 +192,18 @@ MOST_BYTES = {
     "diagnose": 19_900,
     "exec": 6_800,
     "follow": 22_600,
+    "history": 22_700,
     "orphans": 14_300,
     "probe": 33_700,
     "ps": 14_200,
     "pull": 20_000,
-    "start": 14_700,
+    "slurm": 35_600,
+    "start": 17_000,
     "stop": 20_400,
     "sync": 19_100,
     "top": 6_800,
     "tunnel": 18_000,
+    "warm": 9_200,
 }
 
 

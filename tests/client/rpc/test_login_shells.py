@@ -106,7 +106,7 @@ def test_startup_file_that_ends_the_shell_without_a_word(startup: Callable[[str]
     connection = startup(text)
     for activate in (None, "true"):
         with pytest.raises(NodeError) as caught, ask(connection, activate) as session:
-            session.receive(20)
+            session.receive(HANG)
         assert caught.value.code == "CC-PY-003"
         assert "the login shell exited with status 0" in caught.value.message
         assert "`exit` and `exec`" in caught.value.fix

@@ -12,7 +12,7 @@ import pytest
 from simulated import DYING, REFUSED, SILENT, SimulatedCluster, Ways, simulated_nodes
 from waiting import HANG
 
-from clusterctl.cli.actions.preflight import PHASE, run_preflight, select_checks
+from clusterctl.cli.actions.preflight import PHASE, Questions, run_preflight, select_checks
 from clusterctl.client.launch import prepare
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.fanout import MAX_PARALLEL
@@ -66,13 +66,14 @@ def test_every_node_has_its_outcome_and_the_right_ones_fail() -> None:
     assert open_files() <= before + SPARE
 
 
-def test_a_check_of_hundreds_names_those_that_fail() -> None:
+def test_a_check_of_hundreds_names_those_that_fail(tmp_path: Path) -> None:
     """200 nodes tell their facts and call each other; the verdict speaks of those that could not be asked alone."""
     nodes = simulated_nodes(200)
     inventory = Inventory(cluster="simulated", file="inventory.yaml", nodes=nodes)
     with SimulatedCluster(ROUGH, seed=7) as cluster:
         phases = Phases([node.name for node in nodes])
-        proof = run_preflight(cluster, nodes, None, select_checks(inventory, None), phases)
+        questions = Questions(nodes, None, select_checks(inventory, None))
+        proof = run_preflight(cluster, questions, phases, tmp_path)
         lost = {node.name for node in nodes if cluster.fate(node).kind in CODES}
     assert PHASE == "check"
     assert set(proof.failures) == lost and set(proof.facts) == {node.name for node in nodes} - lost

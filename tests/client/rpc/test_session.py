@@ -21,6 +21,7 @@ from waiting import HANG, wait_until
 from clusterctl.client.rpc import bundle
 from clusterctl.client.rpc import session as session_module
 from clusterctl.client.rpc.errors import interpreter_not_started
+from clusterctl.client.rpc.idle import idle_interpreters
 from clusterctl.client.rpc.session import Interpreter, Session, SessionLimits
 from clusterctl.client.ssh.config import passwd_home
 from clusterctl.client.ssh.timeouts import Timeouts
@@ -268,7 +269,7 @@ def test_a_missing_library_is_no_missing_interpreter(connection: Any, tmp_path: 
     program.write_bytes(Path("/bin/true").read_bytes().replace(b"libc.so.6\0", b"libq.so.9\0"))
     program.chmod(0o755)
     with start(connection, "echo", str(program)) as session, pytest.raises(NoInterpreter) as caught:
-        session.receive(10)
+        session.receive(HANG)
     assert caught.value.code == "CC-PY-003"
     assert caught.value.message == f"{program} exists but cannot load the shared library libq.so.9"
     assert "LD_LIBRARY_PATH" in caught.value.fix
@@ -375,7 +376,8 @@ def test_caller_who_was_away_misses_nothing(connection: Any) -> None:
     """Limits are judged after what has arrived, not before."""
     timeouts = Timeouts(start=0.5)
     with start(connection, "echo", timeouts=timeouts, limits=SessionLimits(silence=0.5)) as session:
-        wait_until(session._channel._channel.recv_ready, "an answer")  # type: ignore[attr-defined]  # paramiko's
+        arrived = session._channel._channel.in_buffer  # type: ignore[attr-defined]  # paramiko's
+        wait_until(lambda: b'"request"' in bytes(arrived._buffer), "an answer")
         time.sleep(2.0)
         assert session.receive(0) == (Untrusted({"request": {}}), b"")
 
@@ -585,3 +587,34 @@ def test_closing_ends_the_verb(connection: Any) -> None:
     assert frame is not None
     process = Path(f"/proc/{int(frame[1])}")
     wait_until(lambda: not process.exists(), "its end")
+
+
+def test_a_released_interpreter_serves_the_next_verb(
+    connection: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a verb that leaves nothing behind ran in is there for one that can run in it, and for no other."""
+    monkeypatch.setattr(session_module, "LEAVE_CLEAN", frozenset({"echo"}))
+    monkeypatch.setattr(session_module, "RUN_ANYWHERE", frozenset({"echo"}))
+
+    def pid_of(verb: str = "echo", python: str = sys.executable, *, ended: bool = False) -> bytes:
+        with start(connection, verb, python, pid=True) as session:
+            frame = session.receive(HANG)
+            assert frame is not None
+            if ended:
+                session.send({"stop": True})
+                assert session.receive(HANG) is None
+            session.release()
+        return frame[1]
+
+    first = pid_of()
+    assert pid_of(ended=True) == first
+    assert pid_of() == first
+    assert pid_of(python="python3") != first  # another one
+    with start(connection, "deaf") as session:
+        frame = session.receive(HANG)
+        assert frame is not None
+        assert frame[0].integer("pid") != int(first)
+    waiting = idle_interpreters(connection.transport)._idle
+    os.kill(int(first), signal.SIGKILL)
+    wait_until(lambda: any(idle.channel.at_eof for idle in waiting), "the end of one that waits")
+    assert pid_of() != first

@@ -66,12 +66,12 @@ def probe(connection: object, _: Node) -> str:
 
 def await_port(port: int) -> None:
     """Wait until a server listens."""
-    for _ in range(500):
+
+    def listens() -> bool:
         with closing(socket.socket()) as probing:
-            if probing.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.01)
-    raise AssertionError(port)
+            return probing.connect_ex(("127.0.0.1", port)) == 0
+
+    wait_until(listens, f"port {port}")
 
 
 def failure(cluster: Cluster, node: Node) -> ClusterctlError:

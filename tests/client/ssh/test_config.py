@@ -126,7 +126,7 @@ def test_one_of_the_usual_keys_may_be_named(desk: Desk) -> None:
 
 
 def test_the_inventorys_key_is_for_the_bastion_too(desk: Desk) -> None:
-    """Beside the usual ones; not where the configuration says which key the bastion wants."""
+    """Beside the usual ones; not where the configuration reports which key the bastion wants."""
     desk.write("Host named\n  IdentityFile /k\n")
     plain, named = (desk.hop(key="/cluster", jump=jump).jump for jump in ("plain", "named"))
     assert plain is not None
@@ -251,7 +251,7 @@ def test_two_hundred_hosts_ask_no_program_the_second_time(desk: Desk) -> None:
     assert {routes.find(node).port for node in nodes} == {2200}
 
 
-def test_damaged_answers_are_asked_anew(desk: Desk) -> None:
+def test_damaged_answers_are_asked_again(desk: Desk) -> None:
     """And a folder that cannot be written is only slower."""
     desk.write("Host gpu1\n  Port 1\n")
     desk.hop()
@@ -261,7 +261,7 @@ def test_damaged_answers_are_asked_anew(desk: Desk) -> None:
         assert desk.hop().port == 1
 
 
-def test_no_ssh_program_is_told_once(desk: Desk) -> None:
+def test_no_ssh_program_is_reported_once(desk: Desk) -> None:
     """The inventory alone counts then."""
     nodes = [Node(name=f"n{n}", index=n, host=f"10.0.0.{n}", ssh=Ssh(user="al")) for n in range(3)]
     routes = desk.routes("/nonexistent/ssh")
@@ -282,7 +282,7 @@ def refusal(desk: Desk, **ssh: object) -> ClusterctlError:
 
 
 def test_a_broken_configuration_is_no_reason_to_guess(desk: Desk) -> None:
-    """What ssh says of it is shown."""
+    """What ssh reports of it is shown."""
     desk.write("Host *\n  Prot 22\n")
     evidence = refusal(desk).evidence
     assert "prot" in evidence.lower()

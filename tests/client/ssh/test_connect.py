@@ -103,7 +103,7 @@ def test_closing_is_complete(server: Server, client: Client) -> None:
 def test_users_own_settings_are_not_read(
     server: Server, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither ~/.ssh/config nor fabric.yml nor FABRIC_ variables change what the inventory says."""
+    """Neither ~/.ssh/config nor fabric.yml nor FABRIC_ variables change what the inventory has."""
     home = tmp_path / "home"
     (home / ".ssh").mkdir()
     (home / ".ssh/config").write_text(
@@ -118,7 +118,7 @@ def test_users_own_settings_are_not_read(
 
 
 def test_refused(client: Client) -> None:
-    """Nobody listens."""
+    """No one listens."""
     error = refusal(client, node_named("n1", port=free_port()))
     assert isinstance(error, Unreachable)
     assert error.code == "CC-SSH-002"
@@ -164,7 +164,7 @@ def test_connecting_has_a_limit(client: Client) -> None:
 
 
 def test_greeting_has_a_limit(client: Client) -> None:
-    """A listener that never says a word costs its own limit; the step is named."""
+    """A listener that never reports a word costs its own limit; the step is named."""
     with listener(lambda _: None) as port:
         error = refusal(client, node_named("n1", port=port), SHORT)
     assert isinstance(error, ConnectTimeout)
@@ -172,7 +172,7 @@ def test_greeting_has_a_limit(client: Client) -> None:
 
 
 def test_key_exchange_has_a_limit(client: Client) -> None:
-    """A server that greets and then says nothing."""
+    """A server that greets and then reports nothing."""
     with listener(lambda s: s.sendall(b"SSH-2.0-tarpit\r\n")) as port:
         error = refusal(client, node_named("n1", port=port), replace(PATIENT, handshake=3.0))
     assert isinstance(error, ConnectTimeout)
@@ -192,7 +192,7 @@ def test_login_has_a_limit(serve: Callable[..., Server], client: Client) -> None
 
 
 def test_stopped_server(serve: Callable[..., Server], client: Client) -> None:
-    """A stopped sshd accepts, by its kernel, and says nothing."""
+    """A stopped sshd accepts, by its kernel, and reports nothing."""
     server = serve()
     os.kill(server.process.pid, signal.SIGSTOP)
     error = refusal(client, server.node(), SHORT)
@@ -231,7 +231,7 @@ def test_closing_in_the_key_exchange(client: Client) -> None:
     ],
 )
 def test_garbage(client: Client, garbage: bytes, said: str) -> None:
-    """Something else answers there, and what it says is shown."""
+    """Something else answers there, and what it reports is shown."""
 
     def answer(s: socket.socket) -> None:
         s.sendall(garbage)
@@ -269,8 +269,8 @@ def test_wrong_key(server: Server, client: Client, tmp_path: Path) -> None:
     assert f"ssh-copy-id -i {key} -p {server.port} {ME}@127.0.0.1" in error.fix
 
 
-def test_the_usual_port_is_not_told() -> None:
-    """A command to paste holds no option that says nothing."""
+def test_the_usual_port_is_not_reported() -> None:
+    """A command to paste holds no option that reports nothing."""
     hop = Hop(name="n", host="10.0.0.1", user="me")
     assert "try `ssh me@10.0.0.1`" in login_refused(hop, "no key", ()).fix
     outer = Hop(name="n", host="b", user="me", bastion="outer")
@@ -286,7 +286,7 @@ def test_no_key_at_all(server: Server, client: Client) -> None:
 
 
 def test_keys_are_not_wanted(serve: Callable[..., Server], client: Client) -> None:
-    """A server that takes other proofs than keys says which."""
+    """A server that takes other proofs than keys reports which."""
     server = serve("PubkeyAuthentication no", "PasswordAuthentication yes")
     error = refusal(client, server.node())
     assert error.code == "CC-SSH-007"

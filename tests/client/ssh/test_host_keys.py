@@ -66,7 +66,7 @@ def matches(text: str, name: str) -> list[int]:
     ],
 )
 def test_names(names: str, name: str, expected: bool) -> None:
-    """Names match as sshd(8) says."""
+    """Names match as sshd(8) reports."""
     assert matches(line(names), name) == ([1] if expected else [])
 
 
@@ -81,7 +81,7 @@ def test_malformed_lines_are_passed_over() -> None:
             "gpu01\n",
             "gpu01 ssh-ed25519\n",
             "gpu01 ssh-ed25519 !!!notbase64\n",
-            line("gpu01", ED, "ssh-rsa"),  # the key is of another type than the line says
+            line("gpu01", ED, "ssh-rsa"),  # the key is of another type than the line reports
             "@unheard-of " + good,
             "|1|only-salt " + good.split(" ", 1)[1],
             "|1|a|b|c " + good.split(" ", 1)[1],
@@ -215,7 +215,7 @@ def test_revoked_key_is_refused(judge: Judge, names: str) -> None:
 
 
 def test_certificate_authority_is_noted(judge: Judge) -> None:
-    """It vouches for nothing here, and the refusal says so."""
+    """It vouches for nothing here, and the refusal reports it."""
     file = judge.write(line("*", marker="@cert-authority"))
     refusal = judge.refusal(hop_named("n"))
     assert refusal.code == "CC-SSH-009"
@@ -230,7 +230,7 @@ def test_own_file_is_the_only_one(judge: Judge) -> None:
     judge.keys.verify(hop_named("n", known_hosts="~/.ssh/known_hosts"), "ssh-ed25519", ED)
 
 
-def test_new_key_is_recorded_once_and_said(judge: Judge) -> None:
+def test_new_key_is_recorded_once_and_reported(judge: Judge) -> None:
     """The file is made for its owner alone; asking again is silent."""
     node = hop_named("n", port=2222, host_keys="accept-new")
     judge.keys.verify(node, "ssh-ed25519", ED)
@@ -357,7 +357,7 @@ def test_real_server_that_lost_the_known_type(
 
 
 def test_real_server_accept_new(server: Server, client: Client, tmp_path: Path) -> None:
-    """The first connection records and says it, the second is silent, another process believes it."""
+    """The first connection records and reports it, the second is silent, another process accepts it."""
     node = server.node(known_hosts=str(tmp_path / "new"), host_keys="accept-new")
     client.connect(node)
     client.connect(node)

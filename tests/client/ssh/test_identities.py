@@ -183,7 +183,7 @@ def test_agent_alone(server: Server, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("agent")
 def test_agents_keys_are_named(server: Server, tmp_path: Path) -> None:
-    """A refusal tells which keys of the agent were shown; the node's own key comes first."""
+    """A refusal shows which keys of the agent were shown; the node's own key comes first."""
     add_to_agent(make_key(tmp_path / "held"))
     own = make_key(tmp_path / "own")
     with pytest.raises(AuthenticationFailed) as caught:
@@ -217,7 +217,7 @@ def sulking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
 
 
 def test_agent_that_refuses_to_sign(server: Server, tmp_path: Path, sulking: Callable[[bytes], None]) -> None:
-    """The person says no: the refusal is ours, not the node's."""
+    """The person answers no: the refusal is ours, not the node's."""
     sulking(b"\5")
     with pytest.raises(AuthenticationFailed) as caught:
         make_client(tmp_path / "h", agent=True).connect(server.node(key=None))

@@ -129,7 +129,7 @@ def test_one_question_for_each_key_file(server: Server, tmp_path: Path) -> None:
         silent.keys_for(hops[0])
 
 
-def test_nobody_is_asked_while_another_key_may_do(server: Server, tmp_path: Path) -> None:
+def test_no_question_is_asked_while_another_key_may_do(server: Server, tmp_path: Path) -> None:
     """The usual keys: one without a passphrase is tried first; alone, the locked one is asked for."""
     folder = tmp_path / "h/.ssh"
     folder.mkdir(parents=True)

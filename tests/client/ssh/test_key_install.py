@@ -25,7 +25,7 @@ Ask = Callable[..., "Asking"]
 
 
 class Asking(paramiko.ServerInterface):
-    """A server that takes keyboard-interactive alone, asks its questions, and keeps what it was told."""
+    """A server that takes keyboard-interactive alone, asks its questions, and keeps what it was sent."""
 
     def __init__(self, questions: list[tuple[str, bool]]) -> None:
         self.questions = questions
@@ -98,7 +98,7 @@ def test_a_question_for_the_password_is_answered(ask: Ask, tmp_path: Path, quest
         ("Password: ", True),
     ],
 )
-def test_another_question_is_told_and_not_answered(
+def test_another_question_is_reported_and_not_answered(
     ask: Ask, tmp_path: Path, question: tuple[str, bool]
 ) -> None:
     """A code of a token is not the password, and what is shown on a screen gets no secret."""

@@ -67,7 +67,7 @@ def test_a_certificate_is_revoked_with_its_authority_or_by_number(tmp_path: Path
 
 
 def configured(server: Server, tmp_path: Path, file: Path | str) -> Node:
-    """Describe a node of which the SSH configuration says all."""
+    """Describe a node of which the SSH configuration reports all."""
     path = configure(tmp_path / "config", there=server)
     with Path(path).open("a") as config:
         config.write(f"  RevokedHostKeys {file}\n")

@@ -37,7 +37,7 @@ def relay(tmp_path: Path) -> str:
 
 
 def alive(pid: int) -> bool:
-    """Tell whether a process exists, also as a zombie."""
+    """Return whether a process exists, also as a zombie."""
     return Path(f"/proc/{pid}").exists()
 
 
@@ -99,7 +99,7 @@ def test_command_that_ends_at_once(server: Server, client: Client) -> None:
 
 
 def test_command_that_is_not_there(server: Server, client: Client) -> None:
-    """The shell says so."""
+    """The shell reports it."""
     with pytest.raises(Unreachable) as caught:
         client.connect(server.node(proxy_command="/nonexistent/nc %h %p"))
     assert "status 127" in caught.value.message

@@ -1,4 +1,4 @@
-"""Logins that a server has no room for are tried again, refusals are not, and it is said when it was in vain."""
+"""Logins that a server has no room for are tried again, refusals are not, and it is reported when it was in vain."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_logins_that_max_startups_drops_get_in_later(serve: Callable[..., Server
 
 
 @pytest.mark.parametrize("said", [b"", b"Exceeded MaxStartups\r\n", b"Not allowed at this time\r\n"])
-def test_patience_ends_and_says_so(client: Client, said: bytes) -> None:
+def test_a_timeout_ends_the_wait_and_is_reported(client: Client, said: bytes) -> None:
     """A server that never has room: bounded, counted, and with a way out."""
     met = []
 
@@ -59,7 +59,7 @@ def test_patience_ends_and_says_so(client: Client, said: bytes) -> None:
 
 
 def test_refusals_and_closed_ports_are_not_tried_again(server: Server, client: Client) -> None:
-    """What another try cannot mend fails at once."""
+    """What another try cannot fix fails at once."""
     tries = []
 
     def enter(node: Node) -> object:

@@ -1,4 +1,4 @@
-"""A launch as somebody on the node would see it: keys, secrets, modes, forged answers; real sshd, real torch."""
+"""A launch as someone on the node would see it: keys, secrets, modes, forged answers; real sshd, real torch."""
 
 from __future__ import annotations
 

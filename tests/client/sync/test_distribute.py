@@ -27,7 +27,7 @@ from clusterctl.errors import ClusterctlError
 from clusterctl.node.verbs import sync
 
 SIZE = 3_000_000
-LINGER = 0.3  # seconds that a node is dead before the kernel says so
+LINGER = 0.3  # seconds that a node is dead before the kernel reports it
 Deed = Callable[["Nodes", str], None]
 
 
@@ -43,7 +43,7 @@ def scan(tmp_path: Path) -> ScanResult:
 
 
 class Watched(PipeSession):
-    """A node that something is done to just before it is told where to take contents."""
+    """A node that something is done to just before it is reported where to take contents."""
 
     def __init__(self, nodes: Nodes, name: str, place: int) -> None:
         self.nodes, self.name = nodes, name
@@ -114,7 +114,7 @@ def listening(pid: int) -> set[int]:
 
 
 def accepts(port: int) -> bool:
-    """Tell whether anybody listens on a port."""
+    """Return whether anybody listens on a port."""
     with socket.socket() as caller:
         return caller.connect_ex(("127.0.0.1", port)) == 0
 
@@ -134,7 +134,7 @@ def made(tmp_path: Path, scan: ScanResult) -> Iterator[Callable[..., Nodes]]:
 
 
 def test_the_code_leaves_here_once(made: Callable[..., Nodes], scan: ScanResult) -> None:
-    """One node is sent it, the others have it from each other; then nobody listens and nothing runs."""
+    """One node is sent it, the others have it from each other; then nothing listens and nothing runs."""
     nodes = made(6)
     brought = nodes.bring()
     held = nodes.code("gpu00")
@@ -219,7 +219,7 @@ def knock(port: int) -> None:
 
 
 def test_a_giver_that_lies_is_found_out(made: Callable[..., Nodes], scan: ScanResult) -> None:
-    """Contents that are not what their hash says are not taken; the node has them from here."""
+    """Contents that are not what their hash reports are not taken; the node has them from here."""
     nodes = made(2)
 
     def damage(nodes: Nodes, giver: str) -> None:
@@ -297,7 +297,7 @@ def test_who_waits_for_a_node_that_fails_takes_its_place() -> None:
         assert third.result(HANG).node == second  # type: ignore[union-attr]  # it is a giver
 
 
-def test_nobody_waits_for_a_giver_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_node_waits_for_a_provider_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first receiver neither finishes nor fails: after the limit the next one is sent the code from here."""
     monkeypatch.setattr(distribute, "BASE_WAIT_LIMIT", 0.05)
     passing = Distribution("tree", {name: TransferAddress("192.0.2.1") for name in "ab"})
@@ -311,7 +311,7 @@ def test_nobody_waits_for_a_giver_for_ever(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_nodes_that_do_not_reach_each_other_are_all_sent_it_from_here() -> None:
-    """Two that took it from nobody are enough: nobody else waits for a giver that he cannot reach."""
+    """Two that took it from no one are enough: nothing else waits for a giver that he cannot reach."""
     names = [f"n{number}" for number in range(16)]
     passing = Distribution("tree", {name: TransferAddress("192.0.2.1") for name in names})
     assert passing.wait_for_provider("n0", 1) is None

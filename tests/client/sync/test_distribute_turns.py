@@ -12,7 +12,7 @@ from clusterctl.client.sync.distribute import SharedHomeLocks
 
 
 def test_the_first_goes_alone_and_a_failure_passes_the_turn_on() -> None:
-    """Of four at one place the first fails, the second fills it, the rest go together; elsewhere nobody waits."""
+    """Of four at one place the first fails, the second fills it, the rest go together; elsewhere no one waits."""
     turns, log, lock = SharedHomeLocks(), list[str](), threading.Lock()
     together = threading.Barrier(2, timeout=HANG)
 

@@ -73,7 +73,7 @@ def test_a_source_inside_a_checkout_obeys_the_files_above(tmp_path: Path) -> Non
 
 
 def test_odd_things_are_left_out_with_a_word(tmp_path: Path) -> None:
-    """Pipes are skipped, links that leave are kept; both are said, and so is a rule file that is a link."""
+    """Pipes are skipped, links that leave are kept; both are reported, and so is a rule file that is a link."""
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "up").symlink_to("../x")
     (tmp_path / "root").symlink_to("/etc")
@@ -88,7 +88,7 @@ def test_odd_things_are_left_out_with_a_word(tmp_path: Path) -> None:
     ]
 
 
-def test_an_empty_tree_is_said(tmp_path: Path) -> None:
+def test_an_empty_tree_is_reported(tmp_path: Path) -> None:
     """Rules that ignore everything do not pass silently."""
     plant(tmp_path, "a.py")
     (tmp_path / ".gitignore").write_text("*")

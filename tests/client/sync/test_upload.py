@@ -135,8 +135,8 @@ def test_many_nodes_with_one_home_do_not_disturb_each_other(source: Path, tmp_pa
 
 @pytest.mark.parametrize("name", ["train.py", "big.bin"])
 @pytest.mark.parametrize("altered", [True, False], ids=["altered", "cut"])
-def test_a_damaged_store_is_mended(source: Path, tmp_path: Path, name: str, altered: bool) -> None:
-    """A stored content that is not what its name says is fetched again, before any run sees it."""
+def test_a_damaged_store_is_repaired(source: Path, tmp_path: Path, name: str, altered: bool) -> None:
+    """A stored content that is not what its name reports is fetched again, before any run sees it."""
     scan = scan_source(source)
     bring(scan, tmp_path / "work")
     sha = {entry.path: entry.content for entry in scan.manifest.entries}[name]
@@ -189,7 +189,7 @@ class Killed(PipeSession):
 
 
 def test_a_killed_transfer_is_continued(source: Path, tmp_path: Path) -> None:
-    """Nothing had time to tidy up: contents that were whole count, the half one comes anew."""
+    """Nothing had time to tidy up: contents that were whole count, the half one comes again."""
     (source / "0.txt").write_text("0" * 70_000)
     scan = scan_source(source)
     killed = Killed(tmp_path / "work")
@@ -227,7 +227,7 @@ def test_contents_are_packed_once_for_all_nodes(source: Path, tmp_path: Path) ->
     assert listing(code_of(tmp_path / "two")) == listing(tmp_path / "gone")
 
 
-def test_contents_that_do_not_fit_into_memory_are_read_again(source: Path, tmp_path: Path) -> None:
+def test_contents_that_exceed_memory_are_read_again(source: Path, tmp_path: Path) -> None:
     """Without room for packed contents every node is served from the source."""
     scan = scan_source(source)
     scan = replace(scan, contents=Contents(os.fsencode(scan.root), scan.manifest, cache_bytes=0))
@@ -237,7 +237,7 @@ def test_contents_that_do_not_fit_into_memory_are_read_again(source: Path, tmp_p
 
 
 def test_without_a_run_only_the_store_is_filled(source: Path, tmp_path: Path) -> None:
-    """`run: null` brings contents ahead of time, checked like any other."""
+    """`run: null` sends contents ahead of time, checked like any other."""
     scan = scan_source(source)
     assert bring(scan, tmp_path / "work", run=None)[0].tree == scan.manifest.hash
     assert not (tmp_path / "work/runs").exists()
@@ -259,7 +259,7 @@ class Liar:
         """Take anything."""
 
     def receive(self, timeout: float) -> Frame | None:
-        """Report a tree that nobody sent."""
+        """Report a tree that no one sent."""
         assert timeout > 0
         return Untrusted({"tree": "0" * 64, "files": 1, "bytes": 1, "differs": ["train.py"]}), b""
 
@@ -291,7 +291,7 @@ class Confused(Liar):
     ids=str,
 )
 def test_an_answer_that_makes_no_sense_is_the_nodes(source: Path, answer: dict[str, Any]) -> None:
-    """It is named as the node's, with what was said; it is no bug of ours."""
+    """It is named as the node's, with what was reported; it is no bug of ours."""
     scan = scan_source(source)
     with pytest.raises(SyncError) as caught:
         send_tree(Confused(answer), TreeUpload(scan), node="gpu02")
@@ -337,7 +337,9 @@ class Stuck(Liar):
         return Untrusted({"beat": 1, "steps": 7}), b""
 
 
-def test_a_disk_that_hangs_is_told_from_a_slow_one(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_hangs_is_distinguished_from_a_slow_one(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Beats alone are no progress."""
     monkeypatch.setattr(conversation, "STALL", 0.05)
     with pytest.raises(SyncError, match="no progress on the node") as caught:

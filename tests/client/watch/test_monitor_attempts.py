@@ -1,4 +1,4 @@
-"""What a watcher makes of a run's attempts: told once, and what is settled moves nobody any more."""
+"""What a watcher makes of a run's attempts: reported once, and what is settled moves no one any more."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def pausing(attempt: int) -> dict[str, Any]:
     return {"event": "pausing", "attempt": attempt, "reason": "gpu02 is lost", "seconds": 2.0}
 
 
-def test_each_attempt_is_told_once() -> None:
-    """Whichever node says so first; the spare that comes in is named."""
+def test_each_attempt_is_reported_once() -> None:
+    """Whichever node reports so first; the spare that comes in is named."""
     said: list[str] = []
     heard = AttemptTracker({}, said.append)
 
@@ -68,7 +68,7 @@ def test_each_attempt_is_told_once() -> None:
     ]
 
 
-def test_who_comes_late_is_told_in_order() -> None:
+def test_who_comes_late_is_reported_in_order() -> None:
     """The state comes first then, and after it the events and the lines of the attempt before: these stand first."""
     said: list[str] = []
     heard = AttemptTracker({}, said.append)
@@ -114,7 +114,7 @@ def test_an_attempt_that_is_over_is_followed_to_its_end() -> None:
         about = {"ranks": None, "tail": None, "grep": None, "stream": None, "since": None}
         wish = LogQuery(**about, follow=True, attempt=wanted, show_times=False, as_json=False).request()
         onlooker = LiveReader(RunHandle(Cluster(print), "r", NODES, {}), wish, notice=print)
-        onlooker._streams.reopen = lambda *_: None  # type: ignore[method-assign]  # there is nobody to ask
+        onlooker._streams.reopen = lambda *_: None  # type: ignore[method-assign]  # there is no one to ask
         onlooker._on_update(StateChange("gpu02", state(2, 0, 1, None)))
         assert onlooker._has_ended("gpu02", None) is over
         onlooker._streams.close()
@@ -129,7 +129,7 @@ class Refusing(Cluster):
 
 
 def test_a_stream_that_our_own_system_refuses_ends_with_its_reason() -> None:
-    """Nobody waits for it in vain, and no thread ends with a traceback."""
+    """No one waits for it in vain, and no thread ends with a traceback."""
     wish = {"events": None, "logs": None}
     streams = NodeStreams(
         RunHandle(Refusing(print), "r", NODES[:1], {}), wish, notice=print, longest_pause=1.0
@@ -142,7 +142,7 @@ def test_a_stream_that_our_own_system_refuses_ends_with_its_reason() -> None:
     assert [(end.node, end.error.code if end.error else "") for end in ends] == [("gpu01", "CC-USE-080")]
 
 
-def test_a_rank_that_ends_after_its_node_was_told_to_is_known_as_that() -> None:
+def test_a_rank_that_ends_after_its_node_was_stopped_is_known_as_that() -> None:
     """And one that ended before is not."""
     part = NodeReport(NODES[0], 0.0)
     for event in (
@@ -155,7 +155,7 @@ def test_a_rank_that_ends_after_its_node_was_told_to_is_known_as_that() -> None:
 
 
 class Frames:
-    """A session on which the agent has said some events."""
+    """A session on which the agent has reported some events."""
 
     stderr = ""
 
@@ -176,7 +176,7 @@ def test_a_run_that_is_over_before_a_slow_node_begins_has_begun() -> None:
         await_event(session, "go_received", 1.0, node="gpu02")
 
 
-def test_one_node_alone_moves_nobody_on() -> None:
+def test_one_node_alone_moves_no_other_on() -> None:
     """A node that invents attempts or pauses hides no failure of the others: two must say the same."""
     said: list[str] = []
     heard, everybody = AttemptTracker({}, said.append), ["gpu01", "gpu02", "gpu03"]

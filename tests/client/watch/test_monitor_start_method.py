@@ -1,4 +1,4 @@
-"""What a node's event about the start of its workers says to who watches."""
+"""What a node's event about the start of its workers reports to who watches."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ CUT_OFF = part("gpu02", "CANCELLED", f"node 0 (gpu01) is lost: {SILENT}", OWN_RE
 def test_launch_and_status_agree(
     why: str, second: NodeState | None, event: dict[str, Any] | None, state: str, headline: str
 ) -> None:
-    """The same state, the same cause, and the same states of the nodes, from what was heard and from what is kept."""
+    """The same state, the same cause, and the same states of the nodes, from what came and from what is kept."""
     parts = parts_with(why, second)
     attached = watch([])
     if event is not None:
@@ -137,7 +137,7 @@ def test_a_node_that_we_lost_is_judged_by_what_the_others_recorded() -> None:
 
 
 def test_a_node_that_the_others_lost_and_that_ended_by_itself_is_not_to_be_stopped() -> None:
-    """It is heard over SSH: its rank has ended with the run, and nothing is left there."""
+    """It is received over SSH: its rank has ended with the run, and nothing is left there."""
     verdict = judge_recorded(RUN, parts_with(SILENT, CUT_OFF))
 
     assert verdict is not None
@@ -148,7 +148,7 @@ def test_a_node_that_the_others_lost_and_that_ended_by_itself_is_not_to_be_stopp
 
 
 def test_processes_are_left_only_where_some_are() -> None:
-    """Agent and guardian are gone: what still runs is named, and nothing is said where nothing does."""
+    """Agent and guardian are gone: what still runs is named, and nothing is reported where nothing does."""
     for left in ([], [{"pid": 7, "name": "python", "state": "S"}]):
         second = part("gpu02", "LOST", "agent and guardian are not running", left=left)
         verdict = judge_recorded(RUN, parts_with(GONE, second))
@@ -168,7 +168,7 @@ def test_processes_are_left_only_where_some_are() -> None:
 def test_without_a_record_a_run_that_no_person_stopped_is_not_cancelled(
     second: NodeState | None, state: str
 ) -> None:
-    """A list of many runs leaves records out; what one node alone says of the hub does not count."""
+    """A list of many runs leaves records out; what one node alone reports of the hub does not count."""
     parts: dict[str, NodeState | None] = {
         name: part(name, "CANCELLED", f"gpu02 is lost: {SILENT}") for name in ("gpu01", "gpu03")
     }
@@ -179,7 +179,7 @@ def test_without_a_record_a_run_that_no_person_stopped_is_not_cancelled(
     assert name_state(RUN, by_hand) == "CANCELLED"
 
 
-def test_what_one_node_says_of_the_hub_is_that_nodes_view() -> None:
+def test_what_one_node_reports_of_the_hub_is_that_nodes_view() -> None:
     """gpu02 is cut off and notices first: the note blames no hub that answers; then the hub names gpu02."""
     notices: list[str] = []
     attached = watch(notices)
@@ -193,8 +193,21 @@ def test_what_one_node_says_of_the_hub_is_that_nodes_view() -> None:
     ]
 
 
-def test_a_hub_that_most_nodes_do_not_hear_is_lost() -> None:
-    """The second node that says so is the majority of three."""
+@pytest.mark.parametrize("hub_was_first", [True, False])
+def test_a_lost_node_is_one_line(*, hub_was_first: bool) -> None:
+    """Whether the hub reports it, and the client finds it out too, or the client alone."""
+    notices: list[str] = []
+    attached = watch(notices)
+    if hub_was_first:
+        attached._on_update(stopping("gpu01", f"gpu02 is lost: {SILENT}"))
+    attached._mark_lost(attached._reports["gpu02"], SILENT)
+    assert len(notices) == 1, notices
+    assert notices[0].startswith(f"gpu02 is lost: {SILENT}; ")
+    assert notices[0].endswith("; stopping all nodes")
+
+
+def test_a_hub_that_most_nodes_do_not_reach_is_lost() -> None:
+    """The second node that reports it is the majority of three."""
     notices: list[str] = []
     attached = watch(notices)
     for node in ("gpu02", "gpu03"):

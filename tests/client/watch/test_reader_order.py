@@ -72,7 +72,7 @@ def test_many_files_of_many_nodes() -> None:
         )
 
 
-def test_what_was_dropped_is_told_before_the_lines_after_it() -> None:
+def test_what_was_dropped_is_reported_before_the_lines_after_it() -> None:
     """Once, also where nothing follows."""
     order = TimeMerger(["a"])
     first, second = entry("a", "x", 0, [1.0]), entry("a", "x", 500, [7.0, 8.0], began=2.0)
@@ -85,7 +85,7 @@ def test_what_was_dropped_is_told_before_the_lines_after_it() -> None:
 
 
 def test_what_an_attempt_wrote_while_we_were_away_is_asked_for() -> None:
-    """After a cut, of every attempt from the first of which anything was heard; a node that knows its clock adds it."""
+    """After a cut, of every attempt from the first of which anything came; a node that knows its clock adds it."""
     wish = {"events": None, "logs": {"moment": 100.0}, "follow": True, "clock": True}
     streams = NodeStreams(
         RunHandle(Cluster(print), "r", [], {}), wish, notice=print, longest_pause=1.0, clocks={"a": 7.0}
@@ -113,7 +113,7 @@ class Pipe:
         return self.near.fileno()
 
     def pump(self) -> list[tuple[Untrusted, bytes]]:
-        """Give what was said."""
+        """Give what was reported."""
         self.near.recv(64)
         return [(Untrusted(header), body) for header, body in self.said]
 
@@ -136,7 +136,7 @@ def open_nothing(*_: object) -> NoReturn:
 
 
 def test_a_stream_that_is_cut_while_another_is_read_gives_way_to_the_next() -> None:
-    """At its turn the node may not be back yet; what it says when it is back is read."""
+    """At its turn the node may not be back yet; what it reports when it is back is read."""
     first, second, again = Pipe(), Pipe(), Pipe()
     streams = Streams([], open_nothing, FollowParser().parse, pauses=(1.0, 1.0))
     streams.add("a", first)  # type: ignore[arg-type]  # all that is wanted of a session
@@ -157,7 +157,7 @@ def test_a_stream_that_is_cut_while_another_is_read_gives_way_to_the_next() -> N
 def test_a_node_that_hung_up_while_others_were_read_is_asked_again_at_its_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """However often that was: its tries are for the time when somebody reads."""
+    """However often that was: its tries are for the time when someone reads."""
     reading = LogReader(RunHandle(Cluster(print), "r", [], {}), {"follow": False}, clocks={})
     opened: list[str] = []
     monkeypatch.setattr(reading._streams, "reopen", lambda name, _: opened.append(name))
@@ -187,7 +187,7 @@ def test_lines_that_are_followed_wait_a_moment_for_older_ones() -> None:
     assert told(window.pop_ready(101.5)) == ["y1"]
 
 
-def test_a_clock_that_is_ahead_moves_nobody() -> None:
+def test_a_clock_that_is_ahead_moves_no_line() -> None:
     """A time in the future counts as the moment of arrival, and so does what is no time at all."""
     window = ReorderWindow(hold=1.0)
     window.add(entry("liar", "z", 0, [float("inf"), float("nan"), 4e9]), 100.0, 10.0)
@@ -196,7 +196,7 @@ def test_a_clock_that_is_ahead_moves_nobody() -> None:
     assert told(window.pop_ready(101.9)) == ["x1"]
 
 
-def test_a_node_that_is_late_holds_nobody_up() -> None:
+def test_a_node_that_is_late_delays_no_other() -> None:
     """Its lines go when they come; a clock that is behind does no more, and its own order stays."""
     window = ReorderWindow(hold=1.0)
     for number in range(5):
@@ -221,7 +221,7 @@ def test_a_flood_does_not_wait() -> None:
 
 
 def test_what_was_dropped_from_a_log_stands_before_its_lines() -> None:
-    """Also where only that is told."""
+    """Also where only that is reported."""
     window = ReorderWindow(hold=1.0)
     gone = replace(entry("a", "x", 50, [10.0]), gone=(0, 50))
     window.add(gone, 100.0, 10.0)

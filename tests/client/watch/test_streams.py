@@ -21,7 +21,7 @@ LOST = ConnectionLost("CC-SSH-015", node="gpu01")
 
 
 class Session:
-    """A session that brings some frames, or is cut, and then says nothing more."""
+    """A session that has some frames, or is cut, and then reports nothing more."""
 
     def __init__(self, *headers: dict[str, Any] | ConnectionLost) -> None:
         self.near, self.far = socket.socketpair()
@@ -43,7 +43,7 @@ class Session:
             yield Untrusted(header), b""
 
     def send_heartbeat(self) -> None:
-        """Nobody hears it."""
+        """No one receives it."""
 
     def check_silence(self, limit: float) -> None:
         """Mind no silence."""
@@ -69,7 +69,7 @@ def read(streams: Any, count: int) -> list[Any]:
 
 
 def test_a_stream_that_broke_is_opened_again_and_counts_from_there() -> None:
-    """Each try in a row waits longer; what the node says ends the row."""
+    """Each try in a row waits longer; what the node reports ends the row."""
     sessions, stale = [Session(LOST), Session({"value": 7}, LOST), Session({"value": 8})], list[bool]()
 
     def open_session(_: Node, is_stale: bool) -> Any:
@@ -90,7 +90,7 @@ def test_a_stream_that_broke_is_opened_again_and_counts_from_there() -> None:
     assert all(session.closed for session in sessions)
 
 
-def test_a_stream_that_opens_when_nobody_reads_any_more_is_closed() -> None:
+def test_a_stream_that_opens_when_no_client_reads_any_more_is_closed() -> None:
     """Its process on the node would stay otherwise, for as long as the program does."""
     session, may_open, opening = Session(), threading.Event(), threading.Event()
 
@@ -107,7 +107,7 @@ def test_a_stream_that_opens_when_nobody_reads_any_more_is_closed() -> None:
     wait_until(lambda: session.closed, "its end")
 
 
-def test_a_node_that_ends_its_samples_is_told_and_comes_back() -> None:
+def test_a_node_that_ends_its_samples_is_reported_and_comes_back() -> None:
     """With `reconnect`; without, the reason is all that there is of it."""
     for reconnect in (False, True):
         top = UtilizationStreams(Cluster(print), [NODE], {}, 1.0, reconnect=reconnect)

@@ -102,7 +102,7 @@ def test_a_launch_that_is_cancelled_before_go(node: Make) -> None:
 
 @VARIANT
 def test_a_run_that_starts_again(node: Make) -> None:
-    """Its next attempt has a gate and a server of its own."""
+    """Its next attempt has a gate that imports nothing again, forked from a warm server that ends with the run."""
     script = (
         "import os, signal\nif os.environ['CLUSTERCTL_ATTEMPT'] == '1': os.kill(os.getpid(), signal.SIGKILL)"
     )
@@ -115,6 +115,7 @@ def test_a_run_that_starts_again(node: Make) -> None:
 
     assert (state["state"], state["attempt"]) == ("SUCCEEDED", 2)
     assert [event["method"] for event in run.events() if event["event"] == "start_method"] == ["fork", "fork"]
+    assert run.event("warm")["method"] == "fork"
 
 
 @VARIANT

@@ -17,9 +17,9 @@ from clusterctl.node.fork.obstacles import NEWEST_PYTHON
 pytestmark = pytest.mark.skipif(sys.version_info[:2] > NEWEST_PYTHON, reason="this Python is never forked")
 
 
-def run_both(gate: Start, case: Case) -> tuple[dict[int, Ended], dict[int, Ended]]:
-    """Run a job with exec'ed workers, then with forked ones."""
-    return run(gate, "exec", case).ended(), run(gate, "fork", case).ended()
+def run_both(gate: Start, case: Case, method: str) -> tuple[dict[int, Ended], dict[int, Ended]]:
+    """Run a job with exec'ed workers, then with those of a gate that was exec'ed, or forked from a warm server."""
+    return run(gate, "exec", case).ended(), run(gate, method, case).ended()
 
 
 def run(gate: Start, method: str, case: Case) -> Gate:
@@ -28,7 +28,7 @@ def run(gate: Start, method: str, case: Case) -> Gate:
     write_files(started, case)
     started.read_report("ready")
     started.go(case.argv).ended()
-    assert started.method == (("fork", "") if method == "fork" else ("", "")), started.log()
+    assert started.method == (("", "") if method == "exec" else ("fork", "")), started.log()
     return started
 
 
@@ -41,7 +41,7 @@ def write_files(started: Gate, case: Case) -> None:
 
 
 CHANGING = [
-    (r"(exec|fork)-\d+/", "GATE/"),
+    (r"(exec|fork|warm)-\d+/", "GATE/"),
     (r"test_\w{8}/attempt_0", "LOGS"),
     (r"0x[0-9a-f]+", "ADDRESS"),
     (r"(MASTER_PORT\W{1,5})\d+", r"\1PORT"),
@@ -64,10 +64,11 @@ def settled_end(ended: Ended) -> tuple[Any, ...]:
     return ended.code, settled(ended.stdout), settled(ended.stderr), json.loads(settled(json.dumps(error)))
 
 
+@pytest.mark.parametrize("method", first(0, ["fork", "warm"]))
 @pytest.mark.parametrize("name", first(0, [name for name in CASES if name != "observe"]))
-def test_a_job_sees_no_difference(gate: Start, name: str) -> None:
+def test_a_job_sees_no_difference(gate: Start, name: str, method: str) -> None:
     """Its exit code or signal, output, traceback and error file are the same."""
-    by_exec, by_fork = run_both(gate, CASES[name])
+    by_exec, by_fork = run_both(gate, CASES[name], method)
 
     assert by_fork.keys() == by_exec.keys()
     for rank, ended in by_exec.items():
@@ -80,9 +81,10 @@ def observations(ended: dict[int, Ended]) -> list[dict[str, Any]]:
     return [json.loads(settled(worker.stdout)) for _, worker in sorted(ended.items())]
 
 
-def test_a_worker_observes_the_same(gate: Start) -> None:
+@pytest.mark.parametrize("method", first(1, ["fork", "warm"]))
+def test_a_worker_observes_the_same(gate: Start, method: str) -> None:
     """Arguments, paths, variables, descriptors, signals, limits, threads, streams and torch; random numbers differ."""
-    by_exec, by_fork = map(observations, run_both(gate, CASES["observe"]))
+    by_exec, by_fork = map(observations, run_both(gate, CASES["observe"], method))
 
     for exec_worker, fork_worker in zip(by_exec, by_fork, strict=True):
         for name, value in exec_worker["seen"].items():

@@ -84,7 +84,7 @@ def test_whoever_is_killed_all_end(node: Make, victim: str, who: int) -> None:
     """kill -9 on one node, of the hub's agent too: nothing runs anywhere in the end, and the node is named."""
     gang = GangRun(node).prepare().join().go()
     os.kill(gang.nodes[who].pid(victim), signal.SIGKILL)
-    wait_until(lambda: not any(one.left() for one in gang.nodes), "nothing left anywhere")
+    wait_until(lambda: not any(one.is_alive() for one in gang.nodes), "nothing left anywhere")
     states = gang.ended()
 
     name = f"gpu0{who + 1}"
@@ -105,7 +105,7 @@ def test_a_silent_node_is_lost(node: Make, who: int) -> None:
     frozen = gang.nodes[who]
     os.kill(frozen.pid("agent"), signal.SIGSTOP)
     rest = [one for one in gang.nodes if one is not frozen]
-    wait_until(lambda: not any(one.left() for one in rest), "the rest ended")
+    wait_until(lambda: not any(one.is_alive() for one in rest), "the rest ended")
     states = [one.state() for one in rest]
     os.kill(frozen.pid("agent"), signal.SIGCONT)
     gang.ended()

@@ -98,7 +98,7 @@ def test_a_bad_message_to_the_hub_costs_its_sender(node: Make, stack: ExitStack,
     agent = run.gang.nodes[0].pid("agent")
     before, after = memory_of(agent), 0
     run.liar.say(what)
-    while run.gang.nodes[0].left():
+    while run.gang.nodes[0].is_alive():
         after = max(after, memory_of(agent))
         time.sleep(0.02)
     states, parts = run.ended()

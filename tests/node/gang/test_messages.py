@@ -85,6 +85,7 @@ STOP = {"reason": "stopped", "grace": 30.0, "occasion": "stop"}
 TOLD = RosterView(2, ROSTER, [ENTRY])
 WHOLE: list[tuple[str, dict[str, Any], Any]] = [
     ("hub", {"kind": "beat", "at": 5.0, "time": 6.0}, BeatReply(5.0, 6.0)),
+    ("hub", {"kind": "beat", "at": 5.0, "time": 6.0, "quiet": 7.5}, BeatReply(5.0, 6.0, 7.5)),
     ("hub", {"kind": "failed", "attempt": 2, "reason": "boom"}, Failed(2, "boom")),
     ("hub", {"kind": "failed", "reason": "boom"}, Failed(1, "boom")),
     ("hub", {"kind": "stop", **STOP}, StopOrder("stopped", 30.0, "stop")),
@@ -99,6 +100,7 @@ WHOLE: list[tuple[str, dict[str, Any], Any]] = [
     ("hub", {"kind": "node_checked", "slot": 2, "answers": False}, NodeChecked(Slot(2), answers=False)),
     ("peer", {"kind": "welcome"}, Welcome()),
     ("peer", {"kind": "beat", "at": 5.0}, HubBeat(5.0)),
+    ("peer", {"kind": "beat", "at": 5.0, "quiet": 600.0}, HubBeat(5.0, 600.0)),
     ("peer", {"kind": "check_node", "slot": 2}, CheckNode(Slot(2))),
     ("peer", {"kind": "stop", **STOP, "grace": 0}, StopOrder("stopped", 0.0, "stop")),
     ("peer", {"kind": "verdict", "record": RECORD, "end": END}, Verdict(RECORD, END)),
@@ -272,7 +274,8 @@ def test_a_beat_is_answered_once_asked() -> None:
 
     member = Member(Channel())  # type: ignore[arg-type]  # stands for a channel
     member.send_beat()
-    member.on_reply(BeatReply(said[0], said[0] + 100.0))
+    member.on_reply(BeatReply(said[0], said[0] + 100.0, 7.5))
+    assert member.quiet == 7.5
     assert 99 < member.offset < 101
     with pytest.raises(ChannelError, match="not sent"):
         member.on_reply(BeatReply(said[0] - 1e-3, 5.0))

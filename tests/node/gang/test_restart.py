@@ -316,7 +316,7 @@ def is_alive(pid: int) -> bool:
 
 def test_gates_start_in_the_pause_and_a_stop_ends_them(node: Make) -> None:
     """They import torch while the pause runs; GO comes when it is over, and not after a stop."""
-    gang = RestartGang(node, restart={"pause": 30.0}).begin()
+    gang = RestartGang(node, restart={"pause": 30.0, "warm": 29.0}).begin()
     gang.order(1, 1, KILL)
     first = gang.nodes[0]
     wait_until(lambda: len([event for event in first.events() if event["event"] == "ready"]) == 2, "the gate")

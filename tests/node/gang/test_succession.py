@@ -68,7 +68,7 @@ def test_an_old_hub_that_comes_back_does_no_harm(node: Make) -> None:
     os.kill(old.pid("agent"), signal.SIGSTOP)
     gang.settled(2, [1, 2])
     os.kill(old.pid("agent"), signal.SIGCONT)
-    wait_until(lambda: not old.left(), "the old hub ended")
+    wait_until(lambda: not old.is_alive(), "the old hub ended")
     between = [one.state() for one in gang.nodes[1:]]
     states = gang.finish(2)
 
@@ -85,7 +85,7 @@ def test_a_peer_of_an_earlier_attempt_does_no_harm(node: Make) -> None:
     os.kill(old.pid("agent"), signal.SIGSTOP)
     gang.settled(2, [0, 2])
     os.kill(old.pid("agent"), signal.SIGCONT)
-    wait_until(lambda: not old.left(), "the old peer ended")
+    wait_until(lambda: not old.is_alive(), "the old peer ended")
     between = [gang.nodes[seat].state() for seat in (0, 2)]
     states = gang.finish(2)
 
@@ -116,7 +116,7 @@ def test_no_split_brain(
     if leads:
         gang.settled(2, leads)
     else:
-        wait_until(lambda: not gang.nodes[2].left(), "the one apart ended")
+        wait_until(lambda: not gang.nodes[2].is_alive(), "the one apart ended")
     left_there = [one.left() for one in rest] if leads else []
     running = [gang.nodes[seat].state()["state"] for seat in seats]
     states = gang.finish(attempt)

@@ -198,7 +198,7 @@ def test_what_torchrun_reports_while_it_runs(phase: Phase) -> None:
         Act.START_LOGS,
         RecordWorkers(),
         Journal("workers", {"ranks": [0, 1]}),
-        Act.WATCH_ZOMBIES,
+        Act.WATCH_RANKS,
     )
     program = run_of(phase, spec={"module": ""})
     assert transition(program, workers)[1][-1] is Act.WATCH_NESTED

@@ -1,4 +1,4 @@
-"""What a node tells of its living ranks."""
+"""What a node shows of its living ranks."""
 
 from __future__ import annotations
 

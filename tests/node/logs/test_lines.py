@@ -116,7 +116,7 @@ def test_the_tail_of_a_large_file_reads_its_end_only(log: Path) -> None:
     assert tail_position(str(log), 10, None, False) == (100 << 30) + 1 + 5 * 990
 
 
-def test_grep_says_where_each_hit_was() -> None:
+def test_grep_shows_where_each_hit_was() -> None:
     """Offsets are those of the file; of a block without a hit it is still known where to read on."""
     header: dict[str, object] = {}
     assert filter_lines(header, 100, b"a1\nb\na2\na3\nb\n", Grep("^a")) == b"a1\na2\na3\n"

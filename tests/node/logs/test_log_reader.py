@@ -271,7 +271,7 @@ def test_following_notices_that_everybody_is_gone(node: Make) -> None:
         frames = session.frames()
 
     assert [header["state"]["state"] for header, _ in frames if "state" in header] == ["LOST"]
-    wait_until(lambda: not run.left(), "torchrun passed the kernel's SIGTERM on")
+    wait_until(lambda: not run.is_alive(), "torchrun passed the kernel's SIGTERM on")
 
 
 def list_runs(workdir: Path, **request: Any) -> list[dict[str, Any]]:
@@ -308,6 +308,8 @@ def test_a_lost_run_names_the_processes_that_it_has_left(tmp_path: Path) -> None
     assert list_runs(tmp_path, run="job-1")[0]["left"] == []
     environment = {**os.environ, "CLUSTERCTL_RUN": "job-1/gpu01/1"}
     with subprocess.Popen(["sleep", "600"], env=environment) as left:
+        # A process in the middle of exec has no environment yet, although Popen has already returned.
+        wait_until(lambda: Path(f"/proc/{left.pid}/environ").read_bytes(), "exec")
         (found,) = list_runs(tmp_path, run="job-1")
         left.kill()
 
@@ -356,7 +358,7 @@ def test_a_part_that_ran_on_another_machine_is_named_as_that(tmp_path: Path) -> 
 
 def test_stop_signals_nothing_that_another_machine_recorded(tmp_path: Path) -> None:
     """Pid and start time fit a process here, but the boot is another one: a shared home shows other nodes' pids."""
-    with subprocess.Popen(["sleep", "60"]) as bystander:
+    with subprocess.Popen(["sleep", "3600"]) as bystander:
         started = int(Path(f"/proc/{bystander.pid}/stat").read_text().rpartition(")")[2].split()[19])
         guardian = {"pid": bystander.pid, "starttime": started}
         run = Recorded(tmp_path, state="RUNNING", boot_id="another", guardian=guardian, agent=guardian)

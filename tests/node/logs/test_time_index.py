@@ -114,8 +114,8 @@ def test_where_to_begin_for_a_moment(log: Path, moment: float, place: int) -> No
     assert TimeIndex(str(log)).offset_at(T + moment) == place
 
 
-def test_a_log_that_somebody_cut_begins_anew(log: Path) -> None:
-    """What the index said before is wrong now, and gone."""
+def test_a_log_that_another_program_cut_begins_again(log: Path) -> None:
+    """What the index reported before is wrong now, and gone."""
     growth = grown(log, (100, 0.5, 0.5), (100, 1.0, 1.0))
     log.write_bytes(b"")
     write(log, 50, T + 2)
@@ -169,7 +169,7 @@ def test_a_burst_after_a_silence_is_not_spread_over_the_silence(log: Path) -> No
     assert not growth.paused
 
 
-def test_a_log_that_was_removed_begins_anew(log: Path) -> None:
+def test_a_log_that_was_removed_begins_again(log: Path) -> None:
     """If it comes back, its index is not the old one's."""
     growth = grown(log, (100, 0.5, 0.5))
     log.unlink()

@@ -171,8 +171,10 @@ def test_writers_are_not_disturbed(folder: Path) -> None:
     assert held(log) < MB + 64 * 1024
 
 
-def test_where_nothing_can_be_freed_it_is_said_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run goes on, its logs as long as they are; no reader is told of a hole that is not there."""
+def test_where_nothing_can_be_freed_it_is_reported_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run goes on, its logs as long as they are; no reader sees a hole that is not there."""
 
     def refuse(*_: object) -> None:
         raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
@@ -198,8 +200,8 @@ def test_no_limit_and_small_logs_are_left_alone(folder: Path) -> None:
     assert recorder.MOST_CUT >= recorder.MOST_HEAD
 
 
-def test_a_log_that_somebody_removed_does_not_end_the_limit(folder: Path) -> None:
-    """Nor does one that he emptied: the others are held all the same, and no hole is told of that is gone."""
+def test_a_log_that_another_program_removed_does_not_end_the_limit(folder: Path) -> None:
+    """Nor does one that he emptied: the others are held all the same, and no hole is reported that is gone."""
     limit, (one, two) = SizeLimit(record_in(folder), MB), (folder / "a.log", folder / "b.log")
     fill(one, 2 * MB)
     fill(two, 3 * MB)

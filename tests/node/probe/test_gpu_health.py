@@ -129,7 +129,7 @@ def test_reports_of_the_kernel() -> None:
 
 
 def test_a_log_that_is_closed_to_us(tmp_path: Path) -> None:
-    """Why it cannot be read is told; a log without reports is no reason."""
+    """Why it cannot be read is reported; a log without reports is no reason."""
     assert read_xids(str(tmp_path / "none")) == ([], "No such file or directory")
     (tmp_path / "log").write_text("")
     assert read_xids(str(tmp_path / "log")) == ([], None)
@@ -150,5 +150,5 @@ def test_gpus_on_the_bus(tmp_path: Path) -> None:
 
 
 def test_who_has_a_gpu_open() -> None:
-    """Memory that nvidia-smi puts down to nobody: those with the device open are named, where we may look."""
+    """Memory that nvidia-smi puts down to no one: those with the device open are named, where we may look."""
     assert list(openers([{"index": 7, "uuid": "GPU-x"}])) == []

@@ -97,7 +97,7 @@ def test_ports_that_cannot_be_read_are_bare(rdma: ModuleType, tmp_path: Path) ->
 
 
 def test_gpudirect(rdma: ModuleType, tmp_path: Path) -> None:
-    """The module, or the driver's own word; without a driver nothing is said of it."""
+    """The module, or the driver's own word; without a driver nothing is reported of it."""
     assert rdma.gpudirect(str(tmp_path)) == {"peermem": False, "open_driver": None}
     (tmp_path / "sys/module/nvidia_peermem").mkdir(parents=True)
     (tmp_path / "proc/driver/nvidia").mkdir(parents=True)

@@ -64,7 +64,7 @@ def with_smi(folder: Path, script: str) -> dict[str, str]:
 
 
 def test_facts_of_this_machine() -> None:
-    """What is told is what this machine says of itself by other means."""
+    """What is reported is what this machine reports of itself by other means."""
     before = time.time()
     facts = probe(peers={"me": "127.0.0.1"}, workdir="/tmp", host="127.0.0.1")
     assert problems(facts) == {}
@@ -79,7 +79,7 @@ def test_facts_of_this_machine() -> None:
 
 
 @pytest.mark.parametrize(("value", "status"), [("7", 7), ("", None), ("x", None)])
-def test_a_failed_activate_is_told(value: str, status: int | None) -> None:
+def test_a_failed_activate_is_reported(value: str, status: int | None) -> None:
     """The variable that the bootstrap left is a fact; without it there is nothing to tell."""
     facts = probe(env={**os.environ, "CLUSTERCTL_ACTIVATE_STATUS": value})
     assert facts["activate"]["status"] == status
@@ -105,7 +105,7 @@ def test_what_activate_gave(tmp_path: Path) -> None:
         "LD_LIBRARY_PATH": "/a::/b",
     }
 
-    told = probe(env=active)["activate"]  # nobody waits for a compiler to end
+    told = probe(env=active)["activate"]  # nothing waits for a compiler to end
     (tmp_path / "cuda-12.6" / "version.json").write_text(
         '{"cuda": {"name": "CUDA SDK", "version": "12.6.3"}}'
     )
@@ -168,7 +168,7 @@ def test_workdir_with_the_payload(tmp_path: Path) -> None:
 )
 @pytest.mark.skipif(not Path(SYSTEM_PYTHON).exists(), reason="needs a Python that others may run")
 def test_ordinary_user() -> None:
-    """An ordinary user gets the same answers and is told what may not be written."""
+    """An ordinary user gets the same answers and sees what may not be written."""
     facts = probe(command=("runuser", "-u", "nobody", "--", SYSTEM_PYTHON, "-c", BOOT), workdir="/root/x")
     assert problems(facts).keys() <= {"workdir", "workdir_disk"}
     assert facts["account"]["user"] == "nobody"
@@ -196,7 +196,7 @@ def test_torch_is_read_and_not_imported(tmp_path: Path) -> None:
 
 
 def test_torch_is_missing() -> None:
-    """An interpreter without torch says so."""
+    """An interpreter without torch reports it."""
     facts = probe(command=(sys.executable, "-S", "-c", BOOT))
     assert facts["torch"] is None and facts["packages"] == {}
 
@@ -204,7 +204,7 @@ def test_torch_is_missing() -> None:
 @pytest.mark.skipif(not shutil.which("cc"), reason="needs a C compiler")
 @pytest.mark.parametrize(("number", "version"), [(22602, "2.26.2"), (2708, "2.7.8"), (23203, "2.32.3")])
 def test_nccl_is_asked(tmp_path: Path, number: int, version: str) -> None:
-    """The library's own word is told; the number has had two forms."""
+    """The library's own word is reported; the number has had two forms."""
     library = fake_nccl(tmp_path, f"*version = {number}; return 0;")
     facts = probe(env=with_module(tmp_path, {}))
     assert facts["nccl"] == {"library": str(library), "version": version, "preloaded": False, "others": []}
@@ -256,7 +256,7 @@ def fake_nccl(folder: Path, body: str) -> Path:
 
 
 def test_all_packages(tmp_path: Path) -> None:
-    """Every package is told by its normalised name, the first on the path before others, with a digest of all."""
+    """Every package is reported by its normalised name, the first on the path before others, with a digest of all."""
     folders = ["Foo_Bar-1.2+local.dist-info", "old.style-3-py3.11.egg-info", "no_version.dist-info"]
     env = with_module(tmp_path, {f"{folder}/METADATA": "" for folder in folders})
     bare = probe()["installed"]
@@ -265,8 +265,8 @@ def test_all_packages(tmp_path: Path) -> None:
     assert told["packages"] == sorted(told["packages"]) and told["digest"] != bare["digest"]
 
 
-def test_versions_are_told_without_an_import() -> None:
-    """torch, its libraries and all packages are told from files; torch is not imported."""
+def test_versions_are_reported_without_an_import() -> None:
+    """torch, its libraries and all packages are reported from files; torch is not imported."""
     script = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from clusterctl.node.probe import python as probe_packages, system as probe_system, python as probe_torch\n"
@@ -327,14 +327,14 @@ echo '0, GPU-a, Tesla V100, 450.80.02, 16160, 0, Default'"""
 
 
 def test_simulated_mismatch(tmp_path: Path) -> None:
-    """What a (simulated) nvidia-smi says when it fails is kept in one line."""
+    """What a (simulated) nvidia-smi reports when it fails is kept in one line."""
     lines = ["Failed to initialize NVML: Driver/library version mismatch", "NVML library version: 580.95"]
     gpus = probe(env=with_smi(tmp_path, f"echo '{lines[0]}'; echo '{lines[1]}'; exit 18"))["gpus"]
     assert (gpus["count"], gpus["error"]) == (0, " ".join(lines))
 
 
 def test_simulated_lost_gpu(tmp_path: Path) -> None:
-    """A complaint between the rows of a (simulated) nvidia-smi is told beside the GPUs that are left."""
+    """A complaint between the rows of a (simulated) nvidia-smi is reported beside the GPUs that are left."""
     lost = "Unable to determine the device handle for GPU0000:41:00.0: Unknown Error"
     gpus = probe(env=with_smi(tmp_path, f"echo '{lost}'\n{TWO_GPUS}"))["gpus"]
     assert (gpus["count"], gpus["error"]) == (2, lost)
@@ -353,14 +353,14 @@ def test_simulated_hang(tmp_path: Path) -> None:
 
 
 def test_names_that_do_not_resolve() -> None:
-    """A name nobody knows costs the route to that peer only."""
+    """A name no one knows costs the route to that peer only."""
     facts = probe(peers={"a": "no-such-host.invalid", "b": "127.0.0.1"}, host="no-such-host.invalid")
     assert "problem" in facts["routes"]["a"] and facts["routes"]["b"]["nic"] == "lo"
     assert facts["address"]["addresses"] == [] and facts["address"]["error"]
 
 
 def test_leftovers_and_nothing_else_of_the_environment() -> None:
-    """Variables that steer a job are told; all others stay on the node."""
+    """Variables that steer a job are reported; all others stay on the node."""
     env = {**os.environ, "PET_NNODES": "2", "NCCL_DEBUG": "INFO", "RANKING": "1", "MY_TOKEN": "secret"}
     told = probe(env=env)["environment"]
     assert told["PET_NNODES"] == "2" and told["NCCL_DEBUG"] == "INFO"
@@ -368,7 +368,7 @@ def test_leftovers_and_nothing_else_of_the_environment() -> None:
 
 
 def test_settings_files_of_nccl(tmp_path: Path) -> None:
-    """~/.nccl.conf steers NCCL unseen; its settings are told without the comments."""
+    """~/.nccl.conf steers NCCL unseen; its settings are reported without the comments."""
     (tmp_path / ".nccl.conf").write_text("# old\nNCCL_SOCKET_IFNAME=eth7\n\n")
     facts = probe(env={**os.environ, "HOME": str(tmp_path)})
     assert facts["nccl_conf"][str(tmp_path / ".nccl.conf")] == ["NCCL_SOCKET_IFNAME=eth7"]
@@ -408,7 +408,7 @@ def test_nics_of_another_namespace() -> None:
 
 @pytest.mark.skipif(not CAN_UNSHARE, reason="needs iproute2 and network namespaces")
 def test_nic_that_is_down() -> None:
-    """A NIC that is off, and one that is on without a link, are told apart."""
+    """A NIC that is off, and one that is on without a link, are reported apart."""
     facts = in_namespace(
         "ip link add eth1 type veth peer name eth2; ip link set eth1 up; ip addr add 10.77.0.1/24 dev eth1"
     )
@@ -418,7 +418,7 @@ def test_nic_that_is_down() -> None:
 
 @pytest.mark.skipif(not CAN_UNSHARE, reason="needs iproute2 and network namespaces")
 def test_addresses_of_every_kind() -> None:
-    """Of two ends of a link ours is told, a label keeps its NIC, and IPv6 is there with its prefix."""
+    """Of two ends of a link ours is reported, a label keeps its NIC, and IPv6 is there with its prefix."""
     facts = in_namespace(
         "ip link set lo up; ip link add tun0 type veth peer name far; ip link set tun0 up;"
         "ip addr add 10.77.0.1 peer 10.77.0.2/32 dev tun0; ip addr add 10.78.0.1/16 dev tun0 label tun0:old;"
@@ -436,7 +436,7 @@ def test_addresses_of_every_kind() -> None:
 
 
 def test_addresses_without_netlink(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a sandbox that knows no netlink the first address of each NIC is told all the same."""
+    """In a sandbox that knows no netlink the first address of each NIC is reported all the same."""
 
     def refuse() -> NoReturn:
         raise OSError("no such family")

@@ -72,7 +72,7 @@ def test_only_what_dead_processes_left_counts(
     assert left["files"] == 2 and left["bytes"] >= 16384
 
 
-def test_the_locale_decides_unless_python_is_told() -> None:
+def test_the_locale_decides_unless_python_is_set() -> None:
     """As a session's variables would; a locale that is not installed is read as C, which is UTF-8."""
     code = "import sys; sys.path.insert(0, sys.argv[1])\n"
     code += "from clusterctl.node.probe import system as probe_room; print(probe_room.text())"

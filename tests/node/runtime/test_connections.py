@@ -76,7 +76,7 @@ def looping() -> Iterator[Looping]:
 
 
 class Door:
-    """A listener that lets in who knows the token, and says hello to those."""
+    """A listener that lets in who knows the token, and reports hello to those."""
 
     def __init__(self, looping: Looping, limit: float = HANG) -> None:
         self.proven: list[LineSocket] = []
@@ -127,7 +127,7 @@ def test_the_bytes_of_a_gangs_meeting(looping: Looping) -> None:
 
 
 def test_the_bytes_of_a_call_of_the_mesh(looping: Looping) -> None:
-    """The listener says besides from where it was called."""
+    """The listener reports besides from where it was called."""
     sock = listen("127.0.0.1", port_range(None))
     MeshListener(looping.loop, sock, Credentials("n2", TOKEN))
     looping.start()
@@ -168,8 +168,8 @@ def test_a_caller_and_a_listener_meet(looping: Looping) -> None:
         (None, "the connection ended"),
     ],
 )
-def test_a_caller_says_who_answered(looping: Looping, sent: bytes | None, why: str) -> None:
-    """Something else, somebody without the token, nobody, or one that leaves; what came wrong is told from silence."""
+def test_a_caller_reports_who_answered(looping: Looping, sent: bytes | None, why: str) -> None:
+    """Something else, someone without the token, no one, or one that leaves; a wrong answer is not silence."""
     ends: list[str] = []
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         caller = AuthenticatingCaller(looping.loop, lambda *_: ({}, "a proof"), lambda *_: None, ends.append)
@@ -186,7 +186,7 @@ def test_a_caller_says_who_answered(looping: Looping, sent: bytes | None, why: s
     assert caller.line_socket.malformed == bool(sent)
 
 
-def test_a_caller_says_that_it_was_refused(looping: Looping) -> None:
+def test_a_caller_reports_that_it_was_refused(looping: Looping) -> None:
     """At once, and not after the limit."""
     ends: list[str] = []
     caller = AuthenticatingCaller(looping.loop, lambda *_: ({}, ""), lambda *_: None, ends.append)
@@ -210,7 +210,7 @@ def test_a_stranger_learns_nothing_but_a_nonce(looping: Looping, sent: bytes) ->
 
 
 def test_who_proves_the_token_drop_by_drop_is_left(looping: Looping) -> None:
-    """There are few places: nobody keeps one by sending a byte now and then, or nothing."""
+    """There are few places: no one keeps one by sending a byte now and then, or nothing."""
     door = Door(looping, LIMIT)
     looping.start()
     with closing(knock(door.listener.port)) as dripping, closing(knock(door.listener.port)) as silent:
@@ -241,7 +241,7 @@ def test_the_oldest_stranger_makes_room(looping: Looping) -> None:
 
 
 def test_what_comes_too_early_is_not_lost_but_refused() -> None:
-    """A connection that is given to a thread has brought nothing that the thread would miss."""
+    """A connection that is given to a thread has received nothing that the thread would miss."""
     loop, ends = Loop(), list[str]()
     ours, other = socket.socketpair()
     line_socket = LineSocket(loop, ours, lambda _: line_socket.detach() and None, ends.append)
@@ -254,7 +254,7 @@ def test_what_comes_too_early_is_not_lost_but_refused() -> None:
 
 
 @pytest.mark.parametrize("idle", [False, True])
-def test_an_idle_limit_begins_anew_with_each_byte(idle: bool) -> None:
+def test_an_idle_limit_begins_again_with_each_byte(idle: bool) -> None:
     """Whoever goes on sending is not timed out; any other limit is not moved by a byte now and then."""
     loop = Loop()
     ours, other = socket.socketpair()
@@ -272,7 +272,7 @@ def test_an_idle_limit_begins_anew_with_each_byte(idle: bool) -> None:
 
 @pytest.mark.parametrize("writes", [False, True], ids=["reads", "writes"])
 def test_a_process_that_is_gone_was_there_until_its_connection_broke(writes: bool) -> None:
-    """With something unread at its end the kernel resets the connection: that tells when it ended, as a close does."""
+    """With something unread at its end the kernel resets the connection: that shows when it ended, as a close does."""
     with closing(listen("127.0.0.1", port_range(None))) as server:
         conn = socket.create_connection(server.getsockname())
         wait_until(lambda: select.select([server], [], [], 0)[0], "the connection")
@@ -299,7 +299,7 @@ def test_a_process_that_is_gone_was_there_until_its_connection_broke(writes: boo
         assert line_socket.last_seen > 0.0
 
 
-def test_a_listener_that_closes_leaves_nobody_waiting() -> None:
+def test_a_listener_that_closes_leaves_no_caller_waiting() -> None:
     """Who has not proved anything by then is sent away, and no timer is left."""
     loop = Loop()
     sock = listen("127.0.0.1", port_range(None))
@@ -403,7 +403,7 @@ def test_the_other_side_must_read() -> None:
 
 
 def test_a_reason_is_short_and_comes_while_the_connection_is_open() -> None:
-    """The kernel still tells what it knows of it."""
+    """The kernel still shows what it knows of it."""
     ends: list[tuple[int, bool]] = []
     ours, other = socket.socketpair()
 

@@ -342,18 +342,23 @@ def test_what_a_command_leaves_in_the_background(node: Make) -> None:
 
 def test_a_log_without_end_begins_anew(tmp_path: Path) -> None:
     """A command that prints for ever fills neither memory nor the disk; of an endless line the last part is shown."""
+    log = tmp_path / "log"
+    program = (
+        f"head -c 9000000 /dev/zero; until [ $(stat -c %s {log}) -lt 2000000 ]; do sleep 0.05; done; "
+        "echo; echo last; exit 4"
+    )
     script = (
         "from clusterctl.node.setup import commands as steps\n"
         "steps.LARGEST_LOG = 1 << 20; steps.REPORT_INTERVAL = 0.05\n"
-        f"one = steps.StepRunner({str(tmp_path / 'log')!r}, {str(tmp_path)!r}, {{}}, lambda text: None)\n"
-        "try: one.run(['sh', '-c', 'head -c 9000000 /dev/zero; sleep 0.2; echo; echo last; exit 4'], 'much')\n"
+        f"one = steps.StepRunner({str(log)!r}, {str(tmp_path)!r}, {{}}, lambda text: None)\n"
+        f"try: one.run(['sh', '-c', {program!r}], 'much')\n"
         "except steps.StepFailed as error: print(error.text.splitlines()[-1], error.reason)\n"
     )
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, cwd=PAYLOAD.parents[1], capture_output=True, text=True, check=True)
 
     assert done.stdout == "last `much` exited with 4\n"
-    assert (tmp_path / "log").stat().st_size < 2 << 20
+    assert log.stat().st_size < 2 << 20
 
 
 def test_a_maker_that_was_silent_keeps_what_it_has(tmp_path: Path) -> None:
@@ -509,7 +514,7 @@ def test_a_second_stop_does_not_wait(node: Make) -> None:
     def ended() -> bool:
         with suppress(ProcessLookupError):
             os.kill(agent, signal.SIGTERM)  # of two that come at once the kernel keeps one
-        return not run.left()
+        return not run.is_alive()
 
     wait_until(ended, "the end")
     state = run.ended()

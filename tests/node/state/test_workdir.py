@@ -105,7 +105,7 @@ def small_disk(size: str, folder: Path) -> tuple[str, ...] | None:
 
 
 @pytest.mark.parametrize("size", ["4k", "80k"])
-def test_a_full_disk_is_told_and_nothing_is_half_started(node: Make, tmp_path: Path, size: str) -> None:
+def test_a_full_disk_is_reported_and_nothing_is_half_started(node: Make, tmp_path: Path, size: str) -> None:
     """No room for the payload, or for the spec: an error frame with the path, no process, no spec."""
     (tmp_path / "disk").mkdir()
     prefix = small_disk(size, tmp_path / "disk")

@@ -68,8 +68,7 @@ def test_memory_that_is_held_keeps_the_lock_until_it_is_free(node: Make) -> None
     run = node(BRIEF, gpus=[GPU])
     folder = simulate(run, used=70000)
     go(run, folder)
-    wait_until(lambda: run.state()["state"] == "SUCCEEDED", "the end")
-    state = run.state()
+    state = wait_until(lambda: found if (found := run.state())["state"] == "SUCCEEDED" else None, "the end")
     held = "@clusterctl/gpu/GPU-simulated-3" in Path("/proc/net/unix").read_text()
     (folder / "used").write_text("10")
     stopped = run.verb("stop", grace=1, reason="over")
@@ -81,7 +80,7 @@ def test_memory_that_is_held_keeps_the_lock_until_it_is_free(node: Make) -> None
     (answer,) = [header["stopped"] for header, _ in stopped if "stopped" in header]
     assert (answer["left"], answer["state"]["gpu_memory"]) == ([], [])
     assert [event["held"] for event in memory_events(run)][-1] == []
-    wait_until(lambda: not run.left(), "nothing left")
+    wait_until(lambda: not run.is_alive(), "nothing left")
     assert "GPU-simulated-3" not in Path("/proc/net/unix").read_text()
 
 

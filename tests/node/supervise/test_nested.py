@@ -14,8 +14,8 @@ from clusterctl.node.logs.lines import Grep
 from clusterctl.node.logs.reader import filter_lines
 from clusterctl.node.runtime.event_loop import Loop
 from clusterctl.node.runtime.processes import Identity, identify
-from clusterctl.node.supervise.nested import Callbacks, NestedRanks, find_folder, is_rank, read_marker
-from clusterctl.node.supervise.workers import Worker
+from clusterctl.node.supervise.ranks.nested import Callbacks, NestedRanks, find_folder, is_rank, read_marker
+from clusterctl.node.supervise.ranks.workers import Worker
 from clusterctl.protocol.ranks import Rank
 
 PROGRAM = {"CLUSTERCTL_RUN": "r-1/gpu01/1", "WORLD_SIZE": "4", "NODE_RANK": "0"}

@@ -103,7 +103,9 @@ time.sleep(600)
 def test_a_program_that_ignores_the_request_is_killed_at_the_end_of_grace(node: Make) -> None:
     """With its children, also one in a session of its own."""
     run = go(program(node, ["sh", "-c", "trap '' TERM; setsid sleep 600 & sleep 600"]))
-    wait_until(lambda: len(run.left()) >= 4, "the program")
+    wait_until(
+        lambda: sum("sleep 600" in one for one in run.left().values()) == 3, "the program and its children"
+    )
     run.verb("stop", grace=0.5, reason="stopped by a test")
     state = run.ended()
 

@@ -97,7 +97,7 @@ class Alone:
 
     def ended(self) -> dict[str, list[str]]:
         """Wait for the end; returns the trace."""
-        wait_until(lambda: not self.run.left(), "nothing left")
+        wait_until(lambda: not self.run.is_alive(), "nothing left")
         return {"gpu01": read_trace(self.run)}
 
 
@@ -306,12 +306,14 @@ def memory_is_held(make: Make) -> Trace:
     alone.tell("pass")
     wait_until(lambda: run.state()["state"] == "SUCCEEDED", "the end")
     (folder / "used").write_text("10")
+    assert run.session is not None
+    run.session.hang_up()  # its process has this PATH too
     return alone.ended()
 
 
 def traces_of(gang: GangRun) -> Trace:
     """Read the traces of all nodes once nothing is left."""
-    wait_until(lambda: not any(one.left() for one in gang.nodes), "nothing left anywhere")
+    wait_until(lambda: not any(one.is_alive() for one in gang.nodes), "nothing left anywhere")
     return {one.spec["node"]: read_trace(one) for one in gang.nodes}
 
 

@@ -307,8 +307,9 @@ def test_no_port_left_is_told(node: Make) -> None:
         "import socket, subprocess, sys, time\ndef main(argv):\n"
         "    port = argv[argv.index('--master-port') + 1]\n"
         "    take = f'import socket, time; s = socket.socket(); s.setsockopt(1, 2, 1); s.bind((\"\", {port}));'\n"
-        "    subprocess.Popen([sys.executable, '-c', take + ' s.listen(); time.sleep(60)'])\n"
-        "    time.sleep(0.5)\n    sys.exit('EADDRINUSE')\n"
+        "    take += ' s.listen(); print(1, flush=True); time.sleep(3600)'\n"
+        "    subprocess.Popen([sys.executable, '-c', take], stdout=subprocess.PIPE).stdout.readline()\n"
+        "    sys.exit('EADDRINUSE')\n"
     )
     run = node(BARE).use_stub(stub)
     run.spec["ports"] = [28000 + os.getpid() % 4000] * 2
@@ -359,4 +360,4 @@ def test_python_under_test_is_the_one_named(node: Make) -> None:
     run = node("import sys; print(sys.executable)").use_stub().go()
     run.ended()
     assert run.output(0).strip() == sys.executable
-    wait_until(lambda: not run.left(), "nothing left")
+    wait_until(lambda: not run.is_alive(), "nothing left")

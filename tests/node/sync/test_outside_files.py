@@ -1,4 +1,4 @@
-"""What a run leaves in its copy of the code: told from what was sent, and never walked without end."""
+"""What a run leaves in its copy of the code: reported from what was sent, and never walked without end."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def rundir(tmp_path: Path) -> Rundir:
     return Rundir(tmp_path)
 
 
-def test_nothing_is_told_of_what_was_sent(rundir: Rundir) -> None:
+def test_nothing_is_reported_of_what_was_sent(rundir: Rundir) -> None:
     """Nor of what interpreters and tools leave, nor of a file that was only touched."""
     for name in (
         "__pycache__/train.cpython-311.pyc",
@@ -100,7 +100,7 @@ def test_without_a_record_nothing_is_known(rundir: Rundir) -> None:
 
 
 def test_the_agent_records_it_after_the_last_command_of_after(node: Callable[..., NodeRun]) -> None:
-    """What `after` has brought to safety is not told of."""
+    """What `after` has moved to safety is not reported."""
     script = "open('kept.ckpt', 'w').write('k'); open('moved.ckpt', 'w').write('m')"
     after = {
         "steps": [{"programs": ["sh"], "arguments": ["-c", "rm moved.ckpt"], "shown": "rm"}],

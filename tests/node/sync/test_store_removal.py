@@ -60,7 +60,7 @@ print(os.listdir("trash"), os.listdir("outside"), len(steps) > 5, failed)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make what an account may not remove")
-def test_what_is_another_accounts_is_told(folder: Path) -> None:
+def test_what_is_another_accounts_is_reported(folder: Path) -> None:
     """The rest goes all the same."""
     (folder / "run" / "theirs").mkdir(parents=True)
     (folder / "run" / "theirs" / "file").touch()

@@ -82,7 +82,7 @@ def raw(content: bytes) -> Deed:
     return lambda taker: taker.sendall(content)
 
 
-# What it does, and what is said of it.
+# What it does, and what is reported of it.
 GIVERS: dict[str, tuple[Deed, str]] = {
     "more than its size": (
         endless({"blob": SHA, "last": False}, packed(bytes(1 << 16))),
@@ -115,7 +115,7 @@ GIVERS: dict[str, tuple[Deed, str]] = {
 def test_a_hostile_giver_is_left(
     tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """It is said what is wrong with it; nothing that it sent stays, and all is still known to be missing."""
+    """It is reported what is wrong with it; nothing that it sent stays, and all is still known to be missing."""
     monkeypatch.setattr(transfer, "GRACE", 1.0 if "slow" in GIVERS[name][1] else 30.0)
     deed, why = GIVERS[name]
     giver = Giver(TOKEN, deed)
@@ -148,7 +148,7 @@ class Giving:
         self.where = {"address": "127.0.0.1", "port": self.giver.port, "token": TOKEN}
 
     def serves(self, folder: Path) -> bool:
-        """Tell whether an honest taker gets what it needs."""
+        """Return whether an honest taker gets what it needs."""
         folder.mkdir(mode=0o700)
         with Store(str(folder)) as store:
             return (
@@ -192,7 +192,7 @@ WISHES = [
 
 
 @pytest.mark.parametrize("wish", WISHES, ids=range(len(WISHES)))
-def test_an_odd_wish_harms_nobody(tmp_path: Path, stack: ExitStack, wish: Any) -> None:
+def test_an_odd_request_does_no_harm(tmp_path: Path, stack: ExitStack, wish: Any) -> None:
     """Whoever asks for nonsense gets nothing, and the next one is served."""
     giving = Giving(tmp_path / "work", stack)
     with knock(giving.giver.port, TOKEN) as taker, suppress(OSError):
@@ -231,7 +231,7 @@ def test_a_taker_that_does_not_read_is_left(
 
 
 def giver_is_busy() -> bool:
-    """Tell whether a giver attends to anybody."""
+    """Return whether a giver attends to anybody."""
     return any("_handle" in thread.name for thread in threading.enumerate())
 
 

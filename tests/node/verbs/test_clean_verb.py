@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from session import Session
+from waiting import wait_until
 
 DAY = 86400
 BOOT = f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {Path('/proc/self/ns/pid').readlink()}"
@@ -78,7 +79,10 @@ def sleeper() -> Iterator[Callable[[str], None]]:
     started = []
 
     def start(tag: str) -> None:
-        started.append(subprocess.Popen(["sleep", "60"], env={**os.environ, "CLUSTERCTL_RUN": tag}))
+        process = subprocess.Popen(["sleep", "3600"], env={**os.environ, "CLUSTERCTL_RUN": tag})
+        started.append(process)
+        # A process in the middle of exec has no environment yet, although Popen has already returned.
+        wait_until(lambda: Path(f"/proc/{process.pid}/environ").read_bytes(), "exec")
 
     yield start
     for process in started:

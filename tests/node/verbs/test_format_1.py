@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from session import Session
+from waiting import HANG, wait_until
 
 from clusterctl.node.runtime.processes import boot_id
 from clusterctl.plans.runs.gang_record import parse_roster
@@ -40,8 +41,10 @@ def workdir(tmp_path: Path) -> Path:
 def worker() -> Iterator[subprocess.Popen[bytes]]:
     """Start a process of the run that is recorded as running; its agent and guardian are not running."""
     with subprocess.Popen(
-        ["sleep", "60"], env={**os.environ, "CLUSTERCTL_RUN": f"{RUNNING}/gpu02/2"}
+        ["sleep", "3600"], env={**os.environ, "CLUSTERCTL_RUN": f"{RUNNING}/gpu02/2"}
     ) as process:
+        # A process in the middle of exec has no environment yet, although Popen has already returned.
+        wait_until(lambda: Path(f"/proc/{process.pid}/environ").read_bytes(), "exec")
         yield process
         process.kill()
 
@@ -90,7 +93,7 @@ def test_a_run_without_an_agent_is_listed_and_stopped(workdir: Path, worker: Any
     frames = ask("stop", workdir, "gpu02", run=RUNNING, grace=1.0, reason="stopped by ann", lived=True)
     (report,) = [frame["stopped"] for frame in frames if "stopped" in frame]
     assert ([entry["pid"] for entry in report["ended"]], report["left"]) == ([worker.pid], [])
-    assert worker.wait(10) != 0
+    assert worker.wait(HANG) != 0
     after = json.loads((workdir / "runs" / RUNNING / "1-gpu02" / "state.json").read_text())
     assert (after["state"], after["slot"], after["slots"], after["protocol"]) == ("LOST", 1, 3, PROTOCOL)
 

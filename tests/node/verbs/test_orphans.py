@@ -66,7 +66,7 @@ def test_a_crashed_runs_processes_are_listed_and_ended(node: Make) -> None:
     assert "train.py" in orphan["command"]
     assert 0 <= orphan["age"] <= time.monotonic() - began + 1
     assert ([entry["pid"] for entry in told_ended["ended"]], told_ended["left"]) == ([worker], [])
-    wait_until(lambda: not run.left(), "nothing left")
+    wait_until(lambda: not run.is_alive(), "nothing left")
 
 
 def test_only_what_is_named_and_still_an_orphan_is_ended(node: Make, mark: str) -> None:

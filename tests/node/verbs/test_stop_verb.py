@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 from session import Session
+from waiting import wait_until
 
 from clusterctl.node.state.lock_holders import share_name
 from clusterctl.node.verbs.stop import LAST_EVENTS, RECENT, find_other_account, find_recently_ended
 
-# Holds the lock of a run as an agent does, and tells one visitor whose it is.
+# Holds the lock of a run as an agent does, and tells visitors whose it is.
 HOLD = """
 import json, os, socket, sys
 os.setuid(int(sys.argv[3]))
@@ -25,10 +26,10 @@ door = socket.socket(socket.AF_UNIX)
 door.bind("\\0" + sys.argv[1])
 door.listen(4)
 print("held", flush=True)
-visitor = door.accept()[0]
-visitor.send(json.dumps({"run": sys.argv[2]}).encode())
-visitor.close()
-sys.stdin.read()
+while True:
+    visitor = door.accept()[0]
+    visitor.send(json.dumps({"run": sys.argv[2]}).encode())
+    visitor.close()
 """
 RANK = {"pid": 4711, "name": "python3"}
 
@@ -80,14 +81,18 @@ def test_a_run_of_another_account_is_named(tmp_path: Path) -> None:
     run, somebody = f"t-20261120T110000-{os.getpid() % 65536:04x}", pwd.getpwnam("nobody")
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD, share_name(run, "n"), run, str(somebody.pw_uid)],
-        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
-    assert holder.stdin is not None and holder.stdout is not None
+    assert holder.stdout is not None
+
+    def stop() -> Any:
+        with Session("stop", {"workdir": str(tmp_path), "run": run, "node": "n", "grace": 0}) as session:
+            return session.frames()[0][0]["stopped"]
+
     with holder:
         holder.stdout.readline()
-        with Session("stop", {"workdir": str(tmp_path), "run": run, "node": "n", "grace": 0}) as session:
-            told = session.frames()[0][0]["stopped"]
-        holder.stdin.close()
+        # a holder that gets no processor for a second is not heard
+        told = wait_until(lambda: told if "elsewhere" in (told := stop()) else None, "the holder is heard")
+        holder.kill()
     assert told == {"ended": [], "left": [], "state": None, "elsewhere": "nobody"}
     assert find_other_account(run, "n") is None

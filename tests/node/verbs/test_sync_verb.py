@@ -177,7 +177,7 @@ def test_a_node_that_waits_keeps_beating(tmp_path: Path) -> None:
     with Session("sync", request) as session:
         session.send({"manifest": True}, zlib.compress(json.dumps([file_row("a.py")]).encode()))
         assert session.receive() == ({"missing": [SHA]}, b"")
-        assert session.receive(10.0) == ({"beat": 1, "steps": 1}, b"")
+        assert session.receive() == ({"beat": 1, "steps": 1}, b"")
 
 
 def test_leftovers_of_a_broken_transfer_are_swept(tmp_path: Path) -> None:
@@ -229,8 +229,9 @@ def test_what_is_used_again_counts_as_used(tmp_path: Path) -> None:
     converse(tmp_path / "work", [file_row("a.py")], [BLOB])
     stored = tmp_path / "work/store" / SHA[:2] / SHA
     os.utime(stored, (time.time() - 90 * 86400,) * 2)
+    before = time.time()
     converse(tmp_path / "work", [file_row("a.py")], [], run="another")
-    assert time.time() - stored.stat().st_mtime < 60
+    assert stored.stat().st_mtime > before - 60
 
 
 def test_a_sweep_minds_nobody_elses_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

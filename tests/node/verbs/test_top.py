@@ -11,7 +11,7 @@ from typing import Any
 from session import Session
 from waiting import HANG, wait_until
 
-from clusterctl.node.verbs.top import UtilizationSampler, read_amd
+from clusterctl.node.probe.utilization import UtilizationSampler, read_amd
 
 TWO_GPUS = """cat <<'EOF'
 0, NVIDIA H100 80GB HBM3, 97, 70123, 81559, 61, 455.31

@@ -107,7 +107,7 @@ def test_healthy_nodes_have_no_findings(count: int) -> None:
 
 
 def test_every_check_can_be_explained() -> None:
-    """Each check has a title, a reason of one sentence, and an explanation that says more."""
+    """Each check has a title, a reason of one sentence, and an explanation that reports more."""
     for one in all_checks().values():
         entry = one.entry
         assert entry.severity in SEVERITIES
@@ -138,8 +138,8 @@ def test_majority_names_the_odd_one() -> None:
     assert (split.odd, split.majority, split.evidence) == (("a3",), "x", "a3: y; the other 3: x")
 
 
-def test_tie_blames_nobody() -> None:
-    """Without a majority both groups are told and all are named."""
+def test_tie_blames_no_node() -> None:
+    """Without a majority both groups are reported and all are named."""
     split = split_votes({"a1": "x", "a2": "y"})
     assert split is not None
     assert (split.odd, split.majority) == (("a1", "a2"), None)
@@ -153,7 +153,7 @@ def test_votes_that_agree_are_no_split() -> None:
 
 
 def test_long_evidence_and_fixes_are_cut() -> None:
-    """Many different lines end in a line that says how many more there are."""
+    """Many different lines end in a line that reports how many more there are."""
     hits = [Hit((f"a{n:02}",), f"line {n}", fix=f"fix {n}", shared=True) for n in range(30)]
     assert join_evidence(hits).endswith("line 11\nand 18 more")
     assert join_fixes(hits).endswith("fix 3\n# the same on a[04-29]")
@@ -168,7 +168,7 @@ def test_lines_that_differ_in_numbers_alone_are_one() -> None:
 
 
 def test_two_hundred_nodes_are_a_screen_that_can_be_read() -> None:
-    """Ten nodes in trouble among two hundred: each trouble is told once, and the whole fits on two screens."""
+    """Ten nodes in trouble among two hundred: each trouble is reported once, and the whole fits on two screens."""
     low = {f"gpu{n}": {"workdir_disk.free": (40 + n) * 10**6} for n in range(71, 91)}
     odd = {
         "gpu7": {"torch": None},

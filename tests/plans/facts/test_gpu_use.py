@@ -19,7 +19,7 @@ def test_who_holds_memory() -> None:
     assert second.startswith("GPU 1: 600 MiB, by a process not visible on this node")
 
 
-def test_what_a_node_says_of_it_is_read_with_distrust() -> None:
+def test_what_a_node_reports_of_it_is_read_with_distrust() -> None:
     """Other types, control characters and long lists do no harm."""
     raw = {"gpu": "0\n", "used": "\x1b[2J", "by": [{"pid": "a\nb", "user": "\x1b[2J", "command": "\n"}] * 99}
     (line,) = render_gpu_memory([Untrusted(raw)])

@@ -9,7 +9,7 @@ from clusterctl.plans.facts.facts import parse_facts
 from clusterctl.plans.launch.launchers import VENDOR_NIC_RULES, network_env, vendor_of, visible_env
 
 
-def test_nccl_is_told_exact_names_and_gloo_plain_ones() -> None:
+def test_nccl_gets_exact_names_and_gloo_plain_ones() -> None:
     """NCCL takes a bare name as a prefix, Gloo takes nothing but names."""
     assert network_env("nvidia", ("meth919", "meth920")) == {
         "GLOO_IFACE": "meth919,meth920",
@@ -20,7 +20,7 @@ def test_nccl_is_told_exact_names_and_gloo_plain_ones() -> None:
 
 
 @pytest.mark.parametrize("vendor", VENDOR_NIC_RULES)
-def test_gloo_is_told_for_every_vendor(vendor: str) -> None:
+def test_gloo_gets_it_for_every_vendor(vendor: str) -> None:
     """CPU tensors travel by Gloo whatever the accelerator."""
     assert network_env(vendor, ("eth0",))["GLOO_SOCKET_IFNAME"] == "eth0"
 
@@ -48,7 +48,7 @@ def test_no_nics_no_variables() -> None:
     ],
 )
 def test_vendor(changes: dict[str, object], vendor: str) -> None:
-    """The hardware says whose it is, else torch."""
+    """The hardware reports whose it is, else torch."""
     assert vendor_of(parse_facts({**healthy_answer(1), **changes})) == vendor
 
 

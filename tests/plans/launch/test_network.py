@@ -63,7 +63,7 @@ def test_name_is_resolved_on_the_node() -> None:
 
 
 def test_name_with_several_addresses_prefers_the_nodes_own() -> None:
-    """Of the addresses that a name has, one that the node bears is chosen."""
+    """Of the addresses that a name has, one that the node has is chosen."""
     told = {"host": "gpu1", "addresses": ["203.0.113.9", "10.0.0.1"]}
     assert resolve_network(replace(NODE, host="gpu1"), facts(address=told)).ip == "10.0.0.1"
 
@@ -97,7 +97,7 @@ def test_nothing_leads_to_an_address() -> None:
     ],
 )
 def test_problem(node: Node, changes: dict[str, Any], kind: str) -> None:
-    """Each contradiction between inventory and node has its own kind, told once."""
+    """Each contradiction between inventory and node has its own kind, reported once."""
     assert [problem.kind for problem in resolve_network(node, facts(**changes)).problems] == [kind]
 
 
@@ -107,7 +107,7 @@ def test_loopback_addresses_belong_to_lo() -> None:
     assert (network.ip, network.nics, network.problems) == ("127.0.3.1", ("lo",), ())
 
 
-def test_without_facts_only_the_inventory_speaks() -> None:
+def test_without_facts_only_the_inventory_counts() -> None:
     """A dry run knows literal addresses and named NICs, and guesses nothing."""
     assert resolve_network(NODE, None).ip == "10.0.0.1"
     assert resolve_network(replace(NODE, network="10.9.0.0/24"), None).ip is None

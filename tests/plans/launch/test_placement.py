@@ -33,7 +33,7 @@ def test_an_empty_pattern_is_an_error(pattern: str) -> None:
 
 
 def test_the_pattern_beats_the_job() -> None:
-    """Ranks are counted anew among the chosen nodes."""
+    """Ranks are counted again among the chosen nodes."""
     chosen = plan_placement(INVENTORY, JOB, pattern="2,gpu1", exclude="gpu1")
 
     assert [(member.name, member.node_rank) for member in chosen] == [("gpu3", 0)]

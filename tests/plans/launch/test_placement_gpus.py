@@ -29,7 +29,7 @@ def chosen(job: dict[str, Any], facts: Facts, lent: int | None = None) -> list[s
 
 
 def test_a_job_takes_all_that_the_node_lends() -> None:
-    """All by default; no more than the inventory says; none for a job of CPUs."""
+    """All by default; no more than the inventory has; none for a job of CPUs."""
     four = facts_of(4)
 
     assert chosen({}, four) == ["GPU-a1", "GPU-b1", "GPU-c1", "GPU-d1"]
@@ -71,7 +71,7 @@ def test_accelerators_without_uuids_go_by_their_index() -> None:
 
 
 def test_holders_are_read_with_distrust() -> None:
-    """Whatever a process says of itself, the line stays one line."""
+    """Whatever a process reports of itself, the line stays one line."""
     raw = [
         {"name": "clusterctl/gpu/x", "run": "a\x1b[31m\nb", "by": 7, "going": "yes", "age": 1e999},
         "?",

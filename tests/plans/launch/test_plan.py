@@ -134,14 +134,14 @@ def test_placeholders_reach_args_and_env() -> None:
 
 @pytest.mark.parametrize(("grace", "told"), [("30s", None), ("2m", "120")])
 def test_torchrun_learns_of_a_grace_longer_than_its_own(grace: str, told: str | None) -> None:
-    """torchrun kills its workers 30 s after TERM; a job that needs longer says so through its environment."""
+    """torchrun kills its workers 30 s after TERM; a job that needs longer reports it through its environment."""
     plan = make_plan(f"{{name: j, script: t.py, nproc_per_node: 1, grace: {grace}}}")
 
     assert render_spec(plan, plan.nodes[0], {})["env"].get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT") == told
 
 
 def test_torch_distributed_launch_is_called_as_torchrun_is() -> None:
-    """The same flags; without use_env torch adds --local-rank itself, with it the flag says not to."""
+    """The same flags; without use_env torch adds --local-rank itself, with it the flag reports not to."""
     plain, with_env = (
         make_plan(f"{{name: j, script: t.py, nproc_per_node: 1, launcher: launch{more}}}")
         for more in ("", ", use_env: true")
@@ -213,7 +213,7 @@ def test_chosen_gpus_are_shown_to_the_job_and_counted() -> None:
     ("value", "nproc"), [("0,2,5", [3, 3, 3]), ("'-1'", [0, 0, 0]), ("'${node_rank}'", [4, 2, 8])]
 )
 def test_a_users_own_choice_of_gpus_wins(value: str, nproc: list[int]) -> None:
-    """It is said, and its entries are counted, unless a placeholder hides them."""
+    """It is reported, and its entries are counted, unless a placeholder hides them."""
     plan = make_plan(
         f"{{name: j, script: t.py, env: {{CUDA_VISIBLE_DEVICES: {value!s}}}}}".replace("0,2,5", "'0,2,5'")
     )
@@ -223,7 +223,7 @@ def test_a_users_own_choice_of_gpus_wins(value: str, nproc: list[int]) -> None:
 
 
 def test_a_users_own_nic_variable_wins_and_is_reported() -> None:
-    """What the job sets is used; the launch says so."""
+    """What the job sets is used; the launch reports it."""
     plan = make_plan("{name: j, script: t.py, nproc_per_node: 1, env: {GLOO_SOCKET_IFNAME: eth5}}")
 
     assert render_spec(plan, plan.nodes[0], {})["env"]["GLOO_SOCKET_IFNAME"] == "eth5"
@@ -239,10 +239,10 @@ def test_a_users_own_nic_variable_wins_and_is_reported() -> None:
         ("2", "2", ["gpu03"]),
     ],
 )
-def test_nodes_are_chosen_by_the_job_unless_the_command_line_says_otherwise(
+def test_nodes_are_chosen_by_the_job_unless_the_command_line_has_others(
     nodes: str, pattern: str | None, chosen: list[str]
 ) -> None:
-    """A count takes the first nodes, a pattern names them; ranks are given anew from 0."""
+    """A count takes the first nodes, a pattern names them; ranks are given again from 0."""
     plan = make_plan(f"{{name: j, script: t.py, nproc_per_node: 1, nodes: '{nodes}'}}", pattern=pattern)
 
     assert [node.name for node in plan.nodes] == chosen
@@ -250,7 +250,7 @@ def test_nodes_are_chosen_by_the_job_unless_the_command_line_says_otherwise(
 
 
 def test_more_nodes_than_there_are_is_an_error() -> None:
-    """The message says how many can be used."""
+    """The message reports how many can be used."""
     with pytest.raises(UsageError, match="needs 4 nodes, 3 are available"):
         make_plan("{name: j, script: t.py, nodes: 4}")
 
@@ -300,7 +300,7 @@ def test_a_run_that_may_start_again_leaves_to_the_agents_what_another_attempt_ch
     assert "--node-rank <node_rank>" in shown
 
 
-def test_a_run_that_does_not_start_again_is_told_as_before() -> None:
+def test_a_run_that_does_not_start_again_is_rendered_as_before() -> None:
     """No hole and no key more than it needs; `${attempt}` is 1."""
     plan = make_plan("{name: j, script: t.py, nproc_per_node: 1, args: ['${attempt}']}")
     spec = render_spec(plan, plan.nodes[1], {})

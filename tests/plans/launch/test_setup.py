@@ -28,7 +28,7 @@ def steps(setup: Setup, locked: str = "") -> list[str]:
 
 
 def test_steps_of_a_venv() -> None:
-    """Pip is the environment's own, and asks nobody where there is a wheelhouse."""
+    """Pip is the environment's own, and asks no one where there is a wheelhouse."""
     pip = "pip install --disable-pip-version-check --no-input --progress-bar off"
     assert steps(VENV) == [
         "<python> -m venv <environment>",

@@ -23,7 +23,7 @@ NODES = parse_inventory("cluster: c\nnodes: [{host: gpu01}, {host: gpu02}, {host
 ENDS = ("rank", "exit", "signal")
 DELAYS = tuple(itertools.permutations((0.0, 0.15, 0.3)))  # seconds that a node's lines take to us
 ORDERS = tuple(itertools.permutations(range(3)))
-TIMED = {"three-at-once"}  # all fail by themselves: only the time tells the first
+TIMED = {"three-at-once"}  # all fail by themselves: only the time sends the first
 
 
 def replay(heard: Sequence[Any], delays: Sequence[float]) -> tuple[list[NodeReport], float | None]:
@@ -57,7 +57,7 @@ def arrivals(name: str, heard: Sequence[Any]) -> Iterator[tuple[list[Failure], f
 
 
 def tell_afterwards(heard: Sequence[Any]) -> list[Any]:
-    """Let all of a rank's lines have the time of its last one, as for somebody who attaches when all is over."""
+    """Let all of a rank's lines have the time of its last one, as for someone who attaches when all is over."""
     last = {(each[1], each[2]): each[0] for each in heard if len(each) == 4}
     return [[last[each[1], each[2]], *each[1:]] if len(each) == 4 else each for each in heard]
 
@@ -90,7 +90,7 @@ def test_whatever_comes_first_the_right_rank_is_named(case: Path) -> None:
 
 
 def say(rank: int, *lines: str, time: float, code: int | None = 1, by: int | None = None) -> list[Any]:
-    """Give what a rank says and how it ends, as it is recorded."""
+    """Give what a rank reports and how it ends, as it is recorded."""
     node = f"gpu0{rank + 1}"
     words = [[time, node, rank, line] for line in lines]
     return [*words, [time + 0.2, node, "rank_exited", rank, None if by else code, by]]
@@ -130,7 +130,7 @@ def texts(rank: int, lines: Sequence[str]) -> list[str]:
 
 
 def written(name: str) -> tuple[list[Any], int, str]:
-    """Give what is heard in a case that needs GPUs, from the texts that NCCL and CUDA have in their sources."""
+    """Give what is received in a case that needs GPUs, from the texts that NCCL and CUDA have in their sources."""
     if name == "nccl watchdog":
         waiting = [each for rank in (0, 2) for each in say(rank, *texts(rank, WATCHDOG), time=1.0, by=6)]
         return [*waiting, *stop_all(1.25, by=15, ranks=[1])], 1, "CC-JOB-050"

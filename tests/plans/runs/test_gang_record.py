@@ -58,7 +58,7 @@ def state(node: str, rank: int, word: str, gang: Any = True) -> NodeState:
     )
 
 
-def test_the_cause_is_what_was_said_first() -> None:
+def test_the_cause_is_what_was_reported_first() -> None:
     """The rank that raised and died last is the cause, also when only the other node still answers."""
     told = record(part("gpu01", 0, "FAILED", CLOSED), part("gpu02", 1, "FAILED", RAISED))
     parts = {"gpu01": state("gpu01", 0, "FAILED", told), "gpu02": None}
@@ -121,7 +121,7 @@ SILENT = "it was silent for 20 s"
 
 
 def test_a_node_that_only_its_peers_lost_is_the_cause() -> None:
-    """SSH hears it, and it knows of nothing but its own end; one with trouble of its own is left alone."""
+    """SSH receives it, and it reports nothing but its own end; one with trouble of its own is left alone."""
     told = parse_record(
         Untrusted(
             record(
@@ -161,7 +161,7 @@ def test_a_hub_that_lost_all_others_is_itself_cut_off() -> None:
 
 
 def test_what_the_kernel_killed_for_memory_is_on_record() -> None:
-    """And whether a rank ended after its node was told to: both are read from the record as they were seen."""
+    """And whether a rank ended after its node was ordered to: both are read from the record as they were seen."""
     oom_killed = {"rank": 0, "exit": None, "signal": 9, "time": 9.0, "oom_killed": True}
     leaves = {"rank": 1, "exit": 143, "signal": None, "time": 11.0}
     told = parse_record(
@@ -214,7 +214,7 @@ def test_a_record_of_an_older_version_has_no_last_sign_of_life() -> None:
 
 
 def test_a_record_takes_no_success_from_nodes_that_all_report_one() -> None:
-    """One node's record says that another failed, or is lost: only the node itself reports how it ended."""
+    """One node's record reports that another failed, or is lost: only the node itself reports how it ended."""
     crashed = {"rank": 0, "exit": None, "signal": 11, "time": 9.0}
     for invented in (part("gpu01", 0, "LOST", reason=SILENT), part("gpu01", 0, "FAILED", crashed)):
         lie = record(invented, part("gpu02", 1, "SUCCEEDED"))
@@ -232,7 +232,7 @@ def test_a_record_takes_no_success_from_nodes_that_all_report_one() -> None:
     [(("gpu01",), "UNKNOWN"), (("gpu01", "gpu02"), "SUCCEEDED"), (("gpu01", "gpu02", "gpu03"), "SUCCEEDED")],
 )
 def test_one_node_of_three_makes_no_success(answering: tuple[str, ...], state_name: str) -> None:
-    """Its record says that all succeeded; the two others, which alone could confirm it, do not answer."""
+    """Its record reports that all succeeded; the two others, which alone could confirm it, do not answer."""
     names = ("gpu01", "gpu02", "gpu03")
     succeeded = record(*(part(name, rank, "SUCCEEDED") for rank, name in enumerate(names)))
     parts = {
@@ -243,7 +243,7 @@ def test_one_node_of_three_makes_no_success(answering: tuple[str, ...], state_na
 
 
 def test_a_record_hides_no_failure_that_a_node_reports_itself() -> None:
-    """The hub leaves out a node's failure and says that a person stopped the run; all nodes keep its record."""
+    """The hub leaves out a node's failure and reports that a person stopped the run; all nodes keep its record."""
     by_hand = "stopped by ann@laptop"
     lie = record(part("gpu01", 0, "CANCELLED", reason=by_hand), part("gpu02", 1, "FAILED"))
     about = {"run": "a-1", "nnodes": 2, "since": 12.0, "gang": lie}
@@ -276,7 +276,7 @@ def test_records_of_different_attempts_are_different() -> None:
     assert [(one.node, one.state) for one in best.parts] == [("gpu01", "FAILED"), ("gpu02", "CANCELLED")]
 
 
-def test_every_time_is_told_by_our_clock() -> None:
+def test_every_time_is_shown_by_our_clock() -> None:
     """The record's by the hub's, and by its own what a node has on record that the others lost."""
     honest = record(part("gpu01", 0, "CANCELLED"), part("gpu02", 1, "FAILED", RAISED))
     parts = {"gpu01": state("gpu01", 0, "CANCELLED", honest), "gpu02": None}
@@ -309,7 +309,7 @@ def test_every_time_is_told_by_our_clock() -> None:
 
 
 def test_a_node_gives_its_own_account_only() -> None:
-    """One that answers under another's name lays its failure on nobody else."""
+    """One that answers under another's name lays its failure on nothing else."""
     lost = record(part("gpu01", 0, "CANCELLED"), part("gpu02", 1, "LOST", reason=SILENT))
     ranks = {"1": {"local_rank": 0, "pid": 7, "exit": 1, "signal": None}}
     about = {"run": "a-1", "node": "gpu01", "node_rank": 1, "nnodes": 2, "since": 9.0, "ranks": ranks}
@@ -330,7 +330,7 @@ def test_records_that_differ_in_a_state_or_the_hub_are_different() -> None:
 
 
 def test_of_parts_put_together_the_first_stop_counts() -> None:
-    """Each node without the hub keeps when it was told to stop itself."""
+    """Each node without the hub keeps when it was ordered to stop itself."""
     ones = [
         {
             **record({**part(f"gpu0{rank + 1}", rank, "CANCELLED"), "stopped_at": at}, whole=False),
@@ -345,7 +345,7 @@ def test_of_parts_put_together_the_first_stop_counts() -> None:
 
 
 def test_a_hub_that_failed_itself_or_lost_its_only_peer_is_not_cut_off() -> None:
-    """Of two nodes either may be; and what the hub reports of itself explains why it hears nobody."""
+    """Of two nodes either may be; and what the hub reports of itself explains why it reaches no one."""
     two = record(part("gpu01", 0, "CANCELLED"), part("gpu02", 1, "LOST", reason=SILENT))
     all_lost = [part(f"gpu0{n + 1}", n, "LOST", reason=SILENT) for n in (1, 2)]
     three = parse_record(Untrusted(record(part("gpu01", 0, "FAILED"), *all_lost)))
@@ -358,7 +358,7 @@ def test_a_hub_that_failed_itself_or_lost_its_only_peer_is_not_cut_off() -> None
     assert [one.node for one in find_given_up_nodes(three, [own], 10.3)] == ["gpu02", "gpu03"]
 
 
-def test_a_node_that_is_cut_off_was_last_seen_when_its_peers_heard_it() -> None:
+def test_a_node_that_is_cut_off_was_last_seen_when_its_peers_received_its_beat() -> None:
     """Not when it ended by itself."""
     lost = {**part("gpu02", 1, "LOST", reason=SILENT), "last_seen": 9.1}
     told = parse_record(Untrusted(record(part("gpu01", 0, "CANCELLED"), lost)))

@@ -47,7 +47,7 @@ def test_runs_come_newest_first_and_silent_nodes_show_where_a_part_is_missing() 
 
 
 def test_the_default_is_the_newest_of_ones_own() -> None:
-    """Somebody else's newer run is not taken by default, only by name."""
+    """Someone else's newer run is not taken by default, only by name."""
     assert choose_run(RUNS, None, ME) == "a-20260102T000000-00bb"
     assert choose_run(RUNS, "z", ME) == "z-20260109T000000-00cc"
 
@@ -87,7 +87,7 @@ def test_whose_a_run_is_goes_by_the_id_then_by_the_name(name: str, mark: str, ow
 
 
 def test_a_namesakes_run_is_explained() -> None:
-    """Somebody of one's own name is another: a message that only said `no run of ann` would look wrong beside `ps`."""
+    """Someone of one's own name is another: a message with `no run of ann` alone would look wrong beside `ps`."""
     runs = gather_runs({"gpu01": [part("r-20260101T000000-0001", "gpu01", "RUNNING", mark="2b")]}, [])
     for choose in (choose_run, choose_live_run):
         with pytest.raises(UsageError) as caught:
@@ -97,7 +97,7 @@ def test_a_namesakes_run_is_explained() -> None:
 
 
 @pytest.mark.parametrize(("wanted", "code"), [("a-", "CC-USE-024"), ("nope", "CC-USE-023")])
-def test_a_prefix_must_fit_exactly_one_run(wanted: str, code: str) -> None:
+def test_a_prefix_must_match_exactly_one_run(wanted: str, code: str) -> None:
     """An ambiguous or unknown prefix lists what there is."""
     with pytest.raises(UsageError) as caught:
         choose_run(RUNS, wanted, ME)
@@ -107,7 +107,7 @@ def test_a_prefix_must_fit_exactly_one_run(wanted: str, code: str) -> None:
 
 
 def test_stop_takes_the_only_live_run_of_ones_own() -> None:
-    """Two live runs must be named, others' runs too, none is said."""
+    """Two live runs must be named, others' runs too, none is reported."""
     live = gather_runs(
         {
             "gpu01": [

@@ -1,4 +1,4 @@
-"""Runs that were started again: who counts, what is told, how they are called."""
+"""Runs that were started again: who counts, what is reported, how they are called."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_an_idle_spare_does_not_count() -> None:
 
 
 def test_a_node_whose_place_was_taken_does_not_count() -> None:
-    """The run has succeeded without it, also if it comes back and tells of its own end; it is still called lost."""
+    """The run has succeeded without it, also if it comes back and reports its own end; it is still called lost."""
     done = {"gpu01": part("SUCCEEDED", **REPLACED), "gpu03": part("SUCCEEDED", **REPLACED)}
     old = part("CANCELLED", roster=roster(0, 1, None), reason="node 0 (gpu01) is lost")
     failed = Failure("gpu02", None, None, None, 5.0, (), "lost: it was silent", lost=True)
@@ -88,7 +88,7 @@ def test_spares_are_parts_of_a_run_too() -> None:
     assert may_have_processes("gpu03", {"gpu01": one, "gpu02": two}, ["gpu03"])
 
 
-def test_what_a_node_says_of_attempts_is_read_with_distrust() -> None:
+def test_what_a_node_reports_of_attempts_is_read_with_distrust() -> None:
     """Nonsense is left out; the ranks are those of its files."""
     odd = [FIRST | {"ranks": {"1": {}, "x": 2}, "progress": 3}, 7, {"attempt": "x"}]
     read = parse_state(Untrusted({"attempts": odd, "roster": [3, {"node": 4}], "gave_up": 5}))
@@ -129,7 +129,7 @@ def test_a_stop_between_two_attempts_is_a_stop() -> None:
     assert judge("r", own, [failed], stopped_at=9.0).state == "FAILED"
 
 
-def test_a_roster_that_one_node_tells_decides_nothing() -> None:
+def test_a_roster_that_one_node_sends_decides_nothing() -> None:
     """A million attempts of one liar call no honest node a spare; what two tell counts, whoever comes first."""
     honest = {
         name: part("FAILED", node=name, roster=roster(0, 1, None), attempt=1) for name in ("gpu01", "gpu02")
@@ -142,7 +142,7 @@ def test_a_roster_that_one_node_tells_decides_nothing() -> None:
         assert (verdict.state, verdict.cause and verdict.cause.failure.node) == ("FAILED", "gpu02")
 
 
-def test_a_roster_counts_where_nobody_else_tells_one() -> None:
+def test_a_roster_counts_where_no_other_node_sends_one() -> None:
     """The others are silent: what the last one knows is all there is."""
     alone = {
         "gpu01": part("RUNNING", roster=roster(0, None, 1, lost="gpu02"), attempt=2),
@@ -152,7 +152,7 @@ def test_a_roster_counts_where_nobody_else_tells_one() -> None:
     assert [seat.lost for seat in roster_of(alone)] == [False, True, False]
 
 
-def test_who_is_lost_is_said_by_two() -> None:
+def test_who_is_lost_is_reported_by_two() -> None:
     """Of the same seats one node alone cannot write another off."""
     told = {name: part("RUNNING", roster=roster(0, 1, None)) for name in ("gpu01", "gpu02")}
     liar = part("RUNNING", roster=roster(0, 1, None, lost="gpu01"))
@@ -188,7 +188,7 @@ def lose_all(nodes: int, spares: int) -> tuple[int, str | None]:
     ],
 )
 def test_how_many_losses_are_survived(nodes: int, spares: int, survived: int, why: str, said: str) -> None:
-    """What launch says beforehand is what the nodes do; each of the two reasons has a text of its own."""
+    """What launch reports beforehand is what the nodes do; each of the two reasons has a text of its own."""
     assert lose_all(nodes, spares) == (survived, why)
     assert warn_of_losses(nodes, spares).startswith(said)
     assert bool(warn_of_losses(nodes, spares)) == bool(said)

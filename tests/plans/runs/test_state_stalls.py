@@ -39,7 +39,7 @@ def part(pulses: dict[str, Any], **more: Any) -> NodeState:
         (RankActivity(0, "x", NOW + 50, "S"), ""),
     ],
 )
-def test_a_rank_that_says_nothing(pulse: RankActivity, why: str) -> None:
+def test_a_rank_that_writes_nothing(pulse: RankActivity, why: str) -> None:
     """Ten minutes of silence, or half a minute in the kernel."""
     assert find_stall(pulse, NOW) == why
 
@@ -65,7 +65,7 @@ def test_clocks_are_corrected() -> None:
     assert set(find_stalls(parts, {"a": 3600.0}, NOW)) == {"a"}
 
 
-def test_what_is_not_known_is_not_said() -> None:
+def test_what_is_not_known_is_not_reported() -> None:
     """No limit, one rank, a node that did not answer, a run that has ended."""
     assert render_timing({"a": part({"0": {"started": 1.0}}), "b": None}, {}, NOW) == ""
     assert measure_remaining({"a": part({}, time_limit=5.0)}, {}, NOW) is None

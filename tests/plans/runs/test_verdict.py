@@ -71,7 +71,7 @@ def test_ranks_that_leave_with_a_code_of_their_own_when_asked_are_no_failure() -
 
 
 def test_who_leaves_when_asked_is_not_the_cause() -> None:
-    """Neither before a guardian's death that is told late, nor before a lost node, nor a rank whose clock is ahead."""
+    """Neither before a guardian's death that is known late, nor before a lost node, nor a rank whose clock is ahead."""
     parts = {"a": part("CANCELLED", "b: rank 1 failed"), "b": part("FAILED", "rank 1 exited with 1")}
     leaves = Failure("a", 0, 143, None, 10.3, after_stop=True)
     for real in (
@@ -129,7 +129,7 @@ def kept(node: str, state: str, gang: Any = True, **facts: Any) -> NodeState:
 
 
 def test_a_node_that_we_alone_lost_is_away() -> None:
-    """The record says how it ended, and its failures count; but what is left there cannot be stopped from here."""
+    """The record reports how it ended, and its failures count; but what is left there cannot be stopped from here."""
     ended = parse_record(Untrusted(record(recorded("gpu01", "CANCELLED"), recorded("gpu02", "CANCELLED"))))
     verdict = judge_with_record(RUN, {"gpu01": kept("gpu01", "CANCELLED"), "gpu02": None}, ended, [LOST], 5.0)
 
@@ -150,8 +150,8 @@ def test_the_stop_of_a_node_that_the_others_lost_counts_too() -> None:
     assert (verdict.state, verdict.cause.failure.reason) == ("LOST", f"lost: {SILENT}")
 
 
-def test_a_replaced_node_that_runs_on_tells_nothing_of_the_end() -> None:
-    """It stopped when it was replaced: the rank that failed later, in the next attempt, was stopped by nobody."""
+def test_a_replaced_node_that_runs_on_shows_nothing_of_the_end() -> None:
+    """It stopped when it was replaced: the rank that failed later, in the next attempt, was stopped by no one."""
     slots = [
         {"slot": 0, "node": "gpu01", "node_rank": 0},
         {"slot": 1, "node": "gpu02", "node_rank": None, "lost": True, "reason": SILENT},
@@ -202,7 +202,7 @@ def test_a_lost_node_that_reports_its_own_end_is_called_by_that(state: str, name
 def test_processes_are_unwatched_only_where_a_node_answers_without_its_agent(
     state: str, failures: list[Failure], unwatched: bool
 ) -> None:
-    """What an agent could not end it has named itself; of a lost node nobody knows whether they run on."""
+    """What an agent could not end it has named itself; of a lost node no one knows whether they run on."""
     left = [{"pid": 7, "name": "python", "state": "S"}]
     told = parse_state(Untrusted({"run": "r", "state": state, "left": left}))
     verdict = judge(RUN, {"gpu01": part("CANCELLED"), "gpu02": told}, failures, stopped_at=5.0)

@@ -186,7 +186,7 @@ def _expressions(value: object) -> Iterator[bytes]:
 
 
 def test_rules_without_end_are_refused() -> None:
-    """Too many rules, a rule too long and a file too large each end in an error that says where."""
+    """Too many rules, a rule too long and a file too large each end in an error that reports where."""
     deep = make_ignore_rules(("*.a",)).with_gitignore("", b"*.x\n" * (MAX_RULES - 1))
     cases = [
         (lambda: deep.with_gitignore("sub", b"*.y\n"), "sub/.gitignore"),

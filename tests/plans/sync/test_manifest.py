@@ -92,7 +92,7 @@ def test_a_tree_within_the_limits_passes() -> None:
 
 
 def test_too_many_bytes_name_the_heaviest() -> None:
-    """The message says how much, the limit, and which folders to exclude."""
+    """The message reports how much, the limit, and which folders to exclude."""
     files = [("a.py", 1000), ("data/raw/x.bin", MAX_BYTES), ("data/raw/y.bin", 70000000), ("m.pt", 9000000)]
     with pytest.raises(UsageError) as caught:
         check_limits(files)
@@ -103,7 +103,7 @@ def test_too_many_bytes_name_the_heaviest() -> None:
 
 
 def test_too_many_files_name_the_fullest() -> None:
-    """Counting that was given up says so."""
+    """Counting that was given up reports it."""
     files = [(f"env/lib/{index}", 0) for index in range(MAX_FILES)] + [("a", 0)]
     with pytest.raises(UsageError, match=r"at least 50001 files.*limit is 50000.*env/lib/ 50000 files"):
         check_limits(files, incomplete=True)

@@ -51,7 +51,7 @@ def refused(*entries: OutputEntry, folds: bool = False) -> dict[str, str]:
     ],
 )
 def test_a_path_that_leads_elsewhere_is_refused(path: str) -> None:
-    """Whatever kind it is said to have."""
+    """Whatever kind it is reported to have."""
     for kind in ("file", "dir", "link"):
         assert path in refused(entry(path, kind, "x"))
 

@@ -1,4 +1,4 @@
-"""What a node says of files outside the output directory is read with distrust."""
+"""What a node reports of files outside the output directory is read with distrust."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_names_are_few_and_short() -> None:
 
 
 def test_the_verdict_has_it_of_the_nodes_that_have_some() -> None:
-    """Also as JSON; a node of an older version says nothing, which is no error."""
+    """Also as JSON; a node of an older version reports nothing, which is no error."""
     raw = {"run": "r", "state": "SUCCEEDED", "nnodes": 3}
     outside = {"gpu01": RAW, "gpu02": {**RAW, "files": 0, "bytes": 0, "names": []}, "gpu03": None}
     parts = {

@@ -51,7 +51,7 @@ def test_an_ssh_configuration() -> None:
 
 @pytest.mark.parametrize("text", ["Host *\n  User root\n", "Host git\n User git\n", "Match all\n User a\n"])
 def test_an_ssh_configuration_without_machines(text: str) -> None:
-    """It says what the file is, and what to do."""
+    """It reports what the file is, and what to do."""
     with pytest.raises(SpecError) as caught:
         take(text)
     (issue,) = caught.value.issues
@@ -106,7 +106,7 @@ def test_only_local_hosts() -> None:
 
 
 def test_a_user_before_the_host() -> None:
-    """As ssh takes it; a variable that says the user wins."""
+    """As ssh takes it; a variable that reports the user wins."""
     _, inventory = taken_file("users-in-names.ini")
 
     assert [(n.host, n.ssh.user, n.ssh.port) for n in inventory.nodes] == [
@@ -119,7 +119,7 @@ def test_a_user_before_the_host() -> None:
 
 @pytest.mark.parametrize("form", ["auto", "mpi"])
 def test_more_slots_than_any_machine_has_gpus(form: str) -> None:
-    """They are processes: gpus is left out, and a comment says so."""
+    """They are processes: gpus is left out, and a comment reports it."""
     written, inventory = take((REAL / "cores-as-slots").read_text(), "cores-as-slots", form)
 
     assert [node.gpus for node in inventory.nodes] == [None, None]
@@ -162,7 +162,7 @@ def test_open_mpi() -> None:
     ]
 
 
-def test_open_mpi_is_told_from_deepspeed_by_its_other_words() -> None:
+def test_open_mpi_is_distinguished_from_deepspeed_by_its_other_words() -> None:
     """`max_slots` is none of DeepSpeed's; a host that comes again without slots has one more."""
     assert "an MPI hostfile" in take("a slots=2\nb max_slots=4\n")[0]
     assert [n.gpus for n in taken("a\na\nb\na\n", form="mpi")] == [3, None]
@@ -223,7 +223,7 @@ ansible_ssh_private_key_file = "~/.ssh/lab key"
 ansible_python_interpreter=/opt/conda/bin/python
 ansible_become_password=swordfish
 [all:vars]
-ansible_user=nobody
+ansible_user=no one
 ansible_ssh_common_args='-o ProxyJump=me@bastion.example.org:2201 -o StrictHostKeyChecking=no -o ControlMaster=auto -C'
 """
 
@@ -247,7 +247,7 @@ def test_ansible_ini() -> None:
     assert "swordfish" not in written
 
 
-def test_what_ansible_says_beyond_ssh_becomes_a_comment() -> None:
+def test_what_ansible_has_beyond_ssh_becomes_a_comment() -> None:
     """By name and line, once, never a secret's value."""
     assert remarks(take(INI)[0]) == [
         "line 20: host keys are always verified here; host_keys: accept-new records unknown ones",
@@ -261,7 +261,7 @@ def test_what_ansible_says_beyond_ssh_becomes_a_comment() -> None:
 
 
 def test_a_group_of_ansible() -> None:
-    """With the groups below it; the inventory bears its name."""
+    """With the groups below it; the inventory has its name."""
     _, inventory = take(INI, group="train")
 
     assert inventory.cluster == "train"

@@ -10,6 +10,7 @@ from damage import damaged, few, judge, noise
 from hypothesis import given
 from hypothesis import strategies as st
 from test_detect import INI, YAML
+from variants import VARIANT
 
 from clusterctl.errors import SpecError
 from clusterctl.specs.importers.detect import FORMATS, parse_imported
@@ -120,8 +121,14 @@ HUGE: dict[str, tuple[int, Callable[[int], str]]] = {
 }
 
 
+# Seconds each; that their work grows with the file is tested with smaller ones.
+SECONDS = ("one range over and over", "many remarks", "one host over and over")
+
+
 @pytest.mark.process
-@pytest.mark.parametrize("name", HUGE)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=VARIANT if name in SECONDS else ()) for name in HUGE]
+)
 def test_huge_files_end(name: str) -> None:
     """A file within the size limit is read or refused; what is written stays small enough to be read."""
     size, text = HUGE[name]

@@ -37,6 +37,21 @@ def test_the_least_job_has_every_default() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "start", "seconds"),
+    [
+        ("keep_warm: 15m", "auto", 900.0),
+        ("keep_warm: 1h\nstart: fork", "fork", 3600.0),
+        ("keep_warm: 0", "exec", None),
+        ("keep_warm: 0\nstart: exec", "exec", None),
+        ("keep_warm: null", "exec", None),
+    ],
+)
+def test_keep_warm_chooses_how_workers_start(text: str, start: str, seconds: float | None) -> None:
+    """Unless the job does; 0 takes it away again."""
+    assert (parse(text).start, parse(text).keep_warm) == (start, seconds)
+
+
 def test_the_launchers() -> None:
     """A command with its arguments; torch.distributed.launch in the way of old scripts and of newer ones."""
     command = parse_job("name: a\nlauncher: command\ncommand: [./go.sh, 1e-4]\ngpus: [1, 0]", "job.yaml")

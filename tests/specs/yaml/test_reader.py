@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from counting import check_growth, count_calls
+from variants import VARIANT
 
 from clusterctl.errors import SpecError
 from clusterctl.specs.inventory.parse import parse_inventory
@@ -81,8 +82,14 @@ def test_too_much_costs_no_more_than_its_text(name: str) -> None:
     count_calls(lambda: refuse(text), 100 * len(text))
 
 
+# Seconds each; that their work grows with the text, and that problems are cut short, is tested with smaller ones.
+SECONDS = ("unknown keys", "one key over and over", "wrong nodes", "nodes at one address", "secrets")
+
+
 @pytest.mark.process
-@pytest.mark.parametrize("name", HUGE)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=VARIANT if name in SECONDS else ()) for name in HUGE]
+)
 def test_huge_texts_end(name: str) -> None:
     """A text within the limits is examined, and its errors are few enough to be read."""
     size, text = HUGE[name]

@@ -54,7 +54,7 @@ def start(words: list[str], folder: Path, rank: int, local: int, size: int) -> A
 
 
 def outlast(workers: list[Any]) -> bool:
-    """Wait for all ranks, and end the others when one fails; says whether one did."""
+    """Wait for all ranks, and end the others when one fails; reports whether one did."""
     if len(workers) == 1:
         return bool(workers[0].wait())
     while None in [worker.poll() for worker in workers]:

@@ -1,12 +1,14 @@
-"""Hear the nodes' gauges and show them: once, or until the user has seen enough."""
+"""Read the nodes' samples and show them: once, or until the user ends it."""
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
 from collections.abc import Sequence
 from contextlib import closing, suppress
+from pathlib import Path
 
 import click
 
@@ -19,6 +21,7 @@ from clusterctl.console.terminal import uses_color
 from clusterctl.console.text import json_text
 from clusterctl.console.top import Keys, TopLayout, UtilizationView, show_top, top_to_json
 from clusterctl.errors import ClusterctlError
+from clusterctl.plans.facts.openmetrics import render_openmetrics
 from clusterctl.plans.facts.utilization import NodeUsage
 from clusterctl.plans.ssh import name_lab
 from clusterctl.specs.inventory.model import Inventory, Node
@@ -36,9 +39,17 @@ class UtilizationMonitor:
     """What is known of each node, kept up to date."""
 
     def __init__(
-        self, cluster: Cluster, inventory: Inventory, nodes: Sequence[Node], interval: float, *, as_json: bool
+        self,
+        cluster: Cluster,
+        inventory: Inventory,
+        nodes: Sequence[Node],
+        interval: float,
+        *,
+        as_json: bool,
+        openmetrics: str | None = None,
     ) -> None:
         self._cluster, self._interval, self._as_json = cluster, interval, as_json
+        self._openmetrics = openmetrics
         self._name, self._all_nodes = inventory.cluster, inventory.nodes
         self._shares_machine = len(nodes) > 1 and all(
             name_lab(node.host, node.ssh.key, node.ssh.proxy_command) for node in nodes
@@ -72,6 +83,7 @@ class UtilizationMonitor:
                     while dashboard.press(keys.read()):
                         self._receive(streams, REDRAW)
                         self._find_runs_again()
+                        self._export()
                         dashboard.show(self._nodes, time.monotonic(), self._layout)
                     return 0
             while True:
@@ -129,8 +141,17 @@ class UtilizationMonitor:
             if name not in self._errors and (gauged.sample is None or gauged.sample.gpu_pending)
         ]
 
+    def _export(self) -> None:
+        """Write the newest samples for Prometheus: whole, or not at all."""
+        if self._openmetrics is not None:
+            path = Path(self._openmetrics)
+            unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+            unfinished.write_text(render_openmetrics(self._nodes), encoding="utf-8")
+            unfinished.replace(path)
+
     def _show(self) -> None:
         now = time.monotonic()
+        self._export()
         if self._as_json:
             click.echo(json_text(top_to_json(self._nodes, now)))
         else:

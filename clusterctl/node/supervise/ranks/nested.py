@@ -14,12 +14,12 @@ from __future__ import annotations
 import os
 from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Set
 
-from ...protocol.ranks import Rank
-from ...protocol.run_paths import ERROR_FILE, STDERR_LOG, STDOUT_LOG
-from ...protocol.untrusted import MalformedError, parse_object
-from ..probe.questions import read_text
-from ..runtime.event_loop import Loop
-from ..runtime.processes import Identity, Stat, descendants, is_alive, kernel_lists_children, read_stat
+from ....protocol.ranks import Rank
+from ....protocol.run_paths import ERROR_FILE, STDERR_LOG, STDOUT_LOG
+from ....protocol.untrusted import MalformedError, parse_object
+from ...probe.questions import read_text
+from ...runtime.event_loop import Loop
+from ...runtime.processes import Identity, Stat, descendants, is_alive, kernel_lists_children, read_stat
 from .workers import Worker, Workers, WorkerWatch
 
 MARKERS_INTERVAL = 0.5  # seconds between looks for new markers

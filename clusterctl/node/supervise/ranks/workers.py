@@ -9,15 +9,15 @@ import signal
 import struct
 from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, Optional
 
-from ...protocol.exit_status import describe_end, split_status
-from ...protocol.ranks import Rank
-from ...protocol.run_paths import STDERR_LOG, STDOUT_LOG
-from ..runtime.event_loop import Loop
-from ..runtime.processes import Identity, find_process, is_alive
+from ....protocol.exit_status import describe_end, split_status
+from ....protocol.ranks import Rank
+from ....protocol.run_paths import STDERR_LOG, STDOUT_LOG
+from ...runtime.event_loop import Loop
+from ...runtime.processes import Identity, find_process, is_alive
 
 if TYPE_CHECKING:
-    from ...protocol.messages.children import StartedWorker
-    from ...protocol.messages.files import RankRecord
+    from ....protocol.messages.children import StartedWorker
+    from ....protocol.messages.files import RankRecord
 
 # torchrun's own table of failures, for a worker that was gone before anybody could look at it
 FAILURE_TABLE = re.compile(r"rank\s*: (\d+) \(local_rank: \d+\)\s+exitcode\s*: (-?\d+) \(pid: \d+\)")

@@ -1,0 +1,4 @@
+"""What shows machines and runs over time: `top` now, its history of a run, and `report`.
+
+Start with top.py for what is live, with report.py for what is on record.
+"""

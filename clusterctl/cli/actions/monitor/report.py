@@ -1,0 +1,125 @@
+"""Write the report of a run, or of two, into a file."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import click
+
+from clusterctl.cli.actions.find_runs import FoundRuns, choose_found_run, fetch_end_record, find_runs
+from clusterctl.cli.context.nodes import open_cluster, reading_exit_code, report_failures
+from clusterctl.client.history import fetch_records
+from clusterctl.client.rpc.cluster import Cluster
+from clusterctl.client.rpc.tasks import HistoryChoice, RunHandle
+from clusterctl.console.progress import render_size
+from clusterctl.console.text import sanitize
+from clusterctl.console.verdict import UNBROKEN, render_cause, render_reasons, render_remarks
+from clusterctl.plans.report.page import render_report
+from clusterctl.plans.report.reported_run import ReportedRun
+from clusterctl.plans.runs.selection import choose_run
+from clusterctl.plans.runs.state import Parts, find_stalls
+from clusterctl.plans.runs.verdict import Verdict, judge_recorded
+from clusterctl.protocol.run_id import RunId
+from clusterctl.protocol.run_paths import short_id
+from clusterctl.specs.inventory.model import Inventory
+from clusterctl.specs.text import command_line
+from clusterctl.translation import tr
+
+POINTS, FEWER_POINTS, MANY_NODES = 300, 120, 16
+LINES = 20  # of each rank's output
+SECRETS = "secrets"  # key of what a launch has recorded: names of variables
+
+
+def write_report(inventory: Inventory, runs: Sequence[str], output: str | None, command: str) -> int:
+    """Write it; 0 when all nodes of the runs answered, 5 some, 4 none."""
+    with open_cluster() as cluster:
+        found = find_runs(cluster, inventory.nodes, None, pulse=True)
+        report_failures(found.errors)
+        if not found.answered:
+            return 4
+        prefixes: Sequence[str | None] = runs or (None,)
+        reported = [_read(cluster, inventory, found, prefix, command) for prefix in prefixes]
+    page = render_report(reported[0], reported[1] if len(reported) > 1 else None, command, _secrets(reported))
+    path = Path(output or f"{'-'.join(short_id(run.run_id) for run in reported)}.html")
+    size = _write(path, page)
+    click.echo(sanitize(tr("{path}: {size}", path=path, size=render_size(size))))
+    missing = sum(len(run.silent) for run in reported)
+    return reading_exit_code(found.asked - len(found.errors) - min(missing, found.answered - 1), found.asked)
+
+
+def _read(
+    cluster: Cluster, inventory: Inventory, found: FoundRuns, prefix: str | None, command: str
+) -> ReportedRun:
+    run_id = choose_found_run(choose_run, found.runs, prefix)
+    parts = fetch_end_record(cluster, inventory.nodes, found, run_id, named=False)
+    verdict = judge_recorded(run_id, parts, {node.name for node in inventory.nodes}, found.offsets)
+    nodes = [node for node in inventory.nodes if parts.get(node.name) and node.name in found.pythons]
+    points = POINTS if len(nodes) <= MANY_NODES else FEWER_POINTS
+    choice = HistoryChoice(None, points, details=True, lines=LINES)
+    records = fetch_records(RunHandle(cluster, run_id, nodes, found.pythons), choice)
+    report_failures(records.errors.values())
+    silent = {name: tr("no answer") for name, part in parts.items() if part is None}
+    return ReportedRun(
+        run_id=run_id,
+        parts=parts,
+        verdict=verdict,
+        cause_lines=_cause_lines(run_id, verdict, command),
+        records=records.nodes,
+        now=time.time(),
+        date=render_date,
+        offsets=found.offsets,
+        remarks=_remarks(run_id, parts, verdict, found.offsets, command),
+        silent={
+            **silent,
+            **{name: f"{error.code} {error.message}" for name, error in records.errors.items()},
+        },
+    )
+
+
+def _cause_lines(run_id: RunId, verdict: Verdict | None, command: str) -> tuple[str, ...]:
+    """Give what `status` shows of an end; without a cause the reasons of the nodes."""
+    if verdict is None:
+        return ()
+    if verdict.cause is None:
+        return tuple(render_reasons(verdict))
+    return tuple(render_cause(verdict.cause, run_id, command, UNBROKEN))
+
+
+def _remarks(
+    run_id: RunId, parts: Parts, verdict: Verdict | None, offsets: Mapping[str, float], command: str
+) -> tuple[str, ...]:
+    """Give what else is known: of a run that has ended as `launch` shows it, of a live one which ranks may hang."""
+    if verdict is not None:
+        return tuple(render_remarks(verdict, command))
+    lines = [
+        tr("rank {rank} on {node}: {why}", rank=rank, node=name, why=why)
+        for name, ranks in find_stalls(parts, offsets, time.time()).items()
+        for rank, why in ranks.items()
+    ]
+    diagnose = command_line("diagnose", short_id(run_id), command=command)
+    return (*lines, diagnose) if lines else ()
+
+
+def render_date(moment: float) -> str:
+    """Write a moment with its time zone: a report is read elsewhere."""
+    return time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(moment))
+
+
+def _secrets(reported: Sequence[ReportedRun]) -> list[str]:
+    """Give the values of the jobs' secrets, as far as they are in our own environment."""
+    names = {
+        name
+        for run in reported
+        for record in run.records.values()
+        for name in record.launched.about.get(SECRETS, "").split()
+    }
+    return [value for name in names if (value := os.environ.get(name))]
+
+
+def _write(path: Path, page: str) -> int:
+    content = page.encode("utf-8")
+    path.write_bytes(content)
+    return len(content)

@@ -1,0 +1,69 @@
+"""How `launch` and `attach` report a run: NDJSON or text, and the commands that go on with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from clusterctl.console.terminal import is_verbose
+from clusterctl.console.text import json_text
+from clusterctl.protocol.run_paths import short_id
+from clusterctl.specs.text import command_line
+from clusterctl.translation import tr
+
+if TYPE_CHECKING:
+    from clusterctl.console.logs import LogSink
+    from clusterctl.protocol.ranks import NodeRank
+
+
+@dataclass(frozen=True)
+class RunOutput:
+    """How a command reports a run: as NDJSON or as text; `command` is how its hints begin."""
+
+    as_json: bool
+    command: str
+
+    def logs(self, run_id: str, node_ranks: Mapping[str, NodeRank], world_size: int | None) -> LogSink:
+        """Return what shows log lines."""
+        from clusterctl.console.logs import JsonLogPrinter, LogPrinter, TorchrunFilter
+
+        if self.as_json:
+            return JsonLogPrinter(run_id, node_ranks)
+        printer = LogPrinter(node_ranks, world_size or 1)
+        return printer if is_verbose() else TorchrunFilter(printer)
+
+    def write_end(self, state: str, exit_code: int, error: str | None = None) -> None:
+        """Close the NDJSON of a run that was not followed to its end."""
+        self.write_json({"verdict": {"state": state, "exit_code": exit_code, "error": error}})
+
+    def write_json(self, entry: Mapping[str, object]) -> None:
+        """Write one line of NDJSON, if that is wanted."""
+        if self.as_json:
+            with suppress(BrokenPipeError):
+                print(json_text({"schema": 1, **entry}), flush=True)
+
+    def hint(self, verb: str, run_id: str) -> str:
+        """Give a command to paste."""
+        return command_line(verb, short_id(run_id), command=self.command)
+
+    def describe_commands(self, run_id: str) -> str:
+        """List the commands for a run that continues."""
+        meanings = {
+            "attach": tr("follow it again"),
+            "status": tr("show its state"),
+            "stop": tr("stop it"),
+        }
+        commands = {self.hint(verb, run_id): meaning for verb, meaning in meanings.items()}
+        width = max(map(len, commands))
+        return "\n".join(f"  {command:{width}}  {meaning}" for command, meaning in commands.items())
+
+    def describe_leaving(self, run_id: str, *, stopping: bool) -> str:
+        """Describe what happens to the run after this command ends."""
+        if stopping:
+            command = self.hint("stop", run_id)
+            return "\n" + tr(
+                "detached while the run was being stopped; to make sure: {command}", command=command
+            )
+        return f"\n{tr('detached; the run continues')}\n{self.describe_commands(run_id)}"

@@ -1,0 +1,259 @@
+"""Asks the ranks of a run on this node where they are, without stopping anything, and keeps what they answer.
+
+All ranks are asked at once and have LIMIT seconds; what one does not answer is missing from its row. What ranks
+write is passed on as it is, in bounded pieces. The verb `diagnose` sends it, the agent keeps it before it stops a run.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional
+
+from ...protocol.run_paths import RunPaths
+from ...protocol.untrusted import MalformedError, Untrusted, parse_object
+from ..probe.questions import read_text
+from ..runtime.processes import Identity, find_process
+from ..state.run_record import parse_identity
+from ..state.workdir import read_tail
+from .stacks import (
+    RECORDS,
+    Marker,
+    StackRequest,
+    read_markers,
+    read_state,
+    send_question,
+    status_number,
+)
+
+if TYPE_CHECKING:
+    from ...protocol.messages.files import RankRecord, State
+    from ...protocol.messages.verbs import Diagnosis, RankEvidence, RecordedGroup
+
+LIMIT = 1.0  # seconds for the ranks' answers
+STATE_LIMIT = 0.3  # seconds for the first answer; C code that holds the GIL lets none come
+POLL = 0.01
+LARGEST_RECORDS = 8 << 20  # bytes of flight recorders that are read
+ENTRIES = 12  # of each process group, unless more are asked for
+GROUPS = 32
+LONGEST_MEMBERS = 4096
+STDERR_BYTES = 2048
+MOST_RANKS = 256
+MOST_ENTRIES, MOST_VALUES = 20_000, 1_000_000
+
+
+def diagnose(rundir: str, state: State, selected: Optional[List[int]], entries: int = ENTRIES) -> Diagnosis:
+    """Ask the ranks of this node, or the selected ones, and wait for at most LIMIT seconds; `entries` of each group."""
+    started = time.monotonic()
+    folder = RunPaths(rundir).diagnosis(state["attempt"])
+    asked = [
+        Asked(folder, target)
+        for target in find_targets(folder, state)
+        if selected is None or target.rank in selected
+    ]
+    for one in asked:
+        one.request()
+    waiting = asked
+    while waiting and time.monotonic() - started < LIMIT:
+        waiting = [one for one in waiting if not one.has_answered()]
+        time.sleep(POLL)
+    stacks: List[str] = []
+    now, code = time.time(), RunPaths(rundir).code + "/"
+    ranks = [one.describe(rundir, stacks, entries, now) for one in asked]
+    return {"ranks": ranks, "stacks": stacks, "code": code, "took": time.monotonic() - started, "time": now}
+
+
+class Target(NamedTuple):
+    """A rank: its process, what it has written of itself, and what the agent has recorded of it."""
+
+    rank: int
+    identity: Optional[Identity]
+    marker: Marker
+    record: Optional[RankRecord]
+
+
+def find_targets(folder: str, state: State) -> List[Target]:
+    """Find the ranks in the agent's record; ranks that a program of the job has started are known by themselves."""
+    markers = read_markers(folder)
+    records = {int(rank): record for rank, record in state["ranks"].items()}
+    by_rank = {rank: _recorded_target(rank, record, markers) for rank, record in records.items()}
+    known = {target.identity for target in by_rank.values()}
+    others = {
+        identity: marker
+        for identity, marker in markers.items()
+        if identity not in known and find_process(identity) is not None
+    }
+    if others and not any(target.marker for target in by_rank.values()):
+        by_rank = {}  # the only recorded process has started them
+    for identity, marker in sorted(others.items()):
+        by_rank.setdefault(marker["rank"], Target(marker["rank"], identity, marker, None))
+    return [by_rank[rank] for rank in sorted(by_rank)][:MOST_RANKS]
+
+
+def _recorded_target(rank: int, record: RankRecord, markers: Dict[Identity, Marker]) -> Target:
+    identity = parse_identity(record)
+    return Target(rank, identity, markers.get(identity, {}) if identity is not None else {}, record)
+
+
+class Asked:
+    """A rank that is asked, and what it has answered so far."""
+
+    def __init__(self, folder: str, target: Target) -> None:
+        self._target = target
+        self._base = os.path.join(folder, str(target.identity.pid)) if target.identity else ""
+        self._stacks = StackRequest(folder, target.identity, target.marker) if target.identity else None
+        self._ticks = read_ticks(target.identity)
+        self._asked_at = time.monotonic()
+        self._records_before = self._state_before = file_version("")
+        self._waits_for_state = self._waits_for_stack = self._waits_for_records = False
+        self._problem = ""
+
+    def request(self) -> None:
+        """Send the byte, if this process takes it; the signal follows once it has said that it takes that too."""
+        self._problem = self._stacks.find_obstacle() if self._stacks is not None else "ended"
+        if self._stacks is None or self._problem:
+            return
+        self._records_before = file_version(self._base + ".records")
+        self._state_before = file_version(self._base + ".state")
+        self._waits_for_state = self._waits_for_records = send_question(self._base, RECORDS)
+        if not self._waits_for_state:
+            self._waits_for_stack = self._stacks.send()
+
+    def _request_stacks(self, stacks: StackRequest) -> None:
+        """Send the signal, unless the process has answered that it goes to a handler of the job."""
+        state = read_state(self._base) if self._has_state() else None
+        self._waits_for_state = False
+        if state is not None and not state.ours:
+            self._problem = "its program handles the signal for stacks"
+        else:
+            self._waits_for_stack = stacks.send()
+
+    def _has_state(self) -> bool:
+        return file_version(self._base + ".state") != self._state_before
+
+    def has_answered(self) -> bool:
+        """Whether nothing is missing any more."""
+        if self._waits_for_state and self._stacks is not None:
+            if not self._has_state() and time.monotonic() - self._asked_at < STATE_LIMIT:
+                return False
+            self._request_stacks(self._stacks)
+        if self._waits_for_records and file_version(self._base + ".records") != self._records_before:
+            self._waits_for_records = False
+        if self._waits_for_stack and self._stacks is not None:
+            self._waits_for_stack = not self._stacks.is_complete()
+        return not self._waits_for_records and not self._waits_for_stack
+
+    def describe(self, rundir: str, stacks: List[str], entries: int, now: float) -> RankEvidence:
+        """Give all that is known; equal stacks are kept once."""
+        target, identity = self._target, self._target.identity
+        row: RankEvidence = {
+            "rank": target.rank,
+            "pid": identity.pid if identity else None,
+            "problem": self._problem or ("no answer" if self._waits_for_stack else ""),
+        }
+        if target.record is not None:
+            row["exit"], row["signal"] = target.record["exit"], target.record["signal"]
+            row["stderr"], row["silent"] = self._read_output(rundir, target.record)
+        if self._problem == "ended" or identity is None:
+            return row
+        stat = find_process(identity)
+        if stat is not None:
+            row["process"] = stat.state
+            row["waits_in"] = read_text("/proc/%d/wchan" % stat.pid) or ""
+            row["traced"] = status_number(stat.pid, "TracerPid", 10) > 0
+            state = read_state(self._base)
+            row["uncaught"] = state is not None and state.uncaught
+        row["cpu"] = self._measure_cpu()
+        if not row["problem"] and self._stacks is not None:
+            text = self._stacks.read()
+            stacks.extend([] if text in stacks else [text])
+            row["stack"] = stacks.index(text)
+            row["records_problem"] = "no answer" if self._waits_for_records else ""
+            if not self._waits_for_records:
+                row["groups"], row["records_problem"] = read_groups(self._base + ".records", entries, now)
+        return row
+
+    def _measure_cpu(self) -> Optional[float]:
+        ticks = read_ticks(self._target.identity)
+        if ticks is None or self._ticks is None:
+            return None
+        seconds = (ticks - self._ticks) / os.sysconf("SC_CLK_TCK")
+        return seconds / max(0.001, time.monotonic() - self._asked_at)
+
+    def _read_output(self, rundir: str, record: RankRecord) -> Any:
+        """Read the end of stderr, and for how many seconds nothing was written."""
+        paths = [os.path.join(rundir, name) for name in (record["stdout"], record["stderr"]) if name]
+        times = [found.st_mtime for found in map(stat_file, paths) if found is not None]
+        end = read_tail(os.path.join(rundir, record["stderr"]), STDERR_BYTES) if record["stderr"] else ""
+        return end, max(0.0, time.time() - max(times)) if times else None
+
+
+def read_ticks(identity: Optional[Identity]) -> Optional[int]:
+    """Read the processor time of a process, in clock ticks; None if it is gone."""
+    line = read_text("/proc/%d/stat" % identity.pid) if identity is not None else None
+    return sum(map(int, line.rpartition(")")[2].split()[11:13])) if line else None
+
+
+def file_version(path: str) -> object:
+    """Tell one content of a file that is replaced as a whole from another."""
+    found = stat_file(path)
+    return None if found is None else (found.st_ino, found.st_mtime_ns)
+
+
+def stat_file(path: str) -> Optional[os.stat_result]:
+    """Look at a file; None if that is not possible."""
+    try:
+        return os.stat(path)
+    except OSError:
+        return None
+
+
+def read_groups(path: str, entries: int, now: float) -> Any:
+    """Read the flight recorders of a rank: its process groups with their last entries, and why one is missing."""
+    groups: List[RecordedGroup] = []
+    problems = []
+    try:
+        with open(path, "rb") as source:
+            lines = source.read(LARGEST_RECORDS).split(b"\n")
+    except OSError as error:
+        return [], str(error.strerror)
+    for line in lines:
+        try:
+            groups += condense(parse_object(line, LARGEST_RECORDS, MOST_VALUES), now, entries)
+        except MalformedError:
+            problems.append(line.decode("utf-8", "replace")[:200])
+    return groups[:GROUPS], "; ".join(problems)
+
+
+def condense(recorder: Untrusted, now: float, most: int) -> List[RecordedGroup]:
+    """Keep of each process group the last entries, and how old they are."""
+    entries: Dict[str, List[Untrusted]] = {}
+    for entry in recorder.records("entries", MOST_ENTRIES):
+        entries.setdefault("".join(entry.texts("process_group", 1)), []).append(entry)
+    most = max(ENTRIES, most * 4 // max(4, len(entries)))
+    configs = recorder.named_records("pg_config", MOST_ENTRIES)
+    members = {name: config.text("ranks", LONGEST_MEMBERS) for name, config in configs.items()}
+    return [
+        {
+            "name": name,
+            "about": "".join(last[-1].texts("process_group", 2)[1:])[:100],
+            "members": members.get(name, "") if members.get(name, "").endswith("]") else "",
+            "entries": [_condense_entry(entry, now) for entry in last[-most:]],
+        }
+        for name, last in entries.items()
+    ]
+
+
+def _condense_entry(entry: Untrusted, now: float) -> List[Any]:
+    """Give number, number among the sends and receives or null, operation, sizes, type, whether it is over, age."""
+    pair = entry.integer("p2p_seq_id", 0) if entry.flag("is_p2p") else None
+    done = entry.flag("retired") or entry.text("state") == "completed"
+    sizes = str([list(row.integers(8)) for row in entry.rows("input_sizes", 8)])[:200]
+    operation, types = entry.text("profiling_name", 80), ",".join(entry.texts("input_dtypes", 4, 12))
+    age = now - (entry.number("time_created_ns") or 0.0) / 1e9
+    return [entry.integer("collective_seq_id", 0), pair, operation, sizes, types, done, age]
+
+
+def kept_path(rundir: str, state: State, what: str) -> str:
+    """Name the file in which the agent keeps where the ranks of an attempt were: `diagnosis`, or `collectives`."""
+    return os.path.join(RunPaths(rundir).attempt(state["attempt"]), what + ".json")

@@ -1,0 +1,203 @@
+"""Numbers that a rank has printed: its loss, its rate; read from its logs when somebody asks, never while it runs.
+
+A log of any length costs the same: what is longer than MOST_READ is read in pieces over its whole length. Patterns of
+a job are regular expressions that its user wrote, and lines are what anybody printed: lines are short, and a timer
+ends it all (Python looks for signals while it matches), so that no pattern can hold the node up.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+
+from ..logs.time_index import TimeIndex
+
+if TYPE_CHECKING:
+    from re import Pattern
+
+TIME_LIMIT = 3.0  # seconds for all logs of a node
+MOST_READ = 24 << 20  # bytes of a log
+PIECE = 256 << 10
+LONGEST_LINE = 1000  # bytes; longer ones are left out
+MOST_NAMES = 24
+MOST_KEPT = 20_000  # values of a name before they are thinned
+LONGEST_NAME = 48
+
+NUMBER = r"[-+]?(?:\d{1,15}(?:\.\d{0,15})?(?:[eE][-+]?\d{1,3})?|nan|inf)\b"
+# HF Trainer: {'loss': 0.69, 'grad_norm': 1.2}   Lightning: [00:01<00:02, 3.1it/s, train_loss=0.12]
+# Megatron: iteration 100/ 5000 | lm loss: 6.7E+00 | grad norm: 1.2   others: loss=0.1, loss: 0.1, loss 0.1
+NAMED = re.compile(
+    r"(?<![\w.])['\"]?((?:[a-z]{1,12}[ _/-]){0,2}(?:loss|accuracy|acc|perplexity|ppl|reward"
+    r"|grad[ _]norm|learning[ _]rate|lr|mfu|throughput|tokens_per_s(?:ec(?:ond)?)?|tok/s|f1|bleu|wer))"
+    r"(?:_(?:step|epoch))?['\"]?[ \t]?[=:]?[ \t]{0,3}"
+    rf"({NUMBER})",
+    re.IGNORECASE,
+)
+RATE = re.compile(
+    r"(?<![\w.])(\d{1,12}(?:\.\d{1,6})?) ?((?:it|tokens|tok|samples|steps|img|images|seq)/s)(?:ec)?\b"
+)
+STEP = re.compile(
+    r"\b(?:global_step|iteration|step|iter)['\"]?[ \t]?[=:]?[ \t]{0,8}(\d{1,12})\b", re.IGNORECASE
+)
+HINTS = (
+    b"loss",
+    b"Loss",
+    b"acc",
+    b"/s",
+    b"lr",
+    b"ppl",
+    b"norm",
+    b"reward",
+    b"mfu",
+    b"perpl",
+    b"tokens_per",
+    b"put",
+    b"f1",
+    b"bleu",
+    b"wer",
+)
+
+
+class Scalar(NamedTuple):
+    """One value: when it was written, its step if the line has one, and the number; not-a-number as it is."""
+
+    time: float
+    step: Optional[int]
+    value: float
+
+
+class TooSlowError(Exception):
+    """The time is over."""
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raise TooSlowError after so many seconds, also out of a regular expression; only in the main thread."""
+
+    def stop(*_: Any) -> None:
+        raise TooSlowError
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def find_values(line: str, patterns: Mapping[str, Pattern[str]]) -> Dict[str, float]:
+    """Give the numbers of a line by name; the job's own patterns come first, then those that are known."""
+    found: Dict[str, float] = {}
+    for name, pattern in patterns.items():
+        match = pattern.search(line)
+        value = _number(match.group(1)) if match else None
+        if value is not None:
+            found[name] = value
+    for match in NAMED.finditer(line):
+        name = re.sub(r"[ /-]", "_", match.group(1).strip().lower())[:LONGEST_NAME]
+        value = _number(match.group(2))
+        if value is not None:
+            found.setdefault(name, value)
+    for match in RATE.finditer(line):
+        found.setdefault(match.group(2), float(match.group(1)))
+    return found
+
+
+def _number(text: Optional[str]) -> Optional[float]:
+    try:
+        return float(text or "")
+    except ValueError:
+        return None
+
+
+def compile_patterns(patterns: Mapping[str, str]) -> Dict[str, Pattern[str]]:
+    """Compile the job's patterns; one that is none is left out."""
+    compiled = {}
+    for name, text in list(patterns.items())[:MOST_NAMES]:
+        try:
+            pattern = re.compile(str(text)[:LONGEST_LINE])
+        except (re.error, OverflowError, RecursionError):
+            continue
+        if pattern.groups >= 1:
+            compiled[str(name)[:LONGEST_NAME]] = pattern
+    return compiled
+
+
+class LogScalars:
+    """The numbers in the logs of one rank."""
+
+    def __init__(self, patterns: Mapping[str, Pattern[str]]) -> None:
+        self._patterns = patterns
+        self.values: Dict[str, List[Scalar]] = {}
+        self.cut = False  # whether not all was read
+
+    def read(self, path: str) -> None:
+        """Read one log."""
+        index = TimeIndex(path)
+        found: List[Tuple[int, Optional[int], Dict[str, float]]] = []
+        try:
+            for offset, line in _lines(path):
+                values = find_values(line, self._patterns)
+                if values:
+                    step = STEP.search(line)
+                    found.append((offset, int(step.group(1)) if step else None, values))
+        except TooSlowError:
+            self.cut = True
+            raise
+        finally:
+            self._keep(index, found)
+            index.close()
+
+    def _keep(self, index: TimeIndex, found: List[Tuple[int, Optional[int], Dict[str, float]]]) -> None:
+        stride = 1 + len(found) // MOST_KEPT
+        for offset, step, values in found[::stride]:
+            time = index.time_marks(offset, offset)[0][1]
+            for name, value in values.items():
+                if name in self.values or len(self.values) < MOST_NAMES:
+                    self.values.setdefault(name, []).append(Scalar(time, step, value))
+
+
+def _lines(path: str) -> Iterator[Tuple[int, str]]:
+    """Yield the lines that may hold a number of interest, with their places; a bar that redraws itself is many."""
+    with open(path, "rb") as source:
+        size = os.fstat(source.fileno()).st_size
+        pieces = max(1, min(MOST_READ, size) // PIECE)
+        stride = PIECE if size <= MOST_READ else size // pieces
+        rest, place = b"", 0
+        for begin in range(0, size, stride):
+            source.seek(begin)
+            if begin != place:
+                rest = b""
+            content = rest + source.read(PIECE)
+            start = begin - len(rest)
+            place = begin + PIECE
+            lines = content.replace(b"\r", b"\n").split(b"\n")
+            rest = lines.pop() if begin + PIECE < size else b""
+            rest = rest[-LONGEST_LINE - 1 :] if len(rest) <= LONGEST_LINE else b""
+            for line in lines:
+                if len(line) <= LONGEST_LINE and any(hint in line for hint in HINTS):
+                    yield start, line.decode("utf-8", "replace")
+                start += len(line) + 1
+
+
+def thin_scalars(values: List[Scalar], points: int) -> List[Scalar]:
+    """Keep the first and the last, and of what is between so many at even distances."""
+    if len(values) <= points:
+        return values
+    last = len(values) - 1
+    places = sorted({round(place * last / (points - 1)) for place in range(points)})
+    return [values[place] for place in places]
+
+
+def log_files(rundir: str, records: Iterable[Mapping[str, Any]]) -> List[str]:
+    """Name the logs of the lowest rank of each attempt."""
+    files = []
+    for ranks in records:
+        numbers = sorted(int(rank) for rank in ranks if rank.isdigit())
+        entry = ranks[str(numbers[0])] if numbers else {}
+        files += [os.path.join(rundir, entry[name]) for name in ("stdout", "stderr") if entry.get(name)]
+    return [file for file in files if os.path.realpath(file).startswith(os.path.realpath(rundir) + os.sep)]

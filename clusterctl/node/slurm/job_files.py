@@ -1,0 +1,140 @@
+"""The folder of one Slurm job, on the file system that the login node and all nodes of the job share.
+
+runs/<run>/0-.slurm/        beside the parts of the nodes; a dot begins no node's name
+  job.json                  the job's number, written when sbatch has taken it
+  template.json             the spec of every node, as far as it is the same
+  secrets.json              values of the job's secrets and the gang's token, 0600; removed when every task has read it
+  batch.sh batch.out        what sbatch runs, and what it and srun print
+  task.<slot>.out           what a task prints: a file each, since srun waits for all who hold a shared one
+  code/ manifest            the code, which all nodes work in
+  ended.json                the step is over; written by batch.sh
+  exchange/<job>.<restart>/     what the tasks tell each other: hello.<slot>, member.<slot>, hub, listener.<slot>,
+                            ready.<slot>, go, and the first failure; alive.<slot> is touched every few seconds
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from contextlib import suppress
+from typing import Any, List, Mapping, Optional, Set
+
+from ...protocol.run_id import ALLOCATION
+from ...protocol.run_paths import RunPaths, part_name
+from ...protocol.untrusted import MalformedError, Untrusted, parse_object
+from ..state.workdir import make_below, make_private, read_bytes, write_atomically, write_new
+
+LARGEST_FILE = 16 << 20  # bytes; a template with the environment of a job is far smaller
+PART = part_name(0, ALLOCATION)
+
+
+class JobFiles:
+    """Paths of one Slurm job's folder, and how JSON is read and written there."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.job = os.path.join(folder, "job.json")
+        self.template = os.path.join(folder, "template.json")
+        self.secrets = os.path.join(folder, "secrets.json")
+        self.script = os.path.join(folder, "batch.sh")
+        self.output = os.path.join(folder, "batch.out")
+        self.ended = os.path.join(folder, "ended.json")
+        self.exchanges = os.path.join(folder, "exchange")
+
+    @property
+    def run_id(self) -> str:
+        """Name the run."""
+        return RunPaths(self.folder).run_id
+
+    @property
+    def run_folder(self) -> str:
+        """Return the directory that holds the parts of all nodes."""
+        return os.path.dirname(self.folder)
+
+    @property
+    def workdir(self) -> str:
+        """Return the work directory."""
+        return os.path.dirname(os.path.dirname(self.run_folder))
+
+    def task_output(self, slot: int) -> str:
+        """Name the file that a task prints to."""
+        return os.path.join(self.folder, f"task.{slot}.out")
+
+    def part_folders(self) -> List[str]:
+        """List the directories of the nodes' parts."""
+        try:
+            names = os.listdir(self.run_folder)
+        except OSError:
+            return []
+        return sorted(os.path.join(self.run_folder, name) for name in names if name != PART)
+
+
+def read_object(path: str) -> Untrusted:
+    """Read a JSON object that another machine wrote; an empty one where there is none."""
+    try:
+        return parse_object(read_bytes(path) or b"", LARGEST_FILE)
+    except (MalformedError, OSError):
+        return Untrusted({})
+
+
+def write_object(path: str, value: Mapping[str, Any]) -> None:
+    """Write a JSON object that others find whole or not at all."""
+    write_atomically(path, json.dumps(value).encode("utf-8"))
+
+
+class Exchange:
+    """What the tasks of one start of a job tell each other by files; names are looked up by listing the folder.
+
+    A network file system remembers for a while that a name was not there, but not what a folder holds.
+    """
+
+    def __init__(self, files: JobFiles, key: str) -> None:
+        self.folder = make_below(make_private(files.exchanges), key)
+
+    def post(self, name: str, value: Mapping[str, Any]) -> None:
+        """Leave a message for the others."""
+        write_object(self._path(name), value)
+
+    def post_first(self, name: str, value: Mapping[str, Any]) -> bool:
+        """Leave a message unless another task has left it; tells which."""
+        with suppress(FileExistsError):
+            write_new(self._path(name), json.dumps(value).encode("utf-8"))
+            return True
+        return False
+
+    def names(self) -> Set[str]:
+        """List the messages that are there."""
+        return set(os.listdir(self.folder))
+
+    def read(self, name: str) -> Untrusted:
+        """Read a message."""
+        return read_object(self._path(name))
+
+    def touch(self, name: str) -> None:
+        """Give a sign of life."""
+        path = self._path(name)
+        with suppress(OSError), open(path, "ab"):
+            os.utime(path)
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self.folder, name)
+
+
+def newest_beat(files: JobFiles) -> Optional[float]:
+    """Give the age in seconds of the newest sign of life of any task; None without one."""
+    times = []
+    for key in _list(files.exchanges):
+        folder = os.path.join(files.exchanges, key)
+        for name in _list(folder):
+            if name.startswith("alive."):
+                with suppress(OSError):
+                    times.append(os.stat(os.path.join(folder, name)).st_mtime)
+    return time.time() - max(times) if times else None
+
+
+def _list(folder: str) -> List[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []

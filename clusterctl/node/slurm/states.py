@@ -1,0 +1,191 @@
+"""The states of a run's parts as the login node can tell them: from the shared folder, and from Slurm.
+
+The agents write their states; no process of theirs is here. A part that did not end while the job is over has lost
+its agent. Before the first part there is one in its place, named after the job's number.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Optional, cast
+
+from ...protocol.run_paths import RunPaths, WorkdirPaths, is_meant
+from ...protocol.states import CANCELLED, FAILED_SETUP, FINAL, LOST, PREPARING, TIMEOUT
+from ...protocol.untrusted import Untrusted
+from ..runtime.stream import VerbError
+from ..state.run_record import new_state, read_state, with_record, with_stop
+from ..state.workdir import component, read_json
+from .commands import query_queue
+from .job_files import PART, Exchange, JobFiles, newest_beat, read_object
+from .output import QueuedJob
+
+if TYPE_CHECKING:
+    from ...protocol.messages.verbs import SubmittedTemplate
+
+STALE_AFTER = 45.0  # seconds without a sign of life; network file systems show one late
+
+
+class SlurmJob(NamedTuple):
+    """A run's job, and what is known of it; `queued` is None where Slurm was not asked or did not answer."""
+
+    files: JobFiles
+    number: str
+    queued: Optional[QueuedJob] = None
+    over: str = ""  # why nothing of it runs any more
+
+
+def find_jobs(workdir: str, run_prefix: Optional[str]) -> Iterator[SlurmJob]:
+    """Yield the jobs of the runs that a prefix or a short id means."""
+    runs = WorkdirPaths(workdir).runs
+    for run_id in os.listdir(runs) if os.path.isdir(runs) else []:
+        if run_prefix and not is_meant(run_id, run_prefix):
+            continue
+        files = JobFiles(os.path.join(runs, run_id, PART))
+        number = read_object(files.job).text("job", 20)
+        if number.isdecimal():
+            yield SlurmJob(files, number)
+
+
+def find_job(workdir: str, run_id: str) -> SlurmJob:
+    """Give the job of one run; VerbError if there is none."""
+    workdir = os.path.realpath(os.path.expanduser(workdir))
+    for job in find_jobs(workdir, component(run_id)):
+        if job.files.run_id == run_id:
+            return job
+    raise VerbError("CC-RUN-011", f"no run {run_id} in {workdir}")
+
+
+def query_jobs(jobs: List[SlurmJob]) -> List[SlurmJob]:
+    """Add what Slurm knows of the jobs that may not be over, by one question for all."""
+    open_jobs = [job.number for job in jobs if not is_finished(job)]
+    queue = query_queue(open_jobs)
+    return [judge(job, queue) if job.number in open_jobs else job for job in jobs]
+
+
+def is_finished(job: SlurmJob) -> bool:
+    """Whether every part has recorded its end, so that Slurm has nothing to add."""
+    parts = job.files.part_folders()
+    states = [state for state in map(read_state, parts) if state is not None]
+    return (
+        bool(states)
+        and len(states) >= states[0]["nnodes"]
+        and all(state["state"] in FINAL for state in states)
+    )
+
+
+def judge(job: SlurmJob, queue: Optional[Dict[str, QueuedJob]]) -> SlurmJob:
+    """Decide whether a job is over; where Slurm does not answer, what the job itself wrote counts."""
+    queued = queue.get(job.number) if queue is not None else None
+    if queued is not None and queued.is_over:
+        return job._replace(queued=queued, over=queued.state)
+    if os.path.exists(job.files.ended) and not (queued is not None and queued.is_pending):
+        return job._replace(queued=queued, over="COMPLETED")
+    if queue is not None and queued is None:
+        return job._replace(over="forgotten")
+    return job._replace(queued=queued)
+
+
+def is_stale(files: JobFiles) -> bool:
+    """Whether no task has given a sign of life for a while: then Slurm is to be asked."""
+    age = newest_beat(files)
+    return age is not None and age > STALE_AFTER
+
+
+def states_of(job: SlurmJob) -> List[Any]:
+    """Give the states of all parts of a run, or of the one in their place while there is none."""
+    states = [
+        state for path in job.files.part_folders() for state in [resolve(path, job)] if state is not None
+    ]
+    return states or [placeholder(job)]
+
+
+def resolve(rundir: str, job: SlurmJob) -> Optional[Any]:
+    """Give the state of one part: as recorded, or how it ended if nothing can be running."""
+    state = read_state(rundir)
+    if state is None or state["state"] in FINAL:
+        return with_record(rundir, state) if state is not None else None
+    if not job.over:
+        return with_stop(rundir, state)
+    ended: Any = {**state, **infer_end(job, lost=True)}
+    return with_record(rundir, ended)
+
+
+def infer_end(job: SlurmJob, *, lost: bool) -> Dict[str, Any]:
+    """Say how a part ended of which nobody has recorded the end."""
+    ended = {"CANCELLED": CANCELLED, "TIMEOUT": TIMEOUT, "DEADLINE": TIMEOUT}
+    state = ended.get(job.over) or (LOST if lost else FAILED_SETUP)
+    reason = describe_end(job)
+    return {"state": state, "reason": reason}
+
+
+def describe_end(job: SlurmJob) -> str:
+    """Say why a job is over, as its tasks or Slurm told it."""
+    failure = first_failure(job.files)
+    if failure:
+        return failure
+    if job.over == "forgotten":
+        return f"Slurm no longer knows job {job.number}"
+    if job.over == "COMPLETED":
+        tail = last_output(job.files)
+        return f"Slurm job {job.number} ended before all nodes had recorded their end{': ' if tail else ''}{tail}"
+    reason = job.queued.reason if job.queued is not None else ""
+    return f"Slurm job {job.number}: {job.over}{f' ({reason})' if reason else ''}"
+
+
+def first_failure(files: JobFiles) -> str:
+    """Give what the first task wrote that could not start; empty if none did."""
+    keys = sorted(os.listdir(files.exchanges)) if os.path.isdir(files.exchanges) else []
+    if not keys:
+        return ""
+    message = Exchange(files, keys[-1]).read("failed")
+    return f"{message.text('node', 128)}: {message.text('text', 1000)}" if message else ""
+
+
+def last_output(files: JobFiles) -> str:
+    """Give the last line that srun or the batch script printed."""
+    try:
+        with open(files.output, "rb") as source:
+            lines = source.read()[-4096:].decode("utf-8", "replace").split("\n")
+    except OSError:
+        return ""
+    return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
+
+
+def placeholder(job: SlurmJob) -> Any:
+    """Make a state for a run of which no node has begun: it waits, begins, or was ended in the queue."""
+    template = cast("SubmittedTemplate", read_json(job.files.template) or {})
+    spec: Any = {**(template.get("spec") or {}), "node": f"slurm-{job.number}", "node_rank": 0}
+    state: Any = {**new_state(spec), "since": spec.get("submitted") or 0.0, "queue": queue_facts(job)}
+    if job.over:
+        return {**state, **infer_end(job, lost=False)}
+    if job.queued is not None and not job.queued.is_pending:
+        return {**state, "state": PREPARING, "reason": f"starting on {job.queued.nodes}"}
+    return {**state, "reason": describe_wait(job)}
+
+
+def describe_wait(job: SlurmJob) -> str:
+    """Say why a job waits."""
+    reason = job.queued.reason if job.queued is not None else ""
+    return f"Slurm job {job.number} waits in the queue{f': {reason}' if reason else ''}"
+
+
+def queue_facts(job: SlurmJob) -> Dict[str, Any]:
+    """Give what the client shows of a job."""
+    queued = job.queued
+    facts = queued._asdict() if queued is not None else {"state": ""}
+    return {**facts, "job": job.number, "over": job.over}
+
+
+def part_of(job: SlurmJob, node: str) -> Optional[str]:
+    """Find the directory of a node's part."""
+    for path in job.files.part_folders():
+        if RunPaths(path).node == node:
+            return path
+    return None
+
+
+def states_as_listed(jobs: List[SlurmJob], limit: Optional[int]) -> List[Any]:
+    """Give the parts of the newest runs, each with the number of its job."""
+    listed = [[{**state, "slurm_job": job.number} for state in states_of(job)] for job in jobs]
+    listed.sort(key=lambda states: Untrusted(states[0]).moment("submitted") or 0.0, reverse=True)
+    return [state for states in listed[:limit] for state in states]

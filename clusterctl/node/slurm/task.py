@@ -1,0 +1,395 @@
+"""What srun starts, once on each node: meets the other tasks, starts this node's guardian, and sees it off.
+
+    all tasks       hello, member          who is here, and where each trains
+    node 0          hub                   the port of its agent, to which the others' agents go
+    all             ready                 the gate waits for GO
+    node 0          go                    torchrun listens: the others may start
+    any             failed                the first that cannot start; then nobody does
+
+A client does the same over SSH (`client/launch/prepare.py`); here nobody has to be connected. After GO the agents
+need the task no more but for two things: it passes on a `stop.json` that the login node wrote, and its exit code is
+the run's, so that Slurm's own record is right.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple, cast
+
+from ...protocol.run_paths import RunPaths
+from ...protocol.states import SUCCEEDED
+from ...protocol.untrusted import Untrusted
+from ..probe.network import addresses
+from ..runtime.processes import interpreter_options
+from ..runtime.stream import Stream, VerbError, describe_failure
+from ..state.run_record import read_state, time_to_prepare
+from ..state.workdir import read_json
+from ..verbs.start import exec_guardian, make_rundir
+from .job_files import Exchange, JobFiles
+from .spec import (
+    Addresses,
+    Member,
+    SlurmError,
+    build_spec,
+    choose_network,
+    choose_peer_addresses,
+    count_workers,
+    parse_addresses,
+    parse_member,
+    stop_by_slurm,
+)
+
+if TYPE_CHECKING:
+    from ...protocol.messages.verbs import SubmittedSecrets, SubmittedTemplate
+
+ARRIVAL_LIMIT = 600.0  # seconds in which all tasks have begun: a prolog may take minutes on some nodes
+START_LIMIT = 330.0  # seconds to the gate, without the job's own stages
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 0.5  # seconds between looks at the folder
+STOP_INTERVAL = 0.5  # seconds between looks for an order to stop
+BEAT_INTERVAL = 5.0
+FAILURES = ("setup_failed", "gate_failed", "join_failed", "failed", "ended")
+FAILED = "failed"
+LONGEST_REASON = 1000
+
+
+class Task(NamedTuple):
+    """Which task this is."""
+
+    slot: int
+    total: int
+    node: str
+    job: str
+    key: str  # names this start of the job
+
+    @classmethod
+    def of(cls, variables: Any) -> Task:
+        """Read the variables of the step; those of the batch script have other values under the same names."""
+        restarts = variables.get("SLURM_RESTART_COUNT") or "0"
+        return cls(
+            int(variables["SLURM_PROCID"]),
+            int(variables["SLURM_STEP_NUM_TASKS"]),
+            variables["SLURMD_NODENAME"],
+            variables["SLURM_JOB_ID"],
+            f"{variables['SLURM_JOB_ID']}.{restarts}",
+        )
+
+
+def main(arguments: List[str]) -> None:
+    """Take part in the run whose folder is given; the exit code is 0 only if it succeeded."""
+    files, task = JobFiles(arguments[0]), Task.of(os.environ)
+    exchange = Exchange(files, task.key)
+    try:
+        status = run_part(files, exchange, task)
+    except Exception as error:  # noqa: BLE001, RUF100 - whatever it is, the other tasks must learn of it
+        text = (
+            str(error) if isinstance(error, (SlurmError, VerbError)) else describe_failure(error)["message"]
+        )
+        report_failure(exchange, task, text)
+        print(f"{task.node}: {text}", file=sys.stderr, flush=True)
+        status = 1
+    sys.exit(status)
+
+
+def run_part(files: JobFiles, exchange: Exchange, task: Task) -> int:
+    """Do this node's part from the first exchange to the end of its agent."""
+    template = cast("Optional[SubmittedTemplate]", read_json(files.template))
+    secrets = cast("Optional[SubmittedSecrets]", read_json(files.secrets))
+    if template is None or secrets is None:
+        raise SlurmError(f"{files.template} or {files.secrets} is missing or damaged")
+    board = Board(exchange, task)
+    members = board.collect_members(board.make_member(template))
+    spec = build_spec(template["spec"], members, task.slot, sys.executable)
+    spec["outside_stop"] = stop_by_slurm(task.job, spec["grace"], template["kill_wait"])
+    rundir = make_rundir(files.workdir, spec)
+    os.symlink(os.path.relpath(RunPaths(files.folder).code, rundir), RunPaths(rundir).code)
+    guardian = Guardian(rundir)
+    guardian.agent.send({"secrets": secrets["secrets"], "token": secrets["token"]})
+    Start(board, guardian, spec).run()
+    if task.slot == 0 and not template["requeue"]:
+        os.unlink(files.secrets)  # every task has read it: all are ready
+    return watch(guardian, exchange, task, rundir)
+
+
+def report_failure(exchange: Exchange, task: Task, text: str) -> None:
+    """Tell the others why this node cannot start, unless another was first."""
+    with suppress(OSError):
+        exchange.post_first(FAILED, {"node": task.node, "text": text[:LONGEST_REASON]})
+
+
+class OtherFailedError(SlurmError):
+    """Another task reported that its node cannot start."""
+
+
+class Board:
+    """The messages of all tasks, as this one reads and writes them."""
+
+    def __init__(self, exchange: Exchange, task: Task) -> None:
+        self.exchange, self.task = exchange, task
+        self._pause = SHORTEST_PAUSE
+
+    def check(self, names: List[str]) -> bool:
+        """Whether all these messages are there; OtherFailedError if another task has failed."""
+        present = self.exchange.names()
+        if FAILED in present:
+            failure = self.exchange.read(FAILED)
+            raise OtherFailedError(f"{failure.text('node', 128)}: {failure.text('text', LONGEST_REASON)}")
+        return present.issuperset(names)
+
+    def wait(self, names: List[str], limit: float) -> None:
+        """Wait for messages; SlurmError names what did not come."""
+        deadline, pause = time.monotonic() + limit, SHORTEST_PAUSE
+        while not self.check(names):
+            if time.monotonic() > deadline:
+                missing = sorted(set(names) - self.exchange.names())
+                raise SlurmError(f"no {', '.join(missing[:5])} within {limit:g} s")
+            time.sleep(pause)
+            pause = min(LONGEST_PAUSE, pause * 1.3)
+
+    def all_of(self, kind: str) -> List[str]:
+        """Name a message of every task."""
+        return [f"{kind}.{slot}" for slot in range(self.task.total)]
+
+    def make_member(self, template: SubmittedTemplate) -> Member:
+        """Tell the others this node's addresses, and choose where it trains."""
+        own = own_addresses()
+        entries = [
+            {"nic": nic, "ip": ip, "prefix": size} for nic, listed in own.items() for ip, size in listed
+        ]
+        self.exchange.post(f"hello.{self.task.slot}", {"node": self.task.node, "addresses": entries})
+        self.exchange.touch(f"alive.{self.task.slot}")
+        self.wait(self.all_of("hello"), ARRIVAL_LIMIT)
+        nics, network = template["nic"], template["network"]
+        source = None
+        if self.task.total > 1 and not nics and not network:
+            peer = self.exchange.read(f"hello.{0 if self.task.slot else 1}")
+            source = find_source(own, peer)
+        address, chosen = choose_network(own, nics, network, source)
+        workers = count_workers(template["workers"], count_gpus(), len(os.sched_getaffinity(0)))
+        return Member(self.task.slot, self.task.node, address, chosen, workers)
+
+    def collect_members(self, own: Member) -> List[Member]:
+        """Tell where this node trains; gives the members of all."""
+        self.exchange.post(f"member.{own.slot}", own.as_dict())
+        names = self.all_of("member")
+        self.wait(names, ARRIVAL_LIMIT)
+        members = [parse_member(self.exchange.read(name), slot) for slot, name in enumerate(names)]
+        whole = [member for member in members if member is not None]
+        if len(whole) < len(members) or len({member.node for member in whole}) < len(whole):
+            raise SlurmError("the nodes' messages are damaged")
+        return whole
+
+
+def own_addresses() -> Dict[str, List[Tuple[str, int]]]:
+    """List this node's IPv4 addresses by interface."""
+    found = {
+        name: [(entry["ip"] or "", entry["prefix"] or 0) for entry in entries if entry["family"] == 4]
+        for name, entries in addresses().items()
+    }
+    return {name: entries for name, entries in found.items() if entries}
+
+
+def find_source(own: Addresses, peer: Untrusted) -> str:
+    """Ask the kernel from which address this node calls another one."""
+    candidates = choose_peer_addresses(own, parse_addresses(peer))
+    with suppress(OSError):
+        resolved = socket.getaddrinfo(peer.text("node", 128), None, socket.AF_INET, socket.SOCK_DGRAM)
+        names = [str(entry[4][0]) for entry in resolved]
+        # Debian calls the machine itself 127.0.1.1
+        candidates = [ip for ip in names if not ip.startswith("127.")] + candidates
+    for address in candidates:
+        with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((address, 9))
+            return str(probe.getsockname()[0])
+    raise SlurmError(f"no route to {peer.text('node', 128)}")
+
+
+def count_gpus() -> Optional[int]:
+    """Count the GPUs that Slurm gave to this node."""
+    number = os.environ.get("SLURM_GPUS_ON_NODE", "")
+    if number.isdecimal():
+        return int(number)
+    for name in ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"):
+        visible = os.environ.get(name)
+        if visible is not None:
+            return len([word for word in visible.split(",") if word.strip() and word != "NoDevFiles"])
+    return len([name for name in os.listdir("/dev") if name[:6] == "nvidia" and name[6:].isdecimal()]) or None
+
+
+class Guardian:
+    """This node's guardian as a child of the task, and the agent's end of the dialogue before GO."""
+
+    def __init__(self, rundir: str) -> None:
+        own_end, agent_end = socket.socketpair()
+        argv = [
+            sys.executable,
+            *interpreter_options(),
+            sys.argv[0],
+            "guardian",
+            rundir,
+            str(agent_end.fileno()),
+        ]
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+        log = os.open(RunPaths(rundir).agent_log, flags, 0o600)
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                os.setsid()
+                exec_guardian(argv, dict(os.environ), log, agent_end)
+            finally:
+                os._exit(127)
+        os.close(log)
+        agent_end.close()
+        self._socket = own_end
+        self.agent = Stream(own_end.fileno(), own_end.fileno())
+        self.ended = False
+
+    def poll(self) -> bool:
+        """Whether it has ended."""
+        self.ended = self.ended or os.waitpid(self.pid, os.WNOHANG)[0] != 0
+        return self.ended
+
+    def signal(self, number: int) -> None:
+        """Send it a signal, if it lives."""
+        if not self.poll():
+            os.kill(self.pid, number)
+
+
+class Start:
+    """The dialogue with the agent up to GO, in the place of a client; raises SlurmError if there is no GO."""
+
+    def __init__(self, board: Board, guardian: Guardian, spec: Any) -> None:
+        self._board, self._guardian, self._spec = board, guardian, spec
+        self._slot, self._count = board.task.slot, board.task.total
+        self._events: Dict[str, Untrusted] = {}
+        self._limit = START_LIMIT + time_to_prepare(spec)
+
+    def run(self) -> None:
+        """Go through the steps; if one fails, here or elsewhere, what was started is cancelled."""
+        try:
+            self._await_event("started")
+            self._join()
+            if self._spec.get("before") and not self._spec.get("spare"):
+                self._guardian.agent.send({"do": "before"})
+            if not self._spec.get("spare"):
+                self._await_event("ready")
+            self._board.exchange.post(f"ready.{self._slot}", {})
+            self._start_workers()
+        except OtherFailedError as error:
+            self._cancel(str(error))
+            raise
+        except (SlurmError, BrokenPipeError):
+            self._cancel("the start failed")
+            raise
+
+    def _cancel(self, reason: str) -> None:
+        """Let the agent end what it has started; without a dialogue it does so by itself."""
+        with suppress(BrokenPipeError):
+            self._guardian.agent.send({"do": "cancel", "reason": reason})
+        deadline = time.monotonic() + self._limit
+        while not self._guardian.poll() and time.monotonic() < deadline:
+            time.sleep(SHORTEST_PAUSE)
+
+    def _join(self) -> None:
+        """Bring the agents together: node 0 tells where its own listens."""
+        if not self._spec["gang"]:
+            return
+        exchange, listeners = self._board.exchange, {}
+        if self._spec.get("restart"):
+            own = self._await_event("listener").integer("port", 1, 65535)
+            exchange.post(f"listener.{self._slot}", {"address": self._spec["address"], "port": own})
+            self._await_messages(self._board.all_of("listener"))
+            listeners = {"listeners": [self._listener(slot) for slot in range(self._count)]}
+        if self._slot == 0:
+            exchange.post("hub", {"port": self._await_event("hub").integer("port", 1, 65535)})
+            if listeners:
+                self._guardian.agent.send({"do": "listeners", **listeners})
+            return
+        self._await_messages(["hub"])
+        self._guardian.agent.send({"do": "join", "port": self._port_of("hub"), **listeners})
+        self._await_event("joined")
+
+    def _listener(self, slot: int) -> List[Any]:
+        message = self._board.exchange.read(f"listener.{slot}")
+        return [slot, message.text("address", 15), message.integer("port", 1, 65535) or 0]
+
+    def _port_of(self, name: str) -> int:
+        return self._board.exchange.read(name).integer("port", 1, 65535) or 0
+
+    def _start_workers(self) -> None:
+        """Node 0 first, once every gate is ready; the others when its torchrun listens."""
+        if self._slot == 0:
+            self._await_messages(self._board.all_of("ready"))
+            port = self._events["port"].integer("port", 1, 65535) or 0
+            if self._spec["module"]:
+                self._guardian.agent.send({"do": "go", "master_port": port})
+                port = self._await_event("listening").integer("port", 1, 65535) or port
+                self._board.exchange.post("go", {"port": port})
+                return
+            self._board.exchange.post("go", {"port": port})
+        else:
+            self._await_messages(["go"])
+            port = self._port_of("go")
+        self._guardian.agent.send({"do": "go", "master_port": port})
+        self._await_event("go_received", or_ended=not self._spec["module"])
+
+    def _await_messages(self, names: List[str]) -> None:
+        self._await(lambda: self._board.check(names), f"{names[0]} of the other nodes")
+
+    def _await_event(self, name: str, *, or_ended: bool = False) -> Untrusted:
+        def came() -> bool:
+            self._board.check([])
+            return name in self._events or (or_ended and "ended" in self._events)
+
+        self._await(came, name)
+        return self._events.get(name, Untrusted({}))
+
+    def _await(self, has_come: Any, what: str) -> None:
+        """Wait while the agent lives and reports nothing wrong."""
+        deadline, pause, beat = time.monotonic() + self._limit, SHORTEST_PAUSE, 0.0
+        while True:
+            for header, _ in self._guardian.agent.read_available():
+                event = Untrusted(header)
+                self._events[event.text("event", 64)] = event
+            if has_come():
+                return
+            self._check()
+            now = time.monotonic()
+            if now > deadline:
+                raise SlurmError(f"{what}: nothing within {self._limit:g} s")
+            if now - beat > BEAT_INTERVAL:
+                beat = now
+                self._board.exchange.touch(f"alive.{self._slot}")
+            time.sleep(pause)
+            pause = min(LONGEST_PAUSE, pause * 1.2)
+
+    def _check(self) -> None:
+        """Raise SlurmError if the agent cannot start."""
+        for name in FAILURES:
+            if name in self._events:
+                event = self._events[name]
+                text = event.text("text") or event.text("reason") or event.text("error")
+                raise SlurmError(text or f"the agent reported {name}")
+        if self._guardian.poll():
+            raise SlurmError("the agent ended before it was ready; see agent.log")
+
+
+def watch(guardian: Guardian, exchange: Exchange, task: Task, rundir: str) -> int:
+    """Wait for the end of this node's part, and pass on an order to stop that somebody left in its directory."""
+    signal.signal(signal.SIGTERM, lambda *_: guardian.signal(signal.SIGTERM))
+    beat, ordered = 0.0, False
+    while not guardian.poll():
+        now = time.monotonic()
+        if now - beat > BEAT_INTERVAL:
+            beat = now
+            exchange.touch(f"alive.{task.slot}")
+        if not ordered and os.path.basename(RunPaths(rundir).stop_request) in os.listdir(rundir):
+            ordered = True
+            guardian.signal(signal.SIGTERM)
+        time.sleep(STOP_INTERVAL)
+    state = read_state(rundir)
+    return 0 if state is not None and state["state"] == SUCCEEDED else 1

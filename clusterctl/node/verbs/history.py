@@ -1,0 +1,189 @@
+"""The verb `history`: what this node has on record of a run, in few frames of bounded size.
+
+request {"since": seconds or null, "points": n, "details": bool, ...}
+node    {"history": {...}} and the samples in the body, see node/history/ring.py; with `details` then
+        {"journal": bytes} and the end of events.jsonl in the body,
+        {"launched": {...}}, {"output": {...}}, {"scalars": [...], "cut": bool}
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+import zlib
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Union
+
+from ...protocol.run_paths import RunPaths
+from ..history.ring import INTERVAL, pack, read_samples, thin
+from ..history.scalars import (
+    TIME_LIMIT,
+    LogScalars,
+    Scalar,
+    TooSlowError,
+    compile_patterns,
+    log_files,
+    thin_scalars,
+    time_limit,
+)
+from ..runtime.stream import Stream
+from ..state.run_record import find_run, read_spec, resolve_state
+from ..state.workdir import read_tail
+
+if TYPE_CHECKING:
+    from ...protocol.messages.files import Hole, Spec, State
+    from ...protocol.messages.verbs import HistoryRequest, LaunchedWith, RankOutput, ScalarSeries
+
+MOST_POINTS = 2000
+MOST_VALUES = 240_000  # numbers in an answer: below a MiB
+MOST_JOURNAL = 256 << 10
+TAIL_BYTES, LONGEST_LINE = 6 << 10, 400
+MOST_RANKS = 64
+MOST_WORDS, LONGEST_WORD, MOST_VARIABLES = 400, 2000, 200
+SECRET_NAMES = (
+    "TOKEN",
+    "SECRET",
+    "PASSW",
+    "CREDENTIAL",
+    "API_KEY",
+    "APIKEY",
+    "PRIVATE",
+    "ACCESS_KEY",
+    "AUTH",
+)
+HIDDEN = "[secret]"
+
+
+def run(request: HistoryRequest, stream: Stream) -> None:
+    """Answer, and end."""
+    rundir = find_run(request["workdir"], request["run"], request["node"])
+    _send_samples(rundir, request, stream)
+    state, spec = resolve_state(rundir), read_spec(rundir)
+    if not request["details"] or state is None or spec is None:
+        return
+    journal = read_tail(RunPaths(rundir).events, MOST_JOURNAL).encode("utf-8", "replace")
+    stream.answer({"journal": len(journal)}, journal)
+    stream.answer({"launched": describe_launch(spec)})
+    stream.answer({"output": read_output(rundir, state, request["lines"])})
+    scalars, cut = read_all_scalars(rundir, state, spec, max(2, min(request["points"], MOST_POINTS)))
+    stream.answer({"scalars": scalars, "cut": cut})
+
+
+def _send_samples(rundir: str, request: HistoryRequest, stream: Stream) -> None:
+    now = time.time()
+    since = request["since"]
+    found = read_samples(RunPaths(rundir).samples, 0.0 if since is None else now - since, now + INTERVAL)
+    begin = min((samples.records[0][0] for samples in found), default=now)
+    end = max((samples.records[-1][0] for samples in found), default=now)
+    columns = max(1, len({column for samples in found for column in samples.columns}))
+    points = max(2, min(request["points"], MOST_POINTS, MOST_VALUES // columns))
+    thinned = thin(found, begin, end + INTERVAL, points)
+    header: Any = {
+        "columns": [list(column) for column in thinned.columns],
+        "about": thinned.about,
+        "width": thinned.width,
+        "rows": len(thinned.rows),
+        "time": now,
+    }
+    stream.answer({"history": header}, zlib.compress(pack(thinned), 6))
+
+
+def describe_launch(spec: Spec) -> LaunchedWith:
+    """Give what was started: command, variables, addresses; a variable that is named like a secret has no value."""
+    return {
+        "argv": [_render(word) for word in spec["argv"][:MOST_WORDS]],
+        "module": spec["module"],
+        "python": spec["python"],
+        "env": {
+            name[:LONGEST_WORD]: HIDDEN if _is_secret(name) else _render(value)
+            for name, value in list(spec["env"].items())[:MOST_VARIABLES]
+        },
+        "nic": spec["nic"],
+        "address": spec["address"],
+        "nproc": spec["nproc"],
+        "gpus": [gpu["index"] for gpu in spec["gpus"]],
+        "about": spec.get("about", {}),
+    }
+
+
+def _is_secret(name: str) -> bool:
+    return any(part in name.upper() for part in SECRET_NAMES)
+
+
+def _render(template: Any) -> str:
+    """Write a text with what only the agent knew as <name>."""
+    if isinstance(template, str):
+        return template[:LONGEST_WORD]
+    parts: List[Union[str, Hole]] = template if isinstance(template, list) else []
+    return "".join(
+        part if isinstance(part, str) else "<%s>" % part.get("fill", "?") if isinstance(part, dict) else ""
+        for part in parts
+    )[:LONGEST_WORD]
+
+
+def read_output(rundir: str, state: State, lines: int) -> Dict[str, RankOutput]:
+    """Give the last lines of each rank."""
+    ranks = sorted((int(rank), entry) for rank, entry in state["ranks"].items())[:MOST_RANKS]
+    return {
+        str(rank): {
+            "stdout": _tail(rundir, entry["stdout"], lines),
+            "stderr": _tail(rundir, entry["stderr"], lines),
+        }
+        for rank, entry in ranks
+    }
+
+
+def _tail(rundir: str, file: Any, lines: int) -> List[str]:
+    if not file or lines <= 0:
+        return []
+    text = read_tail(os.path.join(rundir, file), TAIL_BYTES)
+    kept = [line.rpartition("\r")[2] for line in text.replace("\r\n", "\n").split("\n")]
+    return [line[:LONGEST_LINE] for line in kept if line.strip()][-lines:]
+
+
+def read_all_scalars(rundir: str, state: State, spec: Spec, points: int) -> "tuple[List[ScalarSeries], bool]":
+    """Read the numbers that ranks have printed, and those of TensorBoard; True if not all could be read in time."""
+    attempts: List[Mapping[str, Any]] = [attempt["ranks"] for attempt in state.get("attempts") or []]
+    found, events = LogScalars(compile_patterns(spec.get("metrics") or {})), {}
+    try:
+        with time_limit(TIME_LIMIT):
+            events = _read_events(rundir, spec)
+            for file in log_files(rundir, [*attempts, state["ranks"]]):
+                try:
+                    found.read(file)
+                except OSError:
+                    continue
+    except TooSlowError:
+        found.cut = True
+    series = [_series(name, "log", values, points) for name, values in found.values.items()]
+    return series + [
+        _series(name, "tensorboard", values, points) for name, values in events.items()
+    ], found.cut
+
+
+def _read_events(rundir: str, spec: Spec) -> Dict[str, List[Scalar]]:
+    from ..history.tensorboard import MOST_BYTES, find_files, read_scalars
+
+    values: Dict[str, List[Scalar]] = {}
+    code = RunPaths(rundir).code
+    folders = [spec["output_dir"], *(os.path.join(code, name) for name in ("runs", "lightning_logs", "logs"))]
+    began = spec.get("submitted") or 0.0
+    for file in find_files(folders):
+        try:
+            with open(file, "rb") as source:
+                found = (
+                    read_scalars(source.read(MOST_BYTES))
+                    if os.fstat(source.fileno()).st_mtime >= began
+                    else {}
+                )
+        except OSError:
+            continue
+        for tag, scalars in found.items():
+            values.setdefault(tag, []).extend(one for one in scalars if one.time >= began)
+    return {tag: sorted(found) for tag, found in values.items() if found}
+
+
+def _series(name: str, source: str, values: List[Scalar], points: int) -> ScalarSeries:
+    kept = thin_scalars(values, points)
+    rows = [[one.time, one.step, one.value if math.isfinite(one.value) else None] for one in kept]
+    return {"name": name, "source": source, "count": len(values), "points": rows}

@@ -1,0 +1,432 @@
+"""The warm server: forked from a gate that has torch imported, before that becomes torchrun; forks later gates.
+
+```
+agent of run A ---- exec ----> gate: imports torch, forks the server, becomes torchrun
+      |  "gate" (a restart) -> server ----> next gate, which becomes the agent's child
+      |  "stay" (the end)  --> server: waits at a socket in the work directory, until its time is up
+verb "start" of run B ------->   |  "start"
+                                 +-- fork: becomes guardian of B (exec)
+                                       +-- fork: becomes agent of B (exec)
+                                             +-- fork: a server of its own ("gate", "stay")
+```
+
+So each gate is below its own agent, as one that was exec'ed: it is found, stopped and judged in the same way, which a
+process in another tree would not be.
+
+While it waits the server has no descriptor but its socket, the root as its directory, and no secret, as those come
+with GO.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Sequence, Tuple
+
+from ...protocol.untrusted import MalformedError, Untrusted, parse_object
+from ..fork import interface
+from ..fork.worker import exit_code
+from ..runtime.processes import (
+    identify,
+    restore_signals,
+    set_parent_death_signal,
+    set_subreaper,
+)
+from .client import describe_other, is_private, peer_uid, query, socket_folder, socket_name
+from .imports import Imports, count_private_bytes, record_imports
+from .inherited import read_inherited
+from .messages import LONGEST_VARIABLE, close_all, receive, send, unpack_variables
+
+if TYPE_CHECKING:
+    from ...protocol.messages.children import GateStart
+    from ...protocol.messages.warm import AnyWarmAnswer, WarmServerFacts
+
+RunGate = Callable[[List[str]], None]
+
+REQUEST_LIMIT = 2.0  # seconds for a request at the socket
+ADOPTION_LIMIT = 5.0  # seconds in which the kernel gives a gate to its agent
+CHECK_INTERVAL = 5.0  # seconds between looks at the memory
+LEAST_AVAILABLE = 0.05  # of the memory
+MOST_STALLED = 10.0  # percent of the last ten seconds in which some process waited for memory
+LONGEST_WAIT = 86400.0  # seconds
+MOST_WORDS = 10_000
+
+
+def fork_server(connection: int, start: GateStart, private: Sequence[int], run_gate: RunGate) -> None:
+    """Fork the server from a gate with one thread; it serves the agent at the other end of `connection`."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    between = os.fork()
+    if between == 0:
+        try:
+            if os.fork() == 0:
+                close_all(private)
+                run_server(socket.socket(fileno=connection), start, run_gate)
+        finally:
+            os._exit(0)
+    os.waitpid(between, 0)
+
+
+def run_server(connection: socket.socket, start: GateStart, run_gate: RunGate) -> None:
+    """Leave the gate's session, files and directory, and serve."""
+    os.setsid()
+    leave_output()
+    os.chdir("/")
+    reset_signals()
+    gc.enable()
+    gc.collect()  # what the import made is old from now on, so that no gate has to look through it
+    payload = sys.argv[0]
+    imports = record_imports(payload, start["preload"])
+    Server(imports, run_gate).serve_agent(connection)
+
+
+def reset_signals() -> None:
+    """Handle signals as a new interpreter does."""
+    restore_signals()
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def leave_output() -> None:
+    """Have no input, and write nowhere."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for target in (0, 1, 2):
+        os.dup2(null, target)
+    os.close(null)
+
+
+class Server:
+    """What was imported, and who is served."""
+
+    def __init__(self, imports: Imports, run_gate: RunGate) -> None:
+        self._imports = imports
+        self._run_gate = run_gate
+        self._since = time.time()
+        self._ends_at = 0.0
+        self._open: List[socket.socket] = []  # what a forked process must not keep
+
+    def serve_agent(self, connection: socket.socket) -> None:
+        """Fork gates for an agent, until it leaves or the server is to stay."""
+        self._open = [connection]
+        interface.show_command(self._words("-"), [])
+        send(connection, {"pid": os.getpid()})
+        while True:
+            request, descriptors = receive(connection)
+            if request is None:
+                return
+            if request.one_of("do", ("gate",)):
+                send(connection, self._fork_gate(request, descriptors))
+            elif request.one_of("do", ("stay",)):
+                self._stay(connection, request)
+                return
+            close_all(descriptors)
+
+    def _words(self, node: str) -> List[bytes]:
+        words = (self._imports.python, self._imports.payload, "warm", node)
+        return [os.fsencode(word) for word in words]
+
+    # gates
+
+    def _fork_gate(self, request: Untrusted, descriptors: List[int]) -> AnyWarmAnswer:
+        argv = list(request.texts("argv", MOST_WORDS, LONGEST_VARIABLE))
+        env = unpack_variables(request.texts("env", MOST_WORDS, LONGEST_VARIABLE))
+        if len(argv) < 7 or len(descriptors) != 3:
+            return {"refused": "the request is malformed"}
+        start = parse_object(argv[6].encode("utf-8"))
+        modules = start.texts("preload", MOST_WORDS)
+        imported = imported_env(env, start.count("workers"))
+        refusal = self._imports.find_difference(argv[0], modules, imported)
+        if refusal:
+            return {"refused": refusal}
+        reader, writer = os.pipe()
+        agent = os.getppid()
+        between = os.fork()
+        if between == 0:
+            run_in_child(
+                lambda: self._fork_again(argv, env, request.text("cwd"), descriptors, (reader, writer, agent))
+            )
+        os.close(writer)
+        os.waitpid(between, 0)
+        with os.fdopen(reader, "rb") as source:
+            pid = source.read()
+        return {"pid": int(pid)} if pid else {"refused": "no process could be forked"}
+
+    def _fork_again(
+        self,
+        argv: List[str],
+        env: Dict[str, str],
+        cwd: str,
+        descriptors: Sequence[int],
+        relay: Tuple[int, int, int],
+    ) -> None:
+        reader, writer, agent = relay
+        pid = os.fork()
+        if pid:
+            os.write(writer, b"%d" % pid)
+            os._exit(0)
+        close_all((reader, writer))
+        for connection in self._open:
+            connection.close()
+        go, report, log = descriptors
+        set_up_child(log)
+        reset_signals()
+        wait_for_parent(agent)
+        set_parent_death_signal(signal.SIGTERM)
+        if os.getppid() != agent:
+            return
+        os.chdir(cwd)
+        os.environ.clear()
+        os.environ.update(env)
+        interface.show_command([os.fsencode(word) for word in argv], interface.render_variables(env))
+        sys.argv[:] = argv[1:]
+        run_as_program(lambda: self._run_gate([str(go), str(report), *argv[5:]]))
+
+    # the end of a run, and the next one
+
+    def _stay(self, connection: socket.socket, request: Untrusted) -> None:
+        """Wait for other runs, unless a server that could do the same waits already."""
+        workdir, node = request.text("workdir"), request.text("node")
+        seconds = min(request.number("seconds", 0.0) or 0.0, LONGEST_WAIT)
+        renewed = query(workdir, node, {"do": "renew", "seconds": seconds, "imports": self._imports.digest()})
+        if renewed is not None and renewed.integer("pid", 1):
+            send(connection, describe_other(renewed))
+            return
+        query(workdir, node, {"do": "end"})
+        self._ends_at = now() + seconds
+        listener = listen(workdir, node)
+        interface.show_command(self._words(node), [])
+        send(connection, self._describe())
+        connection.close()
+        self._open = [listener]
+        self._wait(listener, os.path.join(socket_folder(workdir), socket_name(node)))
+
+    def _wait(self, listener: socket.socket, path: str) -> None:
+        """Serve whoever connects, until the time is up or memory is short."""
+        own = os.stat(path)
+        poller = select.poll()
+        poller.register(listener, select.POLLIN)
+        stays = True
+        while stays and now() < self._ends_at and not is_memory_short():
+            wait = max(0.0, min(CHECK_INTERVAL, self._ends_at - now()))
+            if poller.poll(wait * 1000):
+                stays = self._serve_connection(listener)
+        with suppress(OSError):
+            if os.path.samestat(own, os.stat(path)):
+                os.unlink(path)
+
+    def _serve_connection(self, listener: socket.socket) -> bool:
+        """Answer one request of this account; gives whether the server stays."""
+        try:
+            connection, _ = listener.accept()
+        except OSError:  # it has left again
+            return True
+        descriptors: List[int] = []
+        with connection:
+            try:
+                connection.settimeout(REQUEST_LIMIT)
+                if peer_uid(connection) != os.geteuid():
+                    return True
+                request, descriptors = receive(connection)
+                self._open = [listener, connection]
+                request = request or Untrusted({})
+                answer, stays = self._answer(request)
+                send(connection, answer)
+                if "pid" in answer and request.one_of("do", ("start",)) and connection.recv(1):
+                    self._start(request, descriptors)
+            except (OSError, MalformedError):
+                return True
+            finally:
+                self._open = [listener]
+                close_all(descriptors)
+        return stays
+
+    def _answer(self, request: Untrusted) -> Tuple[AnyWarmAnswer, bool]:
+        """Do what a request asks for, but the start; gives the answer, and whether the server stays."""
+        what = request.one_of("do", ("start", "renew", "describe", "end"))
+        if what == "start":
+            return self._judge_start(request)
+        if what == "renew":
+            if request.text("imports") != self._imports.digest() or self._imports.find_changed_file():
+                return {"refused": "it has imported something else"}, True
+            self._ends_at = now() + min(request.number("seconds", 0.0) or 0.0, LONGEST_WAIT)
+        return self._describe(), what != "end"
+
+    def _judge_start(self, request: Untrusted) -> Tuple[AnyWarmAnswer, bool]:
+        """Agree to fork a run's guardian; the server ends where what it has imported is out of date."""
+        argv = list(request.texts("argv", 100))
+        changed = self._imports.find_changed_file()
+        if changed:
+            return {"refused": "%s has changed since it was imported" % changed}, False
+        if not argv or argv[-1] != self._imports.payload:
+            return {"refused": "it is another version of clusterctl"}, False
+        differences = sorted(set(request.texts("inherited", 100, LONGEST_VARIABLE)) ^ set(read_inherited()))
+        if differences:
+            return {"refused": "this login has other limits or rights: %s" % differences[0][:200]}, True
+        return {"pid": 0}, True
+
+    def _start(self, request: Untrusted, descriptors: Sequence[int]) -> None:
+        """Fork the guardian, which nobody's child becomes."""
+        between = os.fork()
+        if between == 0:
+            run_in_child(lambda: self._fork_guardian(request, descriptors))
+        os.waitpid(between, 0)
+
+    def _fork_guardian(self, request: Untrusted, descriptors: Sequence[int]) -> None:
+        if os.fork():
+            os._exit(0)
+        for connection in self._open:
+            connection.close()
+        control, log = descriptors
+        argv, rundir = request.texts("argv", 100), request.text("rundir")
+        env = unpack_variables(request.texts("env", MOST_WORDS, LONGEST_VARIABLE))
+        set_up_child(log)
+        os.chdir(request.text("cwd"))
+        set_subreaper()
+        orders_read, orders_write = os.pipe()
+        beats_read, beats_write = os.pipe()
+        own_end, server_end = socket.socketpair()
+        agent = os.fork()
+        if agent:
+            kept: Dict[str, int] = {"orders": orders_write, "beats": beats_read}
+            exec_role(argv, "guardian", rundir, {"agent": agent}, kept, env)
+        if os.fork() == 0:
+            close_all((control, orders_read, orders_write, beats_read, beats_write, own_end.fileno()))
+            own_end.detach()
+            os.setsid()
+            leave_output()
+            reset_signals()
+            os.chdir("/")
+            self.serve_agent(server_end)
+            os._exit(0)
+        kept = {"control": control, "orders": orders_read, "beats": beats_write, "warm": own_end.fileno()}
+        exec_role(argv, "agent", rundir, {}, kept, env)
+
+    def _describe(self) -> WarmServerFacts:
+        torch: Any = sys.modules["torch"]
+        return {
+            **identify(os.getpid()).as_dict(),  # type: ignore[typeddict-item]  # of a living process both are known
+            "python": self._imports.python,
+            "torch": str(torch.__version__),
+            "preload": list(self._imports.preload),
+            "since": self._since,
+            "until": time.time() + self._ends_at - now(),
+            "bytes": count_private_bytes(),
+        }
+
+
+def imported_env(env: Mapping[str, str], workers: int) -> Dict[str, str]:
+    """Give the variables with which a gate for so many workers imports torch."""
+    if workers < 2 or "OMP_NUM_THREADS" in env:
+        return dict(env)
+    return {**env, "OMP_NUM_THREADS": "1"}
+
+
+def now() -> float:
+    """Give the time since boot; unlike the monotonic clock it counts while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def listen(workdir: str, node: str) -> socket.socket:
+    """Listen at the node's socket, in a directory that only this account can enter."""
+    folder = socket_folder(workdir)
+    with suppress(FileExistsError):
+        os.mkdir(folder, 0o700)
+    directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if not is_private(os.fstat(directory)):
+            raise OSError("%s can be used by others" % folder)
+        name = socket_name(node)
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=directory)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind("/proc/self/fd/%d/%s" % (directory, name))
+        listener.listen(8)
+        listener.settimeout(REQUEST_LIMIT)
+    finally:
+        os.close(directory)
+    return listener
+
+
+def is_memory_short() -> bool:
+    """Whether little memory is available, or processes wait for it."""
+    return is_short(read_lines("/proc/meminfo"), read_lines("/proc/pressure/memory"))
+
+
+def is_short(sizes: Sequence[str], pressure: Sequence[str]) -> bool:
+    """Judge by the lines of meminfo, and of the kernel's pressure stall information if it has that."""
+    values = dict(line.split(":", 1) for line in sizes if ":" in line)
+    total, available = (int(values.get(name, "0 kB").split()[0]) for name in ("MemTotal", "MemAvailable"))
+    if total and "MemAvailable" in values and available < total * LEAST_AVAILABLE:
+        return True
+    some = next(iter(pressure), "").partition("avg10=")[2].split(" ")[0]
+    return float(some or 0.0) > MOST_STALLED
+
+
+def read_lines(path: str) -> List[str]:
+    """Read a file of the kernel; nothing if it has none of that name."""
+    try:
+        with open(path, encoding="ascii", errors="replace") as source:
+            return source.read().splitlines()
+    except OSError:
+        return []
+
+
+def run_in_child(work: Callable[[], None]) -> None:
+    """Do the work of a forked process, which never returns."""
+    try:
+        work()
+    finally:
+        os._exit(1)
+
+
+def set_up_child(log: int) -> None:
+    """Take a new session, the log as output, and the signals of a new process."""
+    os.setsid()
+    leave_output()
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    restore_signals()
+
+
+def wait_for_parent(pid: int) -> None:
+    """Wait until the process in between has ended, and this one is a child of `pid`."""
+    deadline = time.monotonic() + ADOPTION_LIMIT
+    while os.getppid() != pid and time.monotonic() < deadline:
+        time.sleep(0.0005)
+
+
+def exec_role(
+    argv: Sequence[str],
+    role: str,
+    rundir: str,
+    facts: Mapping[str, int],
+    kept: Mapping[str, int],
+    env: Mapping[str, str],
+) -> None:
+    """Become guardian or agent, with these descriptors."""
+    for descriptor in kept.values():
+        os.set_inheritable(descriptor, True)
+    words = [*argv, role, rundir, json.dumps({**facts, **kept})]
+    os.execve(words[0], words, dict(env))
+
+
+def run_as_program(work: Callable[[], None]) -> None:
+    """Run what an interpreter was started for, and end as it does."""
+    code = 0
+    try:
+        work()
+    except SystemExit as error:
+        code = exit_code(error)
+    except BaseException:  # noqa: BLE001, RUF100 - as the interpreter does
+        sys.excepthook(*sys.exc_info())
+        code = 1
+    interface.exit_function()(code)

@@ -1,0 +1,294 @@
+"""What a report tells of a run, as values: its parts, records of its nodes, phases, and what happened when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from clusterctl.node_texts import translate_node_text
+from clusterctl.plans.report.plot import Mark, Scale
+from clusterctl.plans.runs.history import JournalEvent, NodeRecord
+from clusterctl.plans.runs.state import NodeState, Parts, attempts_of
+from clusterctl.plans.runs.verdict import Verdict, judged_state
+from clusterctl.protocol.exit_status import signal_name
+from clusterctl.protocol.run_id import RunId
+from clusterctl.protocol.states import CANCELLED, LIVE, SUCCEEDED
+from clusterctl.protocol.tracebacks import clip
+from clusterctl.protocol.untrusted import Untrusted
+from clusterctl.specs.nodeset import fold_names
+from clusterctl.specs.text import render_duration
+from clusterctl.translation import to_translate, tr
+
+LONGEST_FACT = 300
+MOST_MOMENTS = 200
+SOON = 10.0  # seconds
+
+
+@dataclass(frozen=True)
+class ReportedRun:
+    """All that is known of a run; `offsets` are the nodes' clocks minus ours, `silent` says why nodes have no record.
+
+    `cause_lines` are what a terminal shows of its end, the first is the headline; `remarks` are what it shows beside.
+    """
+
+    run_id: RunId
+    parts: Parts
+    verdict: Verdict | None
+    cause_lines: tuple[str, ...]
+    records: Mapping[str, NodeRecord]
+    now: float
+    date: Callable[[float], str]  # writes a moment; which zone that is in, this machine decides
+    offsets: Mapping[str, float] = field(default_factory=dict)
+    silent: Mapping[str, str] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def known(self) -> list[NodeState]:
+        """Give the parts that answered."""
+        return [part for part in self.parts.values() if part]
+
+    @property
+    def latest(self) -> NodeState | None:
+        """Give the part that got furthest."""
+        return max(self.known, key=lambda part: part.attempt, default=None)
+
+    @property
+    def state(self) -> str:
+        """Name the state of the run."""
+        return judged_state(self.verdict, self.parts)
+
+    @property
+    def ended_at(self) -> float | None:
+        """Give when the last part ended; None while one lives."""
+        if any(part.live for part in self.known) or not self.known:
+            return None
+        return max(part.since - self.offsets.get(part.node, 0.0) for part in self.known)
+
+    @property
+    def began(self) -> float:
+        """Give when it was launched."""
+        times = [part.submitted for part in self.known if part.submitted]
+        times += [event.time for record in self.records.values() for event in record.journal[:1]]
+        return min(times, default=self.now)
+
+    @property
+    def has_history(self) -> bool:
+        """Tell whether any node has samples."""
+        return any(record.history.times for record in self.records.values())
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A part of a node's time."""
+
+    name: str
+    begin: float
+    end: float
+
+
+# What begins with an event of a node's journal; a name is also the class of its colour.
+PHASES: Mapping[str, str] = {
+    "preparing": "preparing",
+    "setup": "setup",
+    "setup_done": "preparing",
+    "before": "setup",
+    "ready": "waiting",
+    "go_received": "starting",
+    "workers": "running",
+    "stopping": "stopping",
+    "torchrun_exited": "stopping",
+    "after": "after",
+    "attempt_ended": "between",
+    "pausing": "between",
+    "attempt": "preparing",
+    "ended": "",
+    "agent_lost": "",
+    "setup_failed": "",
+    "gate_failed": "",
+}
+PHASE_TEXTS: Mapping[str, str] = {
+    "preparing": to_translate("preparing"),
+    "setup": to_translate("setup and before"),
+    "waiting": to_translate("ready, waiting for the others"),
+    "starting": to_translate("starting the workers"),
+    "running": to_translate("running"),
+    "stopping": to_translate("stopping"),
+    "after": to_translate("after"),
+    "between": to_translate("between two attempts"),
+}
+
+
+def find_phases(journal: Sequence[JournalEvent], end: float) -> list[Phase]:
+    """Cut a node's time into phases; the last one lasts until the run's end, unless the node's own came before."""
+    phases: list[Phase] = []
+    current, begin = "", 0.0
+    for event in journal:
+        name = PHASES.get(event.name)
+        if name is None or name == current:
+            continue
+        if current:
+            phases.append(Phase(current, begin, event.time))
+        current, begin = name, event.time
+    if current and end > begin:
+        phases.append(Phase(current, begin, end))
+    return phases
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Something that happened: when, on which nodes, what, or how which ranks ended."""
+
+    time: float
+    nodes: tuple[str, ...]
+    text: str
+    bad: bool = False
+    ranks: tuple[int, ...] = ()  # of which the text is the end
+
+    @property
+    def sentence(self) -> str:
+        """Say it."""
+        if not self.ranks:
+            return self.text
+        ranks = fold_names([f"r{rank}" for rank in sorted(self.ranks)])
+        return tr("{ranks} ended: {end}", ranks=ranks, end=self.text)
+
+    @property
+    def node_names(self) -> str:
+        """Name the nodes."""
+        return fold_names(self.nodes)
+
+
+def describe_event(event: JournalEvent) -> tuple[str, bool]:
+    """Say what an event of a journal is, and whether it is bad; nothing where a report need not tell it."""
+    facts = event.facts
+    if event.name in RICH_TEXTS:
+        return RICH_TEXTS[event.name](facts)
+    text, bad = EVENT_TEXTS.get(event.name, ("", False))
+    reason = clip(translate_node_text(facts.text("reason", LONGEST_FACT)), LONGEST_FACT)
+    if not text:
+        return "", False
+    return (tr("{text}: {reason}", text=tr(text), reason=reason) if reason else tr(text)), bad
+
+
+def _rank_exited(facts: Untrusted) -> tuple[str, bool]:
+    code, number = facts.integer("exit", -255, 255), facts.integer("signal", 1, 128)
+    return signal_name(number) if number else tr("exit {code}", code=code), bool(code or number)
+
+
+def _attempt_ended(facts: Untrusted) -> tuple[str, bool]:
+    number, reason = facts.count("attempt"), translate_node_text(facts.text("reason", LONGEST_FACT))
+    if not reason:
+        return tr("attempt {n} ended", n=number), False
+    return tr("attempt {n} ended: {reason}", n=number, reason=clip(reason, LONGEST_FACT)), True
+
+
+def _ended(facts: Untrusted) -> tuple[str, bool]:
+    state = facts.text("state", 20)
+    return tr("ended: {state}", state=state), state not in (SUCCEEDED, CANCELLED)
+
+
+RICH_TEXTS: Mapping[str, Callable[[Untrusted], tuple[str, bool]]] = {
+    "rank_exited": _rank_exited,
+    "rank_stuck": lambda facts: (
+        tr("rank {rank} has failed and does not exit", rank=facts.count("rank")),
+        True,
+    ),
+    "attempt_ended": _attempt_ended,
+    "attempt": lambda facts: (tr("attempt {n} begins", n=facts.count("attempt")), False),
+    "ended": _ended,
+}
+EVENT_TEXTS: Mapping[str, tuple[str, bool]] = {
+    "preparing": (to_translate("the agent starts"), False),
+    "setup": (to_translate("setup begins"), False),
+    "setup_done": (to_translate("setup is done"), False),
+    "setup_failed": (to_translate("setup failed"), True),
+    "ready": (to_translate("ready to start"), False),
+    "gate_failed": (to_translate("the start failed"), True),
+    "workers": (to_translate("the workers start"), False),
+    "stopping": (to_translate("stopping"), False),
+    "busy": (to_translate("waits: another run uses the node"), False),
+    "logs_cut": (to_translate("the logs reached their limit; the middle of the longest is dropped"), False),
+    "gpu_memory": (to_translate("GPU memory is still in use after the end"), True),
+    "agent_failed": (to_translate("the agent failed"), True),
+    "agent_lost": (to_translate("the agent is gone"), True),
+    "guardian_lost": (to_translate("the guardian is gone"), True),
+    "after_failed": (to_translate("a command of after failed"), True),
+}
+
+
+def find_moments(run: ReportedRun) -> list[Moment]:
+    """List what happened in the order of time; the same on several nodes within seconds is one moment."""
+    found: list[Moment] = []
+    for name, record in run.records.items():
+        for event in record.journal:
+            text, bad = describe_event(event)
+            ranks = (event.facts.count("rank"),) if event.name == "rank_exited" else ()
+            if text:
+                found.append(Moment(event.time, (name,), text, bad, ranks))
+    moments: list[Moment] = []
+    newest: dict[tuple[str, bool], int] = {}  # of each text, in `moments`
+    for moment in sorted(found, key=lambda moment: moment.time):
+        key = moment.text, bool(moment.ranks)
+        index = newest.get(key)
+        before = moments[index] if index is not None else None
+        if index is None or before is None or not _is_same(before, moment):
+            newest[key] = len(moments)
+            moments.append(moment)
+        else:
+            nodes = tuple(dict.fromkeys((*before.nodes, *moment.nodes)))
+            moments[index] = replace(
+                before, nodes=nodes, ranks=tuple(dict.fromkeys(before.ranks + moment.ranks))
+            )
+    return moments[:MOST_MOMENTS]
+
+
+def _is_same(before: Moment, moment: Moment) -> bool:
+    """Tell whether two are one: soon after each other, and on other nodes unless they are about ranks."""
+    soon = moment.time - before.time < SOON
+    return soon and (bool(moment.ranks) or moment.nodes[0] not in before.nodes)
+
+
+def make_scale(run: ReportedRun) -> Scale:
+    """Choose the time that all plots show, with the moments that are marked on them."""
+    times = [
+        time
+        for record in run.records.values()
+        for time in record.history.times[:: max(1, len(record.history.times) - 1)]
+    ]
+    begin = min([run.began, *times]) if times else run.began
+    end = run.ended_at or run.now
+    return Scale(begin, max(end, begin + 1.0), tuple(find_marks(run)))
+
+
+def find_marks(run: ReportedRun) -> list[Mark]:
+    """Find the failure and the ends of earlier attempts."""
+    marks = [
+        Mark(
+            attempt.ended - run.offsets.get(attempt.node, 0.0),
+            tr(
+                "attempt {n} ended: {reason}",
+                n=attempt.number,
+                reason=clip(translate_node_text(attempt.text), LONGEST_FACT),
+            ),
+            failed=True,
+        )
+        for attempt in attempts_of(run.parts)
+        if attempt.ended is not None
+    ]
+    cause = run.verdict.cause if run.verdict else None
+    if cause is not None:
+        headline = run.cause_lines[0] if run.cause_lines else run.state
+        moment = (
+            cause.failure.last_seen if cause.failure.lost and cause.failure.last_seen else cause.failure.time
+        )
+        marks.append(Mark(moment, headline, failed=True))
+    elif run.state not in (SUCCEEDED, *LIVE) and run.ended_at is not None:
+        marks.append(Mark(run.ended_at, run.state, failed=run.state != CANCELLED))
+    return marks
+
+
+def describe_span(run: ReportedRun) -> str:
+    """Say how long the workers ran."""
+    began = [part.began - run.offsets.get(part.node, 0.0) for part in run.known if part.began]
+    end = run.ended_at or run.now
+    return render_duration(end - min(began)) if began else tr("the workers never started")

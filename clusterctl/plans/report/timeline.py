@@ -1,0 +1,92 @@
+"""The time of each node as a bar of phases, with the moments of the run marked across all bars."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from clusterctl.plans.report.markup import Html, element
+from clusterctl.plans.report.plot import Scale, render_time, time_step
+from clusterctl.plans.report.reported_run import PHASE_TEXTS, Phase, ReportedRun, find_phases
+from clusterctl.specs.nodeset import fold_names
+from clusterctl.translation import tr
+
+WIDTH, LEFT, RIGHT, ROW, BAR = 960, 150, 10, 20, 13
+MOST_ROWS = 24
+LONGEST_LABEL = 22
+
+
+def group_phases(run: ReportedRun, end: float) -> list[tuple[tuple[str, ...], list[Phase]]]:
+    """Give the phases of the nodes; of many nodes those with alike phases share a bar."""
+    by_node = {name: find_phases(record.journal, end) for name, record in run.records.items()}
+    by_node = {name: phases for name, phases in by_node.items() if phases}
+    if len(by_node) <= MOST_ROWS:
+        return [((name,), phases) for name, phases in by_node.items()]
+    groups: dict[object, list[str]] = {}
+    for name, phases in by_node.items():
+        groups.setdefault(tuple((phase.name, round(phase.end / 5)) for phase in phases), []).append(name)
+    largest = sorted(groups.values(), key=len, reverse=True)[:MOST_ROWS]
+    return [(tuple(names), by_node[names[0]]) for names in largest]
+
+
+def render_timeline(run: ReportedRun, scale: Scale) -> Html | None:
+    """Draw it; None where no node has a journal."""
+    rows = group_phases(run, run.ended_at or run.now)
+    if not rows:
+        return None
+    height = ROW * len(rows) + 22
+    drawing = [
+        bar for number, (names, phases) in enumerate(rows) for bar in _row(number, names, phases, scale)
+    ]
+    drawing += _times(scale, height)
+    for mark in scale.marks:
+        place = _x(mark.time, scale)
+        kind = "mark failed" if mark.failed else "mark"
+        line = element("line", x1=place, x2=place, y1=0, y2=height - 16, class_=kind)
+        drawing.append(element("g", element("title", mark.label), line))
+    label = tr("phases of {nodes}", nodes=fold_names([name for names, _ in rows for name in names]))
+    picture = element("svg", *drawing, viewBox=f"0 0 {WIDTH} {height}", role="img", aria_label=label)
+    wide = element("div", picture, class_="scroll timeline")
+    return element("figure", element("figcaption", *_legend(rows)), wide)
+
+
+def _x(time: float, scale: Scale) -> float:
+    share = min(1.0, max(0.0, (time - scale.begin) / scale.seconds))
+    return round(LEFT + (WIDTH - LEFT - RIGHT) * share, 1)
+
+
+def _row(number: int, names: Sequence[str], phases: Sequence[Phase], scale: Scale) -> list[Html]:
+    top = number * ROW + 3
+    text = fold_names(names) if len(names) > 1 else names[0]
+    label = text if len(text) <= LONGEST_LABEL else f"{text[: LONGEST_LABEL - 1]}…"
+    drawing = [element("text", label, x=0, y=top + BAR - 3, class_="label")]
+    for phase in phases:
+        begin, end = _x(phase.begin, scale), _x(phase.end, scale)
+        title = element("title", f"{text}: {_describe(phase)}")
+        bar = element(
+            "rect", x=begin, y=top, width=round(max(1.0, end - begin), 1), height=BAR, class_=phase.name
+        )
+        drawing.append(element("g", title, bar))
+    return drawing
+
+
+def _describe(phase: Phase) -> str:
+    return tr("{what}, {span:.1f} s", what=tr(PHASE_TEXTS[phase.name]), span=phase.end - phase.begin)
+
+
+def _times(scale: Scale, height: int) -> list[Html]:
+    step = time_step(scale.seconds)
+    places = [number * step for number in range(int(scale.seconds / step) + 1)]
+    return [
+        element("text", render_time(time), x=_x(scale.begin + time, scale), y=height - 4, class_="axis")
+        for time in places
+        if _x(scale.begin + time, scale) < WIDTH - 30
+    ]
+
+
+def _legend(rows: Sequence[tuple[tuple[str, ...], list[Phase]]]) -> list[Html]:
+    used = {phase.name for _, phases in rows for phase in phases}
+    texts: Mapping[str, str] = {name: text for name, text in PHASE_TEXTS.items() if name in used}
+    return [
+        element("span", element("span", "■", class_=name), " ", tr(text), " ", class_="key")
+        for name, text in texts.items()
+    ]

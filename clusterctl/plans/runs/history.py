@@ -1,0 +1,261 @@
+"""What a node has on record of a run, read from its answer to `history`: samples, journal, output, numbers."""
+
+from __future__ import annotations
+
+import math
+import struct
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from clusterctl.protocol.end_record import MOST_RANK
+from clusterctl.protocol.untrusted import LATEST, MalformedError, Untrusted, parse_object
+
+MOST_COLUMNS, MOST_ROWS, LONGEST_NAME = 600, 2000, 64
+MOST_BODY = 4 << 20  # bytes, unpacked
+LARGEST = 1e30
+MOST_GPUS = 64
+MOST_EVENTS, LONGEST_EVENT = 2000, 4096
+MOST_WORDS, LONGEST_WORD, MOST_VARIABLES = 400, 2000, 200
+MOST_RANKS, MOST_LINES, LONGEST_LINE = 64, 100, 400
+MOST_SCALARS = 64
+
+Column = tuple[str, str, str]  # group, name in it, quantity
+Values = tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What does not change of a node; memory in bytes, also of its GPUs."""
+
+    cores: int | None = None
+    memory: int | None = None
+    gpus: tuple[tuple[str, float | None], ...] = ()
+
+
+@dataclass(frozen=True)
+class History:
+    """Samples: for each time, which is by this machine's clock, a value of each column; of `width` seconds."""
+
+    times: tuple[float, ...] = ()
+    columns: Mapping[Column, Values] = field(default_factory=dict)
+    width: float = 2.0
+    machine: Machine = Machine()
+
+    def list_names(self, group: str, quantity: str) -> list[str]:
+        """Name what has a quantity, in order."""
+        found = [name for own, name, kind in self.columns if (own, kind) == (group, quantity)]
+        return sorted(found, key=lambda name: (int(name) if name.isdecimal() else -1, name))
+
+    def over_time(self, group: str, quantity: str, combine: Callable[[list[float]], float]) -> list[float]:
+        """Combine a quantity of all members of a group at each moment; a moment without any is left out."""
+        columns = [
+            values for (own, _, kind), values in self.columns.items() if (own, kind) == (group, quantity)
+        ]
+        rows = zip(*columns, strict=True) if columns else ()
+        return [combine(known) for row in rows if (known := pick(row))]
+
+    def values(self, group: str, name: str, quantity: str) -> Values:
+        """Give the values of a column; empty if there is none."""
+        return self.columns.get((group, name, quantity), ())
+
+
+@dataclass(frozen=True)
+class JournalEvent:
+    """A line of a node's journal: when by this machine's clock, what, and its facts, which nobody has read yet."""
+
+    time: float
+    name: str
+    facts: Untrusted
+
+
+@dataclass(frozen=True)
+class Launched:
+    """What was started on a node."""
+
+    argv: tuple[str, ...] = ()
+    module: str = ""
+    python: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+    nics: tuple[str, ...] = ()
+    address: str = ""
+    nproc: int | None = None
+    gpus: tuple[int, ...] = ()
+    about: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ScalarPoint:
+    """One number of the run; None is one that is not finite."""
+
+    time: float
+    step: int | None
+    value: float | None
+
+
+@dataclass(frozen=True)
+class Scalars:
+    """The numbers of one name, of a rank's log or of TensorBoard; `count` is how many there were before thinning."""
+
+    name: str
+    source: str
+    count: int
+    points: tuple[ScalarPoint, ...]
+
+
+@dataclass(frozen=True)
+class NodeRecord:
+    """All that a node has answered."""
+
+    node: str
+    history: History = History()
+    journal: tuple[JournalEvent, ...] = ()
+    launched: Launched = Launched()
+    output: Mapping[int, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    scalars: tuple[Scalars, ...] = ()
+    scalars_cut: bool = False
+
+
+class RecordParser:
+    """Takes the frames of one node; what is not as it should be is left out."""
+
+    def __init__(self, node: str, points: int) -> None:
+        self._record, self._points = NodeRecord(node), points
+        self._time: float | None = None
+        self._complete, self._has_samples = False, False
+
+    def add(self, header: Untrusted, body: bytes) -> None:
+        """Take a frame."""
+        record = self._record
+        if header.has_record("history"):
+            self._has_samples, self._time = True, header.record("history").moment("time")
+            self._record = replace(record, history=parse_history(header.record("history"), body))
+        elif "journal" in header:
+            self._record = replace(record, journal=parse_journal(body))
+        elif header.has_record("launched"):
+            self._record = replace(record, launched=_parse_launched(header.record("launched")))
+        elif header.has_record("output"):
+            self._record = replace(record, output=_parse_output(header))
+        elif header.is_list("scalars"):
+            scalars = tuple(map(self._parse_scalars, header.records("scalars", MOST_SCALARS)))
+            self._record = replace(record, scalars=scalars, scalars_cut=header.flag("cut"))
+            self._complete = True
+
+    def is_complete(self, *, details: bool) -> bool:
+        """Tell whether all that was asked for is here."""
+        return self._complete if details else self._has_samples
+
+    def finish(self, now: float) -> NodeRecord:
+        """Give what came, with times by this machine's clock; `now` is its time when the node told its own."""
+        return self._record if self._time is None else shift(self._record, now - self._time)
+
+    def _parse_scalars(self, raw: Untrusted) -> Scalars:
+        rows = raw.rows("points", self._points)
+        points = [
+            ScalarPoint(time, row.integer(1, 0), row.number(2, -LARGEST, LARGEST))
+            for row in rows
+            if (time := row.number(0, 0.0, LATEST)) is not None
+        ]
+        return Scalars(
+            raw.text("name", LONGEST_NAME), raw.text("source", 20), raw.count("count"), tuple(points)
+        )
+
+
+def shift(record: NodeRecord, seconds: float) -> NodeRecord:
+    """Move all times."""
+    history = replace(record.history, times=tuple(time + seconds for time in record.history.times))
+    journal = tuple(replace(event, time=event.time + seconds) for event in record.journal)
+    scalars = tuple(
+        replace(one, points=tuple(replace(point, time=point.time + seconds) for point in one.points))
+        for one in record.scalars
+    )
+    return replace(record, history=history, journal=journal, scalars=scalars)
+
+
+def parse_history(raw: Untrusted, body: bytes) -> History:
+    """Read samples; none where the body is not what its header says."""
+    columns = [
+        (row.text(0, LONGEST_NAME), row.text(1, LONGEST_NAME), row.text(2, LONGEST_NAME))
+        for row in raw.rows("columns", MOST_COLUMNS)
+    ]
+    rows = raw.count("rows", MOST_ROWS)
+    about = raw.record("about")
+    machine = Machine(
+        about.integer("cores", 1, 1 << 20),
+        about.integer("memory", 1),
+        tuple(
+            (gpu.text("name", LONGEST_NAME), gpu.number("memory", 1.0, LARGEST))
+            for gpu in about.records("gpus", MOST_GPUS)
+        ),
+    )
+    width = raw.number("width", 0.1, 1e9) or 2.0
+    content = _unpack(body, rows * (8 + 4 * len(columns)))
+    if content is None or not rows:
+        return History(width=width, machine=machine)
+    times = struct.unpack_from(f"<{rows}d", content)
+    if not all(math.isfinite(time) and 0 <= time <= LATEST for time in times) or list(times) != sorted(times):
+        return History(width=width, machine=machine)
+    values = {
+        column: tuple(map(_known, struct.unpack_from(f"<{rows}f", content, rows * (8 + 4 * place))))
+        for place, column in enumerate(columns)
+    }
+    return History(times, values, width, machine)
+
+
+def _unpack(body: bytes, size: int) -> bytes | None:
+    if size > MOST_BODY:
+        return None
+    decoder = zlib.decompressobj()
+    try:
+        content = decoder.decompress(body, size + 1)
+    except zlib.error:
+        return None
+    return content if len(content) == size else None
+
+
+def _known(value: float) -> float | None:
+    return value if -LARGEST < value < LARGEST else None  # not-a-number is neither
+
+
+def parse_journal(body: bytes) -> tuple[JournalEvent, ...]:
+    """Read the lines that are events; the first may have been cut."""
+    events = []
+    for line in body.split(b"\n")[-MOST_EVENTS:]:
+        try:
+            entry = parse_object(line, LONGEST_EVENT * 16, 2000)
+        except MalformedError:
+            continue
+        time, name = entry.moment("time"), entry.text("event", 40)
+        if time is not None and name:
+            events.append(JournalEvent(time, name, entry))
+    return tuple(sorted(events, key=lambda event: event.time))
+
+
+def _parse_launched(raw: Untrusted) -> Launched:
+    return Launched(
+        argv=raw.texts("argv", MOST_WORDS, LONGEST_WORD),
+        module=raw.text("module", LONGEST_WORD),
+        python=raw.text("python", LONGEST_WORD),
+        env=_texts(raw.names("env", MOST_VARIABLES), raw.record("env")),
+        nics=raw.texts("nic", 64, LONGEST_NAME),
+        address=raw.text("address", LONGEST_NAME),
+        nproc=raw.integer("nproc", 0, MOST_RANK),
+        gpus=raw.integers("gpus", MOST_GPUS),
+        about=_texts(raw.names("about", 40), raw.record("about")),
+    )
+
+
+def _texts(names: Sequence[str], values: Untrusted) -> dict[str, str]:
+    return {name: values.text(name, LONGEST_WORD) for name in names}
+
+
+def _parse_output(header: Untrusted) -> dict[int, Mapping[str, tuple[str, ...]]]:
+    return {
+        rank: {name: entry.texts(name, MOST_LINES, LONGEST_LINE) for name in ("stdout", "stderr")}
+        for rank, entry in header.numbered_records("output", MOST_RANKS)
+    }
+
+
+def pick(values: Sequence[float | None]) -> list[float]:
+    """Leave out what is unknown."""
+    return [value for value in values if value is not None]

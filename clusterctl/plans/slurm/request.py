@@ -1,0 +1,155 @@
+"""What a job asks of Slurm: options of sbatch, and the batch script."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from clusterctl.errors import UsageError
+from clusterctl.plans.export.shell import default_nproc
+from clusterctl.plans.export.slurm import render_time
+from clusterctl.plans.launch.placement import needs_gpus
+from clusterctl.protocol.run_id import RunId
+from clusterctl.specs.inventory.model import Node, Slurm
+from clusterctl.specs.job.model import Job
+from clusterctl.specs.nodeset import ALL, fold_names, parse_pattern
+from clusterctl.specs.text import quote_word
+from clusterctl.specs.values import LONGEST_NODE_NAME
+
+START_ALLOWANCE = 300.0  # seconds of a Slurm job's time for the start, beyond the job's own stages
+END_ALLOWANCE = 60.0  # seconds that our own end, with its records, has before Slurm's
+MOST_NODES = 10_000
+
+
+@dataclass(frozen=True)
+class SlurmNodes:
+    """Which nodes a job gets: how many take part, how many wait as spares, and names where the user gave some."""
+
+    count: int
+    spares: int = 0
+    names: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
+
+    @property
+    def total(self) -> int:
+        """Count all nodes of the allocation."""
+        return self.count + self.spares
+
+
+def choose_slurm_nodes(job: Job, pattern: str | None, exclude: str | None) -> SlurmNodes:
+    """Read which nodes are meant: a number, or names and ranges; Slurm alone knows which there are."""
+    spares = job.restart.spares if job.restart else 0
+    excluded = _expand(exclude) if exclude else ()
+    if pattern is None and isinstance(job.nodes, int):
+        return SlurmNodes(job.nodes, spares, excluded=excluded)
+    text = pattern if pattern is not None else str(job.nodes)
+    if text.strip() == ALL:
+        raise UsageError("CC-SLURM-001", "all", file=job.file)
+    names = tuple(name for name in _expand(text) if name not in excluded)
+    if len(names) <= spares:
+        raise UsageError("CC-SLURM-001", "spares", names=fold_names(names), spares=spares)
+    return SlurmNodes(len(names) - spares, spares, names=names)
+
+
+def _expand(pattern: str) -> tuple[str, ...]:
+    """Write a pattern out; ranks and globs need to know the nodes."""
+    names = list(islice((name for term in parse_pattern(pattern) for name in term.expand()), MOST_NODES + 1))
+    for name in names:
+        if len(names) > MOST_NODES or name.replace("-", "").isdecimal() or set(name) & set("*?"):
+            raise UsageError("CC-SLURM-001", "pattern", pattern=pattern)
+        if len(name) > LONGEST_NODE_NAME:
+            raise UsageError("CC-SLURM-001", "pattern", pattern=pattern)
+    return tuple(dict.fromkeys(names))
+
+
+def refuse_unsupported(job: Job, slurm: Slurm) -> None:
+    """Raise UsageError for what a run on a Slurm cluster cannot do, before anything is sent."""
+    if job.setup is not None:
+        raise UsageError("CC-SLURM-001", "setup", file=job.file)
+    if job.gpus:
+        raise UsageError("CC-SLURM-001", "gpus", file=job.file)
+    if default_nproc(job) == "gpu" and slurm.gpus_per_node is None:
+        raise UsageError("CC-SLURM-001", "gpus-per-node")
+
+
+def plan_options(job: Job, slurm: Slurm, nodes: SlurmNodes, run_id: RunId) -> list[str]:
+    """Give the options of sbatch."""
+    limit = plan_slurm_time(job, slurm)
+    named = {"partition": slurm.partition, "account": slurm.account, "qos": slurm.qos}
+    return [
+        f"--job-name={run_id}",
+        f"--nodes={nodes.total}",
+        "--ntasks-per-node=1",
+        *(f"--{key}={value}" for key, value in named.items() if value),
+        *_plan_resources(job, slurm),
+        *([f"--time={render_time(limit)}"] if limit else []),
+        *([f"--nodelist={fold_names(nodes.names)}"] if nodes.names else []),
+        *([f"--exclude={fold_names(nodes.excluded)}"] if nodes.excluded else []),
+        *(["--no-kill"] if job.restart else []),  # a lost node: the others start again
+        "--no-requeue",
+        "--open-mode=append",
+        *slurm.extra,
+    ]
+
+
+def _plan_resources(job: Job, slurm: Slurm) -> list[str]:
+    """Ask for whole nodes where the job takes all of a node, else for as much as its workers need at least."""
+    nproc = default_nproc(job)
+    gpus = (int(nproc) if nproc.isdecimal() else slurm.gpus_per_node) if needs_gpus(job) else None
+    whole = job.exclusive or not nproc.isdecimal()
+    return [
+        *([f"--gpus-per-node={gpus}"] if gpus else []),
+        *(["--exclusive", "--mem=0"] if whole else [f"--cpus-per-task={nproc}"]),
+    ]
+
+
+def plan_slurm_time(job: Job, slurm: Slurm) -> float | None:
+    """Give the seconds that Slurm is asked for: the job's own limit with room for start and end, or the inventory's."""
+    if job.time_limit is None:
+        return slurm.time
+    stages = sum(hook.time_limit for hook in (job.before, job.after) if hook)
+    wanted = job.time_limit + stages + job.grace + START_ALLOWANCE + END_ALLOWANCE
+    return wanted if slurm.time is None else min(wanted, slurm.time)
+
+
+def plan_time_limit(job: Job, slurm: Slurm) -> float | None:
+    """Give the seconds after which the agents end the run themselves, so that its end is on record before Slurm's."""
+    if slurm.time is None:
+        return job.time_limit
+    room = min(START_ALLOWANCE + END_ALLOWANCE + job.grace, slurm.time / 4)
+    return slurm.time - room if job.time_limit is None else min(job.time_limit, slurm.time - room)
+
+
+SCRIPT = r"""
+# Written by `clusterctl launch`: one task on each node, which guards the run there. $1 is the run's shared folder.
+# A file per task: srun waits for every process that holds a shared one. A task that fails ends no other: the agents
+# end the run together, and record why.
+folder=$1 payload=$2 status=0
+rm -f "$folder/ended.json"
+if [ -n "${SLURM_CPUS_PER_TASK:-}" ]; then export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK; fi
+srun --export=ALL --ntasks-per-node=1 --kill-on-bad-exit=0 --wait=0 --cpu-bind=none --input=none \
+    NO_KILL--output="$folder/task.%t.out" SHELL COMMAND task "$folder" "$payload" || status=$?
+printf '{"job": "%s", "status": %s}\n' "$SLURM_JOB_ID" "$status" >"$folder/ended.new"
+mv "$folder/ended.new" "$folder/ended.json"
+exit "$status"
+""".lstrip()
+
+
+def render_script(job: Job, login: Node) -> str:
+    """Write the batch script; no secret is in it, since Slurm keeps and shows it."""
+    activate = job.activate or login.activate
+    python = job.python or login.python
+    program = f'"$HOME"/{quote_word(python[2:])}' if python.startswith("~/") else quote_word(python)
+    # as the guardian is started over SSH: apart from the account's Python settings
+    command = f'i=-I; [ -z "${{PYTHONHOME:-}}" ] || i=; exec {program} $i -S -X utf8 "$2" task "$1"'
+    if activate:
+        command = f"{activate}\n{command}"
+    shell = "/bin/bash -l" if activate else "/bin/bash"  # modules are functions of a login shell
+    text = SCRIPT.replace("NO_KILL", "--no-kill " if job.restart else "").replace("SHELL", f"{shell} -c")
+    return f"#!/bin/bash\n{text.replace('COMMAND', quote_word(command))}"
+
+
+def describe_request(options: Sequence[str]) -> str:
+    """Write what is asked of Slurm in one line."""
+    return " ".join(["sbatch", *map(quote_word, options)])

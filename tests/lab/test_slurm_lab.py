@@ -1,0 +1,131 @@
+"""Runs on a real Slurm: submitted, followed and stopped over the login node alone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Bed
+from driving import Result, cctl, make_project, start_cctl
+from variants import VARIANT
+from waiting import wait_until
+
+from clusterctl.lab.labs import break_node, heal_node
+from clusterctl.lab.layout import DEFAULT_NICS, SLURM_INVENTORY
+
+NICS = {f"gpu0{place}": f"={nic}" for place, nic in enumerate(DEFAULT_NICS[:3], 1)}
+# A rank that fails leaves a child that holds its output: srun alone would wait for it.
+SCRIPT = """
+import json, os, socket, subprocess, sys, time
+
+rank = os.environ["NODE_RANK"]
+names = {"host": socket.gethostname(), "nic": os.environ["NCCL_SOCKET_IFNAME"], "secret": os.environ.get("SECRET")}
+print(json.dumps(names), flush=True)
+if "fail" in sys.argv and rank == "1":
+    subprocess.Popen(["sleep", "600"], start_new_session=True)
+    raise ValueError("no such sample")
+if len(sys.argv) > 1:
+    time.sleep(600)
+"""
+
+
+class SlurmBed:
+    """A lab with a real Slurm, and the inventory by which jobs go there."""
+
+    def __init__(self, bed: Bed) -> None:
+        self.bed, self.inventory = bed, str(bed.directory / SLURM_INVENTORY)
+
+    def run(self, *args: str | Path, **env: str) -> Result:
+        """Run a verb of clusterctl."""
+        return cctl(None, "-i", self.inventory, *args, **env)
+
+    def json(self, verb: str, *args: str | Path) -> Any:
+        """Run a verb that answers in JSON."""
+        result = self.run(verb, "--json", *args)
+        assert result.code == 0, result.err
+        return json.loads(result.out)
+
+    def slurm(self, command: str) -> str:
+        """Run one of Slurm's own programs on the login node."""
+        return self.bed.ssh("gpu01", command)
+
+    def states(self, run: str) -> dict[str, str]:
+        """Give the state of each node's part."""
+        return {node["node"]: node["state"] for node in self.json("status", run)["nodes"]}
+
+
+@pytest.fixture
+def slurm(make_lab: Callable[..., Bed]) -> SlurmBed:
+    """Three nodes with a real Slurm; skips the test, aloud, where there is none."""
+    if shutil.which("slurmctld", path="/usr/sbin:/sbin") is None:
+        pytest.skip("slurmctld is not installed: apt-get install --no-install-recommends slurm-wlm")
+    return SlurmBed(make_lab(n=3, slurm=True))
+
+
+def test_a_run_on_slurm_from_the_queue_to_its_end(slurm: SlurmBed, tmp_path: Path) -> None:
+    """Three interfaces with different names; the cause is ours, not 143; a run in the queue is listed and cancelled."""
+    job = make_project(tmp_path, SCRIPT, launcher="python", nodes=3, secrets=["SECRET"])
+
+    done = slurm.run("launch", job, "--json", SECRET="hidden-value")
+    assert done.code == 0, done.out + done.err
+    lines = [entry["line"] for entry in done.json_lines() if entry.get("stream") == "stdout"]
+    found = [json.loads(line.replace("***", "x")) for line in lines if '"host"' in line]
+    assert {one["host"]: one["nic"] for one in found} == NICS
+    assert "hidden-value" not in done.out
+    shown = slurm.slurm("scontrol show job -o 1; cat ~/.clusterctl/runs/*/0-.slurm/[bt]*")
+    assert "batch.sh" in shown and "hidden-value" not in shown
+    assert "secrets.json" not in slurm.slurm("ls ~/.clusterctl/runs/*/0-.slurm")
+
+    failed = slurm.run("launch", job, "--json", "--", "fail", SECRET="s")
+    assert failed.code == 1, failed.out + failed.err
+    verdict = failed.json_lines()[-1]["verdict"]
+    assert (verdict["state"], verdict["cause"]["rank"], verdict["cause"]["node"]) == ("FAILED", 1, "gpu02")
+    assert "no such sample" in json.dumps(verdict["cause"])
+    wait_until(lambda: "sleep 600" not in slurm.bed.ssh("gpu02", "ps ax"), "the left child is ended")
+
+    slurm.slurm("sbatch -N3 --exclusive --wrap 'srun sleep 600'")
+    run = slurm.run("launch", "-d", job, SECRET="s").out.strip()
+    (pending, *_) = slurm.json("ps")["runs"]
+    assert (pending["run"], pending["state"]) == (run, "SUBMITTED")
+    assert slurm.run("logs", run).code == 2
+    assert slurm.run("stop", run, "-y").code == 0
+    assert list(slurm.states(run).values()) == ["CANCELLED"]
+
+
+@VARIANT
+def test_a_run_is_stopped_by_us_and_cancelled_by_slurm(slurm: SlurmBed, tmp_path: Path) -> None:
+    """Both are recorded by the nodes themselves; a login node that is away for a while ends nothing."""
+    job = make_project(tmp_path, SCRIPT, launcher="python", nodes=3)
+
+    def launch() -> str:
+        run = slurm.run("launch", "-d", job, "--", "sleep").out.strip()
+        wait_until(lambda: set(slurm.states(run).values()) == {"RUNNING"}, "all nodes run")
+        return run
+
+    run = launch()
+    answers = slurm.json("exec", "--", "hostname")
+    assert "gpu03" in json.dumps(answers)
+    diagnosis = json.dumps(slurm.json("diagnose", run)["nodes"])
+    assert all(node in diagnosis for node in NICS)
+    pulled = slurm.run("pull", run, tmp_path / "here", "--logs")
+    assert pulled.code == 0, pulled.err
+    assert (tmp_path / "here" / "gpu02").is_dir()
+    stopped = slurm.run("stop", run, "-y")
+    assert stopped.code == 0, stopped.out + stopped.err
+    assert "gpu03: stopped" in stopped.out
+    assert slurm.states(run) == dict.fromkeys(NICS, "CANCELLED")
+
+    run = launch()
+    follower = start_cctl(slurm.bed, "-i", slurm.inventory, "attach", run, "--json")
+    break_node(slurm.bed, "gpu01", "sshd")
+    assert slurm.run("ps").code == 4
+    heal_node(slurm.bed, "gpu01")
+    slurm.slurm("scancel $(squeue -h -o %i)")
+    out, _ = follower.communicate(timeout=60)
+    assert json.loads(out.splitlines()[-1])["verdict"]["state"] == "CANCELLED"
+    assert "stopped by Slurm" in json.dumps(slurm.json("status", run))
+    wait_until(lambda: slurm.slurm("squeue -h") == "", "Slurm's queue is empty")

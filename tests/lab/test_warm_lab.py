@@ -1,0 +1,63 @@
+"""Warm nodes: the next launch starts from what the last one left, until that is stopped or its time is up."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from driving import HELLO, cctl, leftovers, make_project, run_id, running_processes, said
+from waiting import wait_until
+
+from clusterctl.lab.labs import Lab
+from clusterctl.node.fork.obstacles import NEWEST_PYTHON
+
+pytestmark = pytest.mark.skipif(sys.version_info[:2] > NEWEST_PYTHON, reason="this Python is never forked")
+
+
+def list_warm(lab: Lab) -> dict[str, int]:
+    """Give the pids that `ps` lists as warm, by node."""
+    listed = json.loads(cctl(lab, "ps", "--json").out)["warm"]
+    return {entry["node"]: entry["pid"] for entry in listed}
+
+
+def launch(lab: Lab, job: Path, *options: str) -> tuple[list[float], dict[str, tuple[str, str]]]:
+    """Launch and wait; gives what each rank has computed, and how each gate was started where one was warm."""
+    result = cctl(lab, "launch", job, "--json", *options)
+    assert result.code == 0, result.err
+    run = run_id(result.err)
+    found: dict[str, tuple[str, str]] = {}
+    for node in lab.nodes[:2]:
+        events = node.run(["sh", "-c", f"cat ~/.clusterctl/runs/{run}/*/events.jsonl"]).stdout
+        entries: list[dict[str, Any]] = [json.loads(line) for line in events.splitlines()]
+        for entry in entries:
+            if entry["event"] == "warm":
+                found[node.name] = (entry["method"], entry["text"])
+    return [json.loads(line)["sum"] for line in said(result.json_lines())], found
+
+
+def test_the_next_launch_starts_from_what_is_warm(cluster: Lab, tmp_path: Path) -> None:
+    """Other variables, `stop --warm` and the clock end it, and then nothing is left; it is never an orphan."""
+    job = make_project(tmp_path, HELLO, nodes=2)
+    first, second = (node.name for node in cluster.nodes[:2])
+    assert launch(cluster, job, "--keep-warm", "2m") == ([3.0, 3.0], {})
+    warm = list_warm(cluster)
+    assert set(warm) == {first, second}
+    assert "warm for" in cctl(cluster, "ps").out
+    assert json.loads(cctl(cluster, "ps", "--orphans", "--json").out)["orphans"] == []
+
+    assert launch(cluster, job, "--keep-warm", "2m") == ([3.0, 3.0], dict.fromkeys(warm, ("fork", "")))
+    assert list_warm(cluster) == warm, "it has only begun its time again"
+
+    stopped = cctl(cluster, "stop", "--warm", first)
+    assert (stopped.code, stopped.out) == (0, f"{first}: no longer warm\n")
+    assert set(list_warm(cluster)) == {second}
+
+    sums, found = launch(cluster, job, "--keep-warm", "1s", "--set", "env.SEED=7")
+    differs = ("exec", "SEED differs from its value when torch was imported")
+    assert (sums, found) == ([3.0, 3.0], {second: differs})
+    wait_until(lambda: not running_processes(cluster), "the end of the last process")
+    assert list_warm(cluster) == {}
+    assert leftovers(cluster) == {}

@@ -1,0 +1,105 @@
+"""When a rank gets on: what a look at it and its recorders show; and how an attempt ends in which none does."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from clusterctl.node.lifecycle import events
+from clusterctl.node.lifecycle.actions import Act, GangFailure
+from clusterctl.node.lifecycle.ending import judge, on_stalled
+from clusterctl.node.lifecycle.state import Phase, RunState, new_attempt
+from clusterctl.node.supervise.ranks.stall import MUCH, Recorded, Usage, WorkerProgress, read_usage, summarize
+
+pytestmark = pytest.mark.unit
+
+IDLE, WAITS, OVER = Usage(10, 5.0, 0), Recorded(True, "#4 waits", 70.0), Recorded(False, "#4 is over", 70.0)
+
+
+def progress_after(first: Usage, second: Usage, *answers: Recorded | None) -> float:
+    """Usage at a worker at 0 and 100, its recorders answer at 20, 40 ...; when has it got on last?"""
+    worker = WorkerProgress(0.0)
+    worker.on_usage(0.0, first)
+    for number, answer in enumerate(answers, 1):
+        cost = first._replace(busy=first.busy + number, moved=first.moved + number)  # of the answer itself
+        worker.on_answer(20.0 * number, answer, cost)
+    worker.on_usage(100.0, second)
+    return worker.last
+
+
+@pytest.mark.parametrize(
+    ("second", "answers", "last"),
+    [
+        (IDLE, [], 0.0),
+        (IDLE._replace(output=11), [WAITS], 100.0),
+        (IDLE._replace(output=3), [WAITS], 100.0),  # its middle was dropped
+        (IDLE._replace(moved=MUCH + 1), [WAITS], 100.0),
+        (IDLE._replace(moved=MUCH - 1), [WAITS], 0.0),
+        (IDLE._replace(busy=4.0, moved=-1), [], 0.0),  # a child has gone
+        (IDLE._replace(busy=105.0), [], 100.0),
+        (IDLE._replace(busy=9.0), [], 0.0),
+        (IDLE._replace(busy=9.0, moved=MUCH), [None, OVER], 0.0),  # within the cost of two answers
+        (IDLE._replace(busy=105.0), [None], 100.0),
+        (IDLE._replace(busy=105.0), [OVER], 100.0),
+        (IDLE._replace(busy=105.0), [WAITS], 0.0),
+        (IDLE._replace(busy=105.0), [WAITS, OVER], 100.0),
+        (IDLE._replace(busy=105.0), [OVER, WAITS], 40.0),
+        (IDLE, [OVER._replace(age=5.0)], 15.0),
+        (IDLE, [WAITS, WAITS._replace(mark="#5 waits", age=30.0)], 40.0),
+    ],
+)
+def test_when_a_rank_has_got_on(second: Usage, answers: list[Recorded | None], last: float) -> None:
+    """Processor time is no progress in a collective, where NCCL computes while it waits; elsewhere it is."""
+    assert progress_after(IDLE, second, *answers) == last
+
+
+def test_processor_time_alone_is_a_reason_to_ask() -> None:
+    """NCCL computes while it waits: without an answer that cannot be told from work."""
+    worker = WorkerProgress(0.0)
+    worker.on_usage(0.0, IDLE)
+    worker.on_usage(100.0, IDLE._replace(busy=105.0))
+    assert (worker.last, worker.certain) == (100.0, 0.0)
+    worker.on_answer(101.0, WAITS, IDLE._replace(busy=106.0))
+    assert worker.last == worker.certain == 31.0
+
+
+def entry(number: int, age: float, *, over: bool) -> list[Any]:
+    """Write a collective as a node condenses it."""
+    return [number, None, "gloo:all_reduce", "[[1]]", "Float", over, age]
+
+
+def test_recorders_of_one_worker_are_one_answer() -> None:
+    """It waits where all of its processes do; another age alone is nothing new."""
+    waiting, moving = (
+        {"0": [entry(3, 9.0, over=True), entry(4, 7.0, over=False)]},
+        {"0": [entry(4, 8.0, over=True)]},
+    )
+    assert summarize([]) is None
+    assert summarize([{}]) is None
+    one = summarize([waiting])
+    assert one is not None and (one.waiting, one.age) == (True, 7.0)
+    later = summarize([{"0": [[*each[:-1], each[-1] + 60.0] for each in waiting["0"]]}])
+    assert later is not None and (later.mark, later.age) == (one.mark, 67.0)
+    both = summarize([waiting, moving])
+    assert both is not None and not both.waiting and both.mark != one.mark
+
+
+def test_what_a_process_uses_is_read() -> None:
+    """Of one that is gone nothing is."""
+    busy, moved = read_usage(os.getpid(), with_children=True)
+    assert busy > 0.0 and moved > 0
+    assert read_usage(1 << 22, with_children=False) == (0.0, 0)
+
+
+def test_a_stalled_attempt_fails_with_the_grace_of_the_run() -> None:
+    """SIGTERM first; a stop that is under way already is not hurried."""
+    spec: Any = {"attempt": 1, "module": "", "processes": 1, "master_addr": "", "grace": 5.0}
+    state = RunState(new_attempt(spec, idle=False), False, now=100.0, time=1000.0)
+    state = state.change(phase=Phase.RUNNING, torchrun_runs=True)
+    ended, actions = on_stalled(state, events.Stalled(600.4))
+    assert ended.phase is Phase.ENDING and ended.attempt.kill.workers_at == 105.0
+    assert Act.TERMINATE_TORCHRUN in actions and GangFailure("no rank made progress for 10 min") in actions
+    assert judge(ended.attempt.observed) == ("FAILED", "no rank made progress for 10 min")
+    assert on_stalled(state.observe(cancelled="stopped"), events.Stalled(600.0))[1] == ()

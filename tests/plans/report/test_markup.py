@@ -1,0 +1,106 @@
+"""HTML from values: texts do nothing, markup is made in one place, and secrets are struck out of the page."""
+
+from __future__ import annotations
+
+import ast
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from clusterctl.plans.report import markup
+from clusterctl.plans.report.markup import document, element, escape, join
+from clusterctl.plans.report.secrets import hide_secrets
+
+HOSTILE = "</pre><script>alert(1)</script>\"' onload=x \x1b[31m\u202e\x00&amp;"
+FOLDER = Path(markup.__file__).parent
+
+
+class Tags(HTMLParser):
+    """The elements and attributes of a page, and its text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[str] = []
+        self.attributes: set[str] = set()
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note an element."""
+        self.tags.append(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_data(self, data: str) -> None:
+        """Note a text."""
+        self.text += data
+
+
+def test_a_hostile_text_stays_a_text() -> None:
+    """As a child and as an attribute; what an eye would miss is visible."""
+    page = element("p", HOSTILE, aria_label=HOSTILE).markup
+    seen = Tags(page)
+    assert (seen.tags, seen.attributes) == (["p"], {"aria-label"})
+    assert seen.text == "</pre><script>alert(1)</script>\"' onload=x \\x1b[31m\\u202e\\x00&amp;"
+    assert escape("a\nb") == "a\\x0ab"
+
+
+@pytest.mark.parametrize(
+    ("tag", "attributes"),
+    [
+        ("script", {}),
+        ("p onload=x", {}),
+        ("p", {"onload": "x"}),
+        ("p", {"style": "x"}),
+        ("a", {"href": "https://x"}),
+        ("a", {"href": "javascript:x"}),
+        ("p", {"a b": "x"}),
+        ("img", {"src": "x"}),
+    ],
+)
+def test_what_could_act_cannot_be_made(tag: str, attributes: dict[str, str]) -> None:
+    """No element or attribute that loads or runs anything."""
+    with pytest.raises(ValueError, match="report"):
+        element(tag, **attributes)
+
+
+def test_markup_does_not_become_a_text() -> None:
+    """Else an f-string would carry it into another text, where it is escaped, or would have to be trusted."""
+    with pytest.raises(TypeError):
+        str(element("p"))
+    assert join(["<", element("b", "x"), None, 3]).markup == "&lt;<b>x</b>3"
+
+
+def test_only_one_module_makes_markup_of_text() -> None:
+    """`Html(...)` is called nowhere else."""
+    for path in FOLDER.glob("*.py"):
+        calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+        names = {name.id for name in calls if isinstance(name, ast.Name)}
+        assert "Html" not in names or path.name == "markup.py", path
+
+
+def test_a_page_forbids_scripts_and_other_hosts() -> None:
+    """The policy allows our style, by its hash, and nothing else; the file names no address."""
+    page = document("a <title>", "en", "p{color:red}", element("p", "x"))
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
+    assert policy is not None
+    assert policy[1].startswith("default-src &#39;none&#39;; style-src &#39;sha256-")
+    assert "//" not in page and "<title>a &lt;title&gt;</title>" in page
+    with pytest.raises(ValueError, match="style"):
+        document("", "en", "</style>", element("p"))
+
+
+def test_secrets_are_struck_out_of_texts_and_markup_stays() -> None:
+    """By value, also where it is escaped, and where it has the form of a key; words of the markup are no texts."""
+    body = element(
+        "p",
+        "key a<b&c5 and span, token=abc1234x, https://me:hunter22@host/, hf_abcdefghijklmnopqrstu, tokens: 123456",
+        class_="span",
+    )
+    page = hide_secrets(document("a<b&c5", "en", "", body), ["a<b&c5", "span"])
+    seen = Tags(page)
+    assert "span" not in seen.text and 'class="span"' in page
+    for leaked in ("b&c5", "abc1234x", "hunter22", "hf_abc"):
+        assert leaked not in seen.text
+    assert "https://me:[secret]@host/" in seen.text and "tokens: 123456" in seen.text

@@ -1,0 +1,207 @@
+"""A report from plain values: what it must say, how large it gets, and that hostile values do nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from test_markup import HOSTILE, Tags
+
+from clusterctl.plans.report.charts import align, node_plots
+from clusterctl.plans.report.page import render_report
+from clusterctl.plans.report.plot import Line, Plot, Scale, format_bytes, render_plot, render_time, time_step
+from clusterctl.plans.report.reported_run import ReportedRun, find_moments, find_phases, make_scale
+from clusterctl.plans.runs.history import (
+    History,
+    Launched,
+    Machine,
+    NodeRecord,
+    ScalarPoint,
+    Scalars,
+    parse_journal,
+)
+from clusterctl.plans.runs.state import parse_state
+from clusterctl.plans.runs.verdict import judge
+from clusterctl.protocol.ranks import Rank
+from clusterctl.protocol.root_cause import Failure
+from clusterctl.protocol.run_id import RunId
+from clusterctl.protocol.untrusted import Untrusted
+
+RUN = RunId("digits-20261123T070708-923c")
+BEGAN = 1_800_000_000.0
+JOURNAL = [
+    {"time": BEGAN + 1, "event": "preparing"},
+    {"time": BEGAN + 5, "event": "ready"},
+    {"time": BEGAN + 6, "event": "workers"},
+    {"time": BEGAN + 50, "event": "rank_exited", "rank": 1, "exit": 1, "signal": None},
+    {"time": BEGAN + 50, "event": "stopping", "reason": "gpu02: rank 1 exited with 1"},
+    {"time": BEGAN + 52, "event": "ended", "state": "FAILED"},
+]
+
+
+def make_record(node: str, points: int = 60, gpus: int = 2) -> NodeRecord:
+    """Make a node's record, a sample every second."""
+    times = tuple(BEGAN + number for number in range(points))
+    wave = tuple(50 + 40 * math.sin(number / 7) for number in range(points))
+    columns: dict[tuple[str, str, str], tuple[float | None, ...]] = {
+        ("node", "", "cpu"): tuple(value / 100 for value in wave),
+        ("node", "", "memory"): tuple(value * 1e9 for value in wave),
+        ("nic", "eth0", "received"): tuple(value * 1e6 for value in wave),
+        ("nic", "eth0", "sent"): wave,
+        ("rank", "0", "rss"): tuple(value * 1e8 for value in wave),
+    }
+    for gpu in range(gpus):
+        columns["gpu", str(gpu), "busy"] = wave
+        columns["gpu", str(gpu), "memory"] = tuple(value * 1e9 for value in wave)
+        columns["gpu", str(gpu), "xid"] = tuple(79.0 if number == 40 else 0.0 for number in range(points))
+    machine = Machine(8, 64 << 30, (("H100", 80e9),) * gpus)
+    losses = tuple(ScalarPoint(BEGAN + number, number, 3 / (1 + number)) for number in range(50))
+    return NodeRecord(
+        node,
+        History(times, columns, 1.0, machine),
+        parse_journal("\n".join(map(json.dumps, JOURNAL)).encode()),
+        Launched(("train.py", "--lr", "0.1"), "", "python3", {"NCCL_DEBUG": "INFO"}, ("eth0",), "10.0.0.1", 1, (),
+                 {"code": "8f3a" * 16, "torch": "2.13", "nic": "network: 10.0.0.0/24"}),
+        {0: {"stdout": ("step 1",), "stderr": ("Traceback: bad batch",)}},
+        (Scalars("loss", "log", 50, losses),),
+    )  # fmt: skip
+
+
+def make_run(records: dict[str, NodeRecord], **changes: Any) -> ReportedRun:
+    """Make a run of two nodes whose rank 1 failed."""
+    raw: dict[str, Any] = {
+        "run": RUN, "job": "digits", "cluster": "lab", "nnodes": 2, "state": "FAILED", "since": BEGAN + 52,
+        "submitted": BEGAN, "began": BEGAN + 6, "launched_by": "ann@laptop", "world_size": 2,
+    }  # fmt: skip
+    parts = {}
+    for number, name in enumerate(("gpu01", "gpu02")):
+        ranks = {str(number): {"local_rank": 0, "pid": 7, "exit": number, "signal": None}}
+        parts[name] = parse_state(Untrusted({**raw, "node": name, "node_rank": number, "ranks": ranks}))
+    failure = Failure("gpu02", Rank(1), 1, None, BEGAN + 50, exception="ValueError: bad batch")
+    verdict = judge(RUN, parts, [failure])
+    lines = ("rank 1 on gpu02: ValueError: bad batch", "    train.py:10")
+    run = ReportedRun(RUN, parts, verdict, lines, records, BEGAN + 99, lambda moment: f"<{moment:.0f}>")
+    return replace(run, **changes)
+
+
+def test_the_result_and_its_cause_come_first() -> None:
+    """Then who, when and what; the failure is marked on every plot, and the rank's last lines are there."""
+    page = render_report(
+        make_run({"gpu01": make_record("gpu01"), "gpu02": make_record("gpu02")}), None, "cctl", ()
+    )
+    text = Tags(page).text
+    assert text.index("FAILED after 46 s") < text.index("rank 1 on gpu02: ValueError: bad batch")
+    assert text.index("ValueError: bad batch") < text.index("ann@laptop") < text.index("Traceback: bad batch")
+    for fact in (
+        "8f3a8f3a8f3a8f3a",
+        "2 x H100",
+        "network: 10.0.0.0/24",
+        "eth0 10.0.0.1",
+        "NCCL_DEBUG=INFO",
+        "2.13",
+    ):
+        assert fact in text, fact
+    for fact in ("train.py --lr 0.1", "cctl logs 923c", "GPU 0: Xid 79", "last: 0.06 at step 49"):
+        assert fact in text, fact
+    assert page.count('class="mark failed"') == page.count("<svg")
+    assert set(Tags(page).tags) & {"script", "img", "link", "iframe", "a"} == set()
+
+
+def test_hostile_values_do_nothing() -> None:
+    """Names, lines, reasons and numbers that a node sends are texts, whatever is in them."""
+    record = make_record("gpu01")
+    hostile = replace(
+        record,
+        launched=Launched(
+            (HOSTILE,), HOSTILE, HOSTILE, {HOSTILE: HOSTILE}, (HOSTILE,), HOSTILE, 1, (), {"code": HOSTILE}
+        ),
+        output={0: {"stdout": (HOSTILE,) * 30, "stderr": (HOSTILE,)}},
+        scalars=(
+            Scalars(HOSTILE, HOSTILE, 1, (ScalarPoint(BEGAN, 1, 1e30), ScalarPoint(BEGAN + 1, None, None))),
+        ),
+        journal=parse_journal(json.dumps({"time": BEGAN, "event": "stopping", "reason": HOSTILE}).encode()),
+        history=replace(
+            record.history,
+            columns={("nic", HOSTILE, "received"): (1e30, -1e30) * 30, ("rank", HOSTILE, "rss"): (0.0,) * 60},
+            machine=Machine(1, 1, ((HOSTILE, None),)),
+        ),
+    )
+    run = make_run({HOSTILE: hostile, "gpu02": hostile}, silent={"gpu01": HOSTILE}, cause_lines=(HOSTILE,))
+    honest = Tags(render_report(make_run({"gpu01": record, "gpu02": record}), None, "cctl", ()))
+    for page in (render_report(run, None, HOSTILE, ()), render_report(run, run, HOSTILE, ())):
+        seen = Tags(page)
+        assert set(seen.tags) <= {*honest.tags, "thead", "td", "th", "hr", "article"}
+        assert seen.attributes <= honest.attributes
+        assert "alert(1)" in seen.text and "\x1b" not in page and "\u202e" not in page
+
+
+def test_a_run_without_samples_says_so_and_shows_the_rest() -> None:
+    """As of an older version, or of nodes that do not answer."""
+    text = Tags(render_report(make_run({}, silent={"gpu01": "no answer"}), None, "cctl", ())).text
+    assert "No samples of the machines are on record" in text and "gpu01: no record: no answer" in text
+    assert "ValueError: bad batch" in text and "ann@laptop" in text
+
+
+def test_two_runs_side_by_side_with_differences_marked() -> None:
+    """A row that differs has a mark, one that does not has none; both losses are in one plot."""
+    other = replace(make_record("gpu01"), launched=Launched(about={"torch": "2.12"}))
+    page = render_report(make_run({"gpu01": make_record("gpu01")}), make_run({"gpu01": other}), "cctl", ())
+    rows = page.partition("</table>")[0].split("<tr")
+    assert any('class="differs"' in row and "2.13" in row and "2.12" in row for row in rows)
+    assert any('class="differs"' not in row and "ann@laptop" in row for row in rows)
+    assert "first run" in page and "second run" in page
+
+
+@pytest.mark.parametrize(("nodes", "most"), [(3, 600_000), (200, 2_000_000)])
+def test_a_report_stays_small(nodes: int, most: int) -> None:
+    """Of many nodes the whole and the most telling are shown."""
+    records = {f"gpu{number:03}": make_record(f"gpu{number:03}", 300, 8) for number in range(nodes)}
+    page = render_report(make_run(records), None, "cctl", ())
+    assert len(page.encode()) < most
+    assert f"{nodes} nodes" in page
+
+
+def test_phases_and_moments_of_a_journal() -> None:
+    """A phase lasts until the next one; the same on two nodes is one moment."""
+    run = make_run({"gpu01": make_record("gpu01"), "gpu02": make_record("gpu02")})
+    phases = find_phases(run.records["gpu01"].journal, BEGAN + 60)
+    assert [(phase.name, phase.end - phase.begin) for phase in phases] == [
+        ("preparing", 4.0),
+        ("waiting", 1.0),
+        ("running", 44.0),
+        ("stopping", 2.0),
+    ]
+    moments = find_moments(run)
+    ends = [(moment.nodes, moment.sentence) for moment in moments if moment.ranks]
+    assert ends == [(("gpu01", "gpu02"), "r1 ended: exit 1")]
+    scale = make_scale(run)
+    assert (scale.begin, scale.end) == (BEGAN, BEGAN + 52)
+    assert [mark.time for mark in scale.marks if mark.failed] == [BEGAN + 50]
+
+
+def test_a_line_has_gaps_where_nothing_is_known() -> None:
+    """And ends where the scale does."""
+    points = tuple((float(time), 1.0) for time in (0, 1, 2, 3, 20, 21, 99))
+    drawn = render_plot(Plot("x", (Line("a", points),), format_bytes), Scale(0.0, 50.0)).markup
+    path = drawn.partition('class="line c0"')[0].rpartition('d="')[2]
+    assert path.count("M") == 2
+    assert "nan" not in drawn and "inf" not in drawn
+
+
+def test_many_gpus_are_a_mean_in_a_range() -> None:
+    """Eight lines over each other say less."""
+    (busy, *_) = node_plots(make_record("gpu01", gpus=8))
+    assert len(busy.lines) == 1 and busy.band is not None and busy.lines[0].label == "mean of 8 GPU"
+
+
+def test_times_and_units_are_readable() -> None:
+    """About five times below a plot."""
+    assert [render_time(seconds) for seconds in (0, 40, 300, 330, 7200, 5400)] == [
+        "0", "40 s", "5 min", "5:30 min", "2 h", "1:30 h",
+    ]  # fmt: skip
+    assert all(2 <= seconds / time_step(seconds) <= 5.01 for seconds in (10, 59, 3600, 86400, 7 * 86400))
+    assert [format_bytes(value) for value in (0, 999, 1e3, 80e9)] == ["0 B", "999 B", "1 kB", "80 GB"]
+    assert align([(0.0, 1.0), (0.4, 3.0), (9.9, None)], 0.0, 10.0, 10)[:2] == ((0.5, 2.0), (1.5, None))

@@ -1,0 +1,209 @@
+"""What is asked of Slurm, and what the tasks get, as plain values."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from clusterctl.errors import SpecError, UsageError
+from clusterctl.plans.slurm.request import (
+    SlurmNodes,
+    choose_slurm_nodes,
+    plan_options,
+    plan_slurm_time,
+    plan_time_limit,
+    refuse_unsupported,
+    render_script,
+)
+from clusterctl.plans.slurm.template import make_template
+from clusterctl.protocol.run_id import RunId
+from clusterctl.specs.inventory.model import Inventory, Slurm
+from clusterctl.specs.inventory.parse import parse_inventory
+from clusterctl.specs.job.model import Job
+from clusterctl.specs.job.parse import parse_job
+
+RUN = RunId("j-20261123T070000-abcd")
+INVENTORY = """
+cluster: uni
+ssh: {user: me}
+python: ~/torch/bin/python
+network: 10.20.0.0/16
+slurm:
+  login: {host: login01.uni.example, name: login, ssh: {port: 2222}}
+  partition: gpu,gpu2
+  account: cs-ml
+  gpus_per_node: 8
+  time: 2h
+  workdir: /scratch/me/.clusterctl
+  extra: [--constraint=a100, --comment=a b]
+"""
+
+
+def make_inventory(text: str = INVENTORY) -> Inventory:
+    """Read an inventory of a Slurm cluster."""
+    return parse_inventory(text, "hpc.yaml")
+
+
+def make_job(text: str) -> Job:
+    """Read a job with these keys."""
+    return parse_job(f"{{name: j, script: t.py, {text}}}", "job.yaml")
+
+
+def options_of(job: str, slurm: Slurm | None = None, nodes: SlurmNodes | None = None) -> list[str]:
+    """Give the options of sbatch for a job."""
+    parsed = make_job(job)
+    chosen = nodes or choose_slurm_nodes(parsed, None, None)
+    return plan_options(parsed, slurm or make_inventory().slurm or Slurm(), chosen, RUN)
+
+
+def test_an_inventory_names_a_login_node() -> None:
+    """The keys of the file hold for every node, the login node's own for its connection."""
+    inventory = make_inventory()
+
+    (login,) = inventory.nodes
+    assert (login.name, login.host, login.ssh.user, login.ssh.port) == (
+        "login",
+        "login01.uni.example",
+        "me",
+        2222,
+    )
+    assert (login.workdir, login.network, login.gpus) == ("/scratch/me/.clusterctl", "10.20.0.0/16", 8)
+    assert login.allocation is not None and login.allocation.job == ""
+    assert inventory.slurm == Slurm(
+        partition="gpu,gpu2",
+        account="cs-ml",
+        gpus_per_node=8,
+        time=7200.0,
+        extra=("--constraint=a100", "--comment=a b"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("cluster: a", "CC-SPEC-011"),
+        ("{cluster: a, nodes: [{host: b}], slurm: {login: {host: c}}}", "CC-SLURM-002"),
+        ("{cluster: a, slurm: {partition: p}}", "CC-SPEC-011"),
+        ("{cluster: a, slurm: {login: {host: c}, partition: 'a b'}}", "CC-SLURM-002"),
+        ("{cluster: a, slurm: {login: {host: c}, extra: [constraint=a]}}", "CC-SLURM-002"),
+        ("{cluster: a, slurm: {login: {host: c}, extra: [--wrap=x]}}", "CC-SLURM-002"),
+        ("{cluster: a, slurm: {login: {host: c, ssh: {jump: a, proxy_command: b}}}}", "CC-SPEC-013"),
+    ],
+)
+def test_a_wrong_inventory_is_refused(text: str, code: str) -> None:
+    """With a code, at its place in the file."""
+    with pytest.raises(SpecError) as caught:
+        make_inventory(text)
+    assert [issue.code for issue in caught.value.issues] == [code]
+
+
+def test_options_ask_for_what_the_job_needs() -> None:
+    """Whole nodes for all GPUs of a node, else one CPU for each worker."""
+    assert options_of("nodes: 4, time_limit: 30m, nproc_per_node: gpu") == [
+        f"--job-name={RUN}",
+        "--nodes=4",
+        "--ntasks-per-node=1",
+        "--partition=gpu,gpu2",
+        "--account=cs-ml",
+        "--gpus-per-node=8",
+        "--exclusive",
+        "--mem=0",
+        "--time=00:37:00",
+        "--no-requeue",
+        "--open-mode=append",
+        "--constraint=a100",
+        "--comment=a b",
+    ]
+    small = options_of("nodes: 2, nproc_per_node: 2, backend: gloo", Slurm())
+    assert small[3:] == ["--cpus-per-task=2", "--no-requeue", "--open-mode=append"]
+
+
+def test_spares_are_nodes_of_the_allocation() -> None:
+    """And a lost node does not end it."""
+    options = options_of("nodes: 2, nproc_per_node: 1, restart: {max: 2, spares: 1}")
+    assert {"--nodes=3", "--no-kill"} <= set(options)
+    assert "--no-kill --output" in render_script(
+        make_job("nodes: 2, restart: {max: 1}"), make_inventory().nodes[0]
+    )
+
+
+def test_names_become_a_node_list() -> None:
+    """Ranges are kept short."""
+    job = make_job("nodes: 'gpu[01-04],big1'")
+    nodes = choose_slurm_nodes(job, None, "gpu02")
+    assert (nodes.count, nodes.excluded) == (4, ())
+    options = options_of("nodes: 'gpu[01-04],big1'", nodes=nodes)
+    assert "--nodelist=gpu[01,03-04],big1" in options
+    assert choose_slurm_nodes(job, "a1", None).names == ("a1",)
+
+
+@pytest.mark.parametrize("nodes", ["all", "'gpu*'", "0-3", "'gpu[1-99999]'"])
+def test_nodes_that_slurm_cannot_be_given(nodes: str) -> None:
+    """Nobody here knows which nodes there are."""
+    with pytest.raises(UsageError) as caught:
+        choose_slurm_nodes(make_job(f"nodes: {nodes}"), None, None)
+    assert caught.value.code == "CC-SLURM-001"
+
+
+@pytest.mark.parametrize(
+    ("job", "slurm"),
+    [
+        ("setup: {run: [echo]}", Slurm(gpus_per_node=1)),
+        ("gpus: [0]", Slurm(gpus_per_node=1)),
+        ("nproc_per_node: gpu", Slurm()),
+    ],
+)
+def test_what_cannot_be_done_is_refused(job: str, slurm: Slurm) -> None:
+    """Before anything is sent."""
+    with pytest.raises(UsageError) as caught:
+        refuse_unsupported(make_job(job), slurm)
+    assert caught.value.code == "CC-SLURM-001"
+
+
+def test_our_time_limit_ends_the_run_before_slurms() -> None:
+    """Whichever of the two the user has set."""
+    limited, free, slurm = make_job("time_limit: 10h"), make_job("nodes: 1"), Slurm(time=7200.0)
+    for job in (limited, free):
+        ours, slurms = plan_time_limit(job, slurm), plan_slurm_time(job, slurm)
+        assert ours is not None and slurms is not None and ours < slurms == 7200.0
+    assert plan_time_limit(limited, Slurm()) == 36000.0 < (plan_slurm_time(limited, Slurm()) or 0.0)
+    assert plan_time_limit(free, Slurm()) is plan_slurm_time(free, Slurm()) is None
+
+
+def test_a_script_has_a_file_for_each_task_and_ends_no_other() -> None:
+    """srun waits for all who hold a shared file, and its exit code is that of a task that it killed."""
+    script = render_script(make_job('activate: "module load cuda"'), make_inventory().nodes[0])
+
+    assert script.startswith("#!/bin/bash\n")
+    assert "--kill-on-bad-exit=0 --wait=0" in script and '--output="$folder/task.%t.out"' in script
+    assert "bash -l -c 'module load cuda\n" in script
+    assert '"$HOME"/torch/bin/python $i -S' in script
+
+
+def test_a_template_has_no_secret_and_holes_for_what_a_node_knows() -> None:
+    """Slurm keeps and shows the script; the template is in a folder that is shared."""
+    inventory = make_inventory()
+    job = make_job(
+        "nodes: 3, nproc_per_node: gpu, secrets: [KEY], env: {A: '${world_size}'}, args: ['${node_rank}']"
+    )
+    assert inventory.slurm is not None
+    template = make_template(
+        job, inventory.slurm, inventory.nodes[0], choose_slurm_nodes(job, None, None), RUN, {}
+    )
+    spec = template["spec"]
+
+    assert (template["workers"], template["network"]) == ("gpu", "10.20.0.0/16")
+    assert (spec["nnodes"], spec["run"], spec["time_limit"]) == (
+        3,
+        RUN,
+        plan_time_limit(job, inventory.slurm),
+    )
+    assert spec["env"]["A"] == [{"fill": "world_size"}]
+    assert spec["env"]["NCCL_SOCKET_IFNAME"] == ["=", {"fill": "nics"}]
+    assert spec["env"]["TP_SOCKET_IFNAME"] == [{"fill": "nic"}]
+    argv = json.dumps(spec["argv"])
+    assert all(
+        f'{{"fill": "{name}"}}' in argv for name in ("workers", "master_addr", "master_port", "node_rank")
+    )
+    assert "restart" not in spec and "roster" not in spec
