@@ -18,7 +18,6 @@ from ..state.run_record import parse_identity
 from ..state.workdir import read_tail
 from .stacks import (
     RECORDS,
-    Marker,
     StackRequest,
     read_markers,
     read_state,
@@ -27,7 +26,7 @@ from .stacks import (
 )
 
 if TYPE_CHECKING:
-    from ...protocol.messages.files import RankRecord, State
+    from ...protocol.messages.files import RankMarker, RankRecord, State
     from ...protocol.messages.verbs import Diagnosis, RankEvidence, RecordedGroup
 
 LIMIT = 1.0  # seconds for the ranks' answers
@@ -68,7 +67,7 @@ class Target(NamedTuple):
 
     rank: int
     identity: Optional[Identity]
-    marker: Marker
+    marker: RankMarker
     record: Optional[RankRecord]
 
 
@@ -90,7 +89,7 @@ def find_targets(folder: str, state: State) -> List[Target]:
     return [by_rank[rank] for rank in sorted(by_rank)][:MOST_RANKS]
 
 
-def _recorded_target(rank: int, record: RankRecord, markers: Dict[Identity, Marker]) -> Target:
+def _recorded_target(rank: int, record: RankRecord, markers: Dict[Identity, RankMarker]) -> Target:
     identity = parse_identity(record)
     return Target(rank, identity, markers.get(identity, {}) if identity is not None else {}, record)
 
