@@ -9,7 +9,7 @@
   trash/                 what is being removed
   beacons/               by which `pull` finds nodes that share a home
   runs/<run>/0-.slurm/   what a run on a Slurm cluster has besides, see node/slurm/job_files.py
-  warm/                  sockets of warm servers, see node/warm/client.py
+  warm/                  sockets of warm servers, see node/fork/warm_client.py
   runs/<run>/<slot>-<node>/
     spec.json            what the agent carries out
     state.json           see messages/files.py

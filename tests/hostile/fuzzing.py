@@ -26,6 +26,7 @@ from unittest import mock
 from invoke import Context
 
 from clusterctl.client import maintenance, preflight
+from clusterctl.client.history import HistoryChoice, history
 from clusterctl.client.maintenance import read_storage, remove_stored_runs
 from clusterctl.client.results.pull import (
     choose_requests,
@@ -401,9 +402,7 @@ def drive_diagnose(line: Line, _: Place) -> object:
 
 def drive_history(line: Line, _: Place) -> object:
     """Ask for what was sampled and recorded of a run, and draw it."""
-    record = tasks.history(
-        line, NODE, INTERPRETER, "demo", tasks.HistoryChoice(None, 50, details=True, lines=5)
-    )
+    record = history(line, NODE, INTERPRETER, "demo", HistoryChoice(None, 50, details=True, lines=5))
     run = ReportedRun(RunId("demo"), {}, None, (), {"gpu02": record}, 1.0, str)
     return record.history, render_report(run, None, "clusterctl", ()).encode("utf-8")
 

@@ -19,10 +19,10 @@ from clusterctl.node.state import locks
 from clusterctl.plans.diagnose import collective, mesh
 from clusterctl.plans.facts import facts as facts_values
 from clusterctl.plans.facts import utilization
-from clusterctl.protocol.messages import agent, children, facts, files, network, verbs, warm
+from clusterctl.protocol.messages import agent, children, evidence, facts, files, network, verbs, warm
 from clusterctl.protocol.untrusted import Untrusted
 
-MODULES = (files, agent, children, facts, network, verbs, warm)
+MODULES = (files, agent, children, evidence, facts, network, verbs, warm)
 READERS = {name for name in vars(Untrusted) if not name.startswith("_")}
 # Keys that one side writes and the other does not read, or the reverse, and why they stay.
 UNREAD_BY_NODE = {
@@ -246,7 +246,14 @@ def test_what_is_read_is_defined() -> None:
 
 # What is looked for in something else than a message.
 NO_KEYS = {
-    *("container", "nccl", "refused", "rsa"),  # in variables, and in texts of other programs
+    *(
+        "container",
+        "invoke",
+        "loss",
+        "nccl",
+        "refused",
+        "rsa",
+    ),  # in variables, and in texts of other programs
     *(
         "inactive",
         "lo",
@@ -276,6 +283,7 @@ FOREIGN_RECORDS = {
     "cli/completion.py": "options as click gives them",
     "client/local/parse_cache.py": "any value as JSON: written and read there alone",
     "node/diagnose/breakpoint.py": "what the rank gives to the file that it executes",
+    "node/fork/imports.py": "variables of a module of any library",
     "node/supervise/gate.py": "arguments of subprocess.Popen",
     "specs/inventory/render.py": "settings that all hosts of an imported inventory share",
     "specs/json_schema.py": "JSON Schema, by pydantic",

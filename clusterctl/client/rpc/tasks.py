@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from clusterctl.plans.diagnose.evidence import NodeEvidence
     from clusterctl.plans.diagnose.kept import KeptEvidence
     from clusterctl.plans.facts.facts import Facts
-    from clusterctl.plans.runs.history import NodeRecord
     from clusterctl.plans.runs.state import NodeState
     from clusterctl.protocol.messages import verbs
     from clusterctl.protocol.messages.agent import EventName
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
         FollowChoice,
         FollowRequest,
         FullProbeRequest,
-        HistoryRequest,
         ProbeRequest,
         PsRequest,
         Request,
@@ -127,7 +125,6 @@ class OutputCollector:
 
 PROBE_LIMIT = 30.0
 ANSWER_LIMIT = 30.0
-HISTORY_LIMIT = 30.0
 DIAGNOSE_LIMIT = 10.0  # the node itself waits for a second
 SYNC_LIMIT = 600.0
 READY_LIMIT = 300.0  # `import torch` from a cold network file system takes minutes
@@ -159,16 +156,6 @@ class RunHandle:
     def on(self, nodes: Iterable[Node]) -> RunHandle:
         """Return the same run on some of its nodes."""
         return replace(self, nodes=tuple(nodes))
-
-
-@dataclass(frozen=True)
-class HistoryChoice:
-    """What is wanted of a run's history: the last `since` seconds (None: all) at so many moments, and the rest."""
-
-    since: float | None
-    points: int
-    details: bool = False
-    lines: int = 0
 
 
 @dataclass(frozen=True)
@@ -530,31 +517,6 @@ def diagnose(
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
-def history(
-    c: Connection, node: Node, interpreter: Interpreter, run_id: str, choice: HistoryChoice
-) -> NodeRecord:
-    """Ask a node for what it has on record of a run: its samples, and with details what else a report shows."""
-    from clusterctl.plans.runs.history import RecordParser
-
-    request: HistoryRequest = {
-        "workdir": node.workdir,
-        "node": node.name,
-        "run": run_id,
-        "since": choice.since,
-        "points": choice.points,
-        "details": choice.details,
-        "lines": choice.lines,
-    }
-    parser, deadline = RecordParser(node.name, choice.points), time.monotonic() + HISTORY_LIMIT
-    asked_at = time.time()
-    with _open_session(c, "history", request, interpreter) as session:
-        while (frame := session.receive(max(0.1, deadline - time.monotonic()))) is not None:
-            parser.add(*frame)
-            if parser.is_complete(details=choice.details):
-                break
-    return parser.finish((asked_at + time.time()) / 2)
-
-
 def read_kept(c: Connection, node: Node, interpreter: Interpreter, run_id: str) -> KeptEvidence | None:
     """Ask a node for what its agent kept of where the ranks of the last attempt were."""
     from clusterctl.plans.diagnose.kept import parse_kept

@@ -26,8 +26,8 @@ from .stacks import (
 )
 
 if TYPE_CHECKING:
+    from ...protocol.messages.evidence import Diagnosis, RankEvidence, RecordedGroup
     from ...protocol.messages.files import RankMarker, RankRecord, State
-    from ...protocol.messages.verbs import Diagnosis, RankEvidence, RecordedGroup
 
 LIMIT = 1.0  # seconds for the ranks' answers
 STATE_LIMIT = 0.3  # seconds for the first answer; C code that holds the GIL lets none come

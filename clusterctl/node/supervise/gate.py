@@ -88,7 +88,7 @@ def prepare_fork(start: GateStart, name: str, private: Sequence[int]) -> Callabl
             except Exception as error:  # noqa: BLE001, RUF100 - whatever it is, workers can be exec'ed
                 obstacle = f"{type(error).__name__}: {error}"
             if server is not None and agent:
-                from ..warm import server as warm_server
+                from ..fork import warm_server
 
                 with suppress(OSError):  # no process to be had: later gates are exec'ed
                     warm_server.fork_server(agent[0], start, (*private, server.control.fileno()), main)

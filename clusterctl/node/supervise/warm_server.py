@@ -9,11 +9,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Mapping, Optional, Set
 
 from ...protocol.untrusted import MalformedError, Untrusted
+from ..fork.warm_client import LIMIT, query
+from ..fork.warm_messages import pack_variables, receive, send
 from ..runtime.event_loop import Loop
 from ..runtime.processes import Identity, identify
 from ..state.run_record import Record
-from ..warm.client import LIMIT, query
-from ..warm.messages import pack_variables, receive, send
 from .spawn import AttemptPaths, Gate, gate_command, open_gate_pipes, open_log
 
 if TYPE_CHECKING:

@@ -31,8 +31,9 @@ from ..state.run_record import find_run, read_spec, resolve_state
 from ..state.workdir import read_tail
 
 if TYPE_CHECKING:
+    from ...protocol.messages.evidence import LaunchedWith, RankOutput, ScalarSeries
     from ...protocol.messages.files import Hole, Spec, State
-    from ...protocol.messages.verbs import HistoryRequest, LaunchedWith, RankOutput, ScalarSeries
+    from ...protocol.messages.verbs import HistoryRequest
 
 MOST_POINTS = 2000
 MOST_VALUES = 240_000  # numbers in an answer: below a MiB

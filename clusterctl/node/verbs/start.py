@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
 
 from ...protocol.run_paths import PAYLOAD, RunPaths, WorkdirPaths, part_name
 from ...protocol.untrusted import Untrusted
+from ..fork.warm_start import has_server, start_from_server
 from ..runtime.processes import interpreter_options, restore_signals
 from ..runtime.stream import Stream, VerbError
 from ..state.run_record import Record, new_state
@@ -27,7 +28,6 @@ from ..state.workdir import (
     write_atomically,
     write_new,
 )
-from ..warm.start import has_server, start_from_server
 
 if TYPE_CHECKING:
     from ...protocol.messages.agent import EventName, Secrets

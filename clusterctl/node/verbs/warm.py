@@ -10,9 +10,9 @@ import os
 import time
 from typing import TYPE_CHECKING, List
 
+from ..fork.warm_client import describe_other, query
 from ..runtime.processes import Identity, is_alive, send_signal
 from ..runtime.stream import Stream
-from ..warm.client import describe_other, query
 
 if TYPE_CHECKING:
     from ...protocol.messages.verbs import WarmRequest

@@ -42,7 +42,9 @@ def rundir(tmp_path: Path) -> Path:
     folder = tmp_path / "runs/r-1/0-gpu01"
     (folder / "diagnose/1").mkdir(parents=True)
     (folder / "spec.json").write_text(
-        json.dumps({"address": "127.0.0.1", "env": {"A": "b"}, "output_dir": "/out"})
+        json.dumps(
+            {"run": "r-1", "node": "gpu01", "address": "127.0.0.1", "env": {"A": "b"}, "output_dir": "/out"}
+        )
     )
     return folder
 

@@ -11,8 +11,8 @@ import click
 from clusterctl.cli.actions.find_runs import choose_found_run, find_runs
 from clusterctl.cli.actions.logs import parse_since
 from clusterctl.cli.context.nodes import open_cluster, reading_exit_code, report_failures
-from clusterctl.client.history import fetch_records
-from clusterctl.client.rpc.tasks import HistoryChoice, RunHandle
+from clusterctl.client.history import HistoryChoice, fetch_records
+from clusterctl.client.rpc.tasks import RunHandle
 from clusterctl.console.terminal import info
 from clusterctl.console.text import json_text
 from clusterctl.console.top import history_to_json, show_history

@@ -11,9 +11,9 @@ import click
 
 from clusterctl.cli.actions.find_runs import FoundRuns, choose_found_run, fetch_end_record, find_runs
 from clusterctl.cli.context.nodes import open_cluster, reading_exit_code, report_failures
-from clusterctl.client.history import fetch_records
+from clusterctl.client.history import HistoryChoice, fetch_records
 from clusterctl.client.rpc.cluster import Cluster
-from clusterctl.client.rpc.tasks import HistoryChoice, RunHandle
+from clusterctl.client.rpc.tasks import RunHandle
 from clusterctl.console.progress import render_size
 from clusterctl.console.text import sanitize
 from clusterctl.console.verdict import UNBROKEN, render_cause, render_reasons, render_remarks

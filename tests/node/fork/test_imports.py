@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from clusterctl.node.warm.imports import Imports, record_imports, sign
-from clusterctl.node.warm.server import imported_env, is_short
+from clusterctl.node.fork.imports import Imports, record_imports, sign
+from clusterctl.node.fork.warm_server import imported_env, is_short
 
 ENV = {"PATH": "/bin", "LANG": "C", "SSH_CLIENT": "10.0.0.1 1 22", "CLUSTERCTL_RUN": "a/b/1"}
 

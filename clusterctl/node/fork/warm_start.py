@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import Dict, List, Optional, Tuple
 
-from .client import query, socket_folder
 from .inherited import read_inherited
-from .messages import pack_variables
+from .warm_client import query, socket_folder
+from .warm_messages import pack_variables
 
 
 def start_from_server(

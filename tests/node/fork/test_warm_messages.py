@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from clusterctl.node.warm import client
-from clusterctl.node.warm.messages import (
+from clusterctl.node.fork import warm_client as client
+from clusterctl.node.fork.warm_messages import (
     LENGTH,
     MOST_BYTES,
     close_all,
@@ -20,7 +20,7 @@ from clusterctl.node.warm.messages import (
     send,
     unpack_variables,
 )
-from clusterctl.node.warm.server import listen
+from clusterctl.node.fork.warm_server import listen
 from clusterctl.protocol.untrusted import MalformedError
 
 Pair = tuple[socket.socket, socket.socket]

@@ -31,18 +31,18 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
 from ...protocol.untrusted import MalformedError, Untrusted, parse_object
-from ..fork import interface
-from ..fork.worker import exit_code
 from ..runtime.processes import (
     identify,
     restore_signals,
     set_parent_death_signal,
     set_subreaper,
 )
-from .client import describe_other, is_private, peer_uid, query, socket_folder, socket_name
+from . import interface
 from .imports import Imports, count_private_bytes, record_imports
 from .inherited import read_inherited
-from .messages import LONGEST_VARIABLE, close_all, receive, send, unpack_variables
+from .warm_client import describe_other, is_private, peer_uid, query, socket_folder, socket_name
+from .warm_messages import LONGEST_VARIABLE, close_all, receive, send, unpack_variables
+from .worker import exit_code
 
 if TYPE_CHECKING:
     from ...protocol.messages.children import GateStart

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Optional, Sequence
 
 from ...protocol.untrusted import MalformedError, Untrusted
 from ..runtime.processes import boot_id
-from .messages import close_all, receive, send
+from .warm_messages import close_all, receive, send
 
 if TYPE_CHECKING:
     from ...protocol.messages.warm import AnyWarmRequest, WarmServerFacts

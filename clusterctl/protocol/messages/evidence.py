@@ -1,0 +1,171 @@
+"""What a node knows of a run's ranks and of its own load: the answers of the verbs `diagnose` and `history`."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+from .files import KeptDiagnosis
+
+
+class RecordedGroup(TypedDict):
+    """A process group in torch's flight recorder: `about` is its description, `members` its ranks if they are known.
+
+    An entry is [number, number among sends and receives or null, operation, sizes, types, whether it is over, seconds
+    since it was entered].
+    """
+
+    name: str
+    about: str
+    members: str
+    entries: list[list[Any]]
+
+
+class _RankEvidence(TypedDict):
+    """A rank, and why it could not be asked; empty if it could."""
+
+    rank: int
+    pid: int | None
+    problem: str
+
+
+class RankEvidence(_RankEvidence, total=False):
+    """Where a rank is: `stack` is an index into the stacks, `cpu` the processors that it used meanwhile.
+
+    `waits_in` is a function of the kernel, `silent` the seconds since its last output; `uncaught` is whether it says
+    that an exception has ended its script.
+    """
+
+    exit: int | None
+    signal: int | None
+    stderr: str
+    silent: float | None
+    process: str
+    waits_in: str
+    traced: bool
+    uncaught: bool
+    cpu: float | None
+    stack: int
+    groups: list[RecordedGroup]
+    records_problem: str
+
+
+class Diagnosis(TypedDict, total=False):
+    """The ranks of a node; equal stacks stand there once. `code` is the run's code, `took` is in seconds.
+
+    Nothing of it is there where nothing of the run was ever started; ages count until `time`, by the node's clock.
+    `clocks` are the hub's: the other nodes' clocks minus its own, in microseconds.
+    """
+
+    ranks: list[RankEvidence]
+    stacks: list[str]
+    code: str
+    took: float
+    time: float
+    clocks: dict[str, int]
+
+
+class DiagnoseAnswer(TypedDict):
+    """Where the ranks of a node are."""
+
+    diagnosis: Diagnosis
+
+
+class KeptEvidence(KeptDiagnosis):
+    """What the agent has kept, and why: where the ranks were."""
+
+    diagnosis: Diagnosis
+
+
+class KeptAnswer(TypedDict):
+    """What the agent has kept of the last attempt; null if there is nothing."""
+
+    kept: KeptEvidence | None
+
+
+class GpuAbout(TypedDict):
+    """A GPU; memory in bytes."""
+
+    name: str
+    memory: float | None
+
+
+class MachineAbout(TypedDict):
+    """What does not change of a node; memory in bytes."""
+
+    cores: int | None
+    memory: int | None
+    gpus: list[GpuAbout]
+
+
+class HistoryHeader(TypedDict):
+    """The body is zlib of all times (doubles), then for each column its values (floats; not-a-number is unknown).
+
+    A column is [group, name, quantity], as ["gpu", "0", "busy"]; `width` is the seconds that a value stands for.
+    """
+
+    columns: list[list[str]]
+    about: MachineAbout
+    width: float
+    rows: int
+    time: float
+
+
+class HistoryFrame(TypedDict):
+    """The samples of a run on this node, in the body."""
+
+    history: HistoryHeader
+
+
+class JournalFrame(TypedDict):
+    """The end of events.jsonl, in the body: so many bytes."""
+
+    journal: int
+
+
+class LaunchedWith(TypedDict):
+    """What was started on this node, from the spec."""
+
+    argv: list[str]
+    module: str | None
+    python: str
+    env: dict[str, str]
+    nic: list[str]
+    address: str | None
+    nproc: int | None
+    gpus: list[int | None]
+    about: dict[str, str]
+
+
+class LaunchedFrame(TypedDict):
+    """What was started on this node."""
+
+    launched: LaunchedWith
+
+
+class RankOutput(TypedDict):
+    """The last lines of a rank."""
+
+    stdout: list[str]
+    stderr: list[str]
+
+
+class OutputFrame(TypedDict):
+    """The last lines of each rank."""
+
+    output: dict[str, RankOutput]
+
+
+class ScalarSeries(TypedDict):
+    """Numbers of the run: of a rank's log or of TensorBoard; a point is [time, step or null, value or null]."""
+
+    name: str
+    source: str
+    count: int
+    points: list[list[Any]]
+
+
+class ScalarsFrame(TypedDict):
+    """All numbers; `cut` if there was no time to read all."""
+
+    scalars: list[ScalarSeries]
+    cut: bool
