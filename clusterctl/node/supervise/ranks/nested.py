@@ -66,7 +66,7 @@ class NestedRanks:
         self._folder = ""  # where the program's own log is
         self._inherited: Dict[str, str] = {}
         self._ambiguous = False
-        self._ended = False
+        self._started = False  # else the node's workers are torchrun's, which reports them
         self.sizes: Set[int] = set()
 
     @property
@@ -76,7 +76,7 @@ class NestedRanks:
 
     def start(self, program: Worker) -> None:
         """Watch what the program starts."""
-        self._folder = program.folder or ""
+        self._started, self._folder = True, program.folder or ""
         self._loop.after(MARKERS_INTERVAL, "markers", lambda: self._poll_markers(program))
         if kernel_lists_children():  # else that would be a look at all processes of the machine
             self._loop.after(self._delay, "nested ranks", lambda: self._poll_processes(program))
@@ -96,6 +96,8 @@ class NestedRanks:
 
     def fill_unseen_ends(self, program: Worker, log: str) -> None:
         """Fill in what only the launcher saw: all ended well if the program did, else torchrun's own table tells."""
+        if not self._started:
+            return
         self._read_markers(program)
         self._watch.check()
         code = 0 if program.ended and not program.failed else 1
