@@ -99,6 +99,7 @@ def test_two_live_processes_of_one_rank_cannot_be_told_apart(
         (tmp_path / f"{identity.pid}.json").write_text(text % (rank, *identity))
 
     ranks = NestedRanks(Loop(), str(tmp_path), str(tmp_path), callbacks)
+    ranks.start(program)
     write(Identity(5_000_000, 1), 1)  # of an earlier launcher, and gone
     write(sleepers[0], 1)
     ranks.fill_unseen_ends(program, "")
