@@ -17,7 +17,11 @@ MODULES = {
 }
 RUNS_OBJECTS = {"pickle", "cPickle", "marshal", "shelve", "dill", "cloudpickle", "yaml", "jsonpickle"}
 OTHER_PROGRAMS = {"sudo", "su", "doas", "rsync", "scp", "sftp", "sshpass", "pkill", "killall"}
-OUR_OWN_CODE = {"clusterctl/plans/ssh.py", "clusterctl/node/boot.py"}  # run what clusterctl itself sent
+OUR_OWN_CODE = {  # run what clusterctl itself sent
+    "clusterctl/plans/ssh.py",
+    "clusterctl/node/boot.py",
+    "clusterctl/node/diagnose/rank.py",
+}
 
 
 @cache
@@ -134,7 +138,7 @@ def follows_their_names(path: str, text: str) -> Iterator[str]:
 
 # Who writes the JSON that these functions read without `protocol.untrusted`: we ourselves, or who commands us anyway.
 TRUSTED_JSON = {
-    "clusterctl/cli/commands/explain.py:explain": "the examples of codes, which comes with the package",
+    "clusterctl/cli/commands/local.py:explain": "the examples of codes, which comes with the package",
     "clusterctl/protocol/untrusted.py:": "the reader itself",
     "clusterctl/client/local/notify.py:_read": "our own file",
     "clusterctl/client/results/pull.py:_load": "our own file",

@@ -47,10 +47,15 @@ VERB_GROUPS = {
         "pull": ("pull", to_translate("Download a run's outputs.")),
         "clean": ("clean", to_translate("Remove old runs and unused files from the nodes.")),
     },
+    to_translate("Inside a run"): {
+        "ssh": ("inside", to_translate("Open a shell on a node, also with a run's environment.")),
+        "forward": ("inside", to_translate("Connect a port here to a port of a run's node.")),
+        "debug": ("inside", to_translate("Type in pdb of a rank that waits at breakpoint().")),
+    },
     to_translate("Tools"): {
         "exec": ("exec", to_translate("Run a command on every node; equal output is shown once.")),
-        "explain": ("explain", to_translate("Explain an error code and how to fix it.")),
-        "completion": ("completion", to_translate("Print the completion script for your shell.")),
+        "explain": ("local", to_translate("Explain an error code and how to fix it.")),
+        "completion": ("local", to_translate("Print the completion script for your shell.")),
     },
 }
 VERBS = {verb: entry for group in VERB_GROUPS.values() for verb, entry in group.items()}
@@ -69,12 +74,15 @@ OTHER_WORDS = {
     "status": ("describe", "info", "show"),
     "logs": ("log", "tail"),
     "attach": ("follow", "wait", "watch"),
-    "diagnose": ("debug", "hang", "hung", "py-spy", "pystack", "stacks", "stuck"),
+    "debug": ("breakpoint", "pdb"),
+    "forward": ("port-forward", "tensorboard", "tunnel"),
+    "ssh": ("login", "shell"),
+    "diagnose": ("hang", "hung", "py-spy", "pystack", "stacks", "stuck"),
     "top": ("gpus", "htop", "monitor", "nvidia-smi"),
     "report": ("html", "plot", "wandb"),
     "pull": ("cp", "download", "fetch", "get", "scp"),
     "clean": ("delete", "gc", "prune", "rm"),
-    "exec": ("foreach", "sh", "shell"),
+    "exec": ("foreach", "sh"),
     "explain": ("error",),
     "--help": ("help", "man"),
     "--version": ("version",),
@@ -239,15 +247,3 @@ def describe_unknown_verb(
     if meant is None:
         return tr("no verb {word!r}; available: {verbs}", word=typed, verbs=", ".join(known))
     return tr("no verb {word!r}; did you mean {meant!r}?", word=typed, meant=group + meant)
-
-
-def describe_ssh(words: Sequence[str]) -> str:
-    """Give both ways to a node for a user who typed `clusterctl ssh NODE`."""
-    from clusterctl.specs.text import quote_word
-
-    node = quote_word(words[0]) if words and not words[0].startswith("-") else "NODE"
-    return tr(
-        "no verb 'ssh'; for a node of a lab: `clusterctl lab ssh {node}`; "
-        "to run a command on a node: `clusterctl exec --nodes {node} -- COMMAND`",
-        node=node,
-    )

@@ -21,7 +21,6 @@ from clusterctl.cli.help import (
     VERB_GROUPS,
     VERBS,
     TranslatedHelp,
-    describe_ssh,
     describe_unknown_verb,
 )
 from clusterctl.cli.options import shared_options
@@ -110,7 +109,7 @@ def _describe_unknown(words: Sequence[str]) -> str:
     word, *others = words
     if word in OTHER_WORDS["--help"] and others and others[0] in VERBS:
         return tr("no verb {word!r}; did you mean {meant!r}?", word=word, meant=f"{others[0]} --help")
-    return describe_ssh(others) if word == "ssh" else describe_unknown_verb(word, VERBS, OTHER_WORDS)
+    return describe_unknown_verb(word, VERBS, OTHER_WORDS)
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
@@ -244,6 +243,7 @@ def _on_one_line(message: str) -> str:
 _FORWARDS_ARGUMENTS_TO = {
     "exec": to_translate("command"),
     "launch": to_translate("script"),
+    "ssh": to_translate("command"),
 }  # verbs that pass words on, and to what
 
 

@@ -693,4 +693,14 @@ ENTRIES: Mapping[str, Entry] = {
         texts=("FileNotFoundError: [Errno 2] No such file or directory: '/out/step-100/.metadata'",),
         command="clusterctl pull {run} ./checkpoint",
     ),
+    "CC-JOB-065": Entry(
+        "error",
+        Text("`breakpoint()` without a debugger", "执行到 `breakpoint()`，但没有调试器"),
+        do=Text(
+            "A rank has no terminal, so pdb reads the end of its input and ends the rank. Start the run with `clusterctl launch --debug`: a rank at `breakpoint()` then waits for `clusterctl debug`. Else remove the call.",
+            "rank 没有终端，pdb 读到输入结束就会结束该 rank。用 `clusterctl launch --debug` 启动：执行到 `breakpoint()` 的 rank 会等待 `clusterctl debug`。否则请删除该调用。",
+        ),
+        texts=("bdb.BdbQuit",),
+        command="clusterctl launch job.yaml --debug",
+    ),
 }

@@ -832,6 +832,56 @@ ENTRIES: Mapping[str, Entry] = {
             ),
         },
     ),
+    "CC-USE-094": Entry(
+        "error",
+        Text("the port of `forward` cannot be used on this machine", "本机无法使用 `forward` 的端口"),
+        do=Text(
+            "Choose another one: `clusterctl forward RUN 6006:16006`",
+            "换一个本地端口：`clusterctl forward RUN 6006:16006`",
+        ),
+        cases={
+            "": Case(
+                Text("cannot listen on 127.0.0.1:{port}: {reason}", "无法监听 127.0.0.1:{port}：{reason}"),
+                Text("choose another port here: PORT:LOCAL", "换一个本地端口：PORT:LOCAL"),
+            ),
+        },
+    ),
+    "CC-USE-095": Entry(
+        "error",
+        Text("this node has no part in the run, or did not answer", "该节点不属于该任务，或者没有响应"),
+        do=Text("Name a node of the run with `--node`", "用 `--node` 指定该任务的节点"),
+        cases={
+            "": Case(
+                Text("{name} has no part in {run}, or did not answer", "{name} 不属于 {run}，或者没有响应"),
+                Text("its nodes that answered: {nodes}", "有响应的节点：{nodes}"),
+            ),
+        },
+    ),
+    "CC-USE-096": Entry(
+        "error",
+        Text("the run has no such rank", "该任务没有这个 rank"),
+        do=Text("`clusterctl status RUN` lists its ranks", "`clusterctl status RUN` 列出它的 rank"),
+        cases={
+            "": Case(
+                Text("{run} has no rank {rank}", "{run} 没有 rank {rank}"),
+                Text("its ranks: {ranks}", "它的 rank：{ranks}"),
+            ),
+        },
+    ),
+    "CC-USE-097": Entry(
+        "error",
+        Text("`ssh` needs one node", "`ssh` 只能用于一个节点"),
+        do=Text(
+            "Name one; `clusterctl exec` runs a command on many",
+            "指定一个节点；在多个节点上执行命令用 `clusterctl exec`",
+        ),
+        cases={
+            "": Case(
+                Text("{pattern} is more than one node: {nodes}", "{pattern} 不止一个节点：{nodes}"),
+                Text("name one of them", "请指定其中一个"),
+            ),
+        },
+    ),
     "CC-USE-093": Entry(
         "error",
         Text(

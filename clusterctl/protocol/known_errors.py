@@ -273,6 +273,10 @@ PROGRAM = (
         r"No such file or directory: '[^'\n]{0,400}/(\.metadata|__\d{1,6}_\d{1,6}\.distcp)'",
     ),
     Symptom(
+        "CC-JOB-065",
+        r"(?m:^bdb\.BdbQuit)",
+    ),
+    Symptom(
         "CC-JOB-011",
         r"\(most likely due to a circular import\)|partially initialized module",
     ),

@@ -23,3 +23,5 @@ if TYPE_CHECKING:
     Rank = NewType("Rank", int)
 else:
     NodeRank = Slot = Rank = int
+
+NESTED = "nested"  # folder in an attempt: logs of ranks that a program of the job has started by torchrun

@@ -127,11 +127,3 @@ def test_help_as_a_verb_leads_to_the_help(words: str, meant: str, capsys: pytest
     """As in git, the verb follows it."""
     assert main(words.split()) == 2
     assert f"did you mean {meant!r}?" in capsys.readouterr().err
-
-
-def test_ssh_leads_to_both_ways(capsys: pytest.CaptureFixture[str]) -> None:
-    """A node of the lab has a shell, any node runs a command."""
-    assert main(["ssh", "gpu01"]) == 2
-    error = capsys.readouterr().err
-    assert "clusterctl lab ssh gpu01" in error
-    assert "clusterctl exec --nodes gpu01 -- COMMAND" in error

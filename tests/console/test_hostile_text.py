@@ -94,7 +94,8 @@ def _plain(kind: Any, deep: int) -> Any:  # noqa: PLR0911 - a table of kinds of 
         return next(iter(kind))
     if dataclasses.is_dataclass(kind):
         assert deep < 12, kind
-        hints = typing.get_type_hints(kind, localns={"NodeState": NodeState, "StreamName": StreamName, "Literal": Literal})
+        names = {"NodeState": NodeState, "StreamName": StreamName, "Literal": Literal}
+        hints = typing.get_type_hints(kind, localns=names)
         named = [field.name for field in dataclasses.fields(kind) if field.init]
         return kind(**{name: hostile(hints[name], deep + 1) for name in named})
     raise TypeError(f"do not know how to build {kind}")

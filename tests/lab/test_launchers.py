@@ -142,7 +142,7 @@ def test_a_shell_script_that_calls_torchrun_itself(cluster: Lab, tmp_path: Path)
         #!/bin/sh -e
         tool "$FROM_ACTIVATE" "$1"
         exec $CLUSTERCTL_PYTHON -m torch.distributed.run --nnodes "$NNODES" --node-rank "$NODE_RANK" \\
-            --nproc-per-node 1 --master-addr "$MASTER_ADDR" --master-port "$MASTER_PORT" hello.py
+            --nproc-per-node 2 --master-addr "$MASTER_ADDR" --master-port "$MASTER_PORT" hello.py
         """
     job = make_project(
         tmp_path,
@@ -150,13 +150,16 @@ def test_a_shell_script_that_calls_torchrun_itself(cluster: Lab, tmp_path: Path)
         script=None,
         launcher="command",
         nodes=2,
+        nproc_per_node=2,
         command=["./train.sh", "node ${node_rank} of ${nnodes}"],
         activate='export FROM_ACTIVATE=prepared PATH="$HOME/tools:$PATH"',
     )
     for node in cluster.nodes:
         text = "mkdir -p ~/tools; printf '#!/bin/sh\\necho \"$1: $2\" >&2\\n' > ~/tools/tool; chmod +x ~/tools/tool"
         cluster.ssh(node.name, f"{text}")
-    (tmp_path / "hello.py").write_text("import os; print(os.environ['RANK'], os.environ['WORLD_SIZE'])")
+    (tmp_path / "hello.py").write_text(
+        "import os; print(os.environ['RANK'], os.environ['WORLD_SIZE'], flush=True)"
+    )
     (tmp_path / "train.sh").write_text("\n".join(line.strip() for line in script.splitlines()) + "\n")
     (tmp_path / "train.sh").chmod(0o755)
 
@@ -169,7 +172,41 @@ def test_a_shell_script_that_calls_torchrun_itself(cluster: Lab, tmp_path: Path)
     assert "/tools:" in checked.out
     names = [node.name for node in cluster.nodes[:2]]
     assert [(name, f"prepared: node {n} of 2") in lines for n, name in enumerate(names)] == [True] * 2
-    assert [(name, f"{n} 2") in lines for n, name in enumerate(names)] == [True] * 2
+    ranks = [
+        (entry["node"], entry["rank"], entry["line"]) for entry in result.json_lines() if "line" in entry
+    ]
+    hellos = sorted(entry for entry in ranks if entry[2].endswith(" 4"))
+    assert hellos == [(names[n // 2], n, f"{n} 4") for n in range(4)]
+    status = json.loads(cctl(cluster, "status", "--json").out)
+    assert [[rank["rank"] for rank in node["ranks"]] for node in status["nodes"]] == [[0, 1], [2, 3]]
+    assert [rank["exit"] for node in status["nodes"] for rank in node["ranks"]] == [0] * 4
+    assert cctl(cluster, "logs", "--rank", "3").out.count("3 4") == 1
+    assert leftovers(cluster) == {}
+
+
+@VARIANT
+def test_a_rank_of_a_nested_torchrun_is_the_cause(cluster: Lab, tmp_path: Path) -> None:
+    """Its exception and its exit code, as if its torchrun were ours."""
+    script = "import os, time\nif os.environ['RANK'] == '3':\n    raise ValueError('no such batch')\ntime.sleep(60)\n"
+    (tmp_path / "train.py").write_text(script)
+    words = [
+        *("python", "-m", "torch.distributed.run", "--nnodes", "${nnodes}", "--node-rank", "${node_rank}")
+    ]
+    words += ["--nproc-per-node", "2", "--master-addr", "${master_addr}", "--master-port", "${master_port}"]
+    command = ["bash", "-c", '"$CLUSTERCTL_PYTHON" "$@"', *words, "train.py"]
+    job = make_project(
+        tmp_path, script, script=None, launcher="command", nodes=2, nproc_per_node=2, command=command
+    )
+
+    result = cctl(cluster, "launch", job)
+
+    assert result.code == 1
+    assert "rank 3 on gpu02: ValueError: no such batch" in result.err
+    status = json.loads(cctl(cluster, "status", "--json").out)
+    ends = {
+        rank["rank"]: (rank["exit"], rank["signal"]) for node in status["nodes"] for rank in node["ranks"]
+    }
+    assert ends[3] == (1, None)
     assert leftovers(cluster) == {}
 
 

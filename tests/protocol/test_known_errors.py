@@ -63,6 +63,7 @@ TEXTS = {
     "CC-JOB-061": "train.py: error: unrecognized arguments: --local-rank=0",
     "CC-JOB-062": "RuntimeError: operator torchvision::nms does not exist",
     "CC-JOB-063": "ModuleNotFoundError: No module named 'torch._six'",
+    "CC-JOB-065": "bdb.BdbQuit",
     "CC-JOB-064": "FileNotFoundError: [Errno 2] No such file or directory: '/out/step-100/.metadata'",
 }
 SIGNALS = {

@@ -30,7 +30,6 @@ UNREAD_BY_NODE = {
     "brings_torch": "the client's own, beside the query that it is part of",
     "check_store": "the node waits for this frame and for no other",
     "part": "of a content that comes in pieces: they come in order",
-    "size": "of the payload: its hash is compared",
 }
 UNSENT_BY_CLIENT = {
     **dict.fromkeys(
@@ -283,6 +282,7 @@ def test_keys_that_are_looked_for_are_defined() -> None:
 FOREIGN_RECORDS = {
     "cli/completion.py": "options as click gives them",
     "client/local/parse_cache.py": "any value as JSON: written and read there alone",
+    "node/diagnose/breakpoint.py": "what the rank gives to the file that it executes",
     "node/fork/imports.py": "variables of a module of any library",
     "node/supervise/gate.py": "arguments of subprocess.Popen",
     "specs/inventory/render.py": "settings that all hosts of an imported inventory share",

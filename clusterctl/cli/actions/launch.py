@@ -43,6 +43,7 @@ from clusterctl.protocol.states import CANCELLED, FAILED_SETUP
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.nodeset import fold_names
+from clusterctl.specs.text import command_line
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
@@ -88,6 +89,14 @@ class Launch:
             self._phases.break_off()
 
     def _announce(self) -> None:
+        if self._job.debug:
+            notice(
+                tr(
+                    "a rank at breakpoint() waits for `{command}`; the others wait in their next collective until its "
+                    "timeout (NCCL 10 min, Gloo 30 min, unless the script sets one)",
+                    command=command_line("debug", "RUN", "--rank", "N", command=self._options.command),
+                )
+            )
         if self._job.on_end is not None:
             from clusterctl.console.text import make_visible
             from clusterctl.plans.notify import describe_on_end

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     help="Keep a process with torch imported on each node after the run, such as 15m, for the next launch.",
 )
 @click.option("--wait", is_flag=True, help="Wait until the GPUs or nodes that another run holds are free.")
+@click.option("--debug", is_flag=True, help="Let a rank at breakpoint() wait for `clusterctl debug`.")
 @big_option
 @set_option
 @json_option("Write NDJSON: log lines, then the result.")
@@ -72,6 +73,7 @@ def launch(
     recheck: bool,
     keep_warm: str | None,
     wait: bool,
+    debug: bool,
     big: bool,
     overrides: tuple[str, ...],
     as_json: bool,
@@ -85,6 +87,7 @@ def launch(
 
     refuse_surplus(script_args, "launch")
     overrides += () if keep_warm is None else (f"keep_warm={keep_warm}",)
+    overrides += ("debug=true",) if debug else ()
     job = load_job(job_file, overrides, script_args)
     inventory = load_inventory(settings, on_slurm=True)
     if inventory.slurm is not None:

@@ -126,7 +126,9 @@ def _pack_verb(verb: str, sent: frozenset[str]) -> bytes:
 @cache
 def list_modules(verb: str) -> frozenset[str]:
     """Name the modules that a verb needs, as `node.runtime.stream`; itself and what carries frames included."""
-    pending, names = {f"node.verbs.{verb}", "node.runtime.stream"}, set[str]()
+    pending, names = {"node.runtime.stream"}, set[str]()
+    if verb != "idle":  # for which node/boot.py has nothing to call
+        pending.add(f"node.verbs.{verb}")
     while pending:
         name = pending.pop()
         names.add(name)

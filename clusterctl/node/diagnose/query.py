@@ -16,13 +16,18 @@ from ..probe.questions import read_text
 from ..runtime.processes import Identity, find_process
 from ..state.run_record import parse_identity
 from ..state.workdir import read_tail
-from .rank import RECORDS
-from .stacks import StackRequest, read_markers, read_state, send_question, status_number
+from .stacks import (
+    RECORDS,
+    StackRequest,
+    read_markers,
+    read_state,
+    send_question,
+    status_number,
+)
 
 if TYPE_CHECKING:
     from ...protocol.messages.evidence import Diagnosis, RankEvidence, RecordedGroup
-    from ...protocol.messages.files import RankRecord, State
-    from .stacks import Marker
+    from ...protocol.messages.files import RankMarker, RankRecord, State
 
 LIMIT = 1.0  # seconds for the ranks' answers
 STATE_LIMIT = 0.3  # seconds for the first answer; C code that holds the GIL lets none come
@@ -62,7 +67,7 @@ class Target(NamedTuple):
 
     rank: int
     identity: Optional[Identity]
-    marker: Marker
+    marker: RankMarker
     record: Optional[RankRecord]
 
 
@@ -84,7 +89,7 @@ def find_targets(folder: str, state: State) -> List[Target]:
     return [by_rank[rank] for rank in sorted(by_rank)][:MOST_RANKS]
 
 
-def _recorded_target(rank: int, record: RankRecord, markers: Dict[Identity, Marker]) -> Target:
+def _recorded_target(rank: int, record: RankRecord, markers: Dict[Identity, RankMarker]) -> Target:
     identity = parse_identity(record)
     return Target(rank, identity, markers.get(identity, {}) if identity is not None else {}, record)
 

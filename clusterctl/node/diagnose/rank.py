@@ -4,7 +4,7 @@ This file is also written into a run's directory, beside a `sitecustomize.py` th
 worker imports before the script; a forked worker calls `install`. So it imports nothing of ours, and little else. Of
 the process PID there are in the directory of the attempt:
 
-    PID.json     written last: the process can be asked
+    PID.json     written last: the process can be asked; and where the rank is, see `supervise/ranks/nested.py`
     PID.stacks   where faulthandler writes the stacks of all threads on SIGNAL, also while C code holds the GIL
     PID.ask      a FIFO: for each byte a thread answers, while the main thread waits in C
     PID.state    the first answer: whether an exception has ended the script, and whether SIGNAL is still ours; also
@@ -25,12 +25,14 @@ if TYPE_CHECKING:
 
 VARIABLE = "CLUSTERCTL_DIAGNOSE"  # the directory; a rank takes it away, so that what it starts is not asked
 SITE = "site"  # the directory in it that comes first in PYTHONPATH
+BREAKPOINT = "clusterctl_breakpoint"  # breakpoint.py there, if the run is one for `clusterctl debug`
 MODULE = "clusterctl_rank"  # the name of this file there
 STARTER = """import sys
 if sys.version_info >= (3, 8):
     from clusterctl_rank import customize
     customize(__file__)
 """  # an older Python that the job starts goes on without
+# The next three are also in stacks.py, which has the other side: here this file is alone.
 SIGNAL = 41  # SIGRTMIN + 7 as Python and glibc count; submitit, Lightning and verl use SIGUSR1 and SIGUSR2
 STATE, RECORDS = b"s", b"?"  # what is asked for; RECORDS include the state
 RECORDERS = ("_dump_fr_trace_json", "_dump_nccl_trace_json")
@@ -59,20 +61,32 @@ def _install(folder: str, environ: MutableMapping[str, str]) -> None:
     if os.path.exists(base + ".state"):
         os.unlink(base + ".state")  # of an earlier process of this number
     state = _State(base, os.getpid(), getsignal)
+    state.position = _position(environ)
     stacks = os.open(base + ".stacks", NEW_FILE | os.O_APPEND, 0o600)
     faulthandler.register(SIGNAL, file=stacks, all_threads=True, chain=False)
+    # a short script ends before the thread writes it
+    _write_marker(state, rank, stacks, 0, _thread.get_ident())
     try:
         os.mkfifo(base + ".ask", 0o600)
         requests = os.open(base + ".ask", os.O_RDWR | os.O_CLOEXEC)  # also for writing: so it never ends
     except OSError:  # a file system without FIFOs
-        _write_marker(base, rank, stacks, 0, _thread.get_ident())
+        pass
     else:
         _thread.start_new_thread(_answer, (state, rank, stacks, requests, _thread.get_ident()))
     atexit.register(state.write_at_exit)
+    debugger = os.path.join(folder, SITE, BREAKPOINT + ".py")
+    if "PYTHONBREAKPOINT" not in environ and os.path.exists(debugger):
+        with open(debugger, encoding="utf-8") as source:  # it installs itself
+            exec(
+                compile(source.read(), debugger, "exec"),
+                {"__name__": BREAKPOINT, "ARGUMENTS": (folder, rank)},
+            )
 
 
 class _State:
     """What only the process itself knows."""
+
+    position = (0, 0, "")
 
     def __init__(self, base: str, pid: int, getsignal: Callable[[int], object]) -> None:
         self.base, self._pid, self._getsignal = base, pid, getsignal
@@ -94,12 +108,22 @@ class _State:
             return
 
 
-def _write_marker(base: str, rank: int, stacks: int, thread: int, main: int) -> None:
+def _write_marker(state: _State, rank: int, stacks: int, thread: int, main: int) -> None:
     with open("/proc/self/stat", "rb") as source:
         starttime = int(source.read().rpartition(b")")[2].split()[19])
-    facts = (rank, os.getpid(), starttime, stacks, thread, main)
-    marker = '{"rank": %d, "pid": %d, "starttime": %d, "stacks": %d, "thread": %d, "main": %d}' % facts
-    _replace(base + ".json", marker.encode("ascii"))
+    facts = (rank, os.getpid(), starttime, stacks, thread, main, *state.position)
+    keys = '{"rank": %d, "pid": %d, "starttime": %d, "stacks": %d, "thread": %d, "main": %d'
+    marker = (keys + ', "local_rank": %d, "world_size": %d, "error_file": "%s"}') % facts
+    _replace(state.base + ".json", marker.encode("ascii"))
+
+
+def _position(environ: MutableMapping[str, str]) -> tuple[int, int, str]:
+    """Give the local rank, the size of the world, and torchrun's file for errors, which lies beside the logs."""
+    numbers = [environ.get(name, "") for name in ("LOCAL_RANK", "WORLD_SIZE")]
+    local_rank, size = (int(text) if text.isdigit() else 0 for text in numbers)
+    file = environ.get("TORCHELASTIC_ERROR_FILE", "")
+    plain = file.isascii() and file.isprintable() and not {'"', "\\"} & set(file)
+    return local_rank, size, file if plain else ""
 
 
 def _answer(state: _State, rank: int, stacks: int, requests: int, main: int) -> None:
@@ -107,7 +131,7 @@ def _answer(state: _State, rank: int, stacks: int, requests: int, main: int) -> 
     import _thread
 
     try:
-        _write_marker(state.base, rank, stacks, _thread.get_native_id(), main)
+        _write_marker(state, rank, stacks, _thread.get_native_id(), main)
         while True:
             question = os.read(requests, 1)
             state.write()

@@ -14,22 +14,11 @@ from typing import TYPE_CHECKING, Dict, NamedTuple, Optional, cast
 from ...protocol.untrusted import MalformedError, parse_object
 from ..probe.questions import list_folder, read_text
 from ..runtime.processes import Identity, find_process
-from .rank import SIGNAL
 
 if TYPE_CHECKING:
-    from typing import TypedDict
+    from ...protocol.messages.files import RankMarker
 
-    class Marker(TypedDict, total=False):
-        """PID.json of a rank that can be asked for its stacks: itself, a descriptor, and its threads; see rank.py."""
-
-        rank: int
-        pid: int
-        starttime: int
-        stacks: int
-        thread: int
-        main: int  # not of a run that an older version has started
-
-
+SIGNAL, STATE, RECORDS = 41, b"s", b"?"  # see rank.py
 MARKER = ("rank", "pid", "starttime", "stacks", "thread")
 MAIN = "main"  # the main thread's ident; runs that were started by an older clusterctl do not have it
 MOST_MARKERS = 1024
@@ -44,7 +33,7 @@ ANSWERING = re.compile(
 )  # its own thread for us
 
 
-def read_markers(folder: str) -> Dict[Identity, Marker]:
+def read_markers(folder: str) -> Dict[Identity, RankMarker]:
     """Read what the processes of an attempt have written of themselves."""
     markers = {}
     for path in list_folder(folder, "*.json")[:MOST_MARKERS]:
@@ -53,7 +42,7 @@ def read_markers(folder: str) -> Dict[Identity, Marker]:
             numbers = {name: content.integer(name, 0) for name in (*MARKER, MAIN)}
             marker = {name: number for name, number in numbers.items() if number is not None}
             if all(name in marker for name in MARKER):
-                known = cast("Marker", marker)
+                known = cast("RankMarker", marker)
                 markers[Identity(known["pid"], known["starttime"])] = known
     return markers
 
@@ -88,7 +77,7 @@ def send_question(base: str, question: bytes) -> bool:
 class StackRequest:
     """A process that is asked for its stacks, and how far they have come."""
 
-    def __init__(self, folder: str, identity: Identity, marker: Marker) -> None:
+    def __init__(self, folder: str, identity: Identity, marker: RankMarker) -> None:
         self._identity, self._marker = identity, marker
         self._path = os.path.join(folder, "%d.stacks" % identity.pid)
         self._start = self._size = 0

@@ -173,7 +173,7 @@ class Act(Enum):
     START_LOGS = "read from now on how the logs grow"
     CONCLUDE_LOGS = "read them for the last time"
     SCAN_OUTPUT = "read how long each rank's stderr is"
-    WATCH_WORLD_SIZES = "read now and then which WORLD_SIZE a program's own workers have"
+    WATCH_NESTED = "find the ranks that a program has started itself"
     START_PROGRESS = "read which output files are there before the attempt"
     TERMINATE_TORCHRUN = "SIGTERM to torchrun, once"
     FIND_REMAINING = "find what still runs; then Remaining"

@@ -129,7 +129,7 @@ def on_workers_started(state: RunState, event: events.WorkersStarted) -> Step:
     workers = Journal("workers", {"ranks": event.ranks})
     started = Act.START_LOGS, RecordWorkers(), workers, Act.WATCH_RANKS
     sizes = not state.attempt.spec["module"] and state.attempt.torchrun_runs
-    return state, (*started, Act.WATCH_WORLD_SIZES) if sizes else started
+    return state, (*started, Act.WATCH_NESTED) if sizes else started
 
 
 def on_world_seen(state: RunState, event: events.WorldSeen) -> Step:
@@ -138,6 +138,16 @@ def on_world_seen(state: RunState, event: events.WorldSeen) -> Step:
     if planned in (None, event.size):
         return state, (RecordWorkers(),)
     return state, (Journal("world_size", {"seen": event.size, "planned": planned}), RecordWorkers())
+
+
+def on_nested_found(state: RunState, event: events.NestedFound) -> Step:
+    """Ranks below the program are the node's ranks from now on."""
+    return state, (RecordWorkers(), Journal("workers", {"ranks": event.ranks}), Act.START_LOGS)
+
+
+def on_nested_exited(state: RunState, event: events.NestedExited) -> Step:
+    """Record it; what follows from it is for its launcher, whose end is that of this node's part."""
+    return state, (RecordWorkers(event.rank),)
 
 
 def on_rank_exited(state: RunState, event: events.RankExited) -> Step:
@@ -152,10 +162,15 @@ def on_rank_exited(state: RunState, event: events.RankExited) -> Step:
     if event.failure:
         state, more = fail(state, event.failure)
         return state, (*more, *actions) if state.attempt.held_failure else (*actions, *more)
-    spec = state.attempt.spec
-    if ends_with_first(state) and spec["node_rank"] == 0 and not state.attempt.has_cause:
-        return state, (*actions, GangStop(StopOrder(NODE_0_ENDED, float(spec["grace"]), DONE)))
     return state, actions
+
+
+def stop_servants(state: RunState) -> Step:
+    """Node 0's program has ended in order: end those that serve it."""
+    spec = state.attempt.spec
+    if not ends_with_first(state) or spec["node_rank"] != 0 or state.attempt.has_cause:
+        return state, ()
+    return state, (GangStop(StopOrder(NODE_0_ENDED, float(spec["grace"]), DONE)),)
 
 
 def ends_with_first(state: RunState) -> bool:

@@ -183,6 +183,18 @@ class WorldSeen(NamedTuple):
     size: int
 
 
+class NestedFound(NamedTuple):
+    """The program has started ranks, these by now."""
+
+    ranks: List[Rank]
+
+
+class NestedExited(NamedTuple):
+    """A rank has ended that the program has started, which may start it again."""
+
+    rank: Rank
+
+
 class RankExited(NamedTuple):
     """A worker has ended."""
 

@@ -23,7 +23,7 @@ from .actions import (
     StartHelper,
     StartTimer,
 )
-from .ending import Step, abort_start, fail, join_steps, tick
+from .ending import Step, abort_start, fail, join_steps, stop_servants, tick
 from .events import Notice
 from .state import Phase, RunState, new_attempt
 
@@ -278,8 +278,8 @@ def on_torchrun_exited(state: RunState, event: events.TorchrunExited) -> Step:
     if observed.started:
         exited = Journal("torchrun_exited", {"exit": event.exit, "signal": event.signal})
         step = state, (*step[1], exited)
-        if event.exit != 0:
-            step = join_steps(step, lambda state: torchrun_failed(state, event))
+        follow = stop_servants if event.exit == 0 else lambda state: torchrun_failed(state, event)
+        step = join_steps(step, follow)
         if step[0].attempt.held_failure and not step[0].attempt.has_cause:
             return step
     elif not state.attempt.has_cause and observed.gate_failed is None:

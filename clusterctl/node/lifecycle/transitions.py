@@ -65,6 +65,8 @@ ROWS: Sequence[Tuple[EventKind, Tuple[Phase, ...], Transition]] = [
     (events.StartMethodChosen, RUNS, ending.on_start_method),
     (events.WorkersStarted, RUNS, ending.on_workers_started),
     (events.WorldSeen, RUNS, ending.on_world_seen),
+    (events.NestedFound, RUNS, ending.on_nested_found),
+    (events.NestedExited, RUNS, ending.on_nested_exited),
     (events.RankExited, (*RUNS, *OVER), ending.on_rank_exited),
     (events.RankStuck, (Phase.RUNNING,), ending.on_rank_stuck),
     (events.Stalled, (Phase.RUNNING,), ending.on_stalled),

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import heapq
 import os
+import re
 import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
-from ...protocol.ranks import Rank
-from ...protocol.run_paths import early_logs, torchrun_log
+from ...protocol.ranks import NESTED, Rank
+from ...protocol.run_paths import attempt_folder, early_logs, torchrun_log
 from ...protocol.states import FAILED_SETUP
-from .lines import BLOCK, PIECE, Grep, LineReader
+from .lines import BLOCK, PIECE, Grep, LineReader, lines_in
 from .time_index import TimeIndex
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import State
-    from ...protocol.messages.verbs import LogChoice, LogFrame
+    from ...protocol.messages.verbs import LogChoice, LogFrame, StreamName
 
 TRUSTED_AGE = 1.0  # seconds; a live file written longer ago has its time from the clock of a file server
 
@@ -41,6 +42,8 @@ class Log:
         self.stream = stream
         self.attempt = attempt
         self.reader = LineReader(os.path.join(rundir, file))
+        self.of_program = file == program_log(attempt, stream)
+        self._nested = os.path.join(rundir, attempt_folder(attempt), NESTED)
         self.initial_size = 0  # how long it was when we came
         self.tailed = False
         self._times: Optional[TimeIndex] = None
@@ -56,6 +59,7 @@ class Log:
 
     def next_chunk(self, grep: Optional[Grep], last: bool, size: int = BLOCK) -> Optional[LogChunk]:
         """Take what comes next; None if there is nothing new."""
+        teed = self.of_program and os.path.isdir(self._nested)
         reader = self.reader
         start, content = reader.read(last, size)
         if reader.last_stat is not None and self._times is not None:
@@ -68,7 +72,7 @@ class Log:
         self._add_age(header, start)
         began = self._add_times(header, start, start + len(content))
         return LogChunk(
-            header, content if grep is None else filter_lines(header, start, content, grep), began
+            header, filter_lines(header, start, content, grep, teed) if grep or teed else content, began
         )
 
     def close(self) -> None:
@@ -94,9 +98,14 @@ class Log:
         return time_marks[0][1]
 
 
-def filter_lines(header: LogFrame, start: int, content: bytes, grep: Grep) -> bytes:
+# what a torchrun below the program has copied from its ranks, whose own logs have it too: [default0]: by role and rank
+TEED = re.compile(rb"\[[\w.-]{1,60}\d\]:")
+
+
+def filter_lines(header: LogFrame, start: int, content: bytes, grep: Optional[Grep], teed: bool) -> bytes:
     """Keep the lines that are wanted, and say where each was, and where to read on."""
-    hits = list(grep.find_hits(content))
+    lines = grep.find_hits(content) if grep else lines_in(content)
+    hits = [hit for hit in lines if not (teed and TEED.match(content, *hit))]
     header["places"] = [start + begin for begin, _ in hits]
     header["next"] = start + len(content)
     return b"".join(content[begin:end] for begin, end in hits)
@@ -124,17 +133,29 @@ def logs_since(rundir: str, state: State, request: LogChoice) -> Iterator[Log]:
 def logs_of(rundir: str, state: State, request: LogChoice) -> Iterator[Log]:
     """Yield the logs of the ranks and streams asked for; torchrun's own unless ranks are named."""
     ranks: Optional[List[Rank]] = request.get("ranks")
-    streams = request.get("streams") or ["stdout", "stderr"]
+    streams: List[StreamName] = request.get("streams") or ["stdout", "stderr"]  # type: ignore[assignment]
     attempt = request.get("attempt") or state["attempt"]
     if ranks is None and "stderr" in streams:
         if state["state"] == FAILED_SETUP:
             for file in early_logs(attempt):
                 yield Log(rundir, file, None, "stderr", attempt)
         yield Log(rundir, torchrun_log(attempt), None, "stderr", attempt)
-    for rank, entry in ranks_of(state, attempt).items():
+    entries = ranks_of(state, attempt)
+    for stream in streams if ranks is None and entries else ():
+        file = program_log(attempt, stream)
+        if all(
+            entry[stream] != file for entry in entries.values()
+        ):  # ranks that it has started have their own
+            yield Log(rundir, file, None, stream, attempt)
+    for rank, entry in entries.items():
         for stream in streams:
             if entry[stream] is not None and (ranks is None or Rank(int(rank)) in ranks):
                 yield Log(rundir, entry[stream], Rank(int(rank)), stream, attempt)
+
+
+def program_log(attempt: int, stream: str) -> str:
+    """Name the log of the only process of a node, which a launcher without torchrun starts."""
+    return f"{attempt_folder(attempt)}/0/{stream}.log"
 
 
 def ranks_of(state: State, attempt: int) -> Dict[str, Any]:

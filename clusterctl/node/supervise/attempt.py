@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Callable, Dict, List, NamedTuple, Optional, Se
 
 from ...protocol.exit_status import describe_end
 from ...protocol.ranks import Rank
+from ...protocol.run_paths import STDERR_LOG, RunPaths
 from ...protocol.states import SUCCEEDED
 from ..lifecycle import events
 from ..lifecycle.actions import AwaitListener, BuildPart, RecordWorkers, SendGo, SignalAll, StartAfter
@@ -23,13 +24,15 @@ from ..state.workdir import read_tail
 from ..sync.outside_files import summarise
 from .evidence import Evidence
 from .gpu_memory import GpuMemoryWait
+from .ranks.nested import Callbacks, NestedRanks
+from .ranks.stall import StallWatch
+from .ranks.workers import Worker
+from .ranks.zombies import Zombie, Zombies
 from .run_processes import RunProcesses
 from .spawn import make_paths
 from .stages import Stages
-from .stall import StallWatch
-from .torchrun import Torchrun, Worker, WorldSizes
+from .torchrun import Torchrun
 from .warm_server import WarmServer
-from .zombies import Zombie, Zombies
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import JournalEvent, PartRecord, Spec
@@ -59,7 +62,8 @@ class Attempt:
         self._spec = spec
         self._record = site.record
         self._master_port: Optional[MasterPort] = None
-        self._world_sizes = WorldSizes(site.loop, lambda size: self.post(events.WorldSeen(size)))
+        markers = RunPaths(site.rundir).diagnosis(spec["attempt"])
+        self._nested = NestedRanks(site.loop, site.rundir, markers, self._on_nested())
         self._zombies = Zombies(site.loop, site.rundir, spec, self._on_zombie)
         self.stall = StallWatch(
             site.loop, site.record, spec, lambda seconds: self.post(events.Stalled(seconds))
@@ -151,6 +155,8 @@ class Attempt:
     def _on_torchrun(self, event: JournalEvent, facts: TorchrunFacts) -> None:
         if event == "rank_exited":
             worker = facts["worker"]
+            if self._nested.workers is not None:
+                return  # the program is their launcher: its end follows as that of torchrun
             failure = worker.describe() if worker.failed else ""
             self.post(
                 events.RankExited(worker.rank, worker.identity.pid, worker.exit, worker.signal, failure)
@@ -163,6 +169,13 @@ class Attempt:
             self.post(events.StartMethodChosen(facts["method"], facts["text"]))
         elif event == "ready":
             self.post(events.GateReady(facts["torch"]))
+
+    def _on_nested(self) -> Callbacks:
+        return Callbacks(
+            on_size=lambda size: self.post(events.WorldSeen(size)),
+            on_found=lambda: self.post(events.NestedFound(sorted(self.ranks()))),
+            on_end=lambda worker: self.post(events.NestedExited(worker.rank)),
+        )
 
     def _post_torchrun_exit(self) -> None:
         torchrun = self.torchrun
@@ -184,6 +197,7 @@ class Attempt:
     def on_child_exit(self, pid: int, status: int) -> None:
         """Take the end of a child."""
         self.stages.on_child_exit(pid, status)
+        self._nested.on_child_exit(pid, status)
         if self.torchrun is not None:
             self.torchrun.on_child_exit(pid, status)
 
@@ -191,25 +205,32 @@ class Attempt:
         """Return the workers announced so far."""
         return self.torchrun.workers.by_rank if self.torchrun is not None else {}
 
+    def ranks(self) -> Dict[Rank, Worker]:
+        """Return the workers, or the ranks that the node's only program has started itself."""
+        nested = self._nested.workers
+        return self.workers() if nested is None else nested.by_rank
+
     def logs(self) -> List[str]:
         """Name the files that torchrun and its workers write to."""
-        return self.torchrun.logs() if self.torchrun is not None else []
+        nested = self._nested.workers
+        own = self.torchrun.logs() if self.torchrun is not None else []
+        return list(dict.fromkeys([*own, *(nested.logs() if nested is not None else ())]))
 
     def scan_output(self) -> None:
         """Note how long the ranks' stderr is by now."""
-        self.evidence.scan(self.workers().values())
+        self.evidence.scan(self.ranks().values())
 
-    def watch_world_sizes(self) -> None:
-        """Read now and then which WORLD_SIZE a program's own workers have."""
-        if self.torchrun is not None and self.torchrun.pid is not None:
-            self._world_sizes.start(self.torchrun.pid)
+    def watch_nested(self) -> None:
+        """Find the ranks that a program has started itself."""
+        for program in self.workers().values():
+            self._nested.start(program)
 
     def watch_ranks(self, began: Optional[float]) -> None:
         """Post it when a worker has written its traceback and does not exit, and when none makes progress."""
-        self._zombies.watch(lambda: self.workers().values())
+        self._zombies.watch(lambda: self.ranks().values())
         limit = self._spec.get("time_limit")
         time_left = began + limit - time.time() if began is not None and limit else None
-        self.stall.watch(lambda: self.workers().values(), time_left)
+        self.stall.watch(lambda: self.ranks().values(), time_left)
 
     def _on_zombie(self, zombie: Zombie) -> None:
         exception = self.evidence.redact(zombie.exception)
@@ -217,13 +238,13 @@ class Attempt:
 
     def record_workers(self, action: RecordWorkers) -> None:
         """Write ranks, pids and ends down."""
-        sizes = {worker.world_size for worker in self.workers().values()} - {None} | self._world_sizes.sizes
+        sizes = {worker.world_size for worker in self.workers().values()} - {None} | self._nested.sizes
         unplanned = sizes - {self._spec["world_size"]}
         world_size = next(iter(unplanned or sizes), None)
-        ranks = {str(rank): worker.as_dict() for rank, worker in sorted(self.workers().items())}
+        ranks = {str(rank): worker.as_dict() for rank, worker in sorted(self.ranks().items())}
         self._record.set({"ranks": ranks, "world_size_seen": world_size})
-        if action.ended is not None:
-            self.evidence.on_worker_end(self.workers()[action.ended])
+        if action.ended is not None and action.ended in self.ranks():
+            self.evidence.on_worker_end(self.ranks()[action.ended])
 
     # the end
 
@@ -261,20 +282,26 @@ class Attempt:
     def _finish(self, remaining: List[Stat]) -> None:
         self.stages.is_made()  # the environment was used until now
         self.release_port()
-        self._world_sizes.stop()
+        self._nested.stop()
         self._zombies.stop()
         self.stall.stop()
         if self.torchrun is not None:
             self.torchrun.fill_unseen_ends()
+            for program in self.workers().values():
+                self._nested.fill_unseen_ends(program, read_tail(self._file_of(program), 1 << 20))
             self.torchrun.close()
             self.record_workers(RecordWorkers())
         worlds = {rank: worker.world_size for rank, worker in self.workers().items()}
         self.post(events.AllEnded(describe_leftovers(remaining), self._process_tree.signalled(), worlds))
 
+    def _file_of(self, program: Worker) -> str:
+        """Name the stderr of the node's only program."""
+        return os.path.join(self._site.rundir, program.folder or "", STDERR_LOG)
+
     def build_part(self, action: BuildPart, attempt: AttemptState) -> None:
         """Post what this node reports of its end."""
         observed = attempt.observed
-        failures = self.evidence.failures(self.workers().values())
+        failures = self.evidence.failures(self.ranks().values())
         served = observed.done and action.state == SUCCEEDED  # ended after node 0's program: no failure
         if served:
             failures = [failure for failure in failures if failure["exit"] == 0]
@@ -282,7 +309,9 @@ class Attempt:
         if attempt.torchrun_killed is not None:
             failures.append(attempt.torchrun_killed)
         elif not (failed or served) and self.torchrun is not None and observed.started and observed.exit != 0:
-            log, code, signal_number = self.torchrun.log, observed.exit, observed.signal
+            code, signal_number = observed.exit, observed.signal
+            programs = self.workers().values() if self._nested.workers is not None else ()
+            log = next(map(self._file_of, programs), self.torchrun.log)
             failures.append(self.evidence.failure_of_torchrun(log, code, signal_number))
         if observed.lost is not None:
             failures.append({"rank": None, "reason": observed.lost, "time": attempt.lost_at})

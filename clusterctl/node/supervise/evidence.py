@@ -15,7 +15,7 @@ from ...protocol.ranks import Rank
 from ...protocol.redact import redact_values, secret_values
 from ..runtime.processes import find_process
 from ..state.workdir import release_disk_reserve
-from .torchrun import Worker
+from .ranks.workers import Worker
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import FailureRecord

@@ -108,7 +108,7 @@ class Executor:
             Act.CONCLUDE_LOGS: lambda _: self._log_recorder.conclude(),
             Act.SCAN_OUTPUT: lambda _: self.attempt.scan_output(),
             Act.WATCH_RANKS: lambda state: self.attempt.watch_ranks(state.began),
-            Act.WATCH_WORLD_SIZES: lambda _: self.attempt.watch_world_sizes(),
+            Act.WATCH_NESTED: lambda _: self.attempt.watch_nested(),
             Act.START_PROGRESS: lambda _: self._start_progress(),
             Act.TERMINATE_TORCHRUN: lambda _: self.attempt.terminate_torchrun(),
             Act.FIND_REMAINING: lambda _: self.attempt.find_remaining(),

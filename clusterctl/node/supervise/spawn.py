@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, NamedTuple, Opt
 from ...protocol import run_paths
 from ...protocol.exit_status import describe_end, describe_limit, split_status
 from ...protocol.run_paths import ERROR_FILE, RunPaths
+from ..diagnose import breakpoint as debugged_rank
 from ..diagnose import rank as diagnosed_rank
 from ..runtime.event_loop import Loop
 from ..runtime.processes import (
@@ -27,6 +28,8 @@ from ..state.run_record import run_tag
 from ..state.workdir import make_private, make_shared
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from ...protocol.messages.children import HelperReport
     from ...protocol.messages.files import SentTemplate, Spec
 
@@ -100,19 +103,26 @@ def plan_environment(
         CLUSTERCTL_OUTPUT_DIR=paths.output,
         TORCHELASTIC_ERROR_FILE=os.path.join(paths.attempt, ERROR_FILE),
     )
-    if spec.get("diagnose") is not False:
+    if spec.get("diagnose") is not False or spec.get("debug"):
         env[diagnosed_rank.VARIABLE] = RunPaths(paths.rundir).diagnosis(spec["attempt"])
     return env, {key: template for key, template in spec["env"].items() if key not in renderable}
 
 
-def prepare_diagnosis(folder: str, search_path: str) -> str:
+def read_source(module: ModuleType) -> str:
+    """Read the source of a module of the payload, which is a zip file."""
+    return module.__loader__.get_source(module.__name__) or ""  # type: ignore[union-attr]
+
+
+def prepare_diagnosis(folder: str, search_path: str, *, debug: bool = False) -> str:
     """Write the `sitecustomize` of the workers, by which they can be asked where they are; returns their PYTHONPATH.
 
     The gate does not get it: it is no rank, and forks only where nothing runs at each start of the interpreter.
     """
     site = os.path.join(folder, diagnosed_rank.SITE)
-    name = diagnosed_rank.__name__
-    source = diagnosed_rank.__loader__.get_source(name)  # type: ignore[union-attr]  # from the payload's zip
+    modules = {
+        diagnosed_rank.MODULE: diagnosed_rank,
+        **({debugged_rank.MODULE: debugged_rank} if debug else {}),
+    }
     try:
         compiled = os.path.join(site, "__pycache__")  # else made by Python, readable for others
         for parent in (
@@ -122,7 +132,8 @@ def prepare_diagnosis(folder: str, search_path: str) -> str:
             compiled,
         ):  # makedirs gives its mode to the last only
             os.makedirs(parent, 0o700, exist_ok=True)
-        texts = {diagnosed_rank.MODULE: source or "", "sitecustomize": diagnosed_rank.STARTER}
+        texts = {name: read_source(module) for name, module in modules.items()}
+        texts["sitecustomize"] = diagnosed_rank.STARTER
         for module, text in texts.items():
             with open(os.path.join(site, module + ".py"), "w", encoding="utf-8") as sink:
                 sink.write(text)

@@ -1,38 +1,20 @@
-"""The torchrun process, its workers and the WORLD_SIZE they see.
-
-Which WORLD_SIZE the processes of a program were started with, where the program starts its workers itself.
-
-Known is what stands in their environment from the start: torchrun, accelerate and deepspeed put it there. What a script
-passes to `init_process_group` as an argument, as after `mp.spawn`, or sets in its own `os.environ`, cannot be seen.
-"""
+"""The process of the gate, which becomes torchrun or starts a program, and what it reports of its workers."""
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import re
-import signal
-import struct
 from contextlib import suppress
-from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, Mapping, Optional, Set
+from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional
 
-from ...protocol.exit_status import describe_end, split_status
-from ...protocol.ranks import Rank
-from ...protocol.run_paths import STDERR_LOG, STDOUT_LOG, RunPaths
+from ...protocol.exit_status import split_status
+from ...protocol.run_paths import RunPaths
 from ..diagnose.rank import VARIABLE
 from ..runtime.event_loop import Loop
-from ..runtime.processes import (
-    Identity,
-    Stat,
-    descendants,
-    find_process,
-    is_alive,
-    kernel_lists_children,
-    read_stat,
-)
+from ..runtime.processes import Stat, find_process
 from ..state.environments import append_programs_to_path
 from ..state.workdir import read_tail
+from .ranks.workers import Worker, Workers, WorkerWatch
 from .spawn import (
     AttemptPaths,
     Gate,
@@ -44,179 +26,10 @@ from .spawn import (
 from .warm_server import WarmServer
 
 if TYPE_CHECKING:
-    from ...protocol.messages.children import GateOrder, GateReport, StartedWorker
-    from ...protocol.messages.files import JournalEvent, RankRecord, SentTemplate, Spec, TorchrunRecord
-
-# torchrun's own table of failures, for a worker that was gone before anybody could look at it
-FAILURE_TABLE = re.compile(r"rank\s*: (\d+) \(local_rank: \d+\)\s+exitcode\s*: (-?\d+) \(pid: \d+\)")
-
-PIDFD_INFO_SIZE = 64
-PIDFD_INFO_EXIT = 8
-PIDFD_GET_INFO = 3 << 30 | PIDFD_INFO_SIZE << 16 | 0xFF << 8 | 11
-
-
-class Worker:
-    """One rank of this node."""
-
-    def __init__(
-        self,
-        identity: Identity,
-        rank: Rank,
-        local_rank: int,
-        world_size: Optional[int],
-        folder: Optional[str],
-    ) -> None:
-        self.identity = identity
-        self.rank = rank
-        self.local_rank = local_rank
-        self.world_size = world_size
-        self.folder = folder
-        self.pidfd = open_pidfd(identity)
-        self.ended = False
-        self.exit: Optional[int] = None
-        self.signal: Optional[int] = None
-        self.oom_killed = False  # whether the kernel has killed because memory ran out since it was started
-        self._earlier_kills = count_memory_kills()
-
-    @property
-    def failed(self) -> bool:
-        """Whether it is known to have ended otherwise than with 0."""
-        return self.signal is not None or bool(self.exit)
-
-    def describe(self) -> str:
-        """Say how it ended."""
-        return f"rank {self.rank} {describe_end(self.exit, self.signal)}"
-
-    def as_dict(self) -> RankRecord:
-        """Render for state.json."""
-        entry: RankRecord = {
-            "local_rank": self.local_rank,
-            "pid": self.identity.pid,
-            "starttime": self.identity.starttime,
-            "exit": self.exit,
-            "signal": self.signal,
-            "stdout": self._log("stdout"),
-            "stderr": self._log("stderr"),
-        }
-        if self.oom_killed:
-            entry["oom_killed"] = True
-        return entry
-
-    def _log(self, stream: str) -> Optional[str]:
-        return f"{self.folder}/{stream}.log" if self.folder else None
-
-    def record_exit(self, status: int) -> None:
-        """Record the end by its wait status."""
-        self.ended = True
-        self.exit, self.signal = split_status(status)
-        self.oom_killed = self.signal == signal.SIGKILL and count_memory_kills() > self._earlier_kills
-
-    def status(self) -> Optional[int]:
-        """Read the wait status of a worker that has ended; None if only its parent can tell."""
-        stat = find_process(self.identity)
-        if stat is not None:
-            return stat.exit_code
-        return read_exit_status(self.pidfd) if self.pidfd is not None else None
-
-
-class Workers:
-    """All ranks of this node."""
-
-    def __init__(self, rundir: str) -> None:
-        self.rundir = rundir
-        self.by_rank: Dict[Rank, Worker] = {}
-
-    def __iter__(self) -> Iterator[Worker]:
-        return iter(self.by_rank.values())
-
-    def announce(self, entry: StartedWorker) -> Worker:
-        """Take the gate's report of a worker that was started."""
-        error_file = entry["TORCHELASTIC_ERROR_FILE"]
-        folder = os.path.relpath(os.path.dirname(error_file), self.rundir) if error_file else None
-        world_size = int(entry["WORLD_SIZE"]) if entry["WORLD_SIZE"] else None
-        identity = Identity(entry["pid"], entry["starttime"])
-        worker = Worker(identity, Rank(int(entry["RANK"])), int(entry["LOCAL_RANK"]), world_size, folder)
-        self.by_rank[worker.rank] = worker
-        return worker
-
-    def find_gone(self) -> List[Worker]:
-        """Return the workers that no longer run and whose end is not recorded."""
-        return [worker for worker in self if not worker.ended and not is_alive(worker.identity)]
-
-    def record_end(self, rank: Rank, code: int) -> Optional[Worker]:
-        """Take the end that torchrun saw, as `Popen.returncode`; None if it was known before."""
-        worker = self.by_rank[rank]
-        if worker.ended:
-            return None
-        worker.record_exit(-code if code < 0 else code << 8)
-        return worker
-
-    def on_child_exit(self, pid: int, status: int) -> Optional[Worker]:
-        """Take the end of a process that this one inherited."""
-        for worker in self:
-            if worker.identity.pid == pid and not worker.ended:
-                worker.record_exit(status)
-                return worker
-        return None
-
-    def fill_unseen_ends(self, torchrun_exit: Optional[int], log: str) -> List[Worker]:
-        """Fill in the ends that nobody saw: all were good if torchrun's was, else its own table tells.
-
-        Returns the workers that turn out to have failed.
-        """
-        unseen = [worker for worker in self if not worker.ended]
-        table = {Rank(int(rank)): int(code) for rank, code in FAILURE_TABLE.findall(log)}
-        for worker in unseen:
-            if torchrun_exit == 0:
-                self.record_end(worker.rank, 0)
-            elif worker.rank in table:
-                self.record_end(worker.rank, table[worker.rank])
-        return [worker for worker in unseen if worker.failed]
-
-
-def count_memory_kills() -> int:
-    """Count what the kernel has killed on this machine because memory, or that of a cgroup, ran out; 0 if unknown."""
-    try:
-        with open("/proc/vmstat", "rb") as source:
-            match = re.search(rb"^oom_kill (\d+)$", source.read(), re.MULTILINE)
-    except OSError:
-        return 0
-    return int(match[1]) if match else 0
-
-
-def open_pidfd(identity: Identity) -> Optional[int]:
-    """Open a descriptor that becomes readable when the process ends.
-
-    None on old kernels and Pythons, and where the process has been reaped already.
-    """
-    if not hasattr(os, "pidfd_open"):
-        return None
-    try:
-        descriptor = os.pidfd_open(identity.pid)
-    except OSError:
-        return None
-    if find_process(identity) is not None:
-        return descriptor
-    os.close(descriptor)
-    return None
-
-
-def read_exit_status(pidfd: int) -> Optional[int]:
-    """Ask a kernel of 6.15 or later how a process ended that somebody has reaped already."""
-    answer = bytearray(PIDFD_INFO_SIZE)
-    struct.pack_into("=Q", answer, 0, PIDFD_INFO_EXIT)
-    try:
-        fcntl.ioctl(pidfd, PIDFD_GET_INFO, answer)
-    except OSError:
-        return None
-    mask, status = struct.unpack_from("=Q", answer, 0)[0], struct.unpack_from("=i", answer, 60)[0]
-    return int(status) if mask & PIDFD_INFO_EXIT else None
-
-
-POLL_INTERVAL = 0.1  # seconds between looks at known workers where the kernel or Python has no pidfd
-
-if TYPE_CHECKING:
     from typing import TypedDict
+
+    from ...protocol.messages.children import GateOrder, GateReport
+    from ...protocol.messages.files import JournalEvent, SentTemplate, Spec, TorchrunRecord
 
     class TorchrunFacts(TypedDict, total=False):
         """What is reported of torchrun: `worker` has exited; torch of this version is imported; how workers start."""
@@ -243,6 +56,7 @@ class Torchrun:
         self.failure = ""
         self._loop = loop
         self._notify = notify
+        self._watch = WorkerWatch(loop, self.workers, "poll", self._on_worker_end)
         self._gate: Optional[Gate] = None
         self._templates: Dict[str, SentTemplate] = {}
         self._diagnosis = self._search_path = ""
@@ -263,9 +77,7 @@ class Torchrun:
 
     def logs(self) -> List[str]:
         """Name this and what the workers write to."""
-        folders = [os.path.join(self.paths.rundir, worker.folder) for worker in self.workers if worker.folder]
-        streams = (STDOUT_LOG, STDERR_LOG)
-        return [self.log, *(os.path.join(folder, stream) for folder in folders for stream in streams)]
+        return [self.log, *self.workers.logs()]
 
     def start(
         self, inherited: Mapping[str, str], secrets: Mapping[str, str], server: Optional[WarmServer] = None
@@ -297,7 +109,9 @@ class Torchrun:
         }
         if self._diagnosis:
             search_path = env.get("PYTHONPATH", self._search_path)
-            env["PYTHONPATH"] = prepare_diagnosis(self._diagnosis, search_path)
+            env["PYTHONPATH"] = prepare_diagnosis(
+                self._diagnosis, search_path, debug=bool(self.spec.get("debug"))
+            )
         argv = [render_template(word, values) for word in self.spec["argv"]]
         order: GateOrder = {
             "cwd": code,
@@ -335,7 +149,7 @@ class Torchrun:
         """Take the end of a child; workers are our children when torchrun died before them."""
         if pid == self.pid:
             self._read_reports()
-            self._check_ends()
+            self._watch.check()
             self.ended = True
             self.exit, self.signal = split_status(status)
             self._notify("torchrun_exited", {})
@@ -369,7 +183,7 @@ class Torchrun:
         elif "failed" in report:
             self.failure = report["failed"]
         elif "worker" in report:
-            self._watch_worker(self.workers.announce(report["worker"]))
+            self._watch.add(self.workers.announce(report["worker"]))
             if len(self.workers.by_rank) == self.spec["processes"]:
                 self._notify("workers", {})
         elif "start" in report:
@@ -379,105 +193,6 @@ class Torchrun:
             if worker is not None:
                 self._on_worker_end(worker)
 
-    def _watch_worker(self, worker: Worker) -> None:
-        if worker.pidfd is None:
-            self._loop.after(POLL_INTERVAL, "poll", self._poll_workers)
-        else:
-            self._loop.watch(worker.pidfd, self._check_ends)
-
-    def _poll_workers(self) -> None:
-        self._check_ends()
-        if any(not worker.ended for worker in self.workers):
-            self._loop.after(POLL_INTERVAL, "poll", self._poll_workers)
-
-    def _check_ends(self) -> None:
-        for worker in self.workers.find_gone():
-            status = worker.status()
-            if status is None:
-                self._unwatch(worker)  # torchrun has reaped it, and its report is on the way
-            else:
-                worker.record_exit(status)
-                self._on_worker_end(worker)
-
     def _on_worker_end(self, worker: Worker) -> None:
-        self._unwatch(worker)
+        self._watch.remove(worker)
         self._notify("rank_exited", {"worker": worker})
-
-    def _unwatch(self, worker: Worker) -> None:
-        if worker.pidfd is not None:
-            self._loop.unwatch(worker.pidfd)
-            os.close(worker.pidfd)
-            worker.pidfd = None
-
-
-FIRST_DELAY, LONGEST_DELAY = 1.0, 64.0  # seconds between two looks, each twice the one before
-MOST_PROCESSES = 256  # processes that are looked into at a time
-LARGEST_ENVIRON = 128 << 10  # bytes of an environment; Linux allows one variable as much
-LARGEST_MAPS = 1 << 20  # bytes of a list of mapped files
-
-OnWorldSize = Callable[[int], None]
-
-
-class WorldSizes:
-    """Looks at the program's processes now and then; calls `on_size` once for every other WORLD_SIZE."""
-
-    def __init__(self, loop: Loop, on_size: OnWorldSize) -> None:
-        self._loop = loop
-        self._on_size = on_size
-        self._known: Set[Identity] = set()
-        self._inherited: Optional[str] = None
-        self._delay = FIRST_DELAY
-        self.sizes: Set[int] = set()
-
-    def start(self, pid: int) -> None:
-        """Watch what a process starts, where that costs no look at all processes of the machine."""
-        if kernel_lists_children():
-            self._loop.after(self._delay, "world sizes", lambda: self._poll(pid))
-
-    def stop(self) -> None:
-        """Look no more."""
-        self._loop.cancel("world sizes")
-
-    def _poll(self, pid: int) -> None:
-        self._delay = min(2 * self._delay, LONGEST_DELAY)
-        self.start(pid)
-        self._inherited = read_environ(pid).get("WORLD_SIZE")
-        new = [stat for stat in descendants(pid) if stat.identity not in self._known]
-        for stat in new[:MOST_PROCESSES]:
-            size = self._read_world_size(stat.pid)
-            current = read_stat(stat.pid)
-            if size is not None and current is not None and current.identity == stat.identity:
-                self._known.add(stat.identity)
-                if size not in self.sizes:
-                    self.sizes.add(size)
-                    self._on_size(size)
-
-    def _read_world_size(self, pid: int) -> Optional[int]:
-        """Read what a worker was started with; None for what is no worker, and for what the job's own `env` says."""
-        env = read_environ(pid)
-        size = env.get("WORLD_SIZE", "")
-        is_worker = "RANK" in env and size != self._inherited and size.isdigit() and len(size) < 10
-        return int(size) if is_worker and runs_torch(pid) else None
-
-
-def read_environ(pid: int) -> Dict[str, str]:
-    """Read the variables that a process was started with; nothing if it is gone or not ours."""
-    entries = _read("/proc/%d/environ" % pid, LARGEST_ENVIRON).decode("utf-8", "replace").split("\0")
-    return dict(entry.partition("=")[::2] for entry in entries if "=" in entry)
-
-
-def runs_torch(pid: int) -> bool:
-    """Whether a process is a Python, or has torch's library loaded."""
-    try:
-        name = os.path.basename(os.readlink("/proc/%d/exe" % pid))
-    except OSError:
-        return False
-    return name.startswith(("python", "pypy")) or b"libtorch" in _read("/proc/%d/maps" % pid, LARGEST_MAPS)
-
-
-def _read(path: str, most: int) -> bytes:
-    try:
-        with open(path, "rb") as source:
-            return source.read(most)
-    except OSError:
-        return b""

@@ -170,7 +170,10 @@ class RunFollower:
             return
         ended = state["state"] in FINAL or self._is_earlier_attempt(state)
         for log in logs_since(self._rundir, state, self._log_request):
-            if log.file in self._logs or not os.path.exists(log.reader.path):
+            known = self._logs.get(log.file)
+            if known is not None:
+                known.rank = log.rank  # a program's, until it has started ranks itself
+            if known is not None or not os.path.exists(log.reader.path):
                 continue
             log.start(self._log_request)
             if not self._follow:
@@ -194,7 +197,7 @@ class RunFollower:
 
     def _send_logs(self, state: State) -> bool:
         """Send what is new; the last line of a file that nobody writes to any more also without its end."""
-        ranks = [log for log in self._logs.values() if log.rank is not None]
+        ranks = [log for log in self._logs.values() if log.rank is not None or log.of_program]
         sent = [self._send_log(log, self._has_ended(log, state)) for log in ranks]
         if not any(sent) and self._includes_torchrun():
             sent = [self._send_log(log, self._has_ended(log, state)) for log in self._torchrun_logs(state)]
@@ -202,7 +205,8 @@ class RunFollower:
 
     def _torchrun_logs(self, state: State) -> List[Log]:
         attempt = self._log_request.get("attempt") or state["attempt"]
-        return [log for log in self._logs.values() if log.rank is None and log.attempt == attempt]
+        logs = self._logs.values()
+        return [log for log in logs if log.rank is None and not log.of_program and log.attempt == attempt]
 
     def _has_ended(self, log: Log, state: State) -> bool:
         """Whether nobody writes to a log any more."""
@@ -216,7 +220,7 @@ class RunFollower:
 
     def _send_in_order(self, state: State) -> None:
         """Send all that there is, the oldest lines first."""
-        logs = [log for log in self._logs.values() if log.rank is not None]
+        logs = [log for log in self._logs.values() if log.rank is not None or log.of_program]
         logs += self._torchrun_logs(state) if self._includes_torchrun() else []
         TimeMerger(logs, self._grep, lambda log: self._has_ended(log, state), self._tick).send(
             self._send_chunk

@@ -81,6 +81,7 @@ def render_spec(plan: LaunchPlan, node: NodePlan, record: LaunchRecord) -> Spec:
         "zombie_after": plan.job.zombie_after,
         "stall": _render_stall(plan.job),
         "diagnose": plan.job.diagnose,
+        "debug": plan.job.debug,
         "sample": True,
         "metrics": dict(plan.job.metrics),
         **_render_start(plan.job),

@@ -25,6 +25,7 @@ from clusterctl.plans.launch.template import (
     fill_torchrun_argument,
     make_template,
 )
+from clusterctl.protocol.ranks import NESTED
 from clusterctl.protocol.run_paths import ATTEMPT
 from clusterctl.specs.job.model import VISIBLE_DEVICES_VARIABLES, Job
 
@@ -71,6 +72,17 @@ def one_process_env(job: Job, values: Mapping[str, Segment]) -> dict[str, Templa
         if job.is_single_process
         else {}
     )
+
+
+def nested_log_env(job: Job, values: Mapping[str, Segment]) -> dict[str, Template]:
+    """Give the variables by which a torchrun below the program writes a log of each rank into the run's directory.
+
+    It also goes on writing to the program's output: a script may read that, and accelerate overrides the directory.
+    """
+    if not job.is_single_process:
+        return {}
+    folder = make_template(AgentValue("run_dir"), f"/{ATTEMPT}", values["attempt"], f"/{NESTED}")
+    return {"PET_LOG_DIR": folder, "PET_TEE": make_template("3")}
 
 
 def _plan_torchrun(

@@ -11,6 +11,7 @@ from clusterctl.errors import UsageError
 from clusterctl.plans.launch.launchers import (
     MODULES,
     count_chosen_gpus,
+    nested_log_env,
     network_env,
     one_process_env,
     plan_argv,
@@ -201,6 +202,7 @@ def _plan_node(
     env = {
         **_torchrun_env(job),
         **one_process_env(job, values),
+        **nested_log_env(job, values),
         **_network_env(member, facts),
         **{key: make_template(value) for key, value in visible_env(facts.vendor, job.gpus).items()},
         **{key: fill_placeholders(value, values) for key, value in job.env.items()},

@@ -144,6 +144,20 @@ class StallSpec(TypedDict):
 KeptReason = Literal["stall", "time_limit", "stop"]
 
 
+class RankMarker(TypedDict, total=False):
+    """PID.json beside a rank's stacks, which it writes itself: see `node/diagnose/rank.py`; an older one has less."""
+
+    rank: int
+    pid: int
+    starttime: int
+    stacks: int  # a descriptor
+    thread: int
+    main: int
+    local_rank: int
+    world_size: int
+    error_file: str  # torchrun's, beside the logs; empty if unknown
+
+
 class KeptDiagnosis(TypedDict):
     """That it was kept where the ranks were, why and when; for a stall also the time of the last progress."""
 
@@ -185,6 +199,7 @@ class _Spec(TypedDict):
     ends_with: str  # "all", or "node 0": the run ends when node 0's program does
     zombie_after: float  # seconds; 0 is never
     stall: StallSpec | None  # null where nobody looks whether the ranks get on
+    debug: bool  # whether a rank waits at `breakpoint()` for `clusterctl debug`
     diagnose: bool  # whether the ranks are prepared to be asked where they are
     sample: bool  # whether the agent samples the machine
     master_addr: str | None

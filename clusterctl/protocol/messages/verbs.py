@@ -18,6 +18,7 @@ from .evidence import (
 from .facts import ProbeFacts, UsageSample
 from .files import EndedProcess, JournalEntry, LeftProcess, OutsideSummary, Spec, State
 from .network import MeshCallOrder, MeshListen, MeshListening, MeshProblem, MeshReport
+from .tunnel import ChannelData, ChannelTaken, CloseChannel, OpenChannel, RankWaits, TerminalSize
 from .warm import WarmServerFacts
 
 VerbName = Literal[
@@ -36,6 +37,7 @@ VerbName = Literal[
     "stop",
     "sync",
     "top",
+    "tunnel",
     "warm",
 ]
 
@@ -746,6 +748,19 @@ class OrphansEnded(TypedDict):
     left: list[LeftProcess]
 
 
+class TunnelRequest(OfRun):
+    """The verb `tunnel`: bytes to and from a port, a shell or a rank at a breakpoint; what is not used is empty."""
+
+    to: Literal["port", "shell", "debug"]
+    addresses: list[str]
+    port: int
+    argv: list[str]
+    term: str
+    size: list[int]
+    rank: int
+    window: int  # bytes of a channel that either side sends before the other has taken them
+
+
 class WarmRequest(OfNode):
     """The verb `warm`: describe the node's warm server, or end it."""
 
@@ -767,6 +782,7 @@ class WarmAnswer(_WarmAnswer, total=False):
 
 Request = Union[
     Workdir,
+    TunnelRequest,
     ProbeRequest,
     FullProbeRequest,
     ExecRequest,
@@ -791,6 +807,11 @@ ClientFrame = Union[
     VerbHeader,
     Dismiss,
     Beat,
+    OpenChannel,
+    ChannelData,
+    ChannelTaken,
+    CloseChannel,
+    TerminalSize,
     ManifestFrame,
     CheckStore,
     Blobs,
@@ -808,6 +829,10 @@ ClientFrame = Union[
 ]
 NodeFrame = Union[
     End,
+    ChannelData,
+    ChannelTaken,
+    CloseChannel,
+    RankWaits,
     ErrorFrame,
     Beat,
     ProbeAnswer,

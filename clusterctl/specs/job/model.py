@@ -136,6 +136,7 @@ class Job:
     zombie_after: float = 30.0
     stall: Stall = field(default_factory=Stall)
     diagnose: bool = True
+    debug: bool = False
     metrics: Mapping[str, str] = field(default_factory=dict)
     restart: Restart | None = None
     on_end: OnEnd | None = None

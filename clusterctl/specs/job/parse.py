@@ -260,6 +260,7 @@ def parse_job(text: str, file: str, overrides: Sequence[tuple[str, str]] = ()) -
         zombie_after=entry.zombie_after,
         stall=Stall(after=entry.stall.after, then=entry.stall.then),
         diagnose=entry.diagnose,
+        debug=entry.debug,
         metrics=entry.metrics,
         restart=restart_of(entry.restart),
         on_end=on_end_of(entry.on_end),

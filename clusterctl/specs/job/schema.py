@@ -355,6 +355,10 @@ class JobFile(StrictModel):
         description="Prepare the Python processes of the ranks for `clusterctl diagnose`; `false`: change nothing"
         " in them.",
     )
+    debug: Flag = Field(
+        False,
+        description="Let a rank at `breakpoint()` wait for `clusterctl debug`; also `launch --debug`.",
+    )
     metrics: dict[MetricName, MetricPattern] = Field(
         {},
         description="Numbers to plot in `report`, found in the log: a name, and a regular expression whose group is the"

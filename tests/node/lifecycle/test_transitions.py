@@ -45,7 +45,6 @@ from clusterctl.node.lifecycle.transitions import TABLE, transition
 from clusterctl.node.runtime.processes import UNKILLABLE_AFTER, Stat
 from clusterctl.node.supervise.agent import can_end_in_order
 from clusterctl.node.supervise.executor import Executor
-from clusterctl.protocol.ranks import Rank
 
 pytestmark = pytest.mark.unit
 
@@ -272,10 +271,11 @@ CASES: dict[str, tuple[RunState, Any, Phase, tuple[Action, ...]]] = {
         run_of(Phase.ENDED), events.StopOrdered(STOPPED), Phase.ENDED, stopping(STOPPED.reason, 5.0),
     ),
     "the end of node 0's program ends those that serve it": (
-        run_of(Phase.RUNNING, spec=SERVED), events.RankExited(Rank(0), 8, 0, None, ""), Phase.RUNNING,
+        run_of(Phase.RUNNING, spec=SERVED), exited(0), Phase.RUNNING,
         (
-            Journal("rank_exited", {**EXIT_3, "exit": 0}), RecordWorkers(0),
-            GangStop(StopOrder("node 0 has ended", 5.0, DONE)),
+            SetState({"torchrun": {**TORCHRUN, "exit": 0}}),
+            Journal("torchrun_exited", {"exit": 0, "signal": None}),
+            GangStop(StopOrder("node 0 has ended", 5.0, DONE)), Act.FIND_REMAINING,
         ),
     ),
     "a program that serves node 0's may fail because that has ended": (

@@ -201,7 +201,7 @@ def test_what_torchrun_reports_while_it_runs(phase: Phase) -> None:
         Act.WATCH_RANKS,
     )
     program = run_of(phase, spec={"module": ""})
-    assert transition(program, workers)[1][-1] is Act.WATCH_WORLD_SIZES
+    assert transition(program, workers)[1][-1] is Act.WATCH_NESTED
     assert transition(program, events.WorldSeen(2))[1] == (RecordWorkers(),)
     unplanned = Journal("world_size", {"seen": 4, "planned": 2})
     assert transition(program, events.WorldSeen(4))[1] == (unplanned, RecordWorkers())

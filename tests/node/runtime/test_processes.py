@@ -16,7 +16,7 @@ from clusterctl.node.lifecycle.ending import judge
 from clusterctl.node.lifecycle.state import Observed
 from clusterctl.node.runtime import processes, sockets
 from clusterctl.node.supervise import spawn
-from clusterctl.node.supervise.torchrun import Workers, read_exit_status
+from clusterctl.node.supervise.ranks.workers import Workers, read_exit_status
 
 
 @pytest.mark.parametrize("name", ["python", "a b", ")", "evil) Z 1 (", "x) R 7 (y)", ""])

@@ -11,7 +11,7 @@ from clusterctl.node.lifecycle import events
 from clusterctl.node.lifecycle.actions import Act, GangFailure
 from clusterctl.node.lifecycle.ending import judge, on_stalled
 from clusterctl.node.lifecycle.state import Phase, RunState, new_attempt
-from clusterctl.node.supervise.stall import MUCH, Recorded, Usage, WorkerProgress, read_usage, summarize
+from clusterctl.node.supervise.ranks.stall import MUCH, Recorded, Usage, WorkerProgress, read_usage, summarize
 
 pytestmark = pytest.mark.unit
 

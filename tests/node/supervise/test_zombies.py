@@ -13,7 +13,7 @@ from clusterctl.node.lifecycle.actions import KillBelow, SignalAll, StartTimer
 from clusterctl.node.lifecycle.ending import on_rank_stuck
 from clusterctl.node.lifecycle.state import Phase, RunState, new_attempt
 from clusterctl.node.runtime.processes import Identity, Stat
-from clusterctl.node.supervise.zombies import is_proof
+from clusterctl.node.supervise.ranks.zombies import is_proof
 from clusterctl.protocol.ranks import Rank
 from clusterctl.protocol.tracebacks import final_exception
 

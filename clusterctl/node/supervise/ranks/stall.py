@@ -25,19 +25,19 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
-from ...protocol.run_paths import STDERR_LOG, STDOUT_LOG, RunPaths
-from ..diagnose.query import ENTRIES, LIMIT, POLL, diagnose, file_version, kept_path, read_groups
-from ..diagnose.rank import RECORDS
-from ..diagnose.stacks import read_markers, send_question
-from ..probe.questions import read_text
-from ..runtime.event_loop import Loop, call_in_thread
-from ..runtime.processes import descendants, find_process
-from ..state.run_record import Record
-from ..state.workdir import write_atomically
-from .torchrun import Worker
+from ....protocol.run_paths import STDERR_LOG, STDOUT_LOG, RunPaths
+from ...diagnose.query import ENTRIES, LIMIT, POLL, diagnose, file_version, kept_path, read_groups
+from ...diagnose.rank import RECORDS
+from ...diagnose.stacks import read_markers, send_question
+from ...probe.questions import read_text
+from ...runtime.event_loop import Loop, call_in_thread
+from ...runtime.processes import descendants, find_process
+from ...state.run_record import Record
+from ...state.workdir import write_atomically
+from .workers import Worker
 
 if TYPE_CHECKING:
-    from ...protocol.messages.files import KeptDiagnosis, KeptReason, Spec, State
+    from ....protocol.messages.files import KeptDiagnosis, KeptReason, Spec, State
 
 RecordedEntries = Dict[str, List[List[Any]]]  # of a flight recorder, by process group, see RecordedGroup
 

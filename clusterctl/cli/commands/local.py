@@ -1,4 +1,4 @@
-"""The verb `explain`: what a code means."""
+"""The verbs `explain` and `completion`: what this machine answers by itself."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from clusterctl.cli.completion import complete_code
+from clusterctl.cli.completion import SHELLS, complete_code, completion_script
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand
 from clusterctl.cli.options import json_option, shared_options
@@ -57,3 +57,22 @@ def explain(
         click.echo(json_text({"schema": 1, "codes": titles}, indent=2))
     else:
         render_codes(stdout(), titles, code)
+
+
+@click.command(
+    cls=VerbCommand,
+    examples=[
+        ('eval "$(clusterctl completion bash)"', "in ~/.bashrc"),
+        ('eval "$(clusterctl completion zsh)"', "in ~/.zshrc, after compinit"),
+        ("clusterctl completion fish | source", "in ~/.config/fish/config.fish"),
+    ],
+)
+@click.argument("shell", metavar="bash|zsh|fish", type=click.Choice(SHELLS))
+@shared_options
+def completion(settings: Settings, shell: str) -> None:  # noqa: ARG001 - shared by all verbs
+    """Print the completion script for your shell.
+
+    Completes verbs, options, job files, nodes of the inventory, codes, and the runs that this machine has seen. It uses
+    only files of this machine and never waits for a node.
+    """
+    click.echo(completion_script(click.get_current_context().find_root().command, shell))

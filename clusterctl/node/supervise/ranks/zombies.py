@@ -16,17 +16,24 @@ import os
 import time
 from typing import TYPE_CHECKING, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence
 
-from ...protocol.ranks import Rank
-from ...protocol.run_paths import RunPaths
-from ..diagnose.rank import STATE
-from ..diagnose.stacks import StackRequest, State, is_script_over, read_markers, read_state, send_question
-from ..runtime.event_loop import Loop
-from ..runtime.processes import ENDED_STATES, Stat, find_process
-from ..state.workdir import read_tail
-from .torchrun import Worker
+from ....protocol.ranks import Rank
+from ....protocol.run_paths import RunPaths
+from ...diagnose.stacks import (
+    STATE,
+    StackRequest,
+    State,
+    is_script_over,
+    read_markers,
+    read_state,
+    send_question,
+)
+from ...runtime.event_loop import Loop
+from ...runtime.processes import ENDED_STATES, Stat, find_process
+from ...state.workdir import read_tail
+from .workers import Worker
 
 if TYPE_CHECKING:
-    from ...protocol.messages.files import Spec
+    from ....protocol.messages.files import Spec
 
 TAIL_BYTES = 16 << 10  # of stderr
 LONGEST_EXCEPTION = 300  # characters
@@ -133,7 +140,7 @@ class Zombies:
         process = find_process(worker.identity)
         if worker.ended or process is None or process.state in ENDED_STATES:
             return None
-        from ...protocol.tracebacks import final_exception  # not loaded before a rank is that silent
+        from ....protocol.tracebacks import final_exception  # not loaded before a rank is that silent
 
         exception = final_exception(read_tail(self._file(worker, "stderr"), TAIL_BYTES))
         if exception:

@@ -1,0 +1,330 @@
+"""`ssh`, `forward` and `debug`: into a node or a run, over the connection that every verb uses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import click
+
+from clusterctl.cli.completion import complete_nodes, complete_run
+from clusterctl.cli.context.load import load_inventory
+from clusterctl.cli.context.settings import Settings
+from clusterctl.cli.help import TYPED_KEY, RawArgumentsCommand, VerbCommand
+from clusterctl.cli.options import WholeNumber, refuse_mixed, shared_options
+from clusterctl.console.terminal import info
+from clusterctl.errors import UsageError
+from clusterctl.protocol.ranks import Rank
+from clusterctl.protocol.run_id import RunId
+from clusterctl.specs.text import command_line
+from clusterctl.translation import to_translate, tr
+
+if TYPE_CHECKING:
+    from clusterctl.cli.actions.find_runs import FoundRuns
+    from clusterctl.client.rpc.cluster import Cluster
+    from clusterctl.client.rpc.session import Interpreter, Session
+    from clusterctl.plans.runs.selection import Parts
+    from clusterctl.protocol.messages.verbs import TunnelRequest
+    from clusterctl.protocol.untrusted import Untrusted
+    from clusterctl.specs.inventory.model import Inventory, Node
+
+PORT = to_translate("{value!r} is not a port")
+SIGNALLED = 128  # added to the number of a signal, as shells do
+
+
+@click.command(
+    cls=RawArgumentsCommand,
+    examples=[
+        ("clusterctl ssh gpu02", "a shell at home"),
+        ("clusterctl ssh gpu02 train-2026", "in the run's code, with its environment"),
+        ("clusterctl ssh gpu02 train-2026 -- python -i", "a program in its place"),
+    ],
+)
+@click.argument("node", metavar="NODE", shell_complete=complete_nodes)
+@click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_run)
+@click.argument("command", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
+@shared_options
+def ssh(settings: Settings, node: str, run: str | None, command: tuple[str, ...]) -> int:
+    """Open a shell on a node; with RUN in the run's directory and environment.
+
+    The terminal is a real one, and the exit code is the shell's. The variables are those of a live process of the run,
+    its secrets included, without RANK and others that belong to one rank; of a run that has ended, those of the job.
+    The shell is no part of the run: `stop` does not end it. It ends with the connection.
+    """
+    from clusterctl.cli.context.nodes import open_cluster, with_any_python
+    from clusterctl.client.tunnel import open_tunnel, terminal_size
+
+    run, command = _split_command(click.get_current_context().meta[TYPED_KEY], run, command)
+    if command:
+        refuse_mixed(command, "ssh")
+    inventory = load_inventory(settings)
+    chosen = _choose_node(inventory, node)
+    with open_cluster() as cluster:
+        run_id = _find_run(cluster, inventory, run).run_id if run else ""
+        request = _request("shell", run_id)
+        request["argv"], request["size"] = list(command), terminal_size()
+        session, _ = with_any_python(
+            chosen, lambda python: open_tunnel(cluster.connection(chosen), chosen, python, request)
+        )
+        with session:
+            return _serve_shell(session)
+
+
+@click.command(
+    cls=VerbCommand,
+    examples=[
+        ("clusterctl forward train-2026 6006", "TensorBoard on node 0: http://localhost:6006"),
+        ("clusterctl forward train-2026 8265:9000", "another port here"),
+        ("clusterctl forward train-2026 5678 --node gpu02", "a port of another node"),
+    ],
+)
+@click.argument("run", metavar="RUN", shell_complete=complete_run)
+@click.argument("port", metavar="PORT[:LOCAL]")
+@click.option(
+    "--node", metavar="NODE", help="The node; default: node 0 of the run.", shell_complete=complete_nodes
+)
+@shared_options
+def forward(settings: Settings, run: str, port: str, node: str | None) -> int:
+    """Connect a port of this machine to a port of a run's node, until Ctrl-C.
+
+    Listens on 127.0.0.1 only. On the node the connection goes to the loopback address, else to the node's training
+    address, so a program that listens on either is reached: TensorBoard, a dashboard, a debugger. Works over bastions;
+    the nodes' sshd need not allow forwarding.
+    """
+    from clusterctl.cli.context.nodes import open_cluster
+    from clusterctl.client.tunnel import Tunnel, listen, open_tunnel
+
+    remote, local = _parse_ports(port)
+    inventory = load_inventory(settings)
+    try:
+        listener = listen(local)
+    except OSError as error:
+        raise UsageError("CC-USE-094", port=local, reason=error.strerror or str(error)) from error
+    with listener, open_cluster() as cluster:
+        found = _find_run(cluster, inventory, run)
+        chosen = found.choose(node)
+        request = _request("port", found.run_id)
+        request["port"], request["addresses"] = remote, ["127.0.0.1", "::1"]
+        python = found.interpreters[chosen.name]
+        with open_tunnel(cluster.connection(chosen), chosen, python, request) as session:
+            here = f"127.0.0.1:{listener.getsockname()[1]}"
+            info(tr("{here} -> {node}:{port}; Ctrl-C ends", here=here, node=chosen.name, port=remote))
+            tunnel = Tunnel(session, lambda _: True, _report_refused, listener)
+            try:
+                tunnel.run()
+            except KeyboardInterrupt:
+                return 0
+    return 0
+
+
+@click.command(
+    cls=VerbCommand,
+    examples=[
+        ("clusterctl debug", "rank 0 of your newest run"),
+        ("clusterctl debug train-2026 --rank 3", "another rank"),
+        ("clusterctl debug c82d --rank 1", "the run with this short id"),
+    ],
+)
+@click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_run)
+@click.option(
+    "--rank",
+    type=WholeNumber(to_translate("{value!r} is not a rank")),
+    metavar="N",
+    default=0,
+    help="The global rank; default: 0.",
+)
+@shared_options
+def debug(settings: Settings, run: str | None, rank: int) -> int:
+    """Type in pdb of a rank that waits at `breakpoint()`.
+
+    The run must have been started with `launch --debug`, or `debug: true` in the job. Waits until the rank comes to a
+    breakpoint. Ctrl-D or Ctrl-C leaves: the rank goes on waiting, and `debug` can be called again. `c` lets it go on,
+    `q` ends it. The other ranks wait in their next collective until their timeout, which is that of
+    init_process_group: 10 minutes with NCCL, 30 with Gloo, unless the script sets it.
+    """
+    from clusterctl.cli.context.nodes import open_cluster
+    from clusterctl.client.tunnel import open_tunnel
+
+    inventory = load_inventory(settings)
+    with open_cluster() as cluster:
+        found = _find_run(cluster, inventory, run)
+        chosen = found.find_rank(rank)
+        request = _request("debug", found.run_id)
+        request["rank"] = rank
+        python = found.interpreters[chosen.name]
+        with open_tunnel(cluster.connection(chosen), chosen, python, request) as session:
+            again = command_line("debug", found.run_id, "--rank", str(rank), command=settings.command)
+            return _serve_debugger(session, rank, again)
+
+
+def _split_command(
+    typed: Sequence[str], run: str | None, command: tuple[str, ...]
+) -> tuple[str | None, tuple[str, ...]]:
+    """Take a word behind `--` for the program, also where RUN was left out: click has taken the `--` away."""
+    if run is None or "--" not in typed or run in typed[: typed.index("--")]:
+        return run, command
+    return None, (run, *command)
+
+
+class FoundRun(NamedTuple):
+    """A run, its parts by node, and the nodes that answered."""
+
+    run_id: RunId
+    parts: Parts
+    nodes: dict[str, Node]
+    interpreters: dict[str, Interpreter]
+
+    def choose(self, name: str | None) -> Node:
+        """Choose a node of the run: the one that is named, else node 0."""
+        found = [
+            self.nodes[node]
+            for node, part in self.parts.items()
+            if part and node in self.nodes and (node == name if name else part.node_rank == 0)
+        ]
+        if not found:
+            raise UsageError(
+                "CC-USE-095", run=self.run_id, name=name or tr("node 0"), nodes=", ".join(self.nodes)
+            )
+        return found[0]
+
+    def find_rank(self, rank: int) -> Node:
+        """Find the node that has a rank."""
+        ranks = {
+            one.rank: node
+            for node, part in self.parts.items()
+            if part and node in self.nodes
+            for one in part.ranks
+        }
+        if rank not in ranks:
+            raise UsageError(
+                "CC-USE-096",
+                run=self.run_id,
+                rank=rank,
+                ranks=", ".join(map(str, sorted(ranks))) or tr("none"),
+            )
+        return self.nodes[ranks[Rank(rank)]]
+
+
+def _find_run(cluster: Cluster, inventory: Inventory, run: str | None) -> FoundRun:
+    from clusterctl.cli.actions.find_runs import choose_found_run, find_runs
+    from clusterctl.cli.context.nodes import report_failures
+    from clusterctl.plans.runs.selection import choose_run
+
+    found: FoundRuns = find_runs(cluster, inventory.nodes, run, only_one=True)
+    report_failures(found.errors)
+    run_id = choose_found_run(choose_run, found.runs, run)
+    parts = found.runs[run_id]
+    nodes = {
+        node.name: node for node in inventory.nodes if parts.get(node.name) and node.name in found.pythons
+    }
+    return FoundRun(run_id, parts, nodes, found.pythons)
+
+
+def _choose_node(inventory: Inventory, name: str) -> Node:
+    from clusterctl.plans.launch.placement import choose_nodes
+
+    nodes = choose_nodes(inventory, name, None)
+    if len(nodes) > 1:
+        raise UsageError("CC-USE-097", pattern=name, nodes=", ".join(node.name for node in nodes))
+    return nodes[0]
+
+
+def _parse_ports(text: str) -> tuple[int, int]:
+    """Read PORT[:LOCAL]; the same port here if there is none."""
+    remote, colon, local = text.partition(":")
+    kind = WholeNumber(PORT, 1, 65535)
+    first = kind.convert(remote, None, click.get_current_context(silent=True))
+    return first, kind.convert(local, None, click.get_current_context(silent=True)) if colon else first
+
+
+def _request(to: Literal["port", "shell", "debug"], run_id: str) -> TunnelRequest:
+    """Give a request with nothing in it but its purpose."""
+    import os
+
+    from clusterctl.client.tunnel import WINDOW
+
+    request: TunnelRequest = {
+        "workdir": "",
+        "node": "",
+        "run": run_id,
+        "to": to,
+        "addresses": [],
+        "port": 0,
+        "argv": [],
+        "term": os.environ.get("TERM", ""),
+        "size": [24, 80],
+        "rank": 0,
+        "window": WINDOW,
+    }
+    return request
+
+
+def _report_refused(reason: str) -> None:
+    from clusterctl.cli.context.nodes import notice
+    from clusterctl.console.text import sanitize
+
+    notice(tr("the connection was refused: {reason}", reason=sanitize(reason)))
+
+
+def _serve_shell(session: Session) -> int:
+    from clusterctl.client.tunnel import Tunnel, raw_terminal, standard_channel, terminal_size
+
+    ends: list[int] = []
+    sizes = [terminal_size()]
+
+    def on_frame(header: Untrusted) -> bool:
+        if header.has_record("ended"):
+            end = header.record("ended")
+            code, number = end.integer("exit", 0, 255), end.integer("signal", 1, 64)
+            ends.append(code if code is not None else SIGNALLED + (number or 0))
+        return not ends
+
+    def on_tick() -> None:
+        size = terminal_size()
+        if size != sizes[-1]:
+            sizes[:] = [size]
+            session.send({"size": size})
+
+    tunnel = Tunnel(session, on_frame)
+    tunnel.channels[0] = standard_channel()
+    with raw_terminal():
+        tunnel.run(on_tick)
+    return ends[0] if ends else 1
+
+
+def _serve_debugger(session: Session, rank: int, again: str) -> int:
+    from clusterctl.client.tunnel import Tunnel, standard_channel
+
+    tunnel = Tunnel(session, lambda _: True)
+
+    def on_frame(header: Untrusted) -> bool:
+        if "waits" in header:
+            if header.is_null("waits"):
+                info(tr("rank {rank} is at no breakpoint yet; waiting, Ctrl-C ends", rank=rank))
+            else:
+                info(
+                    tr(
+                        "rank {rank} waits at a breakpoint; the other ranks wait for it until their timeout "
+                        "(NCCL 10 min, Gloo 30 min, unless the script sets one)",
+                        rank=rank,
+                    )
+                )
+                tunnel.channels[0] = standard_channel()
+            return True
+        reason = header.text("reason", 40)
+        if reason == "ended":
+            info(tr("rank {rank} has ended", rank=rank))
+            return False
+        tunnel.channels.clear()
+        info(tr("rank {rank} goes on; waiting for its next breakpoint, Ctrl-C ends", rank=rank))
+        return True
+
+    tunnel.on_frame = on_frame
+    try:
+        tunnel.run()
+    except KeyboardInterrupt:
+        if 0 not in tunnel.channels:
+            return 0
+    if 0 in tunnel.channels:
+        info(tr("rank {rank} still waits; again: {command}", rank=rank, command=again))
+    return 0
