@@ -32,7 +32,10 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Sequence, 
 
 from ...protocol.untrusted import MalformedError, Untrusted, parse_object
 from ..runtime.processes import (
+    Identity,
     identify,
+    is_alive,
+    read_stat,
     restore_signals,
     set_parent_death_signal,
     set_subreaper,
@@ -112,6 +115,7 @@ class Server:
         self._since = time.time()
         self._ends_at = 0.0
         self._open: List[socket.socket] = []  # what a forked process must not keep
+        self._ancestors: List[Identity] = []  # agent and guardian of the run that the server came from
 
     def serve_agent(self, connection: socket.socket) -> None:
         """Fork gates for an agent, until it leaves or the server is to stay."""
@@ -201,25 +205,25 @@ class Server:
             return
         query(workdir, node, {"do": "end"})
         self._ends_at = now() + seconds
-        listener = listen(workdir, node)
+        self._ancestors = list_ancestors()
+        listener, own = listen(workdir, node)
         interface.show_command(self._words(node), [])
         send(connection, self._describe())
         connection.close()
         self._open = [listener]
-        self._wait(listener, os.path.join(socket_folder(workdir), socket_name(node)))
+        self._wait(listener, own, os.path.join(socket_folder(workdir), socket_name(node)))
 
-    def _wait(self, listener: socket.socket, path: str) -> None:
-        """Serve whoever connects, until the time is up or memory is short."""
-        own = os.stat(path)
+    def _wait(self, listener: socket.socket, own: os.stat_result, path: str) -> None:
+        """Serve whoever connects, until the time is up, memory is short or another server has taken the path."""
         poller = select.poll()
         poller.register(listener, select.POLLIN)
         stays = True
-        while stays and now() < self._ends_at and not is_memory_short():
+        while stays and now() < self._ends_at and is_same_file(path, own) and not is_memory_short():
             wait = max(0.0, min(CHECK_INTERVAL, self._ends_at - now()))
             if poller.poll(wait * 1000):
                 stays = self._serve_connection(listener)
-        with suppress(OSError):
-            if os.path.samestat(own, os.stat(path)):
+        if is_same_file(path, own):
+            with suppress(OSError):
                 os.unlink(path)
 
     def _serve_connection(self, listener: socket.socket) -> bool:
@@ -262,6 +266,10 @@ class Server:
     def _judge_start(self, request: Untrusted) -> Tuple[AnyWarmAnswer, bool]:
         """Agree to fork a run's guardian; the server ends where what it has imported is out of date."""
         argv = list(request.texts("argv", 100))
+        if any(
+            map(is_alive, self._ancestors)
+        ):  # the kernel would make the new guardian their child: they would kill it
+            return {"refused": "the previous run is still ending"}, True
         changed = self._imports.find_changed_file()
         if changed:
             return {"refused": "%s has changed since it was imported" % changed}, False
@@ -334,8 +342,23 @@ def now() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def listen(workdir: str, node: str) -> socket.socket:
-    """Listen at the node's socket, in a directory that only this account can enter."""
+def list_ancestors() -> List[Identity]:
+    """Name the agent that this process is a child of, and the agent's guardian: both adopt and kill what is below."""
+    agent = read_stat(os.getppid())
+    guardian = read_stat(agent.parent) if agent is not None else None
+    return [stat.identity for stat in (agent, guardian) if stat is not None and stat.pid > 1]
+
+
+def is_same_file(path: str, own: os.stat_result) -> bool:
+    """Whether the path still leads to this file."""
+    try:
+        return os.path.samestat(own, os.stat(path))
+    except OSError:
+        return False
+
+
+def listen(workdir: str, node: str) -> Tuple[socket.socket, os.stat_result]:
+    """Listen at the node's socket, in a directory that only this account can enter; gives the socket's file, too."""
     folder = socket_folder(workdir)
     with suppress(FileExistsError):
         os.mkdir(folder, 0o700)
@@ -343,16 +366,23 @@ def listen(workdir: str, node: str) -> socket.socket:
     try:
         if not is_private(os.fstat(directory)):
             raise OSError("%s can be used by others" % folder)
-        name = socket_name(node)
-        with suppress(FileNotFoundError):
-            os.unlink(name, dir_fd=directory)
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        listener.bind("/proc/self/fd/%d/%s" % (directory, name))
-        listener.listen(8)
-        listener.settimeout(REQUEST_LIMIT)
+        return bind(directory, socket_name(node))
     finally:
         os.close(directory)
-    return listener
+
+
+def bind(directory: int, name: str) -> Tuple[socket.socket, os.stat_result]:
+    """Take the name in the directory, whoever has it; by a rename, so that the file given is never another server's."""
+    aside = "%s.%d" % (name, os.getpid())
+    with suppress(FileNotFoundError):
+        os.unlink(aside, dir_fd=directory)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind("/proc/self/fd/%d/%s" % (directory, aside))
+    listener.listen(8)
+    listener.settimeout(REQUEST_LIMIT)
+    own = os.stat(aside, dir_fd=directory)
+    os.replace(aside, name, src_dir_fd=directory, dst_dir_fd=directory)
+    return listener, own
 
 
 def is_memory_short() -> bool:
