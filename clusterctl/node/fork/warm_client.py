@@ -30,7 +30,7 @@ def socket_name(node: str) -> str:
     return sha256(("%s %s" % (boot_id(), node)).encode("utf-8")).hexdigest()[:16]
 
 
-def connect(workdir: str, node: str) -> Optional[socket.socket]:
+def connect(workdir: str, node: str, limit: float = LIMIT) -> Optional[socket.socket]:
     """Connect to the node's warm server; None if there is none that is ours."""
     folder = socket_folder(workdir)
     try:
@@ -38,7 +38,7 @@ def connect(workdir: str, node: str) -> Optional[socket.socket]:
     except OSError:
         return None
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.settimeout(LIMIT)
+    connection.settimeout(limit)
     try:
         if not is_private(os.fstat(directory)):
             raise OSError("%s can be used by others" % folder)

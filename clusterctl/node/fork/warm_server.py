@@ -233,6 +233,7 @@ class Server:
         except OSError:  # it has left again
             return True
         descriptors: List[int] = []
+        stays = True
         with connection:
             try:
                 connection.settimeout(REQUEST_LIMIT)
@@ -246,7 +247,7 @@ class Server:
                 if "pid" in answer and request.one_of("do", ("start",)) and connection.recv(1):
                     self._start(request, descriptors)
             except (OSError, MalformedError):
-                return True
+                return stays  # an agent that asks for the end waits for no answer
             finally:
                 self._open = [listener]
                 close_all(descriptors)
@@ -266,9 +267,7 @@ class Server:
     def _judge_start(self, request: Untrusted) -> Tuple[AnyWarmAnswer, bool]:
         """Agree to fork a run's guardian; the server ends where what it has imported is out of date."""
         argv = list(request.texts("argv", 100))
-        if any(
-            map(is_alive, self._ancestors)
-        ):  # the kernel would make the new guardian their child: they would kill it
+        if any(map(is_alive, self._ancestors)):  # they would adopt the new guardian, and kill it
             return {"refused": "the previous run is still ending"}, True
         changed = self._imports.find_changed_file()
         if changed:

@@ -13,7 +13,8 @@ import pytest
 from clusterctl.node.fork import warm_server
 from clusterctl.node.fork.imports import Imports
 from clusterctl.node.fork.inherited import read_inherited
-from clusterctl.node.fork.warm_client import socket_folder, socket_name
+from clusterctl.node.fork.warm_client import connect, socket_folder, socket_name
+from clusterctl.node.fork.warm_messages import send
 from clusterctl.node.fork.warm_server import Server, bind, list_ancestors, listen
 from clusterctl.node.runtime.processes import identify
 from clusterctl.protocol.untrusted import Untrusted
@@ -85,3 +86,15 @@ def test_the_file_of_a_socket_is_its_own(tmp_path: Path) -> None:
     assert (tmp_path / "name").stat().st_ino == other.st_ino
     first.close()
     second.close()
+
+
+def test_an_end_whose_sender_has_left_is_an_end(server: Server, tmp_path: Path) -> None:
+    """An agent does not wait for the answer."""
+    listener, _ = listen(str(tmp_path), "gpu01")
+    connection = connect(str(tmp_path), "gpu01")
+    assert connection is not None
+    with connection:
+        send(connection, {"do": "end"})
+    server._describe = lambda: {"pid": 1}  # type: ignore[assignment,method-assign,return-value,typeddict-item]
+    assert not server._serve_connection(listener)
+    listener.close()
