@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 import stat
 import struct
@@ -66,16 +67,11 @@ def peer_uid(connection: socket.socket) -> int:
 
 
 def query(
-    workdir: str,
-    node: str,
-    request: AnyWarmRequest,
-    descriptors: Sequence[int] = (),
-    *,
-    confirm: bool = False,
+    workdir: str, node: str, request: AnyWarmRequest, descriptors: Sequence[int] = ()
 ) -> Optional[Untrusted]:
     """Ask the node's warm server; None if there is none, or none that answers.
 
-    `confirm`: tell it that the answer has arrived; only then it does what it has agreed to.
+    After the limit it cannot answer any more: what does nothing until its answer is sent has then not been done.
     """
     connection = connect(workdir, node)
     if connection is None:
@@ -83,9 +79,9 @@ def query(
     with connection:
         try:
             send(connection, request, descriptors)
+            if not select.select([connection], [], [], LIMIT)[0]:
+                connection.shutdown(socket.SHUT_RD)
             answer, unasked = receive(connection)
-            if confirm:
-                connection.sendall(b"\n")
         except (OSError, MalformedError):
             return None
     close_all(unasked)

@@ -28,7 +28,7 @@ import socket
 import sys
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ...protocol.untrusted import MalformedError, Untrusted, parse_object
 from ..runtime.processes import (
@@ -243,9 +243,10 @@ class Server:
                 self._open = [listener, connection]
                 request = request or Untrusted({})
                 answer, stays = self._answer(request)
-                send(connection, answer)
-                if "pid" in answer and request.one_of("do", ("start",)) and connection.recv(1):
+                if answer is None:
                     self._start(request, descriptors)
+                else:
+                    send(connection, answer)
             except (OSError, MalformedError):
                 return stays  # an agent that asks for the end waits for no answer
             finally:
@@ -253,8 +254,8 @@ class Server:
                 close_all(descriptors)
         return stays
 
-    def _answer(self, request: Untrusted) -> Tuple[AnyWarmAnswer, bool]:
-        """Do what a request asks for, but the start; gives the answer, and whether the server stays."""
+    def _answer(self, request: Untrusted) -> Tuple[Optional[AnyWarmAnswer], bool]:
+        """Do what a request asks for; gives the answer, None for a start that is to be done, and whether it stays."""
         what = request.one_of("do", ("start", "renew", "describe", "end"))
         if what == "start":
             return self._judge_start(request)
@@ -264,8 +265,8 @@ class Server:
             self._ends_at = now() + min(request.number("seconds", 0.0) or 0.0, LONGEST_WAIT)
         return self._describe(), what != "end"
 
-    def _judge_start(self, request: Untrusted) -> Tuple[AnyWarmAnswer, bool]:
-        """Agree to fork a run's guardian; the server ends where what it has imported is out of date."""
+    def _judge_start(self, request: Untrusted) -> Tuple[Optional[AnyWarmAnswer], bool]:
+        """Give why a run's guardian is not to be forked, None if it is; a server that is out of date ends."""
         argv = list(request.texts("argv", 100))
         if any(map(is_alive, self._ancestors)):  # they would adopt the new guardian, and kill it
             return {"refused": "the previous run is still ending"}, True
@@ -277,10 +278,13 @@ class Server:
         differences = sorted(set(request.texts("inherited", 100, LONGEST_VARIABLE)) ^ set(read_inherited()))
         if differences:
             return {"refused": "this login has other limits or rights: %s" % differences[0][:200]}, True
-        return {"pid": 0}, True
+        return None, True
 
     def _start(self, request: Untrusted, descriptors: Sequence[int]) -> None:
-        """Fork the guardian, which nobody's child becomes."""
+        """Fork the guardian, which nobody's child becomes.
+
+        It answers the verb itself when all is forked: without an answer nothing has started, and nothing will.
+        """
         between = os.fork()
         if between == 0:
             run_in_child(lambda: self._fork_guardian(request, descriptors))
@@ -289,32 +293,46 @@ class Server:
     def _fork_guardian(self, request: Untrusted, descriptors: Sequence[int]) -> None:
         if os.fork():
             os._exit(0)
-        for connection in self._open:
-            connection.close()
+        listener, verb = self._open
+        listener.close()
         control, log = descriptors
         argv, rundir = request.texts("argv", 100), request.text("rundir")
         env = unpack_variables(request.texts("env", MOST_WORDS, LONGEST_VARIABLE))
         set_up_child(log)
         os.chdir(request.text("cwd"))
         set_subreaper()
-        orders_read, orders_write = os.pipe()
-        beats_read, beats_write = os.pipe()
-        own_end, server_end = socket.socketpair()
+        orders, beats, answered = os.pipe(), os.pipe(), os.pipe()
         agent = os.fork()
         if agent:
-            kept: Dict[str, int] = {"orders": orders_write, "beats": beats_read}
-            exec_role(argv, "guardian", rundir, {"agent": agent}, kept, env)
-        if os.fork() == 0:
-            close_all((control, orders_read, orders_write, beats_read, beats_write, own_end.fileno()))
-            own_end.detach()
-            os.setsid()
-            leave_output()
-            reset_signals()
-            os.chdir("/")
-            self.serve_agent(server_end)
-            os._exit(0)
-        kept = {"control": control, "orders": orders_read, "beats": beats_write, "warm": own_end.fileno()}
-        exec_role(argv, "agent", rundir, {}, kept, env)
+            send(
+                verb, {"pid": os.getpid()}
+            )  # fails if the verb has left, which then starts the run without this
+            os.write(answered[1], b"\n")
+            exec_role(
+                argv, "guardian", rundir, {"agent": agent}, {"orders": orders[1], "beats": beats[0]}, env
+            )
+        verb.close()
+        os.close(answered[1])
+        if os.read(answered[0], 1):
+            close_all((orders[1], beats[0], answered[0]))
+            kept = {"control": control, "orders": orders[0], "beats": beats[1]}
+            exec_role(argv, "agent", rundir, {}, {**kept, "warm": self._fork_server(kept.values())}, env)
+
+    def _fork_server(self, private: Iterable[int]) -> int:
+        """Fork a server for an agent; gives the agent's end, which is at its end where none could be forked."""
+        agent_end, server_end = socket.socketpair()
+        with suppress(OSError), server_end:
+            if os.fork() == 0:
+                run_in_child(lambda: self._serve_next_agent(server_end, [*private, agent_end.detach()]))
+        return agent_end.detach()
+
+    def _serve_next_agent(self, connection: socket.socket, private: Sequence[int]) -> None:
+        close_all(private)
+        os.setsid()
+        leave_output()
+        reset_signals()
+        os.chdir("/")
+        self.serve_agent(connection)
 
     def _describe(self) -> WarmServerFacts:
         torch: Any = sys.modules["torch"]
