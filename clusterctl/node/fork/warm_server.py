@@ -304,13 +304,11 @@ class Server:
         orders, beats, answered = os.pipe(), os.pipe(), os.pipe()
         agent = os.fork()
         if agent:
-            send(
-                verb, {"pid": os.getpid()}
-            )  # fails if the verb has left, which then starts the run without this
+            # it fails if the verb has left, which then starts the run without this server
+            send(verb, {"pid": os.getpid()})
             os.write(answered[1], b"\n")
-            exec_role(
-                argv, "guardian", rundir, {"agent": agent}, {"orders": orders[1], "beats": beats[0]}, env
-            )
+            kept = {"orders": orders[1], "beats": beats[0]}
+            exec_role(argv, "guardian", rundir, {"agent": agent}, kept, env)
         verb.close()
         os.close(answered[1])
         if os.read(answered[0], 1):
