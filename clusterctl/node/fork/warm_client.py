@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 import stat
 import struct
@@ -30,7 +31,7 @@ def socket_name(node: str) -> str:
     return sha256(("%s %s" % (boot_id(), node)).encode("utf-8")).hexdigest()[:16]
 
 
-def connect(workdir: str, node: str) -> Optional[socket.socket]:
+def connect(workdir: str, node: str, limit: float = LIMIT) -> Optional[socket.socket]:
     """Connect to the node's warm server; None if there is none that is ours."""
     folder = socket_folder(workdir)
     try:
@@ -38,7 +39,7 @@ def connect(workdir: str, node: str) -> Optional[socket.socket]:
     except OSError:
         return None
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.settimeout(LIMIT)
+    connection.settimeout(limit)
     try:
         if not is_private(os.fstat(directory)):
             raise OSError("%s can be used by others" % folder)
@@ -66,16 +67,11 @@ def peer_uid(connection: socket.socket) -> int:
 
 
 def query(
-    workdir: str,
-    node: str,
-    request: AnyWarmRequest,
-    descriptors: Sequence[int] = (),
-    *,
-    confirm: bool = False,
+    workdir: str, node: str, request: AnyWarmRequest, descriptors: Sequence[int] = ()
 ) -> Optional[Untrusted]:
     """Ask the node's warm server; None if there is none, or none that answers.
 
-    `confirm`: tell it that the answer has arrived; only then it does what it has agreed to.
+    After the limit it cannot answer any more: what does nothing until its answer is sent has then not been done.
     """
     connection = connect(workdir, node)
     if connection is None:
@@ -83,9 +79,9 @@ def query(
     with connection:
         try:
             send(connection, request, descriptors)
+            if not select.select([connection], [], [], LIMIT)[0]:
+                connection.shutdown(socket.SHUT_RD)
             answer, unasked = receive(connection)
-            if confirm:
-                connection.sendall(b"\n")
         except (OSError, MalformedError):
             return None
     close_all(unasked)

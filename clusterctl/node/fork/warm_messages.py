@@ -24,11 +24,13 @@ LONGEST_VARIABLE = 1 << 18  # the kernel takes 128 KiB
 def send(
     connection: socket.socket, message: AnyWarmRequest | AnyWarmAnswer, descriptors: Sequence[int] = ()
 ) -> None:
-    """Send a message."""
+    """Send a message; one of a few bytes arrives whole or not at all."""
     content = json.dumps(message).encode("ascii")
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
-    connection.sendmsg([LENGTH.pack(len(content))], rights)
-    connection.sendall(content)
+    content = LENGTH.pack(len(content)) + content
+    rest = content[connection.sendmsg([content], rights) :]
+    if rest:  # sending nothing fails, too, once the other end has received all and left
+        connection.sendall(rest)
 
 
 def receive(connection: socket.socket) -> Tuple[Optional[Untrusted], List[int]]:

@@ -28,11 +28,14 @@ import socket
 import sys
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ...protocol.untrusted import MalformedError, Untrusted, parse_object
 from ..runtime.processes import (
+    Identity,
     identify,
+    is_alive,
+    read_stat,
     restore_signals,
     set_parent_death_signal,
     set_subreaper,
@@ -112,6 +115,7 @@ class Server:
         self._since = time.time()
         self._ends_at = 0.0
         self._open: List[socket.socket] = []  # what a forked process must not keep
+        self._ancestors: List[Identity] = []  # agent and guardian of the run that the server came from
 
     def serve_agent(self, connection: socket.socket) -> None:
         """Fork gates for an agent, until it leaves or the server is to stay."""
@@ -201,25 +205,25 @@ class Server:
             return
         query(workdir, node, {"do": "end"})
         self._ends_at = now() + seconds
-        listener = listen(workdir, node)
+        self._ancestors = list_ancestors()
+        listener, own = listen(workdir, node)
         interface.show_command(self._words(node), [])
         send(connection, self._describe())
         connection.close()
         self._open = [listener]
-        self._wait(listener, os.path.join(socket_folder(workdir), socket_name(node)))
+        self._wait(listener, own, os.path.join(socket_folder(workdir), socket_name(node)))
 
-    def _wait(self, listener: socket.socket, path: str) -> None:
-        """Serve whoever connects, until the time is up or memory is short."""
-        own = os.stat(path)
+    def _wait(self, listener: socket.socket, own: os.stat_result, path: str) -> None:
+        """Serve whoever connects, until the time is up, memory is short or another server has taken the path."""
         poller = select.poll()
         poller.register(listener, select.POLLIN)
         stays = True
-        while stays and now() < self._ends_at and not is_memory_short():
+        while stays and now() < self._ends_at and is_same_file(path, own) and not is_memory_short():
             wait = max(0.0, min(CHECK_INTERVAL, self._ends_at - now()))
             if poller.poll(wait * 1000):
                 stays = self._serve_connection(listener)
-        with suppress(OSError):
-            if os.path.samestat(own, os.stat(path)):
+        if is_same_file(path, own):
+            with suppress(OSError):
                 os.unlink(path)
 
     def _serve_connection(self, listener: socket.socket) -> bool:
@@ -229,6 +233,7 @@ class Server:
         except OSError:  # it has left again
             return True
         descriptors: List[int] = []
+        stays = True
         with connection:
             try:
                 connection.settimeout(REQUEST_LIMIT)
@@ -238,18 +243,19 @@ class Server:
                 self._open = [listener, connection]
                 request = request or Untrusted({})
                 answer, stays = self._answer(request)
-                send(connection, answer)
-                if "pid" in answer and request.one_of("do", ("start",)) and connection.recv(1):
+                if answer is None:
                     self._start(request, descriptors)
+                else:
+                    send(connection, answer)
             except (OSError, MalformedError):
-                return True
+                return stays  # an agent that asks for the end waits for no answer
             finally:
                 self._open = [listener]
                 close_all(descriptors)
         return stays
 
-    def _answer(self, request: Untrusted) -> Tuple[AnyWarmAnswer, bool]:
-        """Do what a request asks for, but the start; gives the answer, and whether the server stays."""
+    def _answer(self, request: Untrusted) -> Tuple[Optional[AnyWarmAnswer], bool]:
+        """Do what a request asks for; gives the answer, None for a start that is to be done, and whether it stays."""
         what = request.one_of("do", ("start", "renew", "describe", "end"))
         if what == "start":
             return self._judge_start(request)
@@ -259,9 +265,11 @@ class Server:
             self._ends_at = now() + min(request.number("seconds", 0.0) or 0.0, LONGEST_WAIT)
         return self._describe(), what != "end"
 
-    def _judge_start(self, request: Untrusted) -> Tuple[AnyWarmAnswer, bool]:
-        """Agree to fork a run's guardian; the server ends where what it has imported is out of date."""
+    def _judge_start(self, request: Untrusted) -> Tuple[Optional[AnyWarmAnswer], bool]:
+        """Give why a run's guardian is not to be forked, None if it is; a server that is out of date ends."""
         argv = list(request.texts("argv", 100))
+        if any(map(is_alive, self._ancestors)):  # they would adopt the new guardian, and kill it
+            return {"refused": "the previous run is still ending"}, True
         changed = self._imports.find_changed_file()
         if changed:
             return {"refused": "%s has changed since it was imported" % changed}, False
@@ -270,10 +278,13 @@ class Server:
         differences = sorted(set(request.texts("inherited", 100, LONGEST_VARIABLE)) ^ set(read_inherited()))
         if differences:
             return {"refused": "this login has other limits or rights: %s" % differences[0][:200]}, True
-        return {"pid": 0}, True
+        return None, True
 
     def _start(self, request: Untrusted, descriptors: Sequence[int]) -> None:
-        """Fork the guardian, which nobody's child becomes."""
+        """Fork the guardian, which nobody's child becomes.
+
+        It answers the verb itself when all is forked: without an answer nothing has started, and nothing will.
+        """
         between = os.fork()
         if between == 0:
             run_in_child(lambda: self._fork_guardian(request, descriptors))
@@ -282,32 +293,44 @@ class Server:
     def _fork_guardian(self, request: Untrusted, descriptors: Sequence[int]) -> None:
         if os.fork():
             os._exit(0)
-        for connection in self._open:
-            connection.close()
+        listener, verb = self._open
+        listener.close()
         control, log = descriptors
         argv, rundir = request.texts("argv", 100), request.text("rundir")
         env = unpack_variables(request.texts("env", MOST_WORDS, LONGEST_VARIABLE))
         set_up_child(log)
         os.chdir(request.text("cwd"))
         set_subreaper()
-        orders_read, orders_write = os.pipe()
-        beats_read, beats_write = os.pipe()
-        own_end, server_end = socket.socketpair()
+        orders, beats, answered = os.pipe(), os.pipe(), os.pipe()
         agent = os.fork()
         if agent:
-            kept: Dict[str, int] = {"orders": orders_write, "beats": beats_read}
+            # it fails if the verb has left, which then starts the run without this server
+            send(verb, {"pid": os.getpid()})
+            os.write(answered[1], b"\n")
+            kept = {"orders": orders[1], "beats": beats[0]}
             exec_role(argv, "guardian", rundir, {"agent": agent}, kept, env)
-        if os.fork() == 0:
-            close_all((control, orders_read, orders_write, beats_read, beats_write, own_end.fileno()))
-            own_end.detach()
-            os.setsid()
-            leave_output()
-            reset_signals()
-            os.chdir("/")
-            self.serve_agent(server_end)
-            os._exit(0)
-        kept = {"control": control, "orders": orders_read, "beats": beats_write, "warm": own_end.fileno()}
-        exec_role(argv, "agent", rundir, {}, kept, env)
+        verb.close()
+        os.close(answered[1])
+        if os.read(answered[0], 1):
+            close_all((orders[1], beats[0], answered[0]))
+            kept = {"control": control, "orders": orders[0], "beats": beats[1]}
+            exec_role(argv, "agent", rundir, {}, {**kept, "warm": self._fork_server(kept.values())}, env)
+
+    def _fork_server(self, private: Iterable[int]) -> int:
+        """Fork a server for an agent; gives the agent's end, which is at its end where none could be forked."""
+        agent_end, server_end = socket.socketpair()
+        with suppress(OSError), server_end:
+            if os.fork() == 0:
+                run_in_child(lambda: self._serve_next_agent(server_end, [*private, agent_end.detach()]))
+        return agent_end.detach()
+
+    def _serve_next_agent(self, connection: socket.socket, private: Sequence[int]) -> None:
+        close_all(private)
+        os.setsid()
+        leave_output()
+        reset_signals()
+        os.chdir("/")
+        self.serve_agent(connection)
 
     def _describe(self) -> WarmServerFacts:
         torch: Any = sys.modules["torch"]
@@ -334,8 +357,23 @@ def now() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def listen(workdir: str, node: str) -> socket.socket:
-    """Listen at the node's socket, in a directory that only this account can enter."""
+def list_ancestors() -> List[Identity]:
+    """Name the agent that this process is a child of, and the agent's guardian: both adopt and kill what is below."""
+    agent = read_stat(os.getppid())
+    guardian = read_stat(agent.parent) if agent is not None else None
+    return [stat.identity for stat in (agent, guardian) if stat is not None and stat.pid > 1]
+
+
+def is_same_file(path: str, own: os.stat_result) -> bool:
+    """Whether the path still leads to this file."""
+    try:
+        return os.path.samestat(own, os.stat(path))
+    except OSError:
+        return False
+
+
+def listen(workdir: str, node: str) -> Tuple[socket.socket, os.stat_result]:
+    """Listen at the node's socket, in a directory that only this account can enter; gives the socket's file, too."""
     folder = socket_folder(workdir)
     with suppress(FileExistsError):
         os.mkdir(folder, 0o700)
@@ -343,16 +381,23 @@ def listen(workdir: str, node: str) -> socket.socket:
     try:
         if not is_private(os.fstat(directory)):
             raise OSError("%s can be used by others" % folder)
-        name = socket_name(node)
-        with suppress(FileNotFoundError):
-            os.unlink(name, dir_fd=directory)
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        listener.bind("/proc/self/fd/%d/%s" % (directory, name))
-        listener.listen(8)
-        listener.settimeout(REQUEST_LIMIT)
+        return bind(directory, socket_name(node))
     finally:
         os.close(directory)
-    return listener
+
+
+def bind(directory: int, name: str) -> Tuple[socket.socket, os.stat_result]:
+    """Take the name in the directory, whoever has it; by a rename, so that the file given is never another server's."""
+    aside = "%s.%d" % (name, os.getpid())
+    with suppress(FileNotFoundError):
+        os.unlink(aside, dir_fd=directory)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind("/proc/self/fd/%d/%s" % (directory, aside))
+    listener.listen(8)
+    listener.settimeout(REQUEST_LIMIT)
+    own = os.stat(aside, dir_fd=directory)
+    os.replace(aside, name, src_dir_fd=directory, dst_dir_fd=directory)
+    return listener, own
 
 
 def is_memory_short() -> bool:

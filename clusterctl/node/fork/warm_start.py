@@ -26,7 +26,6 @@ def start_from_server(
             "inherited": read_inherited(),
         },
         descriptors,
-        confirm=True,
     )
     return None if answer is None else answer.text("refused", 300)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import select
 import socket
+import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Mapping, Optional, Set
+from typing import TYPE_CHECKING, Mapping, Optional, Sequence, Set
 
 from ...protocol.untrusted import MalformedError, Untrusted
-from ..fork.warm_client import LIMIT, query
+from ..fork.warm_client import LIMIT, connect
 from ..fork.warm_messages import pack_variables, receive, send
 from ..runtime.event_loop import Loop
 from ..runtime.processes import Identity, identify
@@ -18,8 +19,10 @@ from .spawn import AttemptPaths, Gate, gate_command, open_gate_pipes, open_log
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import Spec, WarmRecord
+    from ...protocol.messages.warm import ForkGate
 
 TORCHRUN = "torch.distributed.run"
+GATE_LIMIT = 5.0  # seconds for a gate: the agent sends no beats meanwhile, and 20 s without one end the run
 
 
 def make_warm_record(server: Identity) -> WarmRecord:
@@ -50,7 +53,7 @@ class WarmServer:
 
     def _watch(self, connection: socket.socket) -> None:
         self._connection, self._greeted = connection, False
-        connection.settimeout(LIMIT)
+        connection.settimeout(GATE_LIMIT)
         self._loop.watch(connection.fileno(), self._on_readable)
 
     def _on_readable(self) -> None:
@@ -84,6 +87,7 @@ class WarmServer:
 
     def fork_gate(self, spec: Spec, env: Mapping[str, str], paths: AttemptPaths) -> Optional[Gate]:
         """Let the server fork the gate; None if there is no server, or the gate must be started anew."""
+        deadline = time.monotonic() + GATE_LIMIT
         if self._connection is not None and not self._greeted:
             self._greet(self._connection)
         connection = self._connection
@@ -91,25 +95,20 @@ class WarmServer:
             return None
         pipes, log = open_gate_pipes(), open_log(paths.torchrun_log)
         argv = gate_command(spec, pipes, None)
-        answer = None
+        descriptors = (pipes.go_read, pipes.report_write, log)
+        request: ForkGate = {"do": "gate", "argv": argv, "env": pack_variables(env), "cwd": paths.rundir}
         try:
-            with suppress(OSError, MalformedError):
-                send(
-                    connection,
-                    {"do": "gate", "argv": argv, "env": pack_variables(env), "cwd": paths.rundir},
-                    (pipes.go_read, pipes.report_write, log),
-                )
-                answer, _ = receive(connection)
-            pid = answer.integer("pid", 1) if answer is not None else None
-            if pid is not None:
-                self.refusal = ""
-                return pipes.parent_side(pid)
+            answer = exchange(connection, request, descriptors, deadline)
         finally:
             os.close(log)
+        pid = answer.integer("pid", 1)
+        if pid is not None:
+            self.refusal = ""
+            return pipes.parent_side(pid)
         pipes.close()
-        self.refusal = (answer.text("refused", 300) if answer is not None else "") or "it does not answer"
+        self.refusal = answer.text("refused", 300) or "it does not answer"
         self.close()
-        query(self._workdir(), spec["node"], {"do": "end"})
+        send_end(self._workdir(), spec["node"])
         return None
 
     def stay(self) -> None:
@@ -120,6 +119,7 @@ class WarmServer:
             self.close()
             return
         answer = None
+        connection.settimeout(LIMIT)
         with suppress(OSError, MalformedError):
             send(
                 connection,
@@ -142,3 +142,24 @@ class WarmServer:
 
     def _workdir(self) -> str:
         return os.path.dirname(os.path.dirname(os.path.dirname(self._record.rundir)))
+
+
+def exchange(
+    connection: socket.socket, request: ForkGate, descriptors: Sequence[int], deadline: float
+) -> Untrusted:
+    """Have a gate forked; an empty answer if there is none by the deadline."""
+    answer = None
+    with suppress(OSError, MalformedError):
+        connection.settimeout(max(0.001, deadline - time.monotonic()))
+        send(connection, request, descriptors)
+        connection.settimeout(max(0.001, deadline - time.monotonic()))
+        answer, _ = receive(connection)
+    return answer or Untrusted({})
+
+
+def send_end(workdir: str, node: str) -> None:
+    """Ask the server at the node's socket to end, if there is one; this waits for nothing."""
+    connection = connect(workdir, node, 0.0)
+    if connection is not None:
+        with connection, suppress(OSError):
+            send(connection, {"do": "end"})

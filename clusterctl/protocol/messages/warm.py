@@ -58,7 +58,7 @@ AnyWarmRequest = Union[ForkGate, Stay, ForkGuardian, Renew, Ask]
 
 
 class WarmDone(TypedDict):
-    """It was done; `pid` is the gate's, or 0."""
+    """It was done; `pid` is the gate's or the guardian's."""
 
     pid: int
 

@@ -85,7 +85,8 @@ def test_the_socket_is_in_a_directory_that_is_closed_to_others(tmp_path: Path) -
     """One that others can enter is neither used nor made use of; long paths are no obstacle."""
     workdir = tmp_path / ("a" * 120)
     workdir.mkdir()
-    with listen(str(workdir), "gpu01"):
+    listener, _ = listen(str(workdir), "gpu01")
+    with listener:
         assert (workdir / "warm").stat().st_mode & 0o777 == 0o700
         connection = client.connect(str(workdir), "gpu01")
         assert connection is not None
@@ -108,6 +109,6 @@ def test_a_directory_that_is_a_link_is_not_used(tmp_path: Path) -> None:
 
 def test_a_socket_that_nobody_listens_at(tmp_path: Path) -> None:
     """It is what a killed server leaves: there is none, and the next one takes the place."""
-    listen(str(tmp_path), "gpu01").close()
+    listen(str(tmp_path), "gpu01")[0].close()
     assert client.query(str(tmp_path), "gpu01", {"do": "describe"}) is None
-    listen(str(tmp_path), "gpu01").close()
+    listen(str(tmp_path), "gpu01")[0].close()
