@@ -4,6 +4,7 @@ runs/<run>/0-.slurm/        beside the parts of the nodes; a dot begins no node'
   job.json                  the job's number, written when sbatch has taken it
   template.json             the spec of every node, as far as it is the same
   secrets.json              values of the job's secrets and the gang's token, 0600; removed when every task has read it
+                            or the job is over
   batch.sh batch.out        what sbatch runs, and what it and srun print
   task.<slot>.out           what a task prints: a file each, since srun waits for all who hold a shared one
   code/ manifest            the code, which all nodes work in
@@ -57,6 +58,11 @@ class JobFiles:
     def workdir(self) -> str:
         """Return the work directory."""
         return os.path.dirname(os.path.dirname(self.run_folder))
+
+    def remove_secrets(self) -> None:
+        """Remove the secrets, once nothing will read them any more: jobs go in with --no-requeue."""
+        with suppress(OSError):
+            os.unlink(self.secrets)
 
     def task_output(self, slot: int) -> str:
         """Name the file that a task prints to."""

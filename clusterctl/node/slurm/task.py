@@ -91,6 +91,7 @@ def main(arguments: List[str]) -> None:
             str(error) if isinstance(error, (SlurmError, VerbError)) else describe_failure(error)["message"]
         )
         report_failure(exchange, task, text)
+        files.remove_secrets()  # then nobody starts
         print(f"{task.node}: {text}", file=sys.stderr, flush=True)
         status = 1
     sys.exit(status)
@@ -112,8 +113,7 @@ def run_part(files: JobFiles, exchange: Exchange, task: Task) -> int:
     guardian.agent.send({"secrets": secrets["secrets"], "token": secrets["token"]})
     Start(board, guardian, spec).run()
     if task.slot == 0 and not template["requeue"]:
-        with suppress(OSError):  # the workers run already
-            os.unlink(files.secrets)  # every task has read it: all are ready
+        files.remove_secrets()  # every task has read it: all are ready
     return watch(guardian, exchange, task, rundir)
 
 
