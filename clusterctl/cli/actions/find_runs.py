@@ -127,7 +127,7 @@ def find_runs(
     ):
         if outcome.value is not None:
             answers[outcome.node.name], pythons[outcome.node.name] = outcome.value
-            _warn_unnamed(outcome.node.name, outcome.value[0])
+            _warn_invalid(outcome.node.name, outcome.value[0])
         elif outcome.error is not None:
             errors[outcome.node.name] = outcome.error
         if (
@@ -181,13 +181,13 @@ def _found_over_login(
     )
 
 
-def _warn_unnamed(node: str, listing: tasks.RunListing) -> None:
-    if listing.unnamed:
+def _warn_invalid(node: str, listing: tasks.RunListing) -> None:
+    if listing.invalid:
         notice(
             trn(
-                "{node}: ignored {n} line of its list of runs that names no run; check that this node can be trusted",
-                "{node}: ignored {n} lines of its list of runs that name no run; check that this node can be trusted",
-                listing.unnamed,
+                "{node}: ignored {n} invalid line of its list of runs; check that this node can be trusted",
+                "{node}: ignored {n} invalid lines of its list of runs; check that this node can be trusted",
+                listing.invalid,
                 node=node,
             )
         )

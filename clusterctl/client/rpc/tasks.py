@@ -176,12 +176,13 @@ class PullRequest:
 class RunListing:
     """The runs that a node remembers, newest first; `offset` is its clock minus ours, in seconds.
 
-    `unnamed` counts its other entries, without the name of a run, as no honest node sends them.
+    `invalid` counts its other entries, as no honest node sends them: without the name of a run, or over a login node
+    without a name of a node or the number of a Slurm job.
     """
 
     runs: Sequence[NodeState]
     offset: float
-    unnamed: int = 0
+    invalid: int = 0
 
 
 @dataclass(frozen=True)
@@ -421,8 +422,6 @@ def ps(
     pulse: bool = False,
 ) -> RunListing:
     """List the runs that a node remembers, newest first; `pulse` requests signs of life of those that run."""
-    from clusterctl.plans.runs.state import parse_state
-
     request: PsRequest = {
         "workdir": node.workdir,
         "node": node.name,
@@ -435,10 +434,19 @@ def ps(
         header, _ = _receive_answer(session, ANSWER_LIMIT)
         session.release()
     midpoint = (asked_at + time.time()) / 2
-    most = limit if node.allocation is None else limit * MOST_PARTS
-    states = [parse_state(entry) for entry in header.records("runs", most)]
-    runs = tuple(state for state in states if state.run_id)
-    return RunListing(runs, (header.moment("time") or midpoint) - midpoint, len(states) - len(runs))
+    runs, dropped = read_listing(node, header, limit)
+    return RunListing(runs, (header.moment("time") or midpoint) - midpoint, dropped)
+
+
+def read_listing(node: Node, header: Untrusted, limit: int) -> tuple[tuple[NodeState, ...], int]:
+    """Read the parts of runs that a node lists, and how many entries are none; a login node names their nodes."""
+    from clusterctl.plans.runs.state import can_be_on_slurm, parse_state
+
+    over_login = node.allocation is not None
+    entries = header.records("runs", limit * MOST_PARTS if over_login else limit)
+    states = [parse_state(entry) for entry in entries]
+    runs = [state for state in states if state.run_id and (not over_login or can_be_on_slurm(state))]
+    return tuple(runs), len(states) - len(runs)
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types

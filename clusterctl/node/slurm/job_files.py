@@ -4,6 +4,7 @@ runs/<run>/0-.slurm/        beside the parts of the nodes; a dot begins no node'
   job.json                  the job's number, written when sbatch has taken it
   template.json             the spec of every node, as far as it is the same
   secrets.json              values of the job's secrets and the gang's token, 0600; removed when every task has read it
+                            or the job is over
   batch.sh batch.out        what sbatch runs, and what it and srun print
   task.<slot>.out           what a task prints: a file each, since srun waits for all who hold a shared one
   code/ manifest            the code, which all nodes work in
@@ -26,6 +27,7 @@ from ...protocol.untrusted import MalformedError, Untrusted, parse_object
 from ..state.workdir import make_below, make_private, read_bytes, write_atomically, write_new
 
 LARGEST_FILE = 16 << 20  # bytes; a template with the environment of a job is far smaller
+POST_PAUSES = (0.5, 2.0, 5.0)  # seconds before a message is written again
 PART = part_name(0, ALLOCATION)
 
 
@@ -57,16 +59,18 @@ class JobFiles:
         """Return the work directory."""
         return os.path.dirname(os.path.dirname(self.run_folder))
 
+    def remove_secrets(self) -> None:
+        """Remove the secrets, once nothing will read them any more: jobs go in with --no-requeue."""
+        with suppress(OSError):
+            os.unlink(self.secrets)
+
     def task_output(self, slot: int) -> str:
         """Name the file that a task prints to."""
         return os.path.join(self.folder, f"task.{slot}.out")
 
     def part_folders(self) -> List[str]:
         """List the directories of the nodes' parts."""
-        try:
-            names = os.listdir(self.run_folder)
-        except OSError:
-            return []
+        names = list_folder(self.run_folder)
         return sorted(os.path.join(self.run_folder, name) for name in names if name != PART)
 
 
@@ -93,7 +97,12 @@ class Exchange:
         self.folder = make_below(make_private(files.exchanges), key)
 
     def post(self, name: str, value: Mapping[str, Any]) -> None:
-        """Leave a message for the others."""
+        """Leave a message for the others; a shared file system that fails for a moment is tried again."""
+        for pause in POST_PAUSES:
+            with suppress(OSError):
+                write_object(self._path(name), value)
+                return
+            time.sleep(pause)
         write_object(self._path(name), value)
 
     def post_first(self, name: str, value: Mapping[str, Any]) -> bool:
@@ -104,8 +113,8 @@ class Exchange:
         return False
 
     def names(self) -> Set[str]:
-        """List the messages that are there."""
-        return set(os.listdir(self.folder))
+        """List the messages that are there; none while the folder cannot be read."""
+        return set(list_folder(self.folder))
 
     def read(self, name: str) -> Untrusted:
         """Read a message."""
@@ -124,16 +133,17 @@ class Exchange:
 def newest_beat(files: JobFiles) -> Optional[float]:
     """Give the age in seconds of the newest sign of life of any task; None without one."""
     times = []
-    for key in _list(files.exchanges):
+    for key in list_folder(files.exchanges):
         folder = os.path.join(files.exchanges, key)
-        for name in _list(folder):
+        for name in list_folder(folder):
             if name.startswith("alive."):
                 with suppress(OSError):
                     times.append(os.stat(os.path.join(folder, name)).st_mtime)
     return time.time() - max(times) if times else None
 
 
-def _list(folder: str) -> List[str]:
+def list_folder(folder: str) -> List[str]:
+    """List a folder; nothing where it cannot be read, as for a moment on a network file system (ESTALE, EIO)."""
     try:
         return os.listdir(folder)
     except OSError:

@@ -56,10 +56,14 @@ def find_job(workdir: str, run_id: str) -> SlurmJob:
 
 
 def query_jobs(jobs: List[SlurmJob]) -> List[SlurmJob]:
-    """Add what Slurm knows of the jobs that may not be over, by one question for all."""
+    """Add what Slurm knows of the jobs that may not be over, by one query for all; the others lose their secrets."""
     open_jobs = [job.number for job in jobs if not is_finished(job)]
     queue = query_queue(open_jobs)
-    return [judge(job, queue) if job.number in open_jobs else job for job in jobs]
+    judged = [judge(job, queue) if job.number in open_jobs else job for job in jobs]
+    for job in judged:
+        if job.over or job.number not in open_jobs:
+            job.files.remove_secrets()  # a job that never started properly has left them
+    return judged
 
 
 def is_finished(job: SlurmJob) -> bool:

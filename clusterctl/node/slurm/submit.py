@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, List
 
 from ...protocol.run_paths import WorkdirPaths
 from ..runtime.stream import Stream, VerbError
@@ -17,6 +18,8 @@ from .output import parse_submission
 if TYPE_CHECKING:
     from ...protocol.messages.verbs import SubmitRequest, SubmittedSecrets, SubmittedTemplate
 
+UNDO_LIMIT = 5.0  # seconds; the client waits 90 for all
+
 
 def submit(request: SubmitRequest, stream: Stream) -> None:
     """Write what the tasks need, hand the job to Slurm, and answer with its number."""
@@ -28,14 +31,30 @@ def submit(request: SubmitRequest, stream: Stream) -> None:
     write_object(files.template, template)
     secrets: SubmittedSecrets = {"secrets": request["secrets"], "token": request["token"]}
     write_new(files.secrets, json.dumps(secrets).encode("utf-8"))  # mode 0600
-    write_atomically(files.script, request["script"].encode("utf-8"))
+    try:
+        write_atomically(files.script, request["script"].encode("utf-8"))
+        number = call_sbatch(request["options"], files, payload)
+        write_object(files.job, {"job": number})
+    except BaseException:
+        # It never was a run. Slurm may have taken the job of an sbatch that timed out: without its folder the batch
+        # script ends at once.
+        shutil.rmtree(files.run_folder, ignore_errors=True)
+        raise
+    stream.answer({"submitted": {"job": number}})
+
+
+def call_sbatch(options: List[str], files: JobFiles, payload: str) -> str:
+    """Submit the job and give its number; VerbError if Slurm does not take it."""
     own = [f"--chdir={files.folder}", f"--output={files.output}"]
-    argv = ["sbatch", "--parsable", *request["options"], *own, files.script, files.folder, payload]
-    done = run_program(argv, SUBMIT_LIMIT)
+    argv = ["sbatch", "--parsable", *options, *own, files.script, files.folder, payload]
+    try:
+        done = run_program(argv, SUBMIT_LIMIT)
+    except VerbError:
+        with suppress(VerbError):  # Slurm may have taken the job, and even started it; its name is the run's
+            run_program(["scancel", f"--name={files.run_id}"], UNDO_LIMIT)
+        raise
     number = parse_submission(done.output) if done.status == 0 else None
     if number is None:
-        shutil.rmtree(files.run_folder, ignore_errors=True)  # it never was a run
         error = "; ".join(filter(None, map(str.strip, done.error.splitlines())))
         raise VerbError("CC-SLURM-005", error or f"sbatch ended with status {done.status}")
-    write_object(files.job, {"job": number})
-    stream.answer({"submitted": {"job": number}})
+    return number

@@ -30,7 +30,7 @@ from ..runtime.stream import Stream, VerbError, describe_failure
 from ..state.run_record import read_state, time_to_prepare
 from ..state.workdir import read_json
 from ..verbs.start import exec_guardian, make_rundir
-from .job_files import Exchange, JobFiles
+from .job_files import Exchange, JobFiles, list_folder
 from .spec import (
     Addresses,
     Member,
@@ -52,6 +52,7 @@ START_LIMIT = 330.0  # seconds to the gate, without the job's own stages
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 0.5  # seconds between looks at the folder
 STOP_INTERVAL = 0.5  # seconds between looks for an order to stop
 BEAT_INTERVAL = 5.0
+END_TRIES = 20  # of reading the last state
 FAILURES = ("setup_failed", "gate_failed", "join_failed", "failed", "ended")
 FAILED = "failed"
 LONGEST_REASON = 1000
@@ -90,6 +91,7 @@ def main(arguments: List[str]) -> None:
             str(error) if isinstance(error, (SlurmError, VerbError)) else describe_failure(error)["message"]
         )
         report_failure(exchange, task, text)
+        files.remove_secrets()  # then nobody starts
         print(f"{task.node}: {text}", file=sys.stderr, flush=True)
         status = 1
     sys.exit(status)
@@ -111,7 +113,7 @@ def run_part(files: JobFiles, exchange: Exchange, task: Task) -> int:
     guardian.agent.send({"secrets": secrets["secrets"], "token": secrets["token"]})
     Start(board, guardian, spec).run()
     if task.slot == 0 and not template["requeue"]:
-        os.unlink(files.secrets)  # every task has read it: all are ready
+        files.remove_secrets()  # every task has read it: all are ready
     return watch(guardian, exchange, task, rundir)
 
 
@@ -282,7 +284,7 @@ class Start:
         except OtherFailedError as error:
             self._cancel(str(error))
             raise
-        except (SlurmError, BrokenPipeError):
+        except (SlurmError, OSError):  # also a closed dialogue, or a shared folder that fails
             self._cancel("the start failed")
             raise
 
@@ -379,7 +381,10 @@ class Start:
 
 
 def watch(guardian: Guardian, exchange: Exchange, task: Task, rundir: str) -> int:
-    """Wait for the end of this node's part, and pass on an order to stop that somebody left in its directory."""
+    """Wait for the end of this node's part, and pass on an order to stop that somebody left in its directory.
+
+    Nothing else may end this loop: Slurm kills every process of the step on this node when the task exits.
+    """
     signal.signal(signal.SIGTERM, lambda *_: guardian.signal(signal.SIGTERM))
     beat, ordered = 0.0, False
     while not guardian.poll():
@@ -387,9 +392,18 @@ def watch(guardian: Guardian, exchange: Exchange, task: Task, rundir: str) -> in
         if now - beat > BEAT_INTERVAL:
             beat = now
             exchange.touch(f"alive.{task.slot}")
-        if not ordered and os.path.basename(RunPaths(rundir).stop_request) in os.listdir(rundir):
+        if not ordered and os.path.basename(RunPaths(rundir).stop_request) in list_folder(rundir):
             ordered = True
             guardian.signal(signal.SIGTERM)
         time.sleep(STOP_INTERVAL)
-    state = read_state(rundir)
+    state = read_end(rundir)
     return 0 if state is not None and state["state"] == SUCCEEDED else 1
+
+
+def read_end(rundir: str) -> Optional[Any]:
+    """Read the state that the agent recorded last; a shared folder that fails for a moment is tried again."""
+    for _ in range(END_TRIES):
+        with suppress(OSError):
+            return read_state(rundir)
+        time.sleep(STOP_INTERVAL)
+    return None

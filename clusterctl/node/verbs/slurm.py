@@ -93,6 +93,8 @@ def cancel(request: Any, stream: Stream) -> None:
         done = run_program(["scancel", job.number])
         if done.status != 0 and "nvalid job id" not in done.error:
             raise VerbError("CC-SLURM-006", done.error or f"scancel ended with status {done.status}")
+        job.files.remove_secrets()
         stream.answer({"cancelled": {"job": job.number}})
         return
+    job.files.remove_secrets()
     stream.answer({"cancelled": {"job": ""}})

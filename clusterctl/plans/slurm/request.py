@@ -124,14 +124,19 @@ def plan_time_limit(job: Job, slurm: Slurm) -> float | None:
 SCRIPT = r"""
 # Written by `clusterctl launch`: one task on each node, which guards the run there. $1 is the run's shared folder.
 # A file per task: srun waits for every process that holds a shared one. A task that fails ends no other: the agents
-# end the run together, and record why.
+# end the run together, and record why. Without the folder the launch has failed: nobody would see this job.
 folder=$1 payload=$2 status=0
-rm -f "$folder/ended.json"
+cd "$folder" || exit 1
+if [ ! -e job.json ]; then # the launch was killed before it wrote the number
+    printf '{"job": "%s"}\n' "$SLURM_JOB_ID" >job.new && mv job.new job.json
+fi
+rm -f ended.json
 if [ -n "${SLURM_CPUS_PER_TASK:-}" ]; then export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK; fi
 srun --export=ALL --ntasks-per-node=1 --kill-on-bad-exit=0 --wait=0 --cpu-bind=none --input=none \
     NO_KILL--output="$folder/task.%t.out" SHELL COMMAND task "$folder" "$payload" || status=$?
-printf '{"job": "%s", "status": %s}\n' "$SLURM_JOB_ID" "$status" >"$folder/ended.new"
-mv "$folder/ended.new" "$folder/ended.json"
+rm -f secrets.json
+printf '{"job": "%s", "status": %s}\n' "$SLURM_JOB_ID" "$status" >ended.new
+mv ended.new ended.json
 exit "$status"
 """.lstrip()
 

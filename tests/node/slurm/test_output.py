@@ -1,4 +1,4 @@
-"""What Slurm's programs print, as it was recorded: no line may stop a verb."""
+"""What Slurm's programs print, in the formats that their manuals describe: no line may stop a verb."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from clusterctl.node.slurm.output import (
 
 EXPECTED = time.mktime((2026, 11, 24, 7, 30, 0, 0, 0, -1))
 
-# `squeue -h -t all -o '%i|%T|%S|%N|%r'`; the same from 20.11 to 25.05
+# Written by hand in the documented format of `squeue -h -t all -o '%i|%T|%S|%N|%r'`, not recorded on a cluster; the lab
+# test reads the output of a real Slurm.
 QUEUE = """\
 4711|PENDING|2026-11-24T07:30:00||Resources
 4712|PENDING|N/A||(ReqNodeNotAvail, UnavailableNodes:gpu[01-04])

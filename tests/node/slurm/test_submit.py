@@ -1,0 +1,163 @@
+"""Secrets and folders of jobs that fail, wait or are cancelled: nothing of them stays."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from clusterctl.node.runtime.stream import VerbError
+from clusterctl.node.slurm import states, submit, task
+from clusterctl.node.slurm.commands import Finished
+from clusterctl.node.slurm.job_files import PART, JobFiles, read_object, write_object
+from clusterctl.node.slurm.output import QueuedJob
+from clusterctl.node.verbs import slurm
+from clusterctl.plans.slurm.request import SCRIPT
+
+RUN = "j-20261123T070000-abcd"
+TIMEOUT = VerbError("CC-SLURM-004", "sbatch did not end within 60 s")
+
+
+class FakeStream:
+    """Keeps what is answered."""
+
+    def __init__(self) -> None:
+        self.answers: list[Any] = []
+
+    def answer(self, value: Any) -> None:
+        """Keep an answer."""
+        self.answers.append(value)
+
+
+def make_job(workdir: Path) -> JobFiles:
+    """Make the folder of a job that was submitted."""
+    folder = workdir / "runs" / RUN / PART
+    folder.mkdir(parents=True)
+    files = JobFiles(str(folder))
+    Path(files.secrets).write_text("{}")
+    write_object(files.job, {"job": "4711"})
+    return files
+
+
+def run_submit(
+    workdir: Path, monkeypatch: pytest.MonkeyPatch, outcome: Any, called: list[list[str]] | None = None
+) -> FakeStream:
+    """Submit a job to an sbatch that ends in a given way; `called` gets the commands."""
+
+    def run_program(argv: list[str], _limit: float = 0.0) -> Finished:
+        if called is not None:
+            called.append(argv[:2])
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return cast("Finished", outcome)
+
+    monkeypatch.setattr(submit, "run_program", run_program)
+    monkeypatch.setattr(submit, "query_kill_wait", lambda: None)
+    monkeypatch.setattr(submit, "ensure_payload", lambda *_: "payload")
+    monkeypatch.setattr(submit, "with_byte_code", lambda payload: payload)
+    request = {
+        "workdir": str(workdir),
+        "payload": {"sha256": "", "size": 0},
+        "template": {"spec": {"run": RUN}},
+        "secrets": {},
+        "token": "t",
+        "script": SCRIPT,
+        "options": [],
+    }
+    stream = FakeStream()
+    submit.submit(cast("Any", request), cast("Any", stream))
+    return stream
+
+
+@pytest.mark.parametrize("outcome", [TIMEOUT, KeyboardInterrupt(), Finished(1, "", "no such partition")])
+def test_a_submission_that_fails_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Any
+) -> None:
+    """Slurm may have taken the job all the same: its script then finds no folder."""
+    with pytest.raises((VerbError, KeyboardInterrupt)):
+        run_submit(tmp_path, monkeypatch, outcome)
+    assert not list((tmp_path / "runs").iterdir())
+
+
+def test_a_submission_that_times_out_is_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its name: its number is not known."""
+    called: list[list[str]] = []
+    with pytest.raises(VerbError, match="60 s"):
+        run_submit(tmp_path, monkeypatch, TIMEOUT, called)
+    assert called == [["sbatch", "--parsable"], ["scancel", f"--name={RUN}"]]
+
+
+def test_a_submission_has_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By which the run is found."""
+    stream = run_submit(tmp_path, monkeypatch, Finished(0, "4711\n", ""))
+    assert stream.answers == [{"submitted": {"job": "4711"}}]
+    assert states.find_job(str(tmp_path), RUN).number == "4711"
+
+
+def run_script(folder: Path, srun: str) -> int:
+    """Run the batch script with an srun that is a line of sh; gives the exit code."""
+    programs = folder.parents[2] / "bin"
+    programs.mkdir()
+    (programs / "srun").write_text(f"#!/bin/sh\n{srun}\n")
+    (programs / "srun").chmod(0o755)
+    env = {"PATH": f"{programs}:/usr/bin:/bin", "SLURM_JOB_ID": "4711"}
+    script = SCRIPT.replace("NO_KILL", "").replace("SHELL COMMAND", "true")
+    argv = ["bash", "-c", script, "batch.sh", str(folder), "payload"]
+    return subprocess.run(argv, env=env, check=False, capture_output=True).returncode
+
+
+def test_a_script_without_its_folder_ends_at_once(tmp_path: Path) -> None:
+    """The launch reported a failure and removed it."""
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    assert run_script(runs / RUN / PART, f"touch {tmp_path}/started") == 1
+    assert not (tmp_path / "started").exists() and not list(runs.iterdir())
+
+
+def test_a_script_writes_its_number_and_removes_the_secrets(tmp_path: Path) -> None:
+    """The launch may have been killed before it did; a start that failed has left the secrets."""
+    files = make_job(tmp_path)
+    Path(files.job).unlink()
+
+    assert run_script(Path(files.folder), "exit 3") == 3
+    assert read_object(files.job).text("job") == "4711"
+    assert read_object(files.ended).integer("status") == 3
+    assert sorted(path.name for path in Path(files.folder).iterdir()) == ["ended.json", "job.json"]
+
+
+@pytest.mark.parametrize(
+    ("state", "kept"), [("PENDING", True), ("RUNNING", True), ("CANCELLED", False), ("TIMEOUT", False)]
+)
+def test_a_query_removes_the_secrets_of_a_job_that_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, kept: bool
+) -> None:
+    """Also of one that never left the queue."""
+    files = make_job(tmp_path)
+    monkeypatch.setattr(states, "query_queue", lambda _: {"4711": QueuedJob("4711", state)})
+    states.query_jobs(list(states.find_jobs(str(tmp_path), None)))
+    assert Path(files.secrets).exists() is kept
+
+
+def test_a_cancelled_job_has_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody will read them."""
+    files, stream = make_job(tmp_path), FakeStream()
+    monkeypatch.setattr(slurm, "query_queue", lambda _: {"4711": QueuedJob("4711", "PENDING")})
+    monkeypatch.setattr(slurm, "run_program", lambda _: Finished(0, "", ""))
+    slurm.cancel({"workdir": str(tmp_path), "run": RUN, "timeout": 0.0}, cast("Any", stream))
+    assert stream.answers == [{"cancelled": {"job": "4711"}}]
+    assert not Path(files.secrets).exists()
+
+
+def test_a_task_that_fails_removes_the_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then no other node starts."""
+    files = make_job(tmp_path)
+    variables = {"PROCID": "0", "STEP_NUM_TASKS": "1", "JOB_ID": "4711"}
+    for name, value in variables.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    monkeypatch.setenv("SLURMD_NODENAME", "gpu01")
+    with pytest.raises(SystemExit):
+        task.main([files.folder])  # there is no template
+    assert not Path(files.secrets).exists()
+    assert "missing" in states.first_failure(files)
