@@ -126,7 +126,7 @@ class StallWatch:
         self._workers: Callable[[], Iterable[Worker]] = tuple
         self._progress: Dict[int, WorkerProgress] = {}  # by pid
         self._excluded: Callable[[], Iterable[int]] = tuple
-        self._pids: Dict[int, List[int]] = {}  # of each worker and what is below it; of daemons, by the agent's pid
+        self._pids: Dict[int, List[int]] = {}  # of each worker and below it; of daemons, by our own pid
         self._began = self._asked = self._answered = 0.0
         self._keeping = self._found = self._requested = False
         self._since: Optional[float] = None  # of the stall that was found
