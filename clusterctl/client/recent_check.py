@@ -25,8 +25,9 @@ from clusterctl.specs.inventory.model import Node
 if TYPE_CHECKING:
     from clusterctl.client.rpc.session import Interpreter
 
-# seconds: from a check to its launch, or from a launch to the next after a look at its first lines. In that time a
-# cable or a GPU seldom breaks, and a run whose network does break meanwhile fails as one that was launched before.
+# seconds from a check to its launch. In that time a cable or a GPU seldom breaks, and a run whose network does break
+# meanwhile fails as one that was launched before. After a launch nothing is reused: its run may have crashed because
+# of a GPU or the network.
 MAX_AGE = 60.0
 MOST_KEPT = 20  # files
 MOST_BYTES, MOST_VALUES = 8 << 20, 500_000
@@ -66,6 +67,12 @@ def load_check(folder: Path, name: str, now: float) -> RecentCheck | None:
     except (OSError, MalformedError, TypeError):  # the last for a value that is missing
         return None
     return check if check and not notes and 0 <= now - check.time < MAX_AGE else None
+
+
+def remove_check(folder: Path, name: str) -> None:
+    """Remove what was kept of a check."""
+    with suppress(OSError):
+        (folder / f"{name}.json").unlink()
 
 
 def save_check(folder: Path, name: str, check: RecentCheck) -> None:

@@ -14,6 +14,7 @@ ROLES = {
     "gate": "supervise.gate",
     "setup": "setup.build",
     "hook": "setup.commands",
+    "gpus": "history.gpus",
     "task": "slurm.task",
 }
 

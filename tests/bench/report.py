@@ -56,7 +56,7 @@ def measure_sample() -> None:
     processes = [subprocess.Popen(["sleep", "600"]) for _ in range(RANKS)]
     try:
         with tempfile.TemporaryDirectory() as folder:
-            machine, gpus = MachineSampler(folder), Gpus()
+            machine, gpus = MachineSampler(folder), Gpus(set())
             ranks = {number: process.pid for number, process in enumerate(processes)}
             columns = sorted({**machine.sample(ranks), **gpus.sample()})
             kept = ring.RingSet(str(Path(folder) / "samples"), columns, {})

@@ -107,6 +107,16 @@ def test_the_next_check_asks_what_is_cheap(nodes: Nodes) -> None:
     assert in_full and third.age is None
 
 
+def test_a_check_serves_one_launch(nodes: Nodes) -> None:
+    """The run may have crashed because of what was tested: the next launch tests it again, and so does a check."""
+    assert nodes.check()[1]
+    assert not nodes.check(launches=True)[1]
+    assert nodes.check(launches=True)[1]
+    assert nodes.check()[1]
+    nodes.check(recheck=True, launches=True)
+    assert nodes.check()[1]
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -125,7 +125,13 @@ class Launch:
         self._phases.start("check")
         setup = self._setup_files.plan if self._setup_files else None
         questions = Questions(
-            self._nodes, self._job, selection, setup, self._options.command, self._options.recheck
+            self._nodes,
+            self._job,
+            selection,
+            setup,
+            self._options.command,
+            self._options.recheck,
+            launches=True,
         )
         preflight = run_preflight(cluster, questions, self._phases, checks_dir())
         # the next phase says so

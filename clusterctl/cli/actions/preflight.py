@@ -16,6 +16,7 @@ from clusterctl.client.recent_check import (
     load_check,
     merge_facts,
     name_check,
+    remove_check,
     save_check,
 )
 from clusterctl.client.rpc import tasks
@@ -96,6 +97,7 @@ class Questions:
     """What is asked of which nodes for which job, and how: `setup` is what the job makes an environment of.
 
     `program` is how a command begins that uses the same inventory. With `recheck` nothing of an earlier check is used.
+    `launches`: a launch follows, after which all is tested again.
     """
 
     nodes: Sequence[Node]
@@ -104,6 +106,7 @@ class Questions:
     setup: SetupPlan | None = None
     program: str = "clusterctl"
     recheck: bool = False
+    launches: bool = False
 
     @property
     def interpreters(self) -> dict[str, Interpreter]:
@@ -126,12 +129,14 @@ def run_preflight(cluster: Cluster, questions: Questions, phases: Phases, folder
     name = name_check(questions.nodes, questions.interpreters, test_mesh=questions.tests_mesh)
     may_reuse = questions.setup is None  # which environment its nodes have may change at any time
     recent = load_check(folder, name, time.time()) if may_reuse and not questions.recheck else None
+    if questions.launches:
+        remove_check(folder, name)
     if recent is not None:
         result = _confirm(cluster, questions, phases, recent)
         if result is not None:
             return result
     result = _check_all(cluster, questions, phases)
-    if may_reuse and is_sound(result):
+    if may_reuse and not questions.launches and is_sound(result):
         save_check(folder, name, RecentCheck(result.time, result.facts, result.rails, result.mesh))
     return result
 

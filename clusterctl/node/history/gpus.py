@@ -1,17 +1,30 @@
-"""The GPUs of a sample: by NVIDIA's library, else as `top` reads them, which costs a process and is done less often."""
+"""The GPUs of a sample: by NVIDIA's library, else as `top` reads them, which costs a process and is done less often.
+
+The library runs in a child of the agent only: a driver that crashes or hangs there must end no run, nor keep an agent.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import json
+import os
+import signal
+import sys
+import threading
+import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set
 
 from ..probe.utilization import GpuSampler
+from ..runtime.processes import interpreter_options, set_parent_death_signal
+from .ring import INTERVAL
 
 if TYPE_CHECKING:
     from .ring import Column
 
 LIBRARY = "libnvidia-ml.so.1"
+DRIVER = ("/dev/nvidiactl", "/dev/dxg")  # without one of these the library finds no GPU
+FRESH = 3 * INTERVAL  # seconds for which an answer of the child counts
 MOST_GPUS = 64
 SMI_INTERVAL = 15.0  # seconds between two answers of nvidia-smi, each of which costs processor time
 CLOCK_SM, TEMPERATURE_GPU = 1, 0
@@ -159,29 +172,93 @@ class SlowGpus:
         self._sampler.stop()
 
 
-class Gpus:
-    """Whatever reads the GPUs of this machine."""
+class NvmlChild:
+    """The library in a process of its own, which writes a line for each sample; nothing waits for it to end."""
 
-    def __init__(self, library: str = LIBRARY) -> None:
-        self._slow: Optional[SlowGpus] = None
-        self._nvml: Optional[Nvml] = None
-        try:
-            self._nvml = Nvml(library)
-        except (OSError, AttributeError):
-            with suppress(OSError):
-                self._slow = SlowGpus()
+    def __init__(self, spared: Set[int], library: str) -> None:
+        import subprocess  # 9 ms, spent only where there are GPUs
+
+        command = [sys.executable, *interpreter_options(), sys.argv[0], "gpus", str(os.getpid()), library]
+        self._child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True
+        )
+        self._spared = spared
+        spared.add(self._child.pid)
+        self._about: List[Dict[str, object]] = []
+        self._values: List[Any] = []
+        self._answered = 0.0
+        self.ended = False
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self._child.stdout is not None
+        with suppress(OSError, ValueError):
+            for line in self._child.stdout:
+                self._about, self._values = json.loads(line.decode("utf-8"))
+                self._answered = time.monotonic()
+        self._spared.discard(self._child.pid)
+        self.ended = True
 
     def about(self) -> List[Dict[str, object]]:
         """Give name and memory of each GPU."""
-        source = self._nvml or self._slow
-        return source.about() if source is not None else []
+        return self._about
+
+    def sample(self) -> Dict[Column, float]:
+        """Give the newest answer, nothing if that is old: then the driver hangs."""
+        is_fresh = time.monotonic() - self._answered <= FRESH
+        values = self._values if is_fresh else []
+        return {("gpu", index, quantity): value for index, quantity, value in values}
+
+    def stop(self) -> None:
+        """Kill it; one that hangs in the driver is left."""
+        if not self.ended:
+            with suppress(OSError):
+                os.kill(self._child.pid, signal.SIGKILL)
+
+
+class Gpus:
+    """Whatever reads the GPUs of this machine; `spared` holds the pid of its child for as long as that runs."""
+
+    def __init__(self, spared: Set[int], library: str = LIBRARY) -> None:
+        self._slow: Optional[SlowGpus] = None
+        self._nvml: Optional[NvmlChild] = None
+        if library != LIBRARY or any(map(os.path.exists, DRIVER)):
+            with suppress(OSError):
+                self._nvml = NvmlChild(spared, library)
+
+    def _source(self) -> Any:
+        if self._nvml is not None and not self._nvml.ended:
+            return self._nvml
+        if self._slow is None:
+            self._slow = SlowGpus()
+        return self._slow
+
+    def about(self) -> List[Dict[str, object]]:
+        """Give name and memory of each GPU."""
+        about: List[Dict[str, object]] = self._source().about()
+        return about
 
     def sample(self) -> Dict[Column, float]:
         """Read all GPUs."""
-        source = self._nvml or self._slow
-        return source.sample() if source is not None else {}
+        values: Dict[Column, float] = self._source().sample()
+        return values
 
     def stop(self) -> None:
         """Stop asking."""
+        if self._nvml is not None:
+            self._nvml.stop()
         if self._slow is not None:
             self._slow.stop()
+
+
+def main(arguments: List[str]) -> None:
+    """Write samples of the library to stdout for as long as the agent, whose pid is given, lives."""
+    set_parent_death_signal(signal.SIGKILL)
+    try:
+        nvml = Nvml(arguments[1])
+        while os.getppid() == int(arguments[0]):
+            values = [[index, quantity, value] for (_, index, quantity), value in nvml.sample().items()]
+            os.write(1, json.dumps([nvml.about(), values]).encode("utf-8") + b"\n")
+            time.sleep(INTERVAL)
+    except (OSError, AttributeError):  # no such library, or the agent is gone
+        return

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional
+from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional, Set
 
 from ...protocol.run_paths import RunPaths
 from .gpus import Gpus
@@ -23,10 +23,11 @@ MOST_ERRORS = 5  # after which nothing is sampled any more
 
 
 class HistoryRecorder:
-    """Samples one run on this node; `ranks` gives the pids of its ranks."""
+    """Samples one run on this node; `ranks` gives the pids of its ranks, `spared` takes the sampler's."""
 
-    def __init__(self, rundir: str, ranks: Callable[[], Mapping[int, int]]) -> None:
-        self._rundir, self._ranks = rundir, ranks
+    def __init__(self, rundir: str, ranks: Callable[[], Mapping[int, int]], spared: Set[int]) -> None:
+        self._rundir, self._ranks, self._spared = rundir, ranks, spared
+        self._gpus: Optional[Gpus] = None
         self._stopped = threading.Event()
         self._columns: List[Column] = []
         self._set: Optional[RingSet] = None
@@ -39,12 +40,15 @@ class HistoryRecorder:
             self._stopped.set()
 
     def stop(self) -> None:
-        """Sample no more."""
+        """Sample no more; called from another thread than the samples are taken in, for which nobody waits."""
         self._stopped.set()
+        if self._gpus is not None:
+            self._gpus.stop()
 
     def _run(self) -> None:
         errors = 0
-        machine, gpus = MachineSampler(self._rundir), Gpus()
+        machine, gpus = MachineSampler(self._rundir), Gpus(self._spared)
+        self._gpus = gpus
         machine.sample(self._ranks())  # the first rates need a moment before them
         pause = INTERVAL / 2
         try:

@@ -36,6 +36,7 @@ from .warm_server import WarmServer
 if TYPE_CHECKING:
     from ...protocol.messages.agent import AnyOrder, Secrets
     from ...protocol.messages.files import Spec
+    from ..history.recorder import HistoryRecorder
 
 
 def make_gang(context: GangContext, restarts: Optional[Restarts]) -> Gang:
@@ -72,6 +73,7 @@ class Agent:
         self._busy = False
         self._prepared = False
         self._loop = Loop()
+        self._history: Optional[HistoryRecorder] = None
         self._loop.on_error = self._on_error
         self._client = Client(
             self._loop,
@@ -127,13 +129,16 @@ class Agent:
         if self._spec.get("sample"):
             self._loop.after(HISTORY_AFTER, "history", self._start_history)
         self._loop.run()
+        if self._history is not None:
+            self._history.stop()
         send_signal(guardian, signal.SIGCONT)  # one that somebody halted could not see us off
 
     def _start_history(self) -> None:
         """Sample the machine from now on; its code is loaded when the start no longer waits for anything of it."""
         from ..history.recorder import HistoryRecorder
 
-        HistoryRecorder(self._rundir, self._pids).start()
+        self._history = HistoryRecorder(self._rundir, self._pids, self._warm.spared)
+        self._history.start()
 
     def _pids(self) -> Dict[int, int]:
         """Give the pids of the ranks that live; another thread calls this."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from typing import TYPE_CHECKING, Callable, Dict, List, NamedTuple, Optional, Sequence
+from typing import TYPE_CHECKING, Callable, Dict, List, NamedTuple, Optional, Sequence, Set
 
 from ...protocol.exit_status import describe_end
 from ...protocol.ranks import Rank
@@ -230,7 +230,12 @@ class Attempt:
         self._zombies.watch(lambda: self.ranks().values())
         limit = self._spec.get("time_limit")
         time_left = began + limit - time.time() if began is not None and limit else None
-        self.stall.watch(lambda: self.ranks().values(), time_left)
+        self.stall.watch(lambda: self.ranks().values(), time_left, self._supervisors)
+
+    def _supervisors(self) -> Set[int]:
+        """Return the pids of torchrun and of what outlives the run: what they do is no progress of the ranks."""
+        pid = self.torchrun.pid if self.torchrun is not None else None
+        return {*self._site.warm.spared, *(() if pid is None else (pid,))}
 
     def _on_zombie(self, zombie: Zombie) -> None:
         exception = self.evidence.redact(zombie.exception)

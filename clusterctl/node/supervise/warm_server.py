@@ -39,7 +39,8 @@ class WarmServer:
         self._spec = spec
         self._connection: Optional[socket.socket] = None
         self._greeted = False
-        self.spared: Set[int] = set()
+        self.spared: Set[int] = set()  # with the process that samples the GPUs
+        self._pid = 0
         self.refusal = ""
         if descriptor is not None:
             self._watch(socket.socket(fileno=descriptor))
@@ -75,6 +76,7 @@ class WarmServer:
         with suppress(ProcessLookupError):
             self._record.set({"warm": make_warm_record(identify(pid))})
             self.spared.add(pid)
+            self._pid = pid
 
     def expect(self) -> Optional[int]:
         """Give the end of a connection for a gate that is to fork a server; None if none is wanted."""
@@ -138,7 +140,7 @@ class WarmServer:
             self._loop.unwatch(self._connection.fileno())
             self._connection.close()
             self._connection = None
-            self.spared.clear()  # another process may get its pid
+            self.spared.discard(self._pid)  # another process may get its pid
 
     def _workdir(self) -> str:
         return os.path.dirname(os.path.dirname(os.path.dirname(self._record.rundir)))

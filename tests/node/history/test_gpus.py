@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import clusterctl
 from clusterctl.node.history.gpus import Gpus, Nvml
 
 # SIMULATED: two GPUs, of which the second knows no power; an Xid 79 of the first is reported once.
@@ -49,9 +55,35 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(made)
 
 
+ROLE = """
+import sys, types
+package = types.ModuleType("clusterctl")
+package.__path__ = [%r]
+sys.modules["clusterctl"] = package
+from clusterctl.node.main import main
+main()
+"""
+
+
+@pytest.fixture
+def role(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Let children run this code, as they run the payload on a node."""
+    script = tmp_path / "payload.py"
+    script.write_text(ROLE % str(Path(clusterctl.__file__).parent))
+    monkeypatch.setattr(sys, "argv", [str(script)])
+
+
+def wait_until(condition: Callable[[], object]) -> bool:
+    """Wait for what a child does."""
+    deadline = time.monotonic() + 20
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return bool(condition())
+
+
 def test_gpus_by_the_library(library: str) -> None:
     """Per cent, bytes, watts, degrees, MHz; 1 is a power limit, 2 heat or hardware; an Xid stays."""
-    gpus = Gpus(library)
+    gpus = Nvml(library)
     assert gpus.about() == [{"name": "H100", "memory": 100.0}] * 2
     values = gpus.sample()
     first = {quantity: values["gpu", "0", quantity] for _, name, quantity in values if name == "0"}
@@ -68,12 +100,40 @@ def test_gpus_by_the_library(library: str) -> None:
     assert gpus.sample()["gpu", "0", "xid"] == 79 and values["gpu", "1", "xid"] == 0
 
 
+@pytest.mark.usefixtures("role")
+def test_the_library_runs_in_a_child(library: str) -> None:
+    """Its pid is spared for as long as it runs; what hangs gives no values, and stopping it waits for nothing."""
+    spared: set[int] = set()
+    gpus = Gpus(spared, library)
+    assert wait_until(gpus.sample)
+    assert gpus.sample()["gpu", "0", "xid"] == 79 and gpus.about() == [{"name": "H100", "memory": 100.0}] * 2
+    (pid,) = spared
+    os.kill(pid, signal.SIGSTOP)
+    assert wait_until(lambda: not gpus.sample())
+    gpus.stop()
+    assert wait_until(lambda: not spared)
+
+
+@pytest.mark.usefixtures("role")
+def test_a_driver_that_crashes_ends_only_the_child(library: str) -> None:
+    """From then on the GPUs are read as `top` does."""
+    spared: set[int] = set()
+    gpus = Gpus(spared, library)
+    (pid,) = spared
+    os.kill(pid, signal.SIGSEGV)
+    assert wait_until(lambda: not spared)
+    assert isinstance(gpus.sample(), dict)
+    gpus.stop()
+
+
+@pytest.mark.usefixtures("role")
 def test_without_the_library(tmp_path: Path) -> None:
     """No library, or one that is none: OSError, upon which the GPUs are read as `top` does."""
     with pytest.raises(OSError, match="nothing"):
         Nvml(str(tmp_path / "nothing.so"))
     with pytest.raises((OSError, AttributeError)):
         Nvml("libc.so.6")
-    gpus = Gpus(str(tmp_path / "nothing.so"))
+    gpus = Gpus(set(), str(tmp_path / "nothing.so"))
+    assert wait_until(lambda: gpus._nvml is None or gpus._nvml.ended)
     assert isinstance(gpus.sample(), dict)
     gpus.stop()

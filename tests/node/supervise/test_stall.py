@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +15,16 @@ from clusterctl.node.lifecycle import events
 from clusterctl.node.lifecycle.actions import Act, GangFailure
 from clusterctl.node.lifecycle.ending import judge, on_stalled
 from clusterctl.node.lifecycle.state import Phase, RunState, new_attempt
-from clusterctl.node.supervise.ranks.stall import MUCH, Recorded, Usage, WorkerProgress, read_usage, summarize
+from clusterctl.node.runtime.processes import identify
+from clusterctl.node.supervise.ranks.stall import (
+    MUCH,
+    Recorded,
+    StallWatch,
+    Usage,
+    WorkerProgress,
+    read_usage,
+    summarize,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -103,3 +116,73 @@ def test_a_stalled_attempt_fails_with_the_grace_of_the_run() -> None:
     assert Act.TERMINATE_TORCHRUN in actions and GangFailure("no rank made progress for 10 min") in actions
     assert judge(ended.attempt.observed) == ("FAILED", "no rank made progress for 10 min")
     assert on_stalled(state.observe(cancelled="stopped"), events.Stalled(600.0))[1] == ()
+
+
+class FoundStall:
+    """A watch of one worker, this very process, that has just found a stall and waits to end the attempt."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        self.ends: list[Any] = []  # what the timer would call
+        self.ended: list[float] = []
+        self.worker: Any = SimpleNamespace(identity=identify(os.getpid()), ended=False, folder=None)
+        loop: Any = SimpleNamespace(after=self.set_timer, cancel=self.cancel)
+        record: Any = SimpleNamespace(
+            rundir=str(folder), state={}, set=lambda _: None, add_event=lambda *_: None
+        )
+        spec: Any = {"stall": {"after": 60.0, "then": "stop"}, "attempt": 1}
+        self.watch = StallWatch(loop, record, spec, self.ended.append)
+        monkeypatch.setattr(self.watch, "keep", lambda _: None)
+        self.watch.watch(lambda: [self.worker], None)
+        monkeypatch.setattr(StallWatch, "quiet", property(lambda own: 61.0 if own._progress else 0.0))
+        self.watch.on_gang_quiet(61.0)
+
+    def set_timer(self, _seconds: float, name: str, then: Any) -> None:
+        """Keep the timer that ends the attempt."""
+        if name == "stalled":
+            self.ends = [then]
+
+    def cancel(self, name: str) -> None:
+        """Forget it."""
+        if name == "stalled":
+            self.ends.clear()
+
+
+@pytest.fixture
+def found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FoundStall:
+    """Find one."""
+    return FoundStall(monkeypatch, tmp_path)
+
+
+def test_a_stall_that_goes_on_ends_the_attempt(found: FoundStall) -> None:
+    """After the time in which each node keeps where its ranks are."""
+    found.ends[0]()
+    assert found.ended == [61.0]
+
+
+def test_ranks_that_end_are_not_stalled(found: FoundStall) -> None:
+    """The run is quiet for exactly 0 seconds then, or its worker has ended before the gang's next beat."""
+    found.watch.on_gang_quiet(0.0)
+    assert not found.ends
+    found.watch.on_gang_quiet(61.0)
+    found.worker.ended = True
+    found.ends[0]()
+    assert not found.ended and not found.ends
+
+
+def test_daemons_of_the_ranks_are_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A child of the agent that is no worker works for the ranks, unless it is excluded."""
+    command = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+    children = [subprocess.Popen(command, stdin=subprocess.PIPE) for _ in range(3)]
+    try:
+        worker, daemon, torchrun = (child.pid for child in children)
+        found = FoundStall(monkeypatch, tmp_path)
+        found.worker.identity = identify(worker)
+        found.watch._excluded = lambda: [torchrun]
+        groups = found.watch._find_groups()
+        assert groups[worker] == [worker]
+        assert daemon in groups[os.getpid()] and torchrun not in groups[os.getpid()]
+        found.worker.ended = True
+        assert found.watch._find_groups() == {}
+    finally:
+        for child in children:
+            child.communicate()

@@ -31,7 +31,7 @@ from ...diagnose.rank import RECORDS
 from ...diagnose.stacks import read_markers, send_question
 from ...probe.questions import read_text
 from ...runtime.event_loop import Loop, call_in_thread
-from ...runtime.processes import descendants, find_process
+from ...runtime.processes import descendants, find_process, running_descendants
 from ...state.run_record import Record
 from ...state.workdir import write_atomically
 from .workers import Worker
@@ -51,6 +51,7 @@ SAMPLE_AFTER, SAMPLE_EVERY = 120.0, 1800.0  # seconds
 MOST_ENTRIES = 256  # collectives of a process group in a sample
 KEPT_BEFORE = 3.0  # seconds before the time limit
 END_AFTER = 2.0  # seconds after a stall is found: by then every node has kept where its ranks are
+QUERY = "nvidia-smi"  # as the agent's own sampling runs it
 LARGEST = 8 << 20  # bytes of what is kept
 
 
@@ -124,16 +125,25 @@ class StallWatch:
         self._pause = min(LONGEST_PAUSE, max(SHORTEST_PAUSE, self._limit / LOOKS))
         self._workers: Callable[[], Iterable[Worker]] = tuple
         self._progress: Dict[int, WorkerProgress] = {}  # by pid
-        self._pids: Dict[int, List[int]] = {}  # of each worker and what is below it
+        self._excluded: Callable[[], Iterable[int]] = tuple
+        self._pids: Dict[int, List[int]] = {}  # of each worker and below it; of daemons, by our own pid
         self._began = self._asked = self._answered = 0.0
         self._keeping = self._found = self._requested = False
         self._since: Optional[float] = None  # of the stall that was found
 
     # the looks
 
-    def watch(self, workers: Callable[[], Iterable[Worker]], time_left: Optional[float]) -> None:
-        """Begin to look, unless the job switches it off; before the time limit keep where the ranks are."""
-        self._workers = workers
+    def watch(
+        self,
+        workers: Callable[[], Iterable[Worker]],
+        time_left: Optional[float],
+        excluded: Callable[[], Iterable[int]] = tuple,
+    ) -> None:
+        """Begin to look, unless the job switches it off; before the time limit keep where the ranks are.
+
+        `excluded` gives the pids below the agent whose work is no progress.
+        """
+        self._workers, self._excluded = workers, excluded
         if self._record.state.get("diagnosed"):  # of an earlier attempt
             self._record.set({"diagnosed": None})
         if time_left is not None and self._spec.get("stall"):
@@ -156,21 +166,29 @@ class StallWatch:
         if self._requested:
             return
         now = time.monotonic()
-        living = {worker.identity.pid: worker for worker in self._workers() if is_running(worker)}
-        self._progress = {pid: self._progress.get(pid) or WorkerProgress(now) for pid in living}
-        for pid, worker in living.items():
-            self._pids[pid] = [pid, *(stat.pid for stat in descendants(pid))]
-            self._progress[pid].on_usage(now, self._measure(worker, self._pids[pid]))
-        if (
-            living
-            and now - max(each.certain for each in self._progress.values()) >= self._limit * ASKED_AFTER
-        ):
+        self._pids = self._find_groups()
+        self._progress = {pid: self._progress.get(pid) or WorkerProgress(now) for pid in self._pids}
+        for pid, progress in self._progress.items():
+            progress.on_usage(now, self._measure(pid))
+        certain = max((each.certain for each in self._progress.values()), default=now)
+        if now - certain >= self._limit * ASKED_AFTER:
             self._request_records()
 
-    def _measure(self, worker: Worker, pids: List[int]) -> Usage:
-        used = [read_usage(pid, with_children=pid == worker.identity.pid) for pid in pids]
-        folder = os.path.join(self._record.rundir, worker.folder or "")
-        output = sum(size_of(os.path.join(folder, name)) for name in (STDOUT_LOG, STDERR_LOG))
+    def _find_groups(self) -> Dict[int, List[int]]:
+        """Find the processes of each worker, and as one more group what has daemonised: it is the agent's child."""
+        running = [worker.identity.pid for worker in self._workers() if is_running(worker)]
+        groups = {pid: [pid, *(stat.pid for stat in descendants(pid))] for pid in running}
+        known = {*self._excluded(), *(pid for pids in groups.values() for pid in pids)}
+        others = [stat.pid for stat in running_descendants(known) if stat.name != QUERY]
+        if groups and others:
+            groups[os.getpid()] = others
+        return groups
+
+    def _measure(self, group: int) -> Usage:
+        used = [read_usage(pid, with_children=pid == group) for pid in self._pids[group]]
+        folders = [worker.folder or "" for worker in self._workers() if worker.identity.pid == group]
+        paths = [os.path.join(self._record.rundir, folder) for folder in folders]
+        output = sum(size_of(os.path.join(path, name)) for path in paths for name in (STDOUT_LOG, STDERR_LOG))
         return Usage(output, sum(busy for busy, _ in used), sum(moved for _, moved in used))
 
     # what the gang is told, and hears
@@ -194,12 +212,21 @@ class StallWatch:
             self._since = time.time() - seconds
             self.keep("stall")
             if self._ends:
-                self._loop.after(END_AFTER, "stalled", lambda: self._on_stalled(seconds))
-        elif self._found and 0.0 < seconds < self._limit * ASKED_AFTER:
+                self._loop.after(END_AFTER, "stalled", lambda: self._end_if_still_quiet(seconds))
+        elif self._found and seconds < self._limit * ASKED_AFTER:  # 0 once the ranks end: they were not stuck
             self._found, self._since = False, None
             self._loop.cancel("stalled")
             self._record.set({"diagnosed": None})
             self._record.add_event("stall_over", {})
+
+    def _end_if_still_quiet(self, seconds: float) -> None:
+        """End the attempt, unless the ranks here ended since: the next beat of the gang may be too late for that."""
+        if not any(map(is_running, self._workers())):
+            self._progress = {}
+        if self.quiet < self._limit * ASKED_AFTER:
+            self.on_gang_quiet(self.quiet)
+        else:
+            self._on_stalled(seconds)
 
     def _request_records(self) -> None:
         """Ask the ranks for their records, if that is due."""
@@ -213,12 +240,9 @@ class StallWatch:
     def _on_records(self, by_pid: Optional[Dict[int, RecordedEntries]]) -> None:
         now = self._answered = time.monotonic()
         self._requested = False
-        for worker in self._workers():
-            progress = self._progress.get(worker.identity.pid)
-            if progress is not None and is_running(worker):
-                pids = self._pids[worker.identity.pid]
-                answers = [(by_pid or {})[pid] for pid in pids if pid in (by_pid or {})]
-                progress.on_answer(now, summarize(answers), self._measure(worker, pids))
+        for group, progress in self._progress.items():
+            answers = [(by_pid or {})[pid] for pid in self._pids[group] if pid in (by_pid or {})]
+            progress.on_answer(now, summarize(answers), self._measure(group))
 
     # what is kept
 
