@@ -15,6 +15,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set
 
+from ...protocol.untrusted import MalformedError, parse_json
 from ..probe.utilization import GpuSampler
 from ..runtime.processes import interpreter_options, set_parent_death_signal
 from .ring import INTERVAL
@@ -192,9 +193,9 @@ class NvmlChild:
 
     def _read(self) -> None:
         assert self._child.stdout is not None
-        with suppress(OSError, ValueError):
+        with suppress(OSError, ValueError, MalformedError):
             for line in self._child.stdout:
-                self._about, self._values = json.loads(line.decode("utf-8"))
+                self._about, self._values = parse_json(line)
                 self._answered = time.monotonic()
         self._spared.discard(self._child.pid)
         self.ended = True

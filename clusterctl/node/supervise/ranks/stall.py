@@ -212,14 +212,14 @@ class StallWatch:
             self._since = time.time() - seconds
             self.keep("stall")
             if self._ends:
-                self._loop.after(END_AFTER, "stalled", lambda: self._end_if_still_quiet(seconds))
+                self._loop.after(END_AFTER, "stalled", lambda: self._on_end_due(seconds))
         elif self._found and seconds < self._limit * ASKED_AFTER:  # 0 once the ranks end: they were not stuck
             self._found, self._since = False, None
             self._loop.cancel("stalled")
             self._record.set({"diagnosed": None})
             self._record.add_event("stall_over", {})
 
-    def _end_if_still_quiet(self, seconds: float) -> None:
+    def _on_end_due(self, seconds: float) -> None:
         """End the attempt, unless the ranks here ended since: the next beat of the gang may be too late for that."""
         if not any(map(is_running, self._workers())):
             self._progress = {}
