@@ -204,6 +204,7 @@ TEMPLATES = (
     to_translate("rank {rank} saw WORLD_SIZE {size}, planned were {planned}"),
     to_translate("no GO arrived"),
     to_translate("the client disconnected before GO"),
+    to_translate("the client sent more than was taken"),
     to_translate("cancelled before the start"),
     to_translate("interrupted before all nodes had started"),
     to_translate("the start failed before all nodes had started"),

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clusterctl.client.local.private_files import keep_newest, read_own, write_own
+from clusterctl.client.local.private_files import keep_newest, read_own, remove_older, write_own
 from clusterctl.client.rpc.bundle import payload_zip
 from clusterctl.plans.diagnose.mesh import MeshResult
 from clusterctl.plans.facts.facts import Facts, probe_request
@@ -71,8 +72,7 @@ def load_check(folder: Path, name: str, now: float) -> RecentCheck | None:
 
 def remove_check(folder: Path, name: str) -> None:
     """Remove what was kept of a check."""
-    with suppress(OSError):
-        (folder / f"{name}.json").unlink()
+    remove_older(folder, f"{name}.json", math.inf)
 
 
 def save_check(folder: Path, name: str, check: RecentCheck) -> None:

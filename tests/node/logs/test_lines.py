@@ -119,9 +119,9 @@ def test_the_tail_of_a_large_file_reads_its_end_only(log: Path) -> None:
 def test_grep_shows_where_each_hit_was() -> None:
     """Offsets are those of the file; of a block without a hit it is still known where to read on."""
     header: dict[str, object] = {}
-    assert filter_lines(header, 100, b"a1\nb\na2\na3\nb\n", Grep("^a")) == b"a1\na2\na3\n"
+    assert filter_lines(header, 100, b"a1\nb\na2\na3\nb\n", Grep("^a"), False) == b"a1\na2\na3\n"
     assert header == {"places": [100, 105, 108], "next": 113}
-    assert filter_lines(header, 100, b"a1\n", Grep("c")) == b""
+    assert filter_lines(header, 100, b"a1\n", Grep("c"), False) == b""
     assert header == {"places": [], "next": 103}
 
 
