@@ -315,7 +315,12 @@ def _serve_debugger(session: Session, rank: int, again: str) -> int:
         if reason == "ended":
             info(tr("rank {rank} has ended", rank=rank))
             return False
-        tunnel.channels.clear()
+        if reason == "left":
+            return False
+        channel = tunnel.channels.pop(0, None)
+        if channel is not None and channel.finished:  # what was typed has ended
+            info(tr("rank {rank} goes on", rank=rank))
+            return False
         info(tr("rank {rank} goes on; waiting for its next breakpoint, Ctrl-C ends", rank=rank))
         return True
 

@@ -47,13 +47,13 @@ class Terminal:
         sys.stderr.flush()
 
     def close(self) -> None:
-        """The rank goes on."""
+        """The rank goes on; the name goes first, since who sees the connection end looks whether it is there."""
+        self._unlink()
         for thing in (self._file, self._connection, self._listener):
             if thing is not None:
                 thing.close()
         self._listener = self._connection = self._file = None
         self._kept = ""
-        self._unlink()
 
     def readline(self) -> str:
         """Give the next line that is typed; wait for a connection if there is none."""
@@ -123,7 +123,7 @@ def make_debugger(terminal: Terminal, rank: int) -> Any:
         """Pdb that lets go of the terminal when the rank goes on."""
 
         def set_continue(self) -> None:
-            """Go on; without further breakpoints nobody is needed any more."""
+            """Go on; without further breakpoints no one has to type again."""
             super().set_continue()
             if not self.breaks:
                 terminal.close()

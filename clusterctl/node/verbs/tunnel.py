@@ -222,6 +222,7 @@ class DebugTunnel(Tunnel):
         self._rundir = find_run(request["workdir"], request["run"], request["node"])
         self._rank = request["rank"]
         self._reported = False
+        self._socket = ""  # of the rank that waits
 
     def _wait(self) -> float:
         return BEAT_INTERVAL if self._channels else POLL_INTERVAL
@@ -239,6 +240,7 @@ class DebugTunnel(Tunnel):
         folder = RunPaths(self._rundir).diagnosis(state["attempt"])
         connection = connect_to_rank(folder, self._rank)
         if connection is not None:
+            self._socket = os.path.join(folder, socket_name(self._rank))
             self._channels[0] = Channel(connection.fileno(), connection, self._window)
             self._stream.answer({"waits": self._rank})
         elif not self._reported:
@@ -246,12 +248,18 @@ class DebugTunnel(Tunnel):
             self._stream.answer({"waits": None})
 
     def _close(self, number: int, reason: str = "continued") -> None:
+        channel = self._channels.get(number)
+        if channel is not None and channel.finished:  # the client has left: does the rank still wait?
+            reason = "left" if os.path.exists(self._socket) else reason
+            self._ended = True
         super()._close(number, reason)
         self._reported = False
 
     def _finish(self, channel: Channel) -> None:
+        """Send pdb the end of what was typed; it answers the last line first, and then closes."""
         if channel.finished and not channel.unsent:
-            self._ended = True
+            with suppress(OSError):
+                channel._owner.shutdown(socket.SHUT_WR)
 
 
 def connect_to_rank(folder: str, rank: int) -> Optional[socket.socket]:

@@ -18,6 +18,8 @@ from clusterctl.node.diagnose import rank as asked_rank
 from clusterctl.node.diagnose import stacks
 from clusterctl.node.runtime.stream import Stream
 from clusterctl.node.verbs.tunnel import (
+    Channel,
+    DebugTunnel,
     PortTunnel,
     connect_to_rank,
     render_known,
@@ -105,7 +107,49 @@ print("went on", value)
 """
 
 
-def test_a_rank_waits_until_somebody_lets_it_go_on(rundir: Path) -> None:
+@pytest.mark.parametrize(("waits", "reason"), [(True, "left"), (False, "continued")])
+def test_the_last_answer_comes_before_the_end(rundir: Path, waits: bool, reason: str) -> None:
+    """Also if what was typed ends at once; then it is said whether the rank still waits."""
+    ours, theirs = socket.socketpair()
+    rank, far = socket.socketpair()
+    tunnel = DebugTunnel(
+        Stream(theirs.fileno(), theirs.fileno()),
+        {
+            **REQUEST,
+            "workdir": str(rundir.parents[2]),
+            "to": "debug",
+            "addresses": [],
+            "rank": 3,
+            "window": WINDOW,
+        },
+    )
+    tunnel._channels[0] = Channel(far.fileno(), far, WINDOW)
+    tunnel._socket = str(rundir / "rank-3.pdb")
+    serving = threading.Thread(target=tunnel.serve)
+    serving.start()
+    client = Stream(ours.fileno(), ours.fileno())
+    client.send({"data": 0}, b"p value\n")
+    client.send({"close": 0})
+    typed = b""
+    while piece := rank.recv(100):
+        typed += piece
+    rank.sendall(b"42\n")
+    if waits:
+        (rundir / "rank-3.pdb").touch()
+    rank.close()
+    serving.join(60)
+    assert typed == b"p value\n"
+    frames = [read(client), read(client), read(client)]
+    assert frames == [
+        ({"taken": 0, "bytes": 8}, b""),
+        ({"data": 0}, b"42\n"),
+        ({"close": 0, "reason": reason}, b""),
+    ]
+    for one in (ours, theirs):
+        one.close()
+
+
+def test_a_rank_waits_until_it_may_go_on(rundir: Path) -> None:
     """It survives who leaves; its socket is this account's alone, and is gone when the rank goes on."""
     folder = rundir / "diagnose/1"
     program = WAITS.format(here=str(Path(__file__).parents[3]), folder=str(folder))
@@ -135,7 +179,7 @@ def test_a_rank_waits_until_somebody_lets_it_go_on(rundir: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 def test_a_socket_of_another_account_is_left_alone(tmp_path: Path) -> None:
-    """Somebody else's program is no rank of ours."""
+    """Another account's program is no rank of ours."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(str(tmp_path / "rank-0.pdb"))
         listener.listen()
