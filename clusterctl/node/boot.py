@@ -189,7 +189,7 @@ def run_verb(header, stream):  # type: (VerbHeader, Any) -> bool
             stream.send({"error": import_module("clusterctl.node.runtime.stream").describe_failure(error)})
         stream.send({"end": True})
     except BrokenPipeError:
-        return False  # there is nobody to tell
+        return False  # the client reads no more
     return True
 
 

@@ -40,7 +40,7 @@ def take(server: Server, client: Client) -> Take:
 
 
 def test_all_take_part_and_leave(take: Take) -> None:
-    """Every way is told by its caller; then nothing listens any more, and the processes wait for another verb."""
+    """Every caller reports it; then nothing listens any more, and the processes wait for another verb."""
     parts = {f"n{number}": take(number) for number in (1, 2, 3)}
     wire = run_mesh_test({name: taker for name, (taker, _) in parts.items()})
     assert wire.absent == {}

@@ -60,7 +60,7 @@ class SlurmBed:
 
 @pytest.fixture
 def slurm(make_lab: Callable[..., Bed]) -> SlurmBed:
-    """Three nodes with a real Slurm; skips the test, aloud, where there is none."""
+    """Three nodes with a real Slurm; skips the test, with the reason, where there is none."""
     if shutil.which("slurmctld", path="/usr/sbin:/sbin") is None:
         pytest.skip("slurmctld is not installed: apt-get install --no-install-recommends slurm-wlm")
     return SlurmBed(make_lab(n=3, slurm=True))

@@ -55,7 +55,7 @@ def test_eight_sound_nodes(make_lab: Callable[..., Bed]) -> None:
     wire = told["wire"]
     assert [way for way in wire["ways"] if not way["open"]] == []
     assert len(wire["ways"]) == 8 * 7 + 7
-    wait_until(lambda: listeners(lab) == before, "nobody listens any more")
+    wait_until(lambda: listeners(lab) == before, "nothing listens any more")
 
 
 def test_a_launch_names_both_ends_of_a_closed_way(make_lab: Callable[..., Bed], tmp_path: Path) -> None:
@@ -103,4 +103,4 @@ def test_each_fault_has_its_own_finding(make_lab: Callable[..., Bed], tmp_path: 
     assert "from gpu03: 0 of 256 KiB arrived, segments of 1448 bytes" in found["CC-NET-031"]["evidence"]
     assert "mtu 1400" in found["CC-NET-031"]["fix"]
     assert "gpu04 -> gpu01, port" in found["CC-NET-033"]["evidence"]
-    wait_until(lambda: listeners(lab) == before, "nobody listens any more")
+    wait_until(lambda: listeners(lab) == before, "nothing listens any more")

@@ -13,7 +13,7 @@ from clusterctl.lab.labs import Lab, LabNode, NodeProcess
 
 STUB = Path(__file__).parents[1] / "stub" / "torch" / "distributed" / "run.py"
 
-# The worst guest: ignores TERM, and so does its child, which left the session and has no tag; does what it is reported.
+# The worst program: ignores TERM, and so does its child, which left the session and has no tag; it acts on commands.
 WORKER = """
 import os, signal, subprocess, sys, time
 mark = sys.argv[1]

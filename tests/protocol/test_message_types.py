@@ -292,7 +292,7 @@ FOREIGN_RECORDS = {
 
 
 def test_records_without_a_definition_are_those_of_others() -> None:
-    """Where mypy is told not to check a literal key (tools/mypy_keys.py): nowhere else."""
+    """Where mypy does not check a literal key (tools/mypy_keys.py): nowhere else."""
     texts_of = {path.relative_to(PACKAGE).as_posix(): path.read_text() for path in PACKAGE.rglob("*.py")}
     assert {name for name, text in texts_of.items() if "record-key" in text} == FOREIGN_RECORDS.keys()
 

@@ -220,7 +220,7 @@ def start_warm_server(gate: Gate, archive: Path) -> Iterator[socket.socket]:
     set_subreaper()
     own_end, end = socket.socketpair()
     own_end.settimeout(HANG)
-    pipes = [os.open(os.devnull, os.O_RDWR) for _ in range(2)]  # nobody gives GO or reads reports
+    pipes = [os.open(os.devnull, os.O_RDWR) for _ in range(2)]  # no one gives GO or reads reports
     plan = json.dumps({**gate.plan(), "warm": end.fileno()})
     words = [gate.python, str(archive), "gate", *map(str, pipes), gate.module, plan]
     with own_end:

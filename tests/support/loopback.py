@@ -9,7 +9,7 @@ from contextlib import suppress
 
 
 class LoopbackServer:
-    """Listens until `close`; whoever comes is handed to `meet` and closed after it, whatever the socket received."""
+    """Listens until `close`; each connection is handed to `meet` and closed after it, whatever the socket received."""
 
     def __init__(self, meet: Callable[[socket.socket], None], address: str = "127.0.0.1") -> None:
         self._meet = meet

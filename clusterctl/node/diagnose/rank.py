@@ -93,7 +93,7 @@ class _State:
         self._handler = getsignal(SIGNAL)  # faulthandler's is not seen there, a later one is
 
     def write(self) -> None:
-        """Write it; Python sets `sys.last_type` only for an exception that nobody has caught, before it prints it."""
+        """Write it; Python sets `sys.last_type` only for an exception that was not caught, before it prints it."""
         uncaught = hasattr(sys, "last_type") or hasattr(sys, "last_exc")
         ours = self._getsignal(SIGNAL) is self._handler
         text = '{"uncaught": %s, "ours": %s}' % (str(uncaught).lower(), str(ours).lower())

@@ -63,7 +63,7 @@ def read_state(base: str) -> Optional[State]:
 
 
 def send_question(base: str, question: bytes) -> bool:
-    """Ask a rank for what it knows; False if nobody reads the question."""
+    """Ask a rank for what it knows; False if the question is not read."""
     try:
         descriptor = os.open(base + ".ask", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:

@@ -214,7 +214,7 @@ class Server:
         self._wait(listener, own, os.path.join(socket_folder(workdir), socket_name(node)))
 
     def _wait(self, listener: socket.socket, own: os.stat_result, path: str) -> None:
-        """Serve whoever connects, until the time is up, memory is short or another server has taken the path."""
+        """Serve each connection, until the time is up, memory is short or another server has taken the path."""
         poller = select.poll()
         poller.register(listener, select.POLLIN)
         stays = True
@@ -281,7 +281,7 @@ class Server:
         return None, True
 
     def _start(self, request: Untrusted, descriptors: Sequence[int]) -> None:
-        """Fork the guardian, which nobody's child becomes.
+        """Fork the guardian, detached from this process.
 
         It answers the verb itself when all is forked: without an answer nothing has started, and nothing will.
         """
@@ -387,7 +387,7 @@ def listen(workdir: str, node: str) -> Tuple[socket.socket, os.stat_result]:
 
 
 def bind(directory: int, name: str) -> Tuple[socket.socket, os.stat_result]:
-    """Take the name in the directory, whoever has it; by a rename, so that the file given is never another server's."""
+    """Take the name in the directory, even if another server has it; by a rename: the file is always this server's."""
     aside = "%s.%d" % (name, os.getpid())
     with suppress(FileNotFoundError):
         os.unlink(aside, dir_fd=directory)

@@ -40,7 +40,7 @@ class HistoryRecorder:
             self._stopped.set()
 
     def stop(self) -> None:
-        """Sample no more; called from another thread than the samples are taken in, for which nobody waits."""
+        """Sample no more; called from another thread than the samples are taken in; that thread is not waited for."""
         self._stopped.set()
         if self._gpus is not None:
             self._gpus.stop()

@@ -99,7 +99,7 @@ class RingSet:
 
     def __init__(self, folder: str, columns: Sequence[Column], about: Dict[str, object]) -> None:
         with suppress(FileExistsError):
-            os.mkdir(folder, 0o700)  # no parents: a run that somebody has removed stays removed
+            os.mkdir(folder, 0o700)  # no parents: a run that was removed stays removed
         sets = _sets(folder)
         for old in sets[: max(0, len(sets) - MOST_SETS + 1)]:
             for level in range(len(LEVELS)):

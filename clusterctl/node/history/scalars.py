@@ -1,4 +1,4 @@
-"""Numbers that a rank has printed: its loss, its rate; read from its logs when somebody asks, never while it runs.
+"""Numbers that a rank has printed: its loss, its rate; read from its logs when a report is made, never while it runs.
 
 A log of any length costs the same: what is longer than MOST_READ is read in pieces over its whole length. Patterns of
 a job are regular expressions that its user wrote, and lines are what anybody printed: lines are short, and a timer

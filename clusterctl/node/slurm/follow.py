@@ -24,7 +24,7 @@ def follow(request: Any, stream: Stream) -> None:
 
 
 class PartFollower(RunFollower):
-    """One node's part; whether it is over is told by what it wrote and by Slurm."""
+    """One node's part; what it wrote and Slurm show whether it is over."""
 
     def __init__(self, job: SlurmJob, rundir: str, request: Any, stream: Stream) -> None:
         super().__init__(rundir, request, stream)

@@ -1,4 +1,4 @@
-"""The spec of one node, made inside the allocation from the template and from what all tasks have told; pure.
+"""The spec of one node, made inside the allocation from the template and from what all tasks have reported; pure.
 
 The client could not know which nodes Slurm would give: names, addresses, interfaces and numbers of GPUs are filled in
 here, and who is whose hub.
@@ -40,7 +40,7 @@ class Member(NamedTuple):
 
 
 def parse_member(raw: Untrusted, slot: int) -> Optional[Member]:
-    """Read what a task told; None if it is not whole."""
+    """Read what a task reported; None if it is not whole."""
     node, address, workers = (
         raw.text("node", 128),
         raw.text("address", 15),
@@ -97,7 +97,7 @@ def choose_peer_addresses(own: Addresses, peer: Addresses) -> List[str]:
 
 
 def parse_addresses(raw: Untrusted) -> Dict[str, List[Tuple[str, int]]]:
-    """Read the interfaces and addresses that a task told."""
+    """Read the interfaces and addresses that a task reported."""
     found: Dict[str, List[Tuple[str, int]]] = {}
     for entry in raw.records("addresses", MOST_NICS * MOST_ADDRESSES):
         ip, prefix = entry.text("ip", 15), entry.integer("prefix", 0, 32)

@@ -115,7 +115,7 @@ def resolve(rundir: str, job: SlurmJob) -> Optional[Any]:
 
 
 def infer_end(job: SlurmJob, *, lost: bool) -> Dict[str, Any]:
-    """Say how a part ended of which nobody has recorded the end."""
+    """Say how a part ended whose end is not recorded."""
     ended = {"CANCELLED": CANCELLED, "TIMEOUT": TIMEOUT, "DEADLINE": TIMEOUT}
     state = ended.get(job.over) or (LOST if lost else FAILED_SETUP)
     reason = describe_end(job)
@@ -123,7 +123,7 @@ def infer_end(job: SlurmJob, *, lost: bool) -> Dict[str, Any]:
 
 
 def describe_end(job: SlurmJob) -> str:
-    """Say why a job is over, as its tasks or Slurm told it."""
+    """Say why a job is over, as its tasks or Slurm reported it."""
     failure = first_failure(job.files)
     if failure:
         return failure

@@ -4,9 +4,9 @@
     node 0          hub                   the port of its agent, to which the others' agents go
     all             ready                 the gate waits for GO
     node 0          go                    torchrun listens: the others may start
-    any             failed                the first that cannot start; then nobody does
+    any             failed                the first that cannot start; then none does
 
-A client does the same over SSH (`client/launch/prepare.py`); here nobody has to be connected. After GO the agents
+A client does the same over SSH (`client/launch/prepare.py`); here no client has to be connected. After GO the agents
 need the task no more but for two things: it passes on a `stop.json` that the login node wrote, and its exit code is
 the run's, so that Slurm's own record is right.
 """
@@ -91,7 +91,7 @@ def main(arguments: List[str]) -> None:
             str(error) if isinstance(error, (SlurmError, VerbError)) else describe_failure(error)["message"]
         )
         report_failure(exchange, task, text)
-        files.remove_secrets()  # then nobody starts
+        files.remove_secrets()  # then no node starts
         print(f"{task.node}: {text}", file=sys.stderr, flush=True)
         status = 1
     sys.exit(status)
@@ -381,7 +381,7 @@ class Start:
 
 
 def watch(guardian: Guardian, exchange: Exchange, task: Task, rundir: str) -> int:
-    """Wait for the end of this node's part, and pass on an order to stop that somebody left in its directory.
+    """Wait for the end of this node's part, and pass on an order to stop that was left in its directory.
 
     Nothing else may end this loop: Slurm kills every process of the step on this node when the task exits.
     """

@@ -17,7 +17,7 @@ class RunProcesses(ProcessTree):
         self._spared = spared
 
     def remaining(self) -> List[Stat]:
-        """Look at what is below this process; when that is nothing, at what bears the tag."""
+        """Look at what is below this process; when that is nothing, at what has the tag."""
         return running_descendants(self._spared) or list(self._tagged())
 
 

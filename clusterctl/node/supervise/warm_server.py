@@ -88,7 +88,7 @@ class WarmServer:
         return gate_end.detach()
 
     def fork_gate(self, spec: Spec, env: Mapping[str, str], paths: AttemptPaths) -> Optional[Gate]:
-        """Let the server fork the gate; None if there is no server, or the gate must be started anew."""
+        """Let the server fork the gate; None if there is no server, or the gate must be started as a new process."""
         deadline = time.monotonic() + GATE_LIMIT
         if self._connection is not None and not self._greeted:
             self._greet(self._connection)

@@ -155,7 +155,7 @@ def start_guardian(workdir: str, payload: str, rundir: str, spec: Spec, control:
 
 
 def fork_guardian(argv: List[str], env: Dict[str, str], log: int, control: socket.socket) -> None:
-    """Fork twice and become the guardian: no terminal, no pipe of ours, nobody's child."""
+    """Fork twice and become the guardian: no terminal, no pipe of ours, no parent that waits for it."""
     pid = os.fork()
     if pid == 0:
         try:

@@ -209,7 +209,7 @@ def _zombie(by_rank: Mapping[int, RankEvidence], waits: Sequence[Wait]) -> Judge
 
 
 def uncaught_exception(rank: RankEvidence) -> str:
-    """Give the exception that a living rank has written last and says that nobody caught; empty if there is none."""
+    """Give the exception that a living rank has written last and says was not caught; empty if there is none."""
     if rank.ended or not rank.process or any(frame.function == "<module>" for frame in rank.frames):
         return ""
     return final_exception(rank.stderr) if rank.uncaught and rank.stack else ""

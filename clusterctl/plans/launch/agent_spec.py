@@ -147,7 +147,7 @@ def _render_start(job: Job) -> StartPart:
 
 
 def _render_stall(job: Job) -> StallSpec | None:
-    """Give when a run counts as stalled; None where nobody looks."""
+    """Give when a run counts as stalled; None where that is switched off."""
     if not job.stall.after:
         return None
     return {"after": job.stall.after, "then": "" if job.stall.then == "report" else job.stall.then}

@@ -62,7 +62,7 @@ class History:
 
 @dataclass(frozen=True)
 class JournalEvent:
-    """A line of a node's journal: when by this machine's clock, what, and its facts, which nobody has read yet."""
+    """A line of a node's journal: when by this machine's clock, what, and its facts, not parsed yet."""
 
     time: float
     name: str
@@ -146,7 +146,7 @@ class RecordParser:
         return self._complete if details else self._has_samples
 
     def finish(self, now: float) -> NodeRecord:
-        """Give what came, with times by this machine's clock; `now` is its time when the node told its own."""
+        """Give what came, with times by this machine's clock; `now` is its time when the node gave its own."""
         return self._record if self._time is None else shift(self._record, now - self._time)
 
     def _parse_scalars(self, raw: Untrusted) -> Scalars:

@@ -124,7 +124,7 @@ def plan_time_limit(job: Job, slurm: Slurm) -> float | None:
 SCRIPT = r"""
 # Written by `clusterctl launch`: one task on each node, which guards the run there. $1 is the run's shared folder.
 # A file per task: srun waits for every process that holds a shared one. A task that fails ends no other: the agents
-# end the run together, and record why. Without the folder the launch has failed: nobody would see this job.
+# end the run together, and record why. Without the folder the launch has failed: no verb would list this job.
 folder=$1 payload=$2 status=0
 cd "$folder" || exit 1
 if [ ! -e job.json ]; then # the launch was killed before it wrote the number

@@ -198,7 +198,7 @@ class _Spec(TypedDict):
     log_limit: int | None
     ends_with: str  # "all", or "node 0": the run ends when node 0's program does
     zombie_after: float  # seconds; 0 is never
-    stall: StallSpec | None  # null where nobody looks whether the ranks get on
+    stall: StallSpec | None  # null where progress is not watched
     debug: bool  # whether a rank waits at `breakpoint()` for `clusterctl debug`
     diagnose: bool  # whether the ranks are prepared to be asked where they are
     sample: bool  # whether the agent samples the machine

@@ -102,7 +102,7 @@ class StallEntry(StrictModel):
     model_config = ConfigDict(title="stall")
 
     after: StallTime = Field(
-        600.0, description="Time without progress of any rank, such as `10m`; `off` or 0: nobody looks."
+        600.0, description="Time without progress of any rank, such as `10m`; `off` or 0: not watched."
     )
     then: Annotated[StallAction, one_of("report", "restart", "stop")] = Field(
         "report",

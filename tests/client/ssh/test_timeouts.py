@@ -1,4 +1,4 @@
-"""Logins that a server has no room for are tried again, refusals are not, and it is reported when it was in vain."""
+"""Logins that a server has no room for are tried again, refusals are not, and it is reported when that did not help."""
 
 from __future__ import annotations
 

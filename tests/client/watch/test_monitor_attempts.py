@@ -129,7 +129,7 @@ class Refusing(Cluster):
 
 
 def test_a_stream_that_our_own_system_refuses_ends_with_its_reason() -> None:
-    """No one waits for it in vain, and no thread ends with a traceback."""
+    """No one waits for an answer that cannot come, and no thread ends with a traceback."""
     wish = {"events": None, "logs": None}
     streams = NodeStreams(
         RunHandle(Refusing(print), "r", NODES[:1], {}), wish, notice=print, longest_pause=1.0

@@ -53,7 +53,7 @@ def test_no_run_is_forked_while_the_previous_one_ends(server: Server) -> None:
 
 
 def test_the_ancestors_are_agent_and_guardian() -> None:
-    """They are the parent and its parent, each with the start time by which a later process is told apart."""
+    """They are the parent and its parent, each with its start time: a later process with that pid has another."""
     agent = identify(os.getppid())
     assert list_ancestors()[:1] == [agent]
     assert len(list_ancestors()) <= 2

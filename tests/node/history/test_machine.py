@@ -33,7 +33,7 @@ def test_the_kernels_tables() -> None:
 
 
 def test_counters_become_rates() -> None:
-    """A new one has none yet, nor has one that began anew."""
+    """A new one has none yet, nor has one that began again."""
     rates, column = Rates(), ("nic", "eth0", "sent")
     seen = []
     for now, count in ((1.0, 100.0), (3.0, 300.0), (5.0, 10.0), (7.0, 30.0)):

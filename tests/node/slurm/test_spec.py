@@ -1,4 +1,4 @@
-"""The spec of one node, made of the template and of what all tasks told."""
+"""The spec of one node, made of the template and of what all tasks reported."""
 
 from __future__ import annotations
 

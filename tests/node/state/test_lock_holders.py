@@ -111,7 +111,7 @@ def test_random_answers_are_no_errors() -> None:
 
 
 def answers(gpu: str) -> list[dict[str, Any]]:
-    """Ask who holds a GPU's lock; nobody, where the holder had no processor for as long as is waited."""
+    """Ask who holds a GPU's lock; no holder, where it had no processor while the answer was waited for."""
     return [dict(holder) for holder in query_holders([f"clusterctl/gpu/{gpu}"]) if "run" in holder]
 
 

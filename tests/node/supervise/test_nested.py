@@ -45,7 +45,7 @@ def test_a_rank_has_a_position_that_the_program_has_not(env: dict[str, str], fou
     "text", ["", "[]", MARKER.replace("7", '"7"'), MARKER.replace("4", "0"), MARKER[:-1]]
 )
 def test_a_marker_that_says_no_position_is_no_rank(tmp_path: Path, text: str) -> None:
-    """A rank of an older clusterctl, or a file that somebody has written."""
+    """A rank of an older clusterctl, or a file of another program."""
     (tmp_path / "7.json").write_text(text)
     assert read_marker(str(tmp_path / "7.json")) is None
     (tmp_path / "7.json").write_text(MARKER)

@@ -69,7 +69,7 @@ def test_when_a_rank_has_got_on(second: Usage, answers: list[Recorded | None], l
 
 
 def test_processor_time_alone_is_a_reason_to_ask() -> None:
-    """NCCL computes while it waits: without an answer that cannot be told from work."""
+    """NCCL computes while it waits: without an answer that looks like work."""
     worker = WorkerProgress(0.0)
     worker.on_usage(0.0, IDLE)
     worker.on_usage(100.0, IDLE._replace(busy=105.0))

@@ -108,7 +108,7 @@ def test_an_exception_counts_only_as_the_last_words(stderr: str, exception: str)
     ],
 )
 def test_without_proof_nothing_is_decided(state: State | None, stacks: list[str], proof: bool) -> None:
-    """The rank itself says that nobody caught the exception, and its main thread stays where it is."""
+    """The rank itself says that the exception was not caught, and its main thread stays where it is."""
     assert is_proof(state, stacks) is proof
 
 

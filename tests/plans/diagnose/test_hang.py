@@ -223,7 +223,7 @@ def test_what_cannot_be_judged_is_said() -> None:
 
 
 def test_of_coalesced_collectives_the_last_entry_counts() -> None:
-    """The single ones stay scheduled for ever; when the last one is over, nobody waits."""
+    """The single ones stay scheduled for ever; when the last one is over, nothing waits."""
     single = [entry(7, 40.0, "all_gather") for _ in range(3)]
     over, pending = entry(7, 39.9, "coalesced", done=True), entry(7, 39.9, "coalesced")
     before = entry(6, 41.0, done=True)

@@ -66,7 +66,7 @@ def test_a_journal_is_read_line_by_line() -> None:
 
 
 def test_times_are_moved_to_this_clock() -> None:
-    """All of an answer, by the difference when the node told its time."""
+    """All of an answer, by the difference at the time that the node gave."""
     parser = RecordParser("gpu01", 10)
     parser.add(Untrusted({"history": header()._values}), packed([1.0, 3.0], [1, 1], [1, 1], [1, 1]))
     assert parser.is_complete(details=False) and not parser.is_complete(details=True)

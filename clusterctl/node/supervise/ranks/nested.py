@@ -71,7 +71,7 @@ class NestedRanks:
 
     @property
     def workers(self) -> Optional[Workers]:
-        """The ranks; None if there are none, or none that could be told apart."""
+        """The ranks; None if there are none, or none that can be distinguished."""
         return self._workers if self._workers.by_rank and not self._ambiguous else None
 
     def start(self, program: Worker) -> None:

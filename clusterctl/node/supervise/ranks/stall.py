@@ -10,7 +10,7 @@ A rank gets on, since a look at it or an answer of its flight recorder:
     no                  no                    no, or not known    yes          yes: imports, loads, evaluates
     no                  no                    no, or not known    no           no: waits for a lock, a file, a process
 
-So a rank in an endless loop gets on; it cannot be told from one that evaluates for an hour.
+So a rank in an endless loop gets on; it looks like one that evaluates for an hour.
 
 Output, processor time and bytes cost a look at /proc now and then: 0.1 ms a rank. A node asks its ranks for their
 records (34 ms each) once nothing but processor time has shown progress there for half of the limit; without a fresh
@@ -191,7 +191,7 @@ class StallWatch:
         output = sum(size_of(os.path.join(path, name)) for path in paths for name in (STDOUT_LOG, STDERR_LOG))
         return Usage(output, sum(busy for busy, _ in used), sum(moved for _, moved in used))
 
-    # what the gang is told, and hears
+    # what the gang is sent, and receives
 
     @property
     def quiet(self) -> float:

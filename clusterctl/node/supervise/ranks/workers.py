@@ -137,7 +137,7 @@ class Workers:
         return None
 
     def fill_unseen_ends(self, torchrun_exit: Optional[int], log: str) -> List[Worker]:
-        """Fill in the ends that nobody saw: all were good if torchrun's was, else its own table tells.
+        """Fill in the ends that were not seen: all were good if torchrun's was, else its own table says.
 
         Returns the workers that turn out to have failed.
         """
@@ -179,7 +179,7 @@ def open_pidfd(identity: Identity) -> Optional[int]:
 
 
 def read_exit_status(pidfd: int) -> Optional[int]:
-    """Ask a kernel of 6.15 or later how a process ended that somebody has reaped already."""
+    """Ask a kernel of 6.15 or later how a process ended that was reaped already."""
     answer = bytearray(PIDFD_INFO_SIZE)
     struct.pack_into("=Q", answer, 0, PIDFD_INFO_EXIT)
     try:

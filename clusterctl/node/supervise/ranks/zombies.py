@@ -4,7 +4,7 @@ Such a rank hangs while its interpreter shuts down: it waits for a thread, or in
 this must hold, so that a rank that has survived an exception is never taken for one:
 
 - its stderr ends with a traceback, and it has written nothing for `zombie_after` seconds;
-- it says itself that the exception was caught by nobody (`sys.last_type`);
+- it says itself that the exception was not caught (`sys.last_type`);
 - two stacks of its main thread, some time apart, are whole, the same, and no longer in the script.
 
 What cannot be found out is undecided, and nothing happens; so of a rank that is not prepared for `diagnose`.
