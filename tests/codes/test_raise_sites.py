@@ -10,8 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from clusterctl import errors
-from clusterctl.codes.lookup import REPORTED
-from clusterctl.codes.table import TABLE
+from clusterctl.codes.lookup import REPORTED, entries
 from clusterctl.translation import PLACEHOLDER
 
 PACKAGE = Path(errors.__file__).parent
@@ -147,22 +146,22 @@ CHOSEN = {
     "CC-SPEC-025": ("alias", "at-sign", "comma"),
     "CC-SPEC-033": ("unclosed", "unknown"),
     "CC-SYNC-012": ("", "unanswered"),
-    "CC-USE-011": tuple(TABLE["CC-USE-011"].cases),
+    "CC-USE-011": tuple(entries()["CC-USE-011"].cases),
     "CC-USE-091": ("lab", "run"),
 }
 
 
 def needed_facts(code: str, cases: Iterable[str]) -> set[str]:
     """Name the placeholders of some cases' texts; KeyError for a code or case that the table lacks."""
-    texts = [text.en for case in cases for text in TABLE[code].cases[case]]
+    texts = [text.en for case in cases for text in entries()[code].cases[case]]
     return {found[1] for text in texts for found in PLACEHOLDER.finditer(text)}
 
 
 def test_every_site_has_its_case() -> None:
     """A code or case that the table lacks would be a KeyError at the worst moment."""
     for site in SITES:
-        assert site.code in TABLE, site.place
-        assert set(site.cases or ()) <= TABLE[site.code].cases.keys(), site.place
+        assert site.code in entries(), site.place
+        assert set(site.cases or ()) <= entries()[site.code].cases.keys(), site.place
         if site.cases is None:  # it gives the facts of all its cases; a text needs those of one
             assert site.facts in (None, needed_facts(site.code, CHOSEN[site.code])), site.place
         elif site.facts is not None:
@@ -195,7 +194,7 @@ def test_no_site_words_a_fix() -> None:
 def test_every_code_is_raised() -> None:
     """A code that is gone leaves the table too, and none is named that it lacks."""
     named = {code for text in sources().values() for code in CODE.findall(text)}
-    assert named == TABLE.keys()
+    assert named == entries().keys()
 
 
 def test_every_case_is_raised() -> None:
@@ -204,7 +203,7 @@ def test_every_case_is_raised() -> None:
     quoted = set(re.findall(r'"([a-z][a-z0-9-]*)"', "\n".join(sources().values())))
     dead = [
         (code, case)
-        for code, entry in TABLE.items()
+        for code, entry in entries().items()
         for case in entry.cases
         if case not in ("", REPORTED) and (code, case) not in known and case not in quoted
     ]

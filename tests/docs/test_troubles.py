@@ -6,17 +6,18 @@ import signal
 
 import pytest
 
-from clusterctl.codes.lookup import family_of
-from clusterctl.codes.table import TABLE
+from clusterctl.codes.lookup import entries, family_of
 from clusterctl.protocol.known_errors import BY_SIGNAL, ENDED_EARLY, OOM_KILLED, recognise
 
-SPOKEN = [(code, text) for code, entry in TABLE.items() if family_of(code) == "JOB" for text in entry.texts]
+SPOKEN = [
+    (code, text) for code, entry in entries().items() if family_of(code) == "JOB" for text in entry.texts
+]
 ENDINGS = {one.code for one in (*BY_SIGNAL.values(), OOM_KILLED, ENDED_EARLY)}
 
 
 def test_what_ranks_say_is_there_word_for_word() -> None:
     """Who searches the page for the text on the screen finds it."""
-    ranks = {code for code in TABLE if family_of(code) == "JOB"}
+    ranks = {code for code in entries() if family_of(code) == "JOB"}
     assert ranks - {code for code, _ in SPOKEN} <= {ENDED_EARLY.code}
 
 
