@@ -40,6 +40,12 @@ def sources() -> dict[str, str]:
     return {path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8") for path in files}
 
 
+@cache
+def trees() -> dict[str, ast.Module]:
+    """Parse all of it once."""
+    return {place: ast.parse(text) for place, text in sources().items()}
+
+
 @dataclass(frozen=True)
 class Scope:
     """What a name may stand for: the expressions that a function assigns to it, and what a function returns."""
@@ -101,10 +107,15 @@ def assignments(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.ex
 NO_SCOPE = Scope({}, {})
 
 
-def sites() -> Iterator[Site]:
+@cache
+def sites() -> tuple[Site, ...]:
+    """Read the package; only for the tests here, since every process of a test run imports this file."""
+    return tuple(find_sites())
+
+
+def find_sites() -> Iterator[Site]:
     """Find every call that makes an error of a code that stands there, and every hit of a check."""
-    for place, text in sources().items():
-        tree = ast.parse(text)
+    for place, tree in trees().items():
         for scope, calls in scopes(tree):
             for call in calls:
                 name = call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
@@ -136,9 +147,6 @@ def site_of(
     return Site(f"{place}:{call.lineno}", code, cases, facts)
 
 
-SITES = list(sites())
-
-
 # Of sites that get the case from their caller or from a table of their own: what that may be.
 CHOSEN = {
     "CC-CLEAN-003": ("", "unanswered"),
@@ -159,7 +167,7 @@ def needed_facts(code: str, cases: Iterable[str]) -> set[str]:
 
 def test_every_site_has_its_case() -> None:
     """A code or case that the table lacks would be a KeyError at the worst moment."""
-    for site in SITES:
+    for site in sites():
         assert site.code in entries(), site.place
         assert set(site.cases or ()) <= entries()[site.code].cases.keys(), site.place
         if site.cases is None:  # it gives the facts of all its cases; a text needs those of one
@@ -184,8 +192,8 @@ def test_no_site_words_a_fix() -> None:
     """What to do stands in the table, and nowhere else."""
     calls = [
         (place, node)
-        for place, text in sources().items()
-        for node in ast.walk(ast.parse(text))
+        for place, tree in trees().items()
+        for node in ast.walk(tree)
         if isinstance(node, ast.Call)
     ]
     assert [place for place, call in calls if own_words(call)] == []
@@ -199,7 +207,7 @@ def test_every_code_is_raised() -> None:
 
 def test_every_case_is_raised() -> None:
     """A case that nothing raises is a text that is never shown."""
-    known = {(site.code, case) for site in SITES for case in site.cases or ()}
+    known = {(site.code, case) for site in sites() for case in site.cases or ()}
     quoted = set(re.findall(r'"([a-z][a-z0-9-]*)"', "\n".join(sources().values())))
     dead = [
         (code, case)
