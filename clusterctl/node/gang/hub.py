@@ -44,8 +44,7 @@ from .membership import (
     silent_beats,
 )
 from .node_check import SilentNodes, describe_loss
-from .restart_reason import RestartReason, judge_record
-from .roster import Roster
+from .roster import RestartReason, Roster, judge_record
 from .state import GangState
 
 if TYPE_CHECKING:
