@@ -16,9 +16,18 @@ from ...protocol.states import SUBMITTED
 from ...protocol.untrusted import Untrusted
 from ..runtime.stream import Stream, VerbError
 from ..state.workdir import read_json
-from .commands import run_program
+from .commands import query_queue, run_program
 from .job_files import JobFiles, list_folder, newest_start, read_object
-from .states import SlurmJob, can_requeue, find_job, placeholder, query_jobs, queue_facts, states_of
+from .states import (
+    SlurmJob,
+    can_requeue,
+    find_job,
+    is_being_stopped,
+    judge,
+    placeholder,
+    queue_facts,
+    states_of,
+)
 from .submit import submit_job
 
 if TYPE_CHECKING:
@@ -90,12 +99,14 @@ def report_queue(job: SlurmJob, has_begun: Callable[[Start], bool], stream: Stre
         now, start = time.monotonic(), look_at(job.files)
         arrived = has_begun(start)
         if now >= next_question or (arrived and not had_arrived):
-            job, had_arrived = query_jobs([job])[0], arrived
+            job, had_arrived = judge(job, query_queue([job.number])), arrived  # also one whose parts have all ended
+            if job.over:
+                job.files.remove_secrets()
             asked += 1
             next_question = now + (1.0 if asked < FIRST_QUESTIONS else min(LONGEST_PAUSE, asked - 8.0))
         states = states_of(job)
         waits = bool(states[0].get("queue"))  # else these are parts of a start that has begun
-        begun = arrived and not waits
+        begun = arrived and not waits and not is_being_stopped(job, states)
         facts: Any = {
             **_read_job(job, states[0] if waits else placeholder(job)),
             **_read_start(start),

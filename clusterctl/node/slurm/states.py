@@ -89,10 +89,18 @@ def awaits_next_start(job: SlurmJob, states: List[Any]) -> bool:
     """Whether these parts are of a start that Slurm has ended, and the job waits for its next one or begins it."""
     if job.over or job.queued is None or not states:
         return False
-    if job.queued.is_pending:
-        return True
-    stopped = all(state["state"] in FINAL for state in states) and any(map(was_stopped_by_slurm, states))
-    return stopped and job.queued.state != ENDING and can_requeue(job.files)
+    return job.queued.is_pending or (job.queued.state != ENDING and were_stopped(job, states))
+
+
+def is_being_stopped(job: SlurmJob, states: List[Any]) -> bool:
+    """Whether Slurm still ends the processes of a start, after which the job may be back in the queue."""
+    return job.queued is not None and job.queued.state == ENDING and were_stopped(job, states)
+
+
+def were_stopped(job: SlurmJob, states: List[Any]) -> bool:
+    """Whether Slurm has ended these parts and may start the job again."""
+    over = all(state["state"] in FINAL for state in states) and any(map(was_stopped_by_slurm, states))
+    return over and can_requeue(job.files)
 
 
 def judge(job: SlurmJob, queue: Optional[Dict[str, QueuedJob]]) -> SlurmJob:

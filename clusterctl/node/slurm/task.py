@@ -60,6 +60,8 @@ STOP_INTERVAL = 0.5  # seconds between looks for an order to stop
 BEAT_INTERVAL = 5.0
 END_TRIES = 20  # of reading the last state
 FAILURES = ("setup_failed", "gate_failed", "join_failed", "failed", "ended")
+OWN_FAILURES = ("setup_failed", "gate_failed")  # the others may follow from the end of another node's agent
+OTHERS_LIMIT = 3.0  # seconds
 FAILED = "failed"
 LONGEST_REASON = 1000
 
@@ -411,6 +413,13 @@ class Start:
             time.sleep(pause)
             pause = min(LONGEST_PAUSE, pause * 1.2)
 
+    def _let_others_report(self) -> None:
+        """Wait a moment for the failure of another node, which may be why this agent lost its hub."""
+        deadline = time.monotonic() + OTHERS_LIMIT
+        while time.monotonic() < deadline:
+            self._board.check([])
+            time.sleep(SHORTEST_PAUSE)
+
     def _show_step(self) -> None:
         """Let who watches see which command of `setup` or `before` runs."""
         event = self._events.get("doing")
@@ -426,6 +435,8 @@ class Start:
         """Raise SlurmError if the agent cannot start."""
         for name in FAILURES:
             if name in self._events:
+                if name not in OWN_FAILURES:
+                    self._let_others_report()
                 event = self._events[name]
                 text = event.text("text") or event.text("reason") or event.text("error")
                 raise AgentFailedError(text or f"the agent reported {name}", self._raw[name])
