@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, List
 
 from ...protocol.run_paths import WorkdirPaths
 from ..runtime.stream import Stream, VerbError
-from ..state.workdir import make_below, make_private, open_workdir, write_atomically, write_new
+from ..state.workdir import make_below, make_private, open_workdir, workdir_id, write_atomically, write_new
 from ..verbs.start import ensure_payload, with_byte_code
 from .commands import SUBMIT_LIMIT, query_kill_wait, run_program
 from .job_files import PART, JobFiles, write_object
@@ -24,6 +24,7 @@ UNDO_LIMIT = 5.0  # seconds; the client waits 90 for all
 def submit(request: SubmitRequest, stream: Stream) -> None:
     """Write what the tasks need, hand the job to Slurm, and answer with its number."""
     workdir = open_workdir(request["workdir"])
+    workdir_id(workdir)  # makes the mark without which `clean` removes nothing
     payload = with_byte_code(ensure_payload(workdir, request["payload"]["sha256"], stream))
     run_id = request["template"]["spec"]["run"]
     files = JobFiles(make_below(make_private(WorkdirPaths(workdir).runs), run_id, PART))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict
 
 from ...protocol.states import SUBMITTED
 from ..runtime.stream import Stream, VerbError
+from ..slurm.clean import clean
 from ..slurm.commands import query_queue, run_program
 from ..slurm.follow import follow
 from ..slurm.states import (
@@ -40,6 +41,7 @@ def run(request: SlurmRequest, stream: Stream) -> None:
         "follow": follow,
         "stop": stop,
         "cancel": cancel,
+        "clean": clean,
     }
     actions[request["do"]](request, stream)
 
