@@ -202,6 +202,13 @@ ENTRIES: Mapping[str, Entry] = {
                     "启动一个任务，或用 `attach` 等待排队中的任务",
                 ),
             ),
+            "ended": Case(
+                Text(
+                    "{verb}: {run} has ended, and its nodes are Slurm's again",
+                    "{verb}：{run} 已结束，节点已归还 Slurm",
+                ),
+                Text("what is on record: {command}", "已有的记录：{command}"),
+            ),
         },
     ),
 }
