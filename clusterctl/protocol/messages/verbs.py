@@ -388,9 +388,9 @@ class SubmittedSecrets(TypedDict):
 
 
 class SlurmRequest(Workdir):
-    """The verb `slurm`, on the login node. `ps`, `follow` and `stop` are as the verbs of that name, with their keys."""
+    """The verb `slurm`, on the login node. `ps`, `follow`, `stop` and `clean` are as the verbs of that name."""
 
-    do: Literal["submit", "check", "ps", "queue", "follow", "stop", "cancel"]
+    do: Literal["submit", "check", "ps", "queue", "follow", "stop", "cancel", "clean"]
 
 
 class SubmitRequest(SlurmRequest):
