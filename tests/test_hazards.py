@@ -172,7 +172,10 @@ UNREAD = {
 FROM_NODES = ("header", "seen", "raw", "event", "entry", "told", "said", "frame", "answer")
 # Names of runs and jobs that become part of a path here, and by what they were checked before.
 PATHS_OF_NAMES = {
-    ("clusterctl/cli/actions/pull.py", "self._job"): "read out of a run id, or matched against NAME_PATTERN",
+    (
+        "clusterctl/cli/actions/files/pull.py",
+        "self._job",
+    ): "read out of a run id, or matched against NAME_PATTERN",
 }
 NAMES = ("run", "_run", "run_id", "job", "_job")
 

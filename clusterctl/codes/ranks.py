@@ -687,11 +687,11 @@ ENTRIES: Mapping[str, Entry] = {
             "分布式检查点（DCP）的一部分在其他节点上",
         ),
         do=Text(
-            "Without a shared disk each node holds only what its own ranks have saved, and `.metadata` is on node 0; loading needs all of it on every node. Download all parts with `clusterctl pull`, put them into one folder, and copy that to every node: [DCP checkpoints](job.md#checkpoints-of-several-nodes).",
-            "没有共享磁盘时，每个节点只有自己的 rank 保存的部分，`.metadata` 在 0 号节点上；而加载时每个节点都需要全部文件。用 `clusterctl pull` 下载所有部分，放进同一个文件夹，再复制到每个节点：[DCP 检查点](job.md#多节点的检查点)。",
+            "Without a shared disk each node holds only what its own ranks have saved, and `.metadata` is on node 0; loading needs all of it on every node. `clusterctl cp --gather` lets every node fetch the parts of the others: [DCP checkpoints](job.md#checkpoints-of-several-nodes).",
+            "没有共享磁盘时，每个节点只有自己的 rank 保存的部分，`.metadata` 在 0 号节点上；而加载时每个节点都需要全部文件。用 `clusterctl cp --gather` 让每个节点取回其他节点上的部分：[DCP 检查点](job.md#多节点的检查点)。",
         ),
         texts=("FileNotFoundError: [Errno 2] No such file or directory: '/out/step-100/.metadata'",),
-        command="clusterctl pull {run} ./checkpoint",
+        command="clusterctl cp --run {run} --gather all:{folder}",
     ),
     "CC-JOB-065": Entry(
         "error",

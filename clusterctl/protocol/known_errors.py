@@ -270,7 +270,7 @@ PROGRAM = (
     ),
     Symptom(
         "CC-JOB-064",
-        r"No such file or directory: '[^'\n]{0,400}/(\.metadata|__\d{1,6}_\d{1,6}\.distcp)'",
+        r"No such file or directory: '(?P<folder>[^'\n]{0,400})/(?:\.metadata|__\d{1,6}_\d{1,6}\.distcp)'",
     ),
     Symptom(
         "CC-JOB-065",

@@ -128,6 +128,7 @@ def test_every_symptom_can_be_told() -> None:
             "CC-JOB-016": {"path": "/p"},
             "CC-JOB-017": {"path": "/p"},
             "CC-JOB-060": {"program": "accelerate"},
+            "CC-JOB-064": {"folder": "/out/step-100"},
         }
         filled = render_command(code, {**needed, **given.get(code, {})})
         assert bool(filled) == bool(one.command)
