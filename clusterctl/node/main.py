@@ -16,6 +16,7 @@ ROLES = {
     "hook": "setup.commands",
     "gpus": "history.gpus",
     "task": "slurm.task",
+    "ray": "supervise.launchers.ray",
 }
 
 
