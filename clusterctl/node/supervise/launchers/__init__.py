@@ -1,4 +1,4 @@
-"""Launchers of several nodes that are no module of torch: Ray's processes on each node, and the job's program on node 0.
+"""Launchers that serve a program on node 0 from all nodes: Ray.
 
-`ray` is the node's program, `ray_files` what the agent does for it. Not here: torchrun (`torchrun`, `gate`).
+Start with `ray`, the program of each node; `ray_files` is the agent's part. Not here: torchrun, see `../gate`.
 """

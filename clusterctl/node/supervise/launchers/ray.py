@@ -2,7 +2,7 @@
 
     node 0    ray start --head, in a session of its own; waits until Ray has all nodes and GPUs; then the job's
               program with RAY_ADDRESS, whose end is the end of the run
-    others    wait until node 0's Ray can be reached; then become `ray start --address`
+    others    wait until node 0's Ray can be reached; then ray start --address
 
 `ray stop` is never called: it ends everybody's Ray. Each node takes a block of ports for its Ray and keeps the first
 of them bound, so that two runs on a node never take the same ones; of the rest Ray's workers get what is free.
@@ -21,6 +21,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+from ....protocol.untrusted import MalformedError, parse_object
 from ...runtime.sockets import bind_port, candidates, ephemeral_range
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ JOIN_LIMIT = 300.0  # seconds for all nodes to come; importing Ray from a networ
 STOP_LIMIT = 5.0  # seconds for Ray's processes between SIGTERM and SIGKILL
 CONNECT_LIMIT = 1.0
 INTERVAL = 0.1
-TAIL = 30  # lines
+TAIL = 12  # lines
+MOST_NODES = 4096
 SMALLEST_BLOCK = 64  # ports
 BLOCK = 4  # times what Ray needs at least: it starts a worker for each CPU, and one for each actor
 NODE_PORTS = (
@@ -67,10 +69,8 @@ def main(arguments: List[str]) -> None:
         )
     block = reserve_ports(order)
     prepare_environment(order)
-    if order["node_rank"]:
-        join_head(order, block)
-    else:
-        sys.exit(end_as(Head(order, block).run()))
+    program = Servant(order, block) if order["node_rank"] else Head(order, block)
+    sys.exit(exit_as(program.run()))
 
 
 def fail(text: str) -> None:
@@ -156,21 +156,6 @@ def open_start_log(order: RayNodeOrder) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
-def join_head(order: RayNodeOrder, block: Block) -> None:
-    """Become `ray start` once node 0's can be reached; what it prints as an error is this rank's stderr."""
-    address, _, port = order["head"].rpartition(":")
-    deadline = time.monotonic() + JOIN_LIMIT
-    while not can_connect(address, int(port)):
-        if time.monotonic() > deadline:
-            name = order["names"].get(address, "node 0")
-            fail("Ray of %s (%s) cannot be reached after %d s" % (name, order["head"], JOIN_LIMIT))
-        time.sleep(INTERVAL)
-    os.set_inheritable(block.holder.fileno(), True)
-    os.dup2(open_start_log(order), 1)
-    words = start_command(order, block.free, head=False)
-    os.execv(words[0], words)
-
-
 def can_connect(address: str, port: int) -> bool:
     """Whether anything accepts connections there."""
     try:
@@ -180,99 +165,144 @@ def can_connect(address: str, port: int) -> bool:
     return True
 
 
-# ---- node 0 ----
+# ---- the two kinds of nodes ----
 
 
-class Head:
-    """Ray's head, and the job's program."""
+def start_ray(order: RayNodeOrder, free: Sequence[int], *, head: bool) -> subprocess.Popen[bytes]:
+    """Start it in a session of its own: SIGTERM to the program's is not for Ray, which the program may still need."""
+    log = open_start_log(order)
+    words = start_command(order, free, head=head)
+    process = subprocess.Popen(
+        words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+    )
+    os.close(log)
+    return process
+
+
+class RayNodeProgram:
+    """What both kinds of nodes have: Ray's processes, and SIGTERM, after which they are ended."""
 
     def __init__(self, order: RayNodeOrder, block: Block) -> None:
         self._order = order
-        self._block = block
+        self._block = block  # kept as long as this is
         self._stopping = False
+        self._started = time.monotonic()
         self._ray: Optional[subprocess.Popen[bytes]] = None
-        self._program: Optional[subprocess.Popen[bytes]] = None
         signal.signal(signal.SIGTERM, self._on_term)
 
     def _on_term(self, *_: object) -> None:
-        """The program gets SIGTERM with this process's group; Ray is ended after it, so that it can still use it."""
         self._stopping = True
 
+    @property
+    def _overdue(self) -> bool:
+        return time.monotonic() - self._started > JOIN_LIMIT
+
+    def _name_of(self, address: str) -> str:
+        return "%s (%s)" % (self._order["names"].get(address, "node"), address)
+
     def run(self) -> int:
-        """Return how the program ended, as `Popen.returncode`; 1 if it was not started, or Ray ended before it."""
-        log = open_start_log(self._order)
-        words = start_command(self._order, self._block.free, head=True)
-        self._ray = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-        )
-        os.close(log)
+        """Return how this node's part ended, as `Popen.returncode`."""
         try:
-            return self._run_program() if self._wait_for_nodes() else 1
+            return self._run()
         finally:
-            end_group(self._ray)
+            if self._ray is not None:
+                stop_group(self._ray)
+
+    def _run(self) -> int:
+        raise NotImplementedError
+
+    def _report_lost_ray(self, what: str) -> bool:
+        """Say that Ray has ended on this node, with what it printed last; always False."""
+        path = os.path.join(self._order["attempt"], START_LOG)
+        with open(path, encoding="utf-8", errors="replace") as source:
+            lines = [
+                line for line in source.read().splitlines() if line.strip() and "[state-dump]" not in line
+            ]
+        text = "clusterctl: Ray %s on %s" % (what, self._name_of(self._order["address"]))
+        report("\n".join([*lines[-TAIL:], text]), prefix="")
+        return False
+
+
+class Servant(RayNodeProgram):
+    """A node that gives its processors and GPUs to node 0's Ray."""
+
+    def _run(self) -> int:
+        address, _, port = self._order["head"].rpartition(":")
+        while not can_connect(address, int(port)):
+            if self._overdue:
+                report(
+                    "Ray of %s:%s cannot be reached after %d s" % (self._name_of(address), port, JOIN_LIMIT)
+                )
+                return 1
+            if self._stopping:
+                return -signal.SIGTERM
+            time.sleep(INTERVAL)
+        self._ray = start_ray(self._order, self._block.free, head=False)
+        while self._ray.poll() is None:
+            if self._stopping:
+                return -signal.SIGTERM
+            time.sleep(INTERVAL)
+        self._report_lost_ray("ended with exit code %s" % self._ray.returncode)
+        return 1
+
+
+class Head(RayNodeProgram):
+    """Ray's head, and the job's program, which gets SIGTERM with this process's group; Ray is ended after it."""
+
+    def _run(self) -> int:
+        """Return how the program ended; 1 if it was not started, or Ray ended before it."""
+        self._ray = start_ray(self._order, self._block.free, head=True)
+        if self._wait_for_nodes():
+            return self._run_program()
+        return -signal.SIGTERM if self._stopping else 1
 
     def _wait_for_nodes(self) -> bool:
         """Wait until Ray has the run's nodes and GPUs."""
         assert self._ray is not None
-        started = time.monotonic()
         watch = NodeWatch(self._order)
         try:
             while not self._stopping:
                 nodes = watch.poll()
                 if is_complete(nodes, self._order):
-                    self._report_nodes(nodes, time.monotonic() - started)
+                    self._report_nodes(nodes)
                     return True
                 if self._ray.poll() is not None:
                     return self._report_lost_ray("did not start")
-                if time.monotonic() - started > JOIN_LIMIT:
+                if self._overdue:
                     return self._report_incomplete(nodes)
                 time.sleep(INTERVAL)
             return False
         finally:
             watch.close()
 
-    def _report_nodes(self, nodes: RayNodes, seconds: float) -> None:
+    def _report_nodes(self, nodes: RayNodes) -> None:
         gpus, cpus = sum(node.gpus for node in nodes), sum(node.cpus for node in nodes)
-        facts = (len(nodes), cpus, gpus, seconds)
+        facts = (len(nodes), cpus, gpus, time.monotonic() - self._started)
         print("clusterctl: Ray has %d nodes, %g CPUs and %g GPUs after %.1f s" % facts, flush=True)
 
     def _report_incomplete(self, nodes: RayNodes) -> bool:
         present = {node.address for node in nodes}
-        missing = [
-            "%s (%s)" % (name, address)
-            for address, name in self._order["names"].items()
-            if address not in present
-        ]
+        missing = [self._name_of(address) for address in self._order["names"] if address not in present]
         facts = (JOIN_LIMIT, len(nodes), self._order["nodes"], sum(node.gpus for node in nodes))
         text = "after %d s Ray has %d of %d nodes and %g GPUs" % facts
         report("%s; missing: %s" % (text, ", ".join(missing)) if missing else text)
-        return False
-
-    def _report_lost_ray(self, what: str) -> bool:
-        """Say that Ray's head has ended, with what it printed last."""
-        with open(
-            os.path.join(self._order["attempt"], START_LOG), encoding="utf-8", errors="replace"
-        ) as source:
-            lines = source.read().splitlines()[-TAIL:]
-        name = self._order["names"].get(self._order["address"], "node 0")
-        report("\n".join([*lines, "clusterctl: the head of Ray on %s %s" % (name, what)]), prefix="")
         return False
 
     def _run_program(self) -> int:
         assert self._ray is not None
         words = self._order["argv"]
         try:
-            self._program = subprocess.Popen(words, env={**os.environ, "RAY_ADDRESS": self._order["head"]})
+            program = subprocess.Popen(words, env={**os.environ, "RAY_ADDRESS": self._order["head"]})
         except OSError as error:
             report("cannot start %s: %s" % (words[0], error))
             return 127
-        while self._program.poll() is None:
+        while program.poll() is None:
             if self._ray.poll() is not None and not self._stopping:
                 self._report_lost_ray("ended before the program: exit code %s" % self._ray.returncode)
-                end_process(self._program)
+                stop_process(program)
                 return 1
             time.sleep(INTERVAL)
-        return self._program.returncode
+        return program.returncode
 
 
 def report(text: str, prefix: str = "clusterctl: ") -> None:
@@ -280,7 +310,7 @@ def report(text: str, prefix: str = "clusterctl: ") -> None:
     print(prefix + text, file=sys.stderr, flush=True)
 
 
-def end_as(code: int) -> int:
+def exit_as(code: int) -> int:
     """Return the exit code, or end by the signal that ended the program."""
     if code < 0:
         with suppress(OSError, ValueError):  # SIGKILL has no handler
@@ -289,7 +319,7 @@ def end_as(code: int) -> int:
     return code
 
 
-def end_process(process: subprocess.Popen[bytes]) -> None:
+def stop_process(process: subprocess.Popen[bytes]) -> None:
     """SIGTERM, then SIGKILL."""
     with suppress(ProcessLookupError):
         process.terminate()
@@ -300,7 +330,7 @@ def end_process(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def end_group(leader: subprocess.Popen[bytes]) -> None:
+def stop_group(leader: subprocess.Popen[bytes]) -> None:
     """SIGTERM to a session of its own, then SIGKILL; what leaves its group is ended by the agent."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError, PermissionError):
@@ -329,7 +359,7 @@ def is_complete(nodes: RayNodes, order: RayNodeOrder) -> bool:
 
 
 class NodeWatch:
-    """A process that asks Ray for its nodes again and again: Ray may end a process that uses it, so it is not this one."""
+    """A process that asks Ray for its nodes again and again: Ray may end a process that uses it."""
 
     def __init__(self, order: RayNodeOrder) -> None:
         self._order, self._head = order, order["head"]
@@ -373,8 +403,15 @@ class NodeWatch:
 
 
 def parse_nodes(line: bytes) -> RayNodes:
-    """Read one answer."""
-    return tuple(RayNode(str(address), float(cpus), float(gpus)) for address, cpus, gpus in json.loads(line))
+    """Read one answer; the process that gives it runs code of the job's environment."""
+    try:
+        entries = parse_object(line).records("nodes", MOST_NODES)
+    except MalformedError:
+        return ()
+    return tuple(
+        RayNode(entry.text("address", 64), entry.number("cpus", 0) or 0.0, entry.number("gpus", 0) or 0.0)
+        for entry in entries
+    )
 
 
 def print_nodes(head: str) -> None:
@@ -384,18 +421,22 @@ def print_nodes(head: str) -> None:
     answers = os.dup(1)
     os.dup2(2, 1)  # what Ray prints is no answer
     ray.init(address=head, log_to_driver=False)
-    last: List[List[Any]] = []
+    last: List[Dict[str, Any]] = []
     while True:
         entries: List[RayEntry] = ray.nodes()
         alive = [node for node in entries if node.get("Alive")]
-        nodes = sorted(describe_node(node) for node in alive)
+        nodes = sorted((describe_node(node) for node in alive), key=str)
         if nodes != last:
-            os.write(answers, json.dumps(nodes).encode("utf-8") + b"\n")
+            os.write(answers, json.dumps({"nodes": nodes}).encode("utf-8") + b"\n")
             last = nodes
         time.sleep(INTERVAL)
 
 
-def describe_node(node: RayEntry) -> List[Any]:
+def describe_node(node: RayEntry) -> Dict[str, Any]:
     """Give address, CPUs and GPUs of a node as Ray describes it."""
     resources = node.get("Resources") or {}
-    return [node.get("NodeManagerAddress"), resources.get("CPU", 0), resources.get("GPU", 0)]
+    return {
+        "address": node.get("NodeManagerAddress"),
+        "cpus": resources.get("CPU", 0),
+        "gpus": resources.get("GPU", 0),
+    }
