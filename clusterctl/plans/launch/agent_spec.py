@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from clusterctl import __version__
 from clusterctl.plans.facts.facts import Facts
-from clusterctl.plans.launch.network import resolve_network
 from clusterctl.plans.launch.launchers import RAY_PORTS
+from clusterctl.plans.launch.network import resolve_network
 from clusterctl.plans.launch.placement import needs_gpus
 from clusterctl.plans.launch.plan import LaunchPlan, NodePlan
 from clusterctl.plans.launch.setup import hooks_to_spec

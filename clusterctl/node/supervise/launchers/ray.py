@@ -27,7 +27,7 @@ from ...runtime.sockets import bind_port, candidates, ephemeral_range
 if TYPE_CHECKING:
     from typing import TypedDict
 
-    from ....protocol.messages.children import RayNodeOrder
+    from ....protocol.messages.local import RayNodeOrder
 
     class RayEntry(TypedDict, total=False):
         """A node as `ray.nodes()` gives it; more keys are not read."""

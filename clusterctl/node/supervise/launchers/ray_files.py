@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Iterator, List, Optional
 from ....protocol.run_paths import RunPaths
 
 if TYPE_CHECKING:
-    from ....protocol.messages.children import RayOrder
     from ....protocol.messages.files import Spec
+    from ....protocol.messages.local import RayOrder
 
 TEMPORARY = "/tmp"  # only a directory there that is ours and closed to others is used
 PREFIX = "cc-ray-"
