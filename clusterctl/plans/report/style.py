@@ -5,14 +5,14 @@ STYLE = """
 --good:#1a7f37;--warn:#8a5a00;
 --c0:#0b62c4;--c1:#b54708;--c2:#1a7f37;--c3:#8430ce;--c4:#b42318;--c5:#00757f;--c6:#8a5a00;--c7:#5b6470;
 --band:#0b62c426;
---preparing:#aab4bf;--setup:#8a9bd8;--waiting:#d9c27a;--starting:#8ec8e8;--running:#57ab6f;--stopping:#d98c5f;
---after:#b79ad6;--between:#dfe4e9}
-@media(prefers-color-scheme:dark){:root{--bg:#12161b;--fg:#e3e8ed;--dim:#9aa6b2;--line:#353d47;--box:#1b2129;
+--preparing:#6f7b88;--setup:#5c70c4;--waiting:#9c7a20;--starting:#2a7fae;--running:#2b8447;--stopping:#bf5f27;
+--after:#8a60b8;--between:#dfe4e9;--stall:#fbe3cb}
+@media screen and (prefers-color-scheme:dark){:root{--bg:#12161b;--fg:#e3e8ed;--dim:#9aa6b2;--line:#353d47;--box:#1b2129;
 --bad:#ff8a80;--good:#6fd08c;--warn:#e8b04a;
 --c0:#6cb2ff;--c1:#f0a35e;--c2:#6fd08c;--c3:#c79bff;--c4:#ff8a80;--c5:#5ccfd9;--c6:#e0bd57;--c7:#aab4bf;
 --band:#6cb2ff33;
---preparing:#5d6873;--setup:#5a69a8;--waiting:#85712f;--starting:#3f7390;--running:#2f7d49;--stopping:#99582f;
---after:#6f5592;--between:#2a313a}}
+--preparing:#8b97a3;--setup:#7688d8;--waiting:#b89a3c;--starting:#58a5cc;--running:#3fa363;--stopping:#c77340;
+--after:#9f7fc8;--between:#39424c;--stall:#40301c}}
 *{box-sizing:border-box}
 body{margin:0 auto;padding:1rem 1.2rem 4rem;max-width:1180px;background:var(--bg);color:var(--fg);
 font:15px/1.5 system-ui,sans-serif;overflow-wrap:anywhere}
@@ -43,11 +43,15 @@ stroke-width:1.6}
 .preparing{fill:var(--preparing);color:var(--preparing)}.setup{fill:var(--setup);color:var(--setup)}
 .waiting{fill:var(--waiting);color:var(--waiting)}
 .starting{fill:var(--starting);color:var(--starting)}.running{fill:var(--running);color:var(--running)}
+.swatch{display:inline-block;width:.75em;height:.75em;background:currentColor;print-color-adjust:exact}
+.stall{fill:var(--stall);color:var(--stall)}.sign{font-size:10.5px;fill:var(--warn)}.sign.failed{fill:var(--bad)}
+.marks{list-style:none;margin:.2rem 0;padding:0;font-size:13px}
 .stopping{fill:var(--stopping);color:var(--stopping)}
 .after{fill:var(--after);color:var(--after)}.between{fill:var(--between);color:var(--between)}.label{font-size:11px;
 fill:var(--fg)}
 details{margin:.3rem 0}summary{cursor:pointer}summary:focus-visible{outline:2px solid var(--c0)}
 .timeline svg{min-width:640px}
 @media print{body{max-width:none;font-size:11px;padding:0}pre,.plot,tr{break-inside:avoid}
-h2{break-after:avoid}}
+h2,h3,summary{break-after:avoid}.timeline svg{min-width:0}}
+@media(max-width:600px){body{padding:.6rem .7rem 3rem}.facts th{width:6.5rem}pre{padding:.5rem}}
 """
