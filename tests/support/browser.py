@@ -1,7 +1,7 @@
 """Debian's Chromium without a window, driven by Selenium over its chromedriver; neither downloads anything.
 
 It loads files, and whatever address a page wants beyond them is on record. axe-core, which looks for what keeps people
-from reading a page, is the copy within axe-selenium-python.
+from reading a page, is the copy within axe-core-python.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-PROGRAMS, MODULES = ("chromium", "chromedriver"), ("selenium", "axe_selenium_python")
-AXE = "node_modules/axe-core/axe.min.js"
+PROGRAMS, MODULES = ("chromium", "chromedriver"), ("selenium", "axe_core_python")
+AXE = "axe.min.js"
 SCRIPT_LIMIT = 120  # seconds, for axe on a busy machine
 MOST_STEPS = 400  # presses of Tab
 
@@ -44,6 +44,12 @@ for (const cell of document.querySelectorAll("td, th, pre, p, figcaption, summar
   if (box.width && (box.right > room + 1 || box.left < -1) && !cell.closest(".scroll"))
     found.push(`'${cell.textContent.slice(0, 40)}' leaves the window`);
 }
+for (const heading of document.querySelectorAll("thead th"))
+  if (!/\\s/.test(heading.textContent.trim()) && heading.getClientRects().length && heading.firstChild) {
+    const range = document.createRange();
+    range.selectNodeContents(heading);
+    if (range.getClientRects().length > 1) found.push(`the heading '${heading.textContent}' is broken`);
+  }
 return found;
 """
 # What the focus is on: where it is in the page, and whether that can be seen.
@@ -132,10 +138,10 @@ class Browser:
         """Give what the browser has written to its console: errors, and what the page's policy has stopped."""
         return [entry["message"] for entry in self._read_log("browser")]
 
-    def take_picture(self, file: Path, height: int | None = None) -> None:
-        """Write the page as PNG, all of it or its upper part."""
+    def take_picture(self, file: Path, height: int | None = None, scale: float = 1) -> None:
+        """Write the page as PNG, all of it or its upper part, as large as it is or smaller."""
         size = self.driver.execute_cdp_cmd("Page.getLayoutMetrics", {})["cssContentSize"]
-        clip = {"x": 0, "y": 0, "width": size["width"], "height": height or size["height"], "scale": 1}
+        clip = {"x": 0, "y": 0, "width": size["width"], "height": height or size["height"], "scale": scale}
         options = {"format": "png", "captureBeyondViewport": True, "clip": clip}
         file.write_bytes(b64decode(self.driver.execute_cdp_cmd("Page.captureScreenshot", options)["data"]))
 

@@ -12,8 +12,8 @@ from clusterctl.plans.report.charts import (
     scalar_plot,
     unusual_nodes,
 )
-from clusterctl.plans.report.facts import Facts, list_facts
 from clusterctl.plans.report.evidence import render_hang, render_slowness
+from clusterctl.plans.report.facts import Facts, list_facts
 from clusterctl.plans.report.markup import Child, Html, document, element, join, table
 from clusterctl.plans.report.plot import Scale, plots_in_rows, render_moment, render_plot
 from clusterctl.plans.report.reported_run import ReportedRun, describe_span, find_moments, make_scale
@@ -83,7 +83,7 @@ def _sections(run: ReportedRun, command: str) -> list[Child]:
     return [
         _notes(run),
         _section(tr("Where the ranks were"), *render_hang(run.hang)) if run.hang else None,
-        _section(tr("About the run"), _facts_table(list_facts(run))),
+        _section(tr("About the run"), _facts_list(list_facts(run))),
         _section(tr("Timeline"), render_timeline(run, scale), _moments(run, scale)),
         _scalars(run, scale),
         _machines(run, scale),
@@ -117,11 +117,9 @@ def _notes(run: ReportedRun) -> Html | None:
     return element("section", *(element("p", note, class_="warn") for note in notes)) if notes else None
 
 
-def _facts_table(facts: Facts) -> Html:
-    rows = [
-        element("tr", element("th", name, scope="row"), element("td", value)) for name, value in facts.items()
-    ]
-    return element("div", element("table", element("tbody", *rows), class_="facts"), class_="scroll")
+def _facts_list(facts: Facts) -> Html:
+    rows = [element("div", element("dt", name), element("dd", value)) for name, value in facts.items()]
+    return element("dl", *rows, class_="facts")
 
 
 def _moments(run: ReportedRun, scale: Scale) -> Html | None:

@@ -11,7 +11,7 @@ from clusterctl.plans.report.markup import Html, element, join
 from clusterctl.translation import tr
 
 WIDTH, HEIGHT = 460, 138
-LEFT, RIGHT, TOP, BOTTOM = 52, 6, 14, 18
+LEFT, RIGHT, TOP, BOTTOM = 62, 6, 14, 18
 MOST_LINES = 8  # with a colour of their own
 SIGN = 11  # room of a sign
 GAP = 3.5  # distances between two points that count as a gap

@@ -1,4 +1,4 @@
-"""A report in a real browser: nothing is cut, everybody can read it, the keyboard suffices, and hostile texts do nothing."""
+"""A report in a real browser: nothing is cut, all can be read, the keyboard suffices, hostile texts do nothing."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ ATTACKS = (
     "<script>window.hacked=1;alert(1)</script>",
     "\"><img src=https://evil.test/x onerror='window.hacked=1;alert(1)'>",
     "</pre></style><style>body{display:none!important}*{background:url(https://evil.test/css)}</style>",
-    "<a href=\"javascript:window.hacked=1\">click</a> javascript:alert(1)",
-    "<svg onload=alert(1)><iframe src=//evil.test><link rel=stylesheet href=//evil.test><meta http-equiv=refresh content=0>",
+    '<a href="javascript:window.hacked=1">click</a> javascript:alert(1)',
+    "<svg onload=alert(1)><iframe src=//evil.test><link rel=stylesheet href=//evil.test>",
+    "<meta http-equiv=refresh content='0;url=//evil.test'><object data=//evil.test><base href=//evil.test>",
     "\u202egnp.exe\u202d \u2066hidden\u2069 \u200b\ufeff &lt;script&gt; ]]> --> {{7*7}}",
     HOSTILE,
 )
@@ -48,14 +49,18 @@ def make_hung() -> ReportedRun:
     records = {name: make_stalled(name, over=True) for name in ("gpu01", "gpu02")}
     records["gpu03-with-a-name-that-is-long.example.org"] = make_record("gpu03", gpus=8)
     restarted = make_restarted(3)
-    return replace(restarted, records=records, hang=make_hang(), remarks=("attempt 1: gpu03 is lost (node_lost)",))
+    return replace(
+        restarted, records=records, hang=make_hang(), remarks=("attempt 1: gpu03 is lost (node_lost)",)
+    )
 
 
 def make_hostile() -> ReportedRun:
     """Make a run of which every text is an attack."""
     text = " ".join(ATTACKS)
     record = make_record(text)
-    launched = Launched(ATTACKS, text, text, dict.fromkeys(ATTACKS, text), (text,), text, 1, (), {"code": text})
+    launched = Launched(
+        ATTACKS, text, text, dict.fromkeys(ATTACKS, text), (text,), text, 1, (), {"code": text}
+    )
     machine = Machine(1, 1, ((text, None),))
     hostile = replace(
         record,
@@ -80,7 +85,10 @@ def write_page(folder: Path, run: ReportedRun, other: ReportedRun | None = None)
 def test_everything_can_be_read(browser: Browser, tmp_path: Path, width: int, dark: bool) -> None:
     """Nothing is cut, over something else, or wider than the window; axe-core finds nothing, contrast included."""
     run = make_hung()
-    for page in (write_page(tmp_path, run), write_page(tmp_path, run, make_run({"gpu01": make_record("gpu01")}))):
+    for page in (
+        write_page(tmp_path, run),
+        write_page(tmp_path, run, make_run({"gpu01": make_record("gpu01")})),
+    ):
         browser.show(page, width, dark=dark)
         assert browser.find_broken_layout() == []
         assert browser.find_barriers() == []
@@ -107,7 +115,9 @@ def test_hostile_texts_do_nothing(browser: Browser, tmp_path: Path) -> None:
     page = write_page(tmp_path, make_hostile())
     browser.show(page, 400)
     for summary in browser.run("return [...document.querySelectorAll('summary')]"):
-        browser.run("arguments[0].parentElement.open = true; arguments[0].click(); arguments[0].click()", summary)
+        browser.run(
+            "arguments[0].parentElement.open = true; arguments[0].click(); arguments[0].click()", summary
+        )
     seen: dict[str, Any] = browser.run(
         "return {hacked: typeof window.hacked, text: document.body.innerText,"
         " shown: getComputedStyle(document.body).display, styles: document.querySelectorAll('style').length,"
@@ -131,6 +141,6 @@ def test_it_prints(browser: Browser, tmp_path: Path) -> None:
     dark = {"name": "prefers-color-scheme", "value": "dark"}
     browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print", "features": [dark]})
     assert browser.find_broken_layout() == []
-    scrolled = "return [...document.querySelectorAll('.scroll')].filter(one => one.scrollWidth > one.clientWidth).length"
-    assert browser.run(scrolled) == 0
+    scrolled = "[...document.querySelectorAll('.scroll')].filter(one => one.scrollWidth > one.clientWidth)"
+    assert browser.run(f"return {scrolled}.length") == 0
     assert browser.run("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"

@@ -16,7 +16,8 @@ PHASES = ("preparing", "setup", "waiting", "starting", "running", "stopping", "a
 def read_colours() -> dict[str, dict[str, str]]:
     """Give the values of the variables, light and dark."""
     light, dark = (
-        dict(re.findall(r"--([\w-]+):(#[0-9a-f]{3,8})", block)) for block in re.findall(r":root\{([^}]*)\}", STYLE)
+        dict(re.findall(r"--([\w-]+):(#[0-9a-f]{3,8})", block))
+        for block in re.findall(r":root\{([^}]*)\}", STYLE)
     )
     return {"light": light, "dark": {**light, **dark}}
 
@@ -25,7 +26,9 @@ def luminance(colour: str) -> float:
     """Give how bright a colour is, as WCAG defines it."""
     digits = colour[1:] if len(colour) > 4 else "".join(digit * 2 for digit in colour[1:])
     parts = [int(digits[place : place + 2], 16) / 255 for place in (0, 2, 4)]
-    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    )
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
@@ -37,7 +40,7 @@ def contrast(one: str, other: str) -> float:
 
 @pytest.mark.parametrize("mode", ["light", "dark"])
 def test_texts_and_lines_can_be_read(mode: str) -> None:
-    """Every colour of a text or a line, on the page and on the boxes; phases on the page, and bars beside each other."""
+    """Every colour of a text or a line, and every phase of the timeline, on the page and on the boxes."""
     colours = read_colours()[mode]
     weak = [
         (name, ground, round(found, 2))
