@@ -39,8 +39,8 @@ from clusterctl.specs.job.model import Job
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
+    from clusterctl.protocol.messages.allocation import CheckPart
     from clusterctl.protocol.messages.files import LaunchRecord
-    from clusterctl.protocol.messages.verbs import CheckPart
 
 
 class SlurmCheck:
