@@ -820,6 +820,13 @@ ENTRIES: Mapping[str, Entry] = {
                 Text("unexpected argument: {words}", "多余的参数：{words}"),
                 Text("did you mean: {command}", "是不是：{command}"),
             ),
+            "live": Case(
+                Text(
+                    "--openmetrics writes live samples; with RUN or --since there are none",
+                    "--openmetrics 写出实时采样；有 RUN 或 --since 时没有实时采样",
+                ),
+                Text("live: {command}; as JSON: add --json", "实时采样：{command}；输出 JSON：加 --json"),
+            ),
             "options": Case(
                 Text(
                     "unexpected options after the command without `--`: {words}",

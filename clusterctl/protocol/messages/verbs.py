@@ -18,9 +18,9 @@ from .evidence import (
 )
 from .facts import ProbeFacts, SetupQuery, UsageSample
 from .files import EndedProcess, JournalEntry, LeftProcess, OutsideSummary, Spec, State
+from .local import WarmServerFacts
 from .network import MeshCallOrder, MeshListen, MeshListening, MeshProblem, MeshReport
 from .tunnel import ChannelData, ChannelTaken, CloseChannel, OpenChannel, RankWaits, TerminalSize
-from .warm import WarmServerFacts
 
 VerbName = Literal[
     "clean",
@@ -321,9 +321,9 @@ class SubmittedSecrets(TypedDict):
 
 
 class SlurmRequest(Workdir):
-    """The verb `slurm`, on the login node. `ps`, `follow` and `stop` are as the verbs of that name, with their keys."""
+    """The verb `slurm`, on the login node. `ps`, `follow`, `stop` and `clean` are as the verbs of that name."""
 
-    do: Literal["submit", "check", "ps", "queue", "follow", "stop", "cancel"]
+    do: Literal["submit", "check", "ps", "queue", "follow", "stop", "cancel", "clean"]
 
 
 class SubmitRequest(SlurmRequest):
