@@ -7,6 +7,7 @@ from typing import Any, Literal, TypedDict, Union
 from ..ranks import Rank, Slot
 from .agent import AnyOrder, Event
 from .allocation import CheckPart, NodeFacts, QueueReport, SlurmNumber
+from .copying import Copied, CopyRequest, Offer, Provide, Provided, Source
 from .evidence import (
     DiagnoseAnswer,
     HistoryFrame,
@@ -19,11 +20,20 @@ from .evidence import (
 from .facts import ProbeFacts, SetupQuery, UsageSample
 from .files import EndedProcess, JournalEntry, LeftProcess, OutsideSummary, Spec, State
 from .local import WarmServerFacts
-from .network import MeshCallOrder, MeshListen, MeshListening, MeshProblem, MeshReport
+from .network import (
+    ContentPart,
+    HashesFrame,
+    MeshCallOrder,
+    MeshListen,
+    MeshListening,
+    MeshProblem,
+    MeshReport,
+)
 from .tunnel import ChannelData, ChannelTaken, CloseChannel, OpenChannel, RankWaits, TerminalSize
 
 VerbName = Literal[
     "clean",
+    "copy",
     "diagnose",
     "exec",
     "follow",
@@ -58,10 +68,12 @@ class VerbHeader(_VerbHeader, total=False):
     """What node/boot.py reads first; it answers with the sentinel, after which frames begin.
 
     It is also the frame of a further verb for the same process; its body holds the modules that are not there yet.
-    `payload` is where, in the work directory, the byte code of this version may be.
+    `payload` is where, in the work directory, the byte code of this version may be; `module` is the verb's where it
+    has another name.
     """
 
     payload: str
+    module: str
 
 
 class Dismiss(TypedDict):
@@ -174,14 +186,6 @@ class ExecEnd(TypedDict):
     ended: CommandEnd
 
 
-class Offer(TypedDict):
-    """Where a node gives contents on to others."""
-
-    address: str
-    ports: tuple[int, int] | None
-    token: str
-
-
 class SyncRequest(OfNode):
     """The verb `sync`: take code; without a run only the store is filled."""
 
@@ -239,14 +243,6 @@ class Done(TypedDict):
     """All contents were sent."""
 
     done: Literal[True]
-
-
-class Source(TypedDict):
-    """Another node that has the contents."""
-
-    address: str
-    port: int
-    token: str
 
 
 class TakeFrom(TypedDict):
@@ -770,6 +766,7 @@ Request = Union[
     HistoryRequest,
     TopRequest,
     PullRequest,
+    CopyRequest,
     CleanRequest,
     OrphansRequest,
     SubmitRequest,
@@ -797,6 +794,8 @@ ClientFrame = Union[
     ClockAsk,
     ClockBegin,
     FetchFiles,
+    Provide,
+    HashesFrame,
     Remove,
     MeshListen,
     MeshCallOrder,
@@ -845,6 +844,11 @@ NodeFrame = Union[
     FileWhole,
     FileFailed,
     Fetched,
+    Provided,
+    Blobs,
+    ContentPart,
+    Done,
+    Copied,
     Found,
     Removed,
     Orphans,
