@@ -358,6 +358,13 @@ class SetupFacts(TypedDict, total=False):
     prefix: str | None
 
 
+class SetupQuery(TypedDict):
+    """Which environment a probe looks into."""
+
+    content: str
+    brings_torch: bool
+
+
 class ProbeFacts(TypedDict):
     """All that a node reports."""
 
