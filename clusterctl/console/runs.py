@@ -21,7 +21,7 @@ from clusterctl.console.verdict import (
     state_mark,
 )
 from clusterctl.node_texts import translate_node_text
-from clusterctl.plans.diagnose.kept import KeptDiagnosis, kept_to_json
+from clusterctl.plans.diagnose.hang import KeptDiagnosis, kept_to_json
 from clusterctl.plans.runs.gang_record import SlotState
 from clusterctl.plans.runs.selection import Owner, owner_of
 from clusterctl.plans.runs.state import (

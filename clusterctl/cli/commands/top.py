@@ -73,7 +73,7 @@ def top(
         if openmetrics is not None:
             command = command_line("top", "--openmetrics", openmetrics, command=settings.command)
             raise UsageError("CC-USE-092", "live", command=command)
-        from clusterctl.cli.actions.monitor.history import HistoryQuery, show_run_history
+        from clusterctl.cli.actions.monitor.top import HistoryQuery, show_run_history
 
         query = HistoryQuery(run, since, pattern, exclude, settings.command)
         return show_run_history(inventory, query, as_json=as_json)
