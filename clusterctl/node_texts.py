@@ -82,6 +82,8 @@ TEMPLATES = (
     to_translate("cannot use {path}: {why}"),
     to_translate("cannot make directory {path}: {why}"),
     to_translate("the node's system refused: {why}"),
+    to_translate("{path} does not exist"),
+    to_translate("{path} is neither a file nor a directory"),
     to_translate("{path} is not a directory"),
     to_translate("{path} is a link"),
     to_translate("{path} is another file system"),

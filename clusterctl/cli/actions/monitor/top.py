@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import closing, suppress
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -34,6 +35,7 @@ from clusterctl.console.top import (
 )
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.facts.utilization import NodeUsage, render_openmetrics
+from clusterctl.plans.launch.placement import choose_nodes
 from clusterctl.plans.runs.selection import choose_run
 from clusterctl.plans.ssh import name_lab
 from clusterctl.specs.inventory.model import Inventory, Node
