@@ -12,13 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from .ranks import Rank
+
 TAIL_LINES = 20
 LONGEST_LINE = 1000  # characters that are kept of a line
 MESSAGE_LINES = 3  # lines after an exception's first that may belong to its message
 LINES_BEFORE = 3  # lines before a traceback that may show what it belongs to
 SURVIVED_AFTER = 1.0  # seconds after an exception from which on further output means that it was survived
 
-_RANK_MARK = re.compile(r"\[rank\d+\]: ?")  # torch puts it before every line of an uncaught traceback
+_RANK_MARK = re.compile(r"\[rank(\d{1,7})\]: ?")  # torch puts it before every line of an uncaught traceback
 _EXCEPTION = re.compile(r"([A-Za-z_][\w.]*)(?:: (.*))?$")
 _USUAL_NAME = re.compile(r"(Error|Exception|Interrupt|Exit)$")
 _WITHOUT_TRACEBACK = re.compile(r"(SyntaxError|IndentationError|TabError): ")
@@ -28,6 +30,8 @@ _NEVER_FATAL = re.compile(r"Exception ignored in|Error in atexit|--- Logging err
 _OF_A_CHILD = re.compile(r"Process \S+:$")  # multiprocessing's word before the traceback of a child
 _MARKS = ("During ", "The above ", "Exception ignored", "Error in atexit", "--- Logging", "Process ")
 _TORCH_LOG = re.compile(r"\[[WEI]\d* |\[W\w+|terminate called")
+# What a torchrun below the program raises when a rank has failed; the rank's own exception may be in the same log.
+_OF_LAUNCHER = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError"
 _CUT = re.compile(r" \[\+(\d{1,9}) characters\]$")
 _FRAME = re.compile(r'\s*File "(.*)", line (\d+)')
 _RAY_TASK = re.compile(r"(ray::[\w.<>]{1,200}\(\))(?:\x1b\[\d{1,3}m)? \(pid=\d{1,10}, ip=([\w.:]{1,64})[,)]")
@@ -57,6 +61,7 @@ class StderrParser:
     _inside: bool = False
     _after: int = 0
     _chained: bool = False
+    _previous: tuple[str, str, tuple[str, ...], float | None] = ("", "", (), None)  # of the exception before
     _ignored: str = ""  # why the next traceback does not count: "never", or "child" where there is another
 
     @property
@@ -107,6 +112,7 @@ class StderrParser:
         self._inside, self._after = True, 0
         if self._ignored:
             return
+        self._previous = self.origin, self.where, self.own_frame, self.raised_at
         self.own_frame = self.ray_task = ()
         if not self._chained:
             self.origin = "" if not _LOADER.match(bare) else self.origin
@@ -119,6 +125,9 @@ class StderrParser:
         ignored, self._ignored = self._ignored, ""
         was_inside, self._inside = self._inside, False
         if ignored == "never" or (ignored and self.exception):
+            return
+        if self.exception and message.startswith(_OF_LAUNCHER):
+            self.origin, self.where, self.own_frame, self.raised_at = self._previous
             return
         if self.raised_at is None or not was_inside:
             self.raised_at = time
@@ -163,6 +172,12 @@ def is_exception_line(line: str, *, inside: bool) -> bool:
         return _WITHOUT_TRACEBACK.match(bare) is not None
     match = _EXCEPTION.match(bare)
     return match is not None and bool(_USUAL_NAME.search(match[1]) or match[2] is not None or "." in match[1])
+
+
+def marked_rank(line: str) -> Rank | None:
+    """Return which rank a line is of, by the mark that torch has put before it; None if there is none."""
+    found = _RANK_MARK.match(line)
+    return Rank(int(found[1])) if found else None
 
 
 def strip_rank(line: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -17,7 +18,8 @@ from clusterctl.cli.actions.find_runs import (
     refuse_queued,
 )
 from clusterctl.cli.context.nodes import open_cluster, reading_exit_code, report_failures
-from clusterctl.client.history import HistoryChoice, fetch_records
+from clusterctl.client.diagnose import load_hang, read_slowness
+from clusterctl.client.history import HistoryChoice, Records, fetch_records
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.tasks import RunHandle
 from clusterctl.console.progress import render_size
@@ -70,8 +72,22 @@ def _read(
     nodes = [node for node in found.nodes_of(run_id) if parts.get(node.name) and node.name in found.pythons]
     points = POINTS if len(nodes) <= MANY_NODES else FEWER_POINTS
     choice = HistoryChoice(None, points, details=True, lines=LINES)
-    records = fetch_records(RunHandle(cluster, run_id, nodes, found.pythons), choice)
+    handle = RunHandle(cluster, run_id, nodes, found.pythons)
+    records = fetch_records(handle, choice)
     report_failures(records.errors.values())
+    run = report_run(run_id, parts, verdict, found.offsets, records, command)
+    return replace(run, hang=load_hang(handle, parts), slow=read_slowness(handle, parts))
+
+
+def report_run(
+    run_id: RunId,
+    parts: Parts,
+    verdict: Verdict | None,
+    offsets: Mapping[str, float],
+    records: Records,
+    command: str,
+) -> ReportedRun:
+    """Put together what is known of a run; `command` is how commands in its texts begin."""
     silent = {name: tr("no answer") for name, part in parts.items() if part is None}
     return ReportedRun(
         run_id=run_id,
@@ -81,8 +97,8 @@ def _read(
         records=records.nodes,
         now=time.time(),
         date=render_date,
-        offsets=found.offsets,
-        remarks=_remarks(run_id, parts, verdict, found.offsets, command),
+        offsets=offsets,
+        remarks=_remarks(run_id, parts, verdict, offsets, command),
         silent={
             **silent,
             **{name: f"{error.code} {error.message}" for name, error in records.errors.items()},
