@@ -67,9 +67,9 @@ def _node_names(ctx: click.Context) -> Iterable[str]:
 
 
 def _codes(_: click.Context) -> Iterable[str]:
-    from clusterctl.codes.table import TABLE
+    from clusterctl.codes.lookup import entries
 
-    return sorted(TABLE)
+    return sorted(entries())
 
 
 def complete_job_file(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's
@@ -88,6 +88,15 @@ def complete_job_file(ctx: click.Context, param: click.Parameter, incomplete: st
     if incomplete.startswith("~") or any(quote_word(value) != value for value in found):
         return [CompletionItem(incomplete, type="file")]
     return [CompletionItem(value) for value in found]
+
+
+def complete_copy_path(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete names of nodes with a colon, else files of this machine."""
+    if "/" in incomplete or incomplete.startswith((".", "~")):
+        return [CompletionItem(incomplete, type="file")]
+    nodes = complete_nodes(ctx, param, incomplete)
+    found = [CompletionItem(f"{item.value}:") for item in nodes]
+    return found or ([] if ":" in incomplete else [CompletionItem(incomplete, type="file")])
 
 
 complete_run = _completer(_run_ids)

@@ -34,6 +34,7 @@ _TORCH_LOG = re.compile(r"\[[WEI]\d* |\[W\w+|terminate called")
 _OF_LAUNCHER = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError"
 _CUT = re.compile(r" \[\+(\d{1,9}) characters\]$")
 _FRAME = re.compile(r'\s*File "(.*)", line (\d+)')
+_RAY_TASK = re.compile(r"(ray::[\w.<>]{1,200}\(\))(?:\x1b\[\d{1,3}m)? \(pid=\d{1,10}, ip=([\w.:]{1,64})[,)]")
 _LIBRARY = re.compile(r"^<|[/\\](?:(?:site|dist)-packages|lib\d*[/\\]python[\d.]+)[/\\]")
 
 
@@ -43,7 +44,8 @@ class StderrParser:
 
     `origin` is the first exception of a chain ("during handling of the above exception"), `where` the file of the
     innermost frame, `own_frame` file, line and source of the innermost frame outside of Python's libraries,
-    `raised_at` and `last_at` seconds on our clock.
+    `raised_at` and `last_at` seconds on our clock. `ray_task` names the task or actor of Ray that raised it, and the
+    address of its node.
     """
 
     tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
@@ -52,6 +54,7 @@ class StderrParser:
     origin: str = ""
     where: str = ""
     own_frame: tuple[str, ...] = ()
+    ray_task: tuple[str, ...] = ()
     raised_at: float | None = None
     ended_at: float = 0.0  # when the last line of the exception came
     last_at: float = 0.0
@@ -89,7 +92,8 @@ class StderrParser:
 
     def _feed_frame(self, bare: str) -> None:
         """Take a line of the stack: a frame, or its source."""
-        frame = _FRAME.match(bare)
+        frame, task = _FRAME.match(bare), _RAY_TASK.search(bare)
+        self.ray_task = task.groups() if task else self.ray_task
         if frame:
             self.where = frame[1]
             if not _LIBRARY.search(frame[1]):
@@ -109,7 +113,7 @@ class StderrParser:
         if self._ignored:
             return
         self._previous = self.origin, self.where, self.own_frame, self.raised_at
-        self.own_frame = ()
+        self.own_frame = self.ray_task = ()
         if not self._chained:
             self.origin = "" if not _LOADER.match(bare) else self.origin
             self.raised_at = time

@@ -216,6 +216,7 @@ class NodeReport:
             origin=parser.origin,
             where=parser.where,
             own_frame=parser.own_frame,
+            ray_task=parser.ray_task,
             survived=parser.survived,
             suspended=rank in self.suspended,
             after_stop=self.stopped_at is not None and self._local_time(end) >= self.stopped_at,
