@@ -41,13 +41,12 @@ ENTRIES: Mapping[str, Entry] = {
                 ),
                 Text("write them as gpu01,gpu[03-08], or give a number", "写成 gpu01,gpu[03-08]，或写节点数"),
             ),
-            "setup": Case(
-                Text("setup is not supported on a Slurm cluster", "Slurm 集群不支持 setup"),
+            "deep": Case(
                 Text(
-                    "make the environment once in a shared folder, and set python in {file}; or use "
-                    "`clusterctl export slurm`, which makes it",
-                    "先在共享目录里建好环境，再在 {file} 里设置 python；或使用 `clusterctl export slurm`，它会创建环境",
+                    "--deep: the test of the network needs nodes that SSH reaches",
+                    "--deep：网络测试需要能通过 SSH 连接的节点",
                 ),
+                Text("remove --deep", "去掉 --deep"),
             ),
             "gpus": Case(
                 Text("gpus: Slurm chooses the GPUs of a job", "gpus：作业使用哪些 GPU 由 Slurm 分配"),

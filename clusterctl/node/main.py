@@ -16,6 +16,7 @@ ROLES = {
     "hook": "setup.commands",
     "gpus": "history.gpus",
     "task": "slurm.task",
+    "facts": "slurm.check",
 }
 
 

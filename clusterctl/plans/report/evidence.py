@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from clusterctl.plans.diagnose.hang import fold_numbers
-from clusterctl.plans.diagnose.kept import KeptDiagnosis
+from clusterctl.plans.diagnose.hang import KeptDiagnosis, fold_numbers
 from clusterctl.plans.diagnose.rank_rows import RankRow, fold_ranks, fold_stacks, rank_headings
 from clusterctl.plans.diagnose.slow import Lateness, Slowness
 from clusterctl.plans.report.markup import Child, Html, element, join, table

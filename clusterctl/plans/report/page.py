@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from clusterctl.plans.diagnose.kept import render_kept
+from clusterctl.plans.diagnose.hang import render_kept
 from clusterctl.plans.report.charts import (
     choose_scalars,
     node_plots,

@@ -232,6 +232,7 @@ class Spec(_Spec, GangPart, StartPart, Hooks, RestartPart, LaunchRecord, total=F
 
     environment: str  # the agent's own: where the environment is
     outside_stop: OutsideStop  # on a Slurm cluster
+    earlier: list[AttemptRecord]  # on a Slurm cluster: the attempts before Slurm started the job again
     agent_limit: float  # these are set by tests
     gang_limit: float
     handshake_limit: float

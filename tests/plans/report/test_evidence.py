@@ -9,8 +9,7 @@ from typing import Any
 from test_markup import HOSTILE, Tags
 from test_report_page import BEGAN, make_record, make_run
 
-from clusterctl.plans.diagnose.hang import Judgement
-from clusterctl.plans.diagnose.kept import STALL, KeptDiagnosis, judge_kept, parse_kept
+from clusterctl.plans.diagnose.hang import STALL, Judgement, KeptDiagnosis, judge_kept, parse_kept
 from clusterctl.plans.diagnose.slow import Lateness, Slowness
 from clusterctl.plans.report.page import render_report
 from clusterctl.plans.report.reported_run import MOST_MARKS, ReportedRun, find_moments, make_scale
