@@ -45,6 +45,7 @@ VERB_GROUPS = {
     },
     to_translate("Results"): {
         "pull": ("pull", to_translate("Download a run's outputs.")),
+        "cp": ("pull", to_translate("Copy files between this machine and nodes, or between nodes.")),
         "clean": ("clean", to_translate("Remove old runs and unused files from the nodes.")),
     },
     to_translate("Inside a run"): {
@@ -80,7 +81,8 @@ OTHER_WORDS = {
     "diagnose": ("hang", "hung", "py-spy", "pystack", "stacks", "stuck"),
     "top": ("gpus", "htop", "monitor", "nvidia-smi"),
     "report": ("html", "plot", "wandb"),
-    "pull": ("cp", "download", "fetch", "get", "scp"),
+    "pull": ("download", "fetch", "get"),
+    "cp": ("copy", "put", "rsync", "scp"),
     "clean": ("delete", "gc", "prune", "rm"),
     "exec": ("foreach", "sh"),
     "explain": ("error",),

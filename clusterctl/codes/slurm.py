@@ -155,6 +155,13 @@ ENTRIES: Mapping[str, Entry] = {
                     "在登录节点上使用 Slurm 自己的程序，或使用带 nodes 的 inventory",
                 ),
             ),
+            "nodes": Case(
+                Text(
+                    "`clean` on a Slurm cluster removes a run on all its nodes, not on some",
+                    "Slurm 集群上的 `clean` 会删除任务在所有节点上的内容，不能只删除部分节点的",
+                ),
+                Text("remove --nodes and --exclude", "去掉 --nodes 和 --exclude"),
+            ),
         },
     ),
     "CC-SLURM-008": Entry(
@@ -193,6 +200,13 @@ ENTRIES: Mapping[str, Entry] = {
                     "launch a run, or wait for one with `attach`",
                     "启动一个任务，或用 `attach` 等待排队中的任务",
                 ),
+            ),
+            "ended": Case(
+                Text(
+                    "{verb}: {run} has ended, and its nodes are Slurm's again",
+                    "{verb}：{run} 已结束，节点已归还 Slurm",
+                ),
+                Text("what is on record: {command}", "已有的记录：{command}"),
             ),
         },
     ),

@@ -17,6 +17,7 @@ ROLES = {
     "gpus": "history.gpus",
     "task": "slurm.task",
     "facts": "slurm.check",
+    "ray": "supervise.launchers.ray",
 }
 
 

@@ -183,7 +183,7 @@ def diagnose(
     Asks every rank for its stacks and for torch's record of its collectives. Nothing is stopped, and no rank is
     slowed down. RUN is a run id, its short form or an unambiguous prefix; default: your newest run.
     """
-    from clusterctl.cli.actions.find_runs import choose_found_run, find_runs, refuse_queued
+    from clusterctl.cli.actions.find_runs import choose_found_run, find_runs, refuse_without_nodes
     from clusterctl.cli.context.nodes import open_cluster, reading_exit_code, report_failures
     from clusterctl.client.diagnose import count_entries, diagnose_ranks, read_gpus, save_diagnosis
     from clusterctl.client.rpc.tasks import RunHandle
@@ -200,7 +200,7 @@ def diagnose(
             return 4
         run_id = choose_found_run(choose_run, found.runs, run)
         parts = found.runs[run_id]
-        refuse_queued(run_id, parts, "diagnose", settings.command)
+        refuse_without_nodes(found, run_id, "diagnose", settings.command)
         known = found.nodes_of(run_id)
         nodes = [node for node in known if parts.get(node.name) and node.name in found.pythons]
         handle = RunHandle(cluster, run_id, nodes, found.pythons)

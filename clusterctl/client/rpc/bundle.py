@@ -142,12 +142,20 @@ def list_modules(verb: str) -> frozenset[str]:
     """Name the modules that a verb needs, as `node.runtime.stream`; itself and what carries frames included."""
     pending, names = {"node.runtime.stream"}, set[str]()
     if verb != "idle":  # for which node/boot.py has nothing to call
-        pending.add(f"node.verbs.{verb}")
+        pending.add(f"node.verbs.{verb_module(verb)}")
     while pending:
         name = pending.pop()
         names.add(name)
         pending |= _imports(name) - names
     return frozenset(names)
+
+
+@cache
+def verb_module(verb: str) -> str:
+    """Name a verb's module below `node.verbs`: of some it is in a folder."""
+    verbs = PACKAGE / "node" / "verbs"
+    found = next(verbs.glob(f"*/{verb}.py"), None)
+    return verb if found is None else f"{found.parent.name}.{verb}"
 
 
 @cache
@@ -229,7 +237,7 @@ def _strip_value(alias: re.Match[str]) -> str:
 
 def clear_cache() -> None:
     """Drop what was packed, as when the files have changed."""
-    for cached in (boot_program, _pack, list_modules, _payload_zip, _stripped, _version):
+    for cached in (boot_program, _pack, list_modules, _payload_zip, _stripped, _version, verb_module):
         cached.cache_clear()
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, List
 
 from ...protocol.run_paths import WorkdirPaths
 from ..runtime.stream import Stream, VerbError
-from ..state.workdir import make_below, make_private, open_workdir, write_atomically, write_new
+from ..state.workdir import make_below, make_private, open_workdir, workdir_id, write_atomically, write_new
 from ..verbs.start import ensure_payload, with_byte_code
 from .commands import SUBMIT_LIMIT, query_kill_wait, run_program
 from .job_files import PART, JobFiles, read_object, write_object
@@ -30,6 +30,7 @@ def submit(request: SubmitRequest, stream: Stream) -> None:
 def submit_job(request: SubmitRequest, stream: Stream) -> JobFiles:
     """Write what the tasks need and hand the job to Slurm; its number is recorded in its folder."""
     workdir = open_workdir(request["workdir"])
+    workdir_id(workdir)  # makes the mark without which `clean` removes nothing
     payload = with_byte_code(ensure_payload(workdir, request["payload"]["sha256"], stream))
     judge = ""
     if request["judge"] is not None:

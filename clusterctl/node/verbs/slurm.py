@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any, Callable, Dict
 
 from ..runtime.stream import Stream, VerbError
+from ..slurm.clean import clean
 from ..slurm.commands import query_queue, run_program
 from ..slurm.follow import follow
 from ..slurm.queue import check, wait_in_queue
@@ -30,6 +31,7 @@ def run(request: SlurmRequest, stream: Stream) -> None:
         "follow": follow,
         "stop": stop,
         "cancel": cancel,
+        "clean": clean,
     }
     actions[request["do"]](request, stream)
 

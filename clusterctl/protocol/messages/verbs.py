@@ -6,6 +6,7 @@ from typing import Any, Literal, TypedDict, Union
 
 from ..ranks import Rank, Slot
 from .agent import AnyOrder, Event
+from .copying import Copied, CopyRequest, Offer, Provide, Provided, Source
 from .evidence import (
     DiagnoseAnswer,
     HistoryFrame,
@@ -18,11 +19,20 @@ from .evidence import (
 from .facts import ProbeFacts, UsageSample
 from .files import EndedProcess, JournalEntry, LeftProcess, OutsideSummary, Spec, State
 from .local import WarmServerFacts
-from .network import MeshCallOrder, MeshListen, MeshListening, MeshProblem, MeshReport
+from .network import (
+    ContentPart,
+    HashesFrame,
+    MeshCallOrder,
+    MeshListen,
+    MeshListening,
+    MeshProblem,
+    MeshReport,
+)
 from .tunnel import ChannelData, ChannelTaken, CloseChannel, OpenChannel, RankWaits, TerminalSize
 
 VerbName = Literal[
     "clean",
+    "copy",
     "diagnose",
     "exec",
     "follow",
@@ -57,10 +67,12 @@ class VerbHeader(_VerbHeader, total=False):
     """What node/boot.py reads first; it answers with the sentinel, after which frames begin.
 
     It is also the frame of a further verb for the same process; its body holds the modules that are not there yet.
-    `payload` is where, in the work directory, the byte code of this version may be.
+    `payload` is where, in the work directory, the byte code of this version may be; `module` is the verb's where it
+    has another name.
     """
 
     payload: str
+    module: str
 
 
 class Dismiss(TypedDict):
@@ -180,14 +192,6 @@ class ExecEnd(TypedDict):
     ended: CommandEnd
 
 
-class Offer(TypedDict):
-    """Where a node gives contents on to others."""
-
-    address: str
-    ports: tuple[int, int] | None
-    token: str
-
-
 class SyncRequest(OfNode):
     """The verb `sync`: take code; without a run only the store is filled."""
 
@@ -245,14 +249,6 @@ class Done(TypedDict):
     """All contents were sent."""
 
     done: Literal[True]
-
-
-class Source(TypedDict):
-    """Another node that has the contents."""
-
-    address: str
-    port: int
-    token: str
 
 
 class TakeFrom(TypedDict):
@@ -388,9 +384,9 @@ class SubmittedSecrets(TypedDict):
 
 
 class SlurmRequest(Workdir):
-    """The verb `slurm`, on the login node. `ps`, `follow` and `stop` are as the verbs of that name, with their keys."""
+    """The verb `slurm`, on the login node. `ps`, `follow`, `stop` and `clean` are as the verbs of that name."""
 
-    do: Literal["submit", "check", "ps", "queue", "follow", "stop", "cancel"]
+    do: Literal["submit", "check", "ps", "queue", "follow", "stop", "cancel", "clean"]
 
 
 class SubmitRequest(SlurmRequest):
@@ -885,6 +881,7 @@ Request = Union[
     HistoryRequest,
     TopRequest,
     PullRequest,
+    CopyRequest,
     CleanRequest,
     OrphansRequest,
     SubmitRequest,
@@ -912,6 +909,8 @@ ClientFrame = Union[
     ClockAsk,
     ClockBegin,
     FetchFiles,
+    Provide,
+    HashesFrame,
     Remove,
     MeshListen,
     MeshCallOrder,
@@ -960,6 +959,11 @@ NodeFrame = Union[
     FileWhole,
     FileFailed,
     Fetched,
+    Provided,
+    Blobs,
+    ContentPart,
+    Done,
+    Copied,
     Found,
     Removed,
     Orphans,
