@@ -56,20 +56,33 @@ def _show_judgement(judgement: Judgement, *, stacks_shown: bool) -> None:
         console.print(Text("  " + tr("next: {command}", command=sanitize(judgement.fix))), soft_wrap=True)
 
 
-def _show_ranks(ranks: Sequence[RankEvidence], judgement: Judgement) -> None:
-    """Print a table; ranks that are at the same line in the same collective share a row, the suspects come first."""
+def list_rank_rows(ranks: Sequence[RankEvidence], judgement: Judgement) -> list[tuple[str, ...]]:
+    """List ranks; those at the same line in the same collective share a row, the suspects come first."""
     rows: dict[tuple[object, ...], list[RankEvidence]] = {}
     for rank in sorted(ranks, key=lambda one: (one.rank not in judgement.suspects, one.rank)):
         is_suspect = rank.rank in judgement.suspects
         rows.setdefault((is_suspect, _state(rank), _where(rank), _collective_key(rank)), []).append(rank)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in (tr("RANK"), tr("NODE"), tr("PROCESS"), tr("AT"), tr("LAST COLLECTIVE")):
-        table.add_column(heading, no_wrap=True)
-    for alike in list(rows.values())[:MOST_ROWS]:
+    listed = []
+    for alike in rows.values():
         numbers = fold_numbers([rank.rank for rank in alike])
         names = fold_names(dict.fromkeys(rank.node for rank in alike))
         cells = (numbers, names, _state(alike[0]), _where(alike[0]), _collective(alike))
-        table.add_row(*(Text(sanitize(cell)) for cell in cells))
+        listed.append(tuple(map(sanitize, cells)))
+    return listed
+
+
+def rank_headings() -> tuple[str, ...]:
+    """Give the headings of `list_rank_rows`."""
+    return tr("RANK"), tr("NODE"), tr("PROCESS"), tr("AT"), tr("LAST COLLECTIVE")
+
+
+def _show_ranks(ranks: Sequence[RankEvidence], judgement: Judgement) -> None:
+    rows = list_rank_rows(ranks, judgement)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in rank_headings():
+        table.add_column(heading, no_wrap=True)
+    for cells in rows[:MOST_ROWS]:
+        table.add_row(*map(Text, cells))
     if ranks:
         print_table(stdout(), table)
     if len(rows) > MOST_ROWS:

@@ -35,7 +35,7 @@ def render_report(run: ReportedRun, other: ReportedRun | None, command: str, sec
     """Give the file; `command` is how commands on it begin."""
     title = tr("run {run}", run=short_id(run.run_id))
     if other is None:
-        body = join([_header(run), _result(run), *_sections(run, command)])
+        body = join([_header(run), render_result(run), *_sections(run, command)])
     else:
         title = tr("runs {first} and {second}", first=short_id(run.run_id), second=short_id(other.run_id))
         body = _compare(run, other, command)
@@ -53,7 +53,8 @@ def _header(run: ReportedRun) -> Html:
     )
 
 
-def _result(run: ReportedRun) -> Html:
+def render_result(run: ReportedRun) -> Html:
+    """Give the state and the cause of its end."""
     kind = "good" if run.state == SUCCEEDED else "" if run.state in LIVE else "bad"
     headline = tr("{state} after {span}", state=run.state, span=describe_span(run))
     lines = [line.strip() if number == 0 else line for number, line in enumerate(run.cause_lines)]
@@ -286,7 +287,7 @@ def _compare(first: ReportedRun, second: ReportedRun, command: str) -> Html:
             if plots
             else None,
             *(
-                element("article", element("hr"), _header(run), _result(run), *_sections(run, command))
+                element("article", element("hr"), _header(run), render_result(run), *_sections(run, command))
                 for run in (first, second)
             ),
         ]

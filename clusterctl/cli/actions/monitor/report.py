@@ -11,7 +11,7 @@ import click
 
 from clusterctl.cli.actions.find_runs import FoundRuns, choose_found_run, fetch_end_record, find_runs
 from clusterctl.cli.context.nodes import open_cluster, reading_exit_code, report_failures
-from clusterctl.client.history import HistoryChoice, fetch_records
+from clusterctl.client.history import HistoryChoice, Records, fetch_records
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.tasks import RunHandle
 from clusterctl.console.progress import render_size
@@ -61,6 +61,18 @@ def _read(
     choice = HistoryChoice(None, points, details=True, lines=LINES)
     records = fetch_records(RunHandle(cluster, run_id, nodes, found.pythons), choice)
     report_failures(records.errors.values())
+    return report_run(run_id, parts, verdict, found.offsets, records, command)
+
+
+def report_run(
+    run_id: RunId,
+    parts: Parts,
+    verdict: Verdict | None,
+    offsets: Mapping[str, float],
+    records: Records,
+    command: str,
+) -> ReportedRun:
+    """Put together what is known of a run; `command` is how commands in its texts begin."""
     silent = {name: tr("no answer") for name, part in parts.items() if part is None}
     return ReportedRun(
         run_id=run_id,
@@ -70,8 +82,8 @@ def _read(
         records=records.nodes,
         now=time.time(),
         date=render_date,
-        offsets=found.offsets,
-        remarks=_remarks(run_id, parts, verdict, found.offsets, command),
+        offsets=offsets,
+        remarks=_remarks(run_id, parts, verdict, offsets, command),
         silent={
             **silent,
             **{name: f"{error.code} {error.message}" for name, error in records.errors.items()},
