@@ -106,8 +106,8 @@ def render_summary(run: ReportedRun, timing: str, question: Sequence[str]) -> Ht
         render_result(run),
         about,
         remarks,
+        element("div", render_lines([*question, tr("Stop it?")]), class_="question", hidden=""),
         data_live="yes" if run.state in LIVE else None,
-        data_question="\n".join([*question, tr("Stop it?")]),
         data_title=f"{state_mark(run.state)} {run.state} {short_id(run.run_id)}",
     )
 
@@ -273,7 +273,7 @@ def _run_section() -> Html:
 def _stop_dialog() -> Html:
     return element(
         "dialog",
-        element("p", id="question"),
+        element("div", id="question"),
         element("button", tr("Cancel"), id="keep", type="button", autofocus=""),
         " ",
         element("button", tr("Stop the run"), id="confirm", type="button", class_="danger"),

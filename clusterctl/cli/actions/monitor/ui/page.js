@@ -7,7 +7,7 @@ const HIDDEN_FOR = 30000; // ms after which a page that is not looked at lets go
 const RETRY = 5000; // ms
 const main = document.getElementById("main");
 const lines = document.getElementById("lines");
-const state = { stream: null, run: null, last: "", number: 0, waiting: {}, timer: 0 };
+const state = { stream: null, run: null, last: "", number: 0, waiting: {}, timer: 0, follows: true };
 
 function find(name) {
   return document.getElementById(name);
@@ -47,7 +47,8 @@ function onSummary(summary) {
   const live = summary && summary.dataset.live === "yes";
   find("stop").disabled = find("diagnose").disabled = !live;
   if (!live && find("ask").open) find("ask").close();
-  find("question").textContent = (summary && summary.dataset.question) || "";
+  const question = summary && summary.querySelector(".question");
+  find("question").replaceChildren(...(question ? question.cloneNode(true).childNodes : []));
   if (summary && summary.dataset.title) document.title = summary.dataset.title;
 }
 
@@ -90,7 +91,6 @@ function makeLine([, node, rank, label, text]) {
 }
 
 function addLines(rows) {
-  const follows = lines.scrollHeight - lines.scrollTop - lines.clientHeight < 30;
   const passes = makeFilter();
   const fresh = document.createDocumentFragment();
   for (const row of rows) {
@@ -107,9 +107,13 @@ function addLines(rows) {
   }
   lines.append(fresh);
   while (lines.childElementCount > MOST_LINES) lines.firstChild.remove();
-  if (follows) lines.scrollTop = lines.scrollHeight;
+  if (state.follows) lines.scrollTop = lines.scrollHeight;
   count();
 }
+
+lines.addEventListener("scroll", () => {
+  state.follows = lines.scrollHeight - lines.scrollTop - lines.clientHeight < 30;
+});
 
 function count() {
   const all = lines.childElementCount;

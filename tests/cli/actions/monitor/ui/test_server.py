@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
-from http.client import HTTPConnection, HTTPResponse
-from typing import Any
 
 import pytest
+from page_client import ask, press, stream
 from waiting import HANG, wait_until
 
 from clusterctl.cli.actions.monitor.ui import feed as feeds
@@ -24,7 +22,6 @@ from clusterctl.plans.report.markup import Html
 
 RUN = "digits-20261123T070708-923c"
 HOSTILE = "</div><script>alert(1)</script><img src=x onerror=alert(2)>\u202e"
-JSON = "application/json"
 
 
 @dataclass
@@ -74,27 +71,6 @@ def server(source: PlainSource) -> Iterator[UiServer]:
     running.server_close()
 
 
-def ask(
-    server: UiServer, method: str, name: str, body: bytes | None = None, **headers: str
-) -> tuple[int, dict[str, str], str]:
-    """Send a request with the token; `Host` is right unless it is given."""
-    path = name if name.startswith("/") else f"/{server.token}/{name}"
-    with closing(HTTPConnection("127.0.0.1", server.port, timeout=HANG)) as connection:
-        connection.request(
-            method, path, body, {key.replace("_", "-"): value for key, value in headers.items()}
-        )
-        answer = connection.getresponse()
-        return answer.status, dict(answer.getheaders()), answer.read().decode()
-
-
-def press(server: UiServer, name: str, body: bytes | None = None, **headers: str) -> tuple[int, str]:
-    """Send what a button sends."""
-    usual = {"Origin": f"http://127.0.0.1:{server.port}", "Content_Type": JSON, **headers}
-    sent = json.dumps({"run": RUN}).encode() if body is None else body
-    status, _, text = ask(server, "POST", name, sent, **{key: value for key, value in usual.items() if value})
-    return status, text
-
-
 @pytest.mark.parametrize(
     ("method", "name", "headers", "status"),
     [
@@ -128,7 +104,9 @@ def test_only_our_page_is_served(
     server: UiServer, method: str, name: str, headers: dict[str, str], status: int
 ) -> None:
     """The token, the host and the method decide; each answer has the headers that forbid everything else."""
-    got, answered, text = ask(server, method, name if not name.startswith("http") else f"/{name}", **headers)
+    got, answered, text = ask(
+        server.url, method, name if not name.startswith("http") else f"/{name}", **headers
+    )
     assert got == status, text
     assert HEADERS.items() <= answered.items()
     assert server.token not in text
@@ -157,16 +135,16 @@ def test_only_our_page_can_stop_a_run(
     server: UiServer, source: PlainSource, headers: dict[str, str], body: bytes | None, status: int
 ) -> None:
     """A POST of this page, with JSON that names the run in full."""
-    assert press(server, "stop", body, **headers)[0] == status
+    assert press(server.url, "stop", RUN, body, **headers)[0] == status
     assert source.pressed == ([("stop", RUN)] if status == 200 else [])
 
 
 def test_what_a_button_shows_is_escaped(server: UiServer) -> None:
     """Also while another answer is awaited no second one is asked for."""
-    status, text = press(server, "diagnose")
+    status, text = press(server.url, "diagnose", RUN)
     assert status == 200 and "<script" not in text and "&lt;script&gt;" in text
     server.asking["diagnose"].acquire()
-    assert press(server, "diagnose")[0] == 409 and press(server, "stop")[0] == 200
+    assert press(server.url, "diagnose", RUN)[0] == 409 and press(server.url, "stop", RUN)[0] == 200
 
 
 class Loaded(HTMLParser):
@@ -188,74 +166,42 @@ class Loaded(HTMLParser):
 
 def test_the_page_loads_nothing_but_our_two_files(server: UiServer) -> None:
     """No inline script, style or handler, and no other origin; the policy forbids all of these as well."""
-    _, headers, page = ask(server, "GET", "")
+    _, headers, page = ask(server.url, "GET", "")
     assert Loaded(page).found == ["link href=page.css", "script src=page.js", "a href=#main", "a href=#"]
     assert re.findall(r"<script[^>]*>(.*?)</script>", page) == [""] and "<style" not in page
     policy = headers["Content-Security-Policy"]
     for rule in ("default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "form-action 'none'"):
         assert rule in policy
     assert "unsafe" not in policy and "http" not in policy
-    script = ask(server, "GET", "page.js")[2]
+    script = ask(server.url, "GET", "page.js")[2]
     assert not re.search(r"https?://|eval\(|insertAdjacentHTML|document\.write|outerHTML|cookie", script)
 
 
 def test_a_ticket_leads_to_the_page_once(server: UiServer) -> None:
     """The command line of a browser, which other users see, is worth nothing after that."""
     ticket = server.make_ticket().partition(str(server.port))[2]
-    status, headers, _ = ask(server, "GET", ticket)
+    status, headers, _ = ask(server.url, "GET", ticket)
     assert (status, headers["Location"]) == (303, f"/{server.token}/")
-    assert ask(server, "GET", ticket)[0] == 403
-
-
-class Events:
-    """The events of an open stream."""
-
-    def __init__(self, answer: HTTPResponse) -> None:
-        self._answer = answer
-        self.last_id = ""
-
-    def take(self, name: str) -> Any:
-        """Read up to the next event of that name and give its data."""
-        found = ""
-        while line := self._answer.readline().decode():
-            key, _, value = line.rstrip("\n").partition(": ")
-            if key == "id":
-                self.last_id = value
-            elif key == "event":
-                found = value
-            elif key == "data" and found == name:
-                return json.loads(value)
-        raise AssertionError(f"no event {name}")
-
-
-@contextmanager
-def stream(server: UiServer, run: str = RUN, **headers: str) -> Iterator[Events]:
-    """Open the stream of a run."""
-    with closing(HTTPConnection("127.0.0.1", server.port, timeout=HANG)) as connection:
-        sent = {key.replace("_", "-"): value for key, value in headers.items()}
-        connection.request("GET", f"/{server.token}/events?run={run}", headers=sent)
-        answer = connection.getresponse()
-        assert answer.status == 200 and "event-stream" in answer.headers["Content-Type"], answer.read()
-        yield Events(answer)
+    assert ask(server.url, "GET", ticket)[0] == 403
 
 
 def test_a_stream_goes_on_after_a_cut(server: UiServer, source: PlainSource) -> None:
     """With the id of its last event it gets only what came since; with one of another view everything again."""
-    with stream(server) as events:
-        assert events.take("begin") == {"resumed": False}
-        assert events.take("part")["html"].count("<") == 4  # two elements of ours
-        first, second = events.take("lines")
+    with stream(server.url, RUN) as events:
+        assert events.read("begin") == {"resumed": False}
+        assert events.read("part")["html"].count("<") == 4  # two elements of ours
+        first, second = events.read("lines")
         assert first == [1, HOSTILE, 0, "", "first"] and second[4] == HOSTILE
     (view,) = source.views
     view.add_lines("gpu01", 1, "stderr", ["third"])
-    with stream(server, Last_Event_ID=events.last_id) as again:
-        assert again.take("begin") == {"resumed": True}
-        assert again.take("lines") == [[3, "gpu01", 1, "stderr", "third"]]
+    with stream(server.url, RUN, Last_Event_ID=events.last_id) as again:
+        assert again.read("begin") == {"resumed": True}
+        assert again.read("lines") == [[3, "gpu01", 1, "stderr", "third"]]
         view.add_lines("gpu01", 1, "", ["fourth"])
-        assert again.take("lines") == [[4, "gpu01", 1, "", "fourth"]]
-    with stream(server, Last_Event_ID=f"{'0' * 8}.4") as other:
-        assert other.take("begin") == {"resumed": False}
-        assert [row[0] for row in other.take("lines")] == [1, 2, 3, 4]
+        assert again.read("lines") == [[4, "gpu01", 1, "", "fourth"]]
+    with stream(server.url, RUN, Last_Event_ID=f"{'0' * 8}.4") as other:
+        assert other.read("begin") == {"resumed": False}
+        assert [row[0] for row in other.read("lines")] == [1, 2, 3, 4]
     assert source.views == [view]
 
 
@@ -265,12 +211,12 @@ def test_pages_are_limited_and_their_end_ends_the_questions(
     """One too many is refused; when the last page has closed nothing is read from the nodes any more."""
     monkeypatch.setattr(feeds, "MOST_WATCHERS", 2)
     monkeypatch.setattr(feeds, "GRACE", 0.0)
-    with stream(server), stream(server):
-        assert ask(server, "GET", f"events?run={RUN}")[0] == 503
+    with stream(server.url, RUN), stream(server.url, RUN):
+        assert ask(server.url, "GET", f"events?run={RUN}")[0] == 503
         assert not source.let_go.is_set()
     assert source.let_go.wait(HANG)
-    with stream(server) as events:  # and a page that comes back is served
-        assert events.take("begin") == {"resumed": False}
+    with stream(server.url, RUN) as events:  # and a page that comes back is served
+        assert events.read("begin") == {"resumed": False}
 
 
 def test_a_connection_too_many_is_closed(server: UiServer) -> None:
@@ -285,4 +231,4 @@ def test_a_connection_too_many_is_closed(server: UiServer) -> None:
     finally:
         for connection in held:
             connection.close()
-    wait_until(lambda: ask(server, "GET", "")[0] == 200, "there is room again")
+    wait_until(lambda: ask(server.url, "GET", "")[0] == 200, "there is room again")
