@@ -10,10 +10,6 @@ from dataclasses import dataclass
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Group
-from rich.table import Table
-from rich.text import Text
-
 from clusterctl.console.terminal import stdout, uses_color
 from clusterctl.console.text import json_text, sanitize, wrap_text
 from clusterctl.console.verdict import (
@@ -26,7 +22,7 @@ from clusterctl.console.verdict import (
     state_mark,
 )
 from clusterctl.node_texts import translate_node_text
-from clusterctl.plans.diagnose.kept import KeptDiagnosis, kept_to_json
+from clusterctl.plans.diagnose.hang import KeptDiagnosis, kept_to_json
 from clusterctl.plans.runs.gang_record import SlotState
 from clusterctl.plans.runs.state import (
     NodeState,
@@ -60,7 +56,9 @@ from clusterctl.specs.text import render_duration
 from clusterctl.translation import fill, tr
 
 if TYPE_CHECKING:
+    from rich.console import Group
     from rich.live import Live
+    from rich.table import Table
 
 
 MOST_LINES = 16
@@ -181,6 +179,8 @@ def show_status(
 
     `node_names` are the nodes of the inventory.
     """
+    from rich.text import Text
+
     verdict, console = judge_recorded(run_id, node_states, node_names, offsets), stdout()
     for item in render_status(run_id, node_states, offsets, verdict).renderables:
         console.print(item, soft_wrap=isinstance(item, Text) or not console.is_terminal)
@@ -208,6 +208,9 @@ def render_status(
     verdict: Verdict | None = None,
 ) -> Group:
     """Draw one run; `verdict` is what `judge_recorded` has found, None while it lives."""
+    from rich.console import Group
+    from rich.text import Text
+
     node = latest_part(node_states)
     state = judged_state(verdict, node_states)
     about = tr(
@@ -256,7 +259,7 @@ class NodeRow:
 
     node_ranks: str
     nodes: str
-    state: Text
+    state: str
     since: str
     ranks: tuple[RankCell, ...]
     note: str
@@ -268,16 +271,17 @@ def list_node_rows(
     """List the nodes by their ranks; of many nodes those that are alike share a row."""
     ranks, slots = node_ranks(node_states), {slot.node: slot for slot in roster_of(node_states)}
     names = sorted(node_states, key=lambda name: _node_rank_key(ranks[name]))
+    losses = verdict.losses if verdict is not None else {}  # why the others lost a node
     cells = {
         name: _status_row(
-            node_states[name], stalls.get(name, NO_STALLS), slots.get(name), _judged_loss(name, verdict)
+            node_states[name], stalls.get(name, NO_STALLS), slots.get(name), losses.get(name, "")
         )
         for name in names
     }
     groups: dict[object, list[str]] = {}
     for name in names:
         state, _, note = cells[name]
-        alike = (str(state), note, _rank_states(node_states[name]), ranks[name] is None)
+        alike = (state, note, _rank_states(node_states[name]), ranks[name] is None)
         groups.setdefault(alike if len(names) > MOST_ROWS else name, []).append(name)
     rows = []
     for group in groups.values():
@@ -292,10 +296,13 @@ def _make_nodes_table(
     node_states: Parts, stalls: Mapping[str, Mapping[Rank, str]], verdict: Verdict | None
 ) -> Table:
     """Draw the nodes by their ranks."""
+    from rich.text import Text
+
     table = make_table(tr("NODE_RANK"), tr("NODE"), tr("STATE"), tr("SINCE"), tr("RANKS"), tr("NOTE"))
     for row in list_node_rows(node_states, stalls, verdict):
         ranks = "  ".join(f"r{cell.numbers} {cell.state}" for cell in row.ranks)
-        table.add_row(row.node_ranks, row.nodes, row.state, row.since, ranks, Text(row.note))
+        style = "red" if row.state in (LOST, UNKNOWN) else state_style(row.state)
+        table.add_row(row.node_ranks, row.nodes, Text(row.state, style), row.since, ranks, Text(row.note))
     return table
 
 
@@ -386,25 +393,20 @@ def _render_rank(node_rank: NodeRank | None, slot: SlotState | None) -> str:
     return "?" if slot is None else tr("spare") if slot.is_idle else "-"
 
 
-def _judged_loss(name: str, verdict: Verdict | None) -> str:
-    """Say why the others lost a node, if they did."""
-    return verdict.losses.get(name, "") if verdict is not None else ""
-
-
 def _status_row(
     node: NodeState | None,
     stalls: Mapping[Rank, str] = NO_STALLS,
     slot: SlotState | None = None,
     loss: str = "",
-) -> tuple[Text, str, str]:
+) -> tuple[str, str, str]:
     """Give a node's state, since when, and what else is known."""
     loss = translate_node_text(loss)
     if node is None and slot is not None and slot.lost:
-        return Text(LOST, "red"), "", sanitize(translate_node_text(slot.reason))
+        return LOST, "", sanitize(translate_node_text(slot.reason))
     if node is None and loss:
-        return Text(LOST, "red"), "", sanitize(tr("{reason}; no answer", reason=loss))
+        return LOST, "", sanitize(tr("{reason}; no answer", reason=loss))
     if node is None:
-        return Text(UNKNOWN, "red"), "", tr("no answer")
+        return UNKNOWN, "", tr("no answer")
     adds_loss = loss and node.state in (CANCELLED, UNKNOWN)  # else its own reason is why it was lost
     given, stop = translate_node_text(node.reason), translate_node_text(node.stopping)
     stopping = tr("stopping: {reason}", reason=stop) if node.live and stop else ""
@@ -420,7 +422,7 @@ def _status_row(
         notes.append(tr("no progress for {span}", span=render_age(node.quiet_since)))
     notes = [clip(note, LONGEST_LINE) for note in notes]
     return (
-        Text(node.state, state_style(node.state)),
+        node.state,
         render_age(node.since),
         sanitize("; ".join(filter(None, notes))),
     )
@@ -536,6 +538,8 @@ def latest_part(node_states: Parts) -> NodeState:
 
 def make_table(*headings: str, no_wrap: bool = False) -> Table:
     """Begin a table of columns without lines."""
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for heading in headings:
         table.add_column(heading, overflow="fold", no_wrap=no_wrap)

@@ -6,8 +6,7 @@ import signal
 
 import pytest
 
-from clusterctl.codes.lookup import family_of
-from clusterctl.codes.table import TABLE
+from clusterctl.codes.lookup import entries, family_of
 from clusterctl.plans.checks.registry import all_checks
 from clusterctl.plans.runs.verdict import render_command
 from clusterctl.protocol.known_errors import all_symptoms, recognise
@@ -99,7 +98,7 @@ def test_an_abort_after_the_last_line_has_its_way_out() -> None:
     known = recognise("", tail, signal.SIGABRT)
     assert known is not None
     assert known.symptom.code == "CC-JOB-044"
-    advice = TABLE[known.symptom.code].do.en
+    advice = entries()[known.symptom.code].do.en
     assert f"`{tail[-1]}`" in advice
     assert "destroy_process_group()" in advice
 
@@ -117,9 +116,9 @@ def test_every_symptom_is_tried_here_once() -> None:
 
 def test_every_symptom_can_be_told() -> None:
     """It has a meaning, advice, a check that exists if it names one, and a command that needs no name it may lack."""
-    assert [code for code in TABLE if family_of(code) == "JOB"] == [one.code for one in all_symptoms()]
+    assert [code for code in entries() if family_of(code) == "JOB"] == [one.code for one in all_symptoms()]
     for code in (one.code for one in all_symptoms()):
-        one = TABLE[code]
+        one = entries()[code]
         assert one.title.en
         assert one.do.en.endswith(".")
         assert not one.related or one.related in all_checks()

@@ -56,10 +56,10 @@ from clusterctl.plans.cleanup import (
     Orphans,
     RetentionPolicy,
     StoredRun,
+    WarmServer,
     plan_cleanup,
     select_orphans,
 )
-from clusterctl.plans.warm import WarmServer
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.text import command_line
 from clusterctl.translation import tr, trn

@@ -29,8 +29,7 @@ from clusterctl.console.terminal import info, stderr
 from clusterctl.errors import ClusterctlError, NodesBusy, UsageError
 from clusterctl.plans.checks.python import NOT_BUILT
 from clusterctl.plans.facts.facts import Facts
-from clusterctl.plans.launch.about import describe_node
-from clusterctl.plans.launch.agent_spec import render_spec
+from clusterctl.plans.launch.agent_spec import describe_node, render_spec
 from clusterctl.plans.launch.launchers import vendor_of
 from clusterctl.plans.launch.network import resolve_network
 from clusterctl.plans.launch.placement import Member, plan_devices

@@ -28,8 +28,7 @@ from clusterctl.specs.text import command_line
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
-    from clusterctl.plans.export.nodes import Target
-    from clusterctl.plans.export.shell import Export
+    from clusterctl.plans.export.shell import Export, Target
     from clusterctl.plans.launch.placement import Member
     from clusterctl.specs.inventory.model import Inventory
     from clusterctl.specs.job.model import Job
@@ -256,8 +255,7 @@ def _plan_export(
     output: str | None,
 ) -> Export:
     from clusterctl.cli.context.code import read_code, read_job_setup
-    from clusterctl.plans.export.nodes import choose_export_nodes
-    from clusterctl.plans.export.shell import Export
+    from clusterctl.plans.export.shell import Export, choose_export_nodes
 
     read_code(job, big=True)  # only for its errors: the script copies what is there when it runs
     setup = read_job_setup(job)

@@ -75,7 +75,7 @@ def top(
         inventory = with_live_nodes(inventory)
     nodes = choose_nodes(inventory, pattern, exclude)
     if run is not None or since is not None:
-        from clusterctl.cli.actions.monitor.history import show_run_history
+        from clusterctl.cli.actions.monitor.top import show_run_history
 
         return show_run_history(nodes, run, since, as_json=as_json)
     with open_cluster() as cluster:

@@ -25,7 +25,7 @@ from ...protocol.run_paths import ERROR_FILE, STDERR_LOG, STDOUT_LOG
 from ..runtime.processes import restore_signals
 
 if TYPE_CHECKING:
-    from ...protocol.messages.children import GateOrder, GateReport, GateStart, StartedWorker
+    from ...protocol.messages.local import GateOrder, GateReport, GateStart, StartedWorker
 
 
 def main(arguments: List[str]) -> None:
@@ -74,17 +74,17 @@ Note = Callable[[str, str], None]
 
 def prepare_fork(start: GateStart, name: str, private: Sequence[int]) -> Callable[[Note], None]:
     """Import what workers need and fork the worker server; returns what remains to be done before torchrun runs."""
-    from ..fork import starter
+    from ..fork.server import fork_workers, start_server, worker_threads
 
     server, obstacle = None, "the launcher is not torchrun"
     if name == "torch.distributed.run":
-        with starter.worker_threads(start["workers"]):
+        with worker_threads(start["workers"]):
             import_module(
                 "torch.distributed"
             )  # an error of torch is the gate's, any other only ends the attempt to fork
             agent = [start["warm"]] if "warm" in start else []
             try:
-                server, obstacle = starter.start_server(start["mode"], start["preload"], [*private, *agent])
+                server, obstacle = start_server(start["mode"], start["preload"], [*private, *agent])
             except Exception as error:  # noqa: BLE001, RUF100 - whatever it is, workers can be exec'ed
                 obstacle = f"{type(error).__name__}: {error}"
             if server is not None and agent:
@@ -96,7 +96,7 @@ def prepare_fork(start: GateStart, name: str, private: Sequence[int]) -> Callabl
                 os.close(descriptor)
 
     def install(note: Note) -> None:
-        reason = starter.fork_workers(server, note) if server is not None else obstacle
+        reason = fork_workers(server, note) if server is not None else obstacle
         if reason:
             note("exec", reason)
 

@@ -28,8 +28,8 @@ from .warm_server import WarmServer
 if TYPE_CHECKING:
     from typing import TypedDict
 
-    from ...protocol.messages.children import GateOrder, GateReport
     from ...protocol.messages.files import JournalEvent, SentTemplate, Spec, TorchrunRecord
+    from ...protocol.messages.local import GateOrder, GateReport
 
     class TorchrunFacts(TypedDict, total=False):
         """What is reported of torchrun: `worker` has exited; torch of this version is imported; how workers start."""

@@ -1,16 +1,22 @@
-"""What a node's agent has to carry out: the spec, made from the plan."""
+"""What a node's agent has to carry out: the spec, made from the plan; and what is recorded there for reports."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from clusterctl import __version__
+from clusterctl.plans.facts.facts import Facts
+from clusterctl.plans.launch.network import resolve_network
 from clusterctl.plans.launch.plan import LaunchPlan, NodePlan
 from clusterctl.plans.launch.setup import hooks_to_spec
 from clusterctl.plans.launch.template import template_to_json
 from clusterctl.protocol.reasons import STALLED
 from clusterctl.protocol.run_paths import WorkdirPaths
 from clusterctl.protocol.states import PROTOCOL
+from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import Job, Restart, Stall
+from clusterctl.translation import english_of
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.files import (
@@ -25,6 +31,7 @@ if TYPE_CHECKING:
         StartPart,
         StartSpec,
     )
+
 
 # What torchrun, or a job that ran before in the same account, may have left in a node's environment.
 # torchrun takes the default of every flag from PET_*, so one stale variable changes the job.
@@ -157,3 +164,20 @@ def restart_to_spec(restart: Restart, stall: Stall) -> RestartSpec:
     """Give the job's `restart`."""
     reasons = [*restart.on, *([STALLED] if stall.then == "restart" else [])]
     return {"max": restart.most, "on": reasons, "progress": restart.progress}
+
+
+def describe_node(node: Node, facts: Facts, code: str, secrets: Collection[str]) -> dict[str, str]:
+    """Give what is known of a node by name; of secrets only the names of their variables, never a value."""
+    values = {
+        "code": code,
+        "nic": english_of(resolve_network(node, facts).source),
+        "python": facts.interpreter.version,
+        "torch": facts.torch.version,
+        "cuda": facts.torch.cuda or facts.torch.hip,
+        "nccl": facts.nccl.version,
+        "driver": facts.gpus.driver,
+        "kernel": facts.platform.kernel,
+        "clusterctl": __version__,
+        "secrets": " ".join(secrets),
+    }
+    return {name: value for name, value in values.items() if value}

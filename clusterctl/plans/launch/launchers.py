@@ -14,8 +14,8 @@ told `--use-env`. The launchers `python` and `command` start one process, withou
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from clusterctl.plans.facts.facts import Facts
 from clusterctl.plans.launch.template import (
     AgentValue,
     Segment,
@@ -28,6 +28,9 @@ from clusterctl.plans.launch.template import (
 from clusterctl.protocol.ranks import NESTED
 from clusterctl.protocol.run_paths import ATTEMPT
 from clusterctl.specs.job.model import VISIBLE_DEVICES_VARIABLES, Job
+
+if TYPE_CHECKING:
+    from clusterctl.plans.facts.facts import Facts
 
 MODULES: Mapping[str, str] = {"torchrun": "torch.distributed.run", "launch": "torch.distributed.launch"}
 

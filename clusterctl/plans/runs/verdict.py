@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from clusterctl.codes.lookup import find_entry
-from clusterctl.plans.diagnose.kept import KeptDiagnosis, kept_to_json
+from clusterctl.plans.diagnose.hang import KeptDiagnosis, kept_to_json
 from clusterctl.plans.diagnose.slow import Slowness
 from clusterctl.plans.runs.gang_record import (
     NO_PROGRESS,

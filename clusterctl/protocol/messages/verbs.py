@@ -17,9 +17,9 @@ from .evidence import (
 )
 from .facts import ProbeFacts, UsageSample
 from .files import EndedProcess, JournalEntry, LeftProcess, OutsideSummary, Spec, State
+from .local import WarmServerFacts
 from .network import MeshCallOrder, MeshListen, MeshListening, MeshProblem, MeshReport
 from .tunnel import ChannelData, ChannelTaken, CloseChannel, OpenChannel, RankWaits, TerminalSize
-from .warm import WarmServerFacts
 
 VerbName = Literal[
     "clean",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from clusterctl.console.diagnose import list_rank_rows, rank_headings
 from clusterctl.console.errors import render_error
-from clusterctl.console.hang import list_rank_rows, rank_headings
 from clusterctl.console.run_list import run_headings
 from clusterctl.console.text import sanitize
 from clusterctl.console.verdict import state_mark
@@ -119,7 +119,7 @@ def render_nodes(rows: Sequence[NodeRow]) -> Html:
             "tr",
             element("td", row.node_ranks),
             element("td", row.nodes),
-            element("td", row.state.plain, class_=_kind(row.state.plain)),
+            element("td", row.state, class_=_kind(row.state)),
             element("td", row.since),
             element("td", *_cells(row.ranks)),
             element("td", row.note),

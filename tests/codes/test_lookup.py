@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 from clusterctl.codes.entry import Text
-from clusterctl.codes.lookup import family_of
-from clusterctl.codes.table import FAMILIES, TABLE
+from clusterctl.codes.lookup import FAMILIES, entries, family_of
 from clusterctl.translation import fill, placeholders
 
 QUOTED = re.compile(r"`[^`]*`")
@@ -15,7 +14,7 @@ CHINESE = re.compile(r"[\u4e00-\u9fff]|^lab$")
 
 def texts(code: str) -> list[Text]:
     """Give every text of an entry."""
-    entry = TABLE[code]
+    entry = entries()[code]
     return [
         *(entry.title, entry.why, entry.what, entry.do, entry.when),
         *(text for case in entry.cases.values() for text in case),
@@ -24,7 +23,7 @@ def texts(code: str) -> list[Text]:
 
 def test_every_entry_is_complete() -> None:
     """What one sees and what to do stand in both languages, as the pages show them."""
-    for code, entry in TABLE.items():
+    for code, entry in entries().items():
         assert re.fullmatch(r"CC-[A-Z]+-\d{3}", code) and family_of(code) in FAMILIES, code
         assert entry.title.en and CHINESE.search(entry.title.zh), code
         assert entry.do.en and entry.do.zh, code
@@ -32,7 +31,7 @@ def test_every_entry_is_complete() -> None:
 
 def test_both_languages_state_the_same_facts() -> None:
     """Every English text has a Chinese one, with the same placeholders and the same commands."""
-    for code in TABLE:
+    for code in entries():
         for text in texts(code):
             assert bool(text.zh) == bool(text.en), (code, text)
             assert placeholders(text.en) == placeholders(text.zh), (code, text)

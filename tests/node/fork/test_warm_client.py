@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from clusterctl.node.fork import warm_client as client
-from clusterctl.node.fork.warm_messages import (
+from clusterctl.node.fork.warm_client import (
     LENGTH,
     MOST_BYTES,
     close_all,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clusterctl.plans.warm import WarmServer, may_be_warm, parse_warm_servers
+from clusterctl.plans.cleanup import WarmServer, may_be_warm, parse_warm_servers
 from clusterctl.protocol.untrusted import Untrusted
 
 ENTRY = {"pid": 7, "python": "/opt/python", "torch": "2.13.0", "preload": ["transformers"]}

@@ -11,7 +11,7 @@ import simulated
 from simulated import SimulatedCluster, Ways, facts_of, simulated_nodes
 
 from clusterctl.cli.actions.preflight import Preflight, Questions, run_preflight, select_checks
-from clusterctl.client.recent_check import MAX_AGE, MOST_KEPT, RecentCheck, load_check, save_check
+from clusterctl.client.preflight import MAX_AGE, MOST_KEPT, RecentCheck, load_check, save_check
 from clusterctl.console.progress import Phases
 from clusterctl.plans.diagnose.mesh import MeshPath, MeshResult
 from clusterctl.plans.facts.facts import Facts

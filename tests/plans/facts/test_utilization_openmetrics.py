@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from clusterctl.plans.facts.openmetrics import render_openmetrics
-from clusterctl.plans.facts.utilization import GpuUsage, NodeUsage, Sample, Traffic
+from clusterctl.plans.facts.utilization import GpuUsage, NodeUsage, Sample, Traffic, render_openmetrics
 from clusterctl.specs.inventory.parse import parse_inventory
 
 NODES = parse_inventory("cluster: c\nnodes: [{host: a}, {host: b}]\n", "inventory.yaml").nodes

@@ -12,8 +12,7 @@ import pytest
 
 from clusterctl.node.gang.channel import LONGEST_MESSAGE
 from clusterctl.node.gang.membership import lost_part, make_record, read_bounds
-from clusterctl.node.gang.restart_reason import judge_record
-from clusterctl.node.gang.roster import Roster, read_policy
+from clusterctl.node.gang.roster import Roster, judge_record, read_policy
 from clusterctl.node.supervise.restarts import glob_to_regex
 from clusterctl.protocol.messages.gang import (
     FIRST_FAILURES,
@@ -221,7 +220,7 @@ for name in {names}:
     import_module("clusterctl.node." + name)
 judge = ["root_cause", "known_errors", "tracebacks", "end_record"]
 before = [name for name in judge if "clusterctl.protocol." + name in sys.modules]
-from clusterctl.node.gang.restart_reason import judge_record
+from clusterctl.node.gang.roster import judge_record
 print(before, judge_record({{"parts": []}}).reason, "clusterctl.protocol.root_cause" in sys.modules)
 """
 
