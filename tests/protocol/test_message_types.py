@@ -19,7 +19,17 @@ from clusterctl.node.state import locks
 from clusterctl.plans.diagnose import collective, mesh
 from clusterctl.plans.facts import facts as facts_values
 from clusterctl.plans.facts import utilization
-from clusterctl.protocol.messages import agent, allocation, evidence, facts, files, local, network, verbs
+from clusterctl.protocol.messages import (
+    agent,
+    allocation,
+    copying,
+    evidence,
+    facts,
+    files,
+    local,
+    network,
+    verbs,
+)
 from clusterctl.protocol.untrusted import Untrusted
 
 MODULES = (files, agent, allocation, copying, local, evidence, facts, network, verbs)
