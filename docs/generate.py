@@ -418,7 +418,7 @@ def generated() -> Iterator[tuple[Path, str]]:
 
 def chinese_pages() -> Iterator[tuple[Path, str]]:
     """Give the Chinese pages, with what they take from others."""
-    fronts = [ROOT / "README.zh-CN.md", *(ROOT / "playbooks").glob("*/README.zh-CN.md")]
+    fronts = [ROOT / "README.zh-CN.md", *(ROOT / "playbooks").rglob("README.zh-CN.md")]
     english = {path: path.with_name("README.md") for path in fronts}
     english |= {path: PAGES / path.name for path in CHINESE.glob("*.md")}
     pages = rendered(english, "zh")

@@ -153,6 +153,7 @@ TRUSTED_JSON = {
     "clusterctl/node/supervise/spawn.py:_read": "our own child",
     "clusterctl/node/supervise/gate.py:read_order": "our own parent",
     "clusterctl/node/supervise/gate.py:main": "our own parent",
+    "clusterctl/node/supervise/launchers/ray.py:main": "our own parent",
     "clusterctl/node/fork/server.py:receive": "our own parent, or our own child",
     "clusterctl/node/fork/server.py:receive_request": "our own parent",
     "clusterctl/node/supervise/torchrun.py:_read_reports": "our own child",
@@ -172,7 +173,10 @@ UNREAD = {
 FROM_NODES = ("header", "seen", "raw", "event", "entry", "told", "said", "frame", "answer")
 # Names of runs and jobs that become part of a path here, and by what they were checked before.
 PATHS_OF_NAMES = {
-    ("clusterctl/cli/actions/pull.py", "self._job"): "read out of a run id, or matched against NAME_PATTERN",
+    (
+        "clusterctl/cli/actions/files/pull.py",
+        "self._job",
+    ): "read out of a run id, or matched against NAME_PATTERN",
 }
 NAMES = ("run", "_run", "run_id", "job", "_job")
 

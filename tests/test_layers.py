@@ -50,6 +50,7 @@ HOMES = {
     "rich": ("console",),
     "ruamel": ("specs",),
     "torch": ("node",),
+    "ray": ("node",),
 }
 IMPURE_MODULES = {
     *("datetime", "time", "random", "secrets", "uuid", "os", "platform", "pwd", "getpass", "locale"),

@@ -90,6 +90,15 @@ def complete_job_file(ctx: click.Context, param: click.Parameter, incomplete: st
     return [CompletionItem(value) for value in found]
 
 
+def complete_copy_path(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete names of nodes with a colon, else files of this machine."""
+    if "/" in incomplete or incomplete.startswith((".", "~")):
+        return [CompletionItem(incomplete, type="file")]
+    nodes = complete_nodes(ctx, param, incomplete)
+    found = [CompletionItem(f"{item.value}:") for item in nodes]
+    return found or ([] if ":" in incomplete else [CompletionItem(incomplete, type="file")])
+
+
 complete_run = _completer(_run_ids)
 complete_nodes = _completer(_node_names)
 complete_code = _completer(_codes)

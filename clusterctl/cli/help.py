@@ -46,6 +46,7 @@ VERB_GROUPS = {
     },
     to_translate("Results"): {
         "pull": ("pull", to_translate("Download a run's outputs.")),
+        "cp": ("pull", to_translate("Copy files between this machine and nodes, or between nodes.")),
         "clean": ("clean", to_translate("Remove old runs and unused files from the nodes.")),
     },
     to_translate("Inside a run"): {
@@ -82,7 +83,8 @@ OTHER_WORDS = {
     "top": ("gpus", "htop", "monitor", "nvidia-smi"),
     "report": ("html", "plot", "wandb"),
     "ui": ("browser", "dashboard", "gui", "open", "page", "serve", "web"),
-    "pull": ("cp", "download", "fetch", "get", "scp"),
+    "pull": ("download", "fetch", "get"),
+    "cp": ("copy", "put", "rsync", "scp"),
     "clean": ("delete", "gc", "prune", "rm"),
     "exec": ("foreach", "sh"),
     "explain": ("error",),

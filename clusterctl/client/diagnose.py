@@ -66,7 +66,13 @@ def diagnose_ranks(run: tasks.RunHandle, entries: int = MOST_ENTRIES) -> Answers
 
 
 def load_slowness(run: tasks.RunHandle, parts: Mapping[str, NodeState | None]) -> Slowness | None:
-    """Judge who was slow by the collectives that the nodes kept while the run went on; None if no rank was."""
+    """Judge which rank was slow by the collectives that the nodes kept while the run went on; None if no rank was."""
+    slowness = read_slowness(run, parts)
+    return slowness if slowness is not None and slowness.judgement.suspects else None
+
+
+def read_slowness(run: tasks.RunHandle, parts: Mapping[str, NodeState | None]) -> Slowness | None:
+    """Judge how the ranks arrived in the collectives that the nodes kept; None if they have kept none."""
     known = {name for name, part in parts.items() if part is not None and part.sampled}
     if not known:
         return None
@@ -74,8 +80,7 @@ def load_slowness(run: tasks.RunHandle, parts: Mapping[str, NodeState | None]) -
     outcomes = run.cluster.each(
         run.nodes, lambda c, node: tasks.read_sample(c, node, run.interpreters[node.name], run.run_id)
     )
-    slowness = judge_slowness([outcome.value for outcome in outcomes if outcome.value is not None])
-    return slowness if slowness.judgement.suspects else None
+    return judge_slowness([outcome.value for outcome in outcomes if outcome.value is not None])
 
 
 def read_gpus(run: tasks.RunHandle) -> dict[str, tuple[GpuUsage, ...]]:

@@ -34,6 +34,7 @@ FAMILIES: Mapping[str, Text] = {
     "HANG": Text("A run that hangs", "卡住的任务"),
     "END": Text("After a run has ended", "任务结束之后"),
     "PULL": Text("Downloading results", "下载结果"),
+    "COPY": Text("Copying files", "复制文件"),
     "CLEAN": Text("Cleaning up", "清理"),
     "SLURM": Text("Slurm clusters", "Slurm 集群"),
     "LAB": Text("The lab", "lab"),

@@ -687,11 +687,11 @@ ENTRIES: Mapping[str, Entry] = {
             "分布式检查点（DCP）的一部分在其他节点上",
         ),
         do=Text(
-            "Without a shared disk each node holds only what its own ranks have saved, and `.metadata` is on node 0; loading needs all of it on every node. Download all parts with `clusterctl pull`, put them into one folder, and copy that to every node: [DCP checkpoints](job.md#checkpoints-of-several-nodes).",
-            "没有共享磁盘时，每个节点只有自己的 rank 保存的部分，`.metadata` 在 0 号节点上；而加载时每个节点都需要全部文件。用 `clusterctl pull` 下载所有部分，放进同一个文件夹，再复制到每个节点：[DCP 检查点](job.md#多节点的检查点)。",
+            "Without a shared disk each node holds only what its own ranks have saved, and `.metadata` is on node 0; loading needs all of it on every node. `clusterctl cp --gather` lets every node fetch the parts of the others: [DCP checkpoints](job.md#checkpoints-of-several-nodes).",
+            "没有共享磁盘时，每个节点只有自己的 rank 保存的部分，`.metadata` 在 0 号节点上；而加载时每个节点都需要全部文件。用 `clusterctl cp --gather` 让每个节点取回其他节点上的部分：[DCP 检查点](job.md#多节点的检查点)。",
         ),
         texts=("FileNotFoundError: [Errno 2] No such file or directory: '/out/step-100/.metadata'",),
-        command="clusterctl pull {run} ./checkpoint",
+        command="clusterctl cp --run {run} --gather all:{folder}",
     ),
     "CC-JOB-065": Entry(
         "error",
@@ -702,5 +702,25 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         texts=("bdb.BdbQuit",),
         command="clusterctl launch job.yaml --debug",
+    ),
+    "CC-JOB-066": Entry(
+        "error",
+        Text("Ray ended on a node, or did not start", "某个节点上的 Ray 退出了，或者没有启动"),
+        do=Text(
+            "One of Ray's own processes ended: the lines before say which one and its exit code. Signal 9 that nobody sent is often the kernel, because memory ran out. Ray's logs of the node are in `attempt-1/ray/` of the run.",
+            "Ray 自身的某个进程退出了：前面的几行写明是哪个进程及其退出码。没有人发送过的信号 9 通常来自内核（内存不足）。该节点上 Ray 的日志在任务的 `attempt-1/ray/` 目录里。",
+        ),
+        texts=("clusterctl: Ray ended with exit code 1 on gpu02 (10.0.0.2)",),
+        command="clusterctl pull {run} ./logs",
+    ),
+    "CC-JOB-067": Entry(
+        "error",
+        Text("a Ray node was lost", "丢失了一个 Ray 节点"),
+        do=Text(
+            "A task or actor of Ray was on a node whose Ray has ended. Look for what ended on that node.",
+            "Ray 的某个 task 或 actor 所在的节点上，Ray 已经退出。请查看该节点上退出的进程。",
+        ),
+        texts=("The actor died because its node has died.", "ray.exceptions.NodeDiedError"),
+        command="clusterctl logs {run} --tail 5",
     ),
 }

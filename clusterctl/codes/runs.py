@@ -837,6 +837,103 @@ ENTRIES: Mapping[str, Entry] = {
             ),
         },
     ),
+    "CC-COPY-001": Entry(
+        "error",
+        Text(
+            "`cp` needs a source and a destination, one of them on a node",
+            "`cp` 需要源和目标，其中之一在节点上",
+        ),
+        do=Text(
+            "Write `NODE:PATH` for a path on a node: `clusterctl cp gpu01:ckpt/last.pt .`",
+            "节点上的路径写成 `NODE:PATH`：`clusterctl cp gpu01:ckpt/last.pt .`",
+        ),
+        cases={
+            "one": Case(
+                Text("cp needs a source and a destination", "cp 需要源和目标"),
+                Text(
+                    "add the destination: `clusterctl cp gpu01:FILE .`",
+                    "加上目标：`clusterctl cp gpu01:FILE .`",
+                ),
+            ),
+            "local": Case(
+                Text(
+                    "sources and destination are all on this machine: {target}",
+                    "源和目标都在本机上：{target}",
+                ),
+                Text(
+                    "write NODE:PATH for a path on a node; a local path with a colon needs a slash before it: ./a:b",
+                    "节点上的路径写成 NODE:PATH；本机路径含有冒号时，冒号前要有斜杠：./a:b",
+                ),
+            ),
+            "mixed": Case(
+                Text("some sources are on this machine and some on nodes", "有些源在本机上，有些在节点上"),
+                Text("copy them with two commands", "请分成两条命令复制"),
+            ),
+            "gather-here": Case(
+                Text("--gather needs a directory on nodes", "--gather 需要节点上的目录"),
+                Text(
+                    "write NODES:DIR: `clusterctl cp --gather all:ckpt`",
+                    "写成 NODES:DIR：`clusterctl cp --gather all:ckpt`",
+                ),
+            ),
+            "gather": Case(
+                Text(
+                    "--gather needs several nodes, and only {name} is named",
+                    "--gather 需要多个节点，而这里只有 {name}",
+                ),
+                Text(
+                    "name all of them: `clusterctl cp --gather all:ckpt`",
+                    "写出所有节点：`clusterctl cp --gather all:ckpt`",
+                ),
+            ),
+        },
+    ),
+    "CC-COPY-002": Entry(
+        "error",
+        Text("a file or directory to copy does not exist", "要复制的文件或目录不存在"),
+        do=Text(
+            "Check the path; on a node a relative one begins in the home directory, with `--run` in the run's working directory",
+            "检查路径；节点上的相对路径从主目录开始，用 `--run` 时从任务的工作目录开始",
+        ),
+        cases={
+            "here": Case(Text("{path}: {reason}", "{path}：{reason}"), Text("check the path", "检查路径")),
+            "reported": Case(
+                same("{message}"),
+                Text(
+                    "relative paths begin in the home directory, with --run in the run's working directory: see `clusterctl ssh NODE`",
+                    "相对路径从主目录开始，用 --run 时从任务的工作目录开始：见 `clusterctl ssh NODE`",
+                ),
+            ),
+        },
+    ),
+    "CC-COPY-003": Entry(
+        "error",
+        Text("the destination of a copy is not a directory", "复制的目标不是目录"),
+        do=Text(
+            "Create the directory, or write a `/` at the end of the destination: it is created then",
+            "创建该目录，或者在目标末尾写 `/`：这样会自动创建",
+        ),
+        cases={
+            "here": Case(
+                Text("{path} is not a directory", "{path} 不是目录"),
+                Text("give a directory as destination", "请给出目录作为目标"),
+            ),
+            "parent": Case(
+                Text("{path} does not exist", "{path} 不存在"),
+                Text(
+                    "create it, or write a / at the end of the destination: it is created then",
+                    "创建它，或者在目标末尾写 /：这样会自动创建",
+                ),
+            ),
+            "reported": Case(
+                same("{message}"),
+                Text(
+                    "create the directory on the node, or write a / at the end of the destination: it is created then",
+                    "在节点上创建该目录，或者在目标末尾写 /：这样会自动创建",
+                ),
+            ),
+        },
+    ),
     "CC-CLEAN-001": Entry(
         "error",
         Text(

@@ -16,17 +16,15 @@ from rich.text import Text
 from clusterctl.console.terminal import print_table, stdout
 from clusterctl.console.text import sanitize, wrap_text
 from clusterctl.errors import ClusterctlError
-from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.checks.collective import render_rate, render_time
 from clusterctl.plans.diagnose.collective import DeepCheckResult, Group, bus_bandwidth
-from clusterctl.plans.diagnose.evidence import Entry, GroupRecord, NodeEvidence, RankEvidence
+from clusterctl.plans.diagnose.evidence import NodeEvidence, RankEvidence
 from clusterctl.plans.diagnose.hang import Judgement, fold_numbers
 from clusterctl.plans.diagnose.mesh import MASTER, MESH, MeshResult
+from clusterctl.plans.diagnose.rank_rows import fold_ranks, fold_stacks, rank_headings
 from clusterctl.plans.diagnose.slow import Slowness
 from clusterctl.plans.facts.facts import FULL_MESH_LIMIT
 from clusterctl.plans.facts.utilization import GpuUsage
-from clusterctl.specs.nodeset import fold_names
-from clusterctl.specs.text import render_duration
 from clusterctl.translation import english_of, to_translate, tr, trn
 
 BANDWIDTH_FROM = 64 << 10  # bytes; less shows the latency, and no bandwidth
@@ -181,16 +179,6 @@ def mesh_to_json(mesh: MeshResult | None) -> dict[str, Any] | None:
 
 
 MOST_ROWS = 24
-BUSY = 0.5  # processors
-STATES = {
-    "R": to_translate("runs"),
-    "S": to_translate("sleeps"),
-    "D": to_translate("waits in the kernel"),
-    "T": to_translate("stopped"),
-    "t": to_translate("held by a debugger"),
-    "Z": to_translate("ended"),
-    "I": to_translate("sleeps"),
-}
 
 
 def show_diagnosis(
@@ -217,22 +205,7 @@ def _show_judgement(judgement: Judgement, *, stacks_shown: bool) -> None:
 
 def list_rank_rows(ranks: Sequence[RankEvidence], judgement: Judgement) -> list[tuple[str, ...]]:
     """List ranks; those at the same line in the same collective share a row, the suspects come first."""
-    rows: dict[tuple[object, ...], list[RankEvidence]] = {}
-    for rank in sorted(ranks, key=lambda one: (one.rank not in judgement.suspects, one.rank)):
-        is_suspect = rank.rank in judgement.suspects
-        rows.setdefault((is_suspect, _state(rank), _where(rank), _collective_key(rank)), []).append(rank)
-    listed = []
-    for alike in rows.values():
-        numbers = fold_numbers([rank.rank for rank in alike])
-        names = fold_names(dict.fromkeys(rank.node for rank in alike))
-        cells = (numbers, names, _state(alike[0]), _where(alike[0]), _collective(alike))
-        listed.append(tuple(map(sanitize, cells)))
-    return listed
-
-
-def rank_headings() -> tuple[str, ...]:
-    """Give the headings of `list_rank_rows`."""
-    return tr("RANK"), tr("NODE"), tr("PROCESS"), tr("AT"), tr("LAST COLLECTIVE")
+    return [tuple(map(sanitize, row.cells)) for row in fold_ranks(ranks, judgement.suspects)]
 
 
 def _show_ranks(ranks: Sequence[RankEvidence], judgement: Judgement) -> None:
@@ -251,48 +224,6 @@ def _show_ranks(ranks: Sequence[RankEvidence], judgement: Judgement) -> None:
         )
 
 
-def _state(rank: RankEvidence) -> str:
-    if rank.ended:
-        return (
-            tr("ended with signal {number}", number=rank.signal)
-            if rank.signal
-            else tr("exited with {code}", code=rank.exit or 0)
-        )
-    state = tr(STATES[rank.process]) if rank.process in STATES else rank.process
-    return tr("{state}, busy", state=state) if (rank.cpu or 0.0) >= BUSY else state
-
-
-def _where(rank: RankEvidence) -> str:
-    if rank.where is not None:
-        return str(rank.where)
-    return "" if rank.problem in ("ended", "stopped") else translate_node_text(rank.problem)
-
-
-def _collective_key(rank: RankEvidence) -> object:
-    """Give what must be the same for ranks in one row."""
-    found = newest_entry(rank)
-    return found and (found[0].title, found[1].number, found[1].operation, found[1].done)
-
-
-def _collective(alike: Sequence[RankEvidence]) -> str:
-    """Name the collective that these ranks have entered last, and for how long the first of them waits."""
-    found = max(filter(None, map(newest_entry, alike)), key=lambda pair: pair[1].age, default=None)
-    if found is None:
-        return translate_node_text(alike[0].records_problem)
-    group, entry = found
-    facts = {"operation": entry.operation, "number": entry.number, "group": group.title}
-    if entry.done:
-        return tr("after {operation} #{number} of {group}", **facts)
-    duration = render_duration(entry.age)
-    return tr("in {operation} #{number} of {group} for {duration}", **facts, duration=duration)
-
-
-def newest_entry(rank: RankEvidence) -> tuple[GroupRecord, Entry] | None:
-    """Give what a rank has entered last, in which group; what is not over counts before what is."""
-    entries = [(group, entry) for group in rank.groups for entry in group.entries]
-    return min(entries, key=lambda pair: (pair[1].done, pair[1].age), default=None)
-
-
 def _show_asked(nodes: Sequence[NodeEvidence]) -> None:
     """Print how many ranks were asked and how long that took."""
     count = sum(len(node.ranks) for node in nodes)
@@ -307,11 +238,7 @@ def _show_asked(nodes: Sequence[NodeEvidence]) -> None:
 
 def _show_stacks(ranks: Sequence[RankEvidence]) -> None:
     """Print each stack once, with the ranks that are in it."""
-    by_stack: dict[str, list[int]] = {}
-    for rank in ranks:
-        if rank.stack:
-            by_stack.setdefault(rank.stack, []).append(rank.rank)
-    for stack, numbers in by_stack.items():
+    for stack, numbers in fold_stacks(ranks).items():
         title = trn(
             "stacks of rank {ranks}", "stacks of ranks {ranks}", len(numbers), ranks=fold_numbers(numbers)
         )

@@ -204,7 +204,11 @@ class ProgressDisplay:
 
 Detail = Callable[[], tuple[str, str]]  # for the phase's line, and its name where phases share a line
 
-TRANSFERS = {"code": "sent", "pull": RECEIVED}  # phases in which bytes are counted, and their direction
+TRANSFERS = {
+    "code": "sent",
+    "copy": "sent",
+    "pull": RECEIVED,
+}  # phases in which bytes are counted, and their direction
 _WIDTH = 7
 
 

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from clusterctl.client.results.receive import PullReport
+from clusterctl.client.sync.upload import SentFiles
 from clusterctl.console.progress import render_size
 from clusterctl.console.text import sanitize
 from clusterctl.console.verdict import render_outside_note
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.sync.results import OutsideFiles, outside_to_json
+from clusterctl.specs.nodeset import fold_names
 from clusterctl.translation import to_translate, tr, trn
 
 MOST_PATHS = 10  # paths of one kind that are named
@@ -68,6 +70,77 @@ def _print_stderr(line: str) -> None:
 
 def _escape_newlines(text: str) -> str:
     return text.replace("\n", "\\n").encode("utf-8", "backslashreplace").decode()
+
+
+def report_sent(sent: Mapping[tuple[str, str], SentFiles]) -> None:
+    """Say what nodes have taken, equal lines once, and on stderr what they have kept."""
+    groups: dict[str, list[str]] = {}
+    for (node, path), files in sorted(sent.items(), key=lambda item: item[0]):
+        groups.setdefault(_render_sent(path, files), []).append(node)
+    for line, nodes in groups.items():
+        print(sanitize(f"{fold_names(nodes)}: {line}"), flush=True)
+    for (node, _), files in sent.items():
+        for path in files.kept:
+            text = tr(
+                "{node}: exists with other content, so not replaced (--overwrite replaces it): {file}",
+                node=node,
+                file=path,
+            )
+            _print_stderr(_escape_newlines(text))
+        if files.kept_count > len(files.kept):
+            _print_stderr(tr("{node}: {n} more", node=node, n=files.kept_count - len(files.kept)))
+
+
+def report_conflicts(paths: Sequence[str], *, gathered: bool) -> None:
+    """Say on stderr which files nodes have with different content, and that nothing was missing anywhere."""
+    for path in paths[:MOST_PATHS]:
+        text = tr("not copied, because its content differs between nodes: {file}", file=path)
+        _print_stderr(_escape_newlines(text))
+    if len(paths) > MOST_PATHS:
+        _print_stderr(tr("{n} more", n=len(paths) - MOST_PATHS))
+    if gathered and not paths:
+        print(tr("every node has all files"), flush=True)
+
+
+def _render_sent(path: str, files: SentFiles) -> str:
+    texts = [
+        trn("{n} file, {size}", "{n} files, {size}", files.files, size=render_size(files.bytes))
+        if files.files
+        else tr("nothing new")
+    ]
+    if files.unchanged:
+        texts.append(trn("{n} file unchanged", "{n} files unchanged", files.unchanged))
+    if files.taken:
+        texts.append(tr("{taken} from another node", taken=render_size(files.taken)))
+    return tr("{files} -> {directory}", files="; ".join(texts), directory=path or "~")
+
+
+def copies_to_json(
+    received: Mapping[str, tuple[PullReport, Path]],
+    sent: Mapping[tuple[str, str], SentFiles],
+    errors: Sequence[ClusterctlError],
+    conflicts: Sequence[str],
+) -> dict[str, Any]:
+    """Give `cp --json`: what arrived on this machine by node, and what nodes have taken."""
+    here = [
+        {**_node_to_json(name, report, None), "path": str(path)} for name, (report, path) in received.items()
+    ]
+    there = [
+        {
+            "node": node,
+            "path": path,
+            "files": files.files,
+            "bytes": files.bytes,
+            "unchanged": files.unchanged,
+            "kept": files.kept_count,
+            "sent": files.sent,
+            "taken": files.taken,
+        }
+        for (node, path), files in sent.items()
+    ]
+    failed = [{"node": error.node, "error": f"{error.code} {error.message}"} for error in errors]
+    conflicting = [_escape_newlines(path) for path in conflicts]
+    return {"schema": 1, "received": here, "sent": there, "conflicts": conflicting, "errors": failed}
 
 
 def pull_to_json(

@@ -293,7 +293,15 @@ def _render_frame(failure: Failure, width: int) -> list[str]:
     file, line, *source = failure.own_frame
     place = f"{INDENT}{_CODE_FOLDER.sub('', file)}:{line}"
     room = width - display_width(place) - 3
-    return [f"{place}   {cut_text(''.join(source), room)}" if source and room > NARROWEST else place]
+    line = f"{place}   {cut_text(''.join(source), room)}" if source and room > NARROWEST else place
+    return [line, *_render_ray_task(failure)]
+
+
+def _render_ray_task(failure: Failure) -> list[str]:
+    if len(failure.ray_task) < 2:
+        return []
+    task, node = failure.ray_task
+    return [INDENT + tr("in {task} on {node}", task=task, node=node)]
 
 
 def _render_silent(cause: Cause, width: int) -> list[str]:

@@ -181,7 +181,8 @@ def run_verb(header, stream):  # type: (VerbHeader, Any) -> bool
     try:
         try:
             if header["verb"] != "idle":  # which waits for another
-                import_module("clusterctl.node.verbs." + header["verb"]).run(header["request"], stream)
+                module = header.get("module") or header["verb"]
+                import_module("clusterctl.node.verbs." + module).run(header["request"], stream)
         except BrokenPipeError:
             if not stream.dismissed:
                 raise

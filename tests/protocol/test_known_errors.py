@@ -63,6 +63,8 @@ TEXTS = {
     "CC-JOB-062": "RuntimeError: operator torchvision::nms does not exist",
     "CC-JOB-063": "ModuleNotFoundError: No module named 'torch._six'",
     "CC-JOB-065": "bdb.BdbQuit",
+    "CC-JOB-066": "clusterctl: Ray ended with exit code 1 on gpu02 (10.0.0.2)",
+    "CC-JOB-067": "ray.exceptions.ActorDiedError: The actor died because its node has died.",
     "CC-JOB-064": "FileNotFoundError: [Errno 2] No such file or directory: '/out/step-100/.metadata'",
 }
 SIGNALS = {
@@ -128,6 +130,7 @@ def test_every_symptom_can_be_told() -> None:
             "CC-JOB-016": {"path": "/p"},
             "CC-JOB-017": {"path": "/p"},
             "CC-JOB-060": {"program": "accelerate"},
+            "CC-JOB-064": {"folder": "/out/step-100"},
         }
         filled = render_command(code, {**needed, **given.get(code, {})})
         assert bool(filled) == bool(one.command)

@@ -12,7 +12,7 @@ import click
 from clusterctl.cli.context.nodes import interpreter, notice, open_cluster, report_failures
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
-from clusterctl.client.sync.distribute import Distribution, SharedHomeLocks, TransferAddress
+from clusterctl.client.sync.distribute import Distribution, SharedHomeLocks, TransferAddress, Via
 from clusterctl.client.sync.scan import ScanResult
 from clusterctl.client.sync.upload import SyncResult, TreeUpload
 from clusterctl.console.progress import Phases, render_size, render_upload
@@ -54,7 +54,7 @@ def sync_code(job: Job, members: Sequence[Member], scan: ScanResult, *, as_json:
         phases.start("code")
         try:
             distribution = find_addresses(
-                cluster, job, [member.node for member in members], scan.manifest.size
+                cluster, job.sync.via, [member.node for member in members], scan.manifest.size, job
             )
             for outcome in cluster.each(
                 [member.node for member in members], send, step=tr("receiving the code")
@@ -79,11 +79,11 @@ def sync_code(job: Job, members: Sequence[Member], scan: ScanResult, *, as_json:
     return exit_code(ordered, list(errors.values()))
 
 
-def find_addresses(cluster: Cluster, job: Job, nodes: Sequence[Node], size: int) -> Distribution | None:
-    """Find out at which training addresses the nodes can pass the code on, if that may be worth it."""
-    distribution = Distribution(
-        job.sync.via, {node.name: TransferAddress("", node.ports) for node in nodes}, notice
-    )
+def find_addresses(
+    cluster: Cluster, via: Via, nodes: Sequence[Node], size: int, job: Job | None = None
+) -> Distribution | None:
+    """Find out at which training addresses the nodes can pass contents on, if that may be worth it."""
+    distribution = Distribution(via, {node.name: TransferAddress("", node.ports) for node in nodes}, notice)
     if distribution.offer(nodes[0].name, size) is None:
         return None
     # imports all facts of nodes, which is not needed for small code

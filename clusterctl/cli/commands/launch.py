@@ -214,6 +214,8 @@ def export(
 
     refuse_surplus(script_args, "export")
     job = load_job(job_file, overrides, script_args)
+    if job.runs_on_head:
+        raise UsageError("CC-USE-036", launcher=job.launcher)
     inventory = _load_inventory_if_needed(settings, job, target)
     plan = _plan_export(job, inventory, target, (pattern, exclude), output)
     script = render_slurm(plan) if target == "slurm" else render_bash(plan)

@@ -1,10 +1,10 @@
-"""The verb `pull`: download a run's outputs."""
+"""The verbs `pull` and `cp`: download a run's outputs, copy any files."""
 
 from __future__ import annotations
 
 import click
 
-from clusterctl.cli.completion import complete_run
+from clusterctl.cli.completion import complete_copy_path, complete_run
 from clusterctl.cli.context.load import load_inventory
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand
@@ -54,7 +54,7 @@ def pull(
     with a slash, such as ./results, is DIR. Files that the run wrote into its copy of the code are listed, and
     downloaded only with --all.
     """
-    from clusterctl.cli.actions.pull import Pull, PullOptions
+    from clusterctl.cli.actions.files.pull import Pull, PullOptions
     from clusterctl.errors import UsageError
 
     if run and not folder and (job or "/" in run or run in (".", "..")):
@@ -65,3 +65,55 @@ def pull(
         run, job, folder, logs, everything, overwrite, no_limit, as_json, command=settings.command
     )
     return Pull(load_inventory(settings, on_slurm=True), options).run(pattern, exclude)
+
+
+@click.command(
+    cls=VerbCommand,
+    examples=[
+        ("clusterctl cp gpu01:ckpt/last.pt .", "from a node's home directory"),
+        ("clusterctl cp data.tar 'gpu[02-03]:/data/'", "to some nodes"),
+        ("clusterctl cp --run train-2026 all:log.txt logs/", "of a run: logs/gpu01/log.txt, ..."),
+        ("clusterctl cp gpu01:models/base all:models/", "from node to node"),
+        ("clusterctl cp --gather 'all:ckpt/step-100'", "every node gets what only others have"),
+    ],
+)
+@click.argument("paths", metavar="SRC... DST", nargs=-1, required=True, shell_complete=complete_copy_path)
+@click.option(
+    "--run",
+    metavar="RUN",
+    shell_complete=complete_run,
+    help="Relative paths begin in this run's working directory; a path may begin with ${output_dir}.",
+)
+@click.option(
+    "--gather",
+    is_flag=True,
+    help="No DST: every node of NODES:DIR gets the files that only other nodes have there.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace files that exist with other content.")
+@json_option("Write what was copied as JSON.")
+@shared_options
+def cp(
+    settings: Settings,
+    paths: tuple[str, ...],
+    run: str | None,
+    gather: bool,
+    overwrite: bool,
+    as_json: bool,
+) -> int:
+    """Copy files and directories between this machine and nodes, or between nodes.
+
+    NODES:PATH is a path on nodes, relative to the home directory there; NODES is as for --nodes, such as gpu01,
+    gpu[02-03] or all. A path without a colon is on this machine. If DST is a directory, ends with / or there are
+    several sources, copies go into it, from several nodes to DST/<node>/; else DST is the name of the copy. SRC/.
+    copies what is in a directory. Files that are there already with the same content are skipped; others are
+    replaced only with --overwrite. Contents go directly from node to node where the nodes reach each other.
+    """
+    from clusterctl.cli.actions.files.copy import Copy, CopyOptions
+    from clusterctl.errors import UsageError
+
+    copy = Copy(load_inventory(settings), CopyOptions(run, overwrite, as_json))
+    if gather:
+        return copy.gather(paths)
+    if len(paths) < 2:
+        raise UsageError("CC-COPY-001", "one")
+    return copy.copy(paths[:-1], paths[-1])

@@ -249,9 +249,9 @@ def attach(settings: Settings, run: str | None, as_json: bool) -> int:
     from clusterctl.cli.context.run_output import RunOutput
 
     inventory = load_inventory(settings, on_slurm=True)
-    attach_queued = None
-    if inventory.slurm is not None:
-        from clusterctl.cli.slurm.follow import attach_in_queue
+    output = RunOutput(as_json, settings.command)
+    if inventory.slurm is None:
+        return attach_run(inventory, run, output)
+    from clusterctl.cli.slurm.follow import find_queued
 
-        attach_queued = attach_in_queue
-    return attach_run(inventory, run, RunOutput(as_json, settings.command), attach_queued)
+    return attach_run(inventory, run, output, find_queued)

@@ -15,7 +15,7 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,13 +58,33 @@ def prepare_target(folder: Path) -> bool:
         if not folder.exists():
             folder.mkdir(parents=True)
             _hide(folder)
-        (folder / META_FOLDER).mkdir(exist_ok=True)
-        if (folder / META_FOLDER).is_symlink():
-            raise NotADirectoryError(errno.ENOTDIR, tr("a link"), str(folder / META_FOLDER))
-        _hide(folder / META_FOLDER)
+        return prepare_meta(folder)
     except OSError as error:
         raise write_refused(error, folder) from error
+
+
+def prepare_meta(folder: Path) -> bool:
+    """Make the place of what is not a result; returns the same; OSError if that cannot be."""
+    (folder / META_FOLDER).mkdir(exist_ok=True)
+    if (folder / META_FOLDER).is_symlink():
+        raise NotADirectoryError(errno.ENOTDIR, tr("a link"), str(folder / META_FOLDER))
+    _hide(folder / META_FOLDER)
     return (folder / META_FOLDER.upper()).exists()
+
+
+def remove_meta(folder: Path, keys: Iterable[str]) -> None:
+    """Remove what was kept under some keys, and the place of it if nothing else is there."""
+    meta = folder / META_FOLDER
+    for key in keys:
+        with suppress(OSError):
+            if (meta / f"{key}.parts").exists():
+                (meta / f"{key}.parts").rmdir()  # not if something has arrived in part: then all of it stays
+            for name in (f"{key}.json", f"{key}.lock"):
+                (meta / name).unlink(missing_ok=True)
+    with suppress(OSError):
+        if os.listdir(meta) == [".gitignore"]:  # noqa: PTH208 - names
+            (meta / ".gitignore").unlink()
+            meta.rmdir()
 
 
 def _hide(folder: Path) -> None:
@@ -83,10 +103,12 @@ def write_refused(error: OSError, path: Path) -> LocalSystemError:
 class TargetDirectory:
     """One node's part of the target directory; used by one thread."""
 
-    def __init__(self, target: Path, name: str) -> None:
+    def __init__(self, target: Path, name: str, key: str = "") -> None:
+        """Open `target / name`; with a `key` its index and parts have that name."""
+        key = key or name
         self.path = target / name
-        self._index = target / META_FOLDER / f"{name}.json"
-        self._parts = target / META_FOLDER / f"{name}.parts"
+        self._index = target / META_FOLDER / f"{key}.json"
+        self._parts = target / META_FOLDER / f"{key}.parts"
         try:
             for folder in (self.path, self._parts):
                 folder.mkdir(exist_ok=True)
@@ -94,7 +116,7 @@ class TargetDirectory:
                 os.close(os.open(self._parts, OPEN_FOLDER))  # a link there would have what it leads to swept
                 self._root = os.open(self.path, OPEN_FOLDER)
                 opened.callback(os.close, self._root)
-                self._lock_descriptor = _lock(target / META_FOLDER / f"{name}.lock", target)
+                self._lock_descriptor = _lock(target / META_FOLDER / f"{key}.lock", target)
                 opened.pop_all()
         except OSError as error:
             raise write_refused(error, self.path) from error

@@ -116,6 +116,8 @@ class Session:
         self._channel = earlier.channel if earlier else _open_channel(connection, verb, self.timeouts.channel)
         self._started = self._last_received = time.monotonic()
         header: VerbHeader = {"sentinel": sentinel, "verb": verb, "request": request}
+        if (module := bundle.verb_module(verb)) != verb:
+            header["module"] = module
         if "workdir" in request:
             header["payload"] = dirname(WorkdirPaths("").payload(bundle.payload_zip()[0]))
         try:

@@ -497,7 +497,7 @@ def clean(c: Connection, node: Node, interpreter: Interpreter, unused: float) ->
         "unused": unused,
         "payload": payload_zip()[0],
     }
-    return _open_session(c, "clean", request, interpreter)
+    return _open_session(c, *over_login_node(node, "clean", request), interpreter)
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types

@@ -183,8 +183,7 @@ class Contents:
         return self._pack_once(("", 0), 0, self._render_listing)
 
     def _render_listing(self) -> bytes:
-        rows = [list(entry) for entry in self._manifest.entries]
-        return json.dumps(rows, separators=(",", ":")).encode()
+        return render_listing(self._manifest)
 
     def shipments(self, missing: Collection[str]) -> Iterator[Shipment]:
         """Yield what a node lacks, in the order of the tree; SyncError if a file is no longer what it was."""
@@ -249,6 +248,12 @@ class Contents:
                 raise changed(entry.path)
             self._stamps[entry.content] = stamp_of(file_stat)
         return self._stamps[entry.content]
+
+
+def render_listing(manifest: Manifest) -> bytes:
+    """Render a manifest as a node reads it."""
+    rows = [list(entry) for entry in manifest.entries]
+    return json.dumps(rows, separators=(",", ":")).encode()
 
 
 def _pack(data: bytes) -> bytes:

@@ -14,7 +14,7 @@ from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:
-    from clusterctl.protocol.messages.verbs import Source
+    from clusterctl.protocol.messages.copying import Source
 
 EVIDENCE_LENGTH = 80  # characters of a senseless answer that are shown
 HASH_LENGTH = 64  # characters of the name of a content
@@ -72,6 +72,56 @@ def send_tree(
     finally:
         if distribution is not None:
             distribution.remove_node(node)
+
+
+@dataclass(frozen=True)
+class SentFiles:
+    """What became of the files that a node was to take; `kept` are some of those that it has with other content."""
+
+    files: int
+    bytes: int
+    unchanged: int
+    kept: tuple[str, ...]
+    kept_count: int
+    sent: int
+    taken: int
+
+    def __add__(self, other: SentFiles) -> SentFiles:
+        return SentFiles(
+            self.files + other.files,
+            self.bytes + other.bytes,
+            self.unchanged + other.unchanged,
+            self.kept + other.kept,
+            self.kept_count + other.kept_count,
+            self.sent + other.sent,
+            self.taken + other.taken,
+        )
+
+
+def send_files(
+    session: ReplyStream,
+    upload: TreeUpload,
+    *,
+    node: str,
+    progress: Callable[[int], None] = lambda _: None,
+) -> SentFiles:
+    """Send files that go anywhere on a node; SyncError if it cannot take them."""
+    transfer = _Transfer(session, upload.scan, node, progress, upload.distribution)
+    try:
+        session.send({"manifest": True}, upload.scan.contents.listing)
+        report = transfer.receive_until("copied").record("copied")
+        return SentFiles(
+            report.count("files"),
+            report.count("bytes"),
+            report.count("unchanged"),
+            report.texts("kept", MOST_DIFFERING, 300),
+            report.count("kept_count"),
+            transfer.sent,
+            transfer.taken,
+        )
+    finally:
+        if upload.distribution is not None:
+            upload.distribution.remove_node(node)
 
 
 class _Transfer:

@@ -25,7 +25,7 @@ from ...protocol.run_paths import ERROR_FILE, STDERR_LOG, STDOUT_LOG
 from ..runtime.processes import restore_signals
 
 if TYPE_CHECKING:
-    from ...protocol.messages.local import GateOrder, GateReport, GateStart, StartedWorker
+    from ...protocol.messages.local import GateOrder, GateReport, GateStart, RayNodeOrder, StartedWorker
 
 
 def main(arguments: List[str]) -> None:
@@ -118,7 +118,7 @@ def run_program(go: int, report: int, start: Optional[GateStart]) -> None:
     apply_order(order)
     if start is not None:
         report_start(report, "exec", "the launcher is not torchrun")
-    program = Program([native(word) for word in order["argv"]], os.path.join(order["attempt"], "0"))
+    program = Program(program_argv(order), os.path.join(order["attempt"], "0"))
     rank = order["node_rank"]
     worker: StartedWorker = {
         "RANK": str(rank),
@@ -133,6 +133,20 @@ def run_program(go: int, report: int, start: Optional[GateStart]) -> None:
     send(report, {"ended": {"rank": Rank(rank), "code": code}})
     program.wait_for_session()
     sys.exit(code if code >= 0 else 128 - code)
+
+
+def program_argv(order: GateOrder) -> List[str]:
+    """Give the command line of the node's program: the job's, or ours that starts Ray and then the job's on node 0."""
+    argv = [native(word) for word in order["argv"]]
+    if "ray" not in order:
+        return argv
+    ray: RayNodeOrder = {
+        **order["ray"],
+        "argv": argv,
+        "attempt": order["attempt"],
+        "node_rank": order["node_rank"],
+    }
+    return [sys.executable, sys.argv[0], "ray", json.dumps(ray)]
 
 
 def send(report: int, entry: GateReport) -> None:

@@ -14,6 +14,7 @@ from ..runtime.event_loop import Loop
 from ..runtime.processes import Stat, find_process
 from ..state.environments import append_programs_to_path
 from ..state.workdir import read_tail
+from .launchers.ray_files import make_order
 from .ranks.workers import Worker, Workers, WorkerWatch
 from .spawn import (
     AttemptPaths,
@@ -120,6 +121,8 @@ class Torchrun:
             "attempt": self.paths.attempt,
             "node_rank": self.spec["node_rank"],
         }
+        if "ray" in self.spec:
+            order["ray"] = make_order(self.spec, address, port)
         unsent = memoryview(json.dumps(order).encode("utf-8") + b"\n")
         with suppress(OSError):
             while unsent:

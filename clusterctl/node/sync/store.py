@@ -176,7 +176,7 @@ class Store:
         if incoming.digest.hexdigest() != sha:
             raise VerbError("CC-SYNC-009", f"a file changed in transfer: its content is not {sha}")
         incoming.close()
-        self._move(incoming.path, self.path(sha))
+        self._move(incoming.path, sha)
         del self._open[sha]
 
     def abandon(self) -> None:
@@ -194,7 +194,9 @@ class Store:
         remove_quietly(self.path(sha))
         return True
 
-    def _move(self, path: str, target: str) -> None:
+    def _move(self, path: str, sha: Sha) -> None:
+        """Give a content that is whole its name."""
+        target = self.path(sha)
         try:
             os.rename(path, target)
         except FileNotFoundError:  # the first of its folder, or `clean` has just removed the empty folder

@@ -36,8 +36,9 @@ from ..runtime.stream import Frame, Stream, VerbError
 from .store import Store
 
 if TYPE_CHECKING:
+    from ...protocol.messages.copying import Offer, Source
     from ...protocol.messages.network import ContentPart, HashesFrame
-    from ...protocol.messages.verbs import Blobs, Done, Offer, Source
+    from ...protocol.messages.verbs import Blobs, Done
     from ..runtime.connections import HandshakeAnswer
 
 CONNECT_LIMIT = 5.0  # seconds
@@ -55,6 +56,8 @@ GROUP_BYTES = 1 << 19
 GROUP_CONTENTS = 4096  # contents in one frame
 LONGEST_NAME = 80  # bytes of JSON that name a content, with its size
 LONGEST_HEADER = 1 << 20  # bytes of a frame's header, unless it names everything that is wanted
+
+Send = Callable[[Any, bytes], None]
 
 
 class TransferError(Exception):
@@ -113,7 +116,7 @@ class Provider:
             requested = Untrusted(frame[0]).texts("hashes", len(self._sizes))
             hashes = [sha for sha in dict.fromkeys(requested) if sha in self._sizes]
             stream.deadline = time.monotonic() + time_limit(self._sizes[sha] for sha in hashes)
-            send_contents(stream, self._store, hashes)
+            send_contents(stream.send, self._store, hashes)
 
 
 def time_limit(sizes: Iterable[int]) -> float:
@@ -178,7 +181,7 @@ def _frames_from(provider: Source, missing: Set[str], sizes: Dict[str, int]) -> 
         raise TransferError(getattr(error, "strerror", None) or str(error)) from None
 
 
-def send_contents(stream: Stream, store: Store, hashes: List[str]) -> None:
+def send_contents(send: Send, store: Store, hashes: List[str]) -> None:
     """Send contents, small ones together; one that is not there is left out, and the taker sees that."""
     group = []  # type: List[Tuple[str, bytes]]
     for sha in hashes:
@@ -189,25 +192,25 @@ def send_contents(stream: Stream, store: Store, hashes: List[str]) -> None:
         with os.fdopen(descriptor, "rb") as source:
             size = os.fstat(descriptor).st_size
             if size > SMALL_CONTENT:
-                send_parts(stream, sha, source, size)
+                send_parts(send, sha, source, size)
                 continue
             group.append((sha, source.read()))
         if len(group) >= GROUP_CONTENTS or sum(len(content) for _, content in group) > GROUP_BYTES:
-            send_group(stream, group)
+            send_group(send, group)
             group = []
     if group:
-        send_group(stream, group)
+        send_group(send, group)
     done: Done = {"done": True}
-    stream.send(done)
+    send(done, b"")
 
 
-def send_group(stream: Stream, contents: List[Tuple[str, bytes]]) -> None:
+def send_group(send: Send, contents: List[Tuple[str, bytes]]) -> None:
     """Send small contents in one frame; a local network is faster than compression."""
     header: Blobs = {"blobs": [[sha, len(content)] for sha, content in contents]}
-    stream.send(header, zlib.compress(b"".join(content for _, content in contents), 0))
+    send(header, zlib.compress(b"".join(content for _, content in contents), 0))
 
 
-def send_parts(stream: Stream, sha: str, source: Any, size: int) -> None:
+def send_parts(send: Send, sha: str, source: Any, size: int) -> None:
     """Send a large content in parts."""
     sent = 0
     while sent < size:
@@ -216,7 +219,7 @@ def send_parts(stream: Stream, sha: str, source: Any, size: int) -> None:
             raise TransferError("a file became shorter")
         sent += len(part)
         header: ContentPart = {"blob": sha, "last": sent >= size}
-        stream.send(header, zlib.compress(part, 0))
+        send(header, zlib.compress(part, 0))
 
 
 def connect_to_provider(provider: Source) -> socket.socket:

@@ -9,7 +9,7 @@ import socket
 import sys
 from contextlib import suppress
 from hashlib import sha256
-from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, List, Literal, Optional, Tuple
 
 from ...protocol.run_paths import PAYLOAD, RunPaths, WorkdirPaths, part_name
 from ...protocol.untrusted import Untrusted
@@ -106,7 +106,9 @@ def run(request: StartRequest, stream: Stream) -> None:
     relay(stream, agent, rundir)
 
 
-def ensure_payload(workdir: str, digest: str, stream: Stream) -> str:
+def ensure_payload(
+    workdir: str, digest: str, stream: Stream, need: Literal["payload", "judge"] = "payload"
+) -> str:
     """Return the path of the payload's zip, asking the client for it if it is absent or damaged."""
     folder = make_below(make_private(WorkdirPaths(workdir).payloads), digest)
     path = os.path.join(folder, PAYLOAD)
@@ -114,7 +116,7 @@ def ensure_payload(workdir: str, digest: str, stream: Stream) -> str:
         with suppress(OSError):
             os.utime(path)  # in use: `clean` leaves it alone
         return path
-    stream.answer({"need": "payload"})
+    stream.answer({"need": need})
     answer = stream.receive()
     if answer is None:
         raise BrokenPipeError("the client left")

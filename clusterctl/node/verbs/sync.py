@@ -29,7 +29,8 @@ from ..sync.layout import Layout, parse_rows, read_tree, remove_tree_quietly
 from ..sync.store import Store
 
 if TYPE_CHECKING:
-    from ...protocol.messages.verbs import Offer, Source, SyncRequest, TakeFrom, TreeSummary
+    from ...protocol.messages.copying import Offer, Source
+    from ...protocol.messages.verbs import SyncRequest, TakeFrom, TreeSummary
     from ..sync.transfer import Provider
 
 ATTEMPTS = 3

@@ -458,12 +458,16 @@ class KeptEvidence:
 
 @dataclass(frozen=True)
 class KeptDiagnosis:
-    """What the evidence of all nodes means; `ranks` are those that it is about, or all if it is about none."""
+    """What the evidence of all nodes means; `ranks` are those that it is about, or all if it is about none.
+
+    `all_ranks` are all that were asked.
+    """
 
     why: str
     seconds: float | None
     judgement: Judgement
     ranks: tuple[RankEvidence, ...]
+    all_ranks: tuple[RankEvidence, ...] = ()
 
     @property
     def summary(self) -> str:
@@ -515,7 +519,8 @@ def judge_kept(
     judgement = judge(ranks, silent_nodes, world)
     suspects = tuple(rank for rank in ranks if rank.rank in judgement.suspects)
     seconds = [each.seconds for each in kept if each.seconds is not None]
-    return KeptDiagnosis(kept[0].why, max(seconds, default=None), judgement, suspects or tuple(ranks))
+    longest = max(seconds, default=None)
+    return KeptDiagnosis(kept[0].why, longest, judgement, suspects or tuple(ranks), tuple(ranks))
 
 
 def kept_to_json(kept: KeptDiagnosis) -> dict[str, Any]:

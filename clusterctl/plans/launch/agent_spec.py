@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from clusterctl import __version__
 from clusterctl.plans.facts.facts import Facts
+from clusterctl.plans.launch.launchers import RAY_PORTS
 from clusterctl.plans.launch.network import resolve_network
+from clusterctl.plans.launch.placement import needs_gpus
 from clusterctl.plans.launch.plan import LaunchPlan, NodePlan
 from clusterctl.plans.launch.setup import hooks_to_spec
 from clusterctl.plans.launch.template import template_to_json
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
         GangPart,
         LaunchRecord,
         NodePorts,
+        RayPart,
         RestartPart,
         RestartSpec,
         RosterEntry,
@@ -92,6 +95,7 @@ def render_spec(plan: LaunchPlan, node: NodePlan, record: LaunchRecord) -> Spec:
         "sample": True,
         "metrics": dict(plan.job.metrics),
         **_render_start(plan.job),
+        **_render_ray(plan, node),
         "ends_with": plan.job.ends_with,
         **hooks_to_spec(plan.job),
         **_render_restart(plan, node),
@@ -151,6 +155,30 @@ def _render_start(job: Job) -> StartPart:
         return {}
     start: StartSpec = {"mode": job.start, "preload": list(job.preload)}
     return {"start": start if job.keep_warm is None else {**start, "keep_warm": job.keep_warm}}
+
+
+def _render_ray(plan: LaunchPlan, node: NodePlan) -> RayPart:
+    """Give what Ray needs on a node; nothing for other launchers. Only the GPUs that the run takes are Ray's."""
+    if plan.job.launcher != "ray":
+        return {}
+    counts = [_count_ray_gpus(plan.job, other) for other in plan.nodes]
+    known = [count for count in counts if count is not None]
+    return {
+        "ray": {
+            "gpus": _count_ray_gpus(plan.job, node),
+            "all_gpus": sum(known) if len(known) == len(counts) else None,
+            "ports": _port_range(node),
+            "own_ports": RAY_PORTS,
+            "names": {other.ip: other.name for other in plan.all_nodes if other.ip},
+        }
+    }
+
+
+def _count_ray_gpus(job: Job, node: NodePlan) -> int | None:
+    """Count the GPUs that Ray may give away on a node; None where Ray counts by itself, as it does those of Ascend."""
+    if not needs_gpus(job):
+        return 0
+    return None if node.vendor == "ascend" else node.nproc_per_node
 
 
 def _render_stall(job: Job) -> StallSpec | None:

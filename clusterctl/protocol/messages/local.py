@@ -24,7 +24,29 @@ class GateStart(_GateStart, total=False):
     warm: int  # the descriptor of a warm server's agent, which this gate is to fork
 
 
-class GateOrder(TypedDict):
+class RayOrder(TypedDict):
+    """How Ray is started on a node: addresses, and what its spec says; the nodes' names are for messages."""
+
+    address: str
+    head: str  # address and port of node 0's Ray
+    nodes: int
+    gpus: int | None
+    all_gpus: int | None
+    ports: list[int] | None
+    own_ports: int
+    names: dict[str, str]
+    temp_dir: str
+
+
+class RayNodeOrder(RayOrder):
+    """The same for the process that starts it; `argv` is the job's program, `attempt` the attempt's directory."""
+
+    argv: list[str]
+    attempt: str
+    node_rank: NodeRank
+
+
+class _GateOrder(TypedDict):
     """GO, in one line: where to run what; `attempt` is the attempt's directory."""
 
     cwd: str
@@ -32,6 +54,12 @@ class GateOrder(TypedDict):
     argv: list[str]
     attempt: str
     node_rank: NodeRank
+
+
+class GateOrder(_GateOrder, total=False):
+    """GO, in one line; `ray` for a program that runs on node 0 once Ray has started on all."""
+
+    ray: RayOrder
 
 
 class StartedWorker(TypedDict):

@@ -30,7 +30,9 @@ from clusterctl.specs.inventory.schema import WaiveEntry
 from clusterctl.specs.job.hooks import HookEntry, NotifyEntry, OnEndEntry, SetupEntry
 from clusterctl.specs.job.model import (
     DEFAULT_REASONS,
+    LAUNCHERS,
     REASONS,
+    Launcher,
     Reason,
     Restart,
     StallAction,
@@ -250,9 +252,7 @@ MetricPattern = Annotated[
         to_translate("a regular expression"), parse_metric_pattern, {"type": "string", "minLength": 1}
     ),
 ]
-Launcher = Annotated[
-    Literal["torchrun", "launch", "python", "command"], one_of("torchrun", "launch", "python", "command")
-]
+LauncherName = Annotated[Launcher, one_of(*LAUNCHERS)]
 EndsWith = Annotated[Literal["all", "node 0"], one_of("all", "node 0")]
 StartChoice = Annotated[StartMethod, one_of("exec", "fork", "auto")]
 ModuleName = Annotated[str, ScalarType("a module", values.parse_module, {"type": "string", "minLength": 1})]
@@ -313,7 +313,9 @@ class JobFile(StrictModel):
     )
     module: Module = Field(None, description="Python module to run instead of a script, such as `pkg.train`.")
     command: tuple[Arg, ...] = Field(
-        (), description="For `launcher: command`: a program and its arguments, run once on each node."
+        (),
+        description="For `launcher: command`: a program and its arguments, run once on each node; with `ray` on node 0"
+        " only.",
     )
     args: tuple[Arg, ...] = Field(
         (), description="Arguments of the script, kept as written; placeholders are filled in."
@@ -333,7 +335,7 @@ class JobFile(StrictModel):
         False,
         description="Use each node exclusively: no other run may be on it, whatever it uses; see below.",
     )
-    launcher: Launcher = Field("torchrun", description="What starts the workers on a node; see below.")
+    launcher: LauncherName = Field("torchrun", description="What starts the workers on a node; see below.")
     use_env: Flag = Field(
         False, description="For `launcher: launch`: leave `--local-rank` out; LOCAL_RANK is always set."
     )
@@ -344,7 +346,7 @@ class JobFile(StrictModel):
     ends_with: EndsWith = Field(
         "all",
         description="For `python` and `command`: the run ends when the program has ended on all nodes (`all`), or when"
-        " node 0's has (`node 0`), as with a head and its workers; see below.",
+        " node 0's has (`node 0`), as with a head and its workers; see below. With `ray` always `node 0`.",
     )
     start: StartChoice = Field(
         "exec",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from clusterctl.cli.actions.find_runs import FoundRuns, refuse_queued
+from clusterctl.cli.actions.find_runs import FoundRuns, refuse_without_nodes
 from clusterctl.client.diagnose import Answers, count_entries, diagnose_ranks, read_gpus
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.tasks import RunHandle
@@ -30,7 +30,7 @@ class Diagnosis:
 def diagnose_run(cluster: Cluster, found: FoundRuns, run_id: RunId, command: str, *, slow: bool) -> Diagnosis:
     """Ask all nodes of a run that answer; raises UsageError for a run that no node has begun."""
     parts = found.runs[run_id]
-    refuse_queued(run_id, parts, "diagnose", command)
+    refuse_without_nodes(found, run_id, "diagnose", command)
     nodes = [node for node in found.nodes_of(run_id) if parts.get(node.name) and node.name in found.pythons]
     handle = RunHandle(cluster, run_id, nodes, found.pythons)
     answers = diagnose_ranks(handle, count_entries(parts, slow=slow))

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from clusterctl.console.diagnose import list_rank_rows, rank_headings
+from clusterctl.console.diagnose import list_rank_rows
 from clusterctl.console.errors import render_error
 from clusterctl.console.run_list import run_headings
 from clusterctl.console.text import sanitize
 from clusterctl.console.verdict import state_mark
+from clusterctl.plans.diagnose.rank_rows import rank_headings
 from clusterctl.plans.report.charts import (
     choose_scalars,
     node_plots,

@@ -23,17 +23,17 @@ import zlib
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Iterator, List, NamedTuple, Optional, Tuple, cast
 
-from ...protocol.run_paths import RunPaths, WorkdirPaths, is_pulled_log
-from ..logs.truncation import Truncation, read_truncation
-from ..runtime.heartbeat import Heartbeat
-from ..runtime.stream import Stream
-from ..state.run_record import run_dirs
-from ..state.workdir import component, make_private, read_bytes
-from ..sync.outside_files import find_outside, read_sent, summarise
+from ....protocol.run_paths import RunPaths, WorkdirPaths, is_pulled_log
+from ...logs.truncation import Truncation, read_truncation
+from ...runtime.heartbeat import Heartbeat
+from ...runtime.stream import Stream
+from ...state.run_record import run_dirs
+from ...state.workdir import component, make_private, read_bytes
+from ...sync.outside_files import find_outside, read_sent, summarise
 
 if TYPE_CHECKING:
-    from ...protocol.messages.files import OutsideSummary
-    from ...protocol.messages.verbs import FetchFiles, PullRequest
+    from ....protocol.messages.files import OutsideSummary
+    from ....protocol.messages.verbs import FetchFiles, PullRequest
 
 
 def gap_note(truncation: Truncation) -> bytes:
@@ -117,15 +117,19 @@ def run(request: PullRequest, stream: Stream) -> None:
     """Serve one client until it hangs up."""
     workdir = os.path.realpath(os.path.expanduser(request["workdir"]))
     with Heartbeat(stream) as heartbeat, shared_home_probe(workdir, request) as mark:
-        files = send_rows(request, workdir, heartbeat, mark)
-        while True:
-            frame = stream.receive()
-            if frame is None:
-                return
-            order = cast("FetchFiles", frame[0])
-            for index, *fields in order["fetch"]:
-                send_file(heartbeat, index, files[index], FileRequest(*fields))
-            heartbeat.send({"fetched": True})
+        send_requested(stream, heartbeat, send_rows(request, workdir, heartbeat, mark))
+
+
+def send_requested(stream: Stream, heartbeat: Heartbeat, files: List[ListedFile]) -> None:
+    """Send what the client requests of these files, until it hangs up."""
+    while True:
+        frame = stream.receive()
+        if frame is None:
+            return
+        order = cast("FetchFiles", frame[0])
+        for index, *fields in order["fetch"]:
+            send_file(heartbeat, index, files[index], FileRequest(*fields))
+        heartbeat.send({"fetched": True})
 
 
 @contextmanager
@@ -162,28 +166,36 @@ def remove_stale(folder: str) -> None:
 
 def send_rows(request: PullRequest, workdir: str, heartbeat: Heartbeat, mark: str) -> List[ListedFile]:
     """Send all rows, at most one more than the client wants; gives where their files lie."""
-    most = int(request["most"])
-    files: List[ListedFile] = []
-    batch: List[Row] = []
-    size, more = 0, False
-    for row, file in find_rows(request, workdir):
-        if len(files) >= most:
-            more = True
-            break
-        heartbeat.step()
-        files.append(file)
-        batch.append(row)
-        size += 6 * (len(row[1]) + len(row[-1])) + 100  # what JSON makes of odd names at the most
-        if len(batch) == BATCH or size > LARGEST_BATCH:
-            send_batch(heartbeat, batch)
-            batch, size = [], 0
-    send_batch(heartbeat, batch)
+    files, more = send_batches(find_rows(request, workdir), int(request["most"]), heartbeat)
     workdir_id = (read_bytes(WorkdirPaths(workdir).id) or b"").decode("ascii", "replace")
     outside = summarise_outside(request, workdir, heartbeat)
     heartbeat.send(
         {"listed": len(files), "more": more, "mark": mark, "workdir_id": workdir_id, "outside": outside}
     )
     return files
+
+
+def send_batches(
+    rows: Iterator[Tuple[Row, ListedFile]], most: int, heartbeat: Heartbeat
+) -> Tuple[List[ListedFile], bool]:
+    """Send at most so many rows; gives where their files lie, and whether there are more."""
+    files: List[ListedFile] = []
+    batch: List[Row] = []
+    size = 0
+    for row, file in rows:
+        if len(files) >= most:
+            send_batch(heartbeat, batch)
+            return files, True
+        heartbeat.step()
+        files.append(file)
+        batch.append(row)
+        # what JSON makes of odd names at the most
+        size += 6 * sum(len(value) for value in row if isinstance(value, str)) + 100
+        if len(batch) == BATCH or size > LARGEST_BATCH:
+            send_batch(heartbeat, batch)
+            batch, size = [], 0
+    send_batch(heartbeat, batch)
+    return files, False
 
 
 def send_batch(heartbeat: Heartbeat, batch: List[Row]) -> None:

@@ -1,0 +1,136 @@
+"""What the words of `cp` mean: copy_paths here and on nodes, and the names that copies get."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from clusterctl.errors import UsageError
+from clusterctl.plans.sync.manifest import Manifest, make_manifest
+from clusterctl.plans.sync.results import OutputEntry, stays_inside
+from clusterctl.protocol.manifest import TreeEntry, parse_manifest
+
+NAMELESS = ("", ".", "..", "~", "${output_dir}")  # of a path that ends so what is in the directory is copied
+EXECUTABLE, PLAIN = 0o755, 0o644
+COPY_VALUES = 5  # in a row of what a node gives
+
+
+@dataclass(frozen=True)
+class CopyPath:
+    """A path on this machine, or on the nodes of a pattern."""
+
+    pattern: str | None
+    path: str
+
+    @property
+    def name(self) -> str:
+        """Return the name of what is there; empty if what is in it is meant."""
+        name = posixpath.basename(self.path.rstrip("/"))
+        return "" if name in NAMELESS else name
+
+    @property
+    def is_folder(self) -> bool:
+        """Return whether the path can only be that of a directory."""
+        return self.path.endswith("/") or posixpath.basename(self.path) in NAMELESS
+
+
+@dataclass(frozen=True)
+class GivenTree:
+    """What a node gives: its entries, and paths of what is neither file, link nor directory or leads out of it."""
+
+    entries: tuple[TreeEntry, ...]
+    left_out: tuple[str, ...]
+    private: bool
+
+
+def parse_copy_path(text: str) -> CopyPath:
+    """Read PATH or NODE:PATH; a path of this machine with a colon needs a slash before it."""
+    pattern, colon, path = text.partition(":")
+    if not colon or not pattern or "/" in pattern or pattern.startswith((".", "~")):
+        return CopyPath(None, text)
+    return CopyPath(pattern, path)
+
+
+def parse_copy_paths(sources: Sequence[str], target: str) -> tuple[tuple[CopyPath, ...], CopyPath]:
+    """Read the words of the command line; UsageError if nothing of it is on a node, or the sources are mixed."""
+    copy_paths, to = tuple(map(parse_copy_path, sources)), parse_copy_path(target)
+    if not any(copy_path.pattern for copy_path in (*copy_paths, to)):
+        raise UsageError("CC-COPY-001", "local", target=target)
+    if len({copy_path.pattern is None for copy_path in copy_paths}) > 1:
+        raise UsageError("CC-COPY-001", "mixed")
+    return copy_paths, to
+
+
+def check_names(paths: Iterable[str], names: Sequence[str]) -> None:
+    """Raise ValueError for a path that is not below one of the names that were asked for."""
+    if "" in names:
+        return
+    for path in paths:
+        if path.partition("/")[0] not in names:
+            raise ValueError("a path that was not requested")
+
+
+def rename_entries(entries: Iterable[OutputEntry], name: str, new_name: str) -> Iterator[OutputEntry]:
+    """Give what has a name, or is below it, a new one."""
+    for entry in entries:
+        yield replace(entry, path=new_name + entry.path[len(name) :])
+
+
+@dataclass(frozen=True)
+class GatherPlan:
+    """Who sends what to whom, as (source, receivers, files), and files whose content differs between nodes."""
+
+    parts: tuple[tuple[str, tuple[str, ...], Manifest], ...]
+    conflicts: tuple[str, ...]
+
+
+def plan_gather(manifests: Mapping[str, Manifest]) -> GatherPlan:
+    """Let the first node that has a file give it to all that have none of that name; none if they differ."""
+    known = {name: {entry.path: entry for entry in manifest.entries} for name, manifest in manifests.items()}
+    parts: list[tuple[str, tuple[str, ...], Manifest]] = []
+    conflicts: set[str] = set()
+    owners: dict[str, TreeEntry] = {}
+    owned: dict[str, list[TreeEntry]] = {name: [] for name in manifests}
+    for name, entries in known.items():
+        for path, entry in entries.items():
+            first = owners.setdefault(path, entry)
+            if first is entry:
+                owned[name].append(entry)
+            elif (first.kind, first.content) != (entry.kind, entry.content):
+                conflicts.add(path)
+    for name, own in owned.items():
+        receivers: dict[tuple[TreeEntry, ...], list[str]] = {}
+        for other in manifests:
+            lacking = tuple(
+                entry for entry in own if entry.path not in known[other] and entry.path not in conflicts
+            )
+            if other != name and lacking:
+                receivers.setdefault(lacking, []).append(other)
+        parts += [(name, tuple(others), make_manifest(lacking)) for lacking, others in receivers.items()]
+    return GatherPlan(tuple(parts), tuple(sorted(conflicts)))
+
+
+def parse_given(rows: Sequence[object], names: Sequence[str]) -> GivenTree:
+    """Read what a node gives to others; ValueError for what must not be passed on."""
+    entries: list[list[object]] = []
+    left_out: list[str] = []
+    private = False
+    for row in rows:
+        if not isinstance(row, list) or len(row) != COPY_VALUES:
+            raise ValueError("a row does not have 5 parts")
+        path, kind, mode, content, size = row
+        if not isinstance(path, str) or not isinstance(content, str):
+            raise ValueError("a row has a name that is none")
+        if kind == "other" or (kind == "link" and not stays_inside(path, content)):
+            left_out.append(path)
+            continue
+        if kind == "file":
+            if not isinstance(mode, int) or isinstance(size, bool):
+                raise ValueError("a row has a number that is none")
+            private = private or not mode & 0o077
+            mode = EXECUTABLE if mode & 0o100 else PLAIN
+        entries.append([path, kind, mode, content, size])
+    parsed = parse_manifest(entries)
+    check_names((entry.path for entry in parsed), names)
+    return GivenTree(tuple(parsed), tuple(left_out), private)

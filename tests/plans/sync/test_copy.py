@@ -1,0 +1,148 @@
+"""The words of `cp`, what a node may give, and who gives what when files are gathered."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterctl.errors import UsageError
+from clusterctl.plans.sync.copy import (
+    CopyPath,
+    check_names,
+    parse_copy_path,
+    parse_copy_paths,
+    parse_given,
+    plan_gather,
+)
+from clusterctl.plans.sync.manifest import make_manifest
+from clusterctl.protocol.manifest import TreeEntry
+
+SHA, OTHER = "a" * 64, "b" * 64
+
+
+@pytest.mark.parametrize(
+    ("text", "copy_path", "name", "is_folder"),
+    [
+        ("gpu01:ckpt/last.pt", CopyPath("gpu01", "ckpt/last.pt"), "last.pt", False),
+        ("gpu[02-03]:/data/", CopyPath("gpu[02-03]", "/data/"), "data", True),
+        ("all:", CopyPath("all", ""), "", True),
+        ("gpu01:dir/.", CopyPath("gpu01", "dir/."), "", True),
+        ("gpu01:${output_dir}", CopyPath("gpu01", "${output_dir}"), "", True),
+        ("gpu01:a:b", CopyPath("gpu01", "a:b"), "a:b", False),
+        ("data.tar", CopyPath(None, "data.tar"), "data.tar", False),
+        ("./a:b", CopyPath(None, "./a:b"), "a:b", False),
+        ("x/a:b", CopyPath(None, "x/a:b"), "a:b", False),
+        (":a", CopyPath(None, ":a"), ":a", False),
+        ("..", CopyPath(None, ".."), "", True),
+    ],
+)
+def test_a_word_is_a_path_here_or_on_nodes(
+    text: str, copy_path: CopyPath, name: str, is_folder: bool
+) -> None:
+    """A colon after the name of nodes makes the difference, as for scp."""
+    parsed = parse_copy_path(text)
+    assert (parsed, parsed.name, parsed.is_folder) == (copy_path, name, is_folder)
+
+
+@pytest.mark.parametrize(
+    ("sources", "target", "text"),
+    [(["a", "b"], "c", "all on this machine"), (["a", "gpu01:b"], "c", "some sources are on this machine")],
+)
+def test_words_that_cannot_be_meant(sources: list[str], target: str, text: str) -> None:
+    """Nothing on a node, or sources of both kinds."""
+    with pytest.raises(UsageError, match=text):
+        parse_copy_paths(sources, target)
+
+
+def test_only_what_was_asked_for_is_taken() -> None:
+    """A node that lists other names is refused; in a directory whose contents are meant any name may come."""
+    check_names(["last.pt", "ckpt/a/b"], ["ckpt", "last.pt"])
+    check_names([".bashrc"], [""])
+    with pytest.raises(ValueError, match="not requested"):
+        check_names(["ckpt/a", ".bashrc"], ["ckpt"])
+
+
+def test_what_a_node_gives() -> None:
+    """Modes become 644 or 755, private files are noticed; devices and links that lead out are not taken."""
+    tree = parse_given(
+        [
+            ["d/run", "file", 0o750, SHA, 3],
+            ["d/key", "file", 0o600, OTHER, 5],
+            ["d/socket", "other", 0, "", 0],
+            ["d/evil", "link", 0, "/etc/passwd", 0],
+            ["d/up", "link", 0, "../../x", 0],
+            ["d/near", "link", 0, "run", 0],
+            ["d/empty", "dir", 0, "", 0],
+        ],
+        ["d"],
+    )
+    assert [(entry.path, entry.kind, entry.mode) for entry in tree.entries] == [
+        ("d/run", "file", 0o755),
+        ("d/key", "file", 0o644),
+        ("d/near", "link", 0),
+        ("d/empty", "dir", 0),
+    ]
+    assert tree.left_out == ("d/socket", "d/evil", "d/up")
+    assert tree.private
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [["../x", "file", 0o644, SHA, 1]],
+        [["/x", "file", 0o644, SHA, 1]],
+        [["d/../../x", "dir", 0, "", 0]],
+        [["d", "link", 0, "e", 0], ["d/x", "file", 0o644, SHA, 1]],
+        [["d/x", "file", 0o644, SHA, 1], ["d/x", "file", 0o644, OTHER, 1]],
+        [["d/x", "file", 0o644, "short", 1]],
+        [["d/x", "file", 0o644, SHA, -1]],
+        [["d/x", "file", 0o644, SHA, True]],
+        [["d/x", "file", "644", SHA, 1]],
+        [["d/x", "device", 0, "", 0]],
+        [["d/x", "file", 0o644, SHA]],
+        [[7, "file", 0o644, SHA, 1]],
+        ["row"],
+        [["other/x", "file", 0o644, SHA, 1]],
+        [["d/\udcff", "file", 0o644, SHA, 1]],
+    ],
+)
+def test_what_a_node_must_not_give(rows: list[object]) -> None:
+    """Nothing leads out of the destination, and nothing is written below a link."""
+    with pytest.raises(ValueError, match=r"\w"):
+        parse_given(rows, ["d"])
+
+
+def part(path: str, content: str = SHA) -> TreeEntry:
+    """Make a file of a checkpoint."""
+    return TreeEntry(path, "file", 0o644, content, 1)
+
+
+def test_every_node_gets_the_parts_of_the_others() -> None:
+    """The first that has a file gives it, and only to those that lack it."""
+    plan = plan_gather(
+        {
+            "gpu01": make_manifest([part(".metadata"), part("__0_0.distcp")]),
+            "gpu02": make_manifest([part("__1_0.distcp"), part(".metadata")]),
+            "gpu03": make_manifest([]),
+        }
+    )
+    given = [
+        (name, others, [entry.path for entry in manifest.entries]) for name, others, manifest in plan.parts
+    ]
+    assert given == [
+        ("gpu01", ("gpu02",), ["__0_0.distcp"]),
+        ("gpu01", ("gpu03",), [".metadata", "__0_0.distcp"]),
+        ("gpu02", ("gpu01", "gpu03"), ["__1_0.distcp"]),
+    ]
+    assert plan.conflicts == ()
+
+
+def test_files_that_differ_are_not_gathered() -> None:
+    """Neither of them is right for certain: nobody gets one."""
+    plan = plan_gather(
+        {
+            "gpu01": make_manifest([part("same"), part("log")]),
+            "gpu02": make_manifest([part("same"), part("log", OTHER)]),
+            "gpu03": make_manifest([part("same")]),
+        }
+    )
+    assert (plan.parts, plan.conflicts) == ((), ("log",))
