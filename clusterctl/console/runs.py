@@ -195,9 +195,8 @@ def show_status(
         {name: node_state.outside_files for name, node_state in node_states.items() if node_state}
     )
     lines += render_outside_note(outside, run_id, command)
-    for (
-        line
-    ) in lines:  # as `launch` prints them: the terminal breaks long lines, so that they can be copied whole
+    # as `launch` prints them: the terminal breaks long lines, so that they can be copied whole
+    for line in lines:
         console.print(Text(sanitize(line)), soft_wrap=True)
 
 
