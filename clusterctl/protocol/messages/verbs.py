@@ -144,11 +144,15 @@ class ProbeRequest(OfNode):
 
 
 class FullProbeRequest(ProbeRequest, total=False):
-    """The verb `probe`, which may stay for a test of the network (node/diagnose/mesh.py); `skip` names facts."""
+    """The verb `probe`, which may stay for a test of the network (node/diagnose/mesh.py); `skip` names facts.
+
+    Of the `job` the newest checkpoint is looked at; empty: of none.
+    """
 
     stay: bool
     setup: SetupQuery | None
     skip: list[str]
+    job: str
 
 
 class ProbeAnswer(TypedDict):
