@@ -37,7 +37,7 @@ def examples_here() -> dict[str, dict[str, str]]:
     from cases import every_case, judge  # noqa: PLC0415 - the cases are where the tests keep them
 
     found: dict[str, dict[str, str]] = {}
-    for _, case in every_case():
+    for case in every_case():
         wanted = {finding["code"] for finding in case.get("findings", [])} - found.keys()
         findings: Any = judge(case) if wanted else ()
         found |= {one.code: {"seen": one.evidence, "fix": one.fix} for one in findings if one.code in wanted}

@@ -36,8 +36,7 @@ from troubles import plain
 from clusterctl.cli.help import VERBS, VerbCommand
 from clusterctl.cli.main import root
 from clusterctl.cli.options import Seconds, WholeNumber
-from clusterctl.codes.lookup import family_of
-from clusterctl.codes.table import TABLE
+from clusterctl.codes.lookup import entries, family_of
 from clusterctl.plans.checks.registry import all_checks
 from clusterctl.plans.explain import GRADES, SEVERITIES, join_sentences
 from clusterctl.plans.launch.launchers import VENDOR_NIC_RULES, network_env
@@ -282,7 +281,7 @@ def findings(family: str) -> str:
 
 def section(code: str) -> str:
     """Write a section about one code."""
-    entry = TABLE[code]
+    entry = entries()[code]
     kind = tr(SEVERITIES[entry.severity])
     if entry.when.en:
         kind = tr("{severity}, {when}", severity=kind, when=entry.when.here)
@@ -298,12 +297,12 @@ def join_texts(*texts: str) -> str:
 
 def has_section(code: str) -> bool:
     """Tell the codes that are explained in a section from those in a row of a table."""
-    return code in all_checks() or bool(TABLE[code].when.en) or family_of(code) == "JOB"
+    return code in all_checks() or bool(entries()[code].when.en) or family_of(code) == "JOB"
 
 
 def family_codes(family: str) -> list[str]:
     """Give the codes of a family in their order."""
-    return sorted(code for code in TABLE if family_of(code) == family)
+    return sorted(code for code in entries() if family_of(code) == family)
 
 
 def errors(family: str) -> str:
@@ -311,7 +310,9 @@ def errors(family: str) -> str:
     rows = (
         (
             f"`{code}`",
-            plain(reduce(join_sentences, filter(None, (TABLE[code].title.here, TABLE[code].what.here)))),
+            plain(
+                reduce(join_sentences, filter(None, (entries()[code].title.here, entries()[code].what.here)))
+            ),
         )
         for code in family_codes(family)
         if not has_section(code)
@@ -327,7 +328,7 @@ def symptoms(_: str) -> str:
 
 def symptom(code: str, grade: str) -> str:
     """Write what is shown of one known text."""
-    entry, command = TABLE[code], render_command(code, troubles.NAMED)
+    entry, command = entries()[code], render_command(code, troubles.NAMED)
     head = around("**{}** ({}).").format(plain(entry.title.here), grade)
     link = f"[{entry.related}](#{entry.related.lower()})"
     related = around("See {}.").format(link) if entry.related else ""
@@ -417,7 +418,7 @@ def generated() -> Iterator[tuple[Path, str]]:
 
 def chinese_pages() -> Iterator[tuple[Path, str]]:
     """Give the Chinese pages, with what they take from others."""
-    fronts = [ROOT / "README.zh-CN.md", *(ROOT / "playbooks").glob("*/README.zh-CN.md")]
+    fronts = [ROOT / "README.zh-CN.md", *(ROOT / "playbooks").rglob("README.zh-CN.md")]
     english = {path: path.with_name("README.md") for path in fronts}
     english |= {path: PAGES / path.name for path in CHINESE.glob("*.md")}
     pages = rendered(english, "zh")

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from clusterctl.codes.entry import Entry
-from clusterctl.codes.lookup import family_of
-from clusterctl.codes.table import FAMILIES, TABLE
+from clusterctl.codes.lookup import FAMILIES, entries, family_of
 from clusterctl.plans.runs.verdict import render_command
 from clusterctl.translation import language
 
@@ -28,10 +27,10 @@ def rows(family: str, heading: str) -> Iterator[tuple[str, str, str]]:
     """Give the rows of one family: what one sees, the code with its link, what to do."""
     sections = set(re.findall(r"^### (\S+)$", FINDINGS.read_text(encoding="utf-8"), re.MULTILINE))
     table = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-    for code in sorted(code for code in TABLE if family_of(code) == family):
-        see, do = words(code, TABLE[code])
+    for code in sorted(code for code in entries() if family_of(code) == family):
+        see, do = words(code, entries()[code])
         anchor = code.lower() if code in sections else table
-        seen = [*map(literal, TABLE[code].texts), see]
+        seen = [*map(literal, entries()[code].texts), see]
         yield "<br>".join(seen), f"[`{code}`](findings.md#{anchor})", do
 
 

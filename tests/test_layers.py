@@ -50,6 +50,7 @@ HOMES = {
     "rich": ("console",),
     "ruamel": ("specs",),
     "torch": ("node",),
+    "ray": ("node",),
 }
 IMPURE_MODULES = {
     *("datetime", "time", "random", "secrets", "uuid", "os", "platform", "pwd", "getpass", "locale"),
@@ -261,7 +262,7 @@ BREACHES: list[tuple[Rule, str, str]] = [
     (follows_the_arrow, "plans/runs/a.py", "from clusterctl.client.rpc import session"),
     (follows_the_arrow, "node/verbs/a.py", "from ...client.rpc import session"),
     (follows_the_arrow, "errors.py", "from clusterctl.specs import job"),
-    (follows_the_arrow, "node/a.py", "from clusterctl.codes import table"),
+    (follows_the_arrow, "node/a.py", "from clusterctl.codes import lookup"),
     (third_parties_stay_at_home, "cli/a.py", "def f():\n    from fabric import Connection"),
     (third_parties_stay_at_home, "plans/a.py", "import ruamel.yaml"),
     (third_parties_stay_at_home, "client/a.py", "import requests"),

@@ -16,7 +16,7 @@ from clusterctl.specs.inventory.parse import parse_inventory
 from clusterctl.specs.job.parse import parse_job
 
 ROOT = Path(__file__).parent.parent
-PLAYBOOKS = sorted(folder for folder in (ROOT / "playbooks").iterdir() if folder.is_dir())
+PLAYBOOKS = sorted(file.parent for file in (ROOT / "playbooks").rglob("job.yaml"))
 DIGITS = ROOT / "playbooks" / "digits-ddp"
 CHINESE, NAMES = re.compile(r"[\u4e00-\u9fff]"), re.compile(r"[A-Z]{2,}[A-Z0-9_-]*|\d[\w.:-]*")
 BLOCK = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
@@ -32,8 +32,11 @@ def test_a_playbook_is_complete(folder: Path) -> None:
         job = parse_job(file.read_text(encoding="utf-8"), str(file))
         names[file.name] = job.name
 
-        assert job.script is not None
-        assert (folder / job.sync.source / job.script).is_file()
+        source = folder / job.sync.source
+        programs = [word for word in (job.script, *job.command) if word and (source / word).is_file()]
+        assert programs
+        assert all(os.access(source / word, os.X_OK) for word in programs if word.startswith("./"))
+        assert job.setup is None or (folder / job.setup.lock).is_file()
     assert names["job.yaml"] == folder.name
     assert all(name.startswith(folder.name) for name in names.values())
     assert len(set(names.values())) == len(files)

@@ -125,7 +125,7 @@ VERBS = {
 }
 
 ALLOWED = {  # keys of JSON that nodes or we send, each the name of a field; by module
-    ("clusterctl/plans/facts/records.py", "going"): "of a lock: its run has started",
+    ("clusterctl/plans/facts/gpu_use.py", "going"): "of a lock: its run has started",
     ("clusterctl/plans/facts/records.py", "said"): "of `check --json`: what `activate` printed",
 }
 

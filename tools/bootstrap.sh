@@ -1,5 +1,5 @@
 #!/bin/sh
-# Make .venv ready for ./demo or ./test:  tools/bootstrap.sh demo|test
+# Make .venv ready for ./demo, ./test or ./test --all:  tools/bootstrap.sh demo|test|all
 #
 # Everything goes into .venv of this checkout, except Debian packages that are missing and may be installed
 # (as root, or by sudo where it asks for no password). Says one line for each step that it really takes; when all
@@ -19,9 +19,13 @@ wished=''
 extras=''
 case ${1-} in
 demo) ;;
-test) needed='git:git' wished='fish:fish tcsh:tcsh zsh:zsh nft:nftables slurmctld:slurm-wlm' extras='[dev]' ;;
+test | all)
+    needed='git:git' wished='fish:fish tcsh:tcsh zsh:zsh nft:nftables slurmctld:slurm-wlm' extras='[dev]'
+    # 200 MB and their libraries, so ./test alone does not install them
+    [ "$1" = test ] || wished="$wished chromium:chromium chromedriver:chromium-driver" extras='[dev,browser]'
+    ;;
 *)
-    echo "usage: $0 demo|test" >&2
+    echo "usage: $0 demo|test|all" >&2
     exit 2
     ;;
 esac
@@ -265,4 +269,6 @@ borrowed=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("pu
 rm -f "$borrowed"
 install_project
 provide_torch
-for purpose in demo "$1"; do state >"$venv/.ready-$purpose"; done
+includes=demo
+[ "$1" != all ] || includes='demo test'
+for purpose in $includes "$1"; do state >"$venv/.ready-$purpose"; done

@@ -67,9 +67,9 @@ def _node_names(ctx: click.Context) -> Iterable[str]:
 
 
 def _codes(_: click.Context) -> Iterable[str]:
-    from clusterctl.codes.table import TABLE
+    from clusterctl.codes.lookup import entries
 
-    return sorted(TABLE)
+    return sorted(entries())
 
 
 def complete_job_file(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # Group -> verb -> (module under clusterctl.cli.commands, one line for --help). A module loads when its verb is called.
 VERB_GROUPS = {
     to_translate("Get started"): {
-        "init": ("init", to_translate("Write an inventory and a job file for your machines.")),
+        "init": ("inventory", to_translate("Write an inventory and a job file for your machines.")),
         "lab": ("lab", to_translate("Start a practice cluster on this machine.")),
         "keys": ("keys", to_translate("Install your public key on every node.")),
         "inventory": ("inventory", to_translate("Show an inventory, import one, or discover machines.")),
@@ -39,7 +39,7 @@ VERB_GROUPS = {
             "status",
             to_translate("Find out why a run hangs: which rank, which collective, which line."),
         ),
-        "attach": ("attach", to_translate("Follow a run until it ends.")),
+        "attach": ("status", to_translate("Follow a run until it ends.")),
         "top": ("top", to_translate("Show how busy the nodes are: GPUs, CPUs, memory, network.")),
         "report": ("top", to_translate("Write one HTML file about a run, or about two side by side.")),
     },

@@ -1,7 +1,8 @@
-"""Ask the nodes of a run where its ranks are, all at once, and keep what they answer in files."""
+"""Where the ranks of a run are: asked of all nodes at once, kept in files, and shown once when a run stalls."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clusterctl.client.rpc import tasks
+from clusterctl.client.rpc.tasks import RunHandle
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.diagnose.evidence import MOST_ENTRIES, MOST_RECENT, NodeEvidence, RankEvidence
-from clusterctl.plans.diagnose.kept import KeptDiagnosis, judge_kept
+from clusterctl.plans.diagnose.hang import KeptDiagnosis, judge_kept, render_kept
 from clusterctl.plans.diagnose.slow import Slowness, judge_slowness
 from clusterctl.plans.facts.utilization import GpuUsage, parse_sample
 from clusterctl.plans.runs.state import NodeState
@@ -64,7 +66,13 @@ def diagnose_ranks(run: tasks.RunHandle, entries: int = MOST_ENTRIES) -> Answers
 
 
 def load_slowness(run: tasks.RunHandle, parts: Mapping[str, NodeState | None]) -> Slowness | None:
-    """Judge who was slow by the collectives that the nodes kept while the run went on; None if no rank was."""
+    """Judge which rank was slow by the collectives that the nodes kept while the run went on; None if no rank was."""
+    slowness = read_slowness(run, parts)
+    return slowness if slowness is not None and slowness.judgement.suspects else None
+
+
+def read_slowness(run: tasks.RunHandle, parts: Mapping[str, NodeState | None]) -> Slowness | None:
+    """Judge how the ranks arrived in the collectives that the nodes kept; None if they have kept none."""
     known = {name for name, part in parts.items() if part is not None and part.sampled}
     if not known:
         return None
@@ -72,8 +80,7 @@ def load_slowness(run: tasks.RunHandle, parts: Mapping[str, NodeState | None]) -
     outcomes = run.cluster.each(
         run.nodes, lambda c, node: tasks.read_sample(c, node, run.interpreters[node.name], run.run_id)
     )
-    slowness = judge_slowness([outcome.value for outcome in outcomes if outcome.value is not None])
-    return slowness if slowness.judgement.suspects else None
+    return judge_slowness([outcome.value for outcome in outcomes if outcome.value is not None])
 
 
 def read_gpus(run: tasks.RunHandle) -> dict[str, tuple[GpuUsage, ...]]:
@@ -133,3 +140,45 @@ def save_diagnosis(
     for path, text in files.items():
         path.write_text(text, encoding="utf-8")
     return list(files)
+
+
+ALL_WAIT = 3.0  # seconds that the other nodes have to keep their part, once one has
+
+
+class StallNotice:
+    """What the nodes have kept of a stall, read in a thread of its own."""
+
+    def __init__(self, run: RunHandle, on_stall: Callable[[KeptDiagnosis], None] | None) -> None:
+        self._run, self._on_stall = run, on_stall
+        self._since: float | None = None  # when the first node reported it
+        self._thread: threading.Thread | None = None
+        self._found: list[KeptDiagnosis] = []
+
+    def poll(self, states: Mapping[str, NodeState | None]) -> list[str]:
+        """Give the lines to show, once for each stall; `states` are the newest of the nodes."""
+        known = [state for state in states.values() if state is not None and state.live]
+        stalled = [state for state in known if state.diagnosed == "stall"]
+        if not stalled:
+            self._since, self._thread = None, None
+            return []
+        self._since = self._since or time.monotonic()
+        is_complete = len(stalled) == len(known) or time.monotonic() - self._since > ALL_WAIT
+        if self._thread is None and is_complete:
+            self._thread = threading.Thread(target=self._load, args=(states,), daemon=True)
+            self._thread.start()
+        return [line for kept in self._pop_found() for line in render_kept(kept)]
+
+    def load(self, states: Mapping[str, NodeState | None]) -> KeptDiagnosis | None:
+        """Read it for the end of a run; None if the nodes have kept nothing."""
+        return load_hang(self._run, states)
+
+    def _load(self, states: Mapping[str, NodeState | None]) -> None:
+        kept = self.load(states)
+        if kept is not None:
+            self._found.append(kept)
+            if self._on_stall is not None:
+                self._on_stall(kept)
+
+    def _pop_found(self) -> list[KeptDiagnosis]:
+        found, self._found = self._found, []
+        return found

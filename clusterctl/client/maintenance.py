@@ -16,9 +16,16 @@ from clusterctl.client.rpc.session import Interpreter, ReplyReader, Session, Ses
 from clusterctl.client.rpc.tasks import ANSWER_LIMIT, SILENCE_LIMIT
 from clusterctl.errors import ClusterctlError, NodeError
 from clusterctl.node_texts import translate_node_text
-from clusterctl.plans.cleanup import Orphan, Orphans, StoredRun, parse_orphans, parse_stored_run
+from clusterctl.plans.cleanup import (
+    Orphan,
+    Orphans,
+    StoredRun,
+    WarmServer,
+    parse_orphans,
+    parse_stored_run,
+    parse_warm_servers,
+)
 from clusterctl.plans.facts.untrusted import render_processes
-from clusterctl.plans.warm import WarmServer, parse_warm_servers
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
 from clusterctl.translation import trn
@@ -153,10 +160,15 @@ def _request_orphans(c: Connection, node: Node, interpreter: Interpreter, to_end
     request: OrphansRequest = {"workdir": node.workdir, "node": node.name, "end": to_end}
     limits = SessionLimits(silence=SILENCE_LIMIT)
     with Session(c, "orphans", request, interpreter, limits=limits) as session:
-        while (frame := session.receive(ANSWER_LIMIT)) is not None:
-            if key in frame[0]:
-                return frame[0]
-        raise NodeError("CC-RUN-032", evidence=session.stderr)
+        return _receive_answer(session, key)
+
+
+def _receive_answer(session: Session, key: str) -> Untrusted:
+    """Receive the first frame with a key; the beats before it have none."""
+    while (frame := session.receive(ANSWER_LIMIT)) is not None:
+        if key in frame[0]:
+            return frame[0]
+    raise NodeError("CC-RUN-032", evidence=session.stderr)
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
@@ -166,10 +178,7 @@ def query_warm(
     """Describe the process that waits on a node for the next launch, and end it if wished."""
     request: WarmRequest = {"workdir": node.workdir, "node": node.name, "end": end}
     with Session(c, "warm", request, interpreter) as session:
-        while (frame := session.receive(ANSWER_LIMIT)) is not None:
-            if "servers" in frame[0]:
-                return parse_warm_servers(frame[0])
-        raise NodeError("CC-RUN-032", evidence=session.stderr)
+        return parse_warm_servers(_receive_answer(session, "servers"))
 
 
 NEVER = 10 * 365 * 86400.0  # seconds: so large that a node removes only what is named

@@ -1,21 +1,26 @@
-"""What is asked of the login node of a Slurm cluster: submit a job, wait in its queue, cancel it."""
+"""What is asked of the login node of a Slurm cluster: submit a job, wait in its queue, cancel it; facts of nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from clusterctl.client.rpc.bundle import payload_zip
+from clusterctl.client.rpc.bundle import judge_zip, payload_zip
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.session import Interpreter, Session, SessionLimits
 from clusterctl.errors import NodeError
+from clusterctl.plans.facts.untrusted import clean_text
+from clusterctl.plans.slurm.report import parse_report
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
+from clusterctl.specs.values import LONGEST_NODE_NAME
 
 if TYPE_CHECKING:
+    from clusterctl.plans.facts.facts import Facts
     from clusterctl.protocol.messages.verbs import (
         CancelRequest,
+        CheckReport,
         QueueRequest,
         SlurmTemplate,
         SubmitRequest,
@@ -27,6 +32,7 @@ SILENCE_LIMIT = (
 )
 CANCEL_LIMIT = 60.0
 LONGEST_NUMBER, LONGEST_REASON, LONGEST_NODES = 20, 1000, 300
+MOST_NICS = 256
 
 
 @dataclass(frozen=True)
@@ -50,8 +56,21 @@ class Submission:
 
 
 @dataclass(frozen=True)
+class StartFailure:
+    """Why a node could not start its part; `event` is what its agent reported, if it did."""
+
+    node: str
+    text: str
+    event: Untrusted
+
+
+@dataclass(frozen=True)
 class QueueState:
-    """How Slurm sees a job: `waits` in the queue, has `begun` on all nodes, or is `over` for this reason."""
+    """How Slurm sees a job: `waits` in the queue, has `begun` on all nodes, or is `over` for this reason.
+
+    `check` is what the check in the allocation found, `doing` the command of `setup` that runs, `requeues` whether
+    Slurm may start the job again.
+    """
 
     job: str
     state: str
@@ -61,29 +80,78 @@ class QueueState:
     waits: bool
     begun: bool
     over: str
+    check: CheckReport | None = None
+    doing: str = ""
+    failure: StartFailure | None = None
+    requeues: bool = False
+
+
+@dataclass(frozen=True)
+class AllocatedNode:
+    """A node of a check: where it would train, and its facts; None if it gave none."""
+
+    name: str
+    address: str
+    nics: tuple[str, ...]
+    facts: Facts | None
 
 
 def submit_job(login: LoginNode, submission: Submission) -> str:
     """Submit a job and give its number."""
+    with _open_submission(login, submission, "submit", SessionLimits()) as session:
+        while (frame := session.receive(SUBMIT_LIMIT)) is not None:
+            if number := frame[0].record("submitted").text("job", LONGEST_NUMBER):
+                return number
+            _send_needed(session, frame[0])
+    raise NodeError("CC-RUN-032", node=login.node.name, evidence=session.stderr)
+
+
+def gather_facts(login: LoginNode, submission: Submission) -> Iterator[QueueState | AllocatedNode]:
+    """Submit a job that reports facts: give how it waits, then its nodes. It does not outlive this session."""
+    from clusterctl.plans.facts.facts import parse_facts
+
+    with _open_submission(login, submission, "check", SessionLimits(silence=SUBMIT_LIMIT)) as session:
+        while (frame := session.receive()) is not None:
+            header = frame[0]
+            if header.has_record("queue"):
+                yield parse_queue_state(header.record("queue"))
+            elif header.has_record("member"):
+                member = header.record("member")
+                facts = None if header.is_null("facts") else parse_facts(header.unread("facts"))
+                yield AllocatedNode(
+                    member.text("node", LONGEST_NODE_NAME),
+                    member.text("address", 15),
+                    member.texts("nics", MOST_NICS, 64),
+                    facts,
+                )
+            else:
+                _send_needed(session, header)
+
+
+def _open_submission(
+    login: LoginNode, submission: Submission, do: Literal["submit", "check"], limits: SessionLimits
+) -> Session:
     digest, payload = payload_zip()
+    judge = judge_zip() if do == "submit" else None
     request: SubmitRequest = {
         "workdir": login.node.workdir,
-        "do": "submit",
+        "do": do,
         "template": submission.template,
         "options": list(submission.options),
         "script": submission.script,
         "secrets": dict(submission.secrets),
         "token": submission.token,
         "payload": {"sha256": digest, "size": len(payload)},
+        "judge": {"sha256": judge[0], "size": len(judge[1])} if judge else None,
     }
-    connection = login.cluster.connection(login.node)
-    with Session(connection, "slurm", request, login.interpreter) as session:
-        while (frame := session.receive(SUBMIT_LIMIT)) is not None:
-            if frame[0].text("need", 40) == "payload":
-                session.send({"payload": True}, payload)
-            elif number := frame[0].record("submitted").text("job", LONGEST_NUMBER):
-                return number
-    raise NodeError("CC-RUN-032", node=login.node.name, evidence=session.stderr)
+    return Session(login.cluster.connection(login.node), "slurm", request, login.interpreter, limits=limits)
+
+
+def _send_needed(session: Session, header: Untrusted) -> None:
+    """Send the zip that the login node lacks, if it names one."""
+    need = header.text("need", 40)
+    if need:
+        session.send({"payload": True}, judge_zip()[1] if need == "judge" else payload_zip()[1])
 
 
 def watch_queue(login: LoginNode, run_id: str, count: int) -> Iterator[QueueState]:
@@ -99,6 +167,7 @@ def watch_queue(login: LoginNode, run_id: str, count: int) -> Iterator[QueueStat
 
 def parse_queue_state(raw: Untrusted) -> QueueState:
     """Read a report about a job that waits."""
+    failure = raw.record("failure")
     return QueueState(
         job=raw.text("job", LONGEST_NUMBER),
         state=raw.text("state", 40),
@@ -108,6 +177,17 @@ def parse_queue_state(raw: Untrusted) -> QueueState:
         waits=raw.flag("waits"),
         begun=raw.flag("begun"),
         over=raw.text("over", 40),
+        check=parse_report(raw.record("check")),
+        doing=raw.text("doing", LONGEST_REASON),
+        failure=parse_failure(failure) if failure else None,
+        requeues=raw.flag("requeue"),
+    )
+
+
+def parse_failure(raw: Untrusted) -> StartFailure:
+    """Read what the first task wrote that could not start."""
+    return StartFailure(
+        clean_text(raw.text("node", LONGEST_NODE_NAME)), clean_text(raw.text("text")), raw.record("event")
     )
 
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from clusterctl.client.rpc.session import Interpreter, Session, SessionLimits
+from clusterctl.client.rpc.tasks import on_node
 from clusterctl.protocol.untrusted import MalformedError, Untrusted
 from clusterctl.specs.inventory.model import Node
 
@@ -38,7 +39,9 @@ LONGEST_REASON = 300
 def open_tunnel(c: Connection, node: Node, interpreter: Interpreter, request: TunnelRequest) -> Session:
     """Open a conversation that carries bytes to and from something on a node."""
     whole: TunnelRequest = {**request, "workdir": node.workdir, "node": node.name}
-    return Session(c, "tunnel", whole, interpreter, limits=SessionLimits(silence=SILENCE_LIMIT))
+    return Session(
+        c, "tunnel", whole, on_node(node, interpreter), limits=SessionLimits(silence=SILENCE_LIMIT)
+    )
 
 
 @dataclass

@@ -1085,8 +1085,8 @@ ENTRIES: Mapping[str, Entry] = {
         cases={
             "command": Case(
                 Text(
-                    "command needs `launcher: command`; this job's launcher is {launcher}",
-                    "command 需要 `launcher: command`，而该作业的启动方式是 {launcher}",
+                    "command needs `launcher: command` or `ray`; this job's launcher is {launcher}",
+                    "command 需要 `launcher: command` 或 `ray`，而该作业的启动方式是 {launcher}",
                 ),
                 Text("add launcher: command", "加上 launcher: command"),
             ),
@@ -1146,6 +1146,13 @@ ENTRIES: Mapping[str, Entry] = {
                     "remove it: a rank of torchrun that ends early leaves the others waiting",
                     "删除它：torchrun 的 rank 提前结束会让其他 rank 一直等待",
                 ),
+            ),
+            "ends-with-head": Case(
+                Text(
+                    "under {launcher} the program runs on node 0 only, so `ends_with: all` has no meaning",
+                    "使用 {launcher} 时程序只在节点 0 上运行，`ends_with: all` 没有意义",
+                ),
+                Text("remove ends_with", "删除 ends_with"),
             ),
             "keep-warm": Case(
                 Text(

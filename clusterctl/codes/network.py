@@ -775,6 +775,29 @@ ENTRIES: Mapping[str, Entry] = {
             ),
         },
     ),
+    "CC-NET-038": Entry(
+        "error",
+        Text("too few ports for Ray in `ports:`", "`ports:` 中的端口不够 Ray 使用"),
+        why=Text(
+            "Ray takes a port for each of its processes and each worker.",
+            "Ray 的每个进程和每个 worker 各占用一个端口。",
+        ),
+        what=Text(
+            "With `launcher: ray` all ports of Ray come from the node's `ports:`: ten for Ray's own processes, one for each CPU, on which Ray starts a worker, and more if the job has many actors. Each run takes a block of its own, so two runs at once need two. Without `ports:` they come from those outside the kernel's ephemeral range.",
+            "使用 `launcher: ray` 时，Ray 的所有端口都取自该节点的 `ports:`：Ray 自身的进程需要十个，每个 CPU 一个（Ray 为每个 CPU 启动一个 worker），actor 多的作业还需要更多。每个任务占用各自的一段端口，因此两个任务同时运行需要两段。没有 `ports:` 时，取自内核临时端口范围之外的端口。",
+        ),
+        do=Text(
+            "Set a wider `ports:` in the inventory, or remove it", "在 inventory 里放宽 `ports:`，或者删除它"
+        ),
+        cases={
+            "": Case(
+                fix=Text(
+                    "inventory, node {node}: ports: {first}-{last}, or more",
+                    "inventory，节点 {node}：ports: {first}-{last}，或更大的范围",
+                )
+            ),
+        },
+    ),
     "CC-DEEP-001": Entry(
         "error",
         Text("the collective fails with one node", "集合通信在某个节点上失败"),

@@ -326,6 +326,51 @@ ENTRIES: Mapping[str, Entry] = {
             ),
         },
     ),
+    "CC-PY-018": Entry(
+        "error",
+        Text("no Ray on a node", "节点上没有 Ray"),
+        why=Text(
+            "`launcher: ray` starts Ray on every node with the job's interpreter.",
+            "`launcher: ray` 用作业的解释器在每个节点上启动 Ray。",
+        ),
+        what=Text(
+            "The interpreter of the node finds no package `ray`. Install it on the node, or let the job's `setup:` install it: then it is checked once the environment exists.",
+            "节点的解释器找不到 `ray` 包。请在该节点上安装，或者由作业的 `setup:` 安装：这种情况在环境创建之后才检查。",
+        ),
+        do=Text("Install Ray on the node, or add it to `setup:`", "在节点上安装 Ray，或者写进 `setup:`"),
+        cases={"": Case(fix=same("{commands}"))},
+    ),
+    "CC-PY-019": Entry(
+        "error",
+        Text("versions of Ray or of its Python differ", "各节点的 Ray 或 Python 版本不同"),
+        why=Text(
+            "A node whose version of Ray or Python differs from node 0's cannot join.",
+            "Ray 或 Python 版本与 0 号节点不同的节点无法加入。",
+        ),
+        what=Text(
+            "Ray compares its own version and all three numbers of Python's when a node joins, and refuses a difference. Use one environment on all nodes, as `setup:` makes it.",
+            "节点加入时，Ray 比较自身版本和 Python 版本的全部三位数字，不同则拒绝加入。请在所有节点上使用同一个环境，例如由 `setup:` 创建的环境。",
+        ),
+        do=Text(
+            "Install the same version of Ray, and use the same Python, on all nodes",
+            "在所有节点上安装同一版本的 Ray，并使用同一版本的 Python",
+        ),
+        cases={
+            "": Case(fix=same("{commands}")),
+            "python": Case(
+                fix=Text(
+                    "use one version of Python on all nodes: `python:` or `setup:`",
+                    "所有节点使用同一版本的 Python：`python:` 或 `setup:`",
+                )
+            ),
+            "any": Case(
+                fix=Text(
+                    "install the same version of Ray on all nodes, best by the job's `setup:`",
+                    "在所有节点上安装同一版本的 Ray，最好由作业的 `setup:` 安装",
+                )
+            ),
+        },
+    ),
     "CC-PY-020": Entry(
         "warning",
         Text("a file replaces a module of Python or torch", "有文件与 Python 或 torch 的模块同名"),

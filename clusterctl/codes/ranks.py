@@ -703,4 +703,24 @@ ENTRIES: Mapping[str, Entry] = {
         texts=("bdb.BdbQuit",),
         command="clusterctl launch job.yaml --debug",
     ),
+    "CC-JOB-066": Entry(
+        "error",
+        Text("Ray ended on a node, or did not start", "某个节点上的 Ray 退出了，或者没有启动"),
+        do=Text(
+            "One of Ray's own processes ended: the lines before say which one and its exit code. Signal 9 that nobody sent is often the kernel, because memory ran out. Ray's logs of the node are in `attempt-1/ray/` of the run.",
+            "Ray 自身的某个进程退出了：前面的几行写明是哪个进程及其退出码。没有人发送过的信号 9 通常来自内核（内存不足）。该节点上 Ray 的日志在任务的 `attempt-1/ray/` 目录里。",
+        ),
+        texts=("clusterctl: Ray ended with exit code 1 on gpu02 (10.0.0.2)",),
+        command="clusterctl pull {run} ./logs",
+    ),
+    "CC-JOB-067": Entry(
+        "error",
+        Text("a Ray node was lost", "丢失了一个 Ray 节点"),
+        do=Text(
+            "A task or actor of Ray was on a node whose Ray has ended. Look for what ended on that node.",
+            "Ray 的某个 task 或 actor 所在的节点上，Ray 已经退出。请查看该节点上退出的进程。",
+        ),
+        texts=("The actor died because its node has died.", "ray.exceptions.NodeDiedError"),
+        command="clusterctl logs {run} --tail 5",
+    ),
 }

@@ -41,13 +41,12 @@ ENTRIES: Mapping[str, Entry] = {
                 ),
                 Text("write them as gpu01,gpu[03-08], or give a number", "写成 gpu01,gpu[03-08]，或写节点数"),
             ),
-            "setup": Case(
-                Text("setup is not supported on a Slurm cluster", "Slurm 集群不支持 setup"),
+            "deep": Case(
                 Text(
-                    "make the environment once in a shared folder, and set python in {file}; or use "
-                    "`clusterctl export slurm`, which makes it",
-                    "先在共享目录里建好环境，再在 {file} 里设置 python；或使用 `clusterctl export slurm`，它会创建环境",
+                    "--deep: the test of the network needs nodes that SSH reaches",
+                    "--deep：网络测试需要能通过 SSH 连接的节点",
                 ),
+                Text("remove --deep", "去掉 --deep"),
             ),
             "gpus": Case(
                 Text("gpus: Slurm chooses the GPUs of a job", "gpus：作业使用哪些 GPU 由 Slurm 分配"),
@@ -156,6 +155,13 @@ ENTRIES: Mapping[str, Entry] = {
                     "在登录节点上使用 Slurm 自己的程序，或使用带 nodes 的 inventory",
                 ),
             ),
+            "nodes": Case(
+                Text(
+                    "`clean` on a Slurm cluster removes a run on all its nodes, not on some",
+                    "Slurm 集群上的 `clean` 会删除任务在所有节点上的内容，不能只删除部分节点的",
+                ),
+                Text("remove --nodes and --exclude", "去掉 --nodes 和 --exclude"),
+            ),
         },
     ),
     "CC-SLURM-008": Entry(
@@ -194,6 +200,13 @@ ENTRIES: Mapping[str, Entry] = {
                     "launch a run, or wait for one with `attach`",
                     "启动一个任务，或用 `attach` 等待排队中的任务",
                 ),
+            ),
+            "ended": Case(
+                Text(
+                    "{verb}: {run} has ended, and its nodes are Slurm's again",
+                    "{verb}：{run} 已结束，节点已归还 Slurm",
+                ),
+                Text("what is on record: {command}", "已有的记录：{command}"),
             ),
         },
     ),

@@ -559,6 +559,23 @@ ENTRIES: Mapping[str, Entry] = {
             ),
         },
     ),
+    "CC-USE-036": Entry(
+        "error",
+        Text("this launcher cannot be exported", "该启动方式不能导出"),
+        do=Text("Start it with `clusterctl launch`", "用 `clusterctl launch` 启动"),
+        cases={
+            "": Case(
+                Text(
+                    "a job with `launcher: {launcher}` cannot be exported as a script",
+                    "`launcher: {launcher}` 的作业不能导出为脚本",
+                ),
+                Text(
+                    "clusterctl launch starts it, also on a Slurm cluster",
+                    "用 clusterctl launch 启动，在 Slurm 集群上也可以",
+                ),
+            ),
+        },
+    ),
     "CC-USE-040": Entry(
         "error",
         Text(
@@ -819,6 +836,13 @@ ENTRIES: Mapping[str, Entry] = {
             "option": Case(
                 Text("unexpected argument: {words}", "多余的参数：{words}"),
                 Text("did you mean: {command}", "是不是：{command}"),
+            ),
+            "live": Case(
+                Text(
+                    "--openmetrics writes live samples; with RUN or --since there are none",
+                    "--openmetrics 写出实时采样；有 RUN 或 --since 时没有实时采样",
+                ),
+                Text("live: {command}; as JSON: add --json", "实时采样：{command}；输出 JSON：加 --json"),
             ),
             "options": Case(
                 Text(

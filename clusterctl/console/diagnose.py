@@ -1,4 +1,7 @@
-"""`check`: results of the test of the network and of the deep check."""
+"""Results of `check` between nodes, the test of the network and the deep check; and of `diagnose`, all as JSON too.
+
+Of `diagnose`: the sentence, a row for ranks that are alike, the stacks.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,22 @@ from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
-from clusterctl.console.text import wrap_text
+from clusterctl.console.terminal import print_table, stdout
+from clusterctl.console.text import sanitize, wrap_text
+from clusterctl.errors import ClusterctlError
 from clusterctl.plans.checks.collective import render_rate, render_time
 from clusterctl.plans.diagnose.collective import DeepCheckResult, Group, bus_bandwidth
+from clusterctl.plans.diagnose.evidence import NodeEvidence, RankEvidence
+from clusterctl.plans.diagnose.hang import Judgement, fold_numbers
 from clusterctl.plans.diagnose.mesh import MASTER, MESH, MeshResult
+from clusterctl.plans.diagnose.rank_rows import fold_ranks, fold_stacks, rank_headings
+from clusterctl.plans.diagnose.slow import Slowness
 from clusterctl.plans.facts.facts import FULL_MESH_LIMIT
-from clusterctl.translation import to_translate, tr, trn
+from clusterctl.plans.facts.utilization import GpuUsage
+from clusterctl.translation import english_of, to_translate, tr, trn
 
 BANDWIDTH_FROM = 64 << 10  # bytes; less shows the latency, and no bandwidth
 
@@ -165,3 +176,165 @@ def mesh_to_json(mesh: MeshResult | None) -> dict[str, Any] | None:
         for path in mesh.paths
     ]
     return {"nodes": list(mesh.nodes), "absent": dict(mesh.absent), "seconds": mesh.seconds, "ways": paths}
+
+
+MOST_ROWS = 24
+
+
+def show_diagnosis(
+    judgement: Judgement, ranks: Sequence[RankEvidence], nodes: Sequence[NodeEvidence], *, with_stacks: bool
+) -> None:
+    """Print the sentence, a table of the ranks, and the stacks if they are wanted."""
+    _show_judgement(judgement, stacks_shown=with_stacks)
+    _show_ranks(ranks, judgement)
+    _show_asked(nodes)
+    if with_stacks:
+        _show_stacks(ranks)
+
+
+def _show_judgement(judgement: Judgement, *, stacks_shown: bool) -> None:
+    """Print the sentence with its code, and what to do next."""
+    style = "bold red" if judgement.hangs else "bold"
+    console = stdout()
+    console.print(
+        Text.assemble((sanitize(judgement.sentence), style), f" ({judgement.code})"), soft_wrap=True
+    )
+    if judgement.fix and not (stacks_shown and "--stacks" in judgement.fix):
+        console.print(Text("  " + tr("next: {command}", command=sanitize(judgement.fix))), soft_wrap=True)
+
+
+def list_rank_rows(ranks: Sequence[RankEvidence], judgement: Judgement) -> list[tuple[str, ...]]:
+    """List ranks; those at the same line in the same collective share a row, the suspects come first."""
+    return [tuple(map(sanitize, row.cells)) for row in fold_ranks(ranks, judgement.suspects)]
+
+
+def _show_ranks(ranks: Sequence[RankEvidence], judgement: Judgement) -> None:
+    rows = list_rank_rows(ranks, judgement)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in rank_headings():
+        table.add_column(heading, no_wrap=True)
+    for cells in rows[:MOST_ROWS]:
+        table.add_row(*map(Text, cells))
+    if ranks:
+        print_table(stdout(), table)
+    if len(rows) > MOST_ROWS:
+        more = len(rows) - MOST_ROWS
+        stdout().print(
+            Text(trn("and {n} more row; --json has all", "and {n} more rows; --json has all", more))
+        )
+
+
+def _show_asked(nodes: Sequence[NodeEvidence]) -> None:
+    """Print how many ranks were asked and how long that took."""
+    count = sum(len(node.ranks) for node in nodes)
+    text = trn(
+        "asked {n} rank in {seconds:.2f} s; nothing was stopped",
+        "asked {n} ranks in {seconds:.2f} s; nothing was stopped",
+        count,
+        seconds=max((node.took for node in nodes), default=0.0),
+    )
+    stdout().print(Text(text, "dim"))
+
+
+def _show_stacks(ranks: Sequence[RankEvidence]) -> None:
+    """Print each stack once, with the ranks that are in it."""
+    for stack, numbers in fold_stacks(ranks).items():
+        title = trn(
+            "stacks of rank {ranks}", "stacks of ranks {ranks}", len(numbers), ranks=fold_numbers(numbers)
+        )
+        stdout().print(Text("\n" + title, "bold"))
+        for line in stack.splitlines():
+            stdout().print(Text(sanitize(line)), soft_wrap=True)
+
+
+def show_gpus(gpus: Mapping[str, Sequence[GpuUsage]]) -> None:
+    """Print how busy the GPUs of each node are, one line for each node."""
+    for name, node_gpus in list(gpus.items())[:MOST_ROWS]:
+        text = tr("GPUs of {node}: {gpus}", node=name, gpus=", ".join(map(_describe_gpu, node_gpus)))
+        stdout().print(Text(sanitize(text), "dim"), soft_wrap=True)
+
+
+def _describe_gpu(gpu: GpuUsage) -> str:
+    """Write `0: 100 % busy, 1024 of 81559 MiB`."""
+    values = {"index": gpu.index, "busy": gpu.busy, "used": gpu.memory_used, "total": gpu.memory}
+    shown = {name: "?" if value is None else value for name, value in values.items()}
+    return tr("{index}: {busy} % busy, {used} of {total} MiB", **shown)
+
+
+def gpus_to_json(gpus: Mapping[str, Sequence[GpuUsage]]) -> dict[str, Any]:
+    """Give the GPUs of each node for `diagnose --json`; empty unless the run hangs."""
+    return {name: [asdict(gpu) for gpu in node_gpus] for name, node_gpus in gpus.items()}
+
+
+def show_slowness(slowness: Slowness) -> None:
+    """Print the sentence of `diagnose --slow`, and how each rank arrives that was ever last."""
+    _show_judgement(slowness.judgement, stacks_shown=False)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in (tr("RANK"), tr("NODE"), tr("LAST IN"), tr("BEHIND"), tr("LOSS")):
+        table.add_column(heading, no_wrap=True)
+    for row in slowness.rows[:MOST_ROWS]:
+        cells = (row.last * 100, row.delay * 1000, row.loss * 100)
+        shown = (f"{cells[0]:.0f} %", f"{cells[1]:.1f} ms", f"{cells[2]:.1f} %")
+        table.add_row(str(row.rank), Text(sanitize(row.node)), *shown)
+    if slowness.rows:
+        print_table(stdout(), table)
+        text = tr(
+            "{count} collectives in {seconds:.1f} s; what a GPU takes after its launch is not seen here",
+            count=slowness.collectives,
+            seconds=slowness.seconds,
+        )
+        stdout().print(Text(text, "dim"))
+
+
+def slowness_to_json(run_id: str, slowness: Slowness) -> dict[str, Any]:
+    """Give `diagnose --slow --json`; times in seconds, shares from 0 to 1."""
+    judgement = slowness.judgement
+    return {
+        "schema": 1,
+        "run": run_id,
+        "code": judgement.code,
+        "sentence": english_of(judgement.sentence),
+        "next": english_of(judgement.fix),
+        "suspects": list(judgement.suspects),
+        "collectives": slowness.collectives,
+        "seconds": round(slowness.seconds, 3),
+        "ranks": [asdict(row) for row in slowness.rows],
+    }
+
+
+def diagnosis_to_json(
+    run_id: str,
+    judgement: Judgement,
+    ranks: Sequence[RankEvidence],
+    nodes: Mapping[str, NodeEvidence],
+    errors: Mapping[str, ClusterctlError],
+) -> dict[str, Any]:
+    """Give `diagnose --json`: the judgement, and the evidence of every rank."""
+    return {
+        "schema": 1,
+        "run": run_id,
+        "code": judgement.code,
+        "hangs": judgement.hangs,
+        "sentence": english_of(judgement.sentence),
+        "next": english_of(judgement.fix),
+        "suspects": list(judgement.suspects),
+        "waiting": list(judgement.waiting),
+        "seconds": judgement.seconds,
+        "nodes": [
+            *(
+                {"name": name, "answered": True, "took": node.took, "error": None}
+                for name, node in nodes.items()
+            ),
+            *(
+                {"name": name, "answered": False, "took": None, "error": f"{error.code} {error.english}"}
+                for name, error in errors.items()
+            ),
+        ],
+        "ranks": [rank_to_json(rank) for rank in ranks],
+    }
+
+
+def rank_to_json(rank: RankEvidence) -> dict[str, Any]:
+    """Give what is known of one rank; `where` is the line of the job at which its main thread is."""
+    where = rank.where
+    return {**asdict(rank), "where": None if where is None else asdict(where)}

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from clusterctl.codes.lookup import families, family_of
+from clusterctl.codes.lookup import FAMILIES, family_of
 from clusterctl.console.terminal import print_table, symbol
 from clusterctl.console.text import COMMAND as _COMMAND
 from clusterctl.console.text import sanitize
@@ -487,7 +487,7 @@ def _print_text(console: Console, label: str, text: str) -> None:
 
 def render_codes(console: Console, titles: Mapping[str, str], family: str) -> None:
     """List the codes of a family, or of all."""
-    for name, heading in families().items():
+    for name, heading in FAMILIES.items():
         codes = [code for code in titles if family_of(code) == name]
         if codes and family in ("", name):
             console.print(Text(heading.here, style="bold"))

@@ -12,10 +12,9 @@ from clusterctl.console.text import sanitize
 from clusterctl.console.verdict import render_outside
 from clusterctl.errors import ClusterctlError
 from clusterctl.node_texts import translate_node_text
-from clusterctl.plans.cleanup import BEYOND_NEWEST, CleanupPlan, Orphan, Orphans, StoredRun
+from clusterctl.plans.cleanup import BEYOND_NEWEST, CleanupPlan, Orphan, Orphans, StoredRun, WarmServer
 from clusterctl.plans.runs.verdict import name_state
 from clusterctl.plans.sync.results import outside_to_json
-from clusterctl.plans.warm import WarmServer
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import render_duration

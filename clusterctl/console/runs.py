@@ -9,10 +9,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from rich.console import Group
-from rich.table import Table
-from rich.text import Text
-
 from clusterctl.console.terminal import stdout, uses_color
 from clusterctl.console.text import json_text, sanitize, wrap_text
 from clusterctl.console.verdict import (
@@ -25,7 +21,7 @@ from clusterctl.console.verdict import (
     state_mark,
 )
 from clusterctl.node_texts import translate_node_text
-from clusterctl.plans.diagnose.kept import KeptDiagnosis, kept_to_json
+from clusterctl.plans.diagnose.hang import KeptDiagnosis, kept_to_json
 from clusterctl.plans.runs.gang_record import SlotState
 from clusterctl.plans.runs.selection import Owner, owner_of
 from clusterctl.plans.runs.state import (
@@ -60,7 +56,10 @@ from clusterctl.specs.text import render_duration
 from clusterctl.translation import fill, tr
 
 if TYPE_CHECKING:
+    from rich.console import Group
     from rich.live import Live
+    from rich.table import Table
+    from rich.text import Text
 
 
 MOST_LINES = 16
@@ -181,6 +180,8 @@ def show_status(
 
     `node_names` are the nodes of the inventory.
     """
+    from rich.text import Text
+
     verdict, console = judge_recorded(run_id, node_states, node_names, offsets), stdout()
     for item in render_status(run_id, node_states, offsets, verdict).renderables:
         console.print(item, soft_wrap=isinstance(item, Text) or not console.is_terminal)
@@ -208,6 +209,9 @@ def render_status(
     verdict: Verdict | None = None,
 ) -> Group:
     """Draw one run; `verdict` is what `judge_recorded` has found, None while it lives."""
+    from rich.console import Group
+    from rich.text import Text
+
     node = latest_part(node_states)
     state = judged_state(verdict, node_states)
     about = tr(
@@ -350,6 +354,8 @@ def _status_row(
     slot: SlotState | None = None,
     loss: str = "",
 ) -> tuple[str | Text, ...]:
+    from rich.text import Text
+
     loss = translate_node_text(loss)
     if node is None and slot is not None and slot.lost:
         return name, Text(LOST, "red"), "", "", Text(sanitize(translate_node_text(slot.reason)))
@@ -504,6 +510,8 @@ def latest_part(node_states: Parts) -> NodeState:
 
 def make_table(*headings: str, no_wrap: bool = False) -> Table:
     """Begin a table of columns without lines."""
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for heading in headings:
         table.add_column(heading, overflow="fold", no_wrap=no_wrap)

@@ -11,7 +11,7 @@ from clusterctl.console.progress import render_size
 from clusterctl.console.terminal import is_verbose, stderr, symbol, uses_color
 from clusterctl.console.text import cut_text, display_width, sanitize, wrap_text
 from clusterctl.node_texts import translate_node_text
-from clusterctl.plans.diagnose.kept import KeptDiagnosis, render_kept
+from clusterctl.plans.diagnose.hang import KeptDiagnosis, render_kept
 from clusterctl.plans.launch.world_size import render_unplanned
 from clusterctl.plans.runs.gang_record import GIVEN_UP, Attempt
 from clusterctl.plans.runs.verdict import Verdict, advised_command
@@ -293,7 +293,15 @@ def _render_frame(failure: Failure, width: int) -> list[str]:
     file, line, *source = failure.own_frame
     place = f"{INDENT}{_CODE_FOLDER.sub('', file)}:{line}"
     room = width - display_width(place) - 3
-    return [f"{place}   {cut_text(''.join(source), room)}" if source and room > NARROWEST else place]
+    line = f"{place}   {cut_text(''.join(source), room)}" if source and room > NARROWEST else place
+    return [line, *_render_ray_task(failure)]
+
+
+def _render_ray_task(failure: Failure) -> list[str]:
+    if len(failure.ray_task) < 2:
+        return []
+    task, node = failure.ray_task
+    return [INDENT + tr("in {task} on {node}", task=task, node=node)]
 
 
 def _render_silent(cause: Cause, width: int) -> list[str]:

@@ -32,8 +32,14 @@ from clusterctl.lab.layout import (
     render_slurm_inventory,
     render_ssh_config,
 )
-from clusterctl.lab.linux import TAG
-from clusterctl.lab.machine import find_account, find_program, namespaces_error, require_linux, visible_paths
+from clusterctl.lab.linux import (
+    TAG,
+    find_account,
+    find_program,
+    namespaces_error,
+    require_linux,
+    visible_paths,
+)
 from clusterctl.lab.netns.init import SLURM_CONF
 from clusterctl.lab.simulated_gpus import MOST_GPUS, write_smi
 from clusterctl.lab.state import Process, hold_lock, identify, write_holder

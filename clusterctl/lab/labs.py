@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from clusterctl.errors import LabError
 from clusterctl.lab.layout import LabNodePlan, LabPlan, session_environment
-from clusterctl.lab.linux import kill_lab_processes, list_descendants
-from clusterctl.lab.machine import find_program
+from clusterctl.lab.linux import find_program, kill_lab_processes, list_descendants
 from clusterctl.lab.state import (
     REMOVED_PREFIX,
     Origin,

@@ -16,6 +16,8 @@ ROLES = {
     "hook": "setup.commands",
     "gpus": "history.gpus",
     "task": "slurm.task",
+    "facts": "slurm.check",
+    "ray": "supervise.launchers.ray",
 }
 
 

@@ -1,4 +1,4 @@
-"""Which runs and orphan processes may go.
+"""Which runs and orphan processes may go, and which processes with torch imported wait for the next launch.
 
 Which runs may go from the nodes: those that have ended and are old, or one too many of their job.
 
@@ -237,3 +237,46 @@ def select_orphans(orphans: Iterable[Orphan], user: Owner | None) -> tuple[Orpha
     return tuple(
         orphan for orphan in orphans if orphan.known and (user is None or user.is_same(orphan.owner))
     )
+
+
+MOST_SERVERS = 1
+MOST_MODULES = 100
+
+
+@dataclass(frozen=True)
+class WarmServer:
+    """One node's; `age` and `remaining` are in seconds, `memory` is what would be free without it, in bytes."""
+
+    pid: int
+    python: str
+    torch: str
+    preload: tuple[str, ...]
+    age: float
+    remaining: float
+    memory: int
+
+
+def parse_warm_servers(answer: Untrusted) -> tuple[WarmServer, ...]:
+    """Read a node's answer."""
+    now = answer.moment("time") or 0.0
+    return tuple(
+        WarmServer(
+            entry.count("pid"),
+            entry.text("python"),
+            entry.text("torch"),
+            entry.texts("preload", MOST_MODULES),
+            max(0.0, now - (entry.moment("since") or 0.0)),
+            max(0.0, (entry.moment("until") or 0.0) - now),
+            entry.count("bytes"),
+        )
+        for entry in answer.records("servers", MOST_SERVERS)
+    )
+
+
+def may_be_warm(states: Iterable[NodeState], offsets: Mapping[str, float], now: float) -> set[str]:
+    """Name the nodes on which a run has left a process whose time is not up."""
+    return {
+        state.node
+        for state in states
+        if state.warm_until is not None and state.warm_until - offsets.get(state.node, 0.0) > now
+    }

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from clusterctl.codes.entry import Entry, Severity
-from clusterctl.codes.lookup import entries, families, family_of, find_entry
+from clusterctl.codes.lookup import FAMILIES, entries, family_of, find_entry
 from clusterctl.errors import UsageError
 from clusterctl.plans.checks.registry import all_checks
 from clusterctl.plans.runs.verdict import render_command
@@ -102,7 +102,7 @@ def parse_manual(raw: ManualFile) -> Manual:
 
 def list_titles() -> dict[str, str]:
     """Give every code and what it means in a few words, family by family."""
-    order = {family: position for position, family in enumerate(families())}
+    order = {family: position for position, family in enumerate(FAMILIES)}
     codes = sorted(entries(), key=lambda code: (order[family_of(code)], code))
     return {code: short_title(code) for code in codes}
 
@@ -123,7 +123,7 @@ def find_code(word: str) -> str:
     known = list_titles()
     match = CODE_PATTERN.fullmatch(word.strip())
     family = match[1].upper() if match else ""
-    if match and family in families():
+    if match and family in FAMILIES:
         if match[2] is None:
             return family
         code = f"CC-{family}-{int(match[2]):03}"
@@ -141,9 +141,9 @@ def _unknown_code_error(
         nearest_code = min(same_family, key=lambda code: abs(int(code[-3:]) - number))
         title = known[nearest_code]
         return UsageError("CC-USE-050", "number", word=word, nearest=nearest_code, title=title, family=family)
-    guess = find_nearest(family, families()) if family else find_nearest(word.upper(), known)
+    guess = find_nearest(family, FAMILIES) if family else find_nearest(word.upper(), known)
     case = "near" if guess else ""
-    return UsageError("CC-USE-050", case, word=word, guess=guess, families=", ".join(families()))
+    return UsageError("CC-USE-050", case, word=word, guess=guess, families=", ".join(FAMILIES))
 
 
 def explain(code: str, manual: Manual) -> Explanation:

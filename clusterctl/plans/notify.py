@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypedDict, cast
 
-from clusterctl.plans.diagnose.kept import TIME_LIMIT, KeptDiagnosis
+from clusterctl.plans.diagnose.hang import TIME_LIMIT, KeptDiagnosis
 from clusterctl.plans.launch.template import make_template, quote_template
 from clusterctl.plans.runs.verdict import Verdict, verdict_to_json
 from clusterctl.protocol.root_cause import render_ending

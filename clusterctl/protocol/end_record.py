@@ -138,6 +138,7 @@ def _parse_failure(node: str, ended: float, stopped_at: float | None, raw: Untru
         origin=stderr.origin,
         where=stderr.where,
         own_frame=stderr.own_frame,
+        ray_task=stderr.ray_task,
         survived=stderr.survived,
         suspended=raw.flag("suspended"),
         oom_killed=raw.flag("oom_killed"),

@@ -327,6 +327,19 @@ LOADERS = (
     ),
 )
 
-_IN_WORDS = (*GPU, *NETWORK, *NODE, *LOADERS, *FOLLOWING, *PROGRAM)
+RAY = (
+    Symptom(
+        "CC-JOB-066",
+        r"(?m:^clusterctl: Ray (ended|did not start))",
+        restart=reasons.WORKER_CRASHED,
+    ),
+    Symptom(
+        "CC-JOB-067",
+        r"\b(its node has died|node it was running on is dead|NodeDiedError)",
+        grade="peer",
+    ),
+)
+
+_IN_WORDS = (*RAY, *GPU, *NETWORK, *NODE, *LOADERS, *FOLLOWING, *PROGRAM)
 # Other lines of stderr may speak of something that did no harm, such as a cache that could not be read.
-_IN_PASSING = (*GPU, *NETWORK, *NODE[:1], *LOADERS, *FOLLOWING, *NODE[1:], *PROGRAM)
+_IN_PASSING = (*RAY[:1], *GPU, *NETWORK, *NODE[:1], *LOADERS, *FOLLOWING, *RAY[1:], *NODE[1:], *PROGRAM)

@@ -1,6 +1,6 @@
 """The one judge of a run's end: which failure is the cause, which only follow, and whether it may be tried again.
 
-The hub asks it for the reason of a restart (`node/gang/restart_reason.py`), the client for what it shows
+The hub asks it for the reason of a restart (`node/gang/roster.py`), the client for what it shows
 (`plans/runs/verdict.py`). What the ranks wrote decides, not which of them ended first: a rank that raises and then
 cleans up for seconds ends after the innocent ranks whose connections it closed (measured: 2.6 s after).
 
@@ -54,7 +54,8 @@ class Failure:
 
     Times are seconds on the launcher's clock, or the hub's; `raised_at` is when the traceback of `exception` was heard,
     `origin` the first exception of its chain, `where` the file of its innermost frame, `own_frame` file, line and
-    source of the innermost frame of the user's, `survived` whether the rank lived on. `suspended`: a signal had stopped
+    source of the innermost frame of the user's, `ray_task` task and address (or node) of a Ray task that raised it,
+    `survived` whether the rank lived on. `suspended`: a signal had stopped
     it while it lived. `oom_killed`: the kernel killed because memory ran out.
     `after_stop`: its node had the order to end the run before it ended; None if only the clocks can tell.
     `lost`: the other nodes do not hear the node any more; `cut_off`: likewise, but we do, and it reports `reason`.
@@ -76,6 +77,7 @@ class Failure:
     origin: str = ""
     where: str = ""
     own_frame: tuple[str, ...] = ()
+    ray_task: tuple[str, ...] = ()
     survived: bool = False
     suspended: bool = False
     oom_killed: bool = False

@@ -12,13 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from .ranks import Rank
+
 TAIL_LINES = 20
 LONGEST_LINE = 1000  # characters that are kept of a line
 MESSAGE_LINES = 3  # lines after an exception's first that may belong to its message
 LINES_BEFORE = 3  # lines before a traceback that may show what it belongs to
 SURVIVED_AFTER = 1.0  # seconds after an exception from which on further output means that it was survived
 
-_RANK_MARK = re.compile(r"\[rank\d+\]: ?")  # torch puts it before every line of an uncaught traceback
+_RANK_MARK = re.compile(r"\[rank(\d{1,7})\]: ?")  # torch puts it before every line of an uncaught traceback
 _EXCEPTION = re.compile(r"([A-Za-z_][\w.]*)(?:: (.*))?$")
 _USUAL_NAME = re.compile(r"(Error|Exception|Interrupt|Exit)$")
 _WITHOUT_TRACEBACK = re.compile(r"(SyntaxError|IndentationError|TabError): ")
@@ -28,8 +30,11 @@ _NEVER_FATAL = re.compile(r"Exception ignored in|Error in atexit|--- Logging err
 _OF_A_CHILD = re.compile(r"Process \S+:$")  # multiprocessing's word before the traceback of a child
 _MARKS = ("During ", "The above ", "Exception ignored", "Error in atexit", "--- Logging", "Process ")
 _TORCH_LOG = re.compile(r"\[[WEI]\d* |\[W\w+|terminate called")
+# What a torchrun below the program raises when a rank has failed; the rank's own exception may be in the same log.
+_OF_LAUNCHER = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError"
 _CUT = re.compile(r" \[\+(\d{1,9}) characters\]$")
 _FRAME = re.compile(r'\s*File "(.*)", line (\d+)')
+_RAY_TASK = re.compile(r"(ray::[\w.<>]{1,200}\(\))(?:\x1b\[\d{1,3}m)? \(pid=\d{1,10}, ip=([\w.:]{1,64})[,)]")
 _LIBRARY = re.compile(r"^<|[/\\](?:(?:site|dist)-packages|lib\d*[/\\]python[\d.]+)[/\\]")
 
 
@@ -39,7 +44,8 @@ class StderrParser:
 
     `origin` is the first exception of a chain ("during handling of the above exception"), `where` the file of the
     innermost frame, `own_frame` file, line and source of the innermost frame outside of Python's libraries,
-    `raised_at` and `last_at` seconds on our clock.
+    `raised_at` and `last_at` seconds on our clock. `ray_task` names the task or actor of Ray that raised it, and the
+    address of its node.
     """
 
     tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
@@ -48,12 +54,14 @@ class StderrParser:
     origin: str = ""
     where: str = ""
     own_frame: tuple[str, ...] = ()
+    ray_task: tuple[str, ...] = ()
     raised_at: float | None = None
     ended_at: float = 0.0  # when the last line of the exception came
     last_at: float = 0.0
     _inside: bool = False
     _after: int = 0
     _chained: bool = False
+    _previous: tuple[str, str, tuple[str, ...], float | None] = ("", "", (), None)  # of the exception before
     _ignored: str = ""  # why the next traceback does not count: "never", or "child" where there is another
 
     @property
@@ -84,7 +92,8 @@ class StderrParser:
 
     def _feed_frame(self, bare: str) -> None:
         """Take a line of the stack: a frame, or its source."""
-        frame = _FRAME.match(bare)
+        frame, task = _FRAME.match(bare), _RAY_TASK.search(bare)
+        self.ray_task = task.groups() if task else self.ray_task
         if frame:
             self.where = frame[1]
             if not _LIBRARY.search(frame[1]):
@@ -103,7 +112,8 @@ class StderrParser:
         self._inside, self._after = True, 0
         if self._ignored:
             return
-        self.own_frame = ()
+        self._previous = self.origin, self.where, self.own_frame, self.raised_at
+        self.own_frame = self.ray_task = ()
         if not self._chained:
             self.origin = "" if not _LOADER.match(bare) else self.origin
             self.raised_at = time
@@ -115,6 +125,9 @@ class StderrParser:
         ignored, self._ignored = self._ignored, ""
         was_inside, self._inside = self._inside, False
         if ignored == "never" or (ignored and self.exception):
+            return
+        if self.exception and message.startswith(_OF_LAUNCHER):
+            self.origin, self.where, self.own_frame, self.raised_at = self._previous
             return
         if self.raised_at is None or not was_inside:
             self.raised_at = time
@@ -159,6 +172,12 @@ def is_exception_line(line: str, *, inside: bool) -> bool:
         return _WITHOUT_TRACEBACK.match(bare) is not None
     match = _EXCEPTION.match(bare)
     return match is not None and bool(_USUAL_NAME.search(match[1]) or match[2] is not None or "." in match[1])
+
+
+def marked_rank(line: str) -> Rank | None:
+    """Return which rank a line is of, by the mark that torch has put before it; None if there is none."""
+    found = _RANK_MARK.match(line)
+    return Rank(int(found[1])) if found else None
 
 
 def strip_rank(line: str) -> str:

@@ -2,8 +2,9 @@
 
     python -m tests.bench report
 
-Processor time, bytes on disk, and bytes of each report. The nodes are simulated: samples and journals of made-up
-values go through the same thinning, packing, parsing and drawing as a node's answer. Not part of `./test`.
+Processor time, bytes on disk, bytes of each report, and how long Chromium takes to load it. The nodes are simulated:
+samples and journals of made-up values go through the same thinning, packing, parsing and drawing as a node's answer.
+Not part of `./test`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ import time
 import zlib
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+from browser import find_missing, start_browser
 
 from clusterctl.node.history import ring
 from clusterctl.node.history.gpus import Gpus
@@ -122,6 +126,19 @@ def read_node(name: str, hours: float, answer: tuple[Untrusted, bytes], points: 
     return parser.finish(BEGAN + hours * 3600)
 
 
+def measure_opening(page: str) -> str:
+    """Open a page in Chromium, and give how long it took to load."""
+    if find_missing():
+        return "no browser"
+    with tempfile.TemporaryDirectory() as folder, start_browser(Path(folder) / "profile") as browser:
+        file = Path(folder) / "report.html"
+        file.write_text(page, encoding="utf-8")
+        browser.show(file)
+        browser.show(file)  # once more, for the browser's own start is not the page's
+        took = browser.run("return performance.getEntriesByType('navigation')[0].loadEventEnd")
+    return f"loaded in {took / 1e3:.2f} s"
+
+
 def measure_report(nodes: int, hours: float, points: int) -> None:
     """Make the ring of one node, read it for all, and write the report."""
     with tempfile.TemporaryDirectory() as folder:
@@ -148,7 +165,8 @@ def measure_report(nodes: int, hours: float, points: int) -> None:
     page = render_report(run, None, "clusterctl", ())
     done = time.process_time()
     print(
-        f"{nodes} nodes x {hours:g} h: report {len(page.encode()) / 1e3:.0f} kB in {done - read:.2f} s; reading the"
+        f"{nodes} nodes x {hours:g} h: report {len(page.encode()) / 1e3:.0f} kB in {done - read:.2f} s,"
+        f" {measure_opening(page)}; reading the"
         f" answers {read - made:.2f} s of {len(answer[1]) / 1e3:.0f} kB each; samples on a node {stored / 1e6:.2f} MB,"
         f" written and thinned in {made - began:.2f} s"
     )

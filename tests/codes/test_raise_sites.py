@@ -10,8 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from clusterctl import errors
-from clusterctl.codes.lookup import REPORTED
-from clusterctl.codes.table import TABLE
+from clusterctl.codes.lookup import REPORTED, entries
 from clusterctl.translation import PLACEHOLDER
 
 PACKAGE = Path(errors.__file__).parent
@@ -39,6 +38,12 @@ def sources() -> dict[str, str]:
     """Read the package without the table itself."""
     files = (path for path in PACKAGE.rglob("*.py") if path.parent.name != "codes")
     return {path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8") for path in files}
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    """Parse all of it once."""
+    return {place: ast.parse(text) for place, text in sources().items()}
 
 
 @dataclass(frozen=True)
@@ -102,10 +107,15 @@ def assignments(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.ex
 NO_SCOPE = Scope({}, {})
 
 
-def sites() -> Iterator[Site]:
+@cache
+def sites() -> tuple[Site, ...]:
+    """Read the package; only for the tests here, since every process of a test run imports this file."""
+    return tuple(find_sites())
+
+
+def find_sites() -> Iterator[Site]:
     """Find every call that makes an error of a code that stands there, and every hit of a check."""
-    for place, text in sources().items():
-        tree = ast.parse(text)
+    for place, tree in trees().items():
         for scope, calls in scopes(tree):
             for call in calls:
                 name = call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
@@ -137,9 +147,6 @@ def site_of(
     return Site(f"{place}:{call.lineno}", code, cases, facts)
 
 
-SITES = list(sites())
-
-
 # Of sites that get the case from their caller or from a table of their own: what that may be.
 CHOSEN = {
     "CC-CLEAN-003": ("", "unanswered"),
@@ -147,22 +154,22 @@ CHOSEN = {
     "CC-SPEC-025": ("alias", "at-sign", "comma"),
     "CC-SPEC-033": ("unclosed", "unknown"),
     "CC-SYNC-012": ("", "unanswered"),
-    "CC-USE-011": tuple(TABLE["CC-USE-011"].cases),
+    "CC-USE-011": tuple(entries()["CC-USE-011"].cases),
     "CC-USE-091": ("lab", "run"),
 }
 
 
 def needed_facts(code: str, cases: Iterable[str]) -> set[str]:
     """Name the placeholders of some cases' texts; KeyError for a code or case that the table lacks."""
-    texts = [text.en for case in cases for text in TABLE[code].cases[case]]
+    texts = [text.en for case in cases for text in entries()[code].cases[case]]
     return {found[1] for text in texts for found in PLACEHOLDER.finditer(text)}
 
 
 def test_every_site_has_its_case() -> None:
     """A code or case that the table lacks would be a KeyError at the worst moment."""
-    for site in SITES:
-        assert site.code in TABLE, site.place
-        assert set(site.cases or ()) <= TABLE[site.code].cases.keys(), site.place
+    for site in sites():
+        assert site.code in entries(), site.place
+        assert set(site.cases or ()) <= entries()[site.code].cases.keys(), site.place
         if site.cases is None:  # it gives the facts of all its cases; a text needs those of one
             assert site.facts in (None, needed_facts(site.code, CHOSEN[site.code])), site.place
         elif site.facts is not None:
@@ -185,8 +192,8 @@ def test_no_site_words_a_fix() -> None:
     """What to do stands in the table, and nowhere else."""
     calls = [
         (place, node)
-        for place, text in sources().items()
-        for node in ast.walk(ast.parse(text))
+        for place, tree in trees().items()
+        for node in ast.walk(tree)
         if isinstance(node, ast.Call)
     ]
     assert [place for place, call in calls if own_words(call)] == []
@@ -195,16 +202,16 @@ def test_no_site_words_a_fix() -> None:
 def test_every_code_is_raised() -> None:
     """A code that is gone leaves the table too, and none is named that it lacks."""
     named = {code for text in sources().values() for code in CODE.findall(text)}
-    assert named == TABLE.keys()
+    assert named == entries().keys()
 
 
 def test_every_case_is_raised() -> None:
     """A case that nothing raises is a text that is never shown."""
-    known = {(site.code, case) for site in SITES for case in site.cases or ()}
+    known = {(site.code, case) for site in sites() for case in site.cases or ()}
     quoted = set(re.findall(r'"([a-z][a-z0-9-]*)"', "\n".join(sources().values())))
     dead = [
         (code, case)
-        for code, entry in TABLE.items()
+        for code, entry in entries().items()
         for case in entry.cases
         if case not in ("", REPORTED) and (code, case) not in known and case not in quoted
     ]

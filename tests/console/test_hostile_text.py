@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from rich.console import Console
+from rich.console import Console, Group
 
 import clusterctl
 import clusterctl.cli
@@ -134,7 +134,9 @@ def test_nothing_that_a_terminal_acts_on_is_printed(name: str, capsys: pytest.Ca
 
 
 def _arguments(function: Callable[..., Any]) -> tuple[list[Any], dict[str, Any]]:
-    hints = typing.get_type_hints(function, localns={"Console": Console, "Explanation": Explanation})
+    hints = typing.get_type_hints(
+        function, localns={"Console": Console, "Explanation": Explanation, "Group": Group}
+    )
     given = [(one, hostile(hints[one.name])) for one in inspect.signature(function).parameters.values()]
     positional = [value for one, value in given if one.kind != one.KEYWORD_ONLY]
     return positional, {one.name: value for one, value in given if one.kind == one.KEYWORD_ONLY}

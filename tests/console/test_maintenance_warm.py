@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clusterctl.console.maintenance import render_warm, warm_to_json
-from clusterctl.plans.warm import WarmServer
+from clusterctl.plans.cleanup import WarmServer
 
 
 def test_equal_nodes_share_a_line() -> None:

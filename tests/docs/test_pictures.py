@@ -16,7 +16,9 @@ sys.path.insert(0, str(ROOT / "tools"))
 from screen import Screen
 from svg import delays, render_svg
 
-PICTURES = sorted((ROOT / "docs" / "pictures").glob("*.svg"))
+FOLDER = ROOT / "docs" / "pictures"
+PICTURES, SCREENSHOTS = sorted(FOLDER.glob("*.svg")), sorted(FOLDER.glob("*.png"))
+PAGES = ("README.md", "README.zh-CN.md", "docs/en/report.md", "docs/zh/report.md")
 LARGEST = 200_000
 
 
@@ -32,16 +34,25 @@ def test_a_picture_is_small_and_self_contained(picture: Path) -> None:
     assert "prefers-color-scheme:light" in text
 
 
-def test_each_readme_shows_its_picture() -> None:
-    """The picture in the reader's language, and no picture is left over."""
-    shown = {
-        link
-        for page in ("README.md", "README.zh-CN.md")
-        for link in links(ROOT / page)
-        if link.endswith(".svg")
-    }
+@pytest.mark.parametrize("picture", SCREENSHOTS, ids=lambda picture: picture.name)
+def test_a_screenshot_is_small(picture: Path) -> None:
+    """A PNG that a README can load."""
+    content = picture.read_bytes()
 
-    assert shown == {f"docs/pictures/{picture.name}" for picture in PICTURES}
+    assert content.startswith(b"\x89PNG\r\n\x1a\n") and len(content) < LARGEST
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_each_page_shows_the_pictures_in_its_language(page: str) -> None:
+    """The same ones as in the other language, and no picture is left over."""
+    is_chinese = "zh" in page
+    shown = {Path(link).name for link in links(ROOT / page) if link.endswith((".svg", ".png"))}
+    all_pictures = {picture.name for picture in (*PICTURES, *SCREENSHOTS)}
+
+    assert shown and {".zh-CN." in name for name in shown} == {is_chinese}
+    assert shown == all_pictures & shown
+    if page.startswith("README"):
+        assert shown == {name for name in all_pictures if (".zh-CN." in name) == is_chinese}
 
 
 @pytest.mark.parametrize(

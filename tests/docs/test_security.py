@@ -27,10 +27,13 @@ def test_a_row_names_its_tests(row: str) -> None:
     assert re.fullmatch(r"(`tests/[\w/]+\.py::test_\w+` ?)+", tests + " ")
 
 
-@pytest.mark.parametrize(("file", "name"), TESTS)
-def test_a_named_test_exists(file: str, name: str) -> None:
+def test_a_named_test_exists() -> None:
     """A test that is renamed takes its row with it."""
-    assert f"def {name}(" in (ROOT / file).read_text(encoding="utf-8")
+    assert len(TESTS) > 50
+    missing = [
+        test for test in TESTS if f"def {test[1]}(" not in (ROOT / test[0]).read_text(encoding="utf-8")
+    ]
+    assert missing == []
 
 
 @pytest.mark.parametrize(

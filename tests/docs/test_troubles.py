@@ -4,30 +4,31 @@ from __future__ import annotations
 
 import signal
 
-import pytest
-
-from clusterctl.codes.lookup import family_of
-from clusterctl.codes.table import TABLE
+from clusterctl.codes.lookup import entries, family_of
 from clusterctl.protocol.known_errors import BY_SIGNAL, ENDED_EARLY, OOM_KILLED, recognise
 
-SPOKEN = [(code, text) for code, entry in TABLE.items() if family_of(code) == "JOB" for text in entry.texts]
+SPOKEN = [
+    (code, text) for code, entry in entries().items() if family_of(code) == "JOB" for text in entry.texts
+]
 ENDINGS = {one.code for one in (*BY_SIGNAL.values(), OOM_KILLED, ENDED_EARLY)}
 
 
 def test_what_ranks_say_is_there_word_for_word() -> None:
     """Who searches the page for the text on the screen finds it."""
-    ranks = {code for code in TABLE if family_of(code) == "JOB"}
+    ranks = {code for code in entries() if family_of(code) == "JOB"}
     assert ranks - {code for code, _ in SPOKEN} <= {ENDED_EARLY.code}
 
 
-@pytest.mark.parametrize(("code", "text"), SPOKEN)
-def test_a_text_is_recognised_as_its_code(code: str, text: str) -> None:
+def test_a_text_is_recognised_as_its_code() -> None:
     """What the page reports of a text is what a failed run reports of it."""
+    assert len(SPOKEN) > 50
+    assert [(code, text) for code, text in SPOKEN if not is_recognised(code, text)] == []
+
+
+def is_recognised(code: str, text: str) -> bool:
+    """Return whether a text or a signal leads to its code."""
     if code in ENDINGS:
-        assert text.startswith("killed by SIG")
-        assert (
-            code == OOM_KILLED.code or BY_SIGNAL[signal.Signals[text.removeprefix("killed by ")]].code == code
-        )
-    else:
-        found = recognise(text, (), None)
-        assert found is not None and found.symptom.code == code
+        name = text.removeprefix("killed by ")
+        return name.startswith("SIG") and code in (OOM_KILLED.code, BY_SIGNAL[signal.Signals[name]].code)
+    found = recognise(text, (), None)
+    return found is not None and found.symptom.code == code

@@ -47,10 +47,10 @@ from clusterctl.client.watch.follower import FollowParser, LogLines, NodeEvent, 
 from clusterctl.client.watch.monitor import describe_log_event
 from clusterctl.client.watch.node_report import AttemptTracker, NodeReport
 from clusterctl.client.watch.streams import Streams
-from clusterctl.console.hang import newest_entry
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.cleanup import RetentionPolicy, plan_cleanup, select_orphans
 from clusterctl.plans.diagnose.hang import judge
+from clusterctl.plans.diagnose.rank_rows import newest_entry
 from clusterctl.plans.diagnose.slow import judge_slowness
 from clusterctl.plans.report.page import render_report
 from clusterctl.plans.report.reported_run import ReportedRun

@@ -25,7 +25,7 @@ from clusterctl.lab import labs
 from clusterctl.lab.build import LabOptions, up
 from clusterctl.lab.labs import Lab
 from clusterctl.lab.layout import DEFAULT_NICS
-from clusterctl.lab.machine import find_program, visible_paths
+from clusterctl.lab.linux import find_program, visible_paths
 
 ROOT = str(Path(__file__).parents[2])
 

@@ -87,4 +87,8 @@ def test_a_run_without_progress_is_ended_and_says_where_its_ranks_were(cluster: 
     assert (verdict["hang"]["why"], verdict["hang"]["suspects"]) == ("stall", [1])
     assert "rank 1 (gpu02) was at train.py:5 in load_batch()" in verdict["hang"]["summary"]
     assert json.loads(cctl(cluster, "status", "--json").out)["hang"] == verdict["hang"]
+    assert cctl(cluster, "report", "-o", tmp_path / "run.html").code == 0
+    page = (tmp_path / "run.html").read_text()
+    assert verdict["hang"]["summary"] in page and 'class="stall"' in page
+    assert "File &quot;train.py&quot;, line 5 in load_batch" in page.partition("Where the ranks were")[2]
     assert leftovers(cluster) == {}

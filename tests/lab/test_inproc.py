@@ -292,8 +292,8 @@ def test_without_sshd_the_lab_reports_it_in_one_line_and_goes_on(place: Path) ->
     env = {"PATH": str(place / "bin"), "XDG_STATE_HOME": str(place / "state"), "HOME": str(place)}
     hide = """
 import sys
-from clusterctl.lab import machine
-machine._SBIN = ""
+from clusterctl.lab import linux
+linux._SBIN = ""
 from clusterctl.cli.main import main
 sys.exit(main())
 """

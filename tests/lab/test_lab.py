@@ -20,7 +20,7 @@ from clusterctl.errors import LabError
 from clusterctl.lab import labs
 from clusterctl.lab.build import LabOptions, up
 from clusterctl.lab.labs import Lab, LabNode
-from clusterctl.lab.machine import find_program
+from clusterctl.lab.linux import find_program
 from clusterctl.lab.state import Process, hold_lock, identify
 
 pytestmark = pytest.mark.usefixtures("namespaces")

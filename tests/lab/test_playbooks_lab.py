@@ -144,6 +144,35 @@ def test_torchrun_ddp_goes_on_after_an_interruption_as_if_there_had_been_none(
     assert float(proven.split()[-1]) < 1e-6
 
 
+@VARIANT  # of test_a_shell_script_that_calls_torchrun_itself in tests/lab/test_launchers.py
+def test_nested_torchrun(rented: Lab) -> None:
+    """The ranks below the shell script learn the line, each with a log of its own."""
+    result = cctl(rented, "launch", PLAYBOOKS / "stacks/nested-torchrun/job.yaml", "--json")
+    lines = [(entry["rank"], entry["line"]) for entry in result.json_lines() if "line" in entry]
+
+    assert result.code == 0, result.err
+    learnt = sorted(line for line in lines if line[1].startswith("rank"))
+    assert learnt == [(rank, f"rank {rank} of 4: y = 2.00 x + 1.00") for rank in range(4)]
+
+
+@VARIANT
+def test_fsdp2_dcp_resumes_on_nodes_without_a_shared_disk(rented: Lab) -> None:
+    """Each node is sent the parts that it lacks; what follows the checkpoint is as if nothing had ended."""
+    job, losses = "stacks/fsdp2-dcp/job.yaml", re.compile(r"step (\d+)/\d+  (loss [\d.]+)")
+    whole = launch(rented, job, "--", "--steps", "30")
+    cut = launch(rented, job, "--set", "name=cut", "--", "--steps", "20")
+    resumed = launch(rented, job, "--set", "name=cut", "--", "--resume", "--steps", "30")
+
+    parts = sorted(line for line in whole if line.startswith("rank"))
+    assert [line.split(":")[0] for line in parts] == [f"rank {rank} of 4" for rank in range(4)]
+    assert "resumed after step 20; 5 files of the checkpoint sent between nodes" in resumed
+    printed = [
+        [found.groups() for line in lines if (found := losses.match(line))] for lines in (whole, cut, resumed)
+    ]
+    assert [step for step, _ in printed[0]] == ["10", "20", "30"]
+    assert printed[1] + printed[2] == printed[0]
+
+
 def train_here(output: Path, *options: str) -> list[str]:
     """Run the script by hand, as two ranks of this machine alone, and give what it wrote."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]

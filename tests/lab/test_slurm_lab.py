@@ -95,11 +95,23 @@ def test_a_run_on_slurm_from_the_queue_to_its_end(slurm: SlurmBed, tmp_path: Pat
     assert slurm.run("stop", run, "-y").code == 0
     assert list(slurm.states(run).values()) == ["CANCELLED"]
 
+    waits = slurm.run("launch", "-d", job, SECRET="s").out.strip()
+    cleaned = slurm.json("clean", "-y", "--keep", "0")
+    assert run in [one["run"] for one in cleaned["runs"]] and cleaned["stays"] == []
+    assert slurm.slurm("ls ~/.clusterctl/runs").split() == [waits]
+    assert "secrets.json" in slurm.slurm("ls ~/.clusterctl/runs/*/0-.slurm")
+    slurm.slurm("scancel $(squeue -h -o %i)")
+    slurm.json("clean", "--dry-run")
+    assert "secrets.json" not in slurm.slurm("ls ~/.clusterctl/runs/*/0-.slurm")
+
 
 @VARIANT
 def test_a_run_is_stopped_by_us_and_cancelled_by_slurm(slurm: SlurmBed, tmp_path: Path) -> None:
     """Both are recorded by the nodes themselves; a login node that is away for a while ends nothing."""
     job = make_project(tmp_path, SCRIPT, launcher="python", nodes=3)
+    before = job.read_bytes()
+    over_ssh = cctl(slurm.bed, "launch", job)
+    assert over_ssh.code == 0, over_ssh.err
 
     def launch() -> str:
         run = slurm.run("launch", "-d", job, "--", "sleep").out.strip()
@@ -111,6 +123,11 @@ def test_a_run_is_stopped_by_us_and_cancelled_by_slurm(slurm: SlurmBed, tmp_path
     assert "gpu03" in json.dumps(answers)
     diagnosis = json.dumps(slurm.json("diagnose", run)["nodes"])
     assert all(node in diagnosis for node in NICS)
+    assert slurm.run("ssh", "gpu02", run, "--", "hostname").out.strip() == "gpu02"
+    assert [node["name"] for node in slurm.json("top", run)["nodes"]] == list(NICS)
+    page = tmp_path / "run.html"
+    assert slurm.run("report", run, "-o", page).code == 0
+    assert all(node in page.read_text() for node in NICS)
     pulled = slurm.run("pull", run, tmp_path / "here", "--logs")
     assert pulled.code == 0, pulled.err
     assert (tmp_path / "here" / "gpu02").is_dir()
@@ -118,6 +135,7 @@ def test_a_run_is_stopped_by_us_and_cancelled_by_slurm(slurm: SlurmBed, tmp_path
     assert stopped.code == 0, stopped.out + stopped.err
     assert "gpu03: stopped" in stopped.out
     assert slurm.states(run) == dict.fromkeys(NICS, "CANCELLED")
+    assert slurm.run("diagnose", run).code == 2
 
     run = launch()
     follower = start_cctl(slurm.bed, "-i", slurm.inventory, "attach", run, "--json")
@@ -129,3 +147,4 @@ def test_a_run_is_stopped_by_us_and_cancelled_by_slurm(slurm: SlurmBed, tmp_path
     assert json.loads(out.splitlines()[-1])["verdict"]["state"] == "CANCELLED"
     assert "stopped by Slurm" in json.dumps(slurm.json("status", run))
     wait_until(lambda: slurm.slurm("squeue -h") == "", "Slurm's queue is empty")
+    assert job.read_bytes() == before  # the same file for SSH and for Slurm

@@ -13,7 +13,7 @@ from driving import HELLO, cctl, make_project
 from waiting import wait_until
 
 from clusterctl.lab.labs import break_node
-from clusterctl.lab.machine import find_program
+from clusterctl.lab.linux import find_program
 
 if TYPE_CHECKING:
     from conftest import Bed

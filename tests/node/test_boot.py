@@ -227,12 +227,12 @@ def test_an_old_python_says_that_it_is_too_old() -> None:
     assert end == ({"end": True}, b"")
 
 
-@pytest.mark.parametrize("path", sorted(PAYLOAD.rglob("*.py")), ids=lambda path: path.stem)
-def test_modules_keep_to_the_syntax_of_the_oldest_python(path: Path) -> None:
-    """Every module parses on 3.8, and evaluates no newer annotations."""
-    tree = ast.parse(path.read_text(), feature_version=(3, 8))
-    names = [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    assert path.stem in ("boot", "__init__") or "__future__" in names
+def test_modules_evaluate_no_annotations() -> None:
+    """Newer ones would fail on Python 3.8; that every module can be parsed there is a rule of tests/test_layers.py."""
+    paths = [path for path in PAYLOAD.rglob("*.py") if path.stem not in ("boot", "__init__")]
+    assert len(paths) > 50
+    line = "\nfrom __future__ import annotations\n"
+    assert [path for path in paths if line not in path.read_text()] == []
 
 
 def test_boot_keeps_to_the_syntax_of_old_pythons() -> None:

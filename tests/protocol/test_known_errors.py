@@ -6,8 +6,7 @@ import signal
 
 import pytest
 
-from clusterctl.codes.lookup import family_of
-from clusterctl.codes.table import TABLE
+from clusterctl.codes.lookup import entries, family_of
 from clusterctl.plans.checks.registry import all_checks
 from clusterctl.plans.runs.verdict import render_command
 from clusterctl.protocol.known_errors import all_symptoms, recognise
@@ -64,6 +63,8 @@ TEXTS = {
     "CC-JOB-062": "RuntimeError: operator torchvision::nms does not exist",
     "CC-JOB-063": "ModuleNotFoundError: No module named 'torch._six'",
     "CC-JOB-065": "bdb.BdbQuit",
+    "CC-JOB-066": "clusterctl: Ray ended with exit code 1 on gpu02 (10.0.0.2)",
+    "CC-JOB-067": "ray.exceptions.ActorDiedError: The actor died because its node has died.",
     "CC-JOB-064": "FileNotFoundError: [Errno 2] No such file or directory: '/out/step-100/.metadata'",
 }
 SIGNALS = {
@@ -99,7 +100,7 @@ def test_an_abort_after_the_last_line_has_its_way_out() -> None:
     known = recognise("", tail, signal.SIGABRT)
     assert known is not None
     assert known.symptom.code == "CC-JOB-044"
-    advice = TABLE[known.symptom.code].do.en
+    advice = entries()[known.symptom.code].do.en
     assert f"`{tail[-1]}`" in advice
     assert "destroy_process_group()" in advice
 
@@ -117,9 +118,9 @@ def test_every_symptom_is_tried_here_once() -> None:
 
 def test_every_symptom_can_be_told() -> None:
     """It has a meaning, advice, a check that exists if it names one, and a command that needs no name it may lack."""
-    assert [code for code in TABLE if family_of(code) == "JOB"] == [one.code for one in all_symptoms()]
+    assert [code for code in entries() if family_of(code) == "JOB"] == [one.code for one in all_symptoms()]
     for code in (one.code for one in all_symptoms()):
-        one = TABLE[code]
+        one = entries()[code]
         assert one.title.en
         assert one.do.en.endswith(".")
         assert not one.related or one.related in all_checks()

@@ -19,10 +19,10 @@ from clusterctl.node.state import locks
 from clusterctl.plans.diagnose import collective, mesh
 from clusterctl.plans.facts import facts as facts_values
 from clusterctl.plans.facts import utilization
-from clusterctl.protocol.messages import agent, children, evidence, facts, files, network, verbs, warm
+from clusterctl.protocol.messages import agent, evidence, facts, files, local, network, verbs
 from clusterctl.protocol.untrusted import Untrusted
 
-MODULES = (files, agent, children, evidence, facts, network, verbs, warm)
+MODULES = (files, agent, local, evidence, facts, network, verbs)
 READERS = {name for name in vars(Untrusted) if not name.startswith("_")}
 # Keys that one side writes and the other does not read, or the reverse, and why they stay.
 UNREAD_BY_NODE = {

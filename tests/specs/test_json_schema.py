@@ -67,7 +67,7 @@ def test_inventories_fit(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", sorted((ROOT / "playbooks").glob("*/job*.yaml")), ids=lambda path: path.parent.name
+    "path", sorted((ROOT / "playbooks").rglob("job*.yaml")), ids=lambda path: path.parent.name
 )
 def test_playbooks_fit(path: Path) -> None:
     """Nor in the jobs."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import replace
 from functools import cache
@@ -33,6 +33,7 @@ HERE = Path(__file__).parents[1] / "plans" / "cases"
 ASKED, HEARD = 1790000000.0, 1790000000.07  # our clock around the healthy node's answer
 
 
+@cache
 def read_cases(name: str) -> list[dict[str, Any]]:
     """Read one family's cases."""
     return list(YAML(typ="safe").load((HERE / f"{name}.yaml").read_text()))
@@ -192,9 +193,9 @@ def _failure(told: Mapping[str, Any]) -> errors.ClusterctlError:
     return error
 
 
-def every_case() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Give all cases with the name of their file."""
-    for path in sorted(HERE.glob("*.yaml")):
-        if path.stem != "healthy":
-            for case in read_cases(path.stem):
-                yield path.stem, case
+FAMILIES = sorted(path.stem for path in HERE.glob("*.yaml") if path.stem != "healthy")
+
+
+def every_case() -> list[dict[str, Any]]:
+    """Give all cases."""
+    return [case for family in FAMILIES for case in read_cases(family)]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from clusterctl.plans.export.nodes import Target, choose_export_nodes
-from clusterctl.plans.export.shell import Export
+from clusterctl.plans.export.shell import Export, Target, choose_export_nodes
 from clusterctl.specs.inventory.model import Inventory
 from clusterctl.specs.inventory.parse import parse_inventory
 from clusterctl.specs.job.parse import parse_job

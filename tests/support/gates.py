@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from noderun import payload_zip
 from waiting import HANG, wait_until
 
-from clusterctl.node.fork.warm_messages import close_all, pack_variables, receive, send
+from clusterctl.node.fork.warm_client import close_all, pack_variables, receive, send
 from clusterctl.node.runtime.processes import restore_signals, set_subreaper
 
 

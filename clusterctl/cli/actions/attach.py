@@ -38,13 +38,25 @@ from clusterctl.specs.inventory.model import Inventory
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
+    from clusterctl.plans.runs.verdict import Verdict
     from clusterctl.protocol.messages.verbs import FollowChoice
 
 
+Resume = Callable[["Verdict"], int | None]
+
+
 def watch_run(
-    cluster: Cluster, options: MonitorOptions, output: RunOutput, logs: LogSink, began: float
+    cluster: Cluster,
+    options: MonitorOptions,
+    output: RunOutput,
+    logs: LogSink,
+    began: float,
+    resume: Resume | None = None,
 ) -> int:
-    """Follow a run that began at `began` (time.time()) until it ends and give its exit code; Ctrl-C detaches."""
+    """Follow a run that began at `began` (time.time()) until it ends and give its exit code; Ctrl-C detaches.
+
+    `resume` follows it further where this end is not the last one, and gives None where it is.
+    """
     has_live_line = can_redraw(sys.stderr) and not is_quiet() and not output.as_json
     monitor = RunMonitor(
         cluster,
@@ -65,6 +77,8 @@ def watch_run(
         output.write_end(RUNNING, 130)
         warn_not_notified(options.run_id, output.hint("attach", options.run_id))
         return 130
+    if resume is not None and (code := resume(verdict)) is not None:
+        return code
     output.write_json({"run": verdict.run_id, "verdict": verdict_to_json(verdict)})
     seconds = time.time() - began
     show_verdict(verdict, seconds, output.command, logs.hidden)
@@ -101,25 +115,33 @@ class RecentLogs:
             self.logs.show(replace(entry, offset=offset, lines=lines, sizes=sizes))
 
 
-AttachQueued = Callable[[Cluster, FoundRuns, RunId, RunOutput], int]
+@dataclass(frozen=True)
+class QueuedRun:
+    """A run that another program starts: `follow` waits for that, `resume` where it is put back into the queue."""
+
+    follow: Callable[[], int]
+    resume: Resume
+
+
+FindQueued = Callable[[Cluster, FoundRuns, RunId, RunOutput], QueuedRun]
 
 
 def attach_run(
-    inventory: Inventory, run_prefix: str | None, output: RunOutput, attach_queued: AttachQueued | None = None
+    inventory: Inventory, run_prefix: str | None, output: RunOutput, find_queued: FindQueued | None = None
 ) -> int:
     """Follow a run; the exit code is the verdict's, 4 if no node answers. NDJSON ends in a verdict in any case.
 
-    `attach_queued` follows one that waits in Slurm's queue.
+    `find_queued` is for runs that Slurm starts.
     """
     try:
-        return _attach(inventory, run_prefix, output, attach_queued)
+        return _attach(inventory, run_prefix, output, find_queued)
     except ClusterctlError as error:
         output.write_end(UNKNOWN, error.exit_code, error=f"{error.code} {error.message}")
         raise
 
 
 def _attach(
-    inventory: Inventory, run_prefix: str | None, output: RunOutput, attach_queued: AttachQueued | None
+    inventory: Inventory, run_prefix: str | None, output: RunOutput, find_queued: FindQueued | None
 ) -> int:
     with open_cluster() as cluster:
         found_runs = find_runs(cluster, inventory.nodes, run_prefix, only_one=True)
@@ -129,13 +151,15 @@ def _attach(
             return 4
         run_id = choose_found_run(choose_to_attach, found_runs.runs, run_prefix)
         parts = found_runs.runs[run_id]
-        if attach_queued is not None and any(part.is_queued for part in parts.values() if part):
-            return attach_queued(cluster, found_runs, run_id, output)
+        queued = find_queued(cluster, found_runs, run_id, output) if find_queued else None
+        if queued is not None and any(part.is_queued for part in parts.values() if part):
+            return queued.follow()
         _announce(run_id, parts, output)
         logs = _logs(output, run_id, parts)
         latest = RecentLogs(logs, SHOWN_LINES if is_live(parts) else 0)
         options = _monitor_options(inventory, found_runs, run_id)
-        return watch_run(cluster, options, output, latest, _start_time(parts))
+        resume = queued.resume if queued and is_live(parts) else None
+        return watch_run(cluster, options, output, latest, _start_time(parts), resume)
 
 
 def _monitor_options(inventory: Inventory, found_runs: FoundRuns, run_id: RunId) -> MonitorOptions:

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from clusterctl.cli.actions.find_runs import slurm_login
 from clusterctl.cli.context.nodes import (
     current_owner,
     notice,
@@ -56,10 +57,10 @@ from clusterctl.plans.cleanup import (
     Orphans,
     RetentionPolicy,
     StoredRun,
+    WarmServer,
     plan_cleanup,
     select_orphans,
 )
-from clusterctl.plans.warm import WarmServer
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.text import command_line
 from clusterctl.translation import tr, trn
@@ -178,8 +179,9 @@ class Clean:
                 if not answered:
                     return 4
                 cleanup = self._plan_cleanup()
-                self._find_orphans(cluster)
-                self._find_warm(cluster)
+                if slurm_login(self._nodes) is None:  # Slurm ends every process of a job
+                    self._find_orphans(cluster)
+                    self._find_warm(cluster)
                 if not self._options.as_json:
                     show_cleanup_plan(cleanup, self._storage)
                     self._show_orphans()

@@ -61,6 +61,15 @@ def refuse_queued(run_id: RunId, parts: Parts, verb: str, command: str) -> None:
         raise UsageError("CC-SLURM-008", verb=verb, run=run_id, reason=queued.reason, command=shown)
 
 
+def refuse_without_nodes(found: FoundRuns, run_id: RunId, verb: str, command: str) -> None:
+    """Raise UsageError for a run on a Slurm cluster whose nodes cannot be reached: it waits, or has ended."""
+    parts = found.runs[run_id]
+    refuse_queued(run_id, parts, verb, command)
+    if slurm_login(found.nodes) is not None and not is_live(parts):
+        shown = command_line("status", run_id, command=command)
+        raise UsageError("CC-SLURM-009", "ended", verb=verb, run=run_id, command=shown)
+
+
 MOST_SESSIONS = 8  # on one connection to a login node: sshd allows 10 unless it is set otherwise
 
 

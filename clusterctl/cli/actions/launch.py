@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets as random_source
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -29,8 +30,7 @@ from clusterctl.console.terminal import info, stderr
 from clusterctl.errors import ClusterctlError, NodesBusy, UsageError
 from clusterctl.plans.checks.python import NOT_BUILT
 from clusterctl.plans.facts.facts import Facts
-from clusterctl.plans.launch.about import describe_node
-from clusterctl.plans.launch.agent_spec import render_spec
+from clusterctl.plans.launch.agent_spec import describe_node, render_spec
 from clusterctl.plans.launch.launchers import vendor_of
 from clusterctl.plans.launch.network import resolve_network
 from clusterctl.plans.launch.placement import Member, plan_devices
@@ -50,19 +50,24 @@ if TYPE_CHECKING:
     from clusterctl.protocol.messages.files import LaunchRecord
 
 
-class Launch:
-    """One launch: holds what the steps share."""
+class LaunchBase(ABC):
+    """How every launch begins, over SSH or on a Slurm cluster; holds what the steps share."""
 
-    def __init__(
-        self, inventory: Inventory, job: Job, members: Sequence[Member], options: LaunchOptions
-    ) -> None:
-        self._inventory, self._job, self._members, self._options = inventory, job, members, options
-        self._nodes = [member.node for member in members]
-        self._interpreters = {node.name: interpreter(node, job) for node in self._nodes}
-        self._phases = Phases([member.name for member in members], in_one_line=True)
+    def __init__(self, inventory: Inventory, job: Job, names: Sequence[str], options: LaunchOptions) -> None:
+        self._inventory, self._job, self._options = inventory, job, options
+        self._phases = Phases(names, in_one_line=True)
         self._output = RunOutput(options.as_json, options.command)
         self._began = time.time()
         self._setup_files: SetupFiles | None = None
+
+    @property
+    @abstractmethod
+    def _node_count(self) -> int:
+        """Count the nodes that take part, without spares."""
+
+    @abstractmethod
+    def _start_run(self, cluster: Cluster, scan: ScanResult, secrets: Mapping[str, str]) -> int:
+        """Send the code, start the run and follow it; gives the exit code."""
 
     def run(self, cluster: Cluster) -> int:
         """Go through the steps; the exit code is the verdict's."""
@@ -75,7 +80,7 @@ class Launch:
                 check_hooks(self._job)
             self._setup_files = read_job_setup(self._job)
             code = read_code(self._job, big=self._options.allow_big)
-            warn_of_code(self._job, sum(not member.spare for member in self._members), code)
+            warn_of_code(self._job, self._node_count, code)
             return self._start_run(cluster, code, secrets)
         except ClusterctlError as error:
             error.message = redact(error.message, secrets.values())
@@ -103,6 +108,34 @@ class Launch:
 
             info(make_visible(describe_on_end(self._job.on_end)))
 
+    def _record(self) -> LaunchRecord:
+        """Say who launches, when, and in which cluster."""
+        return {"cluster": self._inventory.cluster, **launch_record(), "submitted": time.time()}
+
+    def _detach(self, run_id: RunId) -> int:
+        if not self._options.as_json:
+            print(run_id, flush=True)
+        self._output.write_json({"run": run_id, "detached": True})
+        warn_not_notified(run_id, self._output.hint("attach", run_id))
+        info(self._output.describe_commands(run_id))
+        return 0
+
+
+class Launch(LaunchBase):
+    """One launch over SSH, step by step."""
+
+    def __init__(
+        self, inventory: Inventory, job: Job, members: Sequence[Member], options: LaunchOptions
+    ) -> None:
+        super().__init__(inventory, job, [member.name for member in members], options)
+        self._members = members
+        self._nodes = [member.node for member in members]
+        self._interpreters = {node.name: interpreter(node, job) for node in self._nodes}
+
+    @property
+    def _node_count(self) -> int:
+        return sum(not member.spare for member in self._members)
+
     def _start_run(self, cluster: Cluster, scan: ScanResult, secrets: Mapping[str, str]) -> int:
         preflight = self._run_preflight(cluster)
         if blocks_launch(preflight, no_check=self._options.no_check):
@@ -118,7 +151,11 @@ class Launch:
         self._start_workers(cluster, plan, ready)
         remember_hooks(self._job, self._inventory, plan.run_id)
         remember_runs([plan.run_id])
-        return self._detach(plan) if self._options.detach else self._follow(cluster, plan, preflight, secrets)
+        return (
+            self._detach(plan.run_id)
+            if self._options.detach
+            else self._follow(cluster, plan, preflight, secrets)
+        )
 
     def _run_preflight(self, cluster: Cluster) -> Preflight:
         selection = select_checks(self._inventory, self._job)
@@ -165,11 +202,7 @@ class Launch:
         secrets: Mapping[str, str],
         preflight: Preflight,
     ) -> dict[str, prepare.Ready]:
-        record: LaunchRecord = {
-            "cluster": self._inventory.cluster,
-            **launch_record(),
-            "submitted": time.time(),
-        }
+        record = self._record()
         code = scan.manifest.hash
         abouts = {
             node.name: describe_node(node, preflight.facts[node.name], code, secrets) for node in self._nodes
@@ -273,14 +306,6 @@ class Launch:
         self._phases.finish("go", detail)
         self._phases.conclude(f"launch {seconds:.1f} s", f"go  master {plan.nodes[0].name}:{port}")
         prepare.close_sessions(ready.values())
-
-    def _detach(self, plan: LaunchPlan) -> int:
-        if not self._options.as_json:
-            print(plan.run_id, flush=True)
-        self._output.write_json({"run": plan.run_id, "detached": True})
-        warn_not_notified(plan.run_id, self._output.hint("attach", plan.run_id))
-        info(self._output.describe_commands(plan.run_id))
-        return 0
 
     def _follow(
         self, cluster: Cluster, plan: LaunchPlan, preflight: Preflight, secrets: Mapping[str, str]

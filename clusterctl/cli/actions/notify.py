@@ -20,7 +20,7 @@ from clusterctl.translation import tr
 
 if TYPE_CHECKING:
     from clusterctl.client.local.notify import Delivery
-    from clusterctl.plans.diagnose.kept import KeptDiagnosis
+    from clusterctl.plans.diagnose.hang import KeptDiagnosis
     from clusterctl.plans.notify import Hooks, RunEnd
     from clusterctl.plans.runs.verdict import Verdict
     from clusterctl.protocol.run_id import RunId

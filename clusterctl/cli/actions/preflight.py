@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clusterctl.cli.context.nodes import interpreter
-from clusterctl.client.preflight import MeshMember, read_local_facts, run_mesh_test
-from clusterctl.client.recent_check import (
+from clusterctl.client.preflight import (
     REUSED,
+    MeshMember,
     RecentCheck,
     load_check,
     merge_facts,
     name_check,
+    read_local_facts,
     remove_check,
+    run_mesh_test,
     save_check,
 )
 from clusterctl.client.rpc import tasks

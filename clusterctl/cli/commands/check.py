@@ -13,12 +13,13 @@ from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand
 from clusterctl.cli.options import json_option, recheck_option, set_option, shared_options, with_node_options
 from clusterctl.console.text import json_text
+from clusterctl.errors import UsageError
 from clusterctl.specs.text import command_line
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:
     from clusterctl.cli.actions.preflight import Preflight
-    from clusterctl.specs.inventory.model import Node
+    from clusterctl.specs.inventory.model import Inventory, Node
     from clusterctl.specs.job.model import Job
 
 
@@ -63,14 +64,19 @@ def check(
     One read-only pass over all nodes; network and GPU health are not tested again within 60 s after they have passed.
     With --deep, ready nodes then run a real all_reduce through torchrun, which takes about 10 s and leaves nothing on
     the nodes. Exit code 0: ready; 3: an error prevents a launch; 4: a node is
-    unreachable.
+    unreachable. On a Slurm cluster a short job of a few minutes gathers the facts; Ctrl-C cancels it.
     """
     from clusterctl.cli.context.code import read_code, read_job_setup, warn_of_code
     from clusterctl.cli.context.nodes import hint_next, open_cluster
     from clusterctl.plans.launch.placement import choose_nodes, plan_placement
 
     job = _load_job(job_file, overrides)
-    inventory = load_inventory(settings)
+    inventory = load_inventory(settings, on_slurm=True)
+    if inventory.slurm is not None:
+        if deep:
+            raise UsageError("CC-SLURM-001", "deep")
+        nodes, result = _check_on_slurm(inventory, job, (pattern, exclude), (only, skip), settings.command)
+        return _report(settings, nodes, result, as_json=as_json)
     if job is None:
         nodes = choose_nodes(inventory, pattern, exclude)
     else:
@@ -94,14 +100,44 @@ def check(
             from clusterctl.cli.actions.deep_check import run_deep_check
 
             result = run_deep_check(cluster, nodes, job, result)
+    _report(settings, nodes, result, as_json=as_json, deep=deep)
+    if result.exit_code == 0 and not as_json:
+        options = [("--nodes", pattern), ("--exclude", exclude), *(("--set", text) for text in overrides)]
+        given = [word for name, value in options if value is not None for word in (name, value)]
+        hint_next(command_line("launch", job_file or "JOB.yaml", *given, command=settings.command))
+    return result.exit_code
+
+
+def _check_on_slurm(
+    inventory: Inventory,
+    job: Job | None,
+    choice: tuple[str | None, str | None],
+    selected: tuple[tuple[str, ...], tuple[str, ...]],
+    program: str,
+) -> tuple[Sequence[Node], Preflight]:
+    """Check nodes that Slurm gives for a short job."""
+    from clusterctl.cli.context.code import read_code, read_job_setup
+    from clusterctl.cli.context.nodes import open_cluster
+    from clusterctl.cli.slurm.check import SlurmCheck
+
+    assert inventory.slurm is not None
+    setup = None
+    if job is not None:
+        read_code(job, big=True)  # for its errors
+        setup = read_job_setup(job)
+    with open_cluster() as cluster:
+        check = SlurmCheck(inventory, inventory.slurm, job, setup.plan if setup else None, program)
+        return check.run(cluster, choice, *selected)
+
+
+def _report(
+    settings: Settings, nodes: Sequence[Node], result: Preflight, *, as_json: bool, deep: bool = False
+) -> int:
+    """Write what was found; gives the exit code."""
     if as_json:
         click.echo(json_text(_to_json(nodes, result), indent=2))
     else:
         _print_result(nodes, result, deep=deep, verbose=settings.verbose)
-        if result.exit_code == 0:
-            options = [("--nodes", pattern), ("--exclude", exclude), *(("--set", text) for text in overrides)]
-            given = [word for name, value in options if value is not None for word in (name, value)]
-            hint_next(command_line("launch", job_file or "JOB.yaml", *given, command=settings.command))
     return result.exit_code
 
 

@@ -8,6 +8,7 @@ from clusterctl.cli.context.load import load_inventory
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand
 from clusterctl.cli.options import WholeNumber, json_option, shared_options, with_node_options
+from clusterctl.errors import UsageError
 from clusterctl.translation import to_translate
 
 
@@ -55,7 +56,8 @@ def clean(
 
     Lists what would be removed and asks first. Ends only processes whose run has no agent any more. Never removes
     outputs, a run that is live on any node, or files of another account. Runs with files outside ${output_dir} are
-    listed and confirmed separately, because `clean` cannot know whether these files were downloaded.
+    listed and confirmed separately, because `clean` cannot know whether these files were downloaded. On a Slurm cluster
+    a run stays while its Slurm job waits or runs.
     """
     from clusterctl.cli.actions.clean import Clean, CleanOptions
     from clusterctl.plans.cleanup import RetentionPolicy
@@ -65,11 +67,14 @@ def clean(
     options = CleanOptions(
         bounds, everyone=everyone, dry_run=dry_run, yes=yes, as_json=as_json, command=settings.command
     )
-    return Clean(choose_nodes(load_inventory(settings), pattern, exclude), options).run()
+    inventory = load_inventory(settings, on_slurm=True)
+    if inventory.slurm is not None and (pattern is not None or exclude is not None):
+        raise UsageError("CC-SLURM-007", "nodes")
+    return Clean(choose_nodes(inventory, pattern, exclude), options).run()
 
 
 def _seconds(text: str) -> float:
-    from clusterctl.errors import InvalidValueError, UsageError
+    from clusterctl.errors import InvalidValueError
     from clusterctl.specs.values import parse_duration
 
     if text.isdecimal() and int(text):  # seconds, to us; who removes things with it may have meant days

@@ -57,10 +57,14 @@ def ssh(settings: Settings, node: str, run: str | None, command: tuple[str, ...]
     run, command = _split_command(click.get_current_context().meta[TYPED_KEY], run, command)
     if command:
         refuse_mixed(command, "ssh")
-    inventory = load_inventory(settings)
+    inventory = load_inventory(settings, on_slurm=True)
+    if inventory.slurm is not None:
+        from clusterctl.cli.actions.find_runs import with_live_nodes
+
+        inventory = with_live_nodes(inventory)
     chosen = _choose_node(inventory, node)
     with open_cluster() as cluster:
-        run_id = _find_run(cluster, inventory, run).run_id if run else ""
+        run_id = _find_run(cluster, inventory, run, settings.command).run_id if run else ""
         request = _request("shell", run_id)
         request["argv"], request["size"] = list(command), terminal_size()
         session, _ = with_any_python(
@@ -95,13 +99,13 @@ def forward(settings: Settings, run: str, port: str, node: str | None) -> int:
     from clusterctl.client.tunnel import Tunnel, listen, open_tunnel
 
     remote, local = _parse_ports(port)
-    inventory = load_inventory(settings)
+    inventory = load_inventory(settings, on_slurm=True)
     try:
         listener = listen(local)
     except OSError as error:
         raise UsageError("CC-USE-094", port=local, reason=error.strerror or str(error)) from error
     with listener, open_cluster() as cluster:
-        found = _find_run(cluster, inventory, run)
+        found = _find_run(cluster, inventory, run, settings.command, verb="forward")
         chosen = found.choose(node)
         request = _request("port", found.run_id)
         request["port"], request["addresses"] = remote, ["127.0.0.1", "::1"]
@@ -145,9 +149,9 @@ def debug(settings: Settings, run: str | None, rank: int) -> int:
     from clusterctl.cli.context.nodes import open_cluster
     from clusterctl.client.tunnel import open_tunnel
 
-    inventory = load_inventory(settings)
+    inventory = load_inventory(settings, on_slurm=True)
     with open_cluster() as cluster:
-        found = _find_run(cluster, inventory, run)
+        found = _find_run(cluster, inventory, run, settings.command, verb="debug")
         chosen = found.find_rank(rank)
         request = _request("debug", found.run_id)
         request["rank"] = rank
@@ -205,8 +209,11 @@ class FoundRun(NamedTuple):
         return self.nodes[ranks[Rank(rank)]]
 
 
-def _find_run(cluster: Cluster, inventory: Inventory, run: str | None) -> FoundRun:
-    from clusterctl.cli.actions.find_runs import choose_found_run, find_runs
+def _find_run(
+    cluster: Cluster, inventory: Inventory, run: str | None, command: str, verb: str = ""
+) -> FoundRun:
+    """Find a run; `verb` is one that needs the run to have its nodes."""
+    from clusterctl.cli.actions.find_runs import choose_found_run, find_runs, refuse_without_nodes
     from clusterctl.cli.context.nodes import report_failures
     from clusterctl.plans.runs.selection import choose_run
 
@@ -214,8 +221,12 @@ def _find_run(cluster: Cluster, inventory: Inventory, run: str | None) -> FoundR
     report_failures(found.errors)
     run_id = choose_found_run(choose_run, found.runs, run)
     parts = found.runs[run_id]
+    if verb:
+        refuse_without_nodes(found, run_id, verb, command)
     nodes = {
-        node.name: node for node in inventory.nodes if parts.get(node.name) and node.name in found.pythons
+        node.name: node
+        for node in found.nodes_of(run_id)
+        if parts.get(node.name) and node.name in found.pythons
     }
     return FoundRun(run_id, parts, nodes, found.pythons)
 

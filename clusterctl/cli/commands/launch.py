@@ -28,8 +28,7 @@ from clusterctl.specs.text import command_line
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
-    from clusterctl.plans.export.nodes import Target
-    from clusterctl.plans.export.shell import Export
+    from clusterctl.plans.export.shell import Export, Target
     from clusterctl.plans.launch.placement import Member
     from clusterctl.specs.inventory.model import Inventory
     from clusterctl.specs.job.model import Job
@@ -215,6 +214,8 @@ def export(
 
     refuse_surplus(script_args, "export")
     job = load_job(job_file, overrides, script_args)
+    if job.runs_on_head:
+        raise UsageError("CC-USE-036", launcher=job.launcher)
     inventory = _load_inventory_if_needed(settings, job, target)
     plan = _plan_export(job, inventory, target, (pattern, exclude), output)
     script = render_slurm(plan) if target == "slurm" else render_bash(plan)
@@ -256,8 +257,7 @@ def _plan_export(
     output: str | None,
 ) -> Export:
     from clusterctl.cli.context.code import read_code, read_job_setup
-    from clusterctl.plans.export.nodes import choose_export_nodes
-    from clusterctl.plans.export.shell import Export
+    from clusterctl.plans.export.shell import Export, choose_export_nodes
 
     read_code(job, big=True)  # only for its errors: the script copies what is there when it runs
     setup = read_job_setup(job)

@@ -1,4 +1,4 @@
-"""`status`, `ps` and `diagnose`: the runs on the nodes."""
+"""`status`, `attach`, `ps` and `diagnose`: the runs on the nodes."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from clusterctl.translation import to_translate
 if TYPE_CHECKING:
     from clusterctl.cli.actions.find_runs import FoundRuns
     from clusterctl.client.rpc.cluster import Cluster
+    from clusterctl.plans.cleanup import WarmServer
     from clusterctl.plans.diagnose.evidence import NodeEvidence
-    from clusterctl.plans.warm import WarmServer
     from clusterctl.specs.inventory.model import Node
 
 
@@ -83,7 +83,7 @@ def _query_warm(
     cluster: Cluster, nodes: Sequence[Node], found_runs: FoundRuns
 ) -> Mapping[str, Sequence[WarmServer]]:
     """Ask only where a run has left something warm."""
-    from clusterctl.plans.warm import may_be_warm
+    from clusterctl.plans.cleanup import may_be_warm
 
     states = [part for parts in found_runs.runs.values() for part in parts.values() if part is not None]
     names = may_be_warm(states, found_runs.offsets, time.time())
@@ -183,11 +183,11 @@ def diagnose(
     Asks every rank for its stacks and for torch's record of its collectives. Nothing is stopped, and no rank is
     slowed down. RUN is a run id, its short form or an unambiguous prefix; default: your newest run.
     """
-    from clusterctl.cli.actions.find_runs import choose_found_run, find_runs, refuse_queued
+    from clusterctl.cli.actions.find_runs import choose_found_run, find_runs, refuse_without_nodes
     from clusterctl.cli.context.nodes import open_cluster, reading_exit_code, report_failures
     from clusterctl.client.diagnose import count_entries, diagnose_ranks, read_gpus, save_diagnosis
     from clusterctl.client.rpc.tasks import RunHandle
-    from clusterctl.console.hang import diagnosis_to_json, gpus_to_json, show_diagnosis, show_gpus
+    from clusterctl.console.diagnose import diagnosis_to_json, gpus_to_json, show_diagnosis, show_gpus
     from clusterctl.console.text import sanitize
     from clusterctl.plans.diagnose.hang import judge
     from clusterctl.plans.runs.selection import choose_run
@@ -200,7 +200,7 @@ def diagnose(
             return 4
         run_id = choose_found_run(choose_run, found.runs, run)
         parts = found.runs[run_id]
-        refuse_queued(run_id, parts, "diagnose", settings.command)
+        refuse_without_nodes(found, run_id, "diagnose", settings.command)
         known = found.nodes_of(run_id)
         nodes = [node for node in known if parts.get(node.name) and node.name in found.pythons]
         handle = RunHandle(cluster, run_id, nodes, found.pythons)
@@ -228,7 +228,7 @@ def diagnose(
 
 
 def _report_slowness(run_id: str, nodes: Iterable[NodeEvidence], *, as_json: bool) -> None:
-    from clusterctl.console.hang import show_slowness, slowness_to_json
+    from clusterctl.console.diagnose import show_slowness, slowness_to_json
     from clusterctl.plans.diagnose.slow import judge_slowness
 
     slowness = judge_slowness(nodes)
@@ -236,3 +236,33 @@ def _report_slowness(run_id: str, nodes: Iterable[NodeEvidence], *, as_json: boo
         click.echo(json_text(slowness_to_json(run_id, slowness), indent=2))
     else:
         show_slowness(slowness)
+
+
+@click.command(
+    cls=VerbCommand,
+    examples=[
+        ("clusterctl attach", "your newest live run"),
+        ("clusterctl attach train-2026", "the run with this prefix"),
+        ("clusterctl attach --json", "NDJSON, the result last"),
+    ],
+)
+@click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_run)
+@json_option("Write NDJSON: log lines, then the result.")
+@shared_options
+def attach(settings: Settings, run: str | None, as_json: bool) -> int:
+    """Follow a run until it ends, as `launch` does; from any machine that has the inventory.
+
+    RUN is a run id, its short form or an unambiguous prefix; default: your newest live run, else your newest run.
+    While you are attached to your own run, the failure of one node stops all nodes. A run of another user must be
+    named and is only shown. Ctrl-C does not stop the run.
+    """
+    from clusterctl.cli.actions.attach import attach_run
+    from clusterctl.cli.context.run_output import RunOutput
+
+    inventory = load_inventory(settings, on_slurm=True)
+    output = RunOutput(as_json, settings.command)
+    if inventory.slurm is None:
+        return attach_run(inventory, run, output)
+    from clusterctl.cli.slurm.follow import find_queued
+
+    return attach_run(inventory, run, output, find_queued)

@@ -10,6 +10,7 @@ from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand
 from clusterctl.cli.options import Seconds, json_option, shared_options, with_node_options
 from clusterctl.errors import UsageError
+from clusterctl.specs.text import command_line
 
 MOST_RUNS = 2  # in one report
 
@@ -68,15 +69,19 @@ def top(
     from clusterctl.plans.launch.placement import choose_nodes
 
     inventory = load_inventory(settings, on_slurm=True)
+    if run is not None or since is not None:
+        if openmetrics is not None:
+            command = command_line("top", "--openmetrics", openmetrics, command=settings.command)
+            raise UsageError("CC-USE-092", "live", command=command)
+        from clusterctl.cli.actions.monitor.top import HistoryQuery, show_run_history
+
+        query = HistoryQuery(run, since, pattern, exclude, settings.command)
+        return show_run_history(inventory, query, as_json=as_json)
     if inventory.slurm is not None:
         from clusterctl.cli.actions.find_runs import with_live_nodes
 
         inventory = with_live_nodes(inventory)
     nodes = choose_nodes(inventory, pattern, exclude)
-    if run is not None or since is not None:
-        from clusterctl.cli.actions.monitor.history import show_run_history
-
-        return show_run_history(nodes, run, since, as_json=as_json)
     with open_cluster() as cluster:
         cluster.open_early(nodes)
         from clusterctl.cli.actions.monitor.top import (
@@ -121,4 +126,4 @@ def report(settings: Settings, runs: tuple[str, ...], output: str | None) -> int
         )
     from clusterctl.cli.actions.monitor.report import write_report
 
-    return write_report(load_inventory(settings), runs, output, settings.command)
+    return write_report(load_inventory(settings, on_slurm=True), runs, output, settings.command)

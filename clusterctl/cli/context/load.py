@@ -117,9 +117,18 @@ def load_inventory(settings: Settings, *, on_slurm: bool = False) -> Inventory:
     """
     inventory = load_chosen_inventory(settings)[0]
     if not on_slurm:
-        context = click.get_current_context(silent=True)
-        refuse_on_slurm(inventory, str(context.info_name) if context else "")
+        refuse_on_slurm(inventory, _verb_in_use())
     return inventory
+
+
+def _verb_in_use() -> str:
+    """Name the verb that was typed, such as `keys push`."""
+    names: list[str] = []
+    context = click.get_current_context(silent=True)
+    while context is not None and context.parent is not None:
+        names.insert(0, str(context.info_name))
+        context = context.parent
+    return " ".join(names)
 
 
 def refuse_on_slurm(inventory: Inventory, verb: str) -> None:

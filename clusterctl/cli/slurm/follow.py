@@ -4,42 +4,68 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
-from clusterctl.cli.actions.attach import watch_run
+from clusterctl.cli.actions.attach import QueuedRun, watch_run
 from clusterctl.cli.actions.find_runs import FoundRuns, find_runs
 from clusterctl.cli.actions.notify import notify_end
 from clusterctl.cli.actions.stop import stop_run
 from clusterctl.cli.context.nodes import report_failures
 from clusterctl.cli.context.run_output import RunOutput
+from clusterctl.client.launch.setup import describe_step
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
+from clusterctl.client.rpc.errors import start_error
 from clusterctl.client.slurm import LoginNode, QueueState, cancel_job, watch_queue
 from clusterctl.client.watch.monitor import MonitorOptions
+from clusterctl.console.errors import show_error
 from clusterctl.console.progress import Phases
-from clusterctl.console.terminal import can_redraw, info
+from clusterctl.console.terminal import can_redraw, info, stderr
 from clusterctl.console.verdict import show_verdict
 from clusterctl.errors import ClusterctlError, ConnectError, ConnectionLost
+from clusterctl.node_texts import translate_node_text
+from clusterctl.plans.checks.python import NOT_BUILT
 from clusterctl.plans.runs.selection import is_live, submitted_at
-from clusterctl.plans.runs.verdict import judge, judge_recorded, verdict_to_json
+from clusterctl.plans.runs.verdict import Verdict, judge, judge_recorded, verdict_to_json
+from clusterctl.plans.slurm.report import to_findings
+from clusterctl.protocol.redact import redact
 from clusterctl.protocol.run_id import RunId
-from clusterctl.protocol.states import RUNNING
-from clusterctl.translation import tr
+from clusterctl.protocol.states import FAILED_SETUP, RUNNING
+from clusterctl.translation import tr, trn
 
-QUEUE = "queue"
+if TYPE_CHECKING:
+    from clusterctl.protocol.messages.verbs import CheckReport
+
+STOPPED_BY_SLURM = "stopped by Slurm"  # how the node's reason begins, see node/slurm/spec.py
+QUEUE, CHECK, SETUP = "queue", "check", "setup"
 RETURN_LIMIT = 3600.0  # seconds without the login node while the job waits
 LONGEST_PAUSE = 15.0
 END_TIMEOUT = 10.0  # seconds in which a job whose parts were stopped leaves the queue by itself
+CHECKS_FAILED = 3
 
 
-def follow_from_queue(
-    login: LoginNode, run_id: RunId, count: int, output: RunOutput, secrets: tuple[str, ...], began: float
-) -> int:
+@dataclass(frozen=True)
+class Following:
+    """A run that is followed: how its login node is reached, how many nodes it has, how it is shown, since when."""
+
+    login: LoginNode
+    run_id: RunId
+    count: int
+    output: RunOutput
+    secrets: tuple[str, ...]
+    began: float
+
+
+def follow_from_queue(following: Following) -> int:
     """Show how the job waits, then follow the run; Ctrl-C detaches, in the queue too."""
+    login, run_id, output = following.login, following.run_id, following.output
     try:
-        state = wait_for_nodes(login, run_id, count)
+        state = wait_for_nodes(following)
     except KeyboardInterrupt:
         info(output.describe_leaving(run_id, stopping=False))
         output.write_end(RUNNING, 130)
@@ -50,75 +76,164 @@ def follow_from_queue(
     report_failures(found.errors)
     if run_id not in found.runs:
         return 4
-    if not is_live(found.runs[run_id]):
-        return show_end(found, run_id, output, secrets, began)
-    return follow_found_run(login.cluster, found, run_id, output, secrets, began)
+    if state.begun and (is_live(found.runs[run_id]) or not state.failure):
+        return follow_found_run(following, found)
+    return show_failed_start(following, found, state)
 
 
-def attach_in_queue(cluster: Cluster, found: FoundRuns, run_id: RunId, output: RunOutput) -> int:
-    """Follow a run of which no node has begun."""
+def find_queued(cluster: Cluster, found: FoundRuns, run_id: RunId, output: RunOutput) -> QueuedRun:
+    """Describe a run that is attached to, for when it waits in the queue or is put back there."""
     parts, login = found.runs[run_id], found.nodes[0]
     count = max((part.agent_count for part in parts.values() if part), default=1)
     reached = LoginNode(cluster, login, found.pythons[login.name])
-    return follow_from_queue(reached, run_id, count, output, (), submitted_at(parts))
+    following = Following(reached, run_id, count, output, (), submitted_at(parts))
+    return QueuedRun(partial(follow_from_queue, following), partial(resume_requeued, following))
 
 
-def follow_found_run(
-    cluster: Cluster,
-    found: FoundRuns,
-    run_id: RunId,
-    output: RunOutput,
-    secrets: tuple[str, ...],
-    began: float,
-) -> int:
+def follow_found_run(following: Following, found: FoundRuns) -> int:
     """Follow a run whose nodes have begun."""
+    run_id, output = following.run_id, following.output
     parts = found.runs[run_id]
     nodes = found.nodes_of(run_id)
     options = MonitorOptions(
-        run_id, nodes, found.pythons, found.offsets, secrets, inventory_names=[node.name for node in nodes]
+        run_id,
+        nodes,
+        found.pythons,
+        found.offsets,
+        following.secrets,
+        inventory_names=[node.name for node in nodes],
     )
     node_ranks = {part.node: part.node_rank for part in parts.values() if part}
     world = max((part.world_size or 1 for part in parts.values() if part), default=1)
-    return watch_run(cluster, options, output, output.logs(run_id, node_ranks, world), began)
+    logs = output.logs(run_id, node_ranks, world)
+    return watch_run(
+        following.login.cluster,
+        options,
+        output,
+        logs,
+        following.began,
+        resume=partial(resume_requeued, following),
+    )
 
 
-def show_end(
-    found: FoundRuns, run_id: RunId, output: RunOutput, secrets: tuple[str, ...], began: float
-) -> int:
-    """Show how a run ended of which nothing could be followed, as one that was cancelled in the queue."""
+def resume_requeued(following: Following, verdict: Verdict) -> int | None:
+    """Follow the next attempt of a run that Slurm has stopped and put back into its queue; None if it has not."""
+    if not any(STOPPED_BY_SLURM in reason for reason in verdict.reasons.values()):
+        return None
+    for state in watch_queue(following.login, following.run_id, following.count):
+        if state.over or state.begun or not state.requeues:
+            return None
+        if state.waits:
+            break
+    else:
+        return None
+    info(
+        tr(
+            "attempt {attempt} ended: Slurm put job {number} back into the queue",
+            attempt=verdict.attempt,
+            number=state.job,
+        )
+    )
+    return follow_from_queue(following)
+
+
+def show_failed_start(following: Following, found: FoundRuns, state: QueueState) -> int:
+    """Show why no worker was started: the check failed, a node could not start, or the job left the queue."""
+    code: int | None = None
+    error = ""
+    if state.check is not None and state.check["blocks"]:
+        info(tr("nothing was started"))
+        code, error = CHECKS_FAILED, "the checks failed"
+    elif state.failure is not None and state.failure.event:
+        failed = start_error(state.failure.event, state.failure.node)
+        failed.message = redact(failed.message, following.secrets)
+        failed.evidence = redact(failed.evidence, following.secrets)
+        show_error(failed)
+        code, error = failed.exit_code, f"{failed.code} {failed.message}"
+    return show_end(following, found, code, error)
+
+
+def show_end(following: Following, found: FoundRuns, code: int | None, error: str) -> int:
+    """Show how a run ended of which nothing could be followed; with a code the reason was shown before."""
+    run_id, output = following.run_id, following.output
     parts = found.runs[run_id]
     verdict = judge_recorded(run_id, parts, [*parts], found.offsets) or judge(run_id, parts, ())
-    output.write_json({"run": run_id, "verdict": verdict_to_json(verdict)})
-    seconds = time.time() - began
-    show_verdict(verdict, seconds, output.command, 0)
-    notify_end(verdict, seconds, output.command, secrets)
-    return verdict.exit_code
+    seconds = time.time() - following.began
+    if code is None:
+        output.write_json({"run": run_id, "verdict": verdict_to_json(verdict)})
+        show_verdict(verdict, seconds, output.command, 0)
+    else:
+        output.write_end(FAILED_SETUP, code, error=error)
+    notify_end(verdict, seconds, output.command, following.secrets)
+    return verdict.exit_code if code is None else code
 
 
-def wait_for_nodes(login: LoginNode, run_id: RunId, count: int) -> QueueState:
+class QueueView:
+    """Shows how a job gets from the queue to its workers: the phases `queue`, `check` and `setup`."""
+
+    def __init__(self, following: Following) -> None:
+        self._phases, self._count = Phases([following.login.node.name]), following.count
+        self._phase, self._shown = "", ""
+        self._enter(QUEUE)
+
+    def _enter(self, phase: str) -> None:
+        if phase != self._phase:
+            self._phase = phase
+            self._phases.start(phase)
+
+    def show(self, state: QueueState) -> None:
+        """Show a report that differs from the one before."""
+        if state.check is not None and self._phase == QUEUE:
+            self._phases.stop()
+            self._phase = CHECK
+            show_check(state.check, self._count)
+        elif self._phase == CHECK and state.doing and not state.begun:
+            self._enter(SETUP)
+        if self._phase in (QUEUE, SETUP) and not state.begun:
+            self._show_activity(
+                describe_queue(state) if self._phase == QUEUE else describe_step(state.doing, {})
+            )
+
+    def _show_activity(self, text: str) -> None:
+        """Show it in the moving line, and where there is none as a line of its own when it changes."""
+        self._phases.set_activity(text)
+        if text and text != self._shown and not can_redraw(sys.stderr):
+            info(f"  {self._phase}   {text}")
+        self._shown = text
+
+    def stop(self) -> None:
+        """Take the moving line off the screen."""
+        self._phases.stop()
+
+
+def show_check(report: CheckReport, count: int) -> None:
+    """Show what the check inside the allocation found, as that over SSH."""
+    from clusterctl.console.findings import render_findings
+
+    findings = [finding for finding in to_findings(report) if finding.code != NOT_BUILT]
+    detail = trn("{n} finding", "{n} findings", len(findings)) if findings else tr("all ok")
+    if report["skipped"]:
+        detail = translate_node_text(report["skipped"])
+    nodes = trn("{count}/{n} node", "{count}/{n} nodes", count, count=0 if report["skipped"] else count)
+    info(f"  {CHECK:<7} {nodes}  {report['seconds']:.1f} s  {detail}")
+    render_findings(stderr(), findings)
+
+
+def wait_for_nodes(following: Following) -> QueueState:
     """Wait until all nodes have begun, or the job is over; a login node that is away is tried again."""
-    phases, since, tries, shown = Phases([login.node.name]), time.monotonic(), 0, ""
-    phases.start(QUEUE)
+    login, view, since, tries = following.login, QueueView(following), time.monotonic(), 0
     try:
         while True:
             try:
-                for state in watch_queue(login, run_id, count):
+                for state in watch_queue(login, following.run_id, following.count):
                     since, tries = time.monotonic(), 0
-                    shown = show_queue(phases, describe_queue(state), shown)
+                    view.show(state)
                     if state.begun or state.over:
                         return state
             except (ConnectError, ConnectionLost) as error:
                 tries = pause_for_login(login, error, since, tries)
     finally:
-        phases.stop()
-
-
-def show_queue(phases: Phases, text: str, shown: str) -> str:
-    """Show how the job waits: in the moving line, and where there is none as a line of its own when it changes."""
-    phases.set_activity(text)
-    if text != shown and not can_redraw(sys.stderr):
-        info(f"  {QUEUE}   {text}")
-    return text
+        view.stop()
 
 
 def pause_for_login(login: LoginNode, error: ClusterctlError, since: float, tries: int) -> int:

@@ -5,24 +5,25 @@ from __future__ import annotations
 import secrets as random_source
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from clusterctl.cli.actions.launch import make_run_id, read_secrets
-from clusterctl.cli.actions.notify import check_hooks, remember_hooks, warn_not_notified
-from clusterctl.cli.context.code import read_code
+from clusterctl.cli.actions.launch import LaunchBase, make_run_id
+from clusterctl.cli.actions.notify import remember_hooks
 from clusterctl.cli.context.load import remember_runs
-from clusterctl.cli.context.nodes import interpreter, launch_record
-from clusterctl.cli.context.run_output import RunOutput
+from clusterctl.cli.context.nodes import interpreter
 from clusterctl.cli.context.settings import LaunchOptions
-from clusterctl.cli.slurm.follow import follow_from_queue
+from clusterctl.cli.slurm.follow import Following, follow_from_queue
+from clusterctl.client.preflight import read_local_facts
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.slurm import LoginNode, Submission, submit_job
 from clusterctl.client.sync.scan import ScanResult
 from clusterctl.client.sync.upload import TreeUpload
-from clusterctl.console.progress import Phases, render_size, render_upload
-from clusterctl.console.terminal import info
-from clusterctl.errors import ClusterctlError, UsageError
+from clusterctl.console.progress import render_size, render_upload
+from clusterctl.errors import UsageError
+from clusterctl.plans.checks.registry import all_checks, resolve_waivers
+from clusterctl.plans.launch.setup import setup_probe_request, setup_to_spec
 from clusterctl.plans.slurm.request import (
     choose_slurm_nodes,
     describe_request,
@@ -30,21 +31,21 @@ from clusterctl.plans.slurm.request import (
     refuse_unsupported,
     render_script,
 )
-from clusterctl.plans.slurm.template import make_template
+from clusterctl.plans.slurm.template import make_template, plan_check
 from clusterctl.protocol.ranks import Slot
-from clusterctl.protocol.redact import redact
 from clusterctl.protocol.run_id import ALLOCATION, RunId
-from clusterctl.protocol.states import CANCELLED, FAILED_SETUP
 from clusterctl.specs.inventory.model import Inventory, Slurm
 from clusterctl.specs.job.model import Job
+from clusterctl.specs.nodeset import ALL
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.files import LaunchRecord
+    from clusterctl.protocol.messages.verbs import CheckPart
 
 
-class SlurmLaunch:
-    """One launch: holds what the steps share."""
+class SlurmLaunch(LaunchBase):
+    """One launch on a Slurm cluster, step by step."""
 
     def __init__(
         self,
@@ -55,13 +56,14 @@ class SlurmLaunch:
         options: LaunchOptions,
     ) -> None:
         refuse_unsupported(job, slurm)
-        self._inventory, self._slurm, self._job, self._options = inventory, slurm, job, options
-        self._nodes = choose_slurm_nodes(job, *choice)
         self._login = inventory.nodes[0]
+        super().__init__(inventory, job, [self._login.name], options)
+        self._slurm, self._nodes = slurm, choose_slurm_nodes(job, *choice)
         self._run_id = make_run_id(job.name)
-        self._phases = Phases([self._login.name], in_one_line=True)
-        self._output = RunOutput(options.as_json, options.command)
-        self._began = time.time()
+
+    @property
+    def _node_count(self) -> int:
+        return self._nodes.count
 
     def show_plan(self) -> str:
         """Write what would be asked of Slurm, and the batch script."""
@@ -72,28 +74,7 @@ class SlurmLaunch:
         ]
         return "\n".join(lines)
 
-    def run(self, cluster: Cluster) -> int:
-        """Go through the steps; the exit code is the verdict's."""
-        secrets: dict[str, str] = {}
-        self._phases.set_steps(cluster.steps)
-        try:
-            secrets = read_secrets(self._job)
-            if not self._options.detach:
-                check_hooks(self._job)
-            code = read_code(self._job, big=self._options.allow_big)
-            return self._start_run(cluster, code, secrets)
-        except ClusterctlError as error:
-            error.message = redact(error.message, secrets.values())
-            error.evidence = redact(error.evidence, secrets.values())
-            self._output.write_end(FAILED_SETUP, error.exit_code, error=f"{error.code} {error.message}")
-            raise
-        except KeyboardInterrupt:
-            self._output.write_end(CANCELLED, 130)
-            raise
-        finally:
-            self._phases.break_off()
-
-    def _start_run(self, cluster: Cluster, code: ScanResult, secrets: Mapping[str, str]) -> int:
+    def _start_run(self, cluster: Cluster, scan: ScanResult, secrets: Mapping[str, str]) -> int:
         login = LoginNode(cluster, self._login, interpreter(self._login))
         self._phases.announce(
             trn(
@@ -104,20 +85,19 @@ class SlurmLaunch:
                 cluster=self._inventory.cluster,
             )
         )
-        self._send_code(login, code)
+        self._send_code(login, scan)
         number = self._submit(login, secrets)
         remember_hooks(self._job, self._inventory, self._run_id)
         remember_runs([self._run_id])
         if self._options.detach:
-            return self._detach()
+            return self._detach(self._run_id)
         self._phases.conclude(f"submit {time.time() - self._began:.1f} s", f"Slurm job {number}")
+        hidden = tuple(secrets.values())
         return follow_from_queue(
-            login, self._run_id, self._nodes.total, self._output, tuple(secrets.values()), self._began
+            Following(login, self._run_id, self._nodes.total, self._output, hidden, self._began)
         )
 
     def _send_code(self, login: LoginNode, code: ScanResult) -> None:
-        from dataclasses import replace
-
         self._phases.start("code")
         place = replace(self._login, name=ALLOCATION)
         synced = tasks.sync(
@@ -134,15 +114,43 @@ class SlurmLaunch:
         label = f"code {render_size(synced.sent)}" if synced.sent else ""
         self._phases.finish("code", render_upload(files, size, synced.sent), label)
 
+    def _send_setup(self, login: LoginNode) -> LaunchRecord:
+        """Send what the environment is made of, unless it is there; gives its place in the spec."""
+        if self._setup_files is None:
+            return {}
+        self._phases.start("setup")
+        scan = self._setup_files.scan
+        connection = login.cluster.connection(self._login)
+        sent = tasks.sync(
+            connection, self._login, login.interpreter, None, Slot(0), TreeUpload(scan), lambda _: None
+        ).sent
+        self._phases.mark_done("setup", self._login.name)
+        self._phases.finish("setup", render_upload(scan.manifest.files, scan.manifest.size, sent))
+        activate = self._job.activate or self._login.activate
+        return {"setup": setup_to_spec(self._setup_files.plan, scan.manifest, activate)}
+
+    def _plan_check(self) -> CheckPart:
+        """Plan the check that the nodes make before anything starts."""
+        waivers = (*self._inventory.waive, *self._job.waive)
+        # only for errors: which nodes there will be is not known
+        resolve_waivers(all_checks(), [replace(one, nodes=ALL) for one in waivers], [self._login.name])
+        setup = self._setup_files.plan if self._setup_files else None
+        check = plan_check(
+            self._job,
+            self._login,
+            waivers,
+            read_local_facts((), self._job).script_siblings,
+            self._options.command,
+            setup_probe_request(setup, self._job.activate or self._login.activate),
+        )
+        return {**check, "enforce": not self._options.no_check}
+
     def _submit(self, login: LoginNode, secrets: Mapping[str, str]) -> str:
+        check = self._plan_check()
+        record: LaunchRecord = {**self._record(), **self._send_setup(login)}
         self._phases.start("submit")
-        record: LaunchRecord = {
-            "cluster": self._inventory.cluster,
-            **launch_record(),
-            "submitted": time.time(),
-        }
         submission = Submission(
-            make_template(self._job, self._slurm, self._login, self._nodes, self._run_id, record),
+            make_template(self._job, self._slurm, self._login, self._nodes, self._run_id, record, check),
             plan_options(self._job, self._slurm, self._nodes, self._run_id),
             render_script(self._job, self._login),
             secrets,
@@ -153,14 +161,6 @@ class SlurmLaunch:
         self._phases.finish("submit", tr("Slurm job {number}", number=number))
         self._output.write_json({"run": self._run_id, "slurm_job": number})
         return number
-
-    def _detach(self) -> int:
-        if not self._options.as_json:
-            print(self._run_id, flush=True)
-        self._output.write_json({"run": self._run_id, "detached": True})
-        warn_not_notified(self._run_id, self._output.hint("attach", self._run_id))
-        info(self._output.describe_commands(self._run_id))
-        return 0
 
 
 def refuse_options(options: LaunchOptions) -> None:

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.session import Session
 from clusterctl.errors import NodesBusy
-from clusterctl.plans.facts.gpu_use import describe_holders, parse_holders
-from clusterctl.plans.facts.records import LockHolder
+from clusterctl.plans.facts.gpu_use import LockHolder, describe_holders, parse_holders
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.translation import tr, trn

@@ -28,7 +28,7 @@ from clusterctl.client.sync.distribute import Distribution, SharedHomeLocks
 from clusterctl.client.sync.scan import ScanResult
 from clusterctl.client.sync.upload import TreeUpload
 from clusterctl.errors import ClusterctlError, NodeError, StartError
-from clusterctl.plans.facts.records import LockHolder
+from clusterctl.plans.facts.gpu_use import LockHolder
 from clusterctl.plans.launch.plan import LaunchPlan, NodePlan
 from clusterctl.protocol.ranks import Slot
 from clusterctl.protocol.untrusted import Untrusted

@@ -5,23 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from clusterctl.client.local.private_files import keep_newest, read_own, write_own
-from clusterctl.specs.inventory import model as inventory_model
-from clusterctl.specs.job import model as job_model
+from clusterctl.specs.plain import from_plain, to_plain
 
 MAX_TEXTS = 50  # texts that are remembered
 SPECS = Path(__file__).parents[2] / "specs"
-KINDS = {
-    name: kind
-    for home in (inventory_model, job_model)
-    for name, kind in vars(home).items()
-    if isinstance(kind, type) and is_dataclass(kind)
-}
 
 T = TypeVar("T")
 
@@ -29,8 +21,8 @@ T = TypeVar("T")
 def parse_once(folder: Path, text: str, file: str, kind: type[T], parse: Callable[[str, str], T]) -> T:
     """Return what a text was parsed to before, else parse it, and remember it if nothing was wrong with it.
 
-    `kind` is what the parser returns, one of KINDS. A cache that is damaged is no cache, and one that cannot be
-    written is only slower.
+    `kind` is what the parser returns, one of the models of `specs`. A cache that is damaged is no cache, and one that
+    cannot be written is only slower.
     """
     cache_file = folder / f"{_key(text, file, kind)}.json"
     cached = _load(cache_file, kind)
@@ -38,7 +30,7 @@ def parse_once(folder: Path, text: str, file: str, kind: type[T], parse: Callabl
         return cached
     value = parse(text, file)
     try:
-        write_own(cache_file, json.dumps(_to_plain(value)))
+        write_own(cache_file, json.dumps(to_plain(value)))
     except OSError:
         return value
     keep_newest(folder, MAX_TEXTS)
@@ -59,28 +51,7 @@ def _specs_version() -> str:
 
 def _load(cache_file: Path, kind: type[T]) -> T | None:
     try:
-        value = _from_plain(json.loads(read_own(cache_file)))
+        value = from_plain(json.loads(read_own(cache_file)))
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
     return value if isinstance(value, kind) else None
-
-
-def _to_plain(value: Any) -> Any:
-    """Write a value as JSON can hold it: a list is a tuple, an object holds its type."""
-    if is_dataclass(value):
-        members = {field.name: _to_plain(getattr(value, field.name)) for field in fields(value)}
-        return {"is": type(value).__name__, "of": members}
-    if isinstance(value, Mapping):
-        return {"is": "", "of": dict(value)}
-    return [_to_plain(item) for item in value] if isinstance(value, tuple) else value
-
-
-def _from_plain(plain: Any) -> Any:
-    if isinstance(plain, list):
-        return tuple(_from_plain(item) for item in plain)
-    if not isinstance(plain, dict):
-        return plain
-    kind, members = plain["is"], plain["of"]  # type: ignore[record-key]  # this file writes them too
-    if not kind:
-        return dict(members)
-    return KINDS[kind](**{name: _from_plain(item) for name, item in members.items()})

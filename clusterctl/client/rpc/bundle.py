@@ -3,6 +3,8 @@
 Two packages travel, under the names that they have here: `clusterctl.node` and, of what both sides share,
 `clusterctl.protocol`. They are read as files, never imported. A verb's modules are found by following its relative
 imports, so that no list can fall behind the code.
+
+To a Slurm cluster a second zip goes: the checks, which are judged there. Its modules are found in the same way.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import re
 import threading
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -24,6 +26,18 @@ from clusterctl.client.local.private_files import keep_newest, read_own, write_o
 PACKAGE = Path(__file__).parents[2]
 SHIPPED = ("node", "protocol")
 MAIN = "from clusterctl.node.main import main\n\nmain()\n"
+JUDGE = "plans.slurm.judge"
+JUDGE_MAIN = f"""import json
+import sys
+
+from clusterctl.{JUDGE} import judge_allocation
+
+json.dump(judge_allocation(json.load(sys.stdin)), sys.stdout)
+"""
+# from clusterctl.plans.facts import facts | from clusterctl.plans.checks import (access, ...)
+ABSOLUTE = re.compile(
+    r"^[ \t]*from[ \t]+clusterctl\.([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n#]*)", re.MULTILINE
+)
 ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest that a zip can hold
 PACK_LOCK = threading.Lock()  # many threads call it at once: the first packs, the others wait for it
 
@@ -150,12 +164,45 @@ def _payload_zip() -> tuple[str, bytes]:
     return hashlib.sha256(packed).hexdigest(), packed
 
 
+def judge_zip() -> tuple[str, bytes]:
+    """Return the SHA-256 of the program that judges the nodes of a Slurm job, and its zip; packed once a launch."""
+    texts = {"__main__.py": JUDGE_MAIN, "clusterctl/__init__.py": ""}
+    for name in _absolute_imports(JUDGE):
+        path = PACKAGE.joinpath(*name.split("."))
+        file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        texts[f"clusterctl/{file.relative_to(PACKAGE).as_posix()}"] = file.read_text(encoding="utf-8")
+    packed = _zip(texts)
+    return hashlib.sha256(packed).hexdigest(), packed
+
+
+def _absolute_imports(first: str) -> frozenset[str]:
+    """Name all modules and packages that one needs, itself included; what only a type checker reads is left out."""
+    pending, names = {first}, set[str]()
+    while pending:
+        name = pending.pop()
+        names.add(name)
+        names |= {name.rsplit(".", count)[0] for count in range(1, name.count(".") + 1)}
+        source = FOR_TYPES.sub(
+            "", PACKAGE.joinpath(*name.split(".")).with_suffix(".py").read_text(encoding="utf-8")
+        )
+        for base, words in ABSOLUTE.findall(source):
+            found = {base} if _is_module(base) else {f"{base}.{word}" for word in re.findall(r"\w+", words)}
+            pending |= set(filter(_is_module, found)) - names
+        pending |= _imports(name) - names  # relative ones, of `protocol`
+    return frozenset(names)
+
+
 def _pack_payload() -> bytes:
     texts = {"__main__.py": MAIN, "clusterctl/__init__.py": ""}  # the package's own is for this machine
     for folder in SHIPPED:
         for path in (PACKAGE / folder).rglob("*.py"):
             module = path.relative_to(PACKAGE).with_suffix("")
             texts[f"clusterctl/{module.as_posix()}.py"] = _stripped(".".join(module.parts))
+    return _zip(texts)
+
+
+def _zip(texts: Mapping[str, str]) -> bytes:
+    """Pack texts by their paths: same texts, same bytes."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name in sorted(texts):

@@ -1,9 +1,11 @@
-"""One verb on one node: frames, beats, silence.
-
-One conversation with one node: a verb of the payload over one raw channel.
+"""One conversation with one node: a verb of the payload over one raw channel; frames, beats, silence.
 
 A session has one reader. `receive` waits for the next frame; to follow many nodes from one thread, put the
 sessions into a selector and take what is there with `pump`. Sending is safe from any thread.
+
+An interpreter that has served a verb stays idle on its node: the next verb saves opening a channel, starting a command,
+and the start of Python with what verbs share. It belongs to the connection that its channel is of, and ends with it at
+the latest.
 """
 
 from __future__ import annotations
@@ -24,7 +26,6 @@ from clusterctl.client.openssh import OpensshConnection
 from clusterctl.client.rpc import bundle, errors
 from clusterctl.client.rpc.channels import WINDOW_TICK, Channel, ParamikoChannel
 from clusterctl.client.rpc.frames import Frame, FrameLimits, FrameReader, limits_for
-from clusterctl.client.rpc.idle import IdleInterpreter, idle_interpreters
 from clusterctl.client.ssh.timeouts import WATCHDOG, Timeouts
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.ssh import DECOYS, render_bootstrap
@@ -34,6 +35,7 @@ from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:
+    from clusterctl.client.rpc.channels import Channel
     from clusterctl.protocol.messages.verbs import (
         ClientFrame,
         FullProbeRequest,
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
         VerbHeader,
         VerbName,
     )
+
 
 STDERR_KEPT = 64 << 10
 CHUNK = (32 << 10) - 64  # what fills one packet
@@ -440,3 +443,58 @@ class ReplyReader:
                 raise self._on_stalled("", STALL)
             if now - began > MAX_ANSWER_TIME:
                 raise self._on_stalled("unanswered", MAX_ANSWER_TIME / 3600)
+
+
+MOST_IDLE = 2  # of a connection: a launch has two verbs at work at a time
+
+
+@dataclass(frozen=True)
+class IdleInterpreter:
+    """The channel to one, how it was started, the modules that were sent to it, and whether it has answered yet."""
+
+    channel: Channel
+    interpreter: object
+    modules: frozenset[str]
+    started: bool
+
+
+class IdleInterpreters:
+    """Those of one connection; may be used from any thread."""
+
+    def __init__(self) -> None:
+        self._idle: list[IdleInterpreter] = []
+        self._lock = threading.Lock()
+
+    def add(self, idle: IdleInterpreter) -> bool:
+        """Keep one, unless there are enough."""
+        with self._lock:
+            if len(self._idle) >= MOST_IDLE:
+                return False
+            self._idle.append(idle)
+            return True
+
+    def pop(self, interpreter: object) -> IdleInterpreter | None:
+        """Remove and return the newest that was started like this and still listens."""
+        while (idle := self._pop(lambda idle: idle.interpreter == interpreter)) is not None:
+            if not idle.channel.at_eof:
+                return idle
+            idle.channel.close()
+        return None
+
+    def close(self) -> None:
+        """End all."""
+        while (idle := self._pop(lambda _: True)) is not None:  # also one that is added meanwhile
+            idle.channel.close()
+
+    def _pop(self, fits: Callable[[IdleInterpreter], bool]) -> IdleInterpreter | None:
+        with self._lock:
+            for place in reversed(range(len(self._idle))):
+                if fits(self._idle[place]):
+                    return self._idle.pop(place)
+        return None
+
+
+def idle_interpreters(connection: object) -> IdleInterpreters:
+    """Return those of a connection, which is what keeps them."""
+    idle: IdleInterpreters = vars(connection).setdefault("_idle_interpreters", IdleInterpreters())
+    return idle

@@ -22,7 +22,7 @@ from clusterctl.specs.inventory.model import Node
 if TYPE_CHECKING:
     from clusterctl.client.sync.upload import SyncResult, TreeUpload
     from clusterctl.plans.diagnose.evidence import NodeEvidence
-    from clusterctl.plans.diagnose.kept import KeptEvidence
+    from clusterctl.plans.diagnose.hang import KeptEvidence
     from clusterctl.plans.facts.facts import Facts
     from clusterctl.plans.runs.state import NodeState
     from clusterctl.protocol.messages import verbs
@@ -512,7 +512,7 @@ def clean(c: Connection, node: Node, interpreter: Interpreter, unused: float) ->
         "unused": unused,
         "payload": payload_zip()[0],
     }
-    return _open_session(c, "clean", request, interpreter)
+    return _open_session(c, *over_login_node(node, "clean", request), interpreter)
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
@@ -526,35 +526,16 @@ def diagnose(
     """Ask a node where its ranks of a run are, with so many entries of each process group; nothing is stopped."""
     from clusterctl.plans.diagnose.evidence import parse_evidence
 
-    request: DiagnoseRequest = {
-        "workdir": node.workdir,
-        "node": node.name,
-        "run": run_id,
-        "ranks": None,
-        "kept": "",
-        "entries": entries,
-    }
-    with _open_session(c, "diagnose", request, on_node(node, interpreter)) as session:
-        header, _ = _receive_answer(session, DIAGNOSE_LIMIT)
-    return parse_evidence(header.record("diagnosis"), node.name)
+    answer = _query_ranks(c, node, on_node(node, interpreter), run_id, entries=entries)
+    return parse_evidence(answer.record("diagnosis"), node.name)
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
 def read_kept(c: Connection, node: Node, interpreter: Interpreter, run_id: str) -> KeptEvidence | None:
     """Ask a node for what its agent kept of where the ranks of the last attempt were."""
-    from clusterctl.plans.diagnose.kept import parse_kept
+    from clusterctl.plans.diagnose.hang import parse_kept
 
-    request: DiagnoseRequest = {
-        "workdir": node.workdir,
-        "node": node.name,
-        "run": run_id,
-        "ranks": None,
-        "kept": "diagnosis",
-        "entries": 0,
-    }
-    with _open_session(c, "diagnose", request, interpreter) as session:
-        header, _ = _receive_answer(session, DIAGNOSE_LIMIT)
-    return parse_kept(header.record("kept"), node.name)
+    return parse_kept(_query_ranks(c, node, interpreter, run_id, "diagnosis").record("kept"), node.name)
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types
@@ -562,18 +543,25 @@ def read_sample(c: Connection, node: Node, interpreter: Interpreter, run_id: str
     """Ask a node for the collectives that its agent kept while the run went on."""
     from clusterctl.plans.diagnose.evidence import parse_evidence
 
+    answer = _query_ranks(c, node, interpreter, run_id, "collectives")
+    diagnosis = answer.record("kept").record("diagnosis")
+    return parse_evidence(diagnosis, node.name) if diagnosis else None
+
+
+def _query_ranks(
+    c: Connection, node: Node, interpreter: Interpreter, run_id: str, kept: str = "", *, entries: int = 0
+) -> Untrusted:
+    """Ask for what an agent has kept of a run's ranks, or, with nothing kept asked for, where they are now."""
     request: DiagnoseRequest = {
         "workdir": node.workdir,
         "node": node.name,
         "run": run_id,
         "ranks": None,
-        "kept": "collectives",
-        "entries": 0,
+        "kept": kept,
+        "entries": entries,
     }
     with _open_session(c, "diagnose", request, interpreter) as session:
-        header, _ = _receive_answer(session, DIAGNOSE_LIMIT)
-    diagnosis = header.record("kept").record("diagnosis")
-    return parse_evidence(diagnosis, node.name) if diagnosis else None
+        return _receive_answer(session, DIAGNOSE_LIMIT)[0]
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types

@@ -16,7 +16,7 @@ from clusterctl.protocol.ranks import Rank
 from clusterctl.protocol.reasons import NODE_0_ENDED
 from clusterctl.protocol.root_cause import Failure
 from clusterctl.protocol.states import LOST, SUCCEEDED, UNKNOWN, WAITING
-from clusterctl.protocol.tracebacks import StderrParser
+from clusterctl.protocol.tracebacks import StderrParser, marked_rank
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.nodeset import fold_names
@@ -116,8 +116,12 @@ class NodeReport:
         parser = self.parsers.setdefault(entry.rank, StderrParser())
         parser.on_output(moment)
         if entry.stream == "stderr" or entry.rank is None:
+            ranks = {rank.rank for rank in (self.state.ranks if self.state else ())}
             for line in entry.lines:
-                parser.feed(line, moment)
+                # ranks below a program may share its log, which is then of no rank
+                marked = marked_rank(line) if entry.rank is None else None
+                writer = self.parsers.setdefault(marked, StderrParser()) if marked in ranks else parser
+                writer.feed(line, moment)
 
     def newly_frozen(self, state: NodeState) -> list[int]:
         """Take notice of the ranks that a signal has stopped; gives those that ran before."""
@@ -198,7 +202,7 @@ class NodeReport:
             yield self._rank_failure(rank, end)
 
     def _rank_failure(self, rank: Rank | None, end: ProcessEnd) -> Failure:
-        parser = self.parsers.get(rank) or StderrParser()
+        parser = self.parsers.get(rank) or self._shared_parser(rank, end) or StderrParser()
         return Failure(
             node=self.node.name,
             rank=rank,
@@ -212,6 +216,7 @@ class NodeReport:
             origin=parser.origin,
             where=parser.where,
             own_frame=parser.own_frame,
+            ray_task=parser.ray_task,
             survived=parser.survived,
             suspended=rank in self.suspended,
             after_stop=self.stopped_at is not None and self._local_time(end) >= self.stopped_at,
@@ -220,6 +225,12 @@ class NodeReport:
                 for rank_state in (self.state.ranks if self.state else ())
             ),
         )
+
+    def _shared_parser(self, rank: Rank | None, end: ProcessEnd) -> StderrParser | None:
+        """Give what came without a mark in a log that ranks share; one that a signal ended wrote nothing of it."""
+        logs = {state.rank: state.stderr for state in (self.state.ranks if self.state else ())}
+        shares_log = rank in logs and list(logs.values()).count(logs[rank]) > 1
+        return self.parsers.get(None) if shares_log and end.signal is None else None
 
     def _node_failure(self, reason: str, time: float) -> Failure:
         return Failure(self.node.name, None, None, None, time, reason=reason)

@@ -43,13 +43,23 @@ from ..runtime.processes import (
 from . import interface
 from .imports import Imports, count_private_bytes, record_imports
 from .inherited import read_inherited
-from .warm_client import describe_other, is_private, peer_uid, query, socket_folder, socket_name
-from .warm_messages import LONGEST_VARIABLE, close_all, receive, send, unpack_variables
+from .warm_client import (
+    LONGEST_VARIABLE,
+    close_all,
+    describe_other,
+    is_private,
+    peer_uid,
+    query,
+    receive,
+    send,
+    socket_folder,
+    socket_name,
+    unpack_variables,
+)
 from .worker import exit_code
 
 if TYPE_CHECKING:
-    from ...protocol.messages.children import GateStart
-    from ...protocol.messages.warm import AnyWarmAnswer, WarmServerFacts
+    from ...protocol.messages.local import AnyWarmAnswer, GateStart, WarmServerFacts
 
 RunGate = Callable[[List[str]], None]
 

@@ -44,8 +44,7 @@ from .membership import (
     silent_beats,
 )
 from .node_check import SilentNodes, describe_loss
-from .restart_reason import RestartReason, judge_record
-from .roster import Roster
+from .roster import RestartReason, Roster, judge_record
 from .state import GangState
 
 if TYPE_CHECKING:
@@ -93,6 +92,7 @@ final_grace -            -         -            -            -             -    
 
 CLOCK_SLACK = 0.2  # seconds by which a node's clock may be misjudged
 CLEAR_LIMIT = 60.0  # seconds for GPU memory to become free
+PAUSE_AFTER_SILENCE = 3  # beats: who is cut off has ended its part 8 after that; the pause may begin after 5
 GATHER_SILENCES = 1.25  # silences in which the others must have come to the next hub
 
 
@@ -473,7 +473,7 @@ class Hub(Role[Phase]):
         self.roster.add_attempt(entry)
         seconds = self.policy.pause_before(self.roster.attempt)
         if self._lost_by_silence:  # who was cut off needs as long as we did to notice, and to end its part
-            seconds = max(seconds, silence_limit(self.context.spec) / 4)
+            seconds = max(seconds, PAUSE_AFTER_SILENCE * beat_interval(self.context.spec))
         self._lost_by_silence = False
         self._send_all(messages.Pause(entry, seconds, self.roster.view()))
         self.state.attempts.on_pause(entry, seconds)

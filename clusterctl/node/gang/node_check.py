@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from ...protocol.messages.files import Spec
 
 WITNESSES = 2  # other nodes that are asked
-CHECK_BEATS = 0.75  # of the time between two beats: what others found is here at the next one
+CHECK_BEATS = 1.5  # beats that a check takes: what others found is here at the second one after it has begun
+LOST_AFTER = SUSPECTED_AFTER + 2  # beats
 MOST_CHECKS = 16  # at once: each opens files
 TRIES = 4  # connections to each port, so that the last one is tried late: a cable may be back by then
 # Nothing came back. A missing address of our own is the same: we are cut off, and the others cannot reach us.
@@ -95,7 +96,7 @@ def choose_witnesses(silent_slot: Slot, candidates: Iterable[Slot], slot_count: 
 
 def describe_loss(spec: Spec) -> str:
     """Say why a node is lost before the silence limit."""
-    return f"it was silent for {SUSPECTED_AFTER * beat_interval(spec):g} s, and its node does not answer"
+    return f"it was silent for {LOST_AFTER * beat_interval(spec):g} s, and its node does not answer"
 
 
 class SilentNodes:

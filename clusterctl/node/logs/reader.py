@@ -147,10 +147,13 @@ def logs_of(rundir: str, state: State, request: LogChoice) -> Iterator[Log]:
             entry[stream] != file for entry in entries.values()
         ):  # ranks that it has started have their own
             yield Log(rundir, file, None, stream, attempt)
+    owners: Dict[str, str] = {}
     for rank, entry in entries.items():
         for stream in streams:
             if entry[stream] is not None and (ranks is None or Rank(int(rank)) in ranks):
-                yield Log(rundir, entry[stream], Rank(int(rank)), stream, attempt)
+                # ranks of a program may share its log, which is then of none of them
+                shared = ranks is None and owners.setdefault(entry[stream], rank) != rank
+                yield Log(rundir, entry[stream], None if shared else Rank(int(rank)), stream, attempt)
 
 
 def program_log(attempt: int, stream: str) -> str:

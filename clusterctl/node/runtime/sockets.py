@@ -21,7 +21,7 @@ def hold_port(ports: Optional[Sequence[int]]) -> socket.socket:
     It is bound alone and marked reusable afterwards, so that two agents never hold the same port.
     """
     for port in candidates(ports, ephemeral_range(), os.urandom(1)[0] / 256):
-        holder = _bind(port)
+        holder = bind_port(port)
         if holder is not None:
             return holder
     raise VerbError("CC-NET-020", f"no free port for the rendezvous: {_describe(ports)} are in use")
@@ -66,7 +66,8 @@ def _outside_ephemeral(ephemeral: Tuple[int, int]) -> List[int]:
     return [port for port in allowed if port not in TORCH_DEFAULTS]
 
 
-def _bind(port: int) -> Optional[socket.socket]:
+def bind_port(port: int) -> Optional[socket.socket]:
+    """Bind a port without listening, alone; None if another process has it."""
     for family, address in ((socket.AF_INET6, "::"), (socket.AF_INET, "0.0.0.0")):
         try:
             holder = socket.socket(family, socket.SOCK_STREAM)

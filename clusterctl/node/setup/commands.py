@@ -16,8 +16,8 @@ from ..supervise.evidence import is_full
 from ..supervise.spawn import render_template, write_report
 
 if TYPE_CHECKING:
-    from ...protocol.messages.children import StepFailure
     from ...protocol.messages.files import StepSpec
+    from ...protocol.messages.local import StepFailure
 
 TAIL_LINES = 20  # lines
 TAIL_BYTES = 64 << 10  # bytes of a log's end that are looked at

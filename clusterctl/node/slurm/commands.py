@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import os
 import subprocess
-from typing import Dict, Iterable, List, NamedTuple, Optional
+from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence
 
 from ..runtime.stream import VerbError
-from .output import QUEUE_FORMAT, QueuedJob, parse_kill_wait, parse_queue
+from .output import (
+    MOST_OUTPUT,
+    NAME_FORMAT,
+    QUEUE_FORMAT,
+    QueuedJob,
+    parse_kill_wait,
+    parse_numbers,
+    parse_queue,
+)
 
 COMMAND_LIMIT = 20.0  # seconds; a controller that is busy answers late
 SUBMIT_LIMIT = 60.0
+MOST_NAMED = 200  # jobs in one question
 LONGEST_ERROR = 2000  # characters of what a program printed
 # They change what the programs print.
 FORMAT_VARIABLES = ("SLURM_TIME_FORMAT", "SQUEUE_FORMAT", "SQUEUE_FORMAT2", "SQUEUE_STATES", "SQUEUE_USERS")
@@ -42,16 +51,37 @@ def run_program(argv: List[str], limit: float = COMMAND_LIMIT) -> Finished:
 
 def query_queue(jobs: Iterable[str]) -> Optional[Dict[str, QueuedJob]]:
     """Ask for the states of jobs, ended ones included as long as Slurm remembers them; None if it does not answer."""
-    numbers = ",".join(jobs)
-    if not numbers:
-        return {}
+    numbers = list(jobs)
+    found: Dict[str, QueuedJob] = {}
+    for begin in range(0, len(numbers), MOST_NAMED):
+        output = _query(QUEUE_FORMAT, "-j", numbers[begin : begin + MOST_NAMED])
+        if output is None:
+            return None
+        found.update(parse_queue(output))
+    return found
+
+
+def query_numbers(names: Sequence[str]) -> Optional[Dict[str, str]]:
+    """Ask for the numbers of jobs by name; None if Slurm does not answer."""
+    found: Dict[str, str] = {}
+    for begin in range(0, len(names), MOST_NAMED):
+        output = _query(NAME_FORMAT, "-n", names[begin : begin + MOST_NAMED])
+        if output is None:
+            return None
+        found.update(parse_numbers(output))
+    return found
+
+
+def _query(columns: str, option: str, values: Sequence[str]) -> Optional[str]:
     try:
-        done = run_program(["squeue", "-h", "-t", "all", "-o", QUEUE_FORMAT, "-j", numbers])
+        done = run_program(["squeue", "-h", "-t", "all", "-o", columns, option, ",".join(values)])
     except VerbError:
         return None
     if done.status != 0 and "Invalid job id" not in done.error:
         return None  # the controller is away
-    return parse_queue(done.output)
+    return (
+        done.output if len(done.output) <= MOST_OUTPUT else None
+    )  # a job that was cut off would count as forgotten
 
 
 def query_kill_wait() -> Optional[float]:

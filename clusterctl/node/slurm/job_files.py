@@ -3,14 +3,16 @@
 runs/<run>/0-.slurm/        beside the parts of the nodes; a dot begins no node's name
   job.json                  the job's number, written when sbatch has taken it
   template.json             the spec of every node, as far as it is the same
-  secrets.json              values of the job's secrets and the gang's token, 0600; removed when every task has read it
-                            or the job is over
+  secrets.json              values of the job's secrets and the gang's token, 0600; removed when every task has read it,
+                            or, if Slurm may start the job again, when the job is over
   batch.sh batch.out        what sbatch runs, and what it and srun print
   task.<slot>.out           what a task prints: a file each, since srun waits for all who hold a shared one
   code/ manifest            the code, which all nodes work in
   ended.json                the step is over; written by batch.sh
-  exchange/<job>.<restart>/     what the tasks tell each other: hello.<slot>, member.<slot>, hub, listener.<slot>,
-                            ready.<slot>, go, and the first failure; alive.<slot> is touched every few seconds
+  earlier/<job>.<restart>/  parts of an earlier start whose nodes Slurm did not give again, see requeue.py
+  exchange/<job>.<restart>/     what the tasks tell each other: hello.<slot>, member.<slot>, facts.<slot>, checked,
+                            part.<slot>, doing.<slot>, hub, listener.<slot>, ready.<slot>, go, and the first failure;
+                            alive.<slot> is touched every few seconds
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ class JobFiles:
         return os.path.dirname(os.path.dirname(self.run_folder))
 
     def remove_secrets(self) -> None:
-        """Remove the secrets, once nothing will read them any more: jobs go in with --no-requeue."""
+        """Remove the secrets, once nothing will read them any more."""
         with suppress(OSError):
             os.unlink(self.secrets)
 
@@ -128,6 +130,13 @@ class Exchange:
 
     def _path(self, name: str) -> str:
         return os.path.join(self.folder, name)
+
+
+def newest_start(files: JobFiles) -> str:
+    """Give the folder in which the tasks of the newest start of a job meet; empty while there is none."""
+    keys = [key for key in list_folder(files.exchanges) if key.rpartition(".")[2].isdecimal()]
+    newest = max(keys, key=lambda key: int(key.rpartition(".")[2]), default="")
+    return os.path.join(files.exchanges, newest) if newest else ""
 
 
 def newest_beat(files: JobFiles) -> Optional[float]:

@@ -12,15 +12,20 @@ from typing import Dict, List, NamedTuple, Optional
 
 # number, state, reason, start (expected or real), nodes; the reason may hold anything but comes before two last fields
 QUEUE_FORMAT = "%i|%T|%S|%N|%r"
-MOST_OUTPUT = 1 << 20  # bytes
+NAME_FORMAT = "%j|%i"
+MOST_OUTPUT = 4 << 20  # characters
 MOST_JOBS = 10_000
 LONGEST_FIELD = 300
-PENDING_STATES = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT")
+PENDING_STATES = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT")
+ENDING = "COMPLETING"  # its processes are being ended; then it is over, or waits again
 FINAL_STATES = (
     *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED"),
     *("REVOKED", "TIMEOUT"),
 )
+UNKNOWN = "UNKNOWN"  # a state that cannot be read: neither waiting nor over
 _NUMBER = re.compile(r"[0-9]{1,18}")
+# 4711, one element or the rest of an array (4711_3, 4711_[4-9%2], 4711_[...]), one component of a heterogeneous job
+_JOB = re.compile(r"([0-9]{1,18})(?:_[0-9]{1,9}|_\[[0-9.,%:-]{1,4096}\]|\+[0-9]{1,9})?")
 _KILL_WAIT = re.compile(r"^KillWait\s*=\s*([0-9]{1,6})\s*sec", re.MULTILINE)
 _STATE = re.compile(r"[A-Z_]{1,40}")
 
@@ -55,21 +60,37 @@ def parse_submission(text: str) -> Optional[str]:
 
 
 def parse_queue(text: str) -> Dict[str, QueuedJob]:
-    """Read the lines of `squeue -h -o QUEUE_FORMAT`; what is none of them is passed over."""
+    """Read the lines of `squeue -h -o QUEUE_FORMAT` by the number that sbatch gave; others are passed over.
+
+    Of several parts of a job, such as an array's, one that is not over counts.
+    """
     jobs: Dict[str, QueuedJob] = {}
     for line in text[:MOST_OUTPUT].splitlines()[:MOST_JOBS]:
         job = _parse_line(line)
-        if job is not None:
+        if job is not None and (job.job not in jobs or jobs[job.job].is_over):
             jobs[job.job] = job
     return jobs
 
 
 def _parse_line(line: str) -> Optional[QueuedJob]:
-    fields: List[str] = [field.strip()[:LONGEST_FIELD] for field in line.split("|", 4)]
-    if len(fields) != 5 or not _NUMBER.fullmatch(fields[0]) or not _STATE.fullmatch(fields[1]):
+    fields: List[str] = [field.strip() for field in line.split("|", 4)]
+    number = _JOB.fullmatch(fields[0])
+    if len(fields) != 5 or number is None:
         return None
-    number, state, start, nodes, reason = fields
-    return QueuedJob(number, state, "" if reason == "None" else reason, parse_time(start), nodes)
+    state, start, nodes, reason = (field[:LONGEST_FIELD] for field in fields[1:])
+    if not _STATE.fullmatch(state):
+        state = UNKNOWN  # Slurm writes ? for one that it has no word for; the job is there all the same
+    return QueuedJob(number.group(1), state, "" if reason == "None" else reason, parse_time(start), nodes)
+
+
+def parse_numbers(text: str) -> Dict[str, str]:
+    """Read the lines of `squeue -h -o NAME_FORMAT`: the numbers of jobs by name."""
+    found: Dict[str, str] = {}
+    for line in text[:MOST_OUTPUT].splitlines()[:MOST_JOBS]:
+        name, _, number = line.strip().rpartition("|")
+        if _NUMBER.fullmatch(number):
+            found[name] = number
+    return found
 
 
 def parse_time(text: str) -> Optional[float]:

@@ -13,10 +13,18 @@ from ...protocol.ranks import NodeRank, Slot
 from ...protocol.untrusted import Untrusted
 
 if TYPE_CHECKING:
-    from ...protocol.messages.files import NodePorts, OutsideStop, RosterEntry, SentTemplate, Spec
+    from ...protocol.messages.files import (
+        AttemptRecord,
+        NodePorts,
+        OutsideStop,
+        RosterEntry,
+        SentTemplate,
+        Spec,
+    )
 
 MOST_NICS, MOST_ADDRESSES = 256, 64
 MOST_WORKERS = 4096
+MOST_ATTEMPTS = 100_000
 SSH_PORT = 22
 LOOPBACK = "127.0.0.1"
 
@@ -33,6 +41,7 @@ class Member(NamedTuple):
     address: str
     nics: Tuple[str, ...]
     workers: int
+    attempt: int = 0  # the last one before this start of the job, as this node knows it
 
     def as_dict(self) -> Dict[str, Any]:
         """Give the message."""
@@ -48,7 +57,8 @@ def parse_member(raw: Untrusted, slot: int) -> Optional[Member]:
     )
     if not node or "/" in node or not _is_ipv4(address) or workers is None:
         return None
-    return Member(slot, node, address, raw.texts("nics", MOST_NICS, 64), workers)
+    attempt = raw.count("attempt", MOST_ATTEMPTS)
+    return Member(slot, node, address, raw.texts("nics", MOST_NICS, 64), workers, attempt)
 
 
 Addresses = Mapping[str, Sequence[Tuple[str, int]]]  # of each interface: address and length of the prefix
@@ -131,6 +141,7 @@ def count_workers(requested: Any, gpus: Optional[int], cpus: int) -> int:
     return gpus
 
 
+STOPPED_BY_SLURM = "stopped by Slurm"
 KILL_WAIT = 30.0  # seconds between Slurm's SIGTERM and SIGKILL unless it is set otherwise
 RECORD_TIME = 3.0  # of these, seconds for the records of the end
 
@@ -138,7 +149,7 @@ RECORD_TIME = 3.0  # of these, seconds for the records of the end
 def stop_by_slurm(job: str, grace: float, kill_wait: Optional[float]) -> OutsideStop:
     """Say what a SIGTERM means that no `stop` of ours has announced; our own end must come before Slurm's SIGKILL."""
     limit = max(1.0, (KILL_WAIT if kill_wait is None else kill_wait) - RECORD_TIME)
-    reason = f"stopped by Slurm: job {job} was cancelled, preempted or out of time"
+    reason = f"{STOPPED_BY_SLURM}: job {job} was cancelled, preempted or out of time"
     return {"reason": reason, "grace": min(grace, limit)}
 
 
@@ -170,6 +181,17 @@ def build_spec(template: Spec, members: Sequence[Member], slot: int, python: str
     if template.get("restart"):
         spec["slot"], spec["slots"], spec["spare"] = Slot(slot), len(members), slot >= count
         spec["roster"] = roster(members, count)
+    return spec
+
+
+def continue_spec(spec: Spec, attempt: int, earlier: List[AttemptRecord]) -> Spec:
+    """Give the spec of an attempt that follows others, which Slurm has ended: these are not counted as restarts."""
+    if not attempt:
+        return spec
+    spec = {**spec, "attempt": attempt + 1, "earlier": earlier}
+    if spec.get("restart"):
+        policy = spec["restart"]
+        spec["restart"] = {**policy, "max": policy["max"] + attempt}
     return spec
 
 

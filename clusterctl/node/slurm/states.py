@@ -7,7 +7,7 @@ its agent. Before the first part there is one in its place, named after the job'
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Optional, cast
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, cast
 
 from ...protocol.run_paths import RunPaths, WorkdirPaths, is_meant
 from ...protocol.states import CANCELLED, FAILED_SETUP, FINAL, LOST, PREPARING, TIMEOUT
@@ -16,8 +16,10 @@ from ..runtime.stream import VerbError
 from ..state.run_record import new_state, read_state, with_record, with_stop
 from ..state.workdir import component, read_json
 from .commands import query_queue
-from .job_files import PART, Exchange, JobFiles, newest_beat, read_object
-from .output import QueuedJob
+from .job_files import PART, JobFiles, newest_beat, newest_start, read_object
+from .output import ENDING, QueuedJob
+from .requeue import earlier_of, was_stopped_by_slurm
+from .spec import STOPPED_BY_SLURM
 
 if TYPE_CHECKING:
     from ...protocol.messages.verbs import SubmittedTemplate
@@ -67,14 +69,38 @@ def query_jobs(jobs: List[SlurmJob]) -> List[SlurmJob]:
 
 
 def is_finished(job: SlurmJob) -> bool:
-    """Whether every part has recorded its end, so that Slurm has nothing to add."""
+    """Whether every part has recorded its end, so that Slurm has nothing to add but that it starts the job again."""
     parts = job.files.part_folders()
     states = [state for state in map(read_state, parts) if state is not None]
     return (
         bool(states)
         and len(states) >= states[0]["nnodes"]
         and all(state["state"] in FINAL for state in states)
+        and not (any(map(was_stopped_by_slurm, states)) and can_requeue(job.files))
     )
+
+
+def can_requeue(files: JobFiles) -> bool:
+    """Whether Slurm may start the job again."""
+    return read_object(files.template).flag("requeue")
+
+
+def awaits_next_start(job: SlurmJob, states: List[Any]) -> bool:
+    """Whether these parts are of a start that Slurm has ended, and the job waits for its next one or begins it."""
+    if job.over or job.queued is None or not states:
+        return False
+    return job.queued.is_pending or (job.queued.state != ENDING and were_stopped(job, states))
+
+
+def is_being_stopped(job: SlurmJob, states: List[Any]) -> bool:
+    """Whether Slurm still ends the processes of a start, after which the job may be back in the queue."""
+    return job.queued is not None and job.queued.state == ENDING and were_stopped(job, states)
+
+
+def were_stopped(job: SlurmJob, states: List[Any]) -> bool:
+    """Whether Slurm has ended these parts and may start the job again."""
+    over = all(state["state"] in FINAL for state in states) and any(map(was_stopped_by_slurm, states))
+    return over and can_requeue(job.files)
 
 
 def judge(job: SlurmJob, queue: Optional[Dict[str, QueuedJob]]) -> SlurmJob:
@@ -100,6 +126,8 @@ def states_of(job: SlurmJob) -> List[Any]:
     states = [
         state for path in job.files.part_folders() for state in [resolve(path, job)] if state is not None
     ]
+    if awaits_next_start(job, states):
+        return [placeholder(job, states)]
     return states or [placeholder(job)]
 
 
@@ -108,6 +136,12 @@ def resolve(rundir: str, job: SlurmJob) -> Optional[Any]:
     state = read_state(rundir)
     if state is None or state["state"] in FINAL:
         return with_record(rundir, state) if state is not None else None
+    if job.queued is not None and job.queued.is_pending:  # its agent did not outlive the end of that start
+        put_back: Any = {
+            "state": LOST,
+            "reason": f"{STOPPED_BY_SLURM}: job {job.number} is back in the queue",
+        }
+        return with_record(rundir, {**state, **put_back})
     if not job.over:
         return with_stop(rundir, state)
     ended: Any = {**state, **infer_end(job, lost=True)}
@@ -137,12 +171,10 @@ def describe_end(job: SlurmJob) -> str:
 
 
 def first_failure(files: JobFiles) -> str:
-    """Give what the first task wrote that could not start; empty if none did."""
-    keys = sorted(os.listdir(files.exchanges)) if os.path.isdir(files.exchanges) else []
-    if not keys:
-        return ""
-    message = Exchange(files, keys[-1]).read("failed")
-    return f"{message.text('node', 128)}: {message.text('text', 1000)}" if message else ""
+    """Give what the first task wrote that could not start, all of them if no node is named; empty if none did."""
+    message = read_object(os.path.join(newest_start(files), "failed"))
+    node, text = message.text("node", 128), message.text("text", 1000)
+    return f"{node}: {text}" if node else text
 
 
 def last_output(files: JobFiles) -> str:
@@ -155,10 +187,16 @@ def last_output(files: JobFiles) -> str:
     return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
 
 
-def placeholder(job: SlurmJob) -> Any:
-    """Make a state for a run of which no node has begun: it waits, begins, or was ended in the queue."""
+def placeholder(job: SlurmJob, old_states: Sequence[Any] = ()) -> Any:
+    """Make a state for a run of which no node has begun: it waits, begins, or was ended in the queue.
+
+    `old_states` are those of its parts where Slurm has put it back into the queue.
+    """
     template = cast("SubmittedTemplate", read_json(job.files.template) or {})
     spec: Any = {**(template.get("spec") or {}), "node": f"slurm-{job.number}", "node_rank": 0}
+    if old_states:
+        earlier = earlier_of(old_states[0], job.number)
+        spec.update({"attempt": earlier.attempt + 1, "earlier": earlier.attempts})
     state: Any = {**new_state(spec), "since": spec.get("submitted") or 0.0, "queue": queue_facts(job)}
     if job.over:
         return {**state, **infer_end(job, lost=False)}

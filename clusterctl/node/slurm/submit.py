@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, List
 
 from ...protocol.run_paths import WorkdirPaths
 from ..runtime.stream import Stream, VerbError
-from ..state.workdir import make_below, make_private, open_workdir, write_atomically, write_new
+from ..state.workdir import make_below, make_private, open_workdir, workdir_id, write_atomically, write_new
 from ..verbs.start import ensure_payload, with_byte_code
 from .commands import SUBMIT_LIMIT, query_kill_wait, run_program
-from .job_files import PART, JobFiles, write_object
+from .job_files import PART, JobFiles, read_object, write_object
 from .output import parse_submission
 
 if TYPE_CHECKING:
@@ -23,11 +23,21 @@ UNDO_LIMIT = 5.0  # seconds; the client waits 90 for all
 
 def submit(request: SubmitRequest, stream: Stream) -> None:
     """Write what the tasks need, hand the job to Slurm, and answer with its number."""
+    files = submit_job(request, stream)
+    stream.answer({"submitted": {"job": read_object(files.job).text("job", 20)}})
+
+
+def submit_job(request: SubmitRequest, stream: Stream) -> JobFiles:
+    """Write what the tasks need and hand the job to Slurm; its number is recorded in its folder."""
     workdir = open_workdir(request["workdir"])
+    workdir_id(workdir)  # makes the mark without which `clean` removes nothing
     payload = with_byte_code(ensure_payload(workdir, request["payload"]["sha256"], stream))
+    judge = ""
+    if request["judge"] is not None:
+        judge = with_byte_code(ensure_payload(workdir, request["judge"]["sha256"], stream, "judge"))
     run_id = request["template"]["spec"]["run"]
     files = JobFiles(make_below(make_private(WorkdirPaths(workdir).runs), run_id, PART))
-    template: SubmittedTemplate = {**request["template"], "kill_wait": query_kill_wait()}
+    template: SubmittedTemplate = {**request["template"], "kill_wait": query_kill_wait(), "judge": judge}
     write_object(files.template, template)
     secrets: SubmittedSecrets = {"secrets": request["secrets"], "token": request["token"]}
     write_new(files.secrets, json.dumps(secrets).encode("utf-8"))  # mode 0600
@@ -40,7 +50,7 @@ def submit(request: SubmitRequest, stream: Stream) -> None:
         # script ends at once.
         shutil.rmtree(files.run_folder, ignore_errors=True)
         raise
-    stream.answer({"submitted": {"job": number}})
+    return files
 
 
 def call_sbatch(options: List[str], files: JobFiles, payload: str) -> str:

@@ -1,6 +1,9 @@
 """What srun starts, once on each node: meets the other tasks, starts this node's guardian, and sees it off.
 
-    all tasks       hello, member          who is here, and where each trains
+    all tasks       hello, member         who is here, and where each trains
+    all             facts                 see check.py; then node 0: checked
+    all             part                  this node's part has its directory, and its agent starts
+    any             doing                 the command of `setup` or `before` that runs
     node 0          hub                   the port of its agent, to which the others' agents go
     all             ready                 the gate waits for GO
     node 0          go                    torchrun listens: the others may start
@@ -8,7 +11,7 @@
 
 A client does the same over SSH (`client/launch/prepare.py`); here no client has to be connected. After GO the agents
 need the task no more but for two things: it passes on a `stop.json` that the login node wrote, and its exit code is
-the run's, so that Slurm's own record is right.
+the run's, so that Slurm's own record is right. If Slurm starts the job again, see requeue.py, all begins anew.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple, cast
 
-from ...protocol.run_paths import RunPaths
+from ...protocol.run_paths import RunPaths, part_name
 from ...protocol.states import SUCCEEDED
 from ...protocol.untrusted import Untrusted
 from ..probe.network import addresses
@@ -30,7 +33,9 @@ from ..runtime.stream import Stream, VerbError, describe_failure
 from ..state.run_record import read_state, time_to_prepare
 from ..state.workdir import read_json
 from ..verbs.start import exec_guardian, make_rundir
+from .check import CheckFailedError, check_nodes
 from .job_files import Exchange, JobFiles, list_folder
+from .requeue import TEMPORARY_FAILURE, Earlier, put_aside, read_earlier, was_stopped_by_slurm
 from .spec import (
     Addresses,
     Member,
@@ -38,6 +43,7 @@ from .spec import (
     build_spec,
     choose_network,
     choose_peer_addresses,
+    continue_spec,
     count_workers,
     parse_addresses,
     parse_member,
@@ -45,7 +51,7 @@ from .spec import (
 )
 
 if TYPE_CHECKING:
-    from ...protocol.messages.verbs import SubmittedSecrets, SubmittedTemplate
+    from ...protocol.messages.verbs import SubmittedSecrets, SubmittedTemplate, TaskFailure
 
 ARRIVAL_LIMIT = 600.0  # seconds in which all tasks have begun: a prolog may take minutes on some nodes
 START_LIMIT = 330.0  # seconds to the gate, without the job's own stages
@@ -54,6 +60,8 @@ STOP_INTERVAL = 0.5  # seconds between looks for an order to stop
 BEAT_INTERVAL = 5.0
 END_TRIES = 20  # of reading the last state
 FAILURES = ("setup_failed", "gate_failed", "join_failed", "failed", "ended")
+OWN_FAILURES = ("setup_failed", "gate_failed")  # the others may follow from the end of another node's agent
+OTHERS_LIMIT = 3.0  # seconds
 FAILED = "failed"
 LONGEST_REASON = 1000
 
@@ -66,6 +74,7 @@ class Task(NamedTuple):
     node: str
     job: str
     key: str  # names this start of the job
+    restarts: int = 0  # how often Slurm has requeued the job
 
     @classmethod
     def of(cls, variables: Any) -> Task:
@@ -77,6 +86,7 @@ class Task(NamedTuple):
             variables["SLURMD_NODENAME"],
             variables["SLURM_JOB_ID"],
             f"{variables['SLURM_JOB_ID']}.{restarts}",
+            int(restarts),
         )
 
 
@@ -90,7 +100,7 @@ def main(arguments: List[str]) -> None:
         text = (
             str(error) if isinstance(error, (SlurmError, VerbError)) else describe_failure(error)["message"]
         )
-        report_failure(exchange, task, text)
+        report_failure(exchange, task, text, error)
         files.remove_secrets()  # then no node starts
         print(f"{task.node}: {text}", file=sys.stderr, flush=True)
         status = 1
@@ -104,23 +114,48 @@ def run_part(files: JobFiles, exchange: Exchange, task: Task) -> int:
     if template is None or secrets is None:
         raise SlurmError(f"{files.template} or {files.secrets} is missing or damaged")
     board = Board(exchange, task)
-    members = board.collect_members(board.make_member(template))
+    earlier = Earlier(0, [])
+    if task.restarts:
+        earlier = read_earlier(files, part_name(task.slot, task.node), task.job)
+    members = board.collect_members(board.make_member(template)._replace(attempt=earlier.attempt))
+    check_nodes(board, template, members, files)
+    if template["check"]["only"]:
+        return 0
     spec = build_spec(template["spec"], members, task.slot, sys.executable)
+    spec = continue_spec(spec, max(member.attempt for member in members), earlier.attempts)
     spec["outside_stop"] = stop_by_slurm(task.job, spec["grace"], template["kill_wait"])
+    if task.restarts:
+        put_aside(files, task.key, members[task.slot], members)
     rundir = make_rundir(files.workdir, spec)
-    os.symlink(os.path.relpath(RunPaths(files.folder).code, rundir), RunPaths(rundir).code)
+    code = RunPaths(rundir).code
+    if not os.path.islink(code):
+        os.symlink(os.path.relpath(RunPaths(files.folder).code, rundir), code)
+    exchange.post(f"part.{task.slot}", {})
     guardian = Guardian(rundir)
     guardian.agent.send({"secrets": secrets["secrets"], "token": secrets["token"]})
     Start(board, guardian, spec).run()
     if task.slot == 0 and not template["requeue"]:
         files.remove_secrets()  # every task has read it: all are ready
-    return watch(guardian, exchange, task, rundir)
+    return watch(guardian, exchange, task, rundir, can_requeue=template["requeue"])
 
 
-def report_failure(exchange: Exchange, task: Task, text: str) -> None:
-    """Tell the others why this node cannot start, unless another was first."""
+def report_failure(exchange: Exchange, task: Task, text: str, error: Exception) -> None:
+    """Tell the others why this node cannot start, unless another was first; a check that failed is about all nodes."""
+    failure: TaskFailure = {"node": task.node, "text": text[:LONGEST_REASON]}
+    if isinstance(error, CheckFailedError):
+        failure["node"] = ""
+    if isinstance(error, AgentFailedError):
+        failure["event"] = error.event
     with suppress(OSError):
-        exchange.post_first(FAILED, {"node": task.node, "text": text[:LONGEST_REASON]})
+        exchange.post_first(FAILED, failure)
+
+
+class AgentFailedError(SlurmError):
+    """This node's agent reported that it cannot start; `event` is what it reported."""
+
+    def __init__(self, text: str, event: Dict[str, Any]) -> None:
+        super().__init__(text)
+        self.event = event
 
 
 class OtherFailedError(SlurmError):
@@ -268,13 +303,20 @@ class Start:
         self._board, self._guardian, self._spec = board, guardian, spec
         self._slot, self._count = board.task.slot, board.task.total
         self._events: Dict[str, Untrusted] = {}
+        self._raw: Dict[str, Any] = {}
+        self._shown_step = ""
         self._limit = START_LIMIT + time_to_prepare(spec)
 
     def run(self) -> None:
         """Go through the steps; if one fails, here or elsewhere, what was started is cancelled."""
         try:
             self._await_event("started")
+            makes_environment = "setup" in self._events and not self._events["setup"].flag("made")
+            if makes_environment:
+                self._guardian.agent.send({"do": "setup"})  # its files came with the job
             self._join()
+            if makes_environment:
+                self._await_event("environment")
             if self._spec.get("before") and not self._spec.get("spare"):
                 self._guardian.agent.send({"do": "before"})
             if not self._spec.get("spare"):
@@ -357,6 +399,8 @@ class Start:
             for header, _ in self._guardian.agent.read_available():
                 event = Untrusted(header)
                 self._events[event.text("event", 64)] = event
+                self._raw[event.text("event", 64)] = header
+            self._show_step()
             if has_come():
                 return
             self._check()
@@ -369,18 +413,40 @@ class Start:
             time.sleep(pause)
             pause = min(LONGEST_PAUSE, pause * 1.2)
 
+    def _let_others_report(self) -> None:
+        """Wait a moment for the failure of another node, which may be why this agent lost its hub."""
+        deadline = time.monotonic() + OTHERS_LIMIT
+        while time.monotonic() < deadline:
+            self._board.check([])
+            time.sleep(SHORTEST_PAUSE)
+
+    def _show_step(self) -> None:
+        """Let who watches see which command of `setup` or `before` runs."""
+        event = self._events.get("doing")
+        text = event.text("text", LONGEST_REASON) if event is not None else ""
+        if text != self._shown_step:
+            self._shown_step = text
+            with suppress(OSError):
+                self._board.exchange.post(
+                    f"doing.{self._slot}", {"node": self._board.task.node, "text": text}
+                )
+
     def _check(self) -> None:
         """Raise SlurmError if the agent cannot start."""
         for name in FAILURES:
             if name in self._events:
+                if name not in OWN_FAILURES:
+                    self._let_others_report()
                 event = self._events[name]
                 text = event.text("text") or event.text("reason") or event.text("error")
-                raise SlurmError(text or f"the agent reported {name}")
+                raise AgentFailedError(text or f"the agent reported {name}", self._raw[name])
         if self._guardian.poll():
             raise SlurmError("the agent ended before it was ready; see agent.log")
 
 
-def watch(guardian: Guardian, exchange: Exchange, task: Task, rundir: str) -> int:
+def watch(
+    guardian: Guardian, exchange: Exchange, task: Task, rundir: str, *, can_requeue: bool = False
+) -> int:
     """Wait for the end of this node's part, and pass on an order to stop that was left in its directory.
 
     Nothing else may end this loop: Slurm kills every process of the step on this node when the task exits.
@@ -397,6 +463,8 @@ def watch(guardian: Guardian, exchange: Exchange, task: Task, rundir: str) -> in
             guardian.signal(signal.SIGTERM)
         time.sleep(STOP_INTERVAL)
     state = read_end(rundir)
+    if can_requeue and state is not None and was_stopped_by_slurm(state):
+        return TEMPORARY_FAILURE
     return 0 if state is not None and state["state"] == SUCCEEDED else 1
 
 

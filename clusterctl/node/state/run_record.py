@@ -89,6 +89,8 @@ def new_state(spec: Spec) -> State:
     if spec.get("restart"):
         membership = {"slot": spec.get("slot"), "slots": spec.get("slots"), "spare": spec.get("spare")}
         changes = {"roster": spec.get("roster"), "attempts": [], "gave_up": None}
+    if spec.get("earlier"):
+        changes["attempts"] = list(spec["earlier"])
     return {
         "protocol": PROTOCOL,
         **copied,

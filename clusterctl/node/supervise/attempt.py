@@ -24,6 +24,7 @@ from ..state.workdir import read_tail
 from ..sync.outside_files import summarise
 from .evidence import Evidence
 from .gpu_memory import GpuMemoryWait
+from .launchers.ray_files import COLLECT_LIMIT, RayFiles
 from .ranks.nested import Callbacks, NestedRanks
 from .ranks.stall import StallWatch
 from .ranks.workers import Worker
@@ -69,6 +70,7 @@ class Attempt:
             site.loop, site.record, spec, lambda seconds: self.post(events.Stalled(seconds))
         )
         self._process_tree = RunProcesses(run_tag_prefix(spec), site.warm.spared)
+        self._ray = RayFiles(site.rundir, spec) if "ray" in spec else None
         self._replaced = False
         self.torchrun: Optional[Torchrun] = None
         self.evidence = Evidence(site.rundir, {**site.secrets, "": site.token})
@@ -119,6 +121,8 @@ class Attempt:
         if other_port:
             self._master_port = MasterPort(self._site.loop, self._spec["ports"])
         spec = self.stages.spec
+        if self._ray is not None:
+            self._ray.hold()
         self.torchrun = Torchrun(
             self._site.loop, spec, make_paths(self._site.rundir, spec), self._on_torchrun
         )
@@ -280,9 +284,17 @@ class Attempt:
     def close(self, remaining: List[Stat], *, started: bool) -> None:
         """Read the GPUs' memory once, let go of ports and pipes, and post the end of all processes."""
         if started:
-            self.gpu_memory_wait.query_once(lambda: self._finish(remaining))
+            self.gpu_memory_wait.query_once(lambda: self._collect(remaining))
         else:
+            self._collect(remaining)
+
+    def _collect(self, remaining: List[Stat]) -> None:
+        """Keep what Ray has logged, and remove its directory."""
+        if self._ray is None:
             self._finish(remaining)
+        else:
+            loop, collect = self._site.loop, self._ray.collect
+            call_in_thread(loop, "ray logs", COLLECT_LIMIT, collect, lambda _: self._finish(remaining))
 
     def _finish(self, remaining: List[Stat]) -> None:
         self.stages.is_made()  # the environment was used until now

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Dict, Iterable, List, Mapping, NamedTuple, Optional, Set, Tuple
 
@@ -65,7 +66,9 @@ class Evidence:
 
     def failures(self, workers: Iterable[Worker]) -> List[FailureRecord]:
         """Return how each rank ended, and what those that failed wrote last."""
-        return [self._failure(worker) for worker in workers if worker.ended]
+        workers = list(workers)
+        sharing = Counter(worker.folder for worker in workers)
+        return [self._failure(worker, sharing[worker.folder] > 1) for worker in workers if worker.ended]
 
     def failure_of_torchrun(self, log: str, exit_code: Optional[int], signal: Optional[int]) -> FailureRecord:
         """Return how torchrun itself ended."""
@@ -75,7 +78,7 @@ class Evidence:
         self._add_stderr(failure, log, now)
         return failure
 
-    def _failure(self, worker: Worker) -> FailureRecord:
+    def _failure(self, worker: Worker, shares_log: bool) -> FailureRecord:
         moment = self._ended.get(worker.rank, time.time())
         failure: FailureRecord = {
             "rank": worker.rank,
@@ -91,7 +94,9 @@ class Evidence:
         if worker.oom_killed:
             failure["oom_killed"] = True
         failure["last_at"], failure["suspended"] = last, worker.rank in self._suspended
-        self._add_stderr(failure, err, moment)
+        self._add_stderr(failure, err, moment, worker if shares_log else None)
+        if shares_log and failure["tracebacks"]:  # what came later in that log may be of another rank
+            failure["last_at"] = failure["tracebacks"][-1]["at"]
         return failure
 
     def _file(self, worker: Worker, stream: str) -> str:
@@ -105,11 +110,16 @@ class Evidence:
                 sizes.append((size, moment))
                 del sizes[:-MOST_SIZES]
 
-    def _add_stderr(self, failure: FailureRecord, path: str, end: float) -> None:
-        """Add the last tracebacks, shortened, each with the time when it was there; and the last lines."""
+    def _add_stderr(
+        self, failure: FailureRecord, path: str, end: float, writer: Optional[Worker] = None
+    ) -> None:
+        """Add the last tracebacks, shortened, each with the time when it was there; and the last lines.
+
+        Of a log that several ranks share, only what the `writer` wrote.
+        """
         from ...protocol.tracebacks import find_tracebacks, shorten_traceback
 
-        lines = read_end(path)
+        lines = read_end(path) if writer is None else find_own_lines(read_end(path), writer)
         texts = [line.text for line in lines]
         failure["tracebacks"] = []
         for block in find_tracebacks(texts, TRACEBACKS):
@@ -131,6 +141,19 @@ class Evidence:
 
     def _redact_line(self, line: str) -> str:
         return redact_values(line, self._secrets)
+
+
+def find_own_lines(lines: List[Line], writer: Worker) -> List[Line]:
+    """Return the lines of one rank from a log that ranks share with their launcher: by torch's mark if it has any.
+
+    Lines without a mark are of a rank that exited with a code of its own; one that a signal ended wrote nothing.
+    """
+    from ...protocol.tracebacks import marked_rank
+
+    own = [line for line in lines if marked_rank(line.text) == writer.rank]
+    if own or writer.signal is not None:
+        return own
+    return [line for line in lines if marked_rank(line.text) is None]
 
 
 def is_full(folder: str) -> bool:

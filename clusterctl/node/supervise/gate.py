@@ -25,7 +25,7 @@ from ...protocol.run_paths import ERROR_FILE, STDERR_LOG, STDOUT_LOG
 from ..runtime.processes import restore_signals
 
 if TYPE_CHECKING:
-    from ...protocol.messages.children import GateOrder, GateReport, GateStart, StartedWorker
+    from ...protocol.messages.local import GateOrder, GateReport, GateStart, RayNodeOrder, StartedWorker
 
 
 def main(arguments: List[str]) -> None:
@@ -74,17 +74,17 @@ Note = Callable[[str, str], None]
 
 def prepare_fork(start: GateStart, name: str, private: Sequence[int]) -> Callable[[Note], None]:
     """Import what workers need and fork the worker server; returns what remains to be done before torchrun runs."""
-    from ..fork import starter
+    from ..fork.server import fork_workers, start_server, worker_threads
 
     server, obstacle = None, "the launcher is not torchrun"
     if name == "torch.distributed.run":
-        with starter.worker_threads(start["workers"]):
+        with worker_threads(start["workers"]):
             import_module(
                 "torch.distributed"
             )  # an error of torch is the gate's, any other only ends the attempt to fork
             agent = [start["warm"]] if "warm" in start else []
             try:
-                server, obstacle = starter.start_server(start["mode"], start["preload"], [*private, *agent])
+                server, obstacle = start_server(start["mode"], start["preload"], [*private, *agent])
             except Exception as error:  # noqa: BLE001, RUF100 - whatever it is, workers can be exec'ed
                 obstacle = f"{type(error).__name__}: {error}"
             if server is not None and agent:
@@ -96,7 +96,7 @@ def prepare_fork(start: GateStart, name: str, private: Sequence[int]) -> Callabl
                 os.close(descriptor)
 
     def install(note: Note) -> None:
-        reason = starter.fork_workers(server, note) if server is not None else obstacle
+        reason = fork_workers(server, note) if server is not None else obstacle
         if reason:
             note("exec", reason)
 
@@ -118,7 +118,7 @@ def run_program(go: int, report: int, start: Optional[GateStart]) -> None:
     apply_order(order)
     if start is not None:
         report_start(report, "exec", "the launcher is not torchrun")
-    program = Program([native(word) for word in order["argv"]], os.path.join(order["attempt"], "0"))
+    program = Program(program_argv(order), os.path.join(order["attempt"], "0"))
     rank = order["node_rank"]
     worker: StartedWorker = {
         "RANK": str(rank),
@@ -133,6 +133,20 @@ def run_program(go: int, report: int, start: Optional[GateStart]) -> None:
     send(report, {"ended": {"rank": Rank(rank), "code": code}})
     program.wait_for_session()
     sys.exit(code if code >= 0 else 128 - code)
+
+
+def program_argv(order: GateOrder) -> List[str]:
+    """Give the command line of the node's program: the job's, or ours that starts Ray and then the job's on node 0."""
+    argv = [native(word) for word in order["argv"]]
+    if "ray" not in order:
+        return argv
+    ray: RayNodeOrder = {
+        **order["ray"],
+        "argv": argv,
+        "attempt": order["attempt"],
+        "node_rank": order["node_rank"],
+    }
+    return [sys.executable, sys.argv[0], "ray", json.dumps(ray)]
 
 
 def send(report: int, entry: GateReport) -> None:

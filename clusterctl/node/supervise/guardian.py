@@ -104,6 +104,10 @@ def guard(rundir: str, spec: Spec, pid: int, silence: Optional[str]) -> None:
     if silence is not None or status != 0:
         stop_run(rundir, spec, silence or describe_loss(status))
         ProcessTree(run_tag_prefix(spec)).kill_all()
+        if "ray" in spec:
+            from .launchers.ray_files import remove_all
+
+            remove_all(spec["run"])
     else:
         RunProcesses(run_tag_prefix(spec), find_spared(rundir)).kill_all()
 

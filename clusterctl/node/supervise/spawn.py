@@ -30,8 +30,8 @@ from ..state.workdir import make_private, make_shared
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from ...protocol.messages.children import HelperReport
     from ...protocol.messages.files import SentTemplate, Spec
+    from ...protocol.messages.local import HelperReport
 
 
 class Gate(NamedTuple):

@@ -13,8 +13,8 @@ from .evidence import Evidence
 from .spawn import HelperProcess, make_paths, plan_environment
 
 if TYPE_CHECKING:
-    from ...protocol.messages.children import HelperReport, StepFailure
     from ...protocol.messages.files import Spec, StartFailure
+    from ...protocol.messages.local import HelperReport, StepFailure
 
 SETUP_LOG = "setup.log"
 NO_ENVIRONMENT: StepFailure = {"reason": "it created no environment", "text": "", "code": "", "again": ""}

@@ -14,6 +14,7 @@ from ..runtime.event_loop import Loop
 from ..runtime.processes import Stat, find_process
 from ..state.environments import append_programs_to_path
 from ..state.workdir import read_tail
+from .launchers.ray_files import make_order
 from .ranks.workers import Worker, Workers, WorkerWatch
 from .spawn import (
     AttemptPaths,
@@ -28,8 +29,8 @@ from .warm_server import WarmServer
 if TYPE_CHECKING:
     from typing import TypedDict
 
-    from ...protocol.messages.children import GateOrder, GateReport
     from ...protocol.messages.files import JournalEvent, SentTemplate, Spec, TorchrunRecord
+    from ...protocol.messages.local import GateOrder, GateReport
 
     class TorchrunFacts(TypedDict, total=False):
         """What is reported of torchrun: `worker` has exited; torch of this version is imported; how workers start."""
@@ -120,6 +121,8 @@ class Torchrun:
             "attempt": self.paths.attempt,
             "node_rank": self.spec["node_rank"],
         }
+        if "ray" in self.spec:
+            order["ray"] = make_order(self.spec, address, port)
         unsent = memoryview(json.dumps(order).encode("utf-8") + b"\n")
         with suppress(OSError):
             while unsent:

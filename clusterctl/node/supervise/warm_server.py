@@ -10,8 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Mapping, Optional, Sequence, Set
 
 from ...protocol.untrusted import MalformedError, Untrusted
-from ..fork.warm_client import LIMIT, connect
-from ..fork.warm_messages import pack_variables, receive, send
+from ..fork.warm_client import LIMIT, connect, pack_variables, receive, send
 from ..runtime.event_loop import Loop
 from ..runtime.processes import Identity, identify
 from ..state.run_record import Record
@@ -19,7 +18,7 @@ from .spawn import AttemptPaths, Gate, gate_command, open_gate_pipes, open_log
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import Spec, WarmRecord
-    from ...protocol.messages.warm import ForkGate
+    from ...protocol.messages.local import ForkGate
 
 TORCHRUN = "torch.distributed.run"
 GATE_LIMIT = 5.0  # seconds for a gate: the agent sends no beats meanwhile, and 20 s without one end the run

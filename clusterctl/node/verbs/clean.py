@@ -15,7 +15,7 @@ import re
 import stat
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Optional, Set, Tuple, cast
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, List, Optional, Set, Tuple, cast
 
 from ...protocol.run_paths import RunPaths, WorkdirPaths
 from ...protocol.states import FINAL, UNKNOWN
@@ -158,12 +158,17 @@ REPORTED_KEYS = (
 
 def run(request: CleanRequest, stream: Stream) -> None:
     """Serve one client."""
+    serve(request, stream, Cleaner)
+
+
+def serve(request: CleanRequest, stream: Stream, make_cleaner: Callable[..., Cleaner]) -> None:
+    """List what could go, and remove what the client then names."""
     with Heartbeat(stream) as heartbeat:
         workdir = open_existing_workdir(request["workdir"])
         if workdir is None:
             heartbeat.send({"found": None})
             return
-        cleaner = Cleaner(workdir, request, heartbeat.step)
+        cleaner = make_cleaner(workdir, request, heartbeat.step)
         heartbeat.send({"found": cleaner.find()})
         frame = stream.receive()
         if frame is not None:
@@ -189,7 +194,7 @@ class Cleaner:
     """What can be removed of a work directory, by whom it is not used."""
 
     def __init__(self, workdir: str, request: CleanRequest, step: Callable[[], None]) -> None:
-        self._workdir = workdir
+        self.workdir = workdir
         self._node = str(request["node"])
         self._unused = max(DAY, float(request["unused"]))
         self._payload = str(request["payload"])
@@ -198,28 +203,31 @@ class Cleaner:
 
     def find(self) -> Cleanable:
         """Describe what could go."""
-        tags = find_live_tags()
-        runs = [self._describe_run(rundir, tags) for rundir in run_dirs(self._workdir, None, self._node)]
         return {
-            "workdir_id": (read_bytes(WorkdirPaths(self._workdir).id) or b"").decode("ascii"),
-            "runs": runs,
+            "workdir_id": (read_bytes(WorkdirPaths(self.workdir).id) or b"").decode("ascii"),
+            "runs": self.list_runs(find_live_tags()),
             "store": count_unused(self._contents()),
             "payloads": count_unused(self._payloads()),
             "environments": count_unused(self._environments.find_unused()),
         }
 
-    def _describe_run(self, rundir: str, tags: Set[str]) -> StoredRun:
-        state, spec = resolve_state(rundir), read_spec(rundir)
-        size, newest, blocked = self._measure(rundir)
-        if spec is not None and any(tag.startswith(run_tag_prefix(spec)) for tag in tags):
-            blocked = blocked or "some of its processes are still running"
+    def list_runs(self, tags: Set[str]) -> List[StoredRun]:
+        """Describe the parts of runs that this node has; `tags` are those of living processes."""
+        return [
+            self.describe(rundir, resolve_state(rundir), has_processes([rundir], tags))
+            for rundir in run_dirs(self.workdir, None, self._node)
+        ]
+
+    def describe(self, rundir: str, state: Optional[State], blocked: str, whole: str = "") -> StoredRun:
+        """Describe what would go with one part; `whole` is the folder that goes if it is not the part's own."""
+        size, newest, forbidden = self._measure(whole or rundir)
         return {
             "run": RunPaths(rundir).run_id,
             "node_dir": os.path.basename(rundir),
             "state": state and {key: state.get(key) for key in REPORTED_KEYS},
             "age": max(0.0, time.time() - newest),
             "bytes": size,
-            "blocked": blocked,
+            "blocked": forbidden or blocked,
             "outside": summarise(rundir, self._step),
         }
 
@@ -251,7 +259,7 @@ class Cleaner:
 
     def _contents(self) -> Iterator[Tuple[str, int]]:
         """Give the stored contents that nobody has used for long; what is in use is at most a day old."""
-        root = WorkdirPaths(self._workdir).store
+        root = WorkdirPaths(self.workdir).store
         for folder in scan(root):
             if len(folder.name) == 2 and folder.is_dir(follow_symlinks=False):
                 for entry in scan(folder.path):
@@ -262,13 +270,20 @@ class Cleaner:
 
     def _payloads(self) -> Iterator[Tuple[str, int]]:
         """Give old versions of our own part; while a run lives here or elsewhere, it may need any of them."""
-        if any(may_be_live(resolve_state(rundir)) for rundir in run_dirs(self._workdir, None, None)):
+        if self.may_need_payload():
             return
-        for entry in scan(WorkdirPaths(self._workdir).payloads):
+        for entry in scan(WorkdirPaths(self.workdir).payloads):
             if SHA.match(entry.name) and entry.name != self._payload:
                 for file in scan(entry.path):
                     if file.name.startswith("payload") and file.name.endswith((".zip", ".new")):
                         yield from self._if_old(file.path)
+
+    def may_need_payload(self) -> bool:
+        """Whether a run lives here or elsewhere, or waits in the queue of a Slurm cluster."""
+        rundirs = list(run_dirs(self.workdir, None, None))
+        return any(map(may_wait_in_queue, rundirs)) or any(
+            may_be_live(resolve_state(path)) for path in rundirs
+        )
 
     def _if_old(self, path: str) -> Iterator[Tuple[str, int]]:
         self._step()
@@ -284,8 +299,8 @@ class Cleaner:
         tags = find_live_tags()
         for run_id, leaf in request["runs"]:
             try:
-                rundir = WorkdirPaths(self._workdir).run(component(run_id), component(leaf))
-                size = self._remove_run(rundir, tags)
+                rundir = WorkdirPaths(self.workdir).run(component(run_id), component(leaf))
+                size = self.remove_run(rundir, tags)
             except (OSError, VerbError) as error:
                 report["failed"].append([f"{run_id}/{leaf}", str(getattr(error, "strerror", None) or error)])
                 continue
@@ -296,12 +311,19 @@ class Cleaner:
             self._remove_rest(report)
         return report
 
-    def _remove_run(self, rundir: str, tags: Set[str]) -> int:
-        """Take a part of a run out of sight in one step; it is looked at again, much may have happened since."""
-        stored_run = self._describe_run(rundir, tags)
-        state = cast("Optional[State]", stored_run["state"])
+    def remove_run(self, rundir: str, tags: Set[str]) -> int:
+        """Take a part of a run out of sight; it is looked at again, much may have happened since."""
         if RunPaths(rundir).node != self._node:
             raise VerbError("CC-CLEAN-002", "it belongs to another node")
+        found = self.describe(rundir, resolve_state(rundir), has_processes([rundir], tags))
+        size = self.remove_described(found, rundir)
+        with suppress(OSError):
+            os.rmdir(os.path.dirname(rundir))  # the last one takes the run's directory with it
+        return size
+
+    def remove_described(self, stored_run: StoredRun, folder: str) -> int:
+        """Take a folder out of sight in one step, unless its run is live or may be."""
+        state = cast("Optional[State]", stored_run["state"])
         if state is not None and state["state"] not in FINAL:
             raise VerbError("CC-CLEAN-002", "it is still running")
         if state is None and stored_run["age"] < DAY:
@@ -310,14 +332,12 @@ class Cleaner:
             raise VerbError("CC-CLEAN-002", "it may be running on another machine")
         if stored_run["blocked"]:
             raise VerbError("CC-CLEAN-002", stored_run["blocked"])
-        grant_owner_access(rundir)  # without it, it cannot be moved
-        os.rename(rundir, os.path.join(make_private(WorkdirPaths(self._workdir).trash), os.urandom(8).hex()))
-        with suppress(OSError):
-            os.rmdir(os.path.dirname(rundir))  # the last one takes the run's directory with it
+        grant_owner_access(folder)  # without it, it cannot be moved
+        os.rename(folder, os.path.join(make_private(WorkdirPaths(self.workdir).trash), os.urandom(8).hex()))
         return int(stored_run["bytes"])
 
     def _empty_trash(self, report: CleanReport) -> None:
-        for entry in scan(WorkdirPaths(self._workdir).trash):
+        for entry in scan(WorkdirPaths(self.workdir).trash):
             self._step()
             if entry.is_dir(follow_symlinks=False):
                 remove_tree(entry.path, self._step, self._error_recorder(report))
@@ -355,6 +375,19 @@ def count_unused(found: Iterator[Tuple[str, int]]) -> Unused:
 def may_be_live(state: Optional[State]) -> bool:
     """Whether a part of a run lives, or lives perhaps on another machine that shares the directory."""
     return state is not None and (state["state"] not in FINAL or state["state"] == UNKNOWN)
+
+
+def may_wait_in_queue(rundir: str) -> bool:
+    """Whether this is the folder of a Slurm job that has not ended: it starts with the payload of its launch."""
+    is_job = RunPaths(rundir).node.startswith(".")  # see node/slurm/job_files.py
+    return is_job and not os.path.exists(os.path.join(rundir, "ended.json"))
+
+
+def has_processes(rundirs: Iterable[str], tags: Set[str]) -> str:
+    """Say that processes of these parts of a run are left; empty without any."""
+    specs = [spec for spec in map(read_spec, rundirs) if spec is not None]
+    left = any(tag.startswith(run_tag_prefix(spec)) for spec in specs for tag in tags)
+    return "some of its processes are still running" if left else ""
 
 
 def find_live_tags() -> Set[str]:

@@ -1,4 +1,4 @@
-"""Write the run directory, start the guardian, relay."""
+"""Write the run directory, start the guardian, itself or through the node's warm server, relay."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import socket
 import sys
 from contextlib import suppress
 from hashlib import sha256
-from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, List, Literal, Optional, Tuple
 
 from ...protocol.run_paths import PAYLOAD, RunPaths, WorkdirPaths, part_name
 from ...protocol.untrusted import Untrusted
-from ..fork.warm_start import has_server, start_from_server
+from ..fork.inherited import read_inherited
+from ..fork.warm_client import pack_variables, query, socket_folder
 from ..runtime.processes import interpreter_options, restore_signals
 from ..runtime.stream import Stream, VerbError
 from ..state.run_record import Record, new_state
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from ...protocol.messages.agent import EventName, Secrets
     from ...protocol.messages.files import Spec
     from ...protocol.messages.verbs import StartRequest
+
 
 UNCHECKED = b"\1\0\0\0" + b"\0" * 8  # byte code that is valid whatever the source's time is (PEP 552)
 
@@ -104,7 +106,9 @@ def run(request: StartRequest, stream: Stream) -> None:
     relay(stream, agent, rundir)
 
 
-def ensure_payload(workdir: str, digest: str, stream: Stream) -> str:
+def ensure_payload(
+    workdir: str, digest: str, stream: Stream, need: Literal["payload", "judge"] = "payload"
+) -> str:
     """Return the path of the payload's zip, asking the client for it if it is absent or damaged."""
     folder = make_below(make_private(WorkdirPaths(workdir).payloads), digest)
     path = os.path.join(folder, PAYLOAD)
@@ -112,7 +116,7 @@ def ensure_payload(workdir: str, digest: str, stream: Stream) -> str:
         with suppress(OSError):
             os.utime(path)  # in use: `clean` leaves it alone
         return path
-    stream.answer({"need": "payload"})
+    stream.answer({"need": need})
     answer = stream.receive()
     if answer is None:
         raise BrokenPipeError("the client left")
@@ -201,3 +205,28 @@ def forward(source: Stream, sink: Stream) -> str:
         with suppress(BrokenPipeError):
             sink.send(header, body)
     return last_event
+
+
+def start_from_server(
+    workdir: str, node: str, rundir: str, argv: List[str], env: Dict[str, str], descriptors: Tuple[int, int]
+) -> Optional[str]:
+    """Have them started; returns why they were not, None without a server."""
+    answer = query(
+        workdir,
+        node,
+        {
+            "do": "start",
+            "argv": argv,
+            "rundir": rundir,
+            "env": pack_variables(env),
+            "cwd": os.getcwd(),
+            "inherited": read_inherited(),
+        },
+        descriptors,
+    )
+    return None if answer is None else answer.text("refused", 300)
+
+
+def has_server(workdir: str) -> bool:
+    """Whether this work directory has had warm servers."""
+    return os.path.isdir(socket_folder(workdir))

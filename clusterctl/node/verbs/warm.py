@@ -15,8 +15,8 @@ from ..runtime.processes import Identity, is_alive, send_signal
 from ..runtime.stream import Stream
 
 if TYPE_CHECKING:
+    from ...protocol.messages.local import WarmServerFacts
     from ...protocol.messages.verbs import WarmRequest
-    from ...protocol.messages.warm import WarmServerFacts
 
 END_LIMIT = 5.0  # seconds in which a server that was asked to end has ended
 POLL_INTERVAL = 0.02

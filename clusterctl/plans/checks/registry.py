@@ -15,6 +15,7 @@ from clusterctl.plans.checks import (
     connectivity,
     gpu,
     gpu_health,
+    launchers,
     nics,
     python,
     resources,
@@ -135,7 +136,20 @@ def _resolve_waiver(known: Mapping[str, Check], waiver: Waiver, names: Sequence[
 
 
 # importing a family registers its checks
-FAMILIES = (access, python, torch, gpu, gpu_health, system, nics, routes, connectivity, collective, resources)
+FAMILIES = (
+    access,
+    python,
+    launchers,
+    torch,
+    gpu,
+    gpu_health,
+    system,
+    nics,
+    routes,
+    connectivity,
+    collective,
+    resources,
+)
 MOST_FIXES = 4
 MOST_EVIDENCE = 12
 MOST_ALIKE = 3  # lines that differ in numbers alone

@@ -18,8 +18,7 @@ from clusterctl.plans.checks.framework import (
     split_votes,
 )
 from clusterctl.plans.facts.facts import Facts
-from clusterctl.plans.facts.gpu_use import GPU_LOCK_PREFIX, NODE_LOCK, describe_holders
-from clusterctl.plans.facts.records import LockHolder
+from clusterctl.plans.facts.gpu_use import GPU_LOCK_PREFIX, NODE_LOCK, LockHolder, describe_holders
 from clusterctl.plans.launch.placement import plan_devices
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import VISIBLE_DEVICES_VARIABLES

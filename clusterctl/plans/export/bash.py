@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from math import ceil
 
-from clusterctl.plans.export.notes import list_notes
 from clusterctl.plans.export.shell import (
     CHOOSE_NETWORK,
     PORTS,
     Export,
     Script,
     indent,
+    list_notes,
     render_activate,
     render_comment,
     render_node_settings,

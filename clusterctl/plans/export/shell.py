@@ -6,11 +6,11 @@ placeholder is (`${node_rank}` of a job becomes `"$node_rank"`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import ceil
+from typing import Literal
 
-from clusterctl.plans.export.nodes import ExportNodes
 from clusterctl.plans.launch.agent_spec import INHERITED, INHERITED_PREFIXES
 from clusterctl.plans.launch.launchers import (
     MODULES,
@@ -18,7 +18,7 @@ from clusterctl.plans.launch.launchers import (
     one_process_env,
     plan_argv,
 )
-from clusterctl.plans.launch.placement import Member
+from clusterctl.plans.launch.placement import Member, plan_placement
 from clusterctl.plans.launch.plan import TORCHRUN_GRACE
 from clusterctl.plans.launch.setup import CONDAS, PYTHON, SetupPlan, Step
 from clusterctl.plans.launch.template import (
@@ -28,13 +28,43 @@ from clusterctl.plans.launch.template import (
     fill_placeholders,
     make_template,
 )
-from clusterctl.specs.job.model import Hook, Job
+from clusterctl.specs.inventory.model import Inventory
+from clusterctl.specs.job.model import VISIBLE_DEVICES_VARIABLES, Hook, Job, Restart
+from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.placeholders import MEANINGS, Placeholder, parse_template
-from clusterctl.specs.text import command_line, quote_word
-from clusterctl.translation import english_of
+from clusterctl.specs.text import command_line, quote_word, render_duration
+from clusterctl.translation import english_of, tr
 
 WIDTH = 100  # of comments
 PORTS = (20000, 29999)  # below the ports that Linux gives to connections
+
+
+Target = Literal["slurm", "bash"]
+
+
+@dataclass(frozen=True)
+class ExportNodes:
+    """The nodes of a script: how many, those whose settings it has, and whether it names them to Slurm."""
+
+    count: int
+    members: tuple[Member, ...] = ()
+    named: bool = False
+
+
+def choose_export_nodes(
+    job: Job, inventory: Inventory | None, target: Target, choice: tuple[str | None, str | None]
+) -> ExportNodes:
+    """Choose the nodes as a launch does, without spares; Slurm may take any node where the job gives a number."""
+    if inventory is None:
+        return ExportNodes(int(job.nodes))
+    pattern, exclude = choice
+    without_spares = replace(job, restart=None)
+    if target == "slurm" and pattern is None and isinstance(job.nodes, int):
+        everyone = plan_placement(inventory, without_spares, pattern="*", exclude=exclude)
+        return ExportNodes(job.nodes, everyone)
+    members = plan_placement(inventory, without_spares, pattern=pattern, exclude=exclude)
+    named = pattern is not None or exclude is not None or job.nodes != "all"
+    return ExportNodes(len(members), members, named)
 
 
 @dataclass(frozen=True)
@@ -343,3 +373,78 @@ def render_step(step: Step) -> str:
 
 
 PLACEHOLDERS: Mapping[str, Segment] = {name: AgentValue(name) for name in MEANINGS}
+
+
+_DEFAULTS = Job(name="x", file="")
+
+
+def list_notes(job: Job, nodes: ExportNodes, target: Target) -> tuple[str, ...]:
+    """List what the script leaves out or does differently, in the language of the user."""
+    own = _slurm_notes(job, nodes) if target == "slurm" else _bash_notes(job)
+    return (*_restart_notes(job.restart, target), *own, *_common_notes(job))
+
+
+def _restart_notes(restart: Restart | None, target: Target) -> Iterator[str]:
+    if restart is None:
+        return
+    if target == "slurm" and requeues(restart):
+        yield tr(
+            "restart: Slurm starts the job again after a lost node or a preemption (--requeue), "
+            "not after a failed worker, and does not count"
+        )
+    else:
+        yield tr("restart: the script never starts the job again")
+    if restart.spares:
+        yield tr("restart.spares: no spare nodes are reserved")
+
+
+def requeues(restart: Restart | None) -> bool:
+    """Tell whether Slurm starts the job again when a node is lost."""
+    return restart is not None and restart.most > 0 and "node_lost" in restart.on
+
+
+def _slurm_notes(job: Job, nodes: ExportNodes) -> Iterator[str]:
+    if nodes.named:
+        yield tr("nodes: Slurm numbers the nodes itself; the node_rank may differ from the inventory's")
+    if job.gpus:
+        yield tr("gpus: Slurm chooses {count} GPUs of each node itself", count=len(job.gpus))
+    for name in hidden_variables(job):
+        yield tr("env.{name}: left out, Slurm sets the visible GPUs", name=name)
+    lent: dict[int | None, list[str]] = {}
+    for member in nodes.members:
+        lent.setdefault(member.node.gpus, []).append(member.name)
+    if job.nproc_per_node == "gpu" and len(lent) > 1 and not job.gpus:
+        listing = "; ".join(
+            f"{fold_names(names)}: {'?' if count is None else count}" for count, names in lent.items()
+        )
+        yield tr(
+            "the nodes have different numbers of GPUs ({listing}); Slurm gives whole nodes", listing=listing
+        )
+    if job.grace != _DEFAULTS.grace:
+        yield tr(
+            "grace: the time between SIGTERM and SIGKILL is KillWait of the Slurm cluster, not {grace}",
+            grace=render_duration(job.grace),
+        )
+
+
+def hidden_variables(job: Job) -> tuple[str, ...]:
+    """Name the job's variables that would contradict Slurm's choice of GPUs."""
+    return tuple(name for name in VISIBLE_DEVICES_VARIABLES if name in job.env)
+
+
+def _bash_notes(job: Job) -> Iterator[str]:
+    if job.exclusive or job.gpus or job.nproc_per_node == "gpu":
+        yield tr("GPUs are not locked: another run may use the same ones")
+    if any(pattern.startswith("!") for pattern in job.sync.exclude):
+        yield tr("sync.exclude: patterns with ! are left out, tar has none")
+
+
+def _common_notes(job: Job) -> Iterator[str]:
+    if job.start != "exec":
+        yield tr("start: {start} is left out, every worker starts a new interpreter", start=job.start)
+    if job.log_limit != _DEFAULTS.log_limit:
+        yield tr("log_limit: the output is not limited")
+    if job.on_end is not None:
+        yield tr("on_end: the command is not run")
+    if job.notify:
+        yield tr("notify: no message is sent")

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from math import ceil
 
-from clusterctl.plans.export.notes import hidden_variables, list_notes, requeues
 from clusterctl.plans.export.shell import (
     CHOOSE_NETWORK,
     PORTS,
     Export,
     Script,
     default_nproc,
+    hidden_variables,
+    list_notes,
     render_activate,
     render_comment,
     render_node_settings,
@@ -22,6 +23,7 @@ from clusterctl.plans.export.shell import (
     render_program,
     render_run_job,
     render_setup,
+    requeues,
 )
 from clusterctl.plans.launch.placement import needs_gpus
 from clusterctl.specs.nodeset import fold_names

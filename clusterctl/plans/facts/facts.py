@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from clusterctl.plans.facts.gpu_use import LockHolder
 from clusterctl.plans.facts.records import (
     Account,
     ActivateResult,
@@ -33,7 +34,6 @@ from clusterctl.plans.facts.records import (
     Interpreter,
     LeftoverSharedMemory,
     Limits,
-    LockHolder,
     Logind,
     Machine,
     Nccl,

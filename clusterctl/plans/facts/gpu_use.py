@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from clusterctl.plans.facts.records import LockHolder
 from clusterctl.plans.facts.untrusted import clean_text, read_value
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.translation import tr, trn
@@ -13,6 +13,23 @@ GPU_LOCK_PREFIX = "clusterctl/gpu/"  # + UUID, as in the node's lock_holders.py
 NODE_LOCK = "clusterctl/node"
 
 AgeFormatter = Callable[[float], str]
+
+
+@dataclass(frozen=True)
+class LockHolder:
+    """Who holds one lock, in its own words; `user`, `uid` and `pid` are the kernel's. Age in seconds."""
+
+    name: str | None = None
+    run: str | None = None
+    job: str | None = None
+    node: str | None = None
+    by: str | None = None
+    age: float | None = None
+    submitted: float | None = None
+    going: bool | None = None
+    user: str | None = None
+    uid: int | None = None
+    pid: int | None = None
 
 
 def parse_holders(raw: object) -> tuple[LockHolder, ...]:

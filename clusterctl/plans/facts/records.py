@@ -163,23 +163,6 @@ class Gpus:
 
 
 @dataclass(frozen=True)
-class LockHolder:
-    """Who holds one lock, in its own words; `user`, `uid` and `pid` are the kernel's. Age in seconds."""
-
-    name: str | None = None
-    run: str | None = None
-    job: str | None = None
-    node: str | None = None
-    by: str | None = None
-    age: float | None = None
-    submitted: float | None = None
-    going: bool | None = None
-    user: str | None = None
-    uid: int | None = None
-    pid: int | None = None
-
-
-@dataclass(frozen=True)
 class Address:
     """One address of a NIC; `family` is 4 or 6."""
 

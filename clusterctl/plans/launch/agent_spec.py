@@ -1,22 +1,31 @@
-"""What a node's agent has to carry out: the spec, made from the plan."""
+"""What a node's agent has to carry out: the spec, made from the plan; and what is recorded there for reports."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from clusterctl import __version__
+from clusterctl.plans.facts.facts import Facts
+from clusterctl.plans.launch.launchers import RAY_PORTS
+from clusterctl.plans.launch.network import resolve_network
+from clusterctl.plans.launch.placement import needs_gpus
 from clusterctl.plans.launch.plan import LaunchPlan, NodePlan
 from clusterctl.plans.launch.setup import hooks_to_spec
 from clusterctl.plans.launch.template import template_to_json
 from clusterctl.protocol.reasons import STALLED
 from clusterctl.protocol.run_paths import WorkdirPaths
 from clusterctl.protocol.states import PROTOCOL
+from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import Job, Restart, Stall
+from clusterctl.translation import english_of
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.files import (
         GangPart,
         LaunchRecord,
         NodePorts,
+        RayPart,
         RestartPart,
         RestartSpec,
         RosterEntry,
@@ -25,6 +34,7 @@ if TYPE_CHECKING:
         StartPart,
         StartSpec,
     )
+
 
 # What torchrun, or a job that ran before in the same account, may have left in a node's environment.
 # torchrun takes the default of every flag from PET_*, so one stale variable changes the job.
@@ -85,6 +95,7 @@ def render_spec(plan: LaunchPlan, node: NodePlan, record: LaunchRecord) -> Spec:
         "sample": True,
         "metrics": dict(plan.job.metrics),
         **_render_start(plan.job),
+        **_render_ray(plan, node),
         "ends_with": plan.job.ends_with,
         **hooks_to_spec(plan.job),
         **_render_restart(plan, node),
@@ -146,6 +157,30 @@ def _render_start(job: Job) -> StartPart:
     return {"start": start if job.keep_warm is None else {**start, "keep_warm": job.keep_warm}}
 
 
+def _render_ray(plan: LaunchPlan, node: NodePlan) -> RayPart:
+    """Give what Ray needs on a node; nothing for other launchers. Only the GPUs that the run takes are Ray's."""
+    if plan.job.launcher != "ray":
+        return {}
+    counts = [_count_ray_gpus(plan.job, other) for other in plan.nodes]
+    known = [count for count in counts if count is not None]
+    return {
+        "ray": {
+            "gpus": _count_ray_gpus(plan.job, node),
+            "all_gpus": sum(known) if len(known) == len(counts) else None,
+            "ports": _port_range(node),
+            "own_ports": RAY_PORTS,
+            "names": {other.ip: other.name for other in plan.all_nodes if other.ip},
+        }
+    }
+
+
+def _count_ray_gpus(job: Job, node: NodePlan) -> int | None:
+    """Count the GPUs that Ray may give away on a node; None where Ray counts by itself, as it does those of Ascend."""
+    if not needs_gpus(job):
+        return 0
+    return None if node.vendor == "ascend" else node.nproc_per_node
+
+
 def _render_stall(job: Job) -> StallSpec | None:
     """Give when a run counts as stalled; None where that is switched off."""
     if not job.stall.after:
@@ -157,3 +192,20 @@ def restart_to_spec(restart: Restart, stall: Stall) -> RestartSpec:
     """Give the job's `restart`."""
     reasons = [*restart.on, *([STALLED] if stall.then == "restart" else [])]
     return {"max": restart.most, "on": reasons, "progress": restart.progress}
+
+
+def describe_node(node: Node, facts: Facts, code: str, secrets: Collection[str]) -> dict[str, str]:
+    """Give what is known of a node by name; of secrets only the names of their variables, never a value."""
+    values = {
+        "code": code,
+        "nic": english_of(resolve_network(node, facts).source),
+        "python": facts.interpreter.version,
+        "torch": facts.torch.version,
+        "cuda": facts.torch.cuda or facts.torch.hip,
+        "nccl": facts.nccl.version,
+        "driver": facts.gpus.driver,
+        "kernel": facts.platform.kernel,
+        "clusterctl": __version__,
+        "secrets": " ".join(secrets),
+    }
+    return {name: value for name, value in values.items() if value}

@@ -8,14 +8,15 @@ restarts race between nodes, so there are none; the default rdzv_id is the same 
 keeps a stale agent out; `--tee` tears lines, so workers write to files of their own.
 
 `torch.distributed.launch` is torchrun with one more argument for the script, `--local-rank=N`, unless it is
-told `--use-env`. The launchers `python` and `command` start one process, without torchrun.
+told `--use-env`. The launchers `python` and `command` start one process, without torchrun. So does `ray`, on node 0,
+once `node/supervise/launchers/ray.py` has started Ray on all nodes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from clusterctl.plans.facts.facts import Facts
 from clusterctl.plans.launch.template import (
     AgentValue,
     Segment,
@@ -28,6 +29,9 @@ from clusterctl.plans.launch.template import (
 from clusterctl.protocol.ranks import NESTED
 from clusterctl.protocol.run_paths import ATTEMPT
 from clusterctl.specs.job.model import VISIBLE_DEVICES_VARIABLES, Job
+
+if TYPE_CHECKING:
+    from clusterctl.plans.facts.facts import Facts
 
 MODULES: Mapping[str, str] = {"torchrun": "torch.distributed.run", "launch": "torch.distributed.launch"}
 
@@ -56,7 +60,7 @@ def plan_argv(
 
 def _plan_process(job: Job, python: Template, values: Mapping[str, Segment]) -> tuple[Template, ...]:
     program: tuple[Template, ...]
-    if job.launcher == "command":
+    if job.command:
         program = tuple(fill_placeholders(word, values) for word in job.command)
     elif job.module is not None:
         program = python, make_template("-m"), make_template(job.module)
@@ -66,10 +70,10 @@ def _plan_process(job: Job, python: Template, values: Mapping[str, Segment]) -> 
 
 
 def one_process_env(job: Job, values: Mapping[str, Segment]) -> dict[str, Template]:
-    """Give the variables that lead a node's only process to the others; torchrun sets its own."""
+    """Give the variables that lead a node's only process to the others; torchrun and Ray set their own."""
     return (
         {key: make_template(values[name]) for key, name in ONE_PROCESS_ENV.items()}
-        if job.is_single_process
+        if job.is_single_process and not job.runs_on_head
         else {}
     )
 
@@ -79,10 +83,24 @@ def nested_log_env(job: Job, values: Mapping[str, Segment]) -> dict[str, Templat
 
     It also goes on writing to the program's output: a script may read that, and accelerate overrides the directory.
     """
-    if not job.is_single_process:
+    if not job.is_single_process or job.runs_on_head:
         return {}
     folder = make_template(AgentValue("run_dir"), f"/{ATTEMPT}", values["attempt"], f"/{NESTED}")
     return {"PET_LOG_DIR": folder, "PET_TEE": make_template("3")}
+
+
+RAY_PORTS = 10  # of Ray's own processes on a node and of its block; each worker takes one more
+
+
+def plan_ray_start(values: Mapping[str, Segment], address: Segment, *, head: bool) -> tuple[Template, ...]:
+    """Give what a person would type to start Ray on a node; the node adds ports and a directory of the run's own."""
+    words = (make_template("ray"), make_template("start"))
+    node_address = _flag("--node-ip-address", address)
+    if head:
+        port = _flag("--port", values["master_port"])
+        return (*words, make_template("--head"), *node_address, *port, make_template("--block"))
+    meeting_point = _flag("--address", values["master_addr"], ":", values["master_port"])
+    return (*words, *meeting_point, *node_address, make_template("--block"))
 
 
 def _plan_torchrun(

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from clusterctl.errors import UsageError
-from clusterctl.plans.facts.facts import Facts
-from clusterctl.plans.facts.records import Gpu
 from clusterctl.plans.launch.launchers import vendor_of
 from clusterctl.protocol.ranks import NodeRank, Slot
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.job.model import VISIBLE_DEVICES_VARIABLES, Job
 from clusterctl.specs.nodeset import fold_names, select_nodes
 from clusterctl.translation import tr, trn
+
+if TYPE_CHECKING:  # its classes take 20 ms, and most verbs only choose nodes here
+    from clusterctl.plans.facts.facts import Facts
+    from clusterctl.plans.facts.records import Gpu
 
 
 @dataclass(frozen=True)

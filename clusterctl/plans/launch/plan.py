@@ -15,6 +15,7 @@ from clusterctl.plans.launch.launchers import (
     network_env,
     one_process_env,
     plan_argv,
+    plan_ray_start,
     visible_env,
 )
 from clusterctl.plans.launch.placement import Device, Member
@@ -66,6 +67,8 @@ class NodePlan:
     devices: tuple[Device, ...] = ()
     activate: str | None = None
     uses_setup_environment: bool = False  # one that `setup` makes
+    vendor: str = "nvidia"
+    ray: tuple[Template, ...] = ()  # what starts Ray before the job's program, or without it
 
     @property
     def name(self) -> str:
@@ -79,7 +82,9 @@ class NodePlan:
 
     @property
     def command(self) -> tuple[Template, ...]:
-        """What a person would type."""
+        """What a person would type; where Ray is started and nothing else, that."""
+        if self.ray and not self.member.spare and self.member.node_rank > 0:
+            return self.ray
         python = OWN_PYTHON if self.uses_setup_environment else make_template(self.python)
         return (
             (python, make_template("-m"), make_template(self.module), *self.argv)
@@ -223,7 +228,18 @@ def _plan_node(
         facts.devices,
         activate,
         uses_setup,
+        facts.vendor,
+        _plan_ray(job, member, facts, values),
     )
+
+
+def _plan_ray(
+    job: Job, member: Member, facts: PlanFacts, values: Mapping[str, Segment]
+) -> tuple[Template, ...]:
+    if job.launcher != "ray":
+        return ()
+    address = Unmeasured(f"ip@{member.name}") if facts.ip is None else facts.ip
+    return plan_ray_start(values, address, head=member.slot == 0)
 
 
 def _torchrun_env(job: Job) -> dict[str, Template]:
@@ -269,9 +285,12 @@ def _render_node(node: NodePlan) -> str:
         nics=",".join(node.nics) or "<measured>",
     )
     exports = [f"export {key}={quote_template(value)}" for key, value in sorted(node.env.items())]
-    command = " ".join(map(quote_template, node.command))
+    words = [node.ray, node.command] if node.ray and node.command != node.ray else [node.command]
+    commands = [" ".join(map(quote_template, each)) for each in words]
+    if len(commands) > 1:
+        commands[0] += " &"
     activate = [node.activate] if node.activate else []
-    return "\n".join([title, *activate, "cd <run_dir>/code", *exports, command, ""])
+    return "\n".join([title, *activate, "cd <run_dir>/code", *exports, *commands, ""])
 
 
 def plan_to_json(plan: LaunchPlan) -> dict[str, Any]:

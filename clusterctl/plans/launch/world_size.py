@@ -61,7 +61,7 @@ def describe_unaware(job: Job, nnodes: int, scripts: Mapping[str, str]) -> str:
     their RANK is that launcher's. Other programs without a script may read our variables.
     """
     launchers = [word for word in job.command if posixpath.basename(word) in NESTED_LAUNCHERS]
-    if not job.is_single_process or nnodes < 2 or not (scripts or launchers):
+    if not job.is_single_process or job.runs_on_head or nnodes < 2 or not (scripts or launchers):
         return ""
     if launchers:
         names = ", ".join(launchers[:1])

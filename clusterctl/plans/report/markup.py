@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from clusterctl.plans.facts.untrusted import INVISIBLE
@@ -73,6 +73,13 @@ def join(children: Iterable[Child]) -> Html:
             if child is not None
         )
     )
+
+
+def table(headings: Sequence[str], rows: Iterable[Html]) -> Html:
+    """Put rows below headings; what is too wide is scrolled, with the keyboard too."""
+    head = element("tr", *(element("th", text, scope="col") for text in headings))
+    content = element("table", element("thead", head), element("tbody", *rows))
+    return element("div", content, class_="scroll", tabindex=0)
 
 
 def document(title: str, language: str, style: str, body: Html) -> str:

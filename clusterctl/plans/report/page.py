@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from clusterctl.plans.diagnose.hang import render_kept
 from clusterctl.plans.report.charts import (
     choose_scalars,
     node_plots,
@@ -11,9 +12,10 @@ from clusterctl.plans.report.charts import (
     scalar_plot,
     unusual_nodes,
 )
+from clusterctl.plans.report.evidence import render_hang, render_slowness
 from clusterctl.plans.report.facts import Facts, list_facts
-from clusterctl.plans.report.markup import Child, Html, document, element, join
-from clusterctl.plans.report.plot import Scale, plots_in_rows, render_plot, render_time
+from clusterctl.plans.report.markup import Child, Html, document, element, join, table
+from clusterctl.plans.report.plot import Scale, plots_in_rows, render_moment, render_plot
 from clusterctl.plans.report.reported_run import ReportedRun, describe_span, find_moments, make_scale
 from clusterctl.plans.report.secrets import hide_secrets
 from clusterctl.plans.report.style import STYLE
@@ -35,7 +37,7 @@ def render_report(run: ReportedRun, other: ReportedRun | None, command: str, sec
     """Give the file; `command` is how commands on it begin."""
     title = tr("run {run}", run=short_id(run.run_id))
     if other is None:
-        body = join([_header(run), _result(run), *_sections(run, command)])
+        body = element("main", _header(run), render_result(run), *_sections(run, command))
     else:
         title = tr("runs {first} and {second}", first=short_id(run.run_id), second=short_id(other.run_id))
         body = _compare(run, other, command)
@@ -53,7 +55,8 @@ def _header(run: ReportedRun) -> Html:
     )
 
 
-def _result(run: ReportedRun) -> Html:
+def render_result(run: ReportedRun) -> Html:
+    """Give the state and the cause of its end."""
     kind = "good" if run.state == SUCCEEDED else "" if run.state in LIVE else "bad"
     headline = tr("{state} after {span}", state=run.state, span=describe_span(run))
     lines = [line.strip() if number == 0 else line for number, line in enumerate(run.cause_lines)]
@@ -63,6 +66,7 @@ def _result(run: ReportedRun) -> Html:
             element("p", element("b", lines[0])),
             element("pre", _lines(lines[1:])) if lines[1:] else None,
         ]
+    content += [element("p", line) for line in render_kept(run.hang)] if run.hang else []
     return element("section", *content, class_=f"result {kind}".strip())
 
 
@@ -78,10 +82,12 @@ def _sections(run: ReportedRun, command: str) -> list[Child]:
     scale = make_scale(run)
     return [
         _notes(run),
-        _section(tr("About the run"), _facts_table(list_facts(run))),
+        _section(tr("Where the ranks were"), *render_hang(run.hang)) if run.hang else None,
+        _section(tr("About the run"), _facts_list(list_facts(run))),
         _section(tr("Timeline"), render_timeline(run, scale), _moments(run, scale)),
         _scalars(run, scale),
         _machines(run, scale),
+        _section(tr("Slow ranks"), *render_slowness(run.slow)) if run.slow else None,
         _section(tr("Findings"), element("pre", _lines(run.remarks)) if run.remarks else None),
         _section(tr("Ranks"), _ranks(run)),
         _section(tr("Commands"), _commands(run, command)),
@@ -111,20 +117,15 @@ def _notes(run: ReportedRun) -> Html | None:
     return element("section", *(element("p", note, class_="warn") for note in notes)) if notes else None
 
 
-def _facts_table(facts: Facts) -> Html:
-    rows = [
-        element("tr", element("th", name, scope="row"), element("td", value)) for name, value in facts.items()
-    ]
-    return element("div", element("table", element("tbody", *rows), class_="facts"), class_="scroll")
+def _facts_list(facts: Facts) -> Html:
+    rows = [element("div", element("dt", name), element("dd", value)) for name, value in facts.items()]
+    return element("dl", *rows, class_="facts")
 
 
 def _moments(run: ReportedRun, scale: Scale) -> Html | None:
     moments = find_moments(run)
     if not moments:
         return None
-    head = element(
-        "tr", *(element("th", text, scope="col") for text in (tr("TIME"), tr("NODES"), tr("WHAT")))
-    )
     rows = [
         element(
             "tr",
@@ -134,13 +135,7 @@ def _moments(run: ReportedRun, scale: Scale) -> Html | None:
         )
         for moment in moments
     ]
-    table = element("table", element("thead", head), element("tbody", *rows))
-    return element("div", table, class_="scroll")
-
-
-def render_moment(seconds: float) -> str:
-    """Write when something was, counted from the launch."""
-    return f"{seconds:.1f} s" if seconds < 60 else render_time(seconds)
+    return table((tr("TIME"), tr("NODES"), tr("WHAT")), rows)
 
 
 def _scalars(run: ReportedRun, scale: Scale) -> Html | None:
@@ -261,9 +256,7 @@ def _compare(first: ReportedRun, second: ReportedRun, command: str) -> Html:
     """Put two runs side by side: what differs is marked, and numbers of both are in the same plots."""
     facts = list_facts(first), list_facts(second)
     names = list(dict.fromkeys([*facts[0], *facts[1]]))
-    head = element("tr", *(element("th", text, scope="col") for text in ("", first.run_id, second.run_id)))
     rows = [_compare_row(name, facts[0].get(name, ""), facts[1].get(name, "")) for name in names]
-    table = element("div", element("table", element("thead", head), element("tbody", *rows)), class_="scroll")
     scale = make_scale(first)
     others = {scalars.name: scalars for scalars in choose_scalars(second.records)}
     shift = scale.begin - make_scale(second).begin
@@ -277,19 +270,18 @@ def _compare(first: ReportedRun, second: ReportedRun, command: str) -> Html:
         )
         for scalars in choose_scalars(first.records)
     ]
-    return join(
-        [
-            element("h1", tr("Two runs"), class_="mono"),
-            element("p", tr("Rows that differ are marked."), class_="faint"),
-            table,
-            _section(tr("Numbers of both runs, from the launch of each"), plots_in_rows(plots))
-            if plots
-            else None,
-            *(
-                element("article", element("hr"), _header(run), _result(run), *_sections(run, command))
-                for run in (first, second)
-            ),
-        ]
+    return element(
+        "main",
+        element("h1", tr("Two runs"), class_="mono"),
+        element("p", tr("Rows that differ are marked."), class_="faint"),
+        table(("", first.run_id, second.run_id), rows),
+        _section(tr("Numbers of both runs, from the launch of each"), plots_in_rows(plots))
+        if plots
+        else None,
+        *(
+            element("article", element("hr"), _header(run), render_result(run), *_sections(run, command))
+            for run in (first, second)
+        ),
     )
 
 

@@ -10,9 +10,10 @@ from math import ceil
 from clusterctl.plans.report.markup import Html, element, join
 from clusterctl.translation import tr
 
-WIDTH, HEIGHT = 460, 132
-LEFT, RIGHT, TOP, BOTTOM = 52, 6, 8, 18
+WIDTH, HEIGHT = 460, 138
+LEFT, RIGHT, TOP, BOTTOM = 62, 6, 14, 18
 MOST_LINES = 8  # with a colour of their own
+SIGN = 11  # room of a sign
 GAP = 3.5  # distances between two points that count as a gap
 
 Point = tuple[float, float | None]
@@ -38,20 +39,22 @@ class Band:
 
 @dataclass(frozen=True)
 class Mark:
-    """A moment that is shown on all plots; `failed` is what ended the run."""
+    """A moment that is shown on all plots, under a short sign; `failed` is what ended the run or an attempt."""
 
     time: float
     label: str
     failed: bool = False
+    sign: str = ""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """The time that all plots of a page show."""
+    """The time that all plots of a page show; in `stalls` no rank made progress."""
 
     begin: float
     end: float
     marks: tuple[Mark, ...] = ()
+    stalls: tuple[tuple[float, float], ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -91,10 +94,12 @@ def render_plot(plot: Plot, scale: Scale) -> Html:
         return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * min(1.0, max(0.0, share))
 
     drawing = [
+        *(_draw_stall(begin, end, scale) for begin, end in scale.stalls),
         *_grid(plot, low, high, y, scale),
         *([_draw_band(plot.band, scale, y)] if plot.band else []),
         *(_draw_line(line, number, scale, y) for number, line in enumerate(plot.lines)),
         *(_draw_mark(mark, scale) for mark in scale.marks),
+        *_draw_signs(scale),
     ]
     picture = element(
         "svg", *drawing, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", aria_label=_describe(plot, low, high)
@@ -175,6 +180,24 @@ def _draw_mark(mark: Mark, scale: Scale) -> Html:
     return element("g", element("title", mark.label), line)
 
 
+def _draw_signs(scale: Scale) -> list[Html]:
+    """Write the signs above the marks; where two are too close the later one, as the end of a run is the last."""
+    drawing, limit = [], float(WIDTH + SIGN)
+    for mark in sorted(scale.marks, key=lambda mark: -mark.time):
+        place = min(round(scale.x(mark.time), 1), WIDTH - SIGN / 2)
+        if mark.sign and limit - place >= SIGN * max(1.0, len(mark.sign) * 0.75):
+            limit, kind = place, "sign failed" if mark.failed else "sign"
+            drawing.append(element("text", mark.sign, x=place, y=TOP - 3, class_=kind, text_anchor="middle"))
+    return drawing
+
+
+def _draw_stall(begin: float, end: float, scale: Scale) -> Html:
+    left, right = round(scale.x(begin), 1), round(scale.x(end), 1)
+    width = round(max(1.0, right - left), 1)
+    area = element("rect", x=left, y=TOP, width=width, height=HEIGHT - TOP - BOTTOM, class_="stall")
+    return element("g", element("title", tr("no rank makes progress")), area)
+
+
 def _legend(plot: Plot) -> list[Html]:
     lines = [
         element(
@@ -217,6 +240,11 @@ def render_time(seconds: float) -> str:
         return f"{minutes}:{rest:02} min" if rest else f"{minutes} min"
     hours, rest = divmod(whole, 3600)
     return f"{hours}:{rest // 60:02} h" if rest >= 60 else f"{hours} h"
+
+
+def render_moment(seconds: float) -> str:
+    """Write when something was, counted from the launch."""
+    return f"{seconds:.1f} s" if seconds < 60 else render_time(seconds)
 
 
 def format_percent(value: float) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from clusterctl.node_texts import translate_node_text
+from clusterctl.plans.diagnose.hang import KeptDiagnosis
+from clusterctl.plans.diagnose.slow import Slowness
 from clusterctl.plans.report.plot import Mark, Scale
 from clusterctl.plans.runs.history import JournalEvent, NodeRecord
 from clusterctl.plans.runs.state import NodeState, Parts, attempts_of
@@ -21,14 +23,19 @@ from clusterctl.translation import to_translate, tr
 
 LONGEST_FACT = 300
 MOST_MOMENTS = 200
+FAILURE_SIGN, STOP_SIGN = "✗", "■"
 SOON = 10.0  # seconds
+MOST_MARKS, LONGEST_LABEL = 24, 160  # of the attempts that have ended; characters
+LONGEST_STALL = 1e9  # seconds
+STALL_ENDS = frozenset({"stall_over", "stopping", "torchrun_exited", "attempt_ended", "ended", "agent_lost"})
 
 
 @dataclass(frozen=True)
 class ReportedRun:
     """All that is known of a run; `offsets` are the nodes' clocks minus ours, `silent` says why nodes have no record.
 
-    `cause_lines` are what a terminal shows of its end, the first is the headline; `remarks` are what it shows beside.
+    `cause_lines` are what a terminal shows of its end, the first is the headline; `remarks` are what else it shows.
+    `hang` is where the ranks were when it stalled or was ended, `slow` how they arrived in their collectives.
     """
 
     run_id: RunId
@@ -41,6 +48,8 @@ class ReportedRun:
     offsets: Mapping[str, float] = field(default_factory=dict)
     silent: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+    hang: KeptDiagnosis | None = None
+    slow: Slowness | None = None
 
     @property
     def known(self) -> list[NodeState]:
@@ -187,6 +196,11 @@ def _ended(facts: Untrusted) -> tuple[str, bool]:
     return tr("ended: {state}", state=state), state not in (SUCCEEDED, CANCELLED)
 
 
+def _stalled(facts: Untrusted) -> tuple[str, bool]:
+    span = render_duration(round(facts.number("seconds", 0.0, LONGEST_STALL) or 0.0))
+    return tr("no rank has made progress for {span}", span=span), True
+
+
 RICH_TEXTS: Mapping[str, Callable[[Untrusted], tuple[str, bool]]] = {
     "rank_exited": _rank_exited,
     "rank_stuck": lambda facts: (
@@ -196,6 +210,7 @@ RICH_TEXTS: Mapping[str, Callable[[Untrusted], tuple[str, bool]]] = {
     "attempt_ended": _attempt_ended,
     "attempt": lambda facts: (tr("attempt {n} begins", n=facts.count("attempt")), False),
     "ended": _ended,
+    "stalled": _stalled,
 }
 EVENT_TEXTS: Mapping[str, tuple[str, bool]] = {
     "preparing": (to_translate("the agent starts"), False),
@@ -205,6 +220,7 @@ EVENT_TEXTS: Mapping[str, tuple[str, bool]] = {
     "ready": (to_translate("ready to start"), False),
     "gate_failed": (to_translate("the start failed"), True),
     "workers": (to_translate("the workers start"), False),
+    "stall_over": (to_translate("the ranks make progress again"), False),
     "stopping": (to_translate("stopping"), False),
     "busy": (to_translate("waits: another run uses the node"), False),
     "logs_cut": (to_translate("the logs reached their limit; the middle of the longest is dropped"), False),
@@ -257,22 +273,46 @@ def make_scale(run: ReportedRun) -> Scale:
     ]
     begin = min([run.began, *times]) if times else run.began
     end = run.ended_at or run.now
-    return Scale(begin, max(end, begin + 1.0), tuple(find_marks(run)))
+    return Scale(begin, max(end, begin + 1.0), tuple(find_marks(run)), tuple(find_stall_spans(run, end)))
+
+
+def find_stall_spans(run: ReportedRun, end: float) -> list[tuple[float, float]]:
+    """Find when no rank made progress, as the nodes noticed it; what several nodes noticed is one."""
+    spans: list[tuple[float, float]] = []
+    found = [span for record in run.records.values() for span in _node_stalls(record.journal, end)]
+    for begin, until in sorted(found):
+        if spans and begin <= spans[-1][1]:
+            spans[-1] = spans[-1][0], max(spans[-1][1], until)
+        else:
+            spans.append((begin, until))
+    return spans[:MOST_MARKS]
+
+
+def _node_stalls(journal: Sequence[JournalEvent], end: float) -> list[tuple[float, float]]:
+    spans, begin = [], None
+    for event in journal:
+        if event.name == "stalled" and begin is None:
+            begin = event.time - (event.facts.number("seconds", 0.0, LONGEST_STALL) or 0.0)
+        elif begin is not None and event.name in STALL_ENDS:
+            spans.append((begin, event.time))
+            begin = None
+    return spans if begin is None else [*spans, (begin, max(begin, end))]
 
 
 def find_marks(run: ReportedRun) -> list[Mark]:
-    """Find the failure and the ends of earlier attempts."""
+    """Find the failure and the ends of earlier attempts, of many the last ones."""
     marks = [
         Mark(
             attempt.ended - run.offsets.get(attempt.node, 0.0),
             tr(
                 "attempt {n} ended: {reason}",
                 n=attempt.number,
-                reason=clip(translate_node_text(attempt.text), LONGEST_FACT),
+                reason=clip(translate_node_text(attempt.text), LONGEST_LABEL),
             ),
             failed=True,
+            sign=str(attempt.number),
         )
-        for attempt in attempts_of(run.parts)
+        for attempt in attempts_of(run.parts)[-MOST_MARKS:]
         if attempt.ended is not None
     ]
     cause = run.verdict.cause if run.verdict else None
@@ -281,9 +321,11 @@ def find_marks(run: ReportedRun) -> list[Mark]:
         moment = (
             cause.failure.last_seen if cause.failure.lost and cause.failure.last_seen else cause.failure.time
         )
-        marks.append(Mark(moment, headline, failed=True))
+        marks.append(Mark(moment, clip(headline.strip(), LONGEST_LABEL), failed=True, sign=FAILURE_SIGN))
     elif run.state not in (SUCCEEDED, *LIVE) and run.ended_at is not None:
-        marks.append(Mark(run.ended_at, run.state, failed=run.state != CANCELLED))
+        is_failure = run.state != CANCELLED
+        sign = FAILURE_SIGN if is_failure else STOP_SIGN
+        marks.append(Mark(run.ended_at, run.state, failed=is_failure, sign=sign))
     return marks
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from clusterctl.plans.report.markup import Html, element
-from clusterctl.plans.report.plot import Scale, render_time, time_step
+from clusterctl.plans.report.markup import Child, Html, element, join
+from clusterctl.plans.report.plot import Scale, render_moment, render_time, time_step
 from clusterctl.plans.report.reported_run import PHASE_TEXTS, Phase, ReportedRun, find_phases
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.translation import tr
@@ -34,7 +34,8 @@ def render_timeline(run: ReportedRun, scale: Scale) -> Html | None:
     if not rows:
         return None
     height = ROW * len(rows) + 22
-    drawing = [
+    drawing = [_stall(begin, end, scale, height) for begin, end in scale.stalls]
+    drawing += [
         bar for number, (names, phases) in enumerate(rows) for bar in _row(number, names, phases, scale)
     ]
     drawing += _times(scale, height)
@@ -45,8 +46,36 @@ def render_timeline(run: ReportedRun, scale: Scale) -> Html | None:
         drawing.append(element("g", element("title", mark.label), line))
     label = tr("phases of {nodes}", nodes=fold_names([name for names, _ in rows for name in names]))
     picture = element("svg", *drawing, viewBox=f"0 0 {WIDTH} {height}", role="img", aria_label=label)
-    wide = element("div", picture, class_="scroll timeline")
-    return element("figure", element("figcaption", *_legend(rows)), wide)
+    wide = element("div", picture, class_="scroll timeline", tabindex=0)
+    return element("figure", element("figcaption", *_legend(rows, scale)), wide, _marks(scale))
+
+
+def _stall(begin: float, end: float, scale: Scale, height: int) -> Html:
+    left, right = _x(begin, scale), _x(end, scale)
+    area = element(
+        "rect", x=left, y=0, width=round(max(1.0, right - left), 1), height=height - 16, class_="stall"
+    )
+    return element("g", element("title", tr("no rank makes progress")), area)
+
+
+def _marks(scale: Scale) -> Html | None:
+    """Name what is marked, in words: a title is not seen on paper, nor without a mouse."""
+    if not scale.marks:
+        return None
+    rows = [
+        element(
+            "li",
+            element("b", mark.sign, class_="bad" if mark.failed else "warn"),
+            " ",
+            element("span", render_moment(mark.time - scale.begin), class_="mono"),
+            " ",
+            mark.label,
+        )
+        for mark in scale.marks
+    ]
+    return join(
+        [element("p", tr("Marked on all plots:"), class_="faint"), element("ul", *rows, class_="marks")]
+    )
 
 
 def _x(time: float, scale: Scale) -> float:
@@ -83,10 +112,12 @@ def _times(scale: Scale, height: int) -> list[Html]:
     ]
 
 
-def _legend(rows: Sequence[tuple[tuple[str, ...], list[Phase]]]) -> list[Html]:
+def _legend(rows: Sequence[tuple[tuple[str, ...], list[Phase]]], scale: Scale) -> list[Child]:
     used = {phase.name for _, phases in rows for phase in phases}
-    texts: Mapping[str, str] = {name: text for name, text in PHASE_TEXTS.items() if name in used}
-    return [
-        element("span", element("span", "■", class_=name), " ", tr(text), " ", class_="key")
-        for name, text in texts.items()
-    ]
+    texts = {name: tr(text) for name, text in PHASE_TEXTS.items() if name in used}
+    if scale.stalls:
+        texts["stall"] = tr("no rank makes progress")
+    keys: list[Child] = []
+    for name, text in texts.items():
+        keys += [element("span", element("i", class_=f"swatch {name}"), " ", text, class_="key"), " "]
+    return keys

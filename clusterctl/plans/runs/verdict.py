@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from clusterctl.codes.lookup import find_entry
-from clusterctl.plans.diagnose.kept import KeptDiagnosis, kept_to_json
+from clusterctl.plans.diagnose.hang import KeptDiagnosis, kept_to_json
 from clusterctl.plans.diagnose.slow import Slowness
 from clusterctl.plans.runs.gang_record import (
     NO_PROGRESS,
@@ -107,6 +107,7 @@ def judge(
         taking_part_now, failures, stopped_at
     )
     cause = None if end_on_request else find_cause(failures, stopped_at, addresses)
+    cause = None if cause is None else _with_node_of_task(cause, addresses)
     if cause is not None and cause.is_stop and _failed_otherwise(taking_part_now, failures):
         cause = None
     if cause is not None and cause.is_doubtful and _has_stalled(taking_part_now):
@@ -176,6 +177,13 @@ def judge_recorded(
         stop_times.append(own.stopped_at)
     stopped_at = min((moment for moment in stop_times if moment is not None), default=None)
     return judge_with_record(run_id, parts, record, failures, stopped_at)
+
+
+def _with_node_of_task(cause: Cause, addresses: Mapping[str, str]) -> Cause:
+    """Name the node of the Ray task that raised the exception, where its address is known."""
+    task = cause.failure.ray_task
+    nodes = [node for node, address in addresses.items() if address and task[1:] == (address,)]
+    return replace(cause, failure=replace(cause.failure, ray_task=(task[0], nodes[0]))) if nodes else cause
 
 
 def judge_with_record(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from clusterctl.errors import UsageError
@@ -52,6 +52,25 @@ def choose_slurm_nodes(job: Job, pattern: str | None, exclude: str | None) -> Sl
     return SlurmNodes(len(names) - spares, spares, names=names)
 
 
+def choose_named_nodes(pattern: str | None, exclude: str | None) -> SlurmNodes:
+    """Read which nodes are meant where there is no job: names and ranges, else any one node."""
+    excluded = _expand(exclude) if exclude else ()
+    names = tuple(name for name in _expand(pattern) if name not in excluded) if pattern else ()
+    return SlurmNodes(len(names) or 1, names=names, excluded=() if names else excluded)
+
+
+CHECK = "check"
+
+
+def plan_check_job(job: Job | None, slurm: Slurm) -> Job:
+    """Plan a job that asks for the same nodes as another one, for a few minutes; without one for all GPUs of a node."""
+    base = job or Job(name=CHECK, file="", command=("true",), launcher="command")
+    if job is None and slurm.gpus_per_node is None:
+        base = replace(base, nproc_per_node=1, backend="gloo")
+    brief = replace(base, name=CHECK, time_limit=0.0, grace=0.0, setup=None, before=None, after=None)
+    return replace(brief, restart=None, secrets=())
+
+
 def _expand(pattern: str) -> tuple[str, ...]:
     """Write a pattern out; ranks and globs need to know the nodes."""
     names = list(islice((name for term in parse_pattern(pattern) for name in term.expand()), MOST_NODES + 1))
@@ -65,8 +84,6 @@ def _expand(pattern: str) -> tuple[str, ...]:
 
 def refuse_unsupported(job: Job, slurm: Slurm) -> None:
     """Raise UsageError for what a run on a Slurm cluster cannot do, before anything is sent."""
-    if job.setup is not None:
-        raise UsageError("CC-SLURM-001", "setup", file=job.file)
     if job.gpus:
         raise UsageError("CC-SLURM-001", "gpus", file=job.file)
     if default_nproc(job) == "gpu" and slurm.gpus_per_node is None:
@@ -87,10 +104,15 @@ def plan_options(job: Job, slurm: Slurm, nodes: SlurmNodes, run_id: RunId) -> li
         *([f"--nodelist={fold_names(nodes.names)}"] if nodes.names else []),
         *([f"--exclude={fold_names(nodes.excluded)}"] if nodes.excluded else []),
         *(["--no-kill"] if job.restart else []),  # a lost node: the others start again
-        "--no-requeue",
+        "--requeue" if may_requeue(job) else "--no-requeue",
         "--open-mode=append",
         *slurm.extra,
     ]
+
+
+def may_requeue(job: Job) -> bool:
+    """Return whether Slurm may start the job again: where the job file lets a lost node start it again."""
+    return job.restart is not None and "node_lost" in job.restart.on
 
 
 def _plan_resources(job: Job, slurm: Slurm) -> list[str]:
@@ -108,7 +130,7 @@ def plan_slurm_time(job: Job, slurm: Slurm) -> float | None:
     """Give the seconds that Slurm is asked for: the job's own limit with room for start and end, or the inventory's."""
     if job.time_limit is None:
         return slurm.time
-    stages = sum(hook.time_limit for hook in (job.before, job.after) if hook)
+    stages = sum(stage.time_limit for stage in (job.setup, job.before, job.after) if stage)
     wanted = job.time_limit + stages + job.grace + START_ALLOWANCE + END_ALLOWANCE
     return wanted if slurm.time is None else min(wanted, slurm.time)
 
@@ -131,14 +153,23 @@ if [ ! -e job.json ]; then # the launch was killed before it wrote the number
     printf '{"job": "%s"}\n' "$SLURM_JOB_ID" >job.new && mv job.new job.json
 fi
 rm -f ended.json
+mkdir -p -m 700 exchange "exchange/$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}"
 if [ -n "${SLURM_CPUS_PER_TASK:-}" ]; then export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK; fi
 srun --export=ALL --ntasks-per-node=1 --kill-on-bad-exit=0 --wait=0 --cpu-bind=none --input=none \
     NO_KILL--output="$folder/task.%t.out" SHELL COMMAND task "$folder" "$payload" || status=$?
-rm -f secrets.json
+REQUEUErm -f secrets.json
 printf '{"job": "%s", "status": %s}\n' "$SLURM_JOB_ID" "$status" >ended.new
 mv ended.new ended.json
 exit "$status"
 """.lstrip()
+
+
+# Slurm starts a job again only if it had to end it: after the warning of a partition's GraceTime it must not end first.
+REQUEUE = """if [ "$status" = 75 ]; then # Slurm has stopped the run, and may start the job again
+    sleep 300
+    exit 75
+fi
+"""
 
 
 def render_script(job: Job, login: Node) -> str:
@@ -152,6 +183,7 @@ def render_script(job: Job, login: Node) -> str:
         command = f"{activate}\n{command}"
     shell = "/bin/bash -l" if activate else "/bin/bash"  # modules are functions of a login shell
     text = SCRIPT.replace("NO_KILL", "--no-kill " if job.restart else "").replace("SHELL", f"{shell} -c")
+    text = text.replace("REQUEUE", REQUEUE if may_requeue(job) else "")
     return f"#!/bin/bash\n{text.replace('COMMAND', quote_word(command))}"
 
 

@@ -6,6 +6,7 @@ task on the node fills (`node/slurm/spec.py`), or the agent, as before every att
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,15 +15,16 @@ from clusterctl.plans.launch.agent_spec import render_spec, restart_to_spec
 from clusterctl.plans.launch.placement import Member
 from clusterctl.plans.launch.plan import PlanFacts, plan_launch
 from clusterctl.plans.launch.template import AgentValue, Segment, Template, Unmeasured
-from clusterctl.plans.slurm.request import SlurmNodes, plan_time_limit
+from clusterctl.plans.slurm.request import SlurmNodes, may_requeue, plan_time_limit
 from clusterctl.protocol.ranks import Slot
 from clusterctl.protocol.run_id import RunId
-from clusterctl.specs.inventory.model import Node, Slurm
+from clusterctl.specs.inventory.model import Node, Slurm, Ssh, Waiver
 from clusterctl.specs.job.model import Job, Restart
+from clusterctl.specs.plain import to_plain
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.files import LaunchRecord
-    from clusterctl.protocol.messages.verbs import SlurmTemplate
+    from clusterctl.protocol.messages.verbs import CheckPart, SetupQuery, SlurmTemplate
 
 ANY_NODE = "any"
 UNKNOWN = PlanFacts(ip=None, nics=(), gpus=None, cpus=None, python=None)
@@ -36,8 +38,36 @@ HOLES = {
 ONE_NIC = "TP_SOCKET_IFNAME"  # takes one name
 
 
+def plan_check(
+    job: Job | None,
+    login: Node,
+    waivers: Sequence[Waiver],
+    siblings: Sequence[str],
+    program: str,
+    setup: SetupQuery | None,
+) -> CheckPart:
+    """Plan the check inside the allocation; `siblings` are names beside the job's script."""
+    return {
+        # what a check does not look at need not travel
+        "job": to_plain(replace(job, on_end=None, notify=(), secrets=()) if job else None),
+        "login": to_plain(replace(login, ssh=Ssh(), allocation=None)),
+        "waive": to_plain(tuple(waivers)),
+        "siblings": list(siblings),
+        "program": program,
+        "setup": setup,
+        "enforce": True,
+        "only": False,
+    }
+
+
 def make_template(
-    job: Job, slurm: Slurm, login: Node, nodes: SlurmNodes, run_id: RunId, record: LaunchRecord
+    job: Job,
+    slurm: Slurm,
+    login: Node,
+    nodes: SlurmNodes,
+    run_id: RunId,
+    record: LaunchRecord,
+    check: CheckPart,
 ) -> SlurmTemplate:
     """Make what the tasks get; `record` says who launches, when and in which cluster."""
     nproc = default_nproc(job)
@@ -67,7 +97,8 @@ def make_template(
         "workers": int(nproc) if nproc.isdecimal() else ("cpu" if nproc == "cpu" else "gpu"),
         "nic": list(login.nic),
         "network": login.network,
-        "requeue": False,
+        "requeue": may_requeue(job),
+        "check": check,
     }
 
 

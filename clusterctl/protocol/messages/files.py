@@ -134,6 +134,25 @@ class StartPart(TypedDict, total=False):
     start: StartSpec
 
 
+class RaySpec(TypedDict):
+    """Of a job with `launcher: ray`: GPUs of this node and of all (null: Ray counts), this node's range of ports.
+
+    `own_ports`: how many Ray takes besides one for each CPU.
+    """
+
+    gpus: int | None
+    all_gpus: int | None
+    ports: list[int] | None
+    own_ports: int
+    names: dict[str, str]  # of the nodes, by training address
+
+
+class RayPart(TypedDict, total=False):
+    """Of a job with `launcher: ray`."""
+
+    ray: RaySpec
+
+
 class StallSpec(TypedDict):
     """When a run counts as stalled, in seconds without progress of any rank; `then` is empty, `stop` or `restart`."""
 
@@ -227,11 +246,12 @@ class OutsideStop(TypedDict):
     grace: float
 
 
-class Spec(_Spec, GangPart, StartPart, Hooks, RestartPart, LaunchRecord, total=False):
+class Spec(_Spec, GangPart, StartPart, RayPart, Hooks, RestartPart, LaunchRecord, total=False):
     """spec.json: what a node's agent carries out."""
 
     environment: str  # the agent's own: where the environment is
     outside_stop: OutsideStop  # on a Slurm cluster
+    earlier: list[AttemptRecord]  # on a Slurm cluster: the attempts before Slurm started the job again
     agent_limit: float  # these are set by tests
     gang_limit: float
     handshake_limit: float

@@ -18,6 +18,7 @@ from .evidence import (
 )
 from .facts import ProbeFacts, UsageSample
 from .files import EndedProcess, JournalEntry, LeftProcess, OutsideSummary, Spec, State
+from .local import WarmServerFacts
 from .network import (
     ContentPart,
     HashesFrame,
@@ -28,7 +29,6 @@ from .network import (
     MeshReport,
 )
 from .tunnel import ChannelData, ChannelTaken, CloseChannel, OpenChannel, RankWaits, TerminalSize
-from .warm import WarmServerFacts
 
 VerbName = Literal[
     "clean",
@@ -306,12 +306,78 @@ class SlurmTemplate(TypedDict):
     nic: list[str]
     network: str | None
     requeue: bool
+    check: CheckPart
+
+
+class CheckPart(TypedDict):
+    """The check inside the allocation; `job`, `login` and `waive` are as specs/plain.py writes them.
+
+    `setup` is the environment that the job makes. With `only` nothing follows, and the client judges the facts; without
+    `enforce` the run starts in spite of errors.
+    """
+
+    job: Any
+    login: Any
+    waive: Any
+    siblings: list[str]  # names beside the job's script
+    program: str  # how a command begins that uses the same inventory
+    setup: SetupQuery | None
+    enforce: bool
+    only: bool
+
+
+class JudgeRequest(TypedDict):
+    """What the program that judges the nodes of an allocation reads: facts by node, null where one gave none."""
+
+    check: CheckPart
+    nodes: list[JudgedNode]
+    facts: dict[str, ProbeFacts | None]
+
+
+class JudgedNode(TypedDict):
+    """A node of an allocation."""
+
+    node: str
+    address: str
+    nics: list[str]
+
+
+class FindingRecord(TypedDict):
+    """One finding, in English."""
+
+    code: str
+    severity: str
+    nodes: list[str]
+    evidence: str
+    why: str
+    fix: str
+    title: str
+    waived: str
+
+
+class CheckReport(TypedDict):
+    """What the check inside an allocation found; `blocks`: nothing is started. `skipped` says why it was not judged."""
+
+    findings: list[FindingRecord]
+    blocks: bool
+    skipped: str
+    seconds: float
+
+
+class FactsMessage(TypedDict):
+    """What a task reports of its node for the check; null if its probe did not end in time."""
+
+    facts: ProbeFacts | None
 
 
 class SubmittedTemplate(SlurmTemplate):
-    """template.json: what the tasks get, with the seconds between Slurm's SIGTERM and SIGKILL."""
+    """template.json: what the tasks get, with the seconds between Slurm's SIGTERM and SIGKILL.
+
+    `judge` is the zip of the program that judges the nodes.
+    """
 
     kill_wait: float | None
+    judge: str
 
 
 class SubmittedSecrets(TypedDict):
@@ -322,13 +388,13 @@ class SubmittedSecrets(TypedDict):
 
 
 class SlurmRequest(Workdir):
-    """The verb `slurm`, on the login node. `ps`, `follow` and `stop` are as the verbs of that name, with their keys."""
+    """The verb `slurm`, on the login node. `ps`, `follow`, `stop` and `clean` are as the verbs of that name."""
 
-    do: Literal["submit", "ps", "queue", "follow", "stop", "cancel"]
+    do: Literal["submit", "check", "ps", "queue", "follow", "stop", "cancel", "clean"]
 
 
 class SubmitRequest(SlurmRequest):
-    """Submit a job; `options` are those of sbatch."""
+    """Submit a job; `options` are those of sbatch. With `do: check` it is cancelled when the client is gone."""
 
     template: SlurmTemplate
     options: list[str]
@@ -336,6 +402,7 @@ class SubmitRequest(SlurmRequest):
     secrets: dict[str, str]
     token: str
     payload: PayloadId
+    judge: PayloadId | None
 
 
 class Submitted(TypedDict):
@@ -358,7 +425,11 @@ class QueueRequest(SlurmRequest):
 
 
 class QueueFacts(TypedDict, total=False):
-    """How Slurm sees a job; `over` says why nothing of it runs any more, `begun` that all nodes have."""
+    """How Slurm sees a job; `over` says why nothing of it runs any more, `begun` that all nodes have.
+
+    `check` is what the check found, `doing` the command of `setup` that runs, `failure` what keeps a node from
+    starting, `requeue` whether Slurm may start the job again.
+    """
 
     job: str
     state: str
@@ -368,6 +439,25 @@ class QueueFacts(TypedDict, total=False):
     over: str
     waits: bool
     begun: bool
+    check: CheckReport | None
+    doing: str
+    failure: TaskFailure | None
+    requeue: bool
+
+
+class TaskFailure(TypedDict, total=False):
+    """Why a task cannot start its node's part; `event` is that of its agent, see agent.py."""
+
+    node: str
+    text: str
+    event: dict[str, Any]
+
+
+class NodeFacts(TypedDict):
+    """One node of a check in an allocation: where it would train, and its facts."""
+
+    member: JudgedNode
+    facts: ProbeFacts | None
 
 
 class QueueReport(TypedDict):
@@ -390,9 +480,9 @@ class Cancelled(TypedDict):
 
 
 class Need(TypedDict):
-    """The node lacks the payload."""
+    """The node lacks the payload, or the program that judges the nodes of a Slurm job."""
 
-    need: Literal["payload"]
+    need: Literal["payload", "judge"]
 
 
 class Payload(TypedDict):
@@ -884,5 +974,6 @@ NodeFrame = Union[
     OrphansEnded,
     Submitted,
     QueueReport,
+    NodeFacts,
     Cancelled,
 ]

@@ -8,7 +8,10 @@ from typing import Literal, get_args
 
 from clusterctl.specs.inventory.model import Waiver
 
-SINGLE_PROCESS_LAUNCHERS = ("python", "command")  # launchers that start one process on each node
+Launcher = Literal["torchrun", "launch", "python", "command", "ray"]
+LAUNCHERS: tuple[Launcher, ...] = get_args(Launcher)
+SINGLE_PROCESS_LAUNCHERS = ("python", "command", "ray")  # launchers that start one process on each node
+HEAD_LAUNCHERS = ("ray",)  # of these, those that run the job's program on node 0 only
 VISIBLE_DEVICES_VARIABLES = (
     "CUDA_VISIBLE_DEVICES",
     "HIP_VISIBLE_DEVICES",
@@ -116,7 +119,7 @@ class Job:
     nodes: int | str = "all"
     gpus: tuple[int, ...] = ()
     exclusive: bool = False
-    launcher: Literal["torchrun", "launch", "python", "command"] = "torchrun"
+    launcher: Launcher = "torchrun"
     use_env: bool = False
     no_python: bool = False
     ends_with: Literal["all", "node 0"] = "all"
@@ -149,3 +152,8 @@ class Job:
     def is_single_process(self) -> bool:
         """Tell whether each node runs one process, which starts its own workers if it wants any."""
         return self.launcher in SINGLE_PROCESS_LAUNCHERS
+
+    @property
+    def runs_on_head(self) -> bool:
+        """Tell whether the job's program runs on node 0 only, and the other nodes serve it."""
+        return self.launcher in HEAD_LAUNCHERS

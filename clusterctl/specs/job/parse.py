@@ -10,7 +10,14 @@ from clusterctl.specs import placeholders
 from clusterctl.specs.file_kind import refuse_inventory, refuse_script
 from clusterctl.specs.inventory.schema import waivers_of
 from clusterctl.specs.job.hooks import find_end_issues, hook_of, notify_of, on_end_of, setup_issues, setup_of
-from clusterctl.specs.job.model import SINGLE_PROCESS_LAUNCHERS, VISIBLE_DEVICES_VARIABLES, Job, Stall, Sync
+from clusterctl.specs.job.model import (
+    HEAD_LAUNCHERS,
+    SINGLE_PROCESS_LAUNCHERS,
+    VISIBLE_DEVICES_VARIABLES,
+    Job,
+    Stall,
+    Sync,
+)
 from clusterctl.specs.job.schema import JobFile, restart_issues, restart_of
 from clusterctl.specs.yaml.reader import find_unsendable, read_document, read_tree, sort_issues
 from clusterctl.specs.yaml.tree import (
@@ -125,7 +132,7 @@ def _launcher_issues(tree: YamlMapping) -> Iterator[Issue]:
     launcher_value = find_scalar(tree, "launcher")
     launcher = (launcher_value.text if launcher_value else None) or "torchrun"
     command, use_env = tree.get_key("command"), tree.get_key("use_env")
-    if command and launcher != "command":
+    if command and launcher not in ("command", *HEAD_LAUNCHERS):
         yield Issue.of("CC-SPEC-034", "command", command.location, launcher=quoted(launcher))
     if command and _is_empty(tree.get("command")):
         yield Issue.of("CC-SPEC-014", "empty-command", command.location)
@@ -145,6 +152,8 @@ def _launcher_issues(tree: YamlMapping) -> Iterator[Issue]:
     ends_with = find_scalar(tree, "ends_with")
     if ends_with and ends_with.text == "node 0" and launcher not in SINGLE_PROCESS_LAUNCHERS:
         yield Issue.of("CC-SPEC-034", "ends-with", ends_with.location, launcher=quoted(launcher))
+    if ends_with and ends_with.text == "all" and launcher in HEAD_LAUNCHERS:
+        yield Issue.of("CC-SPEC-034", "ends-with-head", ends_with.location, launcher=quoted(launcher))
 
 
 def _non_python_issues(tree: YamlMapping, launcher: str) -> Iterator[Issue]:
@@ -243,7 +252,7 @@ def parse_job(text: str, file: str, overrides: Sequence[tuple[str, str]] = ()) -
         launcher=entry.launcher,
         use_env=entry.use_env,
         no_python=entry.no_python,
-        ends_with=entry.ends_with,
+        ends_with="node 0" if entry.launcher in HEAD_LAUNCHERS else entry.ends_with,
         start="auto" if entry.keep_warm and not tree.get_key("start") else entry.start,
         preload=entry.preload,
         keep_warm=entry.keep_warm or None,

@@ -1,10 +1,13 @@
-"""Job.yaml as pydantic models, restart included."""
+"""Job.yaml as pydantic models, with the parsers of its values."""
 
 from __future__ import annotations
 
+import importlib
+import re
+import sys
 from collections.abc import Iterator
 from pathlib import PurePosixPath
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -25,10 +28,11 @@ from clusterctl.specs.fields import (
 )
 from clusterctl.specs.inventory.schema import WaiveEntry
 from clusterctl.specs.job.hooks import HookEntry, NotifyEntry, OnEndEntry, SetupEntry
-from clusterctl.specs.job.metrics import METRIC_NAME_PATTERN, parse_metric_name, parse_metric_pattern
 from clusterctl.specs.job.model import (
     DEFAULT_REASONS,
+    LAUNCHERS,
     REASONS,
+    Launcher,
     Reason,
     Restart,
     StallAction,
@@ -150,6 +154,60 @@ def _parse_nodes(pattern: str) -> int | str:
     return pattern
 
 
+# `metrics`: a pattern runs on the nodes, on lines that anybody may have printed. So what is known to take exponential
+# time is refused here: a repetition within a repetition. What remains is bounded there (node/history/scalars.py): short
+# lines, and a timer.
+LONGEST_PATTERN = 300
+METRIC_NAME_PATTERN = "[A-Za-z0-9][A-Za-z0-9_./-]{0,47}"
+_parser: Any = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
+_REPEATS = (_parser.MAX_REPEAT, _parser.MIN_REPEAT)
+
+
+def parse_metric_name(text: str) -> str:
+    """Check the name of a number."""
+    if not re.fullmatch(METRIC_NAME_PATTERN, text):
+        raise InvalidValueError("CC-SPEC-013", "metric-name", text=quoted(text))
+    return text
+
+
+def parse_metric_pattern(text: str) -> str:
+    """Check a pattern: one group, and no repetition of a repetition."""
+    if len(text) > LONGEST_PATTERN:
+        raise InvalidValueError("CC-SPEC-013", "too-long", text=quoted(text), max_length=LONGEST_PATTERN)
+    try:
+        count = re.compile(text).groups
+        parsed = _parser.parse(text)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise InvalidValueError("CC-SPEC-013", "metric-pattern", text=quoted(text), reason=error) from error
+    if count != 1:
+        raise InvalidValueError("CC-SPEC-013", "metric-group", text=quoted(text), count=count)
+    if any(_repeats_a_repetition(parsed)):
+        raise InvalidValueError("CC-SPEC-013", "metric-slow", text=quoted(text))
+    return text
+
+
+def _repeats_a_repetition(parsed: Any, *, inside: bool = False) -> Iterator[bool]:
+    """Yield true for each repetition without a small limit that stands within another."""
+    for kind, argument in parsed:
+        repeats = kind in _REPEATS and argument[1] > 20
+        if repeats and inside:
+            yield True
+        yield from (
+            found
+            for part in _parts(argument)
+            for found in _repeats_a_repetition(part, inside=inside or repeats)
+        )
+
+
+def _parts(argument: Any) -> Iterator[Any]:
+    """Yield the patterns within a part of a pattern."""
+    if isinstance(argument, _parser.SubPattern):
+        yield argument
+    elif isinstance(argument, (tuple, list)):
+        for part in argument:
+            yield from _parts(part)
+
+
 _EMPTY_ARG = to_translate("write '' for an empty argument, 'null' in quotes for the word")
 _EMPTY_ENV = to_translate("write '' for an empty value, 'null' in quotes for the word")
 _ENV_NAME = {"type": "string", "pattern": f"^{values.FREE_ENV_PATTERN}$"}
@@ -194,9 +252,7 @@ MetricPattern = Annotated[
         to_translate("a regular expression"), parse_metric_pattern, {"type": "string", "minLength": 1}
     ),
 ]
-Launcher = Annotated[
-    Literal["torchrun", "launch", "python", "command"], one_of("torchrun", "launch", "python", "command")
-]
+LauncherName = Annotated[Launcher, one_of(*LAUNCHERS)]
 EndsWith = Annotated[Literal["all", "node 0"], one_of("all", "node 0")]
 StartChoice = Annotated[StartMethod, one_of("exec", "fork", "auto")]
 ModuleName = Annotated[str, ScalarType("a module", values.parse_module, {"type": "string", "minLength": 1})]
@@ -257,7 +313,9 @@ class JobFile(StrictModel):
     )
     module: Module = Field(None, description="Python module to run instead of a script, such as `pkg.train`.")
     command: tuple[Arg, ...] = Field(
-        (), description="For `launcher: command`: a program and its arguments, run once on each node."
+        (),
+        description="For `launcher: command`: a program and its arguments, run once on each node; with `ray` on node 0"
+        " only.",
     )
     args: tuple[Arg, ...] = Field(
         (), description="Arguments of the script, kept as written; placeholders are filled in."
@@ -277,7 +335,7 @@ class JobFile(StrictModel):
         False,
         description="Use each node exclusively: no other run may be on it, whatever it uses; see below.",
     )
-    launcher: Launcher = Field("torchrun", description="What starts the workers on a node; see below.")
+    launcher: LauncherName = Field("torchrun", description="What starts the workers on a node; see below.")
     use_env: Flag = Field(
         False, description="For `launcher: launch`: leave `--local-rank` out; LOCAL_RANK is always set."
     )
@@ -288,7 +346,7 @@ class JobFile(StrictModel):
     ends_with: EndsWith = Field(
         "all",
         description="For `python` and `command`: the run ends when the program has ended on all nodes (`all`), or when"
-        " node 0's has (`node 0`), as with a head and its workers; see below.",
+        " node 0's has (`node 0`), as with a head and its workers; see below. With `ray` always `node 0`.",
     )
     start: StartChoice = Field(
         "exec",

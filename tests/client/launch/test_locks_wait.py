@@ -9,7 +9,7 @@ import pytest
 from clusterctl.client.launch import locks
 from clusterctl.client.launch.locks import HoldersByNode, LockPolicy, LockWaiter, describe_blocked
 from clusterctl.client.launch.prepare import describe_start_failure
-from clusterctl.plans.facts.records import LockHolder
+from clusterctl.plans.facts.gpu_use import LockHolder
 
 SPECS: dict[str, dict[str, Any]] = {name: {"run": "mine-1", "submitted": 9.0} for name in ("gpu01", "gpu02")}
 

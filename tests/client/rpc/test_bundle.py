@@ -113,12 +113,12 @@ def is_for_types(statement: ast.stmt) -> bool:
     return isinstance(value, ast.Subscript) or is_none
 
 
-@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
-def test_only_docstrings_and_types_are_left_out(path: Path) -> None:
+def test_only_docstrings_and_types_are_left_out() -> None:
     """A text that happens to stand alone on its lines, as an argument does, is sent as it is."""
-    source = path.read_text()
-    sent = bundle.strip_source(source)
-    assert without_docstrings(ast.parse(sent)) == without_docstrings(ast.parse(source))
+    for path in SHIPPED:
+        source = path.read_text()
+        sent = bundle.strip_source(source)
+        assert without_docstrings(ast.parse(sent)) == without_docstrings(ast.parse(source)), path
 
 
 def test_probe_does_not_carry_the_agent() -> None:
@@ -198,7 +198,7 @@ MOST_BYTES = {
     "probe": 33_700,
     "ps": 14_200,
     "pull": 20_000,
-    "slurm": 38_400,
+    "slurm": 47_600,
     "start": 17_000,
     "stop": 20_400,
     "sync": 19_100,

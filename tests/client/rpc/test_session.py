@@ -21,8 +21,7 @@ from waiting import HANG, wait_until
 from clusterctl.client.rpc import bundle
 from clusterctl.client.rpc import session as session_module
 from clusterctl.client.rpc.errors import interpreter_not_started
-from clusterctl.client.rpc.idle import idle_interpreters
-from clusterctl.client.rpc.session import Interpreter, Session, SessionLimits
+from clusterctl.client.rpc.session import Interpreter, Session, SessionLimits, idle_interpreters
 from clusterctl.client.ssh.config import passwd_home
 from clusterctl.client.ssh.timeouts import Timeouts
 from clusterctl.errors import (

@@ -15,8 +15,7 @@ from waiting import wait_until
 from clusterctl.node.fork import warm_client, warm_server
 from clusterctl.node.fork.imports import Imports
 from clusterctl.node.fork.inherited import read_inherited
-from clusterctl.node.fork.warm_client import connect, query, socket_folder, socket_name
-from clusterctl.node.fork.warm_messages import receive, send
+from clusterctl.node.fork.warm_client import connect, query, receive, send, socket_folder, socket_name
 from clusterctl.node.fork.warm_server import Server, bind, list_ancestors, listen
 from clusterctl.node.runtime.processes import identify
 from clusterctl.protocol.untrusted import Untrusted

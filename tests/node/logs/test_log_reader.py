@@ -155,6 +155,19 @@ def test_ranks_and_streams_are_chosen(tmp_path: Path) -> None:
     assert not [header for header, _ in frames if "events" in header]
 
 
+def test_a_log_that_ranks_share_is_of_no_rank(tmp_path: Path) -> None:
+    """It is sent once; who asks for one of the ranks is given it as that rank's."""
+    run, shared = Recorded(tmp_path).log(0).log(1), "attempt-1/0/stdout.log"
+    (run.path / "attempt-1" / "0").mkdir()
+    (run.path / shared).write_bytes(b"both\n")
+    for entry in run.state["ranks"].values():
+        entry["stdout"] = shared
+    (run.path / "state.json").write_text(json.dumps(run.state))
+
+    assert [text_of(run.follow({}), rank) for rank in (None, 0, 1)] == [b"both\n", b"", b""]
+    assert text_of(run.follow({"ranks": [1]}), 1) == b"both\n"
+
+
 def test_resuming_at_an_offset(tmp_path: Path) -> None:
     """What was read before is not sent again, of logs and of events."""
     run = Recorded(tmp_path).log(0, b"one\ntwo\n")

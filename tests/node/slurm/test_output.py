@@ -1,4 +1,12 @@
-"""What Slurm's programs print, in the formats that their manuals describe: no line may stop a verb."""
+"""What Slurm's programs print, recorded on clusters and as their manuals describe it: no line may stop a verb.
+
+Recorded, with the version where its report names one: GitHub issues 4061 of easybuilders/easybuild-framework, 148 of
+jupyterhub/batchspawner, 24 of sampsyo/clusterfutures, 121 of snakemake/snakemake-executor-plugin-slurm (22.05.7), 243
+and 201 of mlr-org/batchtools, 2696 of nextflow-io/nextflow, 394 of ReactionMechanismGenerator/ARC, 13 of
+neilmunday/slurm-mail, 2 of giovtorres/slurmtools, 1101 of meta-pytorch/torchx (24.11.5), 67 of
+ArjunaCluster/ArjunaUsers, 2379 of ufs-community/ufs-weather-model. Nobody has published the output of our own format:
+its lines are put together from these fields, and the lab test reads the output of a real 22.05.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +14,14 @@ import time
 
 import pytest
 
+from clusterctl.node.runtime.stream import VerbError
+from clusterctl.node.slurm import commands
+from clusterctl.node.slurm.commands import MOST_NAMED, Finished, query_numbers, query_queue
 from clusterctl.node.slurm.output import (
+    MOST_OUTPUT,
     QueuedJob,
     parse_kill_wait,
+    parse_numbers,
     parse_queue,
     parse_submission,
     parse_time,
@@ -16,33 +29,107 @@ from clusterctl.node.slurm.output import (
 
 EXPECTED = time.mktime((2026, 11, 24, 7, 30, 0, 0, 0, -1))
 
-# Written by hand in the documented format of `squeue -h -t all -o '%i|%T|%S|%N|%r'`, not recorded on a cluster; the lab
-# test reads the output of a real Slurm.
+# `squeue -h -t all -o '%i|%T|%S|%N|%r'`
 QUEUE = """\
 4711|PENDING|2026-11-24T07:30:00||Resources
-4712|PENDING|N/A||(ReqNodeNotAvail, UnavailableNodes:gpu[01-04])
-4713|RUNNING|2026-11-24T07:30:00|gpu[01-03]|None
+4712|PENDING|N/A||ReqNodeNotAvail, UnavailableNodes:d[001-032],f[001-024]
+4713|RUNNING|2026-11-24T07:30:00|gpu[01-03,07],gpu[1-2]-ib[0-1]|None
 4714|CANCELLED|2026-11-24T07:30:00||None
 4715|NODE_FAIL|2026-11-24T07:30:00|gpu01|None
 4716|PENDING|N/A||a | b
-4717_3|RUNNING|N/A|gpu01|None
-slurm_load_jobs error: Unable to contact slurm controller
-4718|running|N/A|gpu01|None
+57266000_0|PENDING|N/A||ReqNodeNotAvail, Reserved for maintenance
+31180452_[0-467]|PENDING|N/A||Priority
+31180452_9|COMPLETED|2026-11-24T07:30:00|gpu01|None
+21+1|RUNNING|2026-11-24T07:30:00|slurm-h100-206-089|None
+21+0|COMPLETED|2026-11-24T07:30:00|slurm-h100-206-061|None
+4717_[1-4,6,...%2]|PENDING|N/A||JobArrayTaskLimit
+4718|?|N/A|gpu01|None
+4719|EXPEDITING|N/A||None
+4720|RESV_DEL_HOLD|N/A||ReservationDeleted
+slurm_load_jobs error: Unable to contact slurm controller (connect failure)
+135087666   c5       batch      normal      Dusan.Jovic         COMPLETININVALID     3      run_cpld_debug_pdlib
 |||||
+-1|RUNNING|N/A|gpu01|None
 """
 
 
 def test_a_queue_is_read() -> None:
-    """Each whole line is a job; arrays, messages and damaged lines are passed over."""
+    """Each whole line is a job; messages, other tables and damaged lines are passed over."""
     jobs = parse_queue(QUEUE)
 
-    assert list(jobs) == ["4711", "4712", "4713", "4714", "4715", "4716"]
+    arrays = ["57266000", "31180452", "21", "4717"]
+    assert list(jobs) == ["4711", "4712", "4713", "4714", "4715", "4716", *arrays, "4718", "4719", "4720"]
     assert jobs["4711"] == QueuedJob("4711", "PENDING", "Resources", EXPECTED, "")
-    assert jobs["4712"].reason == "(ReqNodeNotAvail, UnavailableNodes:gpu[01-04])"
+    assert jobs["4712"].reason == "ReqNodeNotAvail, UnavailableNodes:d[001-032],f[001-024]"
     assert jobs["4716"].reason == "a | b"
-    assert [job for job, queued in jobs.items() if queued.is_pending] == ["4711", "4712", "4716"]
     assert [job for job, queued in jobs.items() if queued.is_over] == ["4714", "4715"]
-    assert jobs["4713"].nodes == "gpu[01-03]"
+    running = ["4713", "4714", "4715", "21", "4718", "4719"]
+    assert [job for job, queued in jobs.items() if not queued.is_pending] == running
+    assert jobs["4713"].nodes == "gpu[01-03,07],gpu[1-2]-ib[0-1]"
+
+
+@pytest.mark.parametrize("state", ["?", "RUNNING+", "running", "A" * 500, ""])
+def test_a_job_whose_state_cannot_be_read_is_neither_waiting_nor_over(state: str) -> None:
+    """It is there: to count it as forgotten would end a run that goes on."""
+    job = parse_queue(f"4711|{state}|N/A|gpu01|None\n")["4711"]
+    assert (job.state, job.is_over, job.is_pending) == ("UNKNOWN", False, False)
+
+
+def answer(monkeypatch: pytest.MonkeyPatch, *answers: Finished | VerbError) -> list[list[str]]:
+    """Let Slurm's programs end like this, one after the other; gives the commands."""
+    called: list[list[str]] = []
+
+    def run_program(argv: list[str], _limit: float = 0.0) -> Finished:
+        called.append(argv)
+        outcome = answers[len(called) - 1]
+        if isinstance(outcome, VerbError):
+            raise outcome
+        return outcome
+
+    monkeypatch.setattr(commands, "run_program", run_program)
+    return called
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "slurm_load_jobs error: Unable to contact slurm controller (connect failure)",
+        "slurm_load_jobs error: Socket timed out on send/recv operation",
+        "squeue: error: slurm_receive_msg: Socket timed out on send/recv operation,\n"
+        "slurm_load_jobs error: Socket timed out on send/recv operation",
+    ],
+)
+def test_a_controller_that_is_away_has_not_forgotten_the_job(
+    monkeypatch: pytest.MonkeyPatch, error: str
+) -> None:
+    """Only Slurm itself can report that there is no such job."""
+    answer(monkeypatch, Finished(1, "", error))
+    assert query_queue(["4711"]) is None
+    answer(monkeypatch, Finished(1, "", "slurm_load_jobs error: Invalid job id specified"))
+    assert query_queue(["4711"]) == {}
+    answer(monkeypatch, VerbError("CC-SLURM-004", "squeue did not end within 20 s"))
+    assert query_queue(["4711"]) is None
+
+
+def test_a_list_that_is_too_long_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was cut off would count as forgotten."""
+    answer(monkeypatch, Finished(0, "4711|RUNNING|N/A|gpu01|None\n" + "x" * MOST_OUTPUT, ""))
+    assert query_queue(["4711", "4712"]) is None
+
+
+def test_many_jobs_are_many_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command line has a limit; no question is empty, which would ask for the jobs of all."""
+    lines = Finished(0, "4711|RUNNING|N/A|gpu01|None\n", "")
+    called = answer(monkeypatch, lines, Finished(0, "9|PENDING|N/A||None\n", ""))
+    found = query_queue(str(number) for number in range(MOST_NAMED + 1))
+    assert found is not None and list(found) == ["4711", "9"]
+    assert [argv[-1].count(",") + 1 for argv in called] == [MOST_NAMED, 1]
+    assert query_queue([]) == {} and query_numbers([]) == {} and len(called) == 2
+
+
+def test_a_number_is_found_by_the_name_of_the_job() -> None:
+    """A name may hold what separates the fields."""
+    assert parse_numbers("j-1|4711\na|b|12\nj-2|4712_3\n\nslurm error\n") == {"j-1": "4711", "a|b": "12"}
 
 
 @pytest.mark.parametrize("text", ["", "\n" * 100_000, "|" * 2_000_000, "1|" + "A" * 5_000_000 + "|||"])
@@ -57,8 +144,17 @@ def test_damaged_output_holds_no_job(text: str) -> None:
         ("4711\n", "4711"),
         ("4711;cluster2\n", "4711"),  # a federation
         ("sbatch: lua: job is charged to cs-ml\n4711\n", "4711"),
+        ("75168975;clustername\n", "75168975"),
+        ("sbatch: no partition specified, using default partition m100_all_serial\n7787232\n", "7787232"),
+        (
+            "Sun Jul  7 03:08:23 2019 [INFO4] [euid=5534,pid=5818] auks_api: auks cred added using default file\n"
+            "132826\n",
+            "132826",
+        ),
         ("", None),
-        ("Submitted batch job 4711\n", None),  # without --parsable
+        ("Submitted batch job 3969755 on cluster nautilus\n", None),  # without --parsable
+        ("4711 4712\n", None),
+        ("9" * 1_000_000, None),
     ],
 )
 def test_the_number_of_a_job_is_read(text: str, number: str | None) -> None:
@@ -66,13 +162,23 @@ def test_the_number_of_a_job_is_read(text: str, number: str | None) -> None:
     assert parse_submission(text) == number
 
 
-@pytest.mark.parametrize("text", ["N/A", "Unknown", "", "2026-13-01T00:00:00", "99999-01-01T00:00:00"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("N/A", "Unknown", "", "None", "INVALID", "UNLIMITED", "Partition_Limit", "1-02:03:04", "NOT_SET"),
+        *("2026-13-01T00:00:00", "99999-01-01T00:00:00", "9" * 1_000_000, "Tomorr 07:30"),
+    ],
+)
 def test_a_time_that_is_none(text: str) -> None:
     """As Slurm writes it where it does not know."""
     assert parse_time(text) is None
 
 
 def test_kill_wait_is_read() -> None:
-    """From the configuration as scontrol shows it."""
+    """From the configuration as scontrol shows it; these lines are of a 25.05.5."""
+    recorded = (
+        "JobRequeue              = 0\nKillWait                = 30 sec\nMaxArraySize            = 11000\n"
+    )
+    assert parse_kill_wait(recorded) == 30.0
     assert parse_kill_wait("KillOnBadExit           = 0\nKillWait                = 30 sec\n") == 30.0
     assert parse_kill_wait("slurm_load_ctl_conf error") is None

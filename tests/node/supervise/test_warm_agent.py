@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from clusterctl.node.fork.warm_messages import receive, send
+from clusterctl.node.fork.warm_client import receive, send
 from clusterctl.node.fork.warm_server import listen
 from clusterctl.node.runtime.event_loop import Loop
 from clusterctl.node.supervise import warm_server

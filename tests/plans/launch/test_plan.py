@@ -317,3 +317,34 @@ def test_spares_start_as_many_workers_as_the_others() -> None:
 
     assert error.value.code == "CC-USE-033"
     assert "gpu01 would start 4" in error.value.evidence
+
+
+def test_ray_starts_on_every_node_and_the_program_on_node_0() -> None:
+    """Node 0's Ray has the port that is held for it; the program's words are the same everywhere, for a restart."""
+    plan = make_plan(
+        "{name: j, launcher: ray, command: [bash, go.sh], args: ['${nnodes}'], nproc_per_node: 2}"
+    )
+    text = render_plan(plan)
+    spec = [render_spec(plan, node, {}) for node in plan.nodes]  # type: ignore[typeddict-item]  # who launched it
+
+    assert "ray start --head --node-ip-address 10.0.0.1 --port <port@node0> --block &\nbash go.sh 3\n" in text
+    assert "ray start --address 10.0.0.1:<port@node0> --node-ip-address 10.0.0.3 --block\n" in text
+    assert text.count("bash go.sh") == 1
+    assert "MASTER_ADDR" not in text
+    assert [each["argv"] for each in spec] == [["bash", "go.sh", "3"]] * 3
+    assert {each["ends_with"] for each in spec} == {"node 0"}
+    assert spec[1]["ray"] == {
+        "gpus": 2,
+        "all_gpus": 6,
+        "ports": [20000, 20100],
+        "own_ports": 10,
+        "names": {"10.0.0.1": "gpu01", "10.0.0.2": "gpu02", "10.0.0.3": "gpu03"},
+    }
+
+
+def test_ray_gets_no_gpus_that_the_run_does_not_take() -> None:
+    """On CPUs none, also on nodes that have some."""
+    plan = make_plan("{name: j, launcher: ray, script: t.py, nproc_per_node: 2, backend: gloo}")
+
+    ray = render_spec(plan, plan.nodes[0], {})["ray"]  # type: ignore[typeddict-item]  # who launched it
+    assert (ray["gpus"], ray["all_gpus"]) == (0, 0)

@@ -5,13 +5,21 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from clusterctl.cli.actions.find_runs import FoundRuns, choose_found_run, fetch_end_record, find_runs
+from clusterctl.cli.actions.find_runs import (
+    FoundRuns,
+    choose_found_run,
+    fetch_end_record,
+    find_runs,
+    refuse_queued,
+)
 from clusterctl.cli.context.nodes import open_cluster, reading_exit_code, report_failures
-from clusterctl.client.history import HistoryChoice, fetch_records
+from clusterctl.client.diagnose import load_hang, read_slowness
+from clusterctl.client.history import HistoryChoice, Records, fetch_records
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.tasks import RunHandle
 from clusterctl.console.progress import render_size
@@ -47,6 +55,9 @@ def write_report(inventory: Inventory, runs: Sequence[str], output: str | None, 
     size = _write(path, page)
     click.echo(sanitize(tr("{path}: {size}", path=path, size=render_size(size))))
     missing = sum(len(run.silent) for run in reported)
+    if inventory.slurm is not None:
+        asked = sum(len(run.parts) for run in reported)
+        return reading_exit_code(asked - missing, asked)
     return reading_exit_code(found.asked - len(found.errors) - min(missing, found.answered - 1), found.asked)
 
 
@@ -55,12 +66,28 @@ def _read(
 ) -> ReportedRun:
     run_id = choose_found_run(choose_run, found.runs, prefix)
     parts = fetch_end_record(cluster, inventory.nodes, found, run_id, named=False)
-    verdict = judge_recorded(run_id, parts, {node.name for node in inventory.nodes}, found.offsets)
-    nodes = [node for node in inventory.nodes if parts.get(node.name) and node.name in found.pythons]
+    refuse_queued(run_id, parts, "report", command)
+    names = {node.name for node in inventory.nodes} if inventory.slurm is None else set(parts)
+    verdict = judge_recorded(run_id, parts, names, found.offsets)
+    nodes = [node for node in found.nodes_of(run_id) if parts.get(node.name) and node.name in found.pythons]
     points = POINTS if len(nodes) <= MANY_NODES else FEWER_POINTS
     choice = HistoryChoice(None, points, details=True, lines=LINES)
-    records = fetch_records(RunHandle(cluster, run_id, nodes, found.pythons), choice)
+    handle = RunHandle(cluster, run_id, nodes, found.pythons)
+    records = fetch_records(handle, choice)
     report_failures(records.errors.values())
+    run = report_run(run_id, parts, verdict, found.offsets, records, command)
+    return replace(run, hang=load_hang(handle, parts), slow=read_slowness(handle, parts))
+
+
+def report_run(
+    run_id: RunId,
+    parts: Parts,
+    verdict: Verdict | None,
+    offsets: Mapping[str, float],
+    records: Records,
+    command: str,
+) -> ReportedRun:
+    """Put together what is known of a run; `command` is how commands in its texts begin."""
     silent = {name: tr("no answer") for name, part in parts.items() if part is None}
     return ReportedRun(
         run_id=run_id,
@@ -70,8 +97,8 @@ def _read(
         records=records.nodes,
         now=time.time(),
         date=render_date,
-        offsets=found.offsets,
-        remarks=_remarks(run_id, parts, verdict, found.offsets, command),
+        offsets=offsets,
+        remarks=_remarks(run_id, parts, verdict, offsets, command),
         silent={
             **silent,
             **{name: f"{error.code} {error.message}" for name, error in records.errors.items()},

@@ -1,4 +1,4 @@
-"""Read the nodes' samples and show them: once, or until the user ends it."""
+"""Read the nodes' samples and show them: once, or until the user ends it; or those that a run has left."""
 
 from __future__ import annotations
 
@@ -8,23 +8,38 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 
 import click
 
-from clusterctl.cli.actions.find_runs import find_runs
-from clusterctl.cli.context.nodes import interpreter, reading_exit_code, report_failures
+from clusterctl.cli.actions.find_runs import choose_found_run, find_runs, refuse_queued
+from clusterctl.cli.actions.logs import parse_since
+from clusterctl.cli.context.nodes import interpreter, open_cluster, reading_exit_code, report_failures
+from clusterctl.client.history import HistoryChoice, fetch_records
 from clusterctl.client.rpc.cluster import Cluster
+from clusterctl.client.rpc.tasks import RunHandle
 from clusterctl.client.utilization import UtilizationStreams
 from clusterctl.console.run_list import describe_live_runs
-from clusterctl.console.terminal import uses_color
+from clusterctl.console.terminal import info, uses_color
 from clusterctl.console.text import json_text
-from clusterctl.console.top import Keys, TopLayout, UtilizationView, show_top, top_to_json
+from clusterctl.console.top import (
+    Keys,
+    TopLayout,
+    UtilizationView,
+    history_to_json,
+    show_history,
+    show_top,
+    top_to_json,
+)
 from clusterctl.errors import ClusterctlError
-from clusterctl.plans.facts.openmetrics import render_openmetrics
-from clusterctl.plans.facts.utilization import NodeUsage
+from clusterctl.plans.facts.utilization import NodeUsage, render_openmetrics
+from clusterctl.plans.launch.placement import choose_nodes
+from clusterctl.plans.runs.selection import choose_run
 from clusterctl.plans.ssh import name_lab
 from clusterctl.specs.inventory.model import Inventory, Node
+from clusterctl.translation import tr
 
 ONCE_INTERVAL = 0.5  # seconds between samples while GPUs are still being read
 ONCE_LIMIT = 45.0
@@ -156,3 +171,49 @@ class UtilizationMonitor:
             click.echo(json_text(top_to_json(self._nodes, now)))
         else:
             show_top(self._nodes, now, self._silence, self._layout)
+
+
+POINTS, JSON_POINTS = 120, 600
+
+
+@dataclass(frozen=True)
+class HistoryQuery:
+    """Which run, since when, and on which nodes; `command` is how fixes begin."""
+
+    run: str | None
+    since: str | None
+    pattern: str | None
+    exclude: str | None
+    command: str
+
+
+def show_run_history(inventory: Inventory, query: HistoryQuery, *, as_json: bool) -> int:
+    """Print what was sampled of a run; 0 when all its nodes answered, 5 some, 4 none."""
+    now = datetime.now().astimezone()
+    seconds = None if query.since is None else max(1.0, time.time() - parse_since(query.since, now))
+    on_slurm = inventory.slurm is not None
+    nodes = inventory.nodes if on_slurm else choose_nodes(inventory, query.pattern, query.exclude)
+    with open_cluster() as cluster:
+        found = find_runs(cluster, nodes, query.run, only_one=True)
+        report_failures(found.errors)
+        if not found.answered:
+            return 4
+        run_id = choose_found_run(choose_run, found.runs, query.run)
+        parts = found.runs[run_id]
+        if on_slurm:
+            refuse_queued(run_id, parts, "top", query.command)
+            nodes = tuple(found.nodes_of(run_id))
+            nodes = choose_nodes(replace(inventory, nodes=nodes), query.pattern, query.exclude)
+        holders = [node for node in nodes if parts.get(node.name) and node.name in found.pythons]
+        choice = HistoryChoice(seconds, JSON_POINTS if as_json else POINTS)
+        records = fetch_records(RunHandle(cluster, run_id, holders, found.pythons), choice)
+    report_failures(records.errors.values())
+    histories = {name: record.history for name, record in records.nodes.items()}
+    if as_json:
+        click.echo(json_text(history_to_json(run_id, histories)))
+    else:
+        info(tr("run {run}", run=run_id))
+        show_history(histories)
+    if on_slurm:
+        return reading_exit_code(len(records.nodes), len(holders))
+    return reading_exit_code(found.asked - len(found.errors) - len(records.errors), found.asked)

@@ -16,8 +16,8 @@ from ...runtime.event_loop import Loop
 from ...runtime.processes import Identity, find_process, is_alive
 
 if TYPE_CHECKING:
-    from ....protocol.messages.children import StartedWorker
     from ....protocol.messages.files import RankRecord
+    from ....protocol.messages.local import StartedWorker
 
 # torchrun's own table of failures, for a worker that was gone before anybody could look at it
 FAILURE_TABLE = re.compile(r"rank\s*: (\d+) \(local_rank: \d+\)\s+exitcode\s*: (-?\d+) \(pid: \d+\)")

@@ -1,0 +1,118 @@
+"""Removes runs from the folder that the login node and all nodes share: each as a whole, once its Slurm job is over.
+
+The conversation is that of `clean`, see node/verbs/clean.py. One entry stands for all parts of a run.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Set
+
+from ...protocol.run_paths import WorkdirPaths
+from ...protocol.states import LIVE, NOT_SUCCEEDED, SUCCEEDED
+from ..runtime.stream import Stream, VerbError
+from ..verbs.clean import Cleaner, has_processes, serve
+from .commands import query_numbers, query_queue
+from .job_files import PART, JobFiles, list_folder, newest_beat, read_object
+from .states import STALE_AFTER, SlurmJob, judge, states_of
+
+if TYPE_CHECKING:
+    from ...protocol.messages.verbs import CleanReport, CleanRequest, Removal, StoredRun
+
+SUBMISSION = 600.0  # seconds after which a launch that has written no number is over; it has 90
+BY_SEVERITY = (*LIVE, *NOT_SUCCEEDED, SUCCEEDED)
+
+
+def clean(request: Any, stream: Stream) -> None:
+    """Serve one client."""
+    serve(request, stream, SlurmCleaner)
+
+
+class SlurmCleaner(Cleaner):
+    """What can be removed of a work directory whose runs Slurm has started; the login node reports for all nodes."""
+
+    def __init__(self, workdir: str, request: CleanRequest, step: Callable[[], None]) -> None:
+        super().__init__(workdir, request, step)
+        self._jobs: Dict[str, SlurmJob] = {}  # by folder, as Slurm reported them last
+
+    def list_runs(self, tags: Set[str]) -> List[StoredRun]:
+        """Describe every run, all of its parts together."""
+        self._jobs = find_jobs_of_runs(self.workdir)
+        return [self._describe_job(job, tags) for job in self._jobs.values()]
+
+    def remove(self, request: Removal) -> CleanReport:
+        """Remove the runs that are named: Slurm is asked again, and once for all."""
+        self._jobs = find_jobs_of_runs(self.workdir)
+        return super().remove(request)
+
+    def remove_run(self, rundir: str, tags: Set[str]) -> int:
+        """Take a run with all its parts out of sight."""
+        job = self._jobs.get(rundir)
+        if job is None:
+            raise VerbError("CC-CLEAN-002", "it is not a run of this Slurm cluster")
+        return self.remove_described(self._describe_job(job, tags), job.files.run_folder)
+
+    def may_need_payload(self) -> bool:
+        """Whether a job waits or runs: it starts with the payload of its launch."""
+        return not all(job.over for job in self._jobs.values())
+
+    def _describe_job(self, job: SlurmJob, tags: Set[str]) -> StoredRun:
+        blocked = describe_obstacle(job) or has_processes(job.files.part_folders(), tags)
+        state = worst_state(job) if job.number else None
+        return self.describe(job.files.folder, state, blocked, job.files.run_folder)
+
+
+def find_jobs_of_runs(workdir: str) -> Dict[str, SlurmJob]:
+    """Give what Slurm knows of every run's job, by its folder; those that are over lose their secrets."""
+    runs = WorkdirPaths(workdir).runs
+    folders = [os.path.join(runs, run_id, PART) for run_id in sorted(list_folder(runs))]
+    found = [JobFiles(folder) for folder in folders if os.path.isdir(folder)]
+    numbers = {files.run_id: read_object(files.job).text("job", 20) for files in found}
+    unknown = [run_id for run_id, number in numbers.items() if not number.isdecimal()]
+    named = query_numbers(unknown)  # of a launch that was killed before it wrote the number
+    numbers.update({run_id: (named or {}).get(run_id, "") for run_id in unknown})
+    queue = query_queue(number for number in numbers.values() if number)
+    jobs = {}
+    for files in found:
+        job = SlurmJob(files, numbers[files.run_id])
+        if job.number and queue is not None:
+            job = judge(job, queue)
+        elif not job.number and named is not None and is_given_up(files):
+            job = job._replace(over="never submitted")
+        if job.over:
+            files.remove_secrets()
+        jobs[files.folder] = job
+    return jobs
+
+
+def is_given_up(files: JobFiles) -> bool:
+    """Whether the launch that made this folder must have ended."""
+    for path in (files.template, files.folder):  # the folder alone looks newer once its secrets are removed
+        with suppress(OSError):
+            return time.time() - os.stat(path).st_mtime > SUBMISSION
+    return False
+
+
+def describe_obstacle(job: SlurmJob) -> str:
+    """Say why a run must stay whatever its parts have recorded; empty if its job is over."""
+    if not job.over:
+        if job.queued is None:
+            return "Slurm did not report whether its job has ended"
+        return f"Slurm job {job.number} is {job.queued.state}"
+    beat = (
+        newest_beat(job.files) if job.over == "forgotten" else None
+    )  # perhaps another Slurm cluster has the job
+    return "one of its tasks is running" if beat is not None and beat < STALE_AFTER else ""
+
+
+def worst_state(job: SlurmJob) -> Any:
+    """Give the state after which the whole run is named."""
+    state = min(states_of(job), key=lambda one: severity(one["state"]))
+    return {**state, "nnodes": 1}  # the login node has reported all of them
+
+
+def severity(state: str) -> int:
+    """Give the place of a state among all; what is not known may be live."""
+    return BY_SEVERITY.index(state) if state in BY_SEVERITY else 0

@@ -1,0 +1,170 @@
+"""How a job gets from the queue to its workers, as the login node sees it: for who waits for it.
+
+`report_queue` is the whole of the verb's `queue`. `check` submits a job that only gathers facts, and takes it out of
+Slurm again when they have come or the client is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Callable, Dict, NamedTuple, Set, cast
+
+from ...protocol.states import SUBMITTED
+from ...protocol.untrusted import Untrusted
+from ..runtime.stream import Stream, VerbError
+from ..state.workdir import read_json
+from .commands import query_queue, run_program
+from .job_files import JobFiles, list_folder, newest_start, read_object
+from .states import (
+    SlurmJob,
+    can_requeue,
+    find_job,
+    is_being_stopped,
+    judge,
+    placeholder,
+    queue_facts,
+    states_of,
+)
+from .submit import submit_job
+
+if TYPE_CHECKING:
+    from ...protocol.messages.verbs import (
+        NodeFacts,
+        QueueRequest,
+        SubmitRequest,
+        SubmittedTemplate,
+    )
+
+BEAT_INTERVAL = 2.0
+LOOK_INTERVAL = 0.2  # seconds between looks at the folder
+FIRST_QUESTIONS, LONGEST_PAUSE = 10, 30.0  # squeue is asked every second at first, then less and less often
+MOST_ADDRESSES = 64
+CANCEL_LIMIT = 5.0  # seconds
+
+
+class Start(NamedTuple):
+    """What the tasks of the newest start of a job have left in their folder: the names of their messages."""
+
+    folder: str
+    names: Set[str]
+
+    def count(self, kind: str) -> int:
+        """Count the tasks that have left this message."""
+        return sum(name.startswith(f"{kind}.") and name.rpartition(".")[2].isdecimal() for name in self.names)
+
+    def read(self, name: str) -> Untrusted:
+        """Read a message; an empty one where there is none."""
+        return read_object(os.path.join(self.folder, name)) if name in self.names else Untrusted({})
+
+    def read_step(self) -> str:
+        """Give the command of `setup` or `before` that the first node runs that is not ready."""
+        waiting = sorted(name for name in self.names if name.startswith("doing."))
+        for name in waiting:
+            if name.replace("doing.", "ready.") not in self.names:
+                message = self.read(name)
+                return f"{message.text('node', 128)}: {message.text('text', 1000)}"
+        return ""
+
+
+def look_at(files: JobFiles) -> Start:
+    """Look at the newest start of a job."""
+    folder = newest_start(files)
+    return Start(folder, set(list_folder(folder)) if folder else set())
+
+
+def wait_in_queue(request: QueueRequest, stream: Stream) -> None:
+    """Report how a job waits, until all its nodes have begun or it is over."""
+    job = find_job(request["workdir"], request["run"])
+    template: Any = read_json(job.files.template) or {}
+    has_setup = bool(cast("SubmittedTemplate", template).get("spec", {}).get("setup"))
+
+    def has_begun(start: Start) -> bool:
+        return start.count("part") >= request["count"] and ("go" in start.names or not has_setup)
+
+    report_queue(job, has_begun, stream)
+
+
+def report_queue(job: SlurmJob, has_begun: Callable[[Start], bool], stream: Stream) -> bool:
+    """Report how a job waits whenever that changes, until it has begun or is over; False if the client is gone."""
+    asked, next_question, shown, had_arrived = 0, 0.0, None, False
+    last_sent, requeue = time.monotonic(), can_requeue(job.files)
+    while True:
+        for _ in stream.read_available():
+            pass
+        if stream.ended:
+            return False
+        now, start = time.monotonic(), look_at(job.files)
+        arrived = has_begun(start)
+        if now >= next_question or (arrived and not had_arrived):
+            job, had_arrived = (
+                judge(job, query_queue([job.number])),
+                arrived,
+            )  # also one whose parts have all ended
+            if job.over:
+                job.files.remove_secrets()
+            asked += 1
+            next_question = now + (1.0 if asked < FIRST_QUESTIONS else min(LONGEST_PAUSE, asked - 8.0))
+        states = states_of(job)
+        waits = bool(states[0].get("queue"))  # else these are parts of a start that has begun
+        begun = arrived and not waits and not is_being_stopped(job, states)
+        facts: Any = {
+            **_read_job(job, states[0] if waits else placeholder(job)),
+            **_read_start(start),
+            "requeue": requeue,
+        }
+        if facts != shown or begun or job.over:
+            shown, last_sent = facts, now
+            facts_now: Any = {**facts, "begun": begun}
+            stream.answer({"queue": facts_now})
+        if begun or job.over:
+            return True
+        if now - last_sent > BEAT_INTERVAL:
+            last_sent = now
+            stream.answer({"beat": int(now)})
+        time.sleep(LOOK_INTERVAL)
+
+
+def _read_job(job: SlurmJob, state: Any) -> Dict[str, Any]:
+    return {**queue_facts(job), "waits": state["state"] == SUBMITTED, "reason": state["reason"]}
+
+
+def _read_start(start: Start) -> Dict[str, Any]:
+    """Give what the tasks report before the workers start."""
+    messages = {
+        key: read_json(os.path.join(start.folder, name)) if name in start.names else None
+        for key, name in (("check", "checked"), ("failure", "failed"))
+    }
+    return {**messages, "doing": start.read_step()}
+
+
+def check(request: SubmitRequest, stream: Stream) -> None:
+    """Submit a job that gathers facts, send them, and leave nothing of it."""
+    files = submit_job(request, stream)
+    job = SlurmJob(files, read_object(files.job).text("job", 20))
+    count = request["template"]["spec"]["nnodes"]
+    try:
+        if report_queue(job, lambda start: start.count("facts") >= count, stream):
+            send_facts(look_at(files), count, stream)
+    finally:
+        with suppress(VerbError):
+            run_program(["scancel", job.number], CANCEL_LIMIT)
+        shutil.rmtree(files.run_folder, ignore_errors=True)
+
+
+def send_facts(start: Start, count: int, stream: Stream) -> None:
+    """Send what each node reported, where it has."""
+    for slot in range(count):
+        member = start.read(f"member.{slot}")
+        if f"facts.{slot}" in start.names:
+            facts: NodeFacts = {
+                "member": {
+                    "node": member.text("node", 128),
+                    "address": member.text("address", 15),
+                    "nics": list(member.texts("nics", MOST_ADDRESSES, 64)),
+                },
+                "facts": start.read(f"facts.{slot}").unread("facts"),
+            }
+            stream.answer(facts)

@@ -1,0 +1,202 @@
+"""What processes on one node send each other.
+
+First the pipes between an agent and its children: GO to the gate, and reports of gate, helpers and forked workers.
+Then the local sockets of the node's warm server, between it, agents and verbs: one request, one answer.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict, Union
+
+from ..ranks import NodeRank, Rank
+from .files import StartSpec
+
+
+class _GateStart(StartSpec):
+    """The gate's argument for a job with `start`; `workers`: how many this node has."""
+
+    workers: int
+
+
+class GateStart(_GateStart, total=False):
+    """The gate's argument for a job with `start`; `workers`: how many this node has."""
+
+    warm: int  # the descriptor of a warm server's agent, which this gate is to fork
+
+
+class RayOrder(TypedDict):
+    """How Ray is started on a node: addresses, and what its spec says; the nodes' names are for messages."""
+
+    address: str
+    head: str  # address and port of node 0's Ray
+    nodes: int
+    gpus: int | None
+    all_gpus: int | None
+    ports: list[int] | None
+    own_ports: int
+    names: dict[str, str]
+    temp_dir: str
+
+
+class RayNodeOrder(RayOrder):
+    """The same for the process that starts it; `argv` is the job's program, `attempt` the attempt's directory."""
+
+    argv: list[str]
+    attempt: str
+    node_rank: NodeRank
+
+
+class _GateOrder(TypedDict):
+    """GO, in one line: where to run what; `attempt` is the attempt's directory."""
+
+    cwd: str
+    env: dict[str, str]
+    argv: list[str]
+    attempt: str
+    node_rank: NodeRank
+
+
+class GateOrder(_GateOrder, total=False):
+    """GO, in one line; `ray` for a program that runs on node 0 once Ray has started on all."""
+
+    ray: RayOrder
+
+
+class StartedWorker(TypedDict):
+    """A process that torchrun has started: variables of its environment, and its identity."""
+
+    RANK: str
+    LOCAL_RANK: str
+    WORLD_SIZE: str | None
+    TORCHELASTIC_ERROR_FILE: str | None
+    pid: int
+    starttime: int
+
+
+class EndedWorker(TypedDict):
+    """How a worker ended, as `Popen.returncode`."""
+
+    rank: Rank
+    code: int
+
+
+class GateReport(TypedDict, total=False):
+    """A line of the gate: one of these; `text` says why workers are not forked."""
+
+    failed: str  # the traceback of torch's import
+    ready: str  # the version of torch
+    start: str  # how workers are started
+    text: str
+    worker: StartedWorker
+    ended: EndedWorker
+
+
+class _StepFailure(TypedDict):
+    """What failed in `setup`, `before` or `after`; `again` is a command that does it once more."""
+
+    reason: str
+    text: str
+    code: str
+    again: str
+
+
+class StepFailure(_StepFailure, total=False):
+    """What failed in `setup`, `before` or `after`; `overdue`: its time was up."""
+
+    overdue: bool
+
+
+class HelperReport(TypedDict, total=False):
+    """A line of a process that runs `setup`, `before` or `after`; the last is `done` or `failed`."""
+
+    begins: bool  # its time counts from now
+    doing: str
+    done: bool
+    failed: StepFailure
+
+
+class ForkReport(TypedDict, total=False):
+    """A line of the worker server, or of a worker that it forked."""
+
+    pid: int
+    obstacle: str
+
+
+class WarmGreeting(TypedDict):
+    """The server is ready; its first message to an agent."""
+
+    pid: int
+
+
+class ForkGate(TypedDict):
+    """An agent's: fork a gate; with descriptors of the pipe for GO, of the pipe for reports, and of torchrun.log."""
+
+    do: Literal["gate"]
+    argv: list[str]
+    env: list[str]  # NAME=value, each byte a character
+    cwd: str
+
+
+class Stay(TypedDict):
+    """An agent's last: wait for other runs, so many seconds."""
+
+    do: Literal["stay"]
+    workdir: str
+    node: str
+    seconds: float
+
+
+class ForkGuardian(TypedDict):
+    """The verb `start`: fork guardian and agent, with a server of their own; with the agent's socket and agent.log."""
+
+    do: Literal["start"]
+    argv: list[str]  # of guardian and agent, up to their role
+    rundir: str
+    env: list[str]
+    cwd: str
+    inherited: list[str]
+
+
+class Renew(TypedDict):
+    """Another server's: wait so many seconds from now on, if this one imports the same."""
+
+    do: Literal["renew"]
+    seconds: float
+    imports: str
+
+
+class Ask(TypedDict):
+    """Describe the server, or end it."""
+
+    do: Literal["describe", "end"]
+
+
+AnyWarmRequest = Union[ForkGate, Stay, ForkGuardian, Renew, Ask]
+
+
+class WarmDone(TypedDict):
+    """It was done; `pid` is the gate's or the guardian's."""
+
+    pid: int
+
+
+class WarmRefused(TypedDict):
+    """It was not done, and why."""
+
+    refused: str
+
+
+class WarmServerFacts(TypedDict):
+    """A warm server; times by the node's clock."""
+
+    pid: int
+    starttime: int
+    python: str
+    torch: str
+    preload: list[str]
+    since: float
+    until: float
+    bytes: int  # of memory that nothing else uses
+
+
+AnyWarmAnswer = Union[WarmGreeting, WarmDone, WarmRefused, WarmServerFacts]

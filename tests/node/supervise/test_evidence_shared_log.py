@@ -1,0 +1,41 @@
+"""What each rank wrote last, where several ranks and their launcher share one log."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from clusterctl.node.runtime.processes import identify
+from clusterctl.node.supervise.evidence import Evidence
+from clusterctl.node.supervise.ranks.workers import Worker
+from clusterctl.protocol.ranks import Rank
+
+LOG = """\
+loading
+[rank3]: Traceback (most recent call last):
+[rank3]:   File "/run/code/train.py", line 7, in main
+[rank3]: ValueError: bad batch
+[rank2]: Traceback (most recent call last):
+[rank2]: RuntimeError: Connection closed by peer
+Traceback (most recent call last):
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+"""
+
+
+def test_each_rank_has_its_own_lines(tmp_path: Path) -> None:
+    """By torch's marks; a rank without one has what nobody marked, unless a signal ended it."""
+    (tmp_path / "stderr.log").write_text(LOG)
+    workers = [Worker(identify(os.getpid()), Rank(rank), rank, 6, "") for rank in range(2, 6)]
+    for worker, status in zip(workers, (1 << 8, 1 << 8, 15, 1 << 8), strict=True):
+        worker.record_exit(status)
+    shared = Evidence(str(tmp_path), {}).failures(workers)
+    alone = Evidence(str(tmp_path), {}).failures(workers[:1])
+
+    assert [failure["tail"][-1:] for failure in shared] == [
+        ["[rank2]: RuntimeError: Connection closed by peer"],
+        ["[rank3]: ValueError: bad batch"],
+        [],
+        ["torch.distributed.elastic.multiprocessing.errors.ChildFailedError:"],
+    ]
+    assert [len(failure["tracebacks"]) for failure in shared] == [1, 1, 0, 1]
+    assert len(alone[0]["tracebacks"]) == 3

@@ -1,0 +1,181 @@
+"""The program of `launcher: ray` and its files, with a package `ray` that only listens and waits."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from noderun import NodeRun
+from programs import Make, go, program
+from waiting import wait_until
+
+from clusterctl.node.runtime.sockets import bind_port
+from clusterctl.node.supervise.launchers import ray, ray_files
+
+# As `ray start --block`: it listens on the head's port until it is asked to end by a file.
+SCRIPTS = """
+import json, os, socket, sys, time
+options = dict(word[2:].partition("=")[::2] for word in sys.argv[2:])
+home = os.environ["RAY_STUB"]
+with open(os.path.join(home, "options"), "w") as sink:
+    json.dump({**options, "RAY_ADDRESS": os.environ.get("RAY_ADDRESS")}, sink)
+os.makedirs(options["temp-dir"] + "/session_2026/logs")
+with open(options["temp-dir"] + "/session_2026/logs/raylet.out", "w") as sink:
+    sink.write("started")
+print("Ray runtime started.", flush=True)
+door = socket.create_server(("127.0.0.1", int(options["port"])))
+while not os.path.exists(os.path.join(home, "die")):
+    time.sleep(0.02)
+sys.exit("raylet exited with code -9")
+"""
+PACKAGE = """
+def init(address, log_to_driver):
+    assert not log_to_driver
+
+def nodes():
+    return [{"Alive": True, "NodeManagerAddress": "127.0.0.1", "Resources": {"CPU": 4.0, "GPU": 2.0}},
+            {"Alive": False, "NodeManagerAddress": "127.0.0.9", "Resources": {}}]
+"""
+SPEC = {"gpus": 2, "all_gpus": 2, "ports": None, "own_ports": 10, "names": {"127.0.0.1": "gpu01"}}
+
+
+def with_ray(node: Make, home: Path, script: str, **changes: Any) -> NodeRun:
+    """Make a run of a script under Ray."""
+    (home / "ray/scripts").mkdir(parents=True)
+    (home / "ray/__init__.py").write_text(PACKAGE)
+    (home / "ray/scripts/__init__.py").touch()
+    (home / "ray/scripts/scripts.py").write_text(SCRIPTS)
+    env = {"PYTHONPATH": str(home), "RAY_STUB": str(home)}
+    settings = {"ray": SPEC, "ends_with": "node 0", "address": "127.0.0.1", "grace": 5.0, **changes}
+    return program(node, [sys.executable, "train.py"], script, env=env, **settings)
+
+
+def test_the_program_runs_beside_ray_and_ends_the_run(node: Make, tmp_path: Path) -> None:
+    """It has Ray's address, Ray has not; Ray's logs are kept, and its directory and processes are gone."""
+    script = "import os, sys; print(os.environ['RAY_ADDRESS'], os.environ['VLLM_HOST_IP']); sys.exit(3)"
+    run = with_ray(node, tmp_path, script)
+    state = go(run, port=23457).ended()
+    options = json.loads((tmp_path / "options").read_text())
+    attempt = Path(run.rundir) / "attempt-1"
+
+    assert (state["state"], state["ranks"]["0"]["exit"]) == ("FAILED", 3)
+    assert run.output(0).splitlines()[1] == "127.0.0.1:23457 127.0.0.1"
+    assert run.output(0).startswith("clusterctl: Ray has 1 nodes, 4 CPUs and 2 GPUs after ")
+    assert options["RAY_ADDRESS"] is None
+    assert (options["port"], options["node-ip-address"], options["num-gpus"]) == ("23457", "127.0.0.1", "2")
+    assert (attempt / "ray/raylet.out").read_text() == "started"
+    assert (attempt / ray.START_LOG).read_text().startswith("Ray runtime started.")
+    assert not Path(options["temp-dir"]).exists()
+
+
+def test_a_ray_that_ends_first_is_the_failure(node: Make, tmp_path: Path) -> None:
+    """The program is ended, and the message names the node and what Ray printed last."""
+    run = with_ray(node, tmp_path, "import time; print('up', flush=True); time.sleep(600)")
+    go(run, port=23458)
+    wait_until(lambda: "0" in run.state()["ranks"] and "up" in run.output(0), "the program runs")
+    (tmp_path / "die").touch()
+    state = run.ended()
+
+    assert (state["state"], state["ranks"]["0"]["exit"]) == ("FAILED", 1)
+    said = run.output(0, "stderr")
+    assert "raylet exited with code -9" in said
+    assert "clusterctl: Ray ended before the program: exit code 1 on gpu01 (127.0.0.1)" in said
+
+
+def test_the_program_has_ray_until_it_has_ended(node: Make, tmp_path: Path) -> None:
+    """A stop is the program's first: it may still save something through Ray."""
+    script = """
+import os, signal, socket, sys, time
+def save(*_):
+    host, _, port = os.environ["RAY_ADDRESS"].partition(":")
+    time.sleep(0.3)
+    socket.create_connection((host, int(port))).close()
+    print("saved", flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+print("up", flush=True)
+time.sleep(600)
+"""
+    run = with_ray(node, tmp_path, script)
+    go(run, port=23459)
+    wait_until(lambda: "0" in run.state()["ranks"] and "up" in run.output(0), "the program runs")
+    os.kill(run.state()["guardian"]["pid"], signal.SIGTERM)
+
+    assert run.ended()["state"] == "CANCELLED"
+    assert "saved" in run.output(0)
+
+
+def make_order(**changes: Any) -> Any:
+    """Make the order of a program that is not started."""
+    order = {
+        **SPEC,
+        "address": "127.0.0.1",
+        "head": "127.0.0.1:29999",
+        "nodes": 1,
+        "temp_dir": "/tmp/x",
+        "argv": [],
+    }
+    return {**order, "attempt": "/tmp", "node_rank": 0, **changes}
+
+
+def test_two_runs_on_a_node_have_ports_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one range each takes a block, leaves out what is in use, and the third finds none."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    order = make_order(ports=[30000, 30149], head="127.0.0.1:30003")
+    used = bind_port(30001) or bind_port(30002)
+    assert used is not None
+    first, second = ray.reserve_ports(order), ray.reserve_ports(order)
+
+    own = {*first.free, first.holder.getsockname()[1]}
+    assert not own & {*second.free, second.holder.getsockname()[1]}
+    assert not {30003, used.getsockname()[1]} & {*first.free, *second.free}
+    with pytest.raises(SystemExit, match=r"no 18 free ports of `ports: 30000-30149` for Ray"):
+        ray.reserve_ports(order)
+    for one in (used, first.holder, second.holder):
+        one.close()
+
+
+def test_a_port_is_given_once() -> None:
+    """Ray refuses a port that two of its options name."""
+    words = ray.start_command(make_order(gpus=None), range(21000, 21030), head=True)
+    named = [word.partition("=") for word in words if word.startswith("--")]
+    ports = [port for name, _, value in named if "port" in name for port in value.split(",")]
+
+    assert len(ports) == len(set(ports)) == 31, "those of the block, and the held one"
+    assert "--num-gpus" not in {name for name, _, _ in named}
+
+
+def test_the_directory_is_removed_by_the_last_that_uses_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is closed to others, and one that another account has made is refused."""
+    monkeypatch.setattr(ray_files, "TEMPORARY", str(tmp_path))
+    spec: Any = {"run": "j-20261123T100000-aaaa", "attempt": 1}
+    first, second = (ray_files.RayFiles(str(tmp_path / name), spec) for name in ("0-a", "1-b"))
+    folder = Path(ray_files.temp_dir(spec["run"], 1))
+    first.hold()
+    second.hold()
+
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    first.remove()
+    assert folder.exists()
+    ray_files.remove_all(spec["run"])
+    assert folder.exists(), "still in use"
+    second.remove()
+    assert not folder.exists()
+    folder.mkdir(mode=0o755)
+    with pytest.raises(PermissionError):
+        first.hold()
+
+
+def test_a_socket_of_ray_has_a_path_that_the_kernel_takes() -> None:
+    """107 characters, of which Ray takes 65."""
+    longest = ray_files.temp_dir("j" * 64 + "-20261123T100000-0123456789abcdef", 999)
+
+    assert len(longest) + 65 <= 107

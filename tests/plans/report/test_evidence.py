@@ -1,0 +1,138 @@
+"""A run that hung, one that was restarted and one with a slow rank: what its report shows of that, and where."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from test_markup import HOSTILE, Tags
+from test_report_page import BEGAN, make_record, make_run
+
+from clusterctl.plans.diagnose.hang import STALL, Judgement, KeptDiagnosis, judge_kept, parse_kept
+from clusterctl.plans.diagnose.slow import Lateness, Slowness
+from clusterctl.plans.report.page import render_report
+from clusterctl.plans.report.reported_run import MOST_MARKS, ReportedRun, find_moments, make_scale
+from clusterctl.plans.runs.history import NodeRecord, parse_journal
+from clusterctl.plans.runs.state import parse_state
+from clusterctl.protocol.untrusted import Untrusted
+
+STACK = 'Thread 0x1 (most recent call first):\n  File "/w/train.py", line {line} in {where}\n'
+
+
+def make_kept(node: str, rank: int, where: str, *, waits: bool, text: str = "") -> Any:
+    """Write what a node has kept of its only rank."""
+    entries = [[3, None, "gloo:all_reduce", "[[1]]", "Float", True, 602.0]]
+    entries += [[4, None, "gloo:all_reduce", "[[1]]", "Float", False, 601.0]] if waits else []
+    group = {"name": "0", "about": text or "default_pg", "members": "", "entries": entries}
+    row = {"rank": rank, "pid": 7, "problem": "", "process": "S", "stack": 0, "groups": [group]}
+    stack = STACK.format(line=4 + rank, where=where) + text
+    diagnosis = {"ranks": [row], "stacks": [stack], "code": "/w/", "took": 0.1, "time": BEGAN + 700}
+    return parse_kept(
+        Untrusted({"why": STALL, "time": BEGAN + 700, "since": BEGAN + 100, "diagnosis": diagnosis}), node
+    )
+
+
+def make_hang(text: str = "") -> KeptDiagnosis:
+    """Give the evidence of two ranks: the second loads while the first waits for it."""
+    found = judge_kept(
+        [
+            make_kept("gpu01", 0, "train_step", waits=True, text=text),
+            make_kept("gpu02", 1, text or "load_batch", waits=False, text=text),
+        ],
+        [],
+        2,
+    )
+    assert found is not None
+    return found
+
+
+def make_stalled(node: str, *, over: bool) -> NodeRecord:
+    """Make the record of a node that noticed a stall 40 s long, 45 s after the launch."""
+    journal: list[dict[str, Any]] = [
+        {"time": BEGAN + 1, "event": "workers"},
+        {"time": BEGAN + 45, "event": "stalled", "seconds": 40.0},
+    ]
+    journal += [{"time": BEGAN + 50, "event": "stall_over"}] if over else []
+    lines = "\n".join(map(json.dumps, journal))
+    return replace(make_record(node), journal=parse_journal(lines.encode()))
+
+
+def make_restarted(attempts: int) -> ReportedRun:
+    """Make a run whose earlier attempts each lasted 5 s."""
+    ended = [
+        {"attempt": number, "reason": "node_lost", "text": f"gpu03 is lost {number}", "ended": BEGAN + 5 * number,
+         "began": BEGAN + 5 * number - 4, "node_rank": 0, "progress": True}
+        for number in range(1, attempts + 1)
+    ]  # fmt: skip
+    raw = {"run": make_run({}).run_id, "job": "digits", "nnodes": 2, "state": "FAILED", "since": BEGAN + 52,
+           "submitted": BEGAN, "began": BEGAN + 6, "attempt": attempts + 1, "attempts": ended}  # fmt: skip
+    parts = {
+        name: parse_state(Untrusted({**raw, "node": name, "node_rank": number}))
+        for number, name in enumerate(("gpu01", "gpu02"))
+    }
+    return make_run({name: make_record(name) for name in parts}, parts=parts)
+
+
+def test_a_hung_run_shows_which_rank_was_where() -> None:
+    """The sentence is in the result; then a row for each kind of rank, and their stacks, that of the suspect open."""
+    records = {name: make_stalled(name, over=False) for name in ("gpu01", "gpu02")}
+    run = make_run(records, verdict=None, cause_lines=(), hang=make_hang())
+    page = render_report(run, None, "cctl", ())
+    text = Tags(page).text
+    when = "when no rank had made progress for 10 min, rank 1 (gpu02) was at train.py:5 in load_batch()"
+    assert text.index(when) < text.index("(CC-HANG-004)") < text.index("Where the ranks were")
+    assert text.index("Where the ranks were") < text.index("About the run")
+    rows = page.partition("Where the ranks were")[2].partition("</tbody>")[0].split("<tr")[2:]
+    assert ['class="bad"' in row for row in rows] == [True, False]
+    assert "load_batch" in rows[0] and "in all_reduce #4 of default_pg for" in rows[1]
+    stacks = page.partition("Where the ranks were")[2].partition("About the run")[0].split("<details")[1:]
+    assert [stack.startswith(' open=""') for stack in stacks] == [True, False]
+    assert "line 5 in load_batch" in stacks[0]
+
+
+def test_a_stall_is_marked_on_all_plots_as_long_as_it_lasts() -> None:
+    """From the last progress until the ranks go on, or the run ends; two nodes that noticed it are one."""
+    both = {"gpu01": make_stalled("gpu01", over=True), "gpu02": make_stalled("gpu02", over=True)}
+    run = make_run(both)
+    assert make_scale(run).stalls == ((BEGAN + 5, BEGAN + 50),)
+    assert make_scale(make_run({"gpu01": make_stalled("gpu01", over=False)})).stalls == (
+        (BEGAN + 5, BEGAN + 52),
+    )
+    told = [moment.sentence for moment in find_moments(run)]
+    assert told[-2:] == ["no rank has made progress for 40 s", "the ranks make progress again"]
+    page = render_report(run, None, "cctl", ())
+    assert page.count('class="stall"') == page.count("<svg")
+
+
+def test_the_end_of_each_attempt_is_marked_with_its_number() -> None:
+    """On every plot, and named once in words; of very many the last ones."""
+    page = render_report(make_restarted(2), None, "cctl", ())
+    plots = page.count('<figure class="plot"')
+    for number in (1, 2):
+        assert page.count(f'class="sign failed" text-anchor="middle">{number}<') == plots
+    listed = page.partition('class="marks"')[2].partition("</ul>")[0]
+    assert listed.count("<li>") == 3 and "attempt 1 ended: gpu03 is lost 1" in listed
+    assert len(make_scale(make_restarted(500)).marks) == MOST_MARKS + 1
+
+
+def test_slow_ranks_are_named_with_how_they_arrive() -> None:
+    """As `diagnose --slow` does; without a slow rank nothing is marked."""
+    facts = {"ranks": "rank 1 (gpu02)", "share": "99 %", "count": 235, "delay": "27", "loss": "19 %"}
+    rows = (Lateness(1, "gpu02", 0.99, 0.0275, 0.19), Lateness(0, "gpu01", 0.01, 0.005, 0.0))
+    named = Slowness(Judgement("CC-HANG-011", "", {**facts, "node": "gpu02"}, (1,)), rows, 235, 33.6)
+    page = render_report(make_run({}, slow=named), None, "cctl", ())
+    part = page.partition("Slow ranks")[2].partition("</section>")[0]
+    assert "rank 1 (gpu02) arrives last in 99 % of 235 collectives" in part
+    assert "27.5 ms" in part and part.count('<tr class="bad"') == 1
+    none = replace(named, judgement=Judgement("CC-HANG-012", "", facts))
+    part = render_report(make_run({}, slow=none), None, "cctl", ()).partition("Slow ranks")[2]
+    assert 'class="bad"' not in part.partition("</section>")[0]
+
+
+def test_hostile_evidence_does_nothing() -> None:
+    """Names of functions, groups and nodes, and whole stacks, are texts."""
+    run = make_run({}, hang=make_hang(HOSTILE))
+    seen = Tags(render_report(run, None, "cctl", ()))
+    assert "script" not in seen.tags and "onload" not in seen.attributes
+    assert "alert(1)" in seen.text
