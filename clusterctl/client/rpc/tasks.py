@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from clusterctl.plans.runs.state import NodeState
     from clusterctl.protocol.messages import verbs
     from clusterctl.protocol.messages.agent import EventName
+    from clusterctl.protocol.messages.facts import SetupQuery
     from clusterctl.protocol.messages.files import Spec
     from clusterctl.protocol.messages.verbs import (
         CleanRequest,
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
         ProbeRequest,
         PsRequest,
         Request,
-        SetupQuery,
         StartRequest,
         StopRequest,
         StreamName,

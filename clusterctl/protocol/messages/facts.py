@@ -358,6 +358,13 @@ class SetupFacts(TypedDict, total=False):
     prefix: str | None
 
 
+class SetupQuery(TypedDict):
+    """Which environment a probe looks into."""
+
+    content: str
+    brings_torch: bool
+
+
 class CheckpointFacts(TypedDict):
     """The newest distributed checkpoint among a job's outputs; `names` is a checksum of the names of its parts."""
 

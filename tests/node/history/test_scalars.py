@@ -31,7 +31,11 @@ LINES = [
     ("step 12 loss=0.5", {"loss": 0.5}),
     ("loss: 0.25 acc: 93", {"loss": 0.25, "acc": 93.0}),
     ("epoch 1/3  loss 1.10  1234.5 tokens/s", {"loss": 1.1, "tokens/s": 1234.5}),
+    ("{'learning_rate': 0.0003360331834572238, 'loss': 12.345678901234567}",
+     {"learning_rate": 0.0003360331834572238, "loss": 12.345678901234567}),
+    ("loss 0.5.", {"loss": 0.5}),
     ("it was lossless and glossy", {}),
+    ("loss 0.5s lr 1.2.3 acc 0." + "1" * 40, {}),
     ("loss of node gpu01", {}),
 ]  # fmt: skip
 

@@ -83,6 +83,16 @@ def entry(number: int, age: float, *, over: bool) -> list[Any]:
     return [number, None, "gloo:all_reduce", "[[1]]", "Float", over, age]
 
 
+def test_what_is_kept_of_a_stall_does_not_end_it() -> None:
+    """A rank with a full recorder uses 0.1 s and more to say where it is: no progress, but output since then is."""
+    for output, last in ((10, 0.0), (11, 20.0)):
+        worker = WorkerProgress(0.0)
+        worker.on_usage(0.0, IDLE)
+        worker.on_asked(20.0, IDLE._replace(busy=9.0, output=output))
+        worker.on_usage(22.0, IDLE._replace(busy=9.0, output=output))
+        assert worker.last == last
+
+
 def test_recorders_of_one_worker_are_one_answer() -> None:
     """It waits where all of its processes do; another age alone is nothing new."""
     waiting, moving = (

@@ -103,11 +103,15 @@ class WorkerProgress:
         if before is None or usage.busy - before.busy >= max(LEAST_BUSY, BUSY * seconds):
             self._busy = now
 
-    def on_answer(self, now: float, answer: Optional[Recorded], usage: Usage) -> None:
-        """Take what its recorders say, None if they say nothing; what the answer itself has cost is no progress."""
+    def on_asked(self, now: float, usage: Usage) -> None:
+        """Take its counters after it was asked where it is: what the answer itself has cost is no progress."""
         known = self._usage or usage
         self.on_usage(now, known._replace(output=usage.output))
         self._usage = usage
+
+    def on_answer(self, now: float, answer: Optional[Recorded], usage: Usage) -> None:
+        """Take what its recorders say, None if they say nothing."""
+        self.on_asked(now, usage)
         before, self._answer = self._answer, answer
         if answer is not None:
             is_new = before is not None and before.mark != answer.mark
@@ -163,7 +167,7 @@ class StallWatch:
 
     def _scan(self) -> None:
         self._loop.after(self._pause, "stall", self._scan)
-        if self._requested:
+        if self._requested or self._keeping:
             return
         now = time.monotonic()
         self._pids = self._find_groups()
@@ -271,6 +275,8 @@ class StallWatch:
 
         def finish(written: Optional[bool]) -> None:
             self._keeping = False
+            for pid, progress in self._progress.items():
+                progress.on_asked(time.monotonic(), self._measure(pid))
             self._record_kept(about if written else None, why)
             if then is not None:
                 then()
