@@ -195,9 +195,8 @@ def show_status(
         {name: node_state.outside_files for name, node_state in node_states.items() if node_state}
     )
     lines += render_outside_note(outside, run_id, command)
-    for (
-        line
-    ) in lines:  # as `launch` prints them: the terminal breaks long lines, so that they can be copied whole
+    # as `launch` prints them: the terminal breaks long lines, so that they can be copied whole
+    for line in lines:
         console.print(Text(sanitize(line)), soft_wrap=True)
 
 
@@ -220,7 +219,7 @@ def render_status(
         launch=describe_launch(node_states),
         master=sanitize(node.master) or "-",
     )
-    now = time.time()
+    now, console = time.time(), stdout()
     stopping = any(part.live and part.stopping for part in node_states.values() if part)
     head = Text.assemble(sanitize(run_id), "  ", (f"{state_mark(state)} {state}", state_style(state)))
     if stopping and state in LIVE:
@@ -230,18 +229,13 @@ def render_status(
     texts = filter(
         None,
         (
-            *_wrap_about(about),
+            *(wrap_text(about, console.width, indent="  ") if console.is_terminal else [about]),
             render_timing(node_states, offsets, now),
             *render_attempts(attempts_of(node_states)),
         ),
     )
     table = _make_nodes_table(node_states, find_stalls(node_states, offsets, now), verdict)
     return Group(head, *map(Text, texts), table, *map(Text, render_last_lines(node_states)))
-
-
-def _wrap_about(text: str) -> list[str]:
-    console = stdout()
-    return wrap_text(text, console.width, indent="  ") if console.is_terminal else [text]
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
     python tests/bench/slurm.py [-r ROUNDS] [--only CASE ...] [--write FILE]
 
 Builds a lab of three nodes with three NIC names and its own Slurm (`slurm-wlm`; KillWait 5 s and SlurmdTimeout 10 s in
-place of the defaults 30 and 300). Seconds are counted from the fault until the job is over for its user and no process
-of it is left on the other nodes; what is not over after LIMIT is ended. Every case uses the same job file, which is
+place of the defaults 30 and 300). Seconds are counted from the fault until no worker is left on the other nodes, and
+until the job is over for its user; what is not over after LIMIT is ended. Every case uses the same job file, which is
 also launched over SSH and exported for sbatch and bash. Not part of `./test`.
 """
 
@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
@@ -70,7 +70,15 @@ srun --kill-on-bad-exit=1 bash -c 'exec {python} -m torch.distributed.run --nnod
     --node-rank=$SLURM_NODEID --master-addr=$MASTER --master-port=29500 train.py'
 """
 BLOCKER = "sbatch --parsable -N3 --exclusive --output=/dev/null --wrap 'srun sleep 3600'"
+WORKERS = ("train.py", "sleep 3600")  # words of their commands, and of torchrun's
 FINAL = ("COMPLETED", "FAILED", "CANCELLED", "NODE_FAIL", "TIMEOUT", "")
+
+
+class Took(NamedTuple):
+    """Seconds until the job was over for its user, and until no worker was left; None: more than the limit."""
+
+    over: float | None
+    workers: float | None = None
 
 
 @dataclass
@@ -97,9 +105,10 @@ class Bench:
         line = f"cd; {place}export SLURM_CONF={SLURM_CONF}; {command}"
         return self.lab.nodes[LOGIN].run(["sh", "-c", line], check=False).stdout.strip()
 
-    def leftovers(self, nodes: Sequence[LabNode]) -> list[tuple[LabNode, int]]:
+    def leftovers(
+        self, nodes: Sequence[LabNode], named: Sequence[str] = (*WORKERS, "payload")
+    ) -> list[tuple[LabNode, int]]:
         """List the processes of jobs on nodes."""
-        named = ("train.py", "sleep 3600", "payload")
         return [
             (node, process.pid)
             for node in nodes
@@ -241,7 +250,8 @@ WAYS: Mapping[str, Callable[[Bench], Job]] = {"clusterctl": OurJob, "srun": Plai
 class Seen:
     """What was measured of one case in one way; None stands for more than the limit."""
 
-    seconds: list[float | None] = field(default_factory=list)
+    over: list[float | None] = field(default_factory=list)
+    workers: list[float | None] = field(default_factory=list)
     text: str = ""
 
 
@@ -254,10 +264,14 @@ def begin(bench: Bench, way: str) -> Job:
     return job
 
 
-def until_over(bench: Bench, job: Job, without: int | None = None) -> float | None:
-    """Wait until the job is over and nothing of it is left on the nodes that live."""
+def until_over(bench: Bench, job: Job, without: int | None = None) -> Took:
+    """Wait until no worker is left on the nodes that live, and then until the job is over and nothing of it is left."""
     nodes = [node for place, node in enumerate(bench.lab.nodes) if place != without]
-    return wait(lambda: not bench.leftovers(nodes) and job.is_over(), LIMIT)
+    began = time.monotonic()
+    workers = wait(lambda: not bench.leftovers(nodes, WORKERS), LIMIT)
+    if wait(lambda: not bench.leftovers(nodes) and job.is_over(), LIMIT - (time.monotonic() - began)) is None:
+        return Took(None, workers)
+    return Took(time.monotonic() - began, workers)
 
 
 def order(bench: Bench, text: str, place: int = FAILING) -> None:
@@ -265,19 +279,19 @@ def order(bench: Bench, text: str, place: int = FAILING) -> None:
     bench.lab.nodes[place].run(["sh", "-c", f"printf {text} >/tmp/order.new && mv /tmp/order.new /tmp/order"])
 
 
-def launch(bench: Bench, way: str) -> tuple[float | None, str]:
+def launch(bench: Bench, way: str) -> tuple[Took, str]:
     """From the command to the last worker's first collective."""
     began = time.monotonic()
     job = begin(bench, way)
     took = time.monotonic() - began
     job.stop()
-    return took, "the interface of each node is found" if way == "clusterctl" else ""
+    return Took(took), "the interface of each node is found" if way == "clusterctl" else ""
 
 
-def failing(what: str) -> Callable[[Bench, str], tuple[float | None, str]]:
+def failing(what: str) -> Callable[[Bench, str], tuple[Took, str]]:
     """Let the rank of node 1 fail."""
 
-    def case(bench: Bench, way: str) -> tuple[float | None, str]:
+    def case(bench: Bench, way: str) -> tuple[Took, str]:
         job = begin(bench, way)
         order(bench, what)
         took = until_over(bench, job)
@@ -286,7 +300,7 @@ def failing(what: str) -> Callable[[Bench, str], tuple[float | None, str]]:
     return case
 
 
-def lost_node(bench: Bench, way: str) -> tuple[float | None, str]:
+def lost_node(bench: Bench, way: str) -> tuple[Took, str]:
     """Cut the power of node 2."""
     job, name = begin(bench, way), bench.lab.nodes[LOST].name
     break_node(bench.lab, name, "power")
@@ -297,15 +311,15 @@ def lost_node(bench: Bench, way: str) -> tuple[float | None, str]:
         heal_node(bench.lab, name)
 
 
-def stopped(bench: Bench, way: str) -> tuple[float | None, str]:
+def stopped(bench: Bench, way: str) -> tuple[Took, str]:
     """Stop it as its user does: `clusterctl stop`, `scancel`."""
-    job, began = begin(bench, way), time.monotonic()
-    job.stop()
+    job = begin(bench, way)
+    threading.Thread(target=job.stop).start()
     took = until_over(bench, job)
-    return (None if took is None else time.monotonic() - began), job.result()
+    return took, job.result()
 
 
-def cancelled(bench: Bench, way: str) -> tuple[float | None, str]:
+def cancelled(bench: Bench, way: str) -> tuple[Took, str]:
     """Cancel it by scancel, from outside."""
     job = begin(bench, way)
     bench.slurm(f"scancel {job.number()}")
@@ -313,7 +327,7 @@ def cancelled(bench: Bench, way: str) -> tuple[float | None, str]:
     return took, job.result()
 
 
-def pending(bench: Bench, way: str) -> tuple[float | None, str]:
+def pending(bench: Bench, way: str) -> tuple[Took, str]:
     """Let it wait behind another job; seconds from the end of that to the first collective."""
     blocker = bench.slurm(BLOCKER)
     wait(lambda: "RUNNING" in bench.slurm(f"squeue -h -o %T -j {blocker}"), START)
@@ -322,10 +336,10 @@ def pending(bench: Bench, way: str) -> tuple[float | None, str]:
     bench.slurm(f"scancel {blocker}")
     took = wait(lambda: job.count("met") >= len(bench.lab.nodes), LIMIT)
     job.stop()
-    return took, text
+    return Took(took), text
 
 
-def login_away(bench: Bench, way: str) -> tuple[float | None, str]:
+def login_away(bench: Bench, way: str) -> tuple[Took, str]:
     """Take the sshd of the login node away for some seconds; then seconds to the next line that its user sees."""
     job, name = begin(bench, way), bench.lab.nodes[LOGIN].name
     tail = None
@@ -351,10 +365,11 @@ def login_away(bench: Bench, way: str) -> tuple[float | None, str]:
         )
     took = wait(lambda: job.count("here"), LIMIT)
     job.stop()
-    return took, "follows again by itself"
+    return Took(took), "follows again by itself"
 
 
-CASES: Mapping[str, Callable[[Bench, str], tuple[float | None, str]]] = {
+AWAY_CASE = "login node away for 5 s"
+CASES: Mapping[str, Callable[[Bench, str], tuple[Took, str]]] = {
     "launch: command to first collective": launch,
     "a rank raises": failing("raise"),
     "a rank raises, its child holds stdout": failing("child"),
@@ -362,8 +377,15 @@ CASES: Mapping[str, Callable[[Bench, str], tuple[float | None, str]]] = {
     "stop": stopped,
     "scancel from outside": cancelled,
     "pending, until the first collective": pending,
-    "login node away for 5 s": login_away,
+    AWAY_CASE: login_away,
 }
+ENDS = (
+    "a rank raises",
+    "a rank raises, its child holds stdout",
+    "a node loses power",
+    "stop",
+    "scancel from outside",
+)
 ENDED_BY_US = {"a rank raises": 2.0, "a rank raises, its child holds stdout": 2.0, "a node loses power": 25.0}
 
 
@@ -387,7 +409,7 @@ def main() -> int:
     if same:
         tables.append(Table("One job file, launched and exported", ("way", "seconds", "exit code"), same))
     bars = [
-        Bar(name, median_of(seen[name]["clusterctl"]), limit, "s")
+        Bar(name, median_of(seen[name]["clusterctl"].workers), limit, "s")
         for name, limit in ENDED_BY_US.items()
         if name in seen
     ]
@@ -414,8 +436,9 @@ def measure(bench: Bench, name: str, way: str, seen: Seen) -> None:
         took, seen.text = CASES[name](bench, way)
     finally:
         bench.clear()
-    seen.seconds.append(took)
-    tell(f"{name}, {way}: {'-' if took is None else f'{took:.2f} s'}; {seen.text}")
+    seen.over.append(took.over)
+    seen.workers.append(took.workers)
+    tell(f"{name}, {way}: workers {took.workers}, over {took.over}; {seen.text}")
 
 
 def same_file(bench: Bench) -> list[list[Cell]]:
@@ -457,25 +480,31 @@ def same_file(bench: Bench) -> list[list[Cell]]:
     return rows
 
 
-COLUMNS = ("case", "clusterctl, s", "srun, s", "clusterctl reports", "Slurm reports")
+COLUMNS = (
+    *("case", "clusterctl: workers ended, s", "over, s", "srun: workers ended, s", "over, s"),
+    *("clusterctl reports", "Slurm reports"),
+)
 
 
 def row_of(name: str, seen: Mapping[str, Seen]) -> list[Cell]:
     """Put both ways side by side."""
     ours, theirs = seen["clusterctl"], seen["srun"]
-    shown: Cell = "-" if name.startswith("login") else cell_of(theirs)
-    return [name, cell_of(ours), shown, ours.text, theirs.text]
+    if name not in ENDS:
+        again: Cell = None if name == AWAY_CASE else cell_of(theirs.over)
+        return [name, None, cell_of(ours.over), None, again, ours.text, theirs.text]
+    cells = [cell_of(times) for times in (ours.workers, ours.over, theirs.workers, theirs.over)]
+    return [name, *cells, ours.text, theirs.text]
 
 
-def cell_of(seen: Seen) -> Cell:
+def cell_of(times: Sequence[float | None]) -> Cell:
     """Show the median."""
-    middle = median_of(seen)
+    middle = median_of(times)
     return f"> {LIMIT:g}" if middle > LIMIT else round(middle, 1)
 
 
-def median_of(seen: Seen) -> float:
+def median_of(times: Sequence[float | None]) -> float:
     """Give the median; what was not over counts as longer than the limit."""
-    return median(LIMIT + 1 if one is None else one for one in seen.seconds)
+    return median(LIMIT + 1 if one is None else one for one in times)
 
 
 def write(path: Path, seen: Mapping[str, Mapping[str, Seen]]) -> None:
