@@ -26,7 +26,7 @@ MOST_NAMES = 24
 MOST_KEPT = 20_000  # values of a name before they are thinned
 LONGEST_NAME = 48
 
-# Python writes up to 22 decimals. What goes on behind a number makes it another one: 0.5s, 1.2.3, or one that is longer.
+# Python writes up to 22 decimals. What follows a number makes it another one: 0.5s, 1.2.3, or one that is longer.
 NUMBER = r"[-+]?(?:\d{1,20}(?:\.\d{0,30})?(?:[eE][-+]?\d{1,3})?|nan|inf)(?!\w|\.\d)"
 # HF Trainer: {'loss': 0.69, 'grad_norm': 1.2}   Lightning: [00:01<00:02, 3.1it/s, train_loss=0.12]
 # Megatron: iteration 100/ 5000 | lm loss: 6.7E+00 | grad norm: 1.2   others: loss=0.1, loss: 0.1, loss 0.1
