@@ -42,6 +42,7 @@ VERB_GROUPS = {
         "attach": ("status", to_translate("Follow a run until it ends.")),
         "top": ("top", to_translate("Show how busy the nodes are: GPUs, CPUs, memory, network.")),
         "report": ("top", to_translate("Write one HTML file about a run, or about two side by side.")),
+        "ui": ("top", to_translate("Show runs, logs and plots on a page in the browser of this machine.")),
     },
     to_translate("Results"): {
         "pull": ("pull", to_translate("Download a run's outputs.")),
@@ -81,6 +82,7 @@ OTHER_WORDS = {
     "diagnose": ("hang", "hung", "py-spy", "pystack", "stacks", "stuck"),
     "top": ("gpus", "htop", "monitor", "nvidia-smi"),
     "report": ("html", "plot", "wandb"),
+    "ui": ("browser", "dashboard", "gui", "open", "page", "serve", "web"),
     "pull": ("download", "fetch", "get"),
     "cp": ("copy", "put", "rsync", "scp"),
     "clean": ("delete", "gc", "prune", "rm"),

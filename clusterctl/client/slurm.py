@@ -18,9 +18,9 @@ from clusterctl.specs.values import LONGEST_NODE_NAME
 
 if TYPE_CHECKING:
     from clusterctl.plans.facts.facts import Facts
+    from clusterctl.protocol.messages.allocation import CheckReport
     from clusterctl.protocol.messages.verbs import (
         CancelRequest,
-        CheckReport,
         QueueRequest,
         SlurmTemplate,
         SubmitRequest,

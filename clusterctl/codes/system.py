@@ -174,6 +174,25 @@ ENTRIES: Mapping[str, Entry] = {
             "": Case(fix=same("$ findmnt -t nfs,nfs4,fuse,cifs; dmesg | tail")),
         },
     ),
+    "CC-DISK-010": Entry(
+        "warning",
+        Text("parts of the newest checkpoint are on different nodes", "最新的检查点分散在不同的节点上"),
+        why=Text(
+            "A job that resumes from a distributed checkpoint (DCP) needs all of its parts on every node.",
+            "从分布式检查点（DCP）恢复的作业，每个节点都需要检查点的全部文件。",
+        ),
+        what=Text(
+            "Each rank writes its own part, `.metadata` is written on node 0, and the nodes share no disk. The newest directory with such files in `${output_dir}` is compared.",
+            "每个 rank 写自己的部分，`.metadata` 写在 0 号节点上，而各节点没有共享磁盘。这里比较 `${output_dir}` 中最新的含有这类文件的目录。",
+        ),
+        do=Text(
+            "Run `clusterctl cp --gather` if the job is to resume from it: [DCP checkpoints](job.md#checkpoints-of-several-nodes)",
+            "如果作业要从它恢复，先执行 `clusterctl cp --gather`：[DCP 检查点](job.md#多节点的检查点)",
+        ),
+        cases={
+            "": Case(fix=Text("{command}  # if the job resumes from it", "{command}  # 如果作业要从它恢复")),
+        },
+    ),
     "CC-SYS-001": Entry(
         "error",
         Text("two nodes are the same machine", "两个节点是同一台机器"),

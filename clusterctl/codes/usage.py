@@ -906,6 +906,20 @@ ENTRIES: Mapping[str, Entry] = {
             ),
         },
     ),
+    "CC-USE-098": Entry(
+        "error",
+        Text("the port of `ui` cannot be used on this machine", "本机无法使用 `ui` 的端口"),
+        do=Text(
+            "Choose another one, or leave `--port` out: any free port is taken then",
+            "换一个端口，或者省略 `--port`，此时自动选用空闲端口",
+        ),
+        cases={
+            "": Case(
+                Text("cannot listen on 127.0.0.1:{port}: {reason}", "无法监听 127.0.0.1:{port}：{reason}"),
+                Text("run `clusterctl ui` without `--port`", "去掉 `--port`，重新执行 `clusterctl ui`"),
+            ),
+        },
+    ),
     "CC-USE-093": Entry(
         "error",
         Text(

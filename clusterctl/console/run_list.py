@@ -1,4 +1,4 @@
-"""The list of runs that `ps` prints; one run is in `runs`."""
+"""The list of runs that `ps` prints, also as JSON; one run is in `runs`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from rich.console import Console, Group
 from rich.measure import Measurement
@@ -21,6 +22,7 @@ from clusterctl.console.runs import (
     render_nodes,
     render_span,
     run_seconds,
+    run_to_json,
     state_style,
 )
 from clusterctl.console.terminal import is_verbose, stdout
@@ -29,7 +31,7 @@ from clusterctl.console.verdict import UNBROKEN, describe_cause, state_mark
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.runs.selection import Owner, owner_of
 from clusterctl.plans.runs.state import Parts, roster_of, taking_part
-from clusterctl.plans.runs.verdict import Verdict, judge_recorded, judged_state
+from clusterctl.plans.runs.verdict import Verdict, judge_recorded, judged_state, name_state
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.run_paths import short_id
 from clusterctl.protocol.states import LIVE, SUCCEEDED, UNKNOWN
@@ -62,10 +64,7 @@ def show_runs(runs: Mapping[RunId, Parts], viewer: Owner, node_names: Collection
     if not runs:
         stdout().print(tr("no runs on these nodes"))
         return
-    rows = [
-        _Row(run_id, parts, judge_recorded(run_id, parts, node_names), owner_of(parts).is_same(viewer))
-        for run_id, parts in runs.items()
-    ]
+    rows = _judge_runs(runs, viewer, node_names)
     console = stdout()
     table = _make_runs_table(rows, None)
     if not is_verbose() and console.is_terminal:
@@ -84,11 +83,26 @@ def _width(console: Console, table: Table) -> int:
     return Measurement.get(console, console.options.update(max_width=UNBROKEN), table).maximum
 
 
+def list_run_rows(
+    runs: Mapping[RunId, Parts], viewer: Owner, node_names: Collection[str] = ()
+) -> list[tuple[RunId, str, list[str]]]:
+    """List the runs as ids, states, and the cells below `run_headings`."""
+    rows = _judge_runs(runs, viewer, node_names)
+    return [(row.run_id, row.state, [cell.plain for cell in _render_cells(row)]) for row in rows]
+
+
+def _judge_runs(runs: Mapping[RunId, Parts], viewer: Owner, node_names: Collection[str]) -> list[_Row]:
+    return [
+        _Row(run_id, parts, judge_recorded(run_id, parts, node_names), owner_of(parts).is_same(viewer))
+        for run_id, parts in runs.items()
+    ]
+
+
 def _make_runs_table(rows: list[_Row], room: int | None) -> Table:
     """Draw the runs; causes are cut to `room` columns, and left out without room."""
     verbose, counts = is_verbose(), Counter(short_id(row.run_id) for row in rows)
     has_cause = room is None or room >= LEAST_CAUSE
-    headings = [tr("ID"), *_headings()]
+    headings = [tr("ID"), *run_headings()]
     table = make_table(
         *headings[: None if has_cause else -1], *([tr("FROM")] if verbose else []), no_wrap=True
     )
@@ -104,7 +118,8 @@ def _make_runs_table(rows: list[_Row], room: int | None) -> Table:
     return table
 
 
-def _headings() -> list[str]:
+def run_headings() -> list[str]:
+    """Give the headings of the list, after that of the ids."""
     return [tr("JOB"), tr("STATE"), tr("NODES"), tr("RAN"), tr("STARTED"), tr("BY"), tr("CAUSE")]
 
 
@@ -129,7 +144,7 @@ def _render_origin(row: _Row) -> Text:
 
 def _render_block(row: _Row) -> Group:
     """Draw a run in full, each fact on a line of its own."""
-    job, state, *cells = zip(_headings(), _render_cells(row), strict=True)
+    job, state, *cells = zip(run_headings(), _render_cells(row), strict=True)
     head = Text.assemble((sanitize(row.run_id), "bold"), "  ", state[1])
     facts = Table.grid(padding=(0, 2, 0, 0))
     for heading, cell in (job, *cells, (tr("FROM"), _render_origin(row))):
@@ -178,3 +193,17 @@ def describe_live_runs(runs: Mapping[RunId, Parts]) -> dict[str, str]:
                 ranks = fold_numbers([str(rank.rank) for rank in part.ranks])
                 found[name] = f"{short_id(run_id)} r{ranks}" if ranks else short_id(run_id)
     return found
+
+
+def runs_to_json(
+    runs: Mapping[RunId, Parts], viewer: Owner, node_names: Collection[str] = ()
+) -> dict[str, Any]:
+    """Give `ps --json`; `node_names` are the nodes of the inventory."""
+    entries = [
+        {
+            **run_to_json(run_id, node_states, name_state(run_id, node_states, node_names)),
+            "own": owner_of(node_states).is_same(viewer),
+        }
+        for run_id, node_states in runs.items()
+    ]
+    return {"schema": 1, "runs": entries}

@@ -6,8 +6,9 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from clusterctl.console.terminal import stdout, uses_color
 from clusterctl.console.text import json_text, sanitize, wrap_text
@@ -23,7 +24,6 @@ from clusterctl.console.verdict import (
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.diagnose.hang import KeptDiagnosis, kept_to_json
 from clusterctl.plans.runs.gang_record import SlotState
-from clusterctl.plans.runs.selection import Owner, owner_of
 from clusterctl.plans.runs.state import (
     NodeState,
     Parts,
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.live import Live
     from rich.table import Table
-    from rich.text import Text
 
 
 MOST_LINES = 16
@@ -196,9 +195,8 @@ def show_status(
         {name: node_state.outside_files for name, node_state in node_states.items() if node_state}
     )
     lines += render_outside_note(outside, run_id, command)
-    for (
-        line
-    ) in lines:  # as `launch` prints them: the terminal breaks long lines, so that they can be copied whole
+    # as `launch` prints them: the terminal breaks long lines, so that they can be copied whole
+    for line in lines:
         console.print(Text(sanitize(line)), soft_wrap=True)
 
 
@@ -221,7 +219,7 @@ def render_status(
         launch=describe_launch(node_states),
         master=sanitize(node.master) or "-",
     )
-    now = time.time()
+    now, console = time.time(), stdout()
     stopping = any(part.live and part.stopping for part in node_states.values() if part)
     head = Text.assemble(sanitize(run_id), "  ", (f"{state_mark(state)} {state}", state_style(state)))
     if stopping and state in LIVE:
@@ -231,7 +229,7 @@ def render_status(
     texts = filter(
         None,
         (
-            *_wrap_about(about),
+            *(wrap_text(about, console.width, indent="  ") if console.is_terminal else [about]),
             render_timing(node_states, offsets, now),
             *render_attempts(attempts_of(node_states)),
         ),
@@ -240,35 +238,65 @@ def render_status(
     return Group(head, *map(Text, texts), table, *map(Text, render_last_lines(node_states)))
 
 
-def _wrap_about(text: str) -> list[str]:
-    console = stdout()
-    return wrap_text(text, console.width, indent="  ") if console.is_terminal else [text]
+@dataclass(frozen=True)
+class RankCell:
+    """Ranks in the same state: `0-7`, `running`; `kind` is good, bad, live, warn or nothing."""
+
+    numbers: str
+    state: str
+    kind: str
 
 
-def _make_nodes_table(
+@dataclass(frozen=True)
+class NodeRow:
+    """A node of a run, or many that are alike."""
+
+    node_ranks: str
+    nodes: str
+    state: str
+    since: str
+    ranks: tuple[RankCell, ...]
+    note: str
+
+
+def list_node_rows(
     node_states: Parts, stalls: Mapping[str, Mapping[Rank, str]], verdict: Verdict | None
-) -> Table:
-    """Draw the nodes by their ranks; of many nodes those that are alike share a row."""
+) -> list[NodeRow]:
+    """List the nodes by their ranks; of many nodes those that are alike share a row."""
     ranks, slots = node_ranks(node_states), {slot.node: slot for slot in roster_of(node_states)}
     names = sorted(node_states, key=lambda name: _node_rank_key(ranks[name]))
+    losses = verdict.losses if verdict is not None else {}  # why the others lost a node
     cells = {
         name: _status_row(
-            name, node_states[name], stalls.get(name, NO_STALLS), slots.get(name), _judged_loss(name, verdict)
+            node_states[name], stalls.get(name, NO_STALLS), slots.get(name), losses.get(name, "")
         )
         for name in names
     }
     groups: dict[object, list[str]] = {}
     for name in names:
-        _, state, _, _, note = cells[name]
-        alike = (str(state), str(note), _rank_states(node_states[name]), ranks[name] is None)
+        state, _, note = cells[name]
+        alike = (state, note, _rank_states(node_states[name]), ranks[name] is None)
         groups.setdefault(alike if len(names) > MOST_ROWS else name, []).append(name)
-    table = make_table(tr("NODE_RANK"), tr("NODE"), tr("STATE"), tr("SINCE"), tr("RANKS"), tr("NOTE"))
+    rows = []
     for group in groups.values():
-        _, *first = cells[group[0]]
-        if len(group) > 1:
-            first[2] = _fold_rank_states([node_states[name] for name in group])
+        state, since, note = cells[group[0]]
         numbers = fold_numbers([_render_rank(ranks[name], slots.get(name)) for name in group])
-        table.add_row(numbers, fold_names(group), *first)
+        listed = _rank_cells(group, node_states, stalls)
+        rows.append(NodeRow(numbers, fold_names(group), state, since, listed, note))
+    return rows
+
+
+def _make_nodes_table(
+    node_states: Parts, stalls: Mapping[str, Mapping[Rank, str]], verdict: Verdict | None
+) -> Table:
+    """Draw the nodes by their ranks."""
+    from rich.text import Text
+
+    table = make_table(tr("NODE_RANK"), tr("NODE"), tr("STATE"), tr("SINCE"), tr("RANKS"), tr("NOTE"))
+    for row in list_node_rows(node_states, stalls, verdict):
+        ranks = "  ".join(f"r{cell.numbers} {cell.state}" for cell in row.ranks)
+        style = "red" if row.state in (LOST, UNKNOWN) else state_style(row.state)
+        table.add_row(row.node_ranks, row.nodes, Text(row.state, style), row.since, ranks, Text(row.note))
     return table
 
 
@@ -285,21 +313,38 @@ def _rank_states(node: NodeState | None) -> tuple[str, ...]:
     return () if node is None else tuple(_describe_rank(rank, live=node.live) for rank in node.ranks)
 
 
-def _fold_rank_states(nodes: Sequence[NodeState | None]) -> str:
-    """Put the ranks of alike nodes together: `r0-63 running`."""
-    by_state: dict[str, list[str]] = {}
-    for node in nodes:
+def _rank_cells(
+    group: Sequence[str], node_states: Parts, stalls: Mapping[str, Mapping[Rank, str]]
+) -> tuple[RankCell, ...]:
+    """List the ranks of a node, each alone; those of alike nodes together by their state."""
+    numbers: dict[object, list[str]] = {}
+    kinds: dict[object, tuple[str, str]] = {}
+    for name in group:
+        node = node_states[name]
         for rank in node.ranks if node else ():
-            by_state.setdefault(_describe_rank(rank, live=node.live if node else False), []).append(
-                str(rank.rank)
-            )
-    return "  ".join(f"r{fold_numbers(ranks)} {state}" for state, ranks in by_state.items())
+            state = _describe_rank(rank, live=node.live if node else False)
+            key = state if len(group) > 1 else rank.rank
+            is_stalled = rank.rank in stalls.get(name, NO_STALLS)
+            kinds[key] = state, _rank_kind(rank, live=node.live if node else False, is_stalled=is_stalled)
+            numbers.setdefault(key, []).append(str(rank.rank))
+    return tuple(RankCell(fold_numbers(ranks), *kinds[key]) for key, ranks in numbers.items())
+
+
+def _rank_kind(rank: RankState, *, live: bool, is_stalled: bool) -> str:
+    if rank.failed or rank.exit is not None:
+        return "bad" if rank.failed else "good"
+    return "warn" if live and (rank.stopped or is_stalled) else "live" if live else ""
 
 
 def describe_node(name: str, node: NodeState | None) -> str:
     """Say in one line how a node's part of a run stands."""
-    _, state, _, ranks, note = _status_row(name, node)
-    return "  ".join(filter(None, (f"{name} {state}", str(ranks), str(note))))
+    state, _, note = _status_row(node)
+    ranks = (
+        "  ".join(f"r{rank.rank} {_describe_rank(rank, live=node.live)}" for rank in node.ranks)
+        if node
+        else ""
+    )
+    return "  ".join(filter(None, (f"{name} {state}", ranks, note)))
 
 
 def describe_launch(node_states: Parts) -> str:
@@ -342,28 +387,20 @@ def _render_rank(node_rank: NodeRank | None, slot: SlotState | None) -> str:
     return "?" if slot is None else tr("spare") if slot.is_idle else "-"
 
 
-def _judged_loss(name: str, verdict: Verdict | None) -> str:
-    """Say why the others lost a node, if they did."""
-    return verdict.losses.get(name, "") if verdict is not None else ""
-
-
 def _status_row(
-    name: str,
     node: NodeState | None,
     stalls: Mapping[Rank, str] = NO_STALLS,
     slot: SlotState | None = None,
     loss: str = "",
-) -> tuple[str | Text, ...]:
-    from rich.text import Text
-
+) -> tuple[str, str, str]:
+    """Give a node's state, since when, and what else is known."""
     loss = translate_node_text(loss)
     if node is None and slot is not None and slot.lost:
-        return name, Text(LOST, "red"), "", "", Text(sanitize(translate_node_text(slot.reason)))
+        return LOST, "", sanitize(translate_node_text(slot.reason))
     if node is None and loss:
-        return name, Text(LOST, "red"), "", "", Text(sanitize(tr("{reason}; no answer", reason=loss)))
+        return LOST, "", sanitize(tr("{reason}; no answer", reason=loss))
     if node is None:
-        return name, Text(UNKNOWN, "red"), "", "", tr("no answer")
-    ranks = "  ".join(f"r{rank.rank} {_describe_rank(rank, live=node.live)}" for rank in node.ranks)
+        return UNKNOWN, "", tr("no answer")
     adds_loss = loss and node.state in (CANCELLED, UNKNOWN)  # else its own reason is why it was lost
     given, stop = translate_node_text(node.reason), translate_node_text(node.stopping)
     stopping = tr("stopping: {reason}", reason=stop) if node.live and stop else ""
@@ -379,11 +416,9 @@ def _status_row(
         notes.append(tr("no progress for {span}", span=render_age(node.quiet_since)))
     notes = [clip(note, LONGEST_LINE) for note in notes]
     return (
-        name,
-        Text(node.state, state_style(node.state)),
+        node.state,
         render_age(node.since),
-        ranks,
-        Text(sanitize("; ".join(filter(None, notes)))),
+        sanitize("; ".join(filter(None, notes))),
     )
 
 
@@ -395,20 +430,6 @@ def _describe_rank(rank: RankState, *, live: bool) -> str:
     if rank.stopped and live:
         return tr("stopped (SIGSTOP)")
     return tr("running") if live else "?"
-
-
-def runs_to_json(
-    runs: Mapping[RunId, Parts], viewer: Owner, node_names: Collection[str] = ()
-) -> dict[str, Any]:
-    """Give `ps --json`; `node_names` are the nodes of the inventory."""
-    entries = [
-        {
-            **_run_to_json(run_id, node_states, name_state(run_id, node_states, node_names)),
-            "own": owner_of(node_states).is_same(viewer),
-        }
-        for run_id, node_states in runs.items()
-    ]
-    return {"schema": 1, "runs": entries}
 
 
 def status_to_json(
@@ -437,7 +458,7 @@ def status_to_json(
     return {
         "schema": 1,
         "run": {
-            **_run_to_json(run_id, node_states, judged_state(verdict, node_states)),
+            **run_to_json(run_id, node_states, judged_state(verdict, node_states)),
             **timing,
         },
         "nodes": nodes,
@@ -446,7 +467,8 @@ def status_to_json(
     }
 
 
-def _run_to_json(run_id: RunId, node_states: Parts, state: str) -> dict[str, Any]:
+def run_to_json(run_id: RunId, node_states: Parts, state: str) -> dict[str, Any]:
+    """Give what `ps --json` and `status --json` have of a run as a whole."""
     node_state = latest_part(node_states)
     return {
         "run": run_id,
@@ -531,21 +553,6 @@ def render_age(timestamp: float) -> str:
     return f"{seconds / unit:.0f}{letter}"
 
 
-class StatusView(Protocol):
-    """Shows the parts of a run whenever one of them has changed."""
-
-    def show(self, node_states: Parts) -> None:
-        """Show how things stand now."""
-
-    def __enter__(self) -> StatusView:
-        """Begin."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Leave the last state on the screen."""
-
-
 def make_status_view(run_id: RunId, offsets: Mapping[str, float], *, as_json: bool) -> StatusView:
     """Choose how to show a run: NDJSON, a live table, or lines."""
     if as_json:
@@ -554,11 +561,13 @@ def make_status_view(run_id: RunId, offsets: Mapping[str, float], *, as_json: bo
     return LiveStatusView(run_id, offsets) if live else LineStatusView(run_id, offsets)
 
 
-class _BaseStatusView(ABC):
+class StatusView(ABC):
+    """Shows the parts of a run whenever one of them has changed."""
+
     def __init__(self, run_id: RunId, offsets: Mapping[str, float]) -> None:
         self._run_id, self._offsets = run_id, offsets
 
-    def __enter__(self) -> _BaseStatusView:
+    def __enter__(self) -> StatusView:
         return self
 
     def __exit__(  # noqa: B027 - most views have nothing open
@@ -571,7 +580,7 @@ class _BaseStatusView(ABC):
         """Show how things stand now."""
 
 
-class JsonStatusView(_BaseStatusView):
+class JsonStatusView(StatusView):
     """Writes the whole state as one line of JSON, as `status --json` does, whenever it changes."""
 
     def show(self, node_states: Parts) -> None:
@@ -579,7 +588,7 @@ class JsonStatusView(_BaseStatusView):
         print(json_text(status_to_json(self._run_id, node_states, self._offsets)), flush=True)
 
 
-class LineStatusView(_BaseStatusView):
+class LineStatusView(StatusView):
     """Writes one line for each node that has changed: `14:03:05 gpu02 RUNNING  r1 running`."""
 
     def __init__(self, run_id: RunId, offsets: Mapping[str, float]) -> None:
@@ -596,7 +605,7 @@ class LineStatusView(_BaseStatusView):
         self._written = lines
 
 
-class LiveStatusView(_BaseStatusView):
+class LiveStatusView(StatusView):
     """Redraws the table of `status`; ages go on by themselves."""
 
     def __init__(self, run_id: RunId, offsets: Mapping[str, float]) -> None:

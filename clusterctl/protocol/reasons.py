@@ -8,3 +8,5 @@ OUT_OF_MEMORY, NETWORK, GPU, PORT_TAKEN = "out_of_memory", "network", "gpu", "po
 STALLED = "stalled"  # no rank made progress; only by `stall: {then: restart}`
 CODE = "code"
 NODE_0_ENDED = "node 0 has ended"  # why programs on the other nodes are stopped with `ends_with: node 0`
+REQUEUED = "requeued"  # Slurm has stopped the job and put it back into the queue
+STOPPED_BY_SLURM = "stopped by Slurm"  # how the reason of a part begins that Slurm has ended

@@ -29,7 +29,9 @@ def take(server: Server, client: Client) -> Take:
         before = set(server.children())
         node: Node = server.node(f"n{number}")
         connection = client.connect(node)
-        _, session = tasks.probe_and_stay(connection, node, Interpreter("python3", None), [node])
+        _, session = tasks.probe_and_stay(
+            connection, node, Interpreter("python3", None), [node], tasks.ProbeOptions()
+        )
         fresh = set(server.children()) - before
         pid = next(
             pid for pid in sorted(fresh) if b"clusterctl-boot" in Path(f"/proc/{pid}/cmdline").read_bytes()

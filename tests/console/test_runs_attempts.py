@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 from clusterctl.console import terminal
-from clusterctl.console.run_list import show_runs
-from clusterctl.console.runs import render_status, runs_to_json, status_to_json
+from clusterctl.console.run_list import runs_to_json, show_runs
+from clusterctl.console.runs import render_status, status_to_json
 from clusterctl.console.verdict import show_verdict
 from clusterctl.plans.runs.selection import Owner
 from clusterctl.plans.runs.state import NodeState, parse_state

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from functools import cache
 
 import pytest
 from pages import ROOT
@@ -16,18 +17,18 @@ sys.path.insert(0, str(ROOT / "docs"))
 
 from catalogue import HOW, Row, rows
 
-ROWS = rows()
+all_rows = cache(rows)  # every process of a test run imports this file
 
 
 @pytest.mark.parametrize("how", HOW)
 def test_a_row_has_an_answer(how: str) -> None:
     """A check that sees it, a code that sends it, or a sentence why not."""
-    assert [row.number for row in ROWS if row.how == how and not has_answer(row)] == []
+    assert [row.number for row in all_rows() if row.how == how and not has_answer(row)] == []
 
 
 def test_a_row_is_of_a_known_kind() -> None:
     """How it is noticed decides what its answer must be."""
-    assert {row.how for row in ROWS} == set(HOW)
+    assert {row.how for row in all_rows()} == set(HOW)
 
 
 def has_answer(row: Row) -> bool:
@@ -41,7 +42,7 @@ def has_answer(row: Row) -> bool:
 
 def test_both_languages_quote_the_same() -> None:
     """Errors and commands in backquotes, and an answer in both or in none."""
-    for row in ROWS:
+    for row in all_rows():
         for text in (row.fails, row.answer):
             assert bool(text.en) == bool(text.zh), row.number
             quoted = [sorted(re.findall(r"`[^`]*`", one)) for one in (text.en, text.zh)]
@@ -51,14 +52,16 @@ def test_both_languages_quote_the_same() -> None:
 def test_a_row_is_tested() -> None:
     """By a case, by a known text, or by a test that provokes it; only what is not seen may lack all three."""
     known = {*all_checks(), *(one.code for one in all_symptoms())}
-    untested = [row for row in ROWS if row.how != "unseen" and not set(row.codes) & known and not row.tests]
+    untested = [
+        row for row in all_rows() if row.how != "unseen" and not set(row.codes) & known and not row.tests
+    ]
     assert [row.number for row in untested if "sudo" not in row.fails.en] == []
 
 
 def test_what_a_row_names_exists() -> None:
     """Its codes and its tests."""
-    assert {code for row in ROWS for code in row.codes} <= entries().keys()
-    for test in {test for row in ROWS for test in row.tests}:
+    assert {code for row in all_rows() for code in row.codes} <= entries().keys()
+    for test in {test for row in all_rows() for test in row.tests}:
         path, _, name = test.partition("::")
         text = (ROOT / "tests" / path).read_text(encoding="utf-8")
         assert not name or re.search(rf"^def {name}\(", text, re.MULTILINE), test
@@ -67,5 +70,5 @@ def test_what_a_row_names_exists() -> None:
 def test_every_check_answers_some_row() -> None:
     """Or is about versions and settings, which the catalogue of failures does not hold."""
     beside = re.compile(r"CC-(SSH-0[0-3]|PY-|TORCH-|GPU-|NET-|SYS-01[0-2]|DEEP-|DISK-009)")
-    named = {code for row in ROWS for code in row.codes}
+    named = {code for row in all_rows() for code in row.codes}
     assert [code for code in all_checks().keys() - named if not beside.match(code)] == []

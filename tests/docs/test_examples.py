@@ -18,7 +18,6 @@ from clusterctl.specs.inventory.parse import parse_inventory
 from clusterctl.specs.job.parse import parse_job
 
 LEAST_INVENTORY = "cluster: least\nnodes: [{host: gpu01}]\n"
-FOUND = list(dict.fromkeys((place, tuple(words), complete) for place, words, complete in commands()))
 
 
 @pytest.mark.parametrize("block", blocks("yaml"), ids=str)
@@ -40,10 +39,9 @@ def test_a_wrong_example_would_be_noticed() -> None:
 
 def test_commands_exist() -> None:
     """Every verb and every option on the pages is one that there is; nothing runs."""
-    assert len(FOUND) > 100
-    assert [
-        wrong for place, words, complete in FOUND for wrong in what_is_wrong(place, words, complete)
-    ] == []
+    found = dict.fromkeys((place, tuple(words), complete) for place, words, complete in commands())
+    assert len(found) > 100
+    assert [wrong for one in found for wrong in what_is_wrong(*one)] == []
 
 
 def what_is_wrong(place: str, words: tuple[str, ...], complete: bool) -> Iterator[str]:
@@ -106,7 +104,8 @@ STATE = {
 def test_status_and_ps_write_these_keys() -> None:
     """The examples have the keys of the code, no more and no fewer."""
     from clusterctl.console.maintenance import warm_to_json
-    from clusterctl.console.runs import runs_to_json, status_to_json
+    from clusterctl.console.run_list import runs_to_json
+    from clusterctl.console.runs import status_to_json
     from clusterctl.plans.cleanup import WarmServer
     from clusterctl.plans.runs.selection import Owner
     from clusterctl.plans.runs.state import parse_state

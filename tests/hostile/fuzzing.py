@@ -300,7 +300,7 @@ def without_network() -> Iterator[None]:
 
 def drive_probe(line: Line, _: Place) -> object:
     """Ask for the facts, and whether the node takes part in the proof on the wire."""
-    facts, session = tasks.probe_and_stay(line, NODE, INTERPRETER, (NODE,))
+    facts, session = tasks.probe_and_stay(line, NODE, INTERPRETER, (NODE,), tasks.ProbeOptions())
     wire = preflight.run_mesh_test({"gpu02": preflight.MeshMember(session, {"": "192.0.2.2"})})
     return facts, wire
 

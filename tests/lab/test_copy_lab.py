@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from driving import cctl, make_project
+from driving import cctl, make_project, run_id
 from test_bastion_lab import behind
 from variants import VARIANT
 
@@ -72,8 +72,11 @@ def test_the_parts_of_a_checkpoint_are_gathered_through_a_bastion(cluster: Lab, 
     given = ("-i", inventory)
     assert cctl(None, *given, "launch", job).code == 0
     failed = cctl(None, *given, "launch", job)
+    assert "CC-DISK-010" in failed.err
     assert (failed.code, "CC-JOB-064" in failed.err, "cp --run" in failed.err) == (1, True, True), failed.err
-    folder = cctl(None, *given, "cp", "--run", "resumes", "--gather", "all:${output_dir}/step-1")
-    assert folder.code == 0, folder.err
+    run = run_id(failed.err)
+    gathered = cctl(None, *given, "cp", "--run", run, "--gather", "all:${output_dir}/step-1")
+    assert gathered.code == 0, gathered.err
     resumed = cctl(None, *given, "launch", job)
     assert (resumed.code, "weights 28.0 loaded" in resumed.out) == (0, True), resumed.err
+    assert "CC-DISK-010" not in resumed.err

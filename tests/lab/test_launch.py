@@ -133,7 +133,10 @@ def test_status_ps_and_logs_tell_of_it_afterwards(
 
 
 def test_hostile_values_arrive_byte_for_byte(cluster: Lab, tmp_path: Path) -> None:
-    """Arguments, environment, file names: nothing is split, expanded or lost on the way."""
+    """Arguments, environment, file names: nothing is split, expanded or lost on the way.
+
+    Two workers on each of two nodes: ranks count over nodes, and `${local_rank}` is left to torchrun.
+    """
     script = """
     import hashlib, json, os, sys
     files = {}
@@ -142,12 +145,15 @@ def test_hostile_values_arrive_byte_for_byte(cluster: Lab, tmp_path: Path) -> No
             path = os.path.join(folder, name)
             files[os.path.relpath(path)] = hashlib.sha256(open(path, "rb").read()).hexdigest()
     env = {k: v for k, v in os.environ.items() if k.startswith("HOSTILE_")}
-    print(json.dumps({"argv": sys.argv[1:], "env": env, "files": files, "mode": os.access("run.sh", os.X_OK)}))
+    place = os.environ["RANK"] + " " + os.environ["LOCAL_RANK"]
+    mode = os.access("run.sh", os.X_OK)
+    print(json.dumps({"place": place, "argv": sys.argv[1:], "env": env, "files": files, "mode": mode}))
     """
     folder = tmp_path / 'it\'s a "$(dir)" 名前'
     env = {f"HOSTILE_{index}": value for index, value in enumerate(HOSTILE)}
     sync = {"source": ".", "exclude": ["secret"]}
-    job = make_project(folder, script, args=HOSTILE, env=env, sync=sync, nodes=2)
+    args = [*HOSTILE, "${node_rank}", "${local_rank}", "${world_size}", "${nnodes}", "$${node_rank}"]
+    job = make_project(folder, script, args=args, env=env, sync=sync, nodes=2, nproc_per_node=2)
     for name in ("new\nline.txt", "sp ace", "-dash", "名前.py", "sub/types.py", "secret"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(os.urandom(40))
@@ -160,38 +166,28 @@ def test_hostile_values_arrive_byte_for_byte(cluster: Lab, tmp_path: Path) -> No
 
     assert result.code == 0, result.err
     heard = [json.loads(line) for line in said(result.json_lines())]
-    assert len(heard) == 2
+    filled = {word["place"]: " ".join(word["argv"][len(HOSTILE) :]) for word in heard}
+    assert filled == {
+        "0 0": "0 0 4 2 ${node_rank}",
+        "1 1": "0 1 4 2 ${node_rank}",
+        "2 0": "1 0 4 2 ${node_rank}",
+        "3 1": "1 1 4 2 ${node_rank}",
+    }
+    assert len(heard) == 4
     for word in heard:
-        assert word["argv"] == [value.replace("$${", "${") for value in HOSTILE]
+        assert word["argv"][: len(HOSTILE)] == [value.replace("$${", "${") for value in HOSTILE]
         assert word["env"] == {key: value.replace("$${", "${") for key, value in env.items()}
         assert word["mode"] is True
         assert {"new\nline.txt", "sp ace", "-dash", "名前.py", "sub/types.py"} <= set(word["files"])
         assert not {"secret", "scratch.tmp"} & set(word["files"])
-    assert heard[0]["files"] == heard[1]["files"]
+    assert all(word["files"] == heard[0]["files"] for word in heard)
     assert not [
         node.name for node in cluster.nodes if node.run(["ls", "/tmp/pwned"], check=False).returncode == 0
     ]
 
 
-def test_two_workers_per_node_and_placeholders(cluster: Lab, tmp_path: Path) -> None:
-    """Ranks count over nodes; `${local_rank}` is left to torchrun."""
-    script = "import os, sys; print(os.environ['RANK'], os.environ['LOCAL_RANK'], *sys.argv[1:])"
-    args = ["${node_rank}", "${local_rank}", "${world_size}", "${nnodes}", "$${node_rank}"]
-    job = make_project(tmp_path, script, nproc_per_node=2, args=args, nodes=2)
-
-    result = cctl(cluster, "launch", job, "--json")
-
-    assert result.code == 0, result.err
-    assert sorted(said(result.json_lines())) == [
-        "0 0 0 0 4 2 ${node_rank}",
-        "1 1 0 1 4 2 ${node_rank}",
-        "2 0 1 0 4 2 ${node_rank}",
-        "3 1 1 1 4 2 ${node_rank}",
-    ]
-
-
 def test_the_first_failure_stops_all_and_is_named_first(cluster: Lab, tmp_path: Path) -> None:
-    """One rank raises, cleans up slowly; the others wait for it in a collective; the one that raised is the cause."""
+    """One rank raises, cleans up slowly; the other waits for it in a collective; the one that raised is the cause."""
     script = """
     import atexit, os, time, torch, torch.distributed as dist
     dist.init_process_group("gloo")
@@ -204,7 +200,7 @@ def test_the_first_failure_stops_all_and_is_named_first(cluster: Lab, tmp_path: 
     finally:
         dist.destroy_process_group()
     """
-    job = make_project(tmp_path, script)
+    job = make_project(tmp_path, script, nodes=2)
 
     result = cctl(cluster, "launch", job)
 

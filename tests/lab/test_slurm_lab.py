@@ -72,6 +72,7 @@ def test_a_run_on_slurm_from_the_queue_to_its_end(slurm: SlurmBed, tmp_path: Pat
 
     done = slurm.run("launch", job, "--json", SECRET="hidden-value")
     assert done.code == 0, done.out + done.err
+    assert "check   3/3 nodes" in done.err
     lines = [entry["line"] for entry in done.json_lines() if entry.get("stream") == "stdout"]
     found = [json.loads(line.replace("***", "x")) for line in lines if '"host"' in line]
     assert {one["host"]: one["nic"] for one in found} == NICS
@@ -148,3 +149,48 @@ def test_a_run_is_stopped_by_us_and_cancelled_by_slurm(slurm: SlurmBed, tmp_path
     assert "stopped by Slurm" in json.dumps(slurm.json("status", run))
     wait_until(lambda: slurm.slurm("squeue -h") == "", "Slurm's queue is empty")
     assert job.read_bytes() == before  # the same file for SSH and for Slurm
+
+
+@VARIANT
+def test_the_check_and_the_setup_are_in_the_allocation(slurm: SlurmBed, tmp_path: Path) -> None:
+    """With the findings, errors and exit codes of a launch over SSH; a job of `check` leaves nothing."""
+    job = make_project(tmp_path, SCRIPT, launcher="python", nodes=2)
+    alone = slurm.json("check", job)
+    assert [node["name"] for node in alone["nodes"]] == ["gpu01", "gpu02"]
+    assert slurm.slurm("squeue -h -t R,PD") == "" and "check-" not in slurm.slurm("ls ~/.clusterctl/runs")
+
+    torch = ("--set", "launcher=torchrun", "--set", "python=/usr/bin/python3")
+    failed = slurm.run("launch", job, "--json", *torch)
+    assert failed.code == 3 and "CC-TORCH-001" in failed.err
+    assert failed.json_lines()[-1]["verdict"]["state"] == "FAILED_SETUP"
+
+    broken = slurm.run("launch", job, "--set", "setup.run=['touch made; echo no such index; exit 3']")
+    assert broken.code == 1 and "CC-SETUP-001" in broken.err and "no such index" in broken.err
+
+
+@VARIANT
+def test_a_requeued_job_is_the_next_attempt_of_the_run(slurm: SlurmBed, tmp_path: Path) -> None:
+    """Who follows it goes on following; the logs of both attempts are there."""
+    job = make_project(tmp_path, SCRIPT, launcher="python", nodes=2, restart={"max": 1}, secrets=["SECRET"])
+    follower = start_cctl(
+        slurm.bed, "-i", slurm.inventory, "launch", job, "--json", "--", "sleep", SECRET="s"
+    )
+
+    def listed() -> tuple[str, int]:
+        runs = slurm.json("ps")["runs"]
+        return (runs[0]["state"], runs[0]["attempt"]) if runs else ("", 0)
+
+    wait_until(lambda: listed() == ("RUNNING", 1), "all nodes run")
+    number = slurm.slurm("squeue -h -o %i")
+    slurm.slurm(f"scontrol requeue {number}")
+    wait_until(lambda: listed() == ("SUBMITTED", 2), "the job is in the queue again")
+    wait_until(lambda: "PD" in slurm.slurm("squeue -h -o %t"), "Slurm has ended the first start")
+    slurm.slurm(f"scontrol update JobId={number} StartTime=now")
+    wait_until(lambda: listed() == ("RUNNING", 2), "the next attempt runs")
+    (run,) = [entry["run"] for entry in slurm.json("ps")["runs"]]
+    assert '"host"' in slurm.run("logs", run, "--attempt", "1").out
+    assert slurm.run("stop", run, "-y").code == 0
+    out, _ = follower.communicate(timeout=60)
+    verdict = json.loads(out.splitlines()[-1])["verdict"]
+    assert (verdict["state"], verdict["attempt"]) == ("CANCELLED", 2)
+    assert [one["reason"] for one in verdict["attempts"]] == ["requeued"]

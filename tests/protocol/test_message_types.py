@@ -19,17 +19,29 @@ from clusterctl.node.state import locks
 from clusterctl.plans.diagnose import collective, mesh
 from clusterctl.plans.facts import facts as facts_values
 from clusterctl.plans.facts import utilization
-from clusterctl.protocol.messages import agent, evidence, facts, files, local, network, verbs
+from clusterctl.protocol.messages import (
+    agent,
+    allocation,
+    copying,
+    evidence,
+    facts,
+    files,
+    local,
+    network,
+    verbs,
+)
 from clusterctl.protocol.untrusted import Untrusted
 
-MODULES = (files, agent, local, evidence, facts, network, verbs)
+MODULES = (files, agent, allocation, copying, local, evidence, facts, network, verbs)
 READERS = {name for name in vars(Untrusted) if not name.startswith("_")}
 # Keys that one side writes and the other does not read, or the reverse, and why they stay.
 UNREAD_BY_NODE = {
     "beat": "any frame is a sign of life",
-    "brings_torch": "the client's own, beside the query that it is part of",
+    **dict.fromkeys(
+        ("cause_reason", "local_rank", "stopped"),
+        "of `earlier` in spec.json: the agent copies it to its state",
+    ),
     "check_store": "the node waits for this frame and for no other",
-    "part": "of a content that comes in pieces: they come in order",
 }
 UNSENT_BY_CLIENT = {
     **dict.fromkeys(
@@ -46,6 +58,7 @@ UNSENT_BY_CLIENT = {
         "of spec.json and of the mesh test, set by tests",
     ),
     "cold": "of the agent's first frame: set by the verb `start`",
+    **dict.fromkeys(("earlier", "cause_reason", "starttime"), "of spec.json: set by the task of a Slurm job"),
     "outside_stop": "of spec.json: set by the task of a Slurm job",
     "unfit": "of the roster: set by the nodes",
 }
@@ -229,6 +242,7 @@ def keys_of(*roots: str) -> set[str]:
     return {key for name in reachable(*roots) for key in definitions().get(name, ())}
 
 
+JUDGE = "plans/slurm"  # what judges the nodes of an allocation is sent there
 TO_NODE = ("Request", "ClientFrame", "Secrets")
 TO_CLIENT = ("NodeFrame", "State", "JournalEntry", "GangRecord", "AttemptRecord")
 
@@ -248,6 +262,7 @@ def test_what_is_read_is_defined() -> None:
 NO_KEYS = {
     *(
         "container",
+        "go",
         "invoke",
         "loss",
         "nccl",
@@ -281,11 +296,11 @@ def test_keys_that_are_looked_for_are_defined() -> None:
 # Records of other programs and libraries, whose literal keys mypy cannot check.
 FOREIGN_RECORDS = {
     "cli/completion.py": "options as click gives them",
-    "client/local/parse_cache.py": "any value as JSON: written and read there alone",
     "node/diagnose/breakpoint.py": "what the rank gives to the file that it executes",
     "node/fork/imports.py": "variables of a module of any library",
     "node/supervise/gate.py": "arguments of subprocess.Popen",
     "specs/inventory/render.py": "settings that all hosts of an imported inventory share",
+    "specs/plain.py": "any value as JSON: written and read there alone",
     "specs/json_schema.py": "JSON Schema, by pydantic",
     "specs/yaml/validate.py": "errors of pydantic",
 }
@@ -299,7 +314,7 @@ def test_records_without_a_definition_are_those_of_others() -> None:
 
 def test_what_the_client_sends_is_read_and_the_reverse() -> None:
     """Each key of a request, a spec or an order is known to both sides."""
-    sent, read = sent_keys("client", "plans", "cli"), named_keys("node", "protocol")
+    sent, read = sent_keys("client", "plans", "cli"), named_keys("node", "protocol", JUDGE)
     keys = keys_of(*TO_NODE)
     assert {"run", "spec", "listeners", "blobs", "roster"} <= keys
     assert keys - read == UNREAD_BY_NODE.keys()
@@ -308,7 +323,7 @@ def test_what_the_client_sends_is_read_and_the_reverse() -> None:
 
 def test_what_a_node_sends_is_read_and_the_reverse() -> None:
     """Each key of an answer, an event, a state or a record is known to both sides."""
-    sent, read = sent_keys("node", "protocol"), named_keys("client", "plans", "cli", "protocol")
+    sent, read = sent_keys("node", "protocol", JUDGE), named_keys("client", "plans", "cli", "protocol")
     keys = keys_of(*TO_CLIENT)
     assert {"stopped", "ranks", "time_marks", "differs", "failures"} <= keys
     assert keys - sent == set()

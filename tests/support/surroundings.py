@@ -16,7 +16,7 @@ from pathlib import Path
 # Where programs and libraries are, who runs the tests, and what pytest and coverage tell their own processes.
 KEPT = re.compile(
     r"PATH|LD_LIBRARY_PATH|TMPDIR|TERM|SHELL|USER|LOGNAME|PYENV_ROOT"
-    r"|CLUSTERCTL_TEST_USER|CLUSTERCTL_REQUIRE_LAB|PYTEST_\w+|COV_\w+|COVERAGE_\w+"
+    r"|CLUSTERCTL_TEST_USER|CLUSTERCTL_REQUIRE_LAB|CLUSTERCTL_RAY_PYTHON|PYTEST_\w+|COV_\w+|COVERAGE_\w+"
 )
 SET = {
     "LANG": "C.UTF-8",

@@ -213,9 +213,12 @@ MOST_CHOICES = 10  # runs that are listed
 
 
 def choose_found_run(
-    choose: Callable[[Runs, str | None, Owner], RunId], runs: Runs, prefix: str | None
+    choose: Callable[[Runs, str | None, Owner], RunId], runs: Runs, prefix: str | None, *option: str
 ) -> RunId:
-    """Choose one of the runs; the error of an ambiguous prefix lists them, with the command for the newest."""
+    """Choose one of the runs; the error of an ambiguous prefix lists them, with the command for the newest.
+
+    `option` is the name of the option whose value the run is, if it is none of the verb's arguments.
+    """
     try:
         return choose(runs, prefix, current_owner())
     except UsageError as error:
@@ -235,7 +238,7 @@ def choose_found_run(
             evidence="\n".join(lines[:MOST_CHOICES]),
             prefix=prefix,
             count=len(matches),
-            command=command_line(verb, matches[0], command=(settings or Settings()).command),
+            command=command_line(verb, *option, matches[0], command=(settings or Settings()).command),
         ) from error
 
 

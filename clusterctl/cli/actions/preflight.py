@@ -210,10 +210,13 @@ class _Probes:
 
         def request_facts(c: Any, node: Node) -> tuple[Facts, Session]:
             python = interpreters[node.name]
-            question = setup_probe_request(questions.setup, python.activate)
-            answer: tuple[Facts, Session] = tasks.probe_and_stay(
-                c, node, python, questions.nodes, stay=stay, setup=question, skip=skip
+            options = tasks.ProbeOptions(
+                stay,
+                setup_probe_request(questions.setup, python.activate),
+                skip,
+                questions.job.name if questions.job else "",
             )
+            answer: tuple[Facts, Session] = tasks.probe_and_stay(c, node, python, questions.nodes, options)
             return answer
 
         for outcome in cluster.each(questions.nodes, request_facts, step=tr("reading facts")):

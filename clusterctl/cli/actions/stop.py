@@ -178,6 +178,26 @@ def _stop_nodes(
     return min(codes, default=0)
 
 
+def stop_and_report(run: tasks.RunHandle) -> list[str]:
+    """Stop on all nodes at once and give what `stop` would print: what ended, and where that failed."""
+    options = tasks.StopOptions(None, f"{STOPPED_BY}{current_owner().name}")
+    lines, missed = [], []
+    for outcome in run.cluster.each(
+        run.nodes, lambda c, node: tasks.stop(c, node, run.interpreters[node.name], run.run_id, options)
+    ):
+        name, error = outcome.node.name, outcome.error
+        if outcome.value is not None and outcome.value.other_account:
+            error = _other_account_error(name, outcome.value.other_account)
+        elif outcome.value is not None and outcome.value.run_known:
+            lines.append(render_stopped(name, outcome.value))
+        if error is not None:
+            missed.append(name)
+            lines.append(sanitize(f"{name}: {error.code} {error.message}"))
+    if missed:
+        return [*lines, tr("{run}: not stopped on {nodes}", run=run.run_id, nodes=fold_names(missed))]
+    return [*lines, tr("{run}: stopped", run=run.run_id)]
+
+
 def _other_account_error(node: str, account: str) -> NodeError:
     return NodeError("CC-RUN-018", node=node, account=account)
 

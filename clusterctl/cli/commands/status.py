@@ -46,8 +46,7 @@ def ps(settings: Settings, orphans: bool, as_json: bool) -> int:
         raise UsageError("CC-USE-092", "option", words=" ".join(words), command=command)
     from clusterctl.cli.actions.find_runs import find_runs
     from clusterctl.cli.context.nodes import current_owner, open_cluster, reading_exit_code, report_failures
-    from clusterctl.console.run_list import show_runs
-    from clusterctl.console.runs import runs_to_json
+    from clusterctl.console.run_list import runs_to_json, show_runs
     from clusterctl.plans.runs.selection import sort_own_first
 
     inventory = load_inventory(settings, on_slurm=True)
@@ -183,13 +182,12 @@ def diagnose(
     Asks every rank for its stacks and for torch's record of its collectives. Nothing is stopped, and no rank is
     slowed down. RUN is a run id, its short form or an unambiguous prefix; default: your newest run.
     """
-    from clusterctl.cli.actions.find_runs import choose_found_run, find_runs, refuse_without_nodes
+    from clusterctl.cli.actions.find_runs import choose_found_run, find_runs
+    from clusterctl.cli.actions.monitor.diagnosis import diagnose_run
     from clusterctl.cli.context.nodes import open_cluster, reading_exit_code, report_failures
-    from clusterctl.client.diagnose import count_entries, diagnose_ranks, read_gpus, save_diagnosis
-    from clusterctl.client.rpc.tasks import RunHandle
+    from clusterctl.client.diagnose import save_diagnosis
     from clusterctl.console.diagnose import diagnosis_to_json, gpus_to_json, show_diagnosis, show_gpus
     from clusterctl.console.text import sanitize
-    from clusterctl.plans.diagnose.hang import judge
     from clusterctl.plans.runs.selection import choose_run
 
     inventory = load_inventory(settings, on_slurm=True)
@@ -199,32 +197,23 @@ def diagnose(
         if not found.answered:
             return 4
         run_id = choose_found_run(choose_run, found.runs, run)
-        parts = found.runs[run_id]
-        refuse_without_nodes(found, run_id, "diagnose", settings.command)
-        known = found.nodes_of(run_id)
-        nodes = [node for node in known if parts.get(node.name) and node.name in found.pythons]
-        handle = RunHandle(cluster, run_id, nodes, found.pythons)
-        answers = diagnose_ranks(handle, count_entries(parts, slow=slow))
-        silent = [name for name, part in parts.items() if part is None or name in answers.errors]
-        world = next((part.world_size for part in parts.values() if part and part.world_size), None)
-        judgement = judge(answers.ranks, silent, world)
-        answered = [node for node in nodes if node.name in answers.nodes]
-        gpus = read_gpus(handle.on(answered)) if judgement.hangs and not slow else {}
+        diagnosis = diagnose_run(cluster, found, run_id, settings.command, slow=slow)
+    answers, judgement = diagnosis.answers, diagnosis.judgement
     report_failures(answers.errors.values())
     if slow:
         _report_slowness(run_id, answers.nodes.values(), as_json=as_json)
-        return reading_exit_code(len(answers.nodes), len(nodes) + len(found.errors))
+        return reading_exit_code(len(answers.nodes), diagnosis.asked)
     shown = [one for one in answers.ranks if not rank or one.rank in rank]
     document = diagnosis_to_json(run_id, judgement, shown, answers.nodes, answers.errors)
-    document["gpus"] = gpus_to_json(gpus)
+    document["gpus"] = gpus_to_json(diagnosis.gpus)
     if save is not None:
         save_diagnosis(Path(save), json_text(document, indent=2), shown, sanitize)
     if as_json:
         click.echo(json_text(document, indent=2))
     else:
         show_diagnosis(judgement, shown, list(answers.nodes.values()), with_stacks=stacks)
-        show_gpus(gpus)
-    return reading_exit_code(len(answers.nodes), len(nodes) + len(found.errors))
+        show_gpus(diagnosis.gpus)
+    return reading_exit_code(len(answers.nodes), diagnosis.asked)
 
 
 def _report_slowness(run_id: str, nodes: Iterable[NodeEvidence], *, as_json: bool) -> None:

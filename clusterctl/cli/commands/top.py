@@ -1,16 +1,17 @@
-"""`top` and `report`: how busy the nodes are, and what a run was like."""
+"""`top`, `report` and `ui`: how busy the nodes are, what a run was like, and both on a page."""
 
 from __future__ import annotations
 
 import click
 
 from clusterctl.cli.completion import complete_run
-from clusterctl.cli.context.load import load_inventory
+from clusterctl.cli.context.load import load_chosen_inventory, load_inventory, refuse_on_slurm
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand
-from clusterctl.cli.options import Seconds, json_option, shared_options, with_node_options
+from clusterctl.cli.options import Seconds, WholeNumber, json_option, shared_options, with_node_options
 from clusterctl.errors import UsageError
 from clusterctl.specs.text import command_line
+from clusterctl.translation import to_translate
 
 MOST_RUNS = 2  # in one report
 
@@ -127,3 +128,37 @@ def report(settings: Settings, runs: tuple[str, ...], output: str | None) -> int
     from clusterctl.cli.actions.monitor.report import write_report
 
     return write_report(load_inventory(settings, on_slurm=True), runs, output, settings.command)
+
+
+@click.command(
+    cls=VerbCommand,
+    examples=[
+        ("clusterctl ui", "opens a browser"),
+        ("clusterctl ui --no-open", "only prints the address"),
+        ("clusterctl ui --port 8471 --no-open", "on a machine that you reach by SSH: forward this port"),
+    ],
+)
+@click.option(
+    "--port",
+    metavar="N",
+    type=WholeNumber(to_translate("{value!r} is not a port"), 0, 65535),
+    default=0,
+    help="The port on 127.0.0.1; default: any free one.",
+)
+@click.option("--no-open", is_flag=True, help="Do not open a browser.")
+@shared_options
+def ui(settings: Settings, port: int, no_open: bool) -> int:
+    """Show runs on a page in the browser: states, logs, plots, and buttons for `diagnose` and `stop`.
+
+    Listens on 127.0.0.1 only, until Ctrl-C. The address contains a secret; with it, runs can be stopped. The nodes are
+    queried only while a page is open. Without a graphical session, or over SSH, only the address is printed.
+    """
+    inventory, chosen = load_chosen_inventory(settings)
+    refuse_on_slurm(inventory, "ui")
+    from clusterctl.cli.actions.monitor.ui.serve import serve
+    from clusterctl.cli.actions.monitor.ui.source import Target
+    from clusterctl.cli.context.nodes import open_cluster
+
+    with open_cluster() as cluster:
+        target = Target(cluster, inventory, chosen.label, settings.command)
+        return serve(target, port, opens_browser=not no_open)

@@ -36,11 +36,11 @@ from clusterctl.plans.slurm.request import (
 from clusterctl.plans.slurm.template import make_template, plan_check
 from clusterctl.specs.inventory.model import Inventory, Node, Slurm
 from clusterctl.specs.job.model import Job
-from clusterctl.translation import tr, trn
+from clusterctl.translation import trn
 
 if TYPE_CHECKING:
+    from clusterctl.protocol.messages.allocation import CheckPart
     from clusterctl.protocol.messages.files import LaunchRecord
-    from clusterctl.protocol.messages.verbs import CheckPart
 
 
 class SlurmCheck:
@@ -146,5 +146,7 @@ def _explain_failure(last: QueueState | None, missing: int) -> StartError:
     if last is not None and last.failure is not None:
         return StartError("CC-RUN-031", node=last.failure.node, evidence=last.failure.text)
     reason = last.reason if last is not None else ""
-    text = trn("no report from {n} node", "no report from {n} nodes", missing)
-    return StartError("CC-RUN-031", evidence=tr("{text}: {reason}", text=text, reason=reason))
+    text = trn(
+        "no report from {n} node; {reason}", "no report from {n} nodes; {reason}", missing, reason=reason
+    )
+    return StartError("CC-RUN-031", evidence=text)

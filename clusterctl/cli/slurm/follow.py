@@ -33,15 +33,15 @@ from clusterctl.plans.checks.python import NOT_BUILT
 from clusterctl.plans.runs.selection import is_live, submitted_at
 from clusterctl.plans.runs.verdict import Verdict, judge, judge_recorded, verdict_to_json
 from clusterctl.plans.slurm.report import to_findings
+from clusterctl.protocol.reasons import STOPPED_BY_SLURM
 from clusterctl.protocol.redact import redact
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.states import FAILED_SETUP, RUNNING
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
-    from clusterctl.protocol.messages.verbs import CheckReport
+    from clusterctl.protocol.messages.allocation import CheckReport
 
-STOPPED_BY_SLURM = "stopped by Slurm"  # how the node's reason begins, see node/slurm/spec.py
 QUEUE, CHECK, SETUP = "queue", "check", "setup"
 RETURN_LIMIT = 3600.0  # seconds without the login node while the job waits
 LONGEST_PAUSE = 15.0
@@ -101,6 +101,8 @@ def follow_found_run(following: Following, found: FoundRuns) -> int:
         found.pythons,
         found.offsets,
         following.secrets,
+        # of an attempt that follows others, what came before was shown
+        known_states=parts if any(part.attempt > 1 for part in parts.values() if part) else {},
         inventory_names=[node.name for node in nodes],
     )
     node_ranks = {part.node: part.node_rank for part in parts.values() if part}

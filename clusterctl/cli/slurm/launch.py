@@ -40,8 +40,8 @@ from clusterctl.specs.nodeset import ALL
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
+    from clusterctl.protocol.messages.allocation import CheckPart
     from clusterctl.protocol.messages.files import LaunchRecord
-    from clusterctl.protocol.messages.verbs import CheckPart
 
 
 class SlurmLaunch(LaunchBase):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from clusterctl.plans.runs.state import NodeState
     from clusterctl.protocol.messages import verbs
     from clusterctl.protocol.messages.agent import EventName
+    from clusterctl.protocol.messages.facts import SetupQuery
     from clusterctl.protocol.messages.files import Spec
     from clusterctl.protocol.messages.verbs import (
         CleanRequest,
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
         ProbeRequest,
         PsRequest,
         Request,
-        SetupQuery,
         StartRequest,
         StopRequest,
         StreamName,
@@ -136,6 +136,20 @@ FAILURE_EVENTS: tuple[EventName, ...] = ("setup_failed", "gate_failed", "join_fa
 
 
 @dataclass(frozen=True)
+class ProbeOptions:
+    """What a probe is asked besides: without `stay` the node does not prepare for a network test, and ends.
+
+    With `setup` it reports the packages of that environment, `skip` names questions that it does not answer, and the
+    newest checkpoint is that of `job`.
+    """
+
+    stay: bool = True
+    setup: SetupQuery | None = None
+    skip: Sequence[str] = ()
+    job: str = ""
+
+
+@dataclass(frozen=True)
 class StopOptions:
     """How a run is stopped: TERM, KILL after `grace` seconds (None: the job's); `dump`: keep first where ranks are."""
 
@@ -218,22 +232,23 @@ def probe_and_stay(
     node: Node,
     interpreter: Interpreter,
     nodes: Sequence[Node],
-    *,
-    stay: bool = True,
-    setup: SetupQuery | None = None,
-    skip: Sequence[str] = (),
+    options: ProbeOptions,
 ) -> tuple[Facts, Session]:
-    """Request a node's facts; the open session can take part in a network test, and is to be closed.
-
-    Without `stay` the node does not prepare for that, and ends. With `setup` it reports the packages
-    of that environment. `skip` names questions that it does not answer.
-    """
+    """Request a node's facts; the open session can take part in a network test, and is to be closed."""
     from clusterctl.plans.facts.facts import discard_stale_packages, probe_request
 
     base = probe_request(node, tuple(nodes), payload_zip()[0])
-    request: FullProbeRequest = {**base, "stay": stay, "setup": setup, "skip": list(skip)}
+    request: FullProbeRequest = {
+        **base,
+        "stay": options.stay,
+        "setup": options.setup,
+        "skip": list(options.skip),
+        "job": options.job,
+    }
     facts, session = _request_facts(c, request, on_node(node, interpreter))
-    return discard_stale_packages(facts, installs_torch=bool(setup and setup["brings_torch"])), session
+    return discard_stale_packages(
+        facts, installs_torch=bool(options.setup and options.setup["brings_torch"])
+    ), session
 
 
 def _request_facts(c: Connection, request: ProbeRequest, interpreter: Interpreter) -> tuple[Facts, Session]:

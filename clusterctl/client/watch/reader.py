@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -256,7 +256,7 @@ class LiveReader:
             if update is not None:
                 yield update
 
-    def updates_or_none(self, wait: float) -> Iterator[Update | None]:
+    def updates_or_none(self, wait: float) -> Generator[Update | None, None, None]:
         """The same, with None at least every `wait` seconds, or after what came at once."""
         self._streams.open_all()
         try:

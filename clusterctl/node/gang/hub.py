@@ -92,9 +92,7 @@ final_grace -            -         -            -            -             -    
 
 CLOCK_SLACK = 0.2  # seconds by which a node's clock may be misjudged
 CLEAR_LIMIT = 60.0  # seconds for GPU memory to become free
-PAUSE_AFTER_SILENCE = (
-    3  # beats: a node that is cut off ends its part up to 8 after it was, and we begin after 5 (decision 51)
-)
+PAUSE_AFTER_SILENCE = 3  # beats: who is cut off has ended its part 8 after that; the pause may begin after 5
 GATHER_SILENCES = 1.25  # silences in which the others must have come to the next hub
 
 

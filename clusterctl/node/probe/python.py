@@ -32,9 +32,9 @@ if TYPE_CHECKING:
         OtherNcclFacts,
         PackagesFacts,
         SetupFacts,
+        SetupQuery,
         TorchFacts,
     )
-    from ...protocol.messages.verbs import SetupQuery
 
 COMPILER_LIMIT = 1.0  # seconds for a compiler to say its version
 MOST_ENTRIES = 60  # entries of a path

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ...protocol.messages.facts import (
         AccountFacts,
         CgroupFacts,
+        CheckpointFacts,
         DiskFacts,
         EncodingFacts,
         InterpreterFacts,
@@ -316,6 +317,28 @@ def workdir(path: str, payload: str) -> WorkdirFacts:
         "writable": os.path.isdir(nearest) and os.access(nearest, os.W_OK | os.X_OK),
         "payload": bool(payload) and os.path.isfile(WorkdirPaths(path).payload(payload)),
     }
+
+
+def checkpoint(path: str, job: str) -> CheckpointFacts | None:
+    """Describe the newest directory among a job's outputs that holds parts of a distributed checkpoint (DCP)."""
+    newest: CheckpointFacts | None = None
+    root, seen = os.path.join(WorkdirPaths(os.path.expanduser(path)).outputs, job), 0
+    for top, folders, names in os.walk(root) if job else ():
+        seen += len(folders) + len(names)
+        if seen > MOST_FILES:
+            break
+        parts = sorted(name for name in names if name == ".metadata" or name.endswith(".distcp"))
+        changed = os.stat(top).st_mtime
+        if parts and (newest is None or changed > newest["time"]):
+            digest = zlib.crc32("/".join(parts).encode("utf-8", "replace"))
+            newest = {
+                "path": os.path.relpath(top, root),
+                "time": changed,
+                "metadata": ".metadata" in parts,
+                "parts": len(parts) - (".metadata" in parts),
+                "names": digest,
+            }
+    return newest
 
 
 def nccl_conf() -> dict[str, list[str]]:

@@ -17,20 +17,22 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
-from ...protocol.untrusted import MalformedError, Untrusted, parse_object
+from ...protocol.untrusted import MalformedError, Untrusted, parse_json
 from .job_files import LARGEST_FILE, Exchange, JobFiles
 from .spec import Member, SlurmError
 
 if TYPE_CHECKING:
-    from ...protocol.messages.verbs import (
+    from ...protocol.messages.allocation import (
         CheckPart,
         CheckReport,
-        FullProbeRequest,
         JudgedNode,
         JudgeRequest,
+    )
+    from ...protocol.messages.verbs import (
+        FullProbeRequest,
         SubmittedTemplate,
     )
-    from .task import Board
+    from .board import Board
 
 PROBE_LIMIT = (
     60.0  # seconds; each question has its own limit, but Python itself may come from a cold file system
@@ -153,10 +155,10 @@ def run_judge(program: str, request: bytes) -> Optional[Any]:
         done = subprocess.run(
             argv, input=request, stdout=subprocess.PIPE, timeout=JUDGE_LIMIT, env=env, check=False
         )
-        parse_object(done.stdout, LARGEST_FILE)
+        answer = parse_json(done.stdout, LARGEST_FILE)
     except (OSError, subprocess.SubprocessError, MalformedError):
         return None
-    return json.loads(done.stdout) if done.returncode == 0 else None
+    return answer if done.returncode == 0 else None
 
 
 def main(arguments: List[str]) -> None:
@@ -164,7 +166,7 @@ def main(arguments: List[str]) -> None:
     from ..verbs.probe import gather
 
     folder, key, name = arguments
-    request: Any = json.load(sys.stdin)
+    request: Any = parse_json(sys.stdin.buffer.read(), LARGEST_FILE)
     Exchange(JobFiles(folder), key).post(name, {"facts": gather(request, time.time())})
     sys.stdout.flush()
     os._exit(0)  # a question that hangs holds up nothing

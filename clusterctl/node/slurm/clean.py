@@ -79,9 +79,11 @@ def find_jobs_of_runs(workdir: str) -> Dict[str, SlurmJob]:
         job = SlurmJob(files, numbers[files.run_id])
         if job.number and queue is not None:
             job = judge(job, queue)
+            if job.queued is not None and not job.queued.is_over:
+                job = job._replace(over="")  # its step has ended, and Slurm may start it again
         elif not job.number and named is not None and is_given_up(files):
             job = job._replace(over="never submitted")
-        if job.over:
+        if not describe_obstacle(job):
             files.remove_secrets()
         jobs[files.folder] = job
     return jobs

@@ -31,8 +31,8 @@ from .states import (
 from .submit import submit_job
 
 if TYPE_CHECKING:
+    from ...protocol.messages.allocation import NodeFacts
     from ...protocol.messages.verbs import (
-        NodeFacts,
         QueueRequest,
         SubmitRequest,
         SubmittedTemplate,
@@ -69,7 +69,7 @@ class Start(NamedTuple):
         return ""
 
 
-def look_at(files: JobFiles) -> Start:
+def read_newest_start(files: JobFiles) -> Start:
     """Look at the newest start of a job."""
     folder = newest_start(files)
     return Start(folder, set(list_folder(folder)) if folder else set())
@@ -96,7 +96,7 @@ def report_queue(job: SlurmJob, has_begun: Callable[[Start], bool], stream: Stre
             pass
         if stream.ended:
             return False
-        now, start = time.monotonic(), look_at(job.files)
+        now, start = time.monotonic(), read_newest_start(job.files)
         arrived = has_begun(start)
         if now >= next_question or (arrived and not had_arrived):
             job, had_arrived = (
@@ -147,7 +147,7 @@ def check(request: SubmitRequest, stream: Stream) -> None:
     count = request["template"]["spec"]["nnodes"]
     try:
         if report_queue(job, lambda start: start.count("facts") >= count, stream):
-            send_facts(look_at(files), count, stream)
+            send_facts(read_newest_start(files), count, stream)
     finally:
         with suppress(VerbError):
             run_program(["scancel", job.number], CANCEL_LIMIT)

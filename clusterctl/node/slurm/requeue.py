@@ -11,17 +11,17 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, List, NamedTuple, cast
 
+from ...protocol.reasons import REQUEUED, STOPPED_BY_SLURM
 from ...protocol.run_paths import ATTEMPT, RunPaths, part_name
 from ...protocol.states import FINAL
 from ..state.run_record import read_state
 from ..state.workdir import make_below, make_private
 from .job_files import JobFiles
-from .spec import STOPPED_BY_SLURM, Member
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import AttemptRecord, State
+    from .spec import Member
 
-REQUEUED = "requeued"  # why an attempt ended, where restart.on has node_lost and others
 EARLIER = "earlier"  # the folder of parts whose nodes Slurm did not give again
 TEMPORARY_FAILURE = 75  # of a task that Slurm has stopped: the job may start again (EX_TEMPFAIL)
 
@@ -74,7 +74,7 @@ def interrupted_attempt(state: State, number: str) -> AttemptRecord:
     }
 
 
-def put_aside(files: JobFiles, key: str, own: Member, members: List[Member]) -> None:
+def archive_old_parts(files: JobFiles, key: str, own: Member, members: List[Member]) -> None:
     """Move the records of the old start away: a part's own beside its logs, by node 0 those of nodes that are gone."""
     rundir = os.path.join(files.run_folder, part_name(own.slot, own.node))
     state = read_state(rundir)

@@ -10,6 +10,7 @@ from ipaddress import IPv4Address, IPv4Network
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ...protocol.ranks import NodeRank, Slot
+from ...protocol.reasons import STOPPED_BY_SLURM
 from ...protocol.untrusted import Untrusted
 
 if TYPE_CHECKING:
@@ -141,7 +142,6 @@ def count_workers(requested: Any, gpus: Optional[int], cpus: int) -> int:
     return gpus
 
 
-STOPPED_BY_SLURM = "stopped by Slurm"
 KILL_WAIT = 30.0  # seconds between Slurm's SIGTERM and SIGKILL unless it is set otherwise
 RECORD_TIME = 3.0  # of these, seconds for the records of the end
 

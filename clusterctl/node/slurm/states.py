@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, cast
 
+from ...protocol.reasons import STOPPED_BY_SLURM
 from ...protocol.run_paths import RunPaths, WorkdirPaths, is_meant
 from ...protocol.states import CANCELLED, FAILED_SETUP, FINAL, LOST, PREPARING, TIMEOUT
 from ...protocol.untrusted import Untrusted
@@ -19,7 +20,6 @@ from .commands import query_queue
 from .job_files import PART, JobFiles, newest_beat, newest_start, read_object
 from .output import ENDING, QueuedJob
 from .requeue import earlier_of, was_stopped_by_slurm
-from .spec import STOPPED_BY_SLURM
 
 if TYPE_CHECKING:
     from ...protocol.messages.verbs import SubmittedTemplate

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 
 from clusterctl.node_texts import translate_node_text
-from clusterctl.plans.checks.framework import CheckContext, Hit, check, join_items, on_node
+from clusterctl.plans.checks.framework import CheckContext, Hit, across_nodes, check, join_items, on_node
 from clusterctl.plans.checks.system import (
     DISK_FULL,
     DISK_LOW,
@@ -16,7 +16,9 @@ from clusterctl.plans.checks.system import (
     render_size,
 )
 from clusterctl.plans.facts.facts import Facts
-from clusterctl.plans.facts.records import Disk
+from clusterctl.plans.facts.records import Checkpoint, Disk
+from clusterctl.protocol.run_paths import WorkdirPaths
+from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import command_line
 from clusterctl.translation import to_translate, tr, trn
 
@@ -275,3 +277,31 @@ def not_utf8(context: CheckContext) -> Iterator[Hit]:
         if encoding and encoding.lower() not in UTF8 and not is_set_by_job:
             variables = ", ".join(facts.text.variables) or tr("no locale is set")
             yield on_node(node, f"{encoding} ({variables})")
+
+
+@check("CC-DISK-010", needs=("checkpoint",))
+def checkpoint_is_scattered(context: CheckContext) -> Iterator[Hit]:
+    found = [(node, facts.checkpoint) for node, facts in context.known]
+    newest = max((one for _, one in found if one.path), key=lambda one: one.time or 0.0, default=None)
+    if newest is None or context.job is None or len(found) < 2:
+        return
+    parts = {node.name: one if one.path == newest.path else Checkpoint() for node, one in found}
+    if len({(one.names, one.parts) for one in parts.values()}) == 1:
+        return  # a shared disk, or gathered
+    groups: dict[str, list[str]] = {}
+    for name, one in parts.items():
+        groups.setdefault(_render_checkpoint(one), []).append(name)
+    held = "; ".join(f"{fold_names(names)}: {text}" for text, names in groups.items())
+    outputs = WorkdirPaths(found[0][0].workdir).outputs
+    source = f"{fold_names(list(parts))}:{outputs}/{context.job.name}/{newest.path}"
+    command = command_line("cp", "--gather", source, command=context.program)
+    evidence = tr("{path}: {held}", path=newest.path, held=held)
+    yield across_nodes(list(parts), evidence, command=command)
+
+
+def _render_checkpoint(one: Checkpoint) -> str:
+    if one.path is None:
+        return tr("nothing")
+    if one.metadata:
+        return trn("{n} part and .metadata", "{n} parts and .metadata", one.parts or 0)
+    return trn("{n} part", "{n} parts", one.parts or 0)

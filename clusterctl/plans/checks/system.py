@@ -200,6 +200,7 @@ QUESTIONS = {
     "tmp_disk": to_translate("the file system of /tmp"),
     "shm_disk": "/dev/shm",
     "shm_left": "/dev/shm",
+    "checkpoint": to_translate("the newest checkpoint"),
     "python_disk": to_translate("the file system of Python"),
     "torch": to_translate("the files of torch"),
     "packages": to_translate("the list of packages"),

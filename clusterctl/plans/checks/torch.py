@@ -56,8 +56,16 @@ def _is_local_version(version: str | None) -> bool:
     return "+" in (version or "")
 
 
+def _does_without(context: CheckContext) -> bool:
+    """Recognise a job such as one of JAX: a plain Python, in an environment into which its `setup` has put no torch."""
+    own = all(facts.setup.prefix and not facts.torch.version for _, facts in context.known)
+    return own and context.job is not None and context.job.launcher == "python"
+
+
 @check("CC-TORCH-001", needs=("torch",))
 def torch_is_missing(context: CheckContext) -> Iterator[Hit]:
+    if _does_without(context):
+        return
     split = _compare_torch(context)
     known = [facts.torch.version for _, facts in context.known if facts.torch.version]
     version = split.majority if split else next(iter(known), None)

@@ -22,6 +22,7 @@ from clusterctl.plans.facts.records import (
     Account,
     ActivateResult,
     Cgroup,
+    Checkpoint,
     Clock,
     Disk,
     Encoding,
@@ -131,6 +132,7 @@ class Facts:
     home_disk: Disk = field(default_factory=Disk)
     python_disk: Disk = field(default_factory=Disk)
     shm_left: LeftoverSharedMemory = field(default_factory=LeftoverSharedMemory)
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
     cgroup: Cgroup = field(default_factory=Cgroup)
     text: Encoding = field(default_factory=Encoding)
     noise: str = ""

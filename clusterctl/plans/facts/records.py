@@ -385,6 +385,17 @@ class LeftoverSharedMemory:
 
 
 @dataclass(frozen=True)
+class Checkpoint:
+    """The newest distributed checkpoint among the job's outputs; `names` is a checksum of the names of its parts."""
+
+    path: str | None = None
+    time: float | None = None
+    metadata: bool | None = None
+    parts: int | None = None
+    names: int | None = None
+
+
+@dataclass(frozen=True)
 class Encoding:
     """How Python reads text there, and the variables that decide it."""
 

@@ -25,8 +25,8 @@ from clusterctl.specs.job.model import Hook, Job, Setup
 from clusterctl.translation import to_translate, tr
 
 if TYPE_CHECKING:
+    from clusterctl.protocol.messages.facts import SetupQuery
     from clusterctl.protocol.messages.files import Hooks, HookSpec, SentTemplate, SetupSpec, StepSpec
-    from clusterctl.protocol.messages.verbs import SetupQuery
 
 VERSION = 1
 ENVIRONMENT, PYTHON = AgentValue("environment"), AgentValue("python")

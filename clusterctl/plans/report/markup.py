@@ -1,8 +1,8 @@
 """HTML from values, so that no text gets in unescaped.
 
 An `Html` is markup; only this module makes one. `element` takes children of that type as they are and escapes every
-other text, so a text that a rank, a node or a person wrote can do nothing. The page has no script, loads nothing, and
-its policy forbids both.
+other text, so a text that a rank, a node or a person wrote can do nothing. The file of a report has no script, loads
+nothing, and its policy forbids both; the page of `ui` loads one script and one style of ours by fixed names.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from clusterctl.plans.facts.untrusted import INVISIBLE
 
 _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9-]*")
 _SPECIAL = {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;", ord('"'): "&quot;", ord("'"): "&#39;"}
-_EMPTY = {"meta", "br", "hr", "line", "path", "rect", "circle", "col"}
+_EMPTY = {"meta", "br", "hr", "line", "path", "rect", "circle", "col", "input"}
 _ACTIVE = {"script", "iframe", "object", "embed", "base", "form", "link", "style", "img", "foreignObject"}
 
 
@@ -97,6 +97,24 @@ def document(title: str, language: str, style: str, body: Html) -> str:
             element("meta", name="color-scheme", content="light dark"),
             element("title", title),
             Html(f"<style>{style}</style>"),
+        ]
+    )
+    page = element("html", element("head", head), element("body", body), lang=language)
+    return f"<!doctype html>\n{page.markup}\n"
+
+
+STYLE_FILE, SCRIPT_FILE = "page.css", "page.js"
+
+
+def live_document(title: str, language: str, body: Html) -> str:
+    """Give a page with our own style and script, which are files next to it; its policy is a header."""
+    head = join(
+        [
+            element("meta", charset="utf-8"),
+            element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+            element("meta", name="color-scheme", content="light dark"),
+            element("title", title),
+            Html(f'<link rel="stylesheet" href="{STYLE_FILE}"><script src="{SCRIPT_FILE}" defer></script>'),
         ]
     )
     page = element("html", element("head", head), element("body", body), lang=language)

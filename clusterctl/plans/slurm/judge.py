@@ -7,8 +7,8 @@ to be connected when Slurm starts the job.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from clusterctl.errors import NodeError, UsageError
 from clusterctl.plans.checks.framework import Finding, LocalFacts, Observations
@@ -26,7 +26,7 @@ from clusterctl.specs.job.model import Job
 from clusterctl.specs.plain import from_plain
 
 if TYPE_CHECKING:
-    from clusterctl.protocol.messages.verbs import (
+    from clusterctl.protocol.messages.allocation import (
         CheckPart,
         CheckReport,
         FindingRecord,
@@ -54,10 +54,22 @@ def judge_allocation(request: JudgeRequest) -> CheckReport:
     job: Job | None = from_plain(check["job"])
     findings = evaluate(nodes, observed, job, select_in_allocation(check, nodes))
     blocks = bool(silent) or (check["enforce"] and has_errors(findings))
-    records = [
-        cast("FindingRecord", {**asdict(finding), "nodes": list(finding.nodes)}) for finding in findings
-    ]
-    return {"findings": records[:MOST_FINDINGS], "blocks": blocks, "skipped": "", "seconds": 0.0}
+    records = [to_record(finding) for finding in findings[:MOST_FINDINGS]]
+    return {"findings": records, "blocks": blocks, "skipped": "", "seconds": 0.0}
+
+
+def to_record(finding: Finding) -> FindingRecord:
+    """Write a finding down."""
+    return {
+        "code": finding.code,
+        "severity": finding.severity,
+        "nodes": list(finding.nodes),
+        "evidence": finding.evidence,
+        "why": finding.why,
+        "fix": finding.fix,
+        "title": finding.title,
+        "waived": finding.waived,
+    }
 
 
 def has_errors(findings: Sequence[Finding]) -> bool:

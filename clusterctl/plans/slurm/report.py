@@ -11,7 +11,10 @@ from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.values import LONGEST_NODE_NAME
 
 if TYPE_CHECKING:
-    from clusterctl.protocol.messages.verbs import CheckReport, FindingRecord
+    from clusterctl.protocol.messages.allocation import (
+        CheckReport,
+        FindingRecord,
+    )
 
 MOST_FINDINGS, MOST_NODES = 200, 10_000
 LONGEST_TEXT = 4000

@@ -23,8 +23,10 @@ from clusterctl.specs.job.model import Job, Restart
 from clusterctl.specs.plain import to_plain
 
 if TYPE_CHECKING:
+    from clusterctl.protocol.messages.allocation import CheckPart
+    from clusterctl.protocol.messages.facts import SetupQuery
     from clusterctl.protocol.messages.files import LaunchRecord
-    from clusterctl.protocol.messages.verbs import CheckPart, SetupQuery, SlurmTemplate
+    from clusterctl.protocol.messages.verbs import SlurmTemplate
 
 ANY_NODE = "any"
 UNKNOWN = PlanFacts(ip=None, nics=(), gpus=None, cpus=None, python=None)

@@ -358,6 +358,23 @@ class SetupFacts(TypedDict, total=False):
     prefix: str | None
 
 
+class SetupQuery(TypedDict):
+    """Which environment a probe looks into."""
+
+    content: str
+    brings_torch: bool
+
+
+class CheckpointFacts(TypedDict):
+    """The newest distributed checkpoint among a job's outputs; `names` is a checksum of the names of its parts."""
+
+    path: str
+    time: float
+    metadata: bool
+    parts: int
+    names: int
+
+
 class ProbeFacts(TypedDict):
     """All that a node reports."""
 
@@ -387,6 +404,7 @@ class ProbeFacts(TypedDict):
     home_disk: DiskFacts | Problem
     python_disk: DiskFacts | Problem
     shm_left: SharedMemoryFacts | Problem
+    checkpoint: CheckpointFacts | Problem | None
     cgroup: CgroupFacts | Problem
     text: EncodingFacts | Problem
     limits: LimitsFacts | Problem

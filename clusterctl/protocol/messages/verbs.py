@@ -6,6 +6,7 @@ from typing import Any, Literal, TypedDict, Union
 
 from ..ranks import Rank, Slot
 from .agent import AnyOrder, Event
+from .allocation import CheckPart, NodeFacts, QueueReport, SlurmNumber
 from .copying import Copied, CopyRequest, Offer, Provide, Provided, Source
 from .evidence import (
     DiagnoseAnswer,
@@ -16,7 +17,7 @@ from .evidence import (
     OutputFrame,
     ScalarsFrame,
 )
-from .facts import ProbeFacts, UsageSample
+from .facts import ProbeFacts, SetupQuery, UsageSample
 from .files import EndedProcess, JournalEntry, LeftProcess, OutsideSummary, Spec, State
 from .local import WarmServerFacts
 from .network import (
@@ -131,13 +132,6 @@ class OfRun(OfNode):
     run: str
 
 
-class SetupQuery(TypedDict):
-    """Which environment a probe looks into."""
-
-    content: str
-    brings_torch: bool
-
-
 class ProbeRequest(OfNode):
     """The verb `probe`: all facts of a node."""
 
@@ -150,11 +144,15 @@ class ProbeRequest(OfNode):
 
 
 class FullProbeRequest(ProbeRequest, total=False):
-    """The verb `probe`, which may stay for a test of the network (node/diagnose/mesh.py); `skip` names facts."""
+    """The verb `probe`, which may stay for a test of the network (node/diagnose/mesh.py); `skip` names facts.
+
+    Of the `job` the newest checkpoint is looked at; empty: of none.
+    """
 
     stay: bool
     setup: SetupQuery | None
     skip: list[str]
+    job: str
 
 
 class ProbeAnswer(TypedDict):
@@ -305,67 +303,6 @@ class SlurmTemplate(TypedDict):
     check: CheckPart
 
 
-class CheckPart(TypedDict):
-    """The check inside the allocation; `job`, `login` and `waive` are as specs/plain.py writes them.
-
-    `setup` is the environment that the job makes. With `only` nothing follows, and the client judges the facts; without
-    `enforce` the run starts in spite of errors.
-    """
-
-    job: Any
-    login: Any
-    waive: Any
-    siblings: list[str]  # names beside the job's script
-    program: str  # how a command begins that uses the same inventory
-    setup: SetupQuery | None
-    enforce: bool
-    only: bool
-
-
-class JudgeRequest(TypedDict):
-    """What the program that judges the nodes of an allocation reads: facts by node, null where one gave none."""
-
-    check: CheckPart
-    nodes: list[JudgedNode]
-    facts: dict[str, ProbeFacts | None]
-
-
-class JudgedNode(TypedDict):
-    """A node of an allocation."""
-
-    node: str
-    address: str
-    nics: list[str]
-
-
-class FindingRecord(TypedDict):
-    """One finding, in English."""
-
-    code: str
-    severity: str
-    nodes: list[str]
-    evidence: str
-    why: str
-    fix: str
-    title: str
-    waived: str
-
-
-class CheckReport(TypedDict):
-    """What the check inside an allocation found; `blocks`: nothing is started. `skipped` says why it was not judged."""
-
-    findings: list[FindingRecord]
-    blocks: bool
-    skipped: str
-    seconds: float
-
-
-class FactsMessage(TypedDict):
-    """What a task reports of its node for the check; null if its probe did not end in time."""
-
-    facts: ProbeFacts | None
-
-
 class SubmittedTemplate(SlurmTemplate):
     """template.json: what the tasks get, with the seconds between Slurm's SIGTERM and SIGKILL.
 
@@ -407,59 +344,11 @@ class Submitted(TypedDict):
     submitted: SlurmNumber
 
 
-class SlurmNumber(TypedDict):
-    """The number of a Slurm job; empty where none was meant."""
-
-    job: str
-
-
 class QueueRequest(SlurmRequest):
     """Report how a job waits until so many nodes have begun."""
 
     run: str
     count: int
-
-
-class QueueFacts(TypedDict, total=False):
-    """How Slurm sees a job; `over` says why nothing of it runs any more, `begun` that all nodes have.
-
-    `check` is what the check found, `doing` the command of `setup` that runs, `failure` what keeps a node from
-    starting, `requeue` whether Slurm may start the job again.
-    """
-
-    job: str
-    state: str
-    reason: str
-    start: float | None
-    nodes: str
-    over: str
-    waits: bool
-    begun: bool
-    check: CheckReport | None
-    doing: str
-    failure: TaskFailure | None
-    requeue: bool
-
-
-class TaskFailure(TypedDict, total=False):
-    """Why a task cannot start its node's part; `event` is that of its agent, see agent.py."""
-
-    node: str
-    text: str
-    event: dict[str, Any]
-
-
-class NodeFacts(TypedDict):
-    """One node of a check in an allocation: where it would train, and its facts."""
-
-    member: JudgedNode
-    facts: ProbeFacts | None
-
-
-class QueueReport(TypedDict):
-    """Sent when something has changed."""
-
-    queue: QueueFacts
 
 
 class CancelRequest(SlurmRequest):

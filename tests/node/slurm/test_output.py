@@ -5,7 +5,8 @@ jupyterhub/batchspawner, 24 of sampsyo/clusterfutures, 121 of snakemake/snakemak
 and 201 of mlr-org/batchtools, 2696 of nextflow-io/nextflow, 394 of ReactionMechanismGenerator/ARC, 13 of
 neilmunday/slurm-mail, 2 of giovtorres/slurmtools, 1101 of meta-pytorch/torchx (24.11.5), 67 of
 ArjunaCluster/ArjunaUsers, 2379 of ufs-community/ufs-weather-model. Nobody has published the output of our own format:
-its lines are put together from these fields, and the lab test reads the output of a real 22.05.
+its lines are put together from these fields, but for the first two, which a 22.05.8 has printed. Nothing was found of
+21.08 and 23.11 but what their manuals say.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ EXPECTED = time.mktime((2026, 11, 24, 7, 30, 0, 0, 0, -1))
 
 # `squeue -h -t all -o '%i|%T|%S|%N|%r'`
 QUEUE = """\
+1|COMPLETED|2026-11-23T10:25:56|gpu[01-03]|None
+2|RUNNING|2026-11-23T10:27:32|gpu[01-03]|None
 4711|PENDING|2026-11-24T07:30:00||Resources
 4712|PENDING|N/A||ReqNodeNotAvail, UnavailableNodes:d[001-032],f[001-024]
 4713|RUNNING|2026-11-24T07:30:00|gpu[01-03,07],gpu[1-2]-ib[0-1]|None
@@ -58,12 +61,25 @@ def test_a_queue_is_read() -> None:
     jobs = parse_queue(QUEUE)
 
     arrays = ["57266000", "31180452", "21", "4717"]
-    assert list(jobs) == ["4711", "4712", "4713", "4714", "4715", "4716", *arrays, "4718", "4719", "4720"]
+    assert list(jobs) == [
+        "1",
+        "2",
+        "4711",
+        "4712",
+        "4713",
+        "4714",
+        "4715",
+        "4716",
+        *arrays,
+        "4718",
+        "4719",
+        "4720",
+    ]
     assert jobs["4711"] == QueuedJob("4711", "PENDING", "Resources", EXPECTED, "")
     assert jobs["4712"].reason == "ReqNodeNotAvail, UnavailableNodes:d[001-032],f[001-024]"
     assert jobs["4716"].reason == "a | b"
-    assert [job for job, queued in jobs.items() if queued.is_over] == ["4714", "4715"]
-    running = ["4713", "4714", "4715", "21", "4718", "4719"]
+    assert [job for job, queued in jobs.items() if queued.is_over] == ["1", "4714", "4715"]
+    running = ["1", "2", "4713", "4714", "4715", "21", "4718", "4719"]
     assert [job for job, queued in jobs.items() if not queued.is_pending] == running
     assert jobs["4713"].nodes == "gpu[01-03,07],gpu[1-2]-ib[0-1]"
 

@@ -94,6 +94,7 @@ def test_runs_go_as_a_whole_and_none_whose_job_waits_or_runs(cluster: Cluster) -
         cluster.run("gone", "4"),
     )
     ending, odd = cluster.run("ending", "5", "SUCCEEDED", "SUCCEEDED"), cluster.run("odd", "6", "RUNNING")
+    (ending / PART / "ended.json").write_text("{}")
     elsewhere = cluster.run("elsewhere", "7", "RUNNING", "RUNNING", alive=True)
     payload = cluster.workdir / "bin" / ("e" * 64) / "payload.zip"
     payload.parent.mkdir(parents=True)
@@ -120,7 +121,7 @@ def test_runs_go_as_a_whole_and_none_whose_job_waits_or_runs(cluster: Cluster) -
     assert {name for name, one in found.items() if not one["blocked"]} == {"done", "gone"}
     assert answer["removed"]["runs"] == 2 and len(answer["removed"]["failed"]) == 5
     assert not done.exists() and not cancelled.exists()
-    assert all((run / PART / "secrets.json").exists() for run in (waits, runs, odd))
+    assert all((run / PART / "secrets.json").exists() for run in (waits, runs, odd, ending, elsewhere))
     assert payload.exists() and answer["found"]["payloads"]["contents"] == 0
 
 

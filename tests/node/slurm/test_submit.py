@@ -60,6 +60,7 @@ def run_submit(
     request = {
         "workdir": str(workdir),
         "payload": {"sha256": "", "size": 0},
+        "judge": None,
         "template": {"spec": {"run": RUN}},
         "secrets": {},
         "token": "t",
@@ -103,7 +104,7 @@ def run_script(folder: Path, srun: str) -> int:
     (programs / "srun").write_text(f"#!/bin/sh\n{srun}\n")
     (programs / "srun").chmod(0o755)
     env = {"PATH": f"{programs}:/usr/bin:/bin", "SLURM_JOB_ID": "4711"}
-    script = SCRIPT.replace("NO_KILL", "").replace("SHELL COMMAND", "true")
+    script = SCRIPT.replace("NO_KILL", "").replace("SHELL COMMAND", "true").replace("REQUEUE", "")
     argv = ["bash", "-c", script, "batch.sh", str(folder), "payload"]
     return subprocess.run(argv, env=env, check=False, capture_output=True).returncode
 
@@ -124,7 +125,11 @@ def test_a_script_writes_its_number_and_removes_the_secrets(tmp_path: Path) -> N
     assert run_script(Path(files.folder), "exit 3") == 3
     assert read_object(files.job).text("job") == "4711"
     assert read_object(files.ended).integer("status") == 3
-    assert sorted(path.name for path in Path(files.folder).iterdir()) == ["ended.json", "job.json"]
+    assert sorted(path.name for path in Path(files.folder).iterdir()) == [
+        "ended.json",
+        "exchange",
+        "job.json",
+    ]
 
 
 @pytest.mark.parametrize(

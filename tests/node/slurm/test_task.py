@@ -11,9 +11,10 @@ from typing import Any, cast
 import pytest
 
 from clusterctl.node.slurm import job_files, task
+from clusterctl.node.slurm.board import Board, Task
 from clusterctl.node.slurm.job_files import Exchange, JobFiles
 
-TASK = task.Task(slot=0, total=1, node="gpu01", job="4711", key="4711.0")
+TASK = Task(slot=0, total=1, node="gpu01", job="4711", key="4711.0")
 
 
 class FakeGuardian:
@@ -78,7 +79,7 @@ def test_messages_survive_a_folder_that_fails(exchange: Exchange, monkeypatch: p
     exchange.post("go", {"port": 1})
 
     monkeypatch.setattr(os, "listdir", fail_first(1, os.listdir))
-    board = task.Board(exchange, TASK)
+    board = Board(exchange, TASK)
     assert not board.check(["go"])
     assert board.check(["go"])
 

@@ -131,7 +131,7 @@ def test_what_another_node_wrote_cannot_crash_a_verb(tmp_path: Path) -> None:
         **new_state(spec), "state": "RUNNING", "guardian": {"pid": 2**22 - 1, "starttime": 5}, "ranks": {"0": rank},
         "attempts": [{"attempt": 1, "ranks": {"0": rank}}], "slot": 0, "left": [{"pid": 5, "name": "x", "state": "D"}],
     }  # fmt: skip
-    for _ in range(400):
+    for number in range(400):
         for name, value in (("state.json", whole), ("spec.json", spec)):
             odd = json.loads(json.dumps(value))
             for _ in range(chance.randrange(4)):
@@ -145,7 +145,8 @@ def test_what_another_node_wrote_cannot_crash_a_verb(tmp_path: Path) -> None:
         for state in (with_record(str(rundir), one) for one in list_runs(str(tmp_path), None, None, None)):
             assert state["state"] in STATES
             list_ended(state, {5: "x"}, [], state["left"])
-            find_remaining(state, "no tag of any process")
+            if number % 4 == 0:  # it reads all processes of the machine
+                find_remaining(state, "no tag of any process")
             list(logs_since(str(rundir), state, {"ranks": [0], "since": 1}))
             ActivityReader(str(rundir), 0.0).add_to(state)
         read_spec(str(rundir))

@@ -26,6 +26,7 @@ home = os.environ["RAY_STUB"]
 with open(os.path.join(home, "options"), "w") as sink:
     json.dump({**options, "RAY_ADDRESS": os.environ.get("RAY_ADDRESS")}, sink)
 os.makedirs(options["temp-dir"] + "/session_2026/logs")
+os.chmod(options["temp-dir"], 0o777)  # as Ray does
 with open(options["temp-dir"] + "/session_2026/logs/raylet.out", "w") as sink:
     sink.write("started")
 print("Ray runtime started.", flush=True)
@@ -71,7 +72,7 @@ def test_the_program_runs_beside_ray_and_ends_the_run(node: Make, tmp_path: Path
     assert (options["port"], options["node-ip-address"], options["num-gpus"]) == ("23457", "127.0.0.1", "2")
     assert (attempt / "ray/raylet.out").read_text() == "started"
     assert (attempt / ray.START_LOG).read_text().startswith("Ray runtime started.")
-    assert not Path(options["temp-dir"]).exists()
+    assert not Path(options["temp-dir"]).parent.exists()
 
 
 def test_a_ray_that_ends_first_is_the_failure(node: Make, tmp_path: Path) -> None:
@@ -109,6 +110,19 @@ time.sleep(600)
 
     assert run.ended()["state"] == "CANCELLED"
     assert "saved" in run.output(0)
+
+
+def test_the_guardian_removes_what_the_agent_cannot(node: Make, tmp_path: Path) -> None:
+    """Ray's processes and its directory, when the agent was killed."""
+    run = with_ray(node, tmp_path, "import time; print('up', flush=True); time.sleep(600)")
+    go(run, port=23460)
+    wait_until(lambda: "0" in run.state()["ranks"] and "up" in run.output(0), "the program runs")
+    folder = Path(json.loads((tmp_path / "options").read_text())["temp-dir"]).parent
+    assert folder.exists()
+    os.kill(run.state()["agent"]["pid"], signal.SIGKILL)
+
+    assert run.ended()["state"] == "FAILED"
+    wait_until(lambda: not folder.exists(), "the directory is removed")
 
 
 def make_order(**changes: Any) -> Any:
@@ -178,4 +192,4 @@ def test_a_socket_of_ray_has_a_path_that_the_kernel_takes() -> None:
     """107 characters, of which Ray takes 65."""
     longest = ray_files.temp_dir("j" * 64 + "-20261123T100000-0123456789abcdef", 999)
 
-    assert len(longest) + 65 <= 107
+    assert len(longest) + len("/r") + 65 <= 107

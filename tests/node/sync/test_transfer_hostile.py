@@ -20,7 +20,7 @@ from clusterctl.node.runtime.stream import Stream
 from clusterctl.node.sync import transfer
 from clusterctl.node.sync.store import Store
 from clusterctl.node.sync.transfer import time_limit
-from clusterctl.node.verbs.sync import unpack_contents
+from clusterctl.node.verbs.sync import LARGEST_FRAME, unpack_contents
 from clusterctl.protocol.frames import encode_frame
 
 TOKEN = "ab" * 32
@@ -93,7 +93,10 @@ GIVERS: dict[str, tuple[Deed, str]] = {
     "frames of another kind": (endless({"beat": 1}, b""), "an empty frame"),
     "not asked for": (frames(({"blob": OTHER, "last": True}, packed(b"another run's"))), "not requested"),
     "something else": (frames(({"blob": SHA, "last": True}, packed(DATA[::-1]))), "changed in transfer"),
-    "a bomb": (frames(({"blob": SHA, "last": True}, zlib.compress(bytes(64 << 20)))), "cannot be read"),
+    "a bomb": (
+        frames(({"blob": SHA, "last": True}, zlib.compress(bytes(LARGEST_FRAME + 1)))),
+        "cannot be read",
+    ),
     "sizes that cannot be": (
         frames(({"blobs": [[SHA, -1], [SHA, 10**30]]}, packed(DATA))),
         "number that is too large",

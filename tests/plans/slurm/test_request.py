@@ -9,14 +9,16 @@ import pytest
 from clusterctl.errors import SpecError, UsageError
 from clusterctl.plans.slurm.request import (
     SlurmNodes,
+    choose_named_nodes,
     choose_slurm_nodes,
+    plan_check_job,
     plan_options,
     plan_slurm_time,
     plan_time_limit,
     refuse_unsupported,
     render_script,
 )
-from clusterctl.plans.slurm.template import make_template
+from clusterctl.plans.slurm.template import make_template, plan_check
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.inventory.model import Inventory, Slurm
 from clusterctl.specs.inventory.parse import parse_inventory
@@ -128,6 +130,34 @@ def test_spares_are_nodes_of_the_allocation() -> None:
     )
 
 
+def test_slurm_may_start_a_job_again_that_survives_a_lost_node() -> None:
+    """Then its script outlives the warning of a GraceTime, or Slurm would take the job for ended."""
+    login = make_inventory().nodes[0]
+    for text, option in [
+        ("restart: {max: 2}", "--requeue"),
+        ("restart: {max: 2, on: [network]}", "--no-requeue"),
+        ("nodes: 2", "--no-requeue"),
+    ]:
+        job = f"nodes: 2, nproc_per_node: 1, {text}" if "restart" in text else "nodes: 2, nproc_per_node: 1"
+        assert option in options_of(job)
+        assert ("sleep 300" in render_script(make_job(job), login)) == (option == "--requeue")
+
+
+def test_a_check_asks_for_the_nodes_of_the_job_for_a_few_minutes() -> None:
+    """Without a job for all GPUs of one node."""
+    job = make_job(
+        "nodes: 2, nproc_per_node: 1, time_limit: 10h, setup: {run: [echo]}, restart: {max: 1, spares: 1}"
+    )
+    options = plan_options(plan_check_job(job, Slurm()), Slurm(), SlurmNodes(3), RUN)
+    assert {"--nodes=3", "--time=00:06:00", "--no-requeue"} <= set(options)
+    alone = plan_options(
+        plan_check_job(None, Slurm(gpus_per_node=4)), Slurm(gpus_per_node=4), SlurmNodes(1), RUN
+    )
+    assert {"--nodes=1", "--gpus-per-node=4", "--time=00:06:00"} <= set(alone)
+    assert choose_named_nodes("gpu[01-03]", "gpu02").names == ("gpu01", "gpu03")
+    assert choose_named_nodes(None, "gpu02") == SlurmNodes(1, excluded=("gpu02",))
+
+
 def test_names_become_a_node_list() -> None:
     """Ranges are kept short."""
     job = make_job("nodes: 'gpu[01-04],big1'")
@@ -149,7 +179,6 @@ def test_nodes_that_slurm_cannot_be_given(nodes: str) -> None:
 @pytest.mark.parametrize(
     ("job", "slurm"),
     [
-        ("setup: {run: [echo]}", Slurm(gpus_per_node=1)),
         ("gpus: [0]", Slurm(gpus_per_node=1)),
         ("nproc_per_node: gpu", Slurm()),
     ],
@@ -189,9 +218,16 @@ def test_a_template_has_no_secret_and_holes_for_what_a_node_knows() -> None:
     )
     assert inventory.slurm is not None
     template = make_template(
-        job, inventory.slurm, inventory.nodes[0], choose_slurm_nodes(job, None, None), RUN, {}
+        job,
+        inventory.slurm,
+        inventory.nodes[0],
+        choose_slurm_nodes(job, None, None),
+        RUN,
+        {},
+        plan_check(job, inventory.nodes[0], (), (), "clusterctl", None),
     )
     spec = template["spec"]
+    assert "KEY" not in json.dumps(template["check"])
 
     assert (template["workers"], template["network"]) == ("gpu", "10.20.0.0/16")
     assert (spec["nnodes"], spec["run"], spec["time_limit"]) == (

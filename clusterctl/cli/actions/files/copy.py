@@ -136,7 +136,7 @@ class Copy:
             if self._options.run is not None:
                 found = find_runs(cluster, self._inventory.nodes, self._options.run, only_one=True)
                 report_failures(found.errors)
-                run_id = choose_found_run(choose_run, found.runs, self._options.run)
+                run_id = choose_found_run(choose_run, found.runs, self._options.run, "--run")
                 self._run_id = run_id
                 self._inventory = replace(self._inventory, nodes=tuple(found.nodes_of(run_id)))
             try:

@@ -2,8 +2,8 @@
 
 Ray puts sockets and logs below one directory. The path of a Unix socket has at most 107 characters, of which Ray takes
 65, so the directory is not the run's own but a short one in /tmp. It is removed once the last of the run's nodes that
-use it has ended (nodes of a practice cluster share /tmp): each agent holds a shared lock on it. What Ray logged is
-copied into the run's directory before.
+use it has ended (two nodes may be one machine): each agent holds a shared lock on it. Ray opens its own directory
+to every account, so it is below one that is closed. What Ray logged is copied into the run's directory before.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 TEMPORARY = "/tmp"  # only a directory there that is ours and closed to others is used
 PREFIX = "cc-ray-"
+OWN = "r"  # what Ray gets, and makes writable for everyone
 LOGS = "ray"  # in the attempt's directory
 MOST_FILES, LARGEST_FILE = 200, 512 << 10  # of Ray's logs; bytes, of each the end
 COLLECT_LIMIT = 20.0  # seconds
@@ -50,7 +51,7 @@ def make_order(spec: Spec, head: str, port: int) -> RayOrder:
         "ports": ray["ports"],
         "own_ports": ray["own_ports"],
         "names": ray["names"],
-        "temp_dir": temp_dir(spec["run"], spec["attempt"]),
+        "temp_dir": os.path.join(temp_dir(spec["run"], spec["attempt"]), OWN),
     }
 
 
@@ -73,7 +74,7 @@ class RayFiles:
     def collect(self) -> None:
         """Copy the end of each of Ray's logs into the run's directory, and remove Ray's own."""
         with suppress(OSError):
-            copy_logs(self._folder, self._logs)
+            copy_logs(os.path.join(self._folder, OWN), self._logs)
         self.remove()
 
     def remove(self) -> None:

@@ -1,0 +1,311 @@
+"""HTTP on 127.0.0.1: who may ask for what, and the stream of events.
+
+Every request names the secret token in its path, and this machine in `Host`: a page of another origin knows the first
+not, and one whose name was made to lead here has another host (DNS rebinding). What changes something must be a POST
+of our own page besides. There are no cookies.
+
+    GET  /TOKEN/            the page          POST /TOKEN/diagnose   {"run": ID}
+    GET  /TOKEN/events      its stream        POST /TOKEN/stop       {"run": ID}
+    GET  /open/TICKET       leads to the page, once: other users see the command line of a browser
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+import secrets
+import select
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from socketserver import TCPServer, ThreadingMixIn
+from urllib.parse import parse_qs
+
+from clusterctl.cli.actions.monitor.ui.feed import Cursor, Feed, TooManyError, View
+from clusterctl.cli.actions.monitor.ui.feed import Update as FeedUpdate
+from clusterctl.console.text import json_text
+from clusterctl.plans.report.markup import SCRIPT_FILE, STYLE_FILE
+from clusterctl.plans.report.style import STYLE
+from clusterctl.protocol.run_id import RunId, parse_run_id
+from clusterctl.protocol.untrusted import MalformedError, parse_object
+
+TOKEN_BYTES = 24
+TICKET_LIFE = 60.0  # seconds
+MOST_CONNECTIONS = 64
+MOST_BODY, LONGEST_PATH = 4096, 2048
+TIMEOUT = 20.0  # seconds that a client may take for one read or write
+BEAT = 10.0  # seconds between two signs of life of a stream
+PACE = 0.2  # seconds between two messages of a stream
+CHECK = 1.0  # seconds between two looks whether a page is still there
+RETRY = 2000  # milliseconds after which a page connects again
+HOST = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::[0-9]{1,5})?")
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS: Mapping[str, str] = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+FOLDER = Path(__file__).parent
+HTML, JSON, TEXT = "text/html; charset=utf-8", "application/json", "text/plain; charset=utf-8"
+GETS = {"", "events", STYLE_FILE, SCRIPT_FILE}
+POSTS = {"diagnose", "stop"}
+METHODS = ("GET", "POST", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT")
+
+
+class RefusedError(Exception):
+    """A request that is not served; `code` is the status of the answer."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+class UiServer(ThreadingMixIn, TCPServer):
+    """Listens on the loopback address only; one thread for each of a bounded number of connections."""
+
+    daemon_threads = True
+    block_on_close = False
+    allow_reuse_address = True
+    request_queue_size = 32
+
+    def __init__(self, port: int, feed: Feed, page: str) -> None:
+        """Listen; OSError if the port cannot be had."""
+        self.feed, self.page = feed, page
+        self.token = secrets.token_urlsafe(TOKEN_BYTES)
+        self.asking = {name: threading.Lock() for name in POSTS}  # held while the nodes answer to a button
+        self._connections = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self._tickets: dict[str, float] = {}
+        self._lock = threading.Lock()
+        super().__init__(("127.0.0.1", port), Handler)
+
+    @property
+    def port(self) -> int:
+        """Give the port."""
+        return int(self.server_address[1])
+
+    @property
+    def url(self) -> str:
+        """Give the address of the page; who knows it may use it."""
+        return f"http://127.0.0.1:{self.port}/{self.token}/"
+
+    def make_ticket(self) -> str:
+        """Give an address that leads to the page once, and soon."""
+        ticket = secrets.token_urlsafe(TOKEN_BYTES)
+        with self._lock:
+            self._tickets[ticket] = time.monotonic() + TICKET_LIFE
+        return f"http://127.0.0.1:{self.port}/open/{ticket}"
+
+    def use_ticket(self, text: str) -> bool:
+        """Tell whether this is a ticket that was not used yet, and use it."""
+        with self._lock:
+            found = next((one for one in self._tickets if is_same(one, text)), None)
+            return found is not None and self._tickets.pop(found) >= time.monotonic()
+
+    def process_request(
+        self, request: socket.socket | tuple[bytes, socket.socket], client_address: object
+    ) -> None:
+        """Serve a connection in a thread, or close it where there are too many."""
+        if self._connections.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(
+        self, request: socket.socket | tuple[bytes, socket.socket], client_address: object
+    ) -> None:
+        """Serve it, and make room for another."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._connections.release()
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Report nothing: a client that goes away is no error, and one that breaks the protocol gets no lines here."""
+
+
+def is_same(secret: str, text: str) -> bool:
+    """Compare in a time that tells nothing."""
+    return hmac.compare_digest(secret.encode(), text.encode("utf-8", "replace"))
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One request on one connection, which is closed after it (HTTP/1.0)."""
+
+    server: UiServer
+    timeout = TIMEOUT
+
+    def serve(self) -> None:
+        """Answer; what is refused is answered, too."""
+        with suppress(OSError):  # the client went away
+            try:
+                self._route(self.command)
+            except RefusedError as refusal:
+                self._answer(refusal.code, TEXT, f"{refusal}\n".encode())
+
+    def _route(self, method: str) -> None:
+        host = self._check_host()
+        path, _, query = self.path.partition("?")
+        if len(self.path) > LONGEST_PATH:
+            raise RefusedError(414, "the path is too long")
+        if path.startswith("/open/") and method == "GET":
+            self._open(path.removeprefix("/open/"))
+            return
+        token, _, name = path.removeprefix("/").partition("/")
+        if not is_same(self.server.token, token):
+            raise RefusedError(
+                403, "the token is missing or wrong; open the address that `clusterctl ui` prints"
+            )
+        allowed = {"GET": GETS, "POST": POSTS}.get(method, set())
+        if name not in allowed:
+            raise RefusedError(405 if name in GETS | POSTS else 404, "no such page, or not by this method")
+        if method == "POST":
+            self._check_origin(host)
+            self._act(name, self._read_run())
+        else:
+            self._check_navigation(is_page=not name)
+            self._get(name, query)
+
+    def _check_host(self) -> str:
+        hosts = self.headers.get_all("Host") or []
+        if len(hosts) != 1 or not HOST.fullmatch(hosts[0]):
+            raise RefusedError(403, "the Host is not this machine")
+        return hosts[0]
+
+    def _check_origin(self, host: str) -> None:
+        """Refuse what another page sends; a browser sends both headers with a POST, and no page can change them."""
+        origin, site = self.headers.get("Origin"), self.headers.get("Sec-Fetch-Site")
+        is_known = origin is not None or site is not None
+        if not is_known or origin not in (None, f"http://{host}") or site not in (None, "same-origin"):
+            raise RefusedError(403, "the request does not come from this page")
+
+    def _check_navigation(self, *, is_page: bool) -> None:
+        """Refuse what is loaded by a page of another origin; a link on one may lead to the page itself."""
+        site, mode = self.headers.get("Sec-Fetch-Site"), self.headers.get("Sec-Fetch-Mode")
+        if site not in (None, "none", "same-origin") and not (is_page and mode == "navigate"):
+            raise RefusedError(403, "the request comes from another page")
+
+    def _open(self, ticket: str) -> None:
+        if not self.server.use_ticket(ticket):
+            raise RefusedError(
+                403, "this link was used or is too old; open the address that `clusterctl ui` prints"
+            )
+        self._answer(303, TEXT, b"", {"Location": f"/{self.server.token}/"})
+
+    def _get(self, name: str, query: str) -> None:
+        if name == "events":
+            self._stream(query)
+        elif name == STYLE_FILE:
+            style = f"{STYLE}{(FOLDER / STYLE_FILE).read_text(encoding='utf-8')}"
+            self._answer(200, "text/css; charset=utf-8", style.encode())
+        elif name == SCRIPT_FILE:
+            self._answer(200, "text/javascript; charset=utf-8", (FOLDER / SCRIPT_FILE).read_bytes())
+        else:
+            self._answer(200, HTML, self.server.page.encode())
+
+    def _read_run(self) -> RunId:
+        """Read the body of a POST: which run is meant, in full."""
+        length = self.headers.get("Content-Length", "")
+        if self.headers.get_content_type() != JSON:
+            raise RefusedError(415, "the body is not JSON")
+        if not re.fullmatch("[0-9]{1,9}", length, re.ASCII) or self.headers.get("Transfer-Encoding"):
+            raise RefusedError(411, "the length of the body is missing")
+        if int(length) > MOST_BODY:
+            raise RefusedError(413, "the body is too large")
+        try:
+            run_id = parse_run_id(parse_object(self.rfile.read(int(length))).text("run"))
+        except MalformedError:
+            run_id = None
+        if run_id is None:
+            raise RefusedError(400, "the body names no run")
+        return run_id
+
+    def _act(self, name: str, run_id: RunId) -> None:
+        asking = self.server.asking[name]
+        if not asking.acquire(blocking=False):
+            raise RefusedError(409, "the nodes are being asked already")
+        try:
+            source = self.server.feed.source
+            html = (source.stop if name == "stop" else source.diagnose)(run_id)
+        finally:
+            asking.release()
+        self._answer(200, JSON, json_text({"html": html.markup}).encode())
+
+    def _stream(self, query: str) -> None:
+        asked = parse_qs(query, max_num_fields=4, errors="replace")
+        text = asked.get("run", [""])[-1]
+        run_id = parse_run_id(text) if text else RunId("")
+        if run_id is None:
+            raise RefusedError(400, "this is no run")
+        event_id = self.headers.get("Last-Event-ID") or asked.get("last", [""])[-1]
+        try:
+            with self.server.feed.watch(run_id) as view:
+                self._send_events(view, view.resume(event_id))
+        except TooManyError:
+            raise RefusedError(503, "too many pages are open") from None
+
+    def _send_events(self, view: View, cursor: Cursor) -> None:
+        """Send what is new until the page is gone or the server ends."""
+        self._begin(200, "text/event-stream; charset=utf-8", {})
+        begin = {"resumed": cursor.line > 0}
+        self.wfile.write(f"retry: {RETRY}\n".encode() + _event("begin", begin))
+        last_sent = time.monotonic()
+        while (update := view.read(cursor, CHECK)) is not None and not self._has_left():
+            message = _events(view, update)
+            if message or time.monotonic() - last_sent > BEAT:
+                self.wfile.write(message or b": beat\n\n")
+                last_sent = time.monotonic()
+                time.sleep(PACE)
+
+    def _has_left(self) -> bool:
+        """Tell whether the other side has closed the connection."""
+        if not select.select([self.connection], [], [], 0)[0]:
+            return False
+        return not self.connection.recv(1, socket.MSG_PEEK)
+
+    def _answer(self, code: int, kind: str, content: bytes, more: Mapping[str, str] | None = None) -> None:
+        self._begin(code, kind, {"Content-Length": str(len(content)), **(more or {})})
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+    def _begin(self, code: int, kind: str, more: Mapping[str, str]) -> None:
+        self.send_response_only(code)
+        for name, value in {"Content-Type": kind, **HEADERS, **more}.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002 - the base's signature
+        """Answer to what is no request of HTTP; nothing of it is repeated."""
+        self.command = self.command or "GET"
+        with suppress(OSError):
+            self._answer(int(code), TEXT, b"not a request that is served here\n")
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
+        """Write no log: paths hold the token."""
+
+
+for _method in METHODS:
+    setattr(Handler, f"do_{_method}", Handler.serve)  # the name that the base class looks for
+
+
+def _events(view: View, update: FeedUpdate) -> bytes:
+    """Write what is new as events; the id of the last line lets a page go on after it."""
+    content = b"".join(_event("part", {"name": name, "html": html}) for name, html in update.parts.items())
+    if update.lines:
+        rows = [[one.number, one.node, one.rank, one.label, one.text] for one in update.lines]
+        content += f"id: {view.epoch}.{update.lines[-1].number}\n".encode() + _event("lines", rows)
+    return content
+
+
+def _event(name: str, data: object) -> bytes:
+    return f"event: {name}\ndata: {json_text(data)}\n\n".encode()

@@ -1,0 +1,271 @@
+"""What a page shows, read from the nodes by the code of `ps`, `status`, `logs`, `report`, `diagnose` and `stop`."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+
+from clusterctl.cli.actions.find_runs import FoundRuns, fetch_end_record, find_runs
+from clusterctl.cli.actions.logs import LogQuery
+from clusterctl.cli.actions.monitor.diagnosis import diagnose_run
+from clusterctl.cli.actions.monitor.report import report_run
+from clusterctl.cli.actions.monitor.ui import fragments
+from clusterctl.cli.actions.monitor.ui.feed import View
+from clusterctl.cli.actions.stop import stop_and_report
+from clusterctl.cli.context.nodes import as_bug, current_owner, interpreter
+from clusterctl.client.history import HistoryChoice, Records, fetch_records
+from clusterctl.client.rpc.cluster import Cluster
+from clusterctl.client.rpc.tasks import RunHandle
+from clusterctl.client.watch.follower import LogLines, StateChange, Update
+from clusterctl.client.watch.reader import LiveReader
+from clusterctl.client.watch.streams import StreamEnd
+from clusterctl.console.run_list import list_run_rows
+from clusterctl.console.runs import describe_run, list_node_rows, render_timing
+from clusterctl.console.text import sanitize
+from clusterctl.errors import ClusterctlError
+from clusterctl.plans.report.markup import Html
+from clusterctl.plans.report.reported_run import ReportedRun
+from clusterctl.plans.runs.selection import is_live, may_have_processes, sort_own_first
+from clusterctl.plans.runs.state import NodeState, Parts, find_stalls
+from clusterctl.plans.runs.verdict import judge_recorded
+from clusterctl.protocol.run_id import RunId
+from clusterctl.specs.inventory.model import Inventory, Node
+
+POLL, POLL_ENDED = 4.0, 15.0  # seconds between two questions for the runs
+SOONEST = 1.0  # seconds between two, where a node reports a change
+DRAW, DRAW_PER_NODE, DRAW_SHARE = (
+    8.0,
+    0.3,
+    15.0,
+)  # seconds between two readings of samples; times what one took
+POINTS, FEWER_POINTS, MANY_NODES = 160, 80, 16
+TAIL, TAIL_OF_ALL, LEAST_TAIL = 100, 2000, 5  # lines that come first: of each rank, and of all together
+MOST_NOTICES = 3
+
+
+@dataclass(frozen=True)
+class Target:
+    """The cluster that the page is about; `label` is how a question calls it, `command` how commands begin."""
+
+    cluster: Cluster
+    inventory: Inventory
+    label: str
+    command: str
+
+
+class ClusterSource:
+    """Reads from the nodes of an inventory."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self._asking = threading.Lock()
+        self._found: tuple[float, FoundRuns] | None = None
+
+    def follow(self, view: View) -> None:
+        """Keep the list of runs, or one run, up to date."""
+        follow = RunFollower(self, view).follow if view.run_id else lambda: self._follow_list(view)
+        try:
+            follow()
+        except Exception as error:  # the page says so, and the server goes on
+            view.publish("problem", fragments.render_problem(_describe(error)))
+            while view.pause(POLL_ENDED):
+                pass
+
+    def find_runs(self, max_age: float) -> tuple[float, FoundRuns]:
+        """Ask the nodes for their runs, unless that was done a moment ago; with the time when they were asked."""
+        with self._asking:
+            now = time.monotonic()
+            if self._found is None or now - self._found[0] > max_age:
+                nodes = self.target.inventory.nodes
+                self._found = now, find_runs(self.target.cluster, nodes, None, pulse=True)
+            return self._found
+
+    def _follow_list(self, view: View) -> None:
+        me, names = current_owner(), [node.name for node in self.target.inventory.nodes]
+        while True:
+            _, found = self.find_runs(POLL / 2)
+            rows = list_run_rows(sort_own_first(found.runs, me), me, names)
+            view.publish("runs", fragments.render_runs(rows))
+            view.publish("problem", fragments.render_away(found.errors))
+            if not view.pause(POLL):
+                return
+
+    def diagnose(self, run_id: str) -> Html:
+        """Ask the ranks of a run where they are, as `diagnose` does."""
+        return _answer(lambda: self._diagnose(RunId(run_id)))
+
+    def stop(self, run_id: str) -> Html:
+        """Stop a run, as `stop` does after its question, which the page has asked."""
+        return _answer(lambda: self._stop(RunId(run_id)))
+
+    def _diagnose(self, run_id: RunId) -> Html:
+        cluster, nodes = self.target.cluster, self.target.inventory.nodes
+        found = find_runs(cluster, nodes, run_id, only_one=True)
+        if run_id not in found.runs:
+            return fragments.render_missing(run_id)
+        diagnosis = diagnose_run(cluster, found, run_id, self.target.command, slow=False)
+        return fragments.render_diagnosis(diagnosis)
+
+    def _stop(self, run_id: RunId) -> Html:
+        cluster, nodes = self.target.cluster, self.target.inventory.nodes
+        found = find_runs(cluster, nodes, run_id, only_one=True)
+        parts = found.runs.get(run_id, {})
+        if not is_live(parts):
+            return fragments.render_missing(run_id)
+        held = [node for node in nodes if may_have_processes(node.name, parts, found.pythons)]
+        lines = stop_and_report(RunHandle(cluster, run_id, held, found.pythons))
+        lines += [sanitize(f"{error.node}: {error.code} {error.message}") for error in found.errors]
+        return fragments.render_lines(lines)
+
+
+def _answer(work: Callable[[], Html]) -> Html:
+    """Give the answer to a button; a failure is an answer, too."""
+    try:
+        return work()
+    except Exception as error:
+        return fragments.render_problem(_describe(error))
+
+
+def _describe(error: Exception) -> ClusterctlError:
+    return error if isinstance(error, ClusterctlError) else as_bug(error)
+
+
+class RunFollower:
+    """Keeps one run up to date: its state by asking, its lines by a stream, its plots now and then."""
+
+    def __init__(self, source: ClusterSource, view: View) -> None:
+        self._source, self._target, self._view = source, source.target, view
+        self._run_id = RunId(view.run_id)
+        self._lock = threading.Lock()
+        self._states: dict[str, tuple[float, NodeState]] = {}  # as they come by the streams
+        self._found: tuple[float, FoundRuns] | None = None
+        self._ended_parts: Parts | None = None
+        self._notices: deque[str] = deque(maxlen=MOST_NOTICES)
+
+    def follow(self) -> None:
+        """Publish what is known until no page shows it any more."""
+        has_begun = False
+        while True:
+            asked_at, found = self._source.find_runs(SOONEST / 2)
+            self._view.publish("problem", fragments.render_away(found.errors))
+            if self._run_id in found.runs:
+                self._read_end(found)
+                self._found = asked_at, found
+                self._publish_state()
+                if not has_begun:
+                    has_begun = True
+                    self._start(self._read_lines)
+                    self._start(self._draw)
+            elif not has_begun:
+                self._view.publish("summary", fragments.render_missing(self._run_id))
+            is_over = self._found is not None and not is_live(self._parts())
+            if not self._view.pause(SOONEST) or not self._view.pause(
+                (POLL_ENDED if is_over else POLL) - SOONEST, until_woken=True
+            ):
+                return
+
+    def _start(self, work: Callable[[], None]) -> None:
+        def run() -> None:
+            try:
+                work()
+            except Exception as error:
+                found = _describe(error)
+                self._notice(f"{found.code} {found.message}")
+
+        threading.Thread(target=run, daemon=True).start()
+
+    def _read_end(self, found: FoundRuns) -> None:
+        """Read the record of the end once."""
+        if self._ended_parts is None and not is_live(found.runs[self._run_id]):
+            cluster, nodes = self._target.cluster, self._target.inventory.nodes
+            self._ended_parts = fetch_end_record(cluster, nodes, found, self._run_id, named=False)
+
+    def _parts(self) -> Parts:
+        """Give the newest state of each node."""
+        if self._found is None:
+            return {}
+        asked_at, found = self._found
+        parts = dict(found.runs[self._run_id])
+        if self._ended_parts is not None and not is_live(parts):
+            parts.update({name: part for name, part in self._ended_parts.items() if part})
+        newer = {name: state for name, (at, state) in self._states.items() if at > asked_at}
+        return {**parts, **{name: state for name, state in newer.items() if name in parts}}
+
+    def _publish_state(self) -> None:
+        with self._lock:
+            run = self._report(self._parts(), Records({}, {}))
+            timing = render_timing(run.parts, run.offsets, run.now)
+            question = describe_run(self._run_id, run.parts, self._target.label)
+            self._view.publish("summary", fragments.render_summary(run, timing, question))
+            stalls = find_stalls(run.parts, run.offsets, run.now)
+            rows = list_node_rows(run.parts, stalls, run.verdict)
+            self._view.publish("nodes", fragments.render_nodes(rows))
+
+    def _report(self, parts: Parts, records: Records) -> ReportedRun:
+        offsets = self._found[1].offsets if self._found else {}
+        names = {node.name for node in self._target.inventory.nodes}
+        verdict = judge_recorded(self._run_id, parts, names, offsets)
+        return report_run(self._run_id, parts, verdict, offsets, records, self._target.command)
+
+    def _handle(self, *, with_silent: bool) -> RunHandle:
+        """Give the nodes of the run; each node's interpreter is the one that answered, else the inventory's."""
+        found, parts = self._found[1] if self._found else None, self._parts()
+        nodes: list[Node] = found.nodes_of(self._run_id) if found else []
+        answered = found.pythons if found else {}
+        nodes = [node for node in nodes if with_silent or (parts.get(node.name) and node.name in answered)]
+        pythons = {node.name: answered.get(node.name) or interpreter(node) for node in nodes}
+        return RunHandle(self._target.cluster, self._run_id, nodes, pythons)
+
+    def _read_lines(self) -> None:
+        ranks = sum(len(part.ranks) for part in self._parts().values() if part)
+        query = LogQuery(
+            ranks=None,
+            tail=max(LEAST_TAIL, min(TAIL, TAIL_OF_ALL // max(1, ranks))),
+            grep=None,
+            stream=None,
+            follow=True,
+            attempt=None,
+            since=None,
+            show_times=False,
+            as_json=False,
+        )
+        reader = LiveReader(self._handle(with_silent=True), query.request(), notice=self._notice)
+        with closing(reader.updates_or_none(0.5)) as updates:
+            for update in updates:
+                if self._view.is_over:
+                    return
+                if update is not None:
+                    self._on_update(update)
+
+    def _on_update(self, update: Update) -> None:
+        if isinstance(update, LogLines):
+            label = update.stream if update.stream == "stderr" else ""
+            self._view.add_lines(update.node, update.rank, label, map(sanitize, update.lines))
+        elif isinstance(update, StateChange):
+            self._states[update.node] = time.monotonic(), update.state
+            self._publish_state()
+            self._view.wake()
+        elif isinstance(update, StreamEnd) and update.error is not None:
+            self._notice(f"{update.node}: {update.error.code} {update.error.message}")
+
+    def _notice(self, text: str) -> None:
+        self._notices.append(f"{time.strftime('%H:%M:%S')} {sanitize(text)}")
+        self._view.publish("notices", fragments.render_lines(list(self._notices)))
+
+    def _draw(self) -> None:
+        """Read samples and numbers; the longer that takes, the longer is the pause: it costs the nodes something."""
+        while True:
+            began, was_live = time.monotonic(), is_live(self._parts())
+            run = self._handle(with_silent=False)
+            points = POINTS if len(run.nodes) <= MANY_NODES else FEWER_POINTS
+            records = fetch_records(run, HistoryChoice(None, points, details=True))
+            self._view.publish("plots", fragments.render_plots(self._report(self._parts(), records)))
+            took = time.monotonic() - began
+            if not was_live and not records.errors:
+                return
+            if not self._view.pause(max(DRAW, len(run.nodes) * DRAW_PER_NODE, took * DRAW_SHARE)):
+                return

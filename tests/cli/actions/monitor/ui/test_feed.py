@@ -1,0 +1,106 @@
+"""What open pages show: lines within bounds, each part only if it is new, and nothing while no page is open."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import closing
+
+import pytest
+from waiting import HANG
+
+from clusterctl.cli.actions.monitor.ui import feed as feeds
+from clusterctl.cli.actions.monitor.ui.feed import (
+    LEAST_LINES,
+    LONGEST_LINE,
+    Cursor,
+    Feed,
+    LineBuffer,
+    TooManyError,
+    View,
+)
+from clusterctl.plans.report.markup import Html, element
+
+
+def test_a_talkative_node_does_not_push_out_the_others() -> None:
+    """Each node keeps its share, long lines are cut, and what is given comes in order."""
+    buffer = LineBuffer(200)
+    buffer.add("gpu01", 0, "", ["quiet"])
+    buffer.add("gpu02", 1, "", ["x" * 5000] * 1000)
+    lines = buffer.after(0, 500)
+    assert [line.number for line in lines] == [1, *range(902, 1002)]
+    assert len(lines[-1].text) == LONGEST_LINE
+    assert [line.number for line in buffer.after(1000)] == [1001]
+    for number in range(100):
+        buffer.add(f"node{number}", 0, "", ["x"] * 100)
+    assert len(buffer.after(0, 10**6)) == 1 + 101 * LEAST_LINES
+
+
+def test_a_page_gets_a_part_once() -> None:
+    """Only the newest of each counts, and the same again is nothing new."""
+    view, cursor = View("a"), Cursor()
+    view.publish("summary", element("p", "1"))
+    view.publish("summary", element("p", "2"))
+    update = view.read(cursor, 0)
+    assert update is not None and update.parts == {"summary": "<p>2</p>"}
+    view.publish("summary", element("p", "2"))
+    update = view.read(cursor, 0)
+    assert update is not None and not update.parts and not update.lines
+    view.close()
+    assert view.read(cursor, 0) is None
+
+
+@pytest.mark.parametrize(
+    "event_id", ["", "x", "{epoch}", "{epoch}.", "{epoch}.x", "{epoch}.-1", "0.1", "{epoch}.²"]
+)
+def test_an_event_that_was_never_sent_is_the_beginning(event_id: str) -> None:
+    """A browser repeats what it was given, another program anything."""
+    view = View("a")
+    view.add_lines("gpu01", 0, "", ["x"])
+    assert view.resume(event_id.format(epoch=view.epoch)) == Cursor()
+    assert view.resume(f"{view.epoch}.1").line == view.resume(f"{view.epoch}.999").line == 1
+
+
+class Counting:
+    """A source that counts how often it would ask the nodes."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Semaphore(0)
+        self.ended: list[str] = []
+
+    def follow(self, view: View) -> None:
+        """Ask again and again."""
+        self.asked.release()
+        while view.pause(0.0):
+            self.asked.release()
+        self.ended.append(view.run_id)
+
+    def diagnose(self, run_id: str) -> Html:
+        """Do nothing."""
+        return element("p", run_id)
+
+    stop = diagnose
+
+
+def test_nothing_is_asked_while_no_page_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The view waits for its page to connect again, without asking."""
+    monkeypatch.setattr(feeds, "TICK", 0.01)
+    source = Counting()
+    with closing(Feed(source)) as feed:
+        with feed.watch("a") as view:
+            for _ in range(3):
+                assert source.asked.acquire(timeout=HANG)
+        while source.asked.acquire(timeout=0.1):  # one that was under way
+            pass
+        assert not source.asked.acquire(timeout=0.1) and not source.ended
+        with feed.watch("a") as same:
+            assert same is view and source.asked.acquire(timeout=HANG)
+
+
+def test_a_view_without_a_page_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many runs as pages show at a time are followed, not more."""
+    monkeypatch.setattr(feeds, "MOST_VIEWS", 2)
+    with closing(Feed(Counting())) as feed, feed.watch("a"):
+        with feed.watch("b") as view, pytest.raises(TooManyError), feed.watch("c"):
+            pass
+        with feed.watch("c"):
+            assert view.read(Cursor(), HANG) is None

@@ -1,0 +1,234 @@
+"""The server of `ui` by plain HTTP: who is served, what the answers forbid, and a stream that goes on after a cut."""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+
+import pytest
+from page_client import ask, press, stream
+from waiting import HANG, wait_until
+
+from clusterctl.cli.actions.monitor.ui import feed as feeds
+from clusterctl.cli.actions.monitor.ui.feed import Feed, View
+from clusterctl.cli.actions.monitor.ui.fragments import render_lines, render_page
+from clusterctl.cli.actions.monitor.ui.server import HEADERS, MOST_BODY, UiServer
+from clusterctl.plans.report.markup import Html
+
+RUN = "digits-20261123T070708-923c"
+HOSTILE = "</div><script>alert(1)</script><img src=x onerror=alert(2)>\u202e"
+
+
+@dataclass
+class PlainSource:
+    """What a page shows, as plain values; notes which buttons were pressed."""
+
+    pressed: list[tuple[str, str]] = field(default_factory=list)
+    views: list[View] = field(default_factory=list)
+    let_go: threading.Event = field(default_factory=threading.Event)
+
+    def follow(self, view: View) -> None:
+        """Show a name and two lines that a node made up."""
+        self.views.append(view)
+        view.publish("runs", render_lines([HOSTILE]))
+        view.add_lines(HOSTILE, 0, "", ["first", HOSTILE])
+        while view.pause(0.01):
+            pass
+        self.let_go.set()
+
+    def diagnose(self, run_id: str) -> Html:
+        """Answer with what a rank wrote."""
+        self.pressed.append(("diagnose", run_id))
+        return render_lines([HOSTILE])
+
+    def stop(self, run_id: str) -> Html:
+        """Note it."""
+        self.pressed.append(("stop", run_id))
+        return render_lines(["stopped"])
+
+
+@pytest.fixture
+def source() -> PlainSource:
+    """Give the contents."""
+    return PlainSource()
+
+
+@pytest.fixture
+def server(source: PlainSource) -> Iterator[UiServer]:
+    """Serve them."""
+    with closing(Feed(source)) as feed:
+        running = UiServer(0, feed, render_page(HOSTILE))
+        thread = threading.Thread(target=running.serve_forever, args=(0.01,))
+        thread.start()
+        yield running
+        running.shutdown()
+        thread.join()
+    running.server_close()
+
+
+@pytest.mark.parametrize(
+    ("method", "name", "headers", "status"),
+    [
+        ("GET", "", {}, 200),
+        ("GET", "", {"Host": "localhost:8471"}, 200),  # a port that SSH forwards
+        ("GET", "", {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate"}, 200),  # a link
+        ("GET", "page.js", {"Sec_Fetch_Site": "same-origin"}, 200),
+        ("GET", "page.js", {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "no-cors"}, 403),
+        ("GET", "events", {"Sec_Fetch_Site": "same-site", "Sec_Fetch_Mode": "cors"}, 403),
+        ("GET", "", {"Host": "evil.example"}, 403),  # DNS rebinding
+        ("GET", "", {"Host": "127.0.0.1.evil.example:80"}, 403),
+        ("GET", "", {"Host": ""}, 403),
+        ("GET", "/", {}, 403),
+        ("GET", f"/{'x' * 32}/", {}, 403),
+        ("GET", f"/{'x' * 32}/events", {}, 403),
+        ("GET", "/favicon.ico", {}, 403),
+        ("GET", "/open/x", {}, 403),
+        ("GET", "http://evil.example/", {}, 403),
+        ("GET", "server.py", {}, 404),
+        ("GET", "../server.py", {}, 404),
+        ("GET", "stop", {}, 405),
+        ("HEAD", "", {}, 405),
+        ("PUT", "stop", {}, 405),
+        ("OPTIONS", "stop", {}, 405),
+        ("BREW", "", {}, 501),
+        ("GET", f"events?run={'x' * 3000}", {}, 414),
+        ("GET", "events?run=..%2f..", {}, 400),
+    ],
+)
+def test_only_our_page_is_served(
+    server: UiServer, method: str, name: str, headers: dict[str, str], status: int
+) -> None:
+    """The token, the host and the method decide; each answer has the headers that forbid everything else."""
+    got, answered, text = ask(
+        server.url, method, name if not name.startswith("http") else f"/{name}", **headers
+    )
+    assert got == status, text
+    assert HEADERS.items() <= answered.items()
+    assert server.token not in text
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "status"),
+    [
+        ({}, None, 200),
+        ({"Origin": "", "Sec_Fetch_Site": "same-origin"}, None, 200),
+        ({"Origin": "http://evil.example"}, None, 403),
+        ({"Origin": "null"}, None, 403),
+        ({"Origin": "http://127.0.0.1:1"}, None, 403),  # another server of this machine
+        ({"Origin": ""}, None, 403),
+        ({"Sec_Fetch_Site": "cross-site"}, None, 403),
+        ({"Content_Type": "text/plain"}, None, 415),  # a form of another page can send it without asking
+        ({}, b"x" * (MOST_BODY + 1), 413),
+        ({"Content_Length": "-1"}, None, 411),
+        ({"Transfer_Encoding": "chunked"}, None, 411),
+        ({}, b"[" * 2000, 400),
+        ({}, b'{"run": 7}', 400),
+        ({}, b'{"run": "923c"}', 400),  # not by a prefix
+    ],
+)
+def test_only_our_page_can_stop_a_run(
+    server: UiServer, source: PlainSource, headers: dict[str, str], body: bytes | None, status: int
+) -> None:
+    """A POST of this page, with JSON that names the run in full."""
+    assert press(server.url, "stop", RUN, body, **headers)[0] == status
+    assert source.pressed == ([("stop", RUN)] if status == 200 else [])
+
+
+def test_what_a_button_shows_is_escaped(server: UiServer) -> None:
+    """Also while another answer is awaited no second one is asked for."""
+    status, text = press(server.url, "diagnose", RUN)
+    assert status == 200 and "<script" not in text and "&lt;script&gt;" in text
+    server.asking["diagnose"].acquire()
+    assert press(server.url, "diagnose", RUN)[0] == 409 and press(server.url, "stop", RUN)[0] == 200
+
+
+class Loaded(HTMLParser):
+    """What a page loads or runs."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note addresses and handlers."""
+        self.found += [
+            f"{tag} {name}={value}"
+            for name, value in attrs
+            if name in ("src", "href", "style", "action") or name.startswith("on")
+        ]
+
+
+def test_the_page_loads_nothing_but_our_two_files(server: UiServer) -> None:
+    """No inline script, style or handler, and no other origin; the policy forbids all of these as well."""
+    _, headers, page = ask(server.url, "GET", "")
+    assert Loaded(page).found == ["link href=page.css", "script src=page.js", "a href=#main", "a href=#"]
+    assert re.findall(r"<script[^>]*>(.*?)</script>", page) == [""] and "<style" not in page
+    policy = headers["Content-Security-Policy"]
+    for rule in ("default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "form-action 'none'"):
+        assert rule in policy
+    assert "unsafe" not in policy and "http" not in policy
+    script = ask(server.url, "GET", "page.js")[2]
+    assert not re.search(r"https?://|eval\(|insertAdjacentHTML|document\.write|outerHTML|cookie", script)
+
+
+def test_a_ticket_leads_to_the_page_once(server: UiServer) -> None:
+    """The command line of a browser, which other users see, is worth nothing after that."""
+    ticket = server.make_ticket().partition(str(server.port))[2]
+    status, headers, _ = ask(server.url, "GET", ticket)
+    assert (status, headers["Location"]) == (303, f"/{server.token}/")
+    assert ask(server.url, "GET", ticket)[0] == 403
+
+
+def test_a_stream_goes_on_after_a_cut(server: UiServer, source: PlainSource) -> None:
+    """With the id of its last event it gets only what came since; with one of another view everything again."""
+    with stream(server.url, RUN) as events:
+        assert events.read("begin") == {"resumed": False}
+        assert events.read("part")["html"].count("<") == 4  # two elements of ours
+        first, second = events.read("lines")
+        assert first == [1, HOSTILE, 0, "", "first"] and second[4] == HOSTILE
+    (view,) = source.views
+    view.add_lines("gpu01", 1, "stderr", ["third"])
+    with stream(server.url, RUN, Last_Event_ID=events.last_id) as again:
+        assert again.read("begin") == {"resumed": True}
+        assert again.read("lines") == [[3, "gpu01", 1, "stderr", "third"]]
+        view.add_lines("gpu01", 1, "", ["fourth"])
+        assert again.read("lines") == [[4, "gpu01", 1, "", "fourth"]]
+    with stream(server.url, RUN, Last_Event_ID=f"{'0' * 8}.4") as other:
+        assert other.read("begin") == {"resumed": False}
+        assert [row[0] for row in other.read("lines")] == [1, 2, 3, 4]
+    assert source.views == [view]
+
+
+def test_pages_are_limited_and_their_end_ends_the_questions(
+    server: UiServer, source: PlainSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One too many is refused; when the last page has closed nothing is read from the nodes any more."""
+    monkeypatch.setattr(feeds, "MOST_WATCHERS", 2)
+    monkeypatch.setattr(feeds, "GRACE", 0.0)
+    with stream(server.url, RUN), stream(server.url, RUN):
+        assert ask(server.url, "GET", f"events?run={RUN}")[0] == 503
+        assert not source.let_go.is_set()
+    assert source.let_go.wait(HANG)
+    with stream(server.url, RUN) as events:  # and a page that comes back is served
+        assert events.read("begin") == {"resumed": False}
+
+
+def test_a_connection_too_many_is_closed(server: UiServer) -> None:
+    """So that threads are bounded, whatever a program on this machine does."""
+    held = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(64)]
+    try:
+        wait_until(
+            lambda: not server._connections.acquire(blocking=False) or server._connections.release(), "full"
+        )
+        with closing(socket.create_connection(("127.0.0.1", server.port), timeout=HANG)) as one_more:
+            assert one_more.recv(1) == b""
+    finally:
+        for connection in held:
+            connection.close()
+    wait_until(lambda: ask(server.url, "GET", "")[0] == 200, "there is room again")

@@ -1,0 +1,142 @@
+"""A job that Slurm starts again: the login node shows a further attempt, the tasks put the old records aside."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterctl.node.slurm import queue, states
+from clusterctl.node.slurm.job_files import PART, JobFiles, write_object
+from clusterctl.node.slurm.output import QueuedJob
+from clusterctl.node.slurm.requeue import archive_old_parts, read_earlier
+from clusterctl.node.slurm.spec import Member, continue_spec, stop_by_slurm
+from clusterctl.node.slurm.states import SlurmJob, query_jobs, states_of
+from clusterctl.node.state.run_record import new_state
+from clusterctl.protocol.run_paths import RunPaths
+
+RUN = "j-20261123T070000-abcd"
+STOPPED = stop_by_slurm("4711", 3.0, None)["reason"]
+
+
+def make_spec(node: str, slot: int) -> Any:
+    """Give the part of a spec that a record begins with."""
+    return {
+        "run": RUN,
+        "job": "j",
+        "node": node,
+        "node_rank": slot,
+        "nnodes": 2,
+        "attempt": 1,
+        "world_size": 2,
+    }
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> JobFiles:
+    """The folder of a job that Slurm may start again, with two parts that Slurm has ended."""
+    folder = tmp_path / "runs" / RUN / PART
+    folder.mkdir(parents=True)
+    job = JobFiles(str(folder))
+    write_object(job.job, {"job": "4711"})
+    write_object(job.template, {"requeue": True, "spec": make_spec("any", 0)})
+    for slot, node in enumerate(("gpu01", "gpu02")):
+        part = folder.parent / f"{slot}-{node}"
+        part.mkdir()
+        paths = RunPaths(str(part))
+        write_object(paths.spec, make_spec(node, slot))
+        state = {**new_state(make_spec(node, slot)), "state": "CANCELLED", "reason": STOPPED}
+        write_object(paths.state, {**state, "ranks": {str(slot): rank_record(slot)}})
+        write_object(paths.gang_record, {"ended": True})
+    return job
+
+
+def rank_record(rank: int) -> dict[str, Any]:
+    """Give the record of a rank, with its log."""
+    log = f"attempt-1/{rank}/stdout.log"
+    return {
+        "pid": 1,
+        "starttime": 1,
+        "exit": None,
+        "signal": 15,
+        "local_rank": 0,
+        "stdout": log,
+        "stderr": None,
+    }
+
+
+def query(files: JobFiles, monkeypatch: pytest.MonkeyPatch, state: str) -> Any:
+    """Give the states as the login node lists them while Slurm has the job in this state."""
+    monkeypatch.setattr(states, "query_queue", lambda _: {"4711": QueuedJob("4711", state, "BeginTime")})
+    return states_of(query_jobs([SlurmJob(files, "4711")])[0])
+
+
+@pytest.mark.parametrize(
+    ("slurm", "shown"),
+    [
+        ("PENDING", "SUBMITTED"),
+        ("RUNNING", "PREPARING"),
+        ("COMPLETING", "CANCELLED"),
+        ("CANCELLED", "CANCELLED"),
+    ],
+)
+def test_a_run_in_the_queue_again_is_at_its_next_attempt(
+    files: JobFiles, monkeypatch: pytest.MonkeyPatch, slurm: str, shown: str
+) -> None:
+    """Until then, and after scancel, it is what its nodes recorded."""
+    listed = query(files, monkeypatch, slurm)
+    assert {state["state"] for state in listed} == {shown}
+    if shown != "CANCELLED":
+        (state,) = listed
+        assert state["attempt"] == 2
+        assert [(one["attempt"], one["cause_reason"]) for one in state["attempts"]] == [(1, "requeued")]
+
+
+def test_agents_that_were_killed_ended_too(files: JobFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that failed has recorded nothing; who follows it learns that Slurm has stopped it."""
+    part = files.part_folders()[0]
+    state = json.loads(Path(RunPaths(part).state).read_text())
+    write_object(RunPaths(part).state, {**state, "state": "RUNNING", "reason": ""})
+    (listed,) = query(files, monkeypatch, "PENDING")
+    assert listed["state"] == "SUBMITTED"
+    job = SlurmJob(files, "4711", QueuedJob("4711", "PENDING"))
+    resolved = states.resolve(part, job)
+    assert resolved is not None and (resolved["state"], resolved["reason"][:16]) == (
+        "LOST",
+        "stopped by Slurm",
+    )
+
+
+def test_the_next_start_puts_the_old_records_aside(files: JobFiles) -> None:
+    """Each node its own beside the logs, node 0 those of a node that Slurm did not give again."""
+    members = [Member(slot, node, "10.0.0.1", ("eth0",), 1) for slot, node in enumerate(("gpu01", "gpu03"))]
+    own, other = (read_earlier(files, f"{one.slot}-{one.node}", "4711") for one in members)
+    archive_old_parts(files, "4711.1", members[0], members)
+
+    assert own.attempt == other.attempt == 1
+    assert own.attempts[0]["ranks"]["0"]["stdout"] and not other.attempts[0]["ranks"]
+    part = Path(files.run_folder) / "0-gpu01"
+    assert not (part / "spec.json").exists() and not (part / "gang.json").exists()
+    assert (part / "attempt-1" / "state.json").exists()
+    assert (Path(files.folder) / "earlier" / "4711.1" / "1-gpu02" / "state.json").exists()
+
+    spec: Any = {**make_spec("gpu01", 0), "restart": {"max": 2, "on": [], "progress": "**"}}
+    continued = continue_spec(spec, own.attempt, own.attempts)
+    assert (continued["attempt"], continued["restart"]["max"]) == (2, 3)  # Slurm's doing is no restart
+    assert new_state(continued)["attempts"] == own.attempts
+    assert continue_spec(spec, 0, []) is spec
+
+
+def test_a_start_is_read_from_its_own_folder(files: JobFiles) -> None:
+    """What the tasks of an earlier start have left there counts no more; the tenth start is after the ninth."""
+    for start in ("4711.9", "4711.10"):
+        (Path(files.exchanges) / start).mkdir(parents=True)
+    (Path(files.exchanges) / "4711.9" / "part.0").write_text("{}")
+    newest = Path(files.exchanges) / "4711.10"
+    write_object(str(newest / "doing.1"), {"node": "gpu02", "text": "pip install"})
+    start = queue.read_newest_start(files)
+    assert (start.count("part"), start.read_step()) == (0, "gpu02: pip install")
+    write_object(str(newest / "ready.1"), {})
+    assert queue.read_newest_start(files).read_step() == ""
