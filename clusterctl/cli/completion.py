@@ -106,4 +106,5 @@ complete_code = _completer(_codes)
 
 def complete_to_stop(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete what `stop` takes: a run, with `--warm` a choice of nodes."""
-    return (complete_nodes if ctx.params.get("warm") else complete_run)(ctx, param, incomplete)
+    is_warm = ctx.params.get("warm")  # type: ignore[record-key]  # an option as click gives it
+    return (complete_nodes if is_warm else complete_run)(ctx, param, incomplete)
