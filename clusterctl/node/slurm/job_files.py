@@ -139,13 +139,14 @@ def newest_start(files: JobFiles) -> str:
     return os.path.join(files.exchanges, newest) if newest else ""
 
 
-def newest_beat(files: JobFiles) -> Optional[float]:
-    """Give the age in seconds of the newest sign of life of any task; None without one."""
+def newest_beat(files: JobFiles, slot: Optional[int] = None) -> Optional[float]:
+    """Give the age in seconds of the newest sign of life of any task, or of one; None without one."""
+    beats = "alive." if slot is None else f"alive.{slot}"
     times = []
     for key in list_folder(files.exchanges):
         folder = os.path.join(files.exchanges, key)
         for name in list_folder(folder):
-            if name.startswith("alive."):
+            if name == beats or (slot is None and name.startswith(beats)):
                 with suppress(OSError):
                     times.append(os.stat(os.path.join(folder, name)).st_mtime)
     return time.time() - max(times) if times else None

@@ -24,6 +24,8 @@ from .requeue import earlier_of, was_stopped_by_slurm
 if TYPE_CHECKING:
     from ...protocol.messages.verbs import SubmittedTemplate
 
+SILENT_AFTER = 15.0  # seconds without a sign of life of a task, of which there is one every 5 s
+MOST_PARTS = 20_000  # of a gang's record
 STALE_AFTER = 45.0  # seconds without a sign of life; network file systems show one late
 
 
@@ -143,9 +145,25 @@ def resolve(rundir: str, job: SlurmJob) -> Optional[Any]:
         }
         return with_record(rundir, {**state, **put_back})
     if not job.over:
-        return with_stop(rundir, state)
+        why = describe_loss(rundir, job)
+        lost: Any = {**state, "state": LOST, "reason": why}
+        return lost if why else with_stop(rundir, state)
     ended: Any = {**state, **infer_end(job, lost=True)}
     return with_record(rundir, ended)
+
+
+def describe_loss(rundir: str, job: SlurmJob) -> str:
+    """Say why the other nodes lost this one, if its task is silent too; Slurm itself may take minutes to notice."""
+    paths = RunPaths(rundir)
+    slot = os.path.basename(rundir).partition("-")[0]
+    age = newest_beat(job.files, int(slot)) if slot.isdecimal() else None
+    if age is None or age < SILENT_AFTER:
+        return ""
+    for other in job.files.part_folders():
+        for part in read_object(RunPaths(other).gang_record).records("parts", MOST_PARTS):
+            if part.text("state", 40) == LOST and part.text("node", 128) == paths.node:
+                return part.text("reason", 300) or "the other nodes lost it"
+    return ""
 
 
 def infer_end(job: SlurmJob, *, lost: bool) -> Dict[str, Any]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -140,3 +142,26 @@ def test_a_start_is_read_from_its_own_folder(files: JobFiles) -> None:
     assert (start.count("part"), start.read_step()) == (0, "gpu02: pip install")
     write_object(str(newest / "ready.1"), {})
     assert queue.read_newest_start(files).read_step() == ""
+
+
+@pytest.mark.parametrize(
+    ("silent", "others", "state"),
+    [(60, "LOST", "LOST"), (60, "FAILED", "RUNNING"), (1, "LOST", "RUNNING"), (None, "LOST", "RUNNING")],
+)
+def test_a_node_that_the_others_have_lost_is_lost_before_slurm_notices(
+    files: JobFiles, silent: float | None, others: str, state: str
+) -> None:
+    """Slurm gives it 300 s unless that is set otherwise; a node whose task gives signs of life ends by itself."""
+    own, other = (Path(files.run_folder) / part for part in ("1-gpu02", "0-gpu01"))
+    record = json.loads((own / "state.json").read_text())
+    write_object(RunPaths(str(own)).state, {**record, "state": "RUNNING"})
+    parts = [{"node": "gpu02", "state": others, "reason": "it was silent for 20 s"}]
+    write_object(RunPaths(str(other)).gang_record, {"parts": parts})
+    if silent is not None:
+        beat = Path(files.exchanges) / "4711.0" / "alive.1"
+        beat.parent.mkdir(parents=True)
+        beat.touch()
+        os.utime(beat, (time.time() - silent,) * 2)
+    found = states.resolve(str(own), SlurmJob(files, "4711"))
+    assert found is not None
+    assert (found["state"], "silent" in found["reason"]) == (state, state == "LOST")
