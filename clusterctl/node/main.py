@@ -17,6 +17,7 @@ ROLES = {
     "gpus": "history.gpus",
     "task": "slurm.task",
     "ray": "supervise.launchers.ray",
+    "mpi": "supervise.launchers.mpi",
 }
 
 
