@@ -154,6 +154,7 @@ TRUSTED_JSON = {
     "clusterctl/node/supervise/gate.py:read_order": "our own parent",
     "clusterctl/node/supervise/gate.py:main": "our own parent",
     "clusterctl/node/supervise/launchers/ray.py:main": "our own parent",
+    "clusterctl/node/supervise/launchers/mpi.py:main": "our own parent",
     "clusterctl/node/fork/server.py:receive": "our own parent, or our own child",
     "clusterctl/node/fork/server.py:receive_request": "our own parent",
     "clusterctl/node/supervise/torchrun.py:_read_reports": "our own child",

@@ -1085,8 +1085,8 @@ ENTRIES: Mapping[str, Entry] = {
         cases={
             "command": Case(
                 Text(
-                    "command needs `launcher: command` or `ray`; this job's launcher is {launcher}",
-                    "command 需要 `launcher: command` 或 `ray`，而该作业的启动方式是 {launcher}",
+                    "command needs `launcher: command`, `ray` or `mpirun`; this job's launcher is {launcher}",
+                    "command 需要 `launcher: command`、`ray` 或 `mpirun`，而该作业的启动方式是 {launcher}",
                 ),
                 Text("add launcher: command", "加上 launcher: command"),
             ),
@@ -1149,8 +1149,8 @@ ENTRIES: Mapping[str, Entry] = {
             ),
             "ends-with-head": Case(
                 Text(
-                    "under {launcher} the program runs on node 0 only, so `ends_with: all` has no meaning",
-                    "使用 {launcher} 时程序只在节点 0 上运行，`ends_with: all` 没有意义",
+                    "under {launcher} a run always ends with node 0's program, so `ends_with: all` has no meaning",
+                    "使用 {launcher} 时任务总是随 0 号节点的程序结束，`ends_with: all` 没有意义",
                 ),
                 Text("remove ends_with", "删除 ends_with"),
             ),

@@ -724,4 +724,14 @@ ENTRIES: Mapping[str, Entry] = {
         texts=("The actor died because its node has died.", "ray.exceptions.NodeDiedError"),
         command="clusterctl logs {run} --tail 5",
     ),
+    "CC-JOB-068": Entry(
+        "error",
+        Text("mpirun's daemon (orted) ended on a node", "某个节点上 mpirun 的守护进程（orted）退出了"),
+        do=Text(
+            "Its ranks end with it, and mpirun then ends those of all nodes. A negative number is the signal that ended it: -9 that nobody sent is often the kernel, because memory ran out.",
+            "该节点的 rank 随之结束，mpirun 再结束所有节点的 rank。负数是使它结束的信号：没有人发送过的 -9 通常来自内核（内存不足）。",
+        ),
+        texts=("clusterctl: orted on gpu02 ended: -9",),
+        command="clusterctl exec --nodes {node} -- sh -c 'uptime; dmesg | tail'",
+    ),
 }

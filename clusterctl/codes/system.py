@@ -604,6 +604,23 @@ ENTRIES: Mapping[str, Entry] = {
             "": Case(fix=same('job: env: {PYTHONUTF8: "1"}')),
         },
     ),
+    "CC-SYS-020": Entry(
+        "error",
+        Text("no Open MPI on a node", "节点上没有 Open MPI"),
+        why=Text(
+            "`launcher: mpirun` starts mpirun on node 0 and its daemon orted on every node.",
+            "`launcher: mpirun` 在 0 号节点上启动 mpirun，在每个节点上启动它的守护进程 orted。",
+        ),
+        what=Text(
+            "The PATH of a non-login shell, after `activate`, has no `mpirun` or no `orted`. Both come with Open MPI; other MPIs have no orted. All nodes need the same version.",
+            "非登录 shell 的 PATH（`activate` 之后）中没有 `mpirun` 或 `orted`。两者都属于 Open MPI；其他 MPI 没有 orted。所有节点需要同一版本。",
+        ),
+        do=Text(
+            "Install Open MPI on every node, or add it to the PATH with `activate:`",
+            "在每个节点上安装 Open MPI，或者用 `activate:` 把它加入 PATH",
+        ),
+        cases={"": Case(fix=same("{command}"))},
+    ),
     "CC-TIME-001": Entry(
         "warning",
         Text("the node's clock is wrong", "节点的时钟不准"),

@@ -18,6 +18,7 @@ ROLES = {
     "task": "slurm.task",
     "facts": "slurm.check",
     "ray": "supervise.launchers.ray",
+    "mpi": "supervise.launchers.mpi",
 }
 
 

@@ -60,11 +60,11 @@ def match_symptom(symptoms: Sequence[Symptom], text: str) -> SymptomMatch | None
 def recognise(message: str, tail: Sequence[str], by: int | None) -> SymptomMatch | None:
     """Name the symptom that a rank's exception shows, or else its last lines, or else the signal that ended it.
 
-    The last lines of a rank that was killed do not say why: it could not write anything then.
+    The last lines of a rank that was killed do not say why, but for ours: it could not write anything then.
     """
     if message:
         return match_symptom(_IN_WORDS, message)
-    found = None if by in KILLS else match_symptom(_IN_PASSING, "\n".join(tail))
+    found = match_symptom(_IN_PASSING if by not in KILLS else _OUR_WORDS, "\n".join(tail))
     if found is None and by is not None and by in BY_SIGNAL:
         return SymptomMatch(BY_SIGNAL[by])
     return found
@@ -327,10 +327,15 @@ LOADERS = (
     ),
 )
 
-RAY = (
+CLUSTERS = (  # Ray, and the daemons of Open MPI
     Symptom(
         "CC-JOB-066",
         r"(?m:^clusterctl: Ray (ended|did not start))",
+        restart=reasons.WORKER_CRASHED,
+    ),
+    Symptom(
+        "CC-JOB-068",
+        r"(?m:^clusterctl: orted on \S{1,200} ended)",
         restart=reasons.WORKER_CRASHED,
     ),
     Symptom(
@@ -340,6 +345,17 @@ RAY = (
     ),
 )
 
-_IN_WORDS = (*RAY, *GPU, *NETWORK, *NODE, *LOADERS, *FOLLOWING, *PROGRAM)
+_OUR_WORDS = CLUSTERS[:2]
+_IN_WORDS = (*CLUSTERS, *GPU, *NETWORK, *NODE, *LOADERS, *FOLLOWING, *PROGRAM)
 # Other lines of stderr may speak of something that did no harm, such as a cache that could not be read.
-_IN_PASSING = (*RAY[:1], *GPU, *NETWORK, *NODE[:1], *LOADERS, *FOLLOWING, *RAY[1:], *NODE[1:], *PROGRAM)
+_IN_PASSING = (
+    *CLUSTERS[:2],
+    *GPU,
+    *NETWORK,
+    *NODE[:1],
+    *LOADERS,
+    *FOLLOWING,
+    *CLUSTERS[2:],
+    *NODE[1:],
+    *PROGRAM,
+)

@@ -66,7 +66,7 @@ def kill_raylet(lab: Lab, node: str, run: str) -> None:
 
 def ray_directories(lab: Lab) -> list[str]:
     """List what Ray has left in /tmp of the nodes."""
-    return [line for node in lab.nodes for line in lab.ssh(node.name, "ls /tmp").split() if "cc-ray" in line]
+    return [line for node in lab.nodes for line in lab.ssh(node.name, "ls /tmp").split() if "cc-run" in line]
 
 
 def test_every_node_works_for_node_0_and_an_exception_names_its_node(cluster: Lab, tmp_path: Path) -> None:

@@ -64,6 +64,7 @@ TEXTS = {
     "CC-JOB-063": "ModuleNotFoundError: No module named 'torch._six'",
     "CC-JOB-065": "bdb.BdbQuit",
     "CC-JOB-066": "clusterctl: Ray ended with exit code 1 on gpu02 (10.0.0.2)",
+    "CC-JOB-068": "clusterctl: orted on gpu02 ended: -9",
     "CC-JOB-067": "ray.exceptions.ActorDiedError: The actor died because its node has died.",
     "CC-JOB-064": "FileNotFoundError: [Errno 2] No such file or directory: '/out/step-100/.metadata'",
 }

@@ -208,7 +208,10 @@ def fail(state: RunState, reason: str, wait: float = FAILURE_WAIT) -> Step:
     """Take the first failure as the cause, unless we were stopping anyway, and hurry the rest."""
     if state.attempt.has_cause:
         return state, ()
-    if ends_with_first(state) and state.attempt.spec["node_rank"] != 0:
+    spec = state.attempt.spec
+    if (
+        ends_with_first(state) and spec["node_rank"] != 0 and "mpi" not in spec
+    ):  # orted ends with 0 if all is well
         return hold_failure(state, reason)
     return fail_now(state, reason, wait)
 

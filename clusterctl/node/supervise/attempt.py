@@ -24,7 +24,7 @@ from ..state.workdir import read_tail
 from ..sync.outside_files import summarise
 from .evidence import Evidence
 from .gpu_memory import GpuMemoryWait
-from .launchers.ray_files import COLLECT_LIMIT, RayFiles
+from .launchers.temp_files import COLLECT_LIMIT, TemporaryFiles, needs_temporary_files
 from .ranks.nested import Callbacks, NestedRanks
 from .ranks.stall import StallWatch
 from .ranks.workers import Worker
@@ -70,7 +70,7 @@ class Attempt:
             site.loop, site.record, spec, lambda seconds: self.post(events.Stalled(seconds))
         )
         self._process_tree = RunProcesses(run_tag_prefix(spec), site.warm.spared)
-        self._ray = RayFiles(site.rundir, spec) if "ray" in spec else None
+        self._temporary = TemporaryFiles(site.rundir, spec) if needs_temporary_files(spec) else None
         self._replaced = False
         self.torchrun: Optional[Torchrun] = None
         self.evidence = Evidence(site.rundir, {**site.secrets, "": site.token})
@@ -121,8 +121,8 @@ class Attempt:
         if other_port:
             self._master_port = MasterPort(self._site.loop, self._spec["ports"])
         spec = self.stages.spec
-        if self._ray is not None:
-            self._ray.hold()
+        if self._temporary is not None:
+            self._temporary.hold()
         self.torchrun = Torchrun(
             self._site.loop, spec, make_paths(self._site.rundir, spec), self._on_torchrun
         )
@@ -140,7 +140,7 @@ class Attempt:
     def send_go(self, action: SendGo) -> None:
         """Let the gate become torchrun."""
         assert self.torchrun is not None
-        self.torchrun.send_go(action.address, action.port)
+        self.torchrun.send_go(action.address, action.port, self._site.token)
 
     def await_listener(self, action: AwaitListener) -> None:
         """Wait until torchrun listens, and post it."""
@@ -289,12 +289,12 @@ class Attempt:
             self._collect(remaining)
 
     def _collect(self, remaining: List[Stat]) -> None:
-        """Keep what Ray has logged, and remove its directory."""
-        if self._ray is None:
+        """Keep what Ray has logged, and remove its directory, or that of mpirun."""
+        if self._temporary is None:
             self._finish(remaining)
         else:
-            loop, collect = self._site.loop, self._ray.collect
-            call_in_thread(loop, "ray logs", COLLECT_LIMIT, collect, lambda _: self._finish(remaining))
+            loop, collect = self._site.loop, self._temporary.collect
+            call_in_thread(loop, "temporary files", COLLECT_LIMIT, collect, lambda _: self._finish(remaining))
 
     def _finish(self, remaining: List[Stat]) -> None:
         self.stages.is_made()  # the environment was used until now

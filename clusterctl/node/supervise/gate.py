@@ -25,7 +25,15 @@ from ...protocol.run_paths import ERROR_FILE, STDERR_LOG, STDOUT_LOG
 from ..runtime.processes import restore_signals
 
 if TYPE_CHECKING:
-    from ...protocol.messages.local import GateOrder, GateReport, GateStart, RayNodeOrder, StartedWorker
+    from ...protocol.messages.local import (
+        GateOrder,
+        GateReport,
+        GateStart,
+        MpiNodeOrder,
+        NodeProgram,
+        RayNodeOrder,
+        StartedWorker,
+    )
 
 
 def main(arguments: List[str]) -> None:
@@ -136,17 +144,17 @@ def run_program(go: int, report: int, start: Optional[GateStart]) -> None:
 
 
 def program_argv(order: GateOrder) -> List[str]:
-    """Give the command line of the node's program: the job's, or ours that starts Ray and then the job's on node 0."""
+    """Give the command line of the node's program: the job's, or ours that starts it by Ray or by mpirun."""
     argv = [native(word) for word in order["argv"]]
-    if "ray" not in order:
-        return argv
-    ray: RayNodeOrder = {
-        **order["ray"],
-        "argv": argv,
-        "attempt": order["attempt"],
-        "node_rank": order["node_rank"],
-    }
-    return [sys.executable, sys.argv[0], "ray", json.dumps(ray)]
+    own: NodeProgram = {"argv": argv, "attempt": order["attempt"], "node_rank": order["node_rank"]}
+    if "ray" in order:
+        ray: RayNodeOrder = {**order["ray"], **own}
+        return [sys.executable, sys.argv[0], "ray", json.dumps(ray)]
+    if "mpi" in order:
+        os.environ["CLUSTERCTL_MPI_KEY"] = order["mpi_key"]  # everyone can read a command line
+        mpi: MpiNodeOrder = {**order["mpi"], **own}
+        return [sys.executable, sys.argv[0], "mpi", json.dumps(mpi)]
+    return argv
 
 
 def send(report: int, entry: GateReport) -> None:

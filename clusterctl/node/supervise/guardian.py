@@ -104,8 +104,8 @@ def guard(rundir: str, spec: Spec, pid: int, silence: Optional[str]) -> None:
     if silence is not None or status != 0:
         stop_run(rundir, spec, silence or describe_loss(status))
         ProcessTree(run_tag_prefix(spec)).kill_all()
-        if "ray" in spec:
-            from .launchers.ray_files import remove_all
+        if "ray" in spec or "mpi" in spec:
+            from .launchers.temp_files import remove_all
 
             remove_all(spec["run"])
     else:

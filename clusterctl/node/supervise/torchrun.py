@@ -14,7 +14,7 @@ from ..runtime.event_loop import Loop
 from ..runtime.processes import Stat, find_process
 from ..state.environments import append_programs_to_path
 from ..state.workdir import read_tail
-from .launchers.ray_files import make_order
+from .launchers.temp_files import make_mpi_key, make_mpi_order, make_order
 from .ranks.workers import Worker, Workers, WorkerWatch
 from .spawn import (
     AttemptPaths,
@@ -97,8 +97,11 @@ class Torchrun:
             self._gate = start_gate(self.spec, env, self.paths, server.expect() if server else None)
         self._loop.watch(self._gate.report, self._read_reports)
 
-    def send_go(self, address: str, port: int) -> None:
-        """Give GO, with the master's address and port; a gate that has just died is noticed by its end."""
+    def send_go(self, address: str, port: int, token: str = "") -> None:
+        """Give GO, with the master's address and port; a gate that has just died is noticed by its end.
+
+        `token` is what the nodes of a run prove to each other.
+        """
         assert self._gate is not None
         self._go_sent = True
         values = {**self.paths.values, "master_addr": address, "master_port": str(port)}
@@ -123,6 +126,9 @@ class Torchrun:
         }
         if "ray" in self.spec:
             order["ray"] = make_order(self.spec, address, port)
+        if "mpi" in self.spec:
+            order["mpi"] = make_mpi_order(self.spec, address, port)
+            order["mpi_key"] = make_mpi_key(self.spec, token)
         unsent = memoryview(json.dumps(order).encode("utf-8") + b"\n")
         with suppress(OSError):
             while unsent:

@@ -103,6 +103,7 @@ def _questions(request: FullProbeRequest, nccl: Callable[[], Any]) -> dict[str, 
         "limits": system.limits,
         "environment": system.environment,
         "logind": system.logind,
+        "programs": lambda: {name: find(name) or "" for name in ("mpirun", "orted")},
         "infiniband": network.infiniband,
         "gpudirect": network.gpudirect,
     }

@@ -1,4 +1,4 @@
-"""What a launcher needs on the nodes besides Python: Ray, and enough ports for it."""
+"""What a launcher needs on the nodes besides Python: Ray and enough ports for it, or Open MPI."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from clusterctl.plans.checks.framework import (
     Hit,
     Split,
     across_nodes,
+    as_root,
     check,
+    join_items,
     on_node,
     pip_install,
     run_on_each,
@@ -71,6 +73,17 @@ def _compare_python(with_ray: Mapping[str, Facts]) -> Split | None:
     if len({version.rpartition(".")[0] for version in versions.values()}) > 1:
         return None
     return split_votes({name: f"Python {version}" for name, version in versions.items() if version})
+
+
+@check("CC-SYS-020", needs=("programs",))
+def mpirun_is_missing(context: CheckContext) -> Iterator[Hit]:
+    if context.job is None or context.job.launcher != "mpirun":
+        return
+    for node, facts in context.known:
+        missing = [name for name, path in facts.programs.items() if not path]
+        if missing:
+            command = run_on_each(context, {node.name: as_root(facts, "apt-get install -y openmpi-bin")})
+            yield on_node(node, tr("no {names} on the PATH", names=join_items(missing)), command=command)
 
 
 @check("CC-NET-038", needs=("machine",))

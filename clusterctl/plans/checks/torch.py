@@ -69,7 +69,7 @@ def torch_is_missing(context: CheckContext) -> Iterator[Hit]:
     split = _compare_torch(context)
     known = [facts.torch.version for _, facts in context.known if facts.torch.version]
     version = split.majority if split else next(iter(known), None)
-    if not known and context.job and context.job.launcher in ("command", "ray"):
+    if not known and context.job and context.job.launcher in ("command", "ray", "mpirun"):
         return
     needs_index = _is_local_version(version)
     for node, facts in context.known:

@@ -140,6 +140,7 @@ class Facts:
     environment: Mapping[str, str] = field(default_factory=dict)
     nccl_conf: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     logind: Logind = field(default_factory=Logind)
+    programs: Mapping[str, str] = field(default_factory=dict)
     infiniband: tuple[InfinibandPort, ...] = ()
     gpudirect: GpuDirect = field(default_factory=GpuDirect)
     clock: Clock = field(default_factory=Clock)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from clusterctl.protocol.messages.files import (
         GangPart,
         LaunchRecord,
+        MpiPart,
         NodePorts,
         RayPart,
         RestartPart,
@@ -96,6 +97,7 @@ def render_spec(plan: LaunchPlan, node: NodePlan, record: LaunchRecord) -> Spec:
         "metrics": dict(plan.job.metrics),
         **_render_start(plan.job),
         **_render_ray(plan, node),
+        **_render_mpi(plan),
         "ends_with": plan.job.ends_with,
         **hooks_to_spec(plan.job),
         **_render_restart(plan, node),
@@ -172,6 +174,13 @@ def _render_ray(plan: LaunchPlan, node: NodePlan) -> RayPart:
             "names": {other.ip: other.name for other in plan.all_nodes if other.ip},
         }
     }
+
+
+def _render_mpi(plan: LaunchPlan) -> MpiPart:
+    """Give how many ranks mpirun starts on each node; nothing for other launchers."""
+    if plan.job.launcher != "mpirun":
+        return {}
+    return {"mpi": {"slots": [node.nproc_per_node or 1 for node in plan.nodes]}}
 
 
 def _count_ray_gpus(job: Job, node: NodePlan) -> int | None:

@@ -411,6 +411,7 @@ class ProbeFacts(TypedDict):
     environment: dict[str, str] | Problem
     nccl_conf: dict[str, list[str]] | Problem
     logind: LogindFacts | Problem
+    programs: dict[str, str] | Problem  # mpirun and orted: where they are, empty where they are not
     infiniband: list[InfinibandPortFacts] | Problem
     gpudirect: GpuDirectFacts | Problem
     clock: ClockFacts | Problem

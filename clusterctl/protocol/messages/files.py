@@ -153,6 +153,18 @@ class RayPart(TypedDict, total=False):
     ray: RaySpec
 
 
+class MpiSpec(TypedDict):
+    """Of a job with `launcher: mpirun`: how many ranks each node has, by node rank."""
+
+    slots: list[int]
+
+
+class MpiPart(TypedDict, total=False):
+    """Of a job with `launcher: mpirun`."""
+
+    mpi: MpiSpec
+
+
 class StallSpec(TypedDict):
     """When a run counts as stalled, in seconds without progress of any rank; `then` is empty, `stop` or `restart`."""
 
@@ -246,7 +258,7 @@ class OutsideStop(TypedDict):
     grace: float
 
 
-class Spec(_Spec, GangPart, StartPart, RayPart, Hooks, RestartPart, LaunchRecord, total=False):
+class Spec(_Spec, GangPart, StartPart, RayPart, MpiPart, Hooks, RestartPart, LaunchRecord, total=False):
     """spec.json: what a node's agent carries out."""
 
     environment: str  # the agent's own: where the environment is

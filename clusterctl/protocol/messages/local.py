@@ -38,12 +38,37 @@ class RayOrder(TypedDict):
     temp_dir: str
 
 
-class RayNodeOrder(RayOrder):
-    """The same for the process that starts it; `argv` is the job's program, `attempt` the attempt's directory."""
+class NodeProgram(TypedDict):
+    """What a program of ours around the job's gets: the job's words, and the attempt's directory."""
 
     argv: list[str]
     attempt: str
     node_rank: NodeRank
+
+
+class RayNodeOrder(RayOrder, NodeProgram):
+    """The same for the process that starts it; `argv` is the job's program."""
+
+
+class MpiOrder(TypedDict):
+    """How mpirun and its daemons are started."""
+
+    head: str  # address and port of node 0's program
+    node: str
+    nic: list[str]
+    slots: list[int]
+    temp_dir: str
+    shared_memory: str  # a directory
+
+
+class MpiNodeOrder(MpiOrder, NodeProgram):
+    """The same for the process that starts them; `argv` is what a rank is on this node."""
+
+
+class OrtedLine(TypedDict):
+    """What node 0's program sends to that of another node: the command line of orted there, as mpirun gave it."""
+
+    orted: str
 
 
 class _GateOrder(TypedDict):
@@ -57,9 +82,11 @@ class _GateOrder(TypedDict):
 
 
 class GateOrder(_GateOrder, total=False):
-    """GO, in one line; `ray` for a program that runs on node 0 once Ray has started on all."""
+    """GO, in one line; `ray` and `mpi` for a program of ours around the job's."""
 
     ray: RayOrder
+    mpi: MpiOrder
+    mpi_key: str  # by which the nodes' programs know each other; it is in no command line
 
 
 class StartedWorker(TypedDict):

@@ -8,10 +8,15 @@ from typing import Literal, get_args
 
 from clusterctl.specs.inventory.model import Waiver
 
-Launcher = Literal["torchrun", "launch", "python", "command", "ray"]
+Launcher = Literal["torchrun", "launch", "python", "command", "ray", "mpirun"]
 LAUNCHERS: tuple[Launcher, ...] = get_args(Launcher)
-SINGLE_PROCESS_LAUNCHERS = ("python", "command", "ray")  # launchers that start one process on each node
-HEAD_LAUNCHERS = ("ray",)  # of these, those that run the job's program on node 0 only
+SINGLE_PROCESS_LAUNCHERS = (
+    "python",
+    "command",
+    "ray",
+    "mpirun",
+)  # launchers that start one process on each node
+HEAD_LAUNCHERS = ("ray", "mpirun")  # of these, those whose program on node 0 is served by the other nodes
 VISIBLE_DEVICES_VARIABLES = (
     "CUDA_VISIBLE_DEVICES",
     "HIP_VISIBLE_DEVICES",
@@ -155,5 +160,5 @@ class Job:
 
     @property
     def runs_on_head(self) -> bool:
-        """Tell whether the job's program runs on node 0 only, and the other nodes serve it."""
+        """Tell whether the program of node 0 is served by the others, and ends the run."""
         return self.launcher in HEAD_LAUNCHERS

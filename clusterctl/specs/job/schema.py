@@ -315,7 +315,7 @@ class JobFile(StrictModel):
     command: tuple[Arg, ...] = Field(
         (),
         description="For `launcher: command`: a program and its arguments, run once on each node; with `ray` on node 0"
-        " only.",
+        " only, with `mpirun` once per rank.",
     )
     args: tuple[Arg, ...] = Field(
         (), description="Arguments of the script, kept as written; placeholders are filled in."
@@ -346,7 +346,7 @@ class JobFile(StrictModel):
     ends_with: EndsWith = Field(
         "all",
         description="For `python` and `command`: the run ends when the program has ended on all nodes (`all`), or when"
-        " node 0's has (`node 0`), as with a head and its workers; see below. With `ray` always `node 0`.",
+        " node 0's has (`node 0`), as with a head and its workers; always `node 0` with `ray` and `mpirun`; see below.",
     )
     start: StartChoice = Field(
         "exec",

@@ -16,7 +16,7 @@ from programs import Make, go, program
 from waiting import wait_until
 
 from clusterctl.node.runtime.sockets import bind_port
-from clusterctl.node.supervise.launchers import ray, ray_files
+from clusterctl.node.supervise.launchers import ray, temp_files
 
 # As `ray start --block`: it listens on the head's port until it is asked to end by a file.
 SCRIPTS = """
@@ -169,17 +169,17 @@ def test_the_directory_is_removed_by_the_last_that_uses_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is closed to others, and one that another account has made is refused."""
-    monkeypatch.setattr(ray_files, "TEMPORARY", str(tmp_path))
+    monkeypatch.setattr(temp_files, "TEMPORARY", str(tmp_path))
     spec: Any = {"run": "j-20261123T100000-aaaa", "attempt": 1}
-    first, second = (ray_files.RayFiles(str(tmp_path / name), spec) for name in ("0-a", "1-b"))
-    folder = Path(ray_files.temp_dir(spec["run"], 1))
+    first, second = (temp_files.TemporaryFiles(str(tmp_path / name), spec) for name in ("0-a", "1-b"))
+    folder = Path(temp_files.temp_dir(spec["run"], 1))
     first.hold()
     second.hold()
 
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     first.remove()
     assert folder.exists()
-    ray_files.remove_all(spec["run"])
+    temp_files.remove_all(spec["run"])
     assert folder.exists(), "still in use"
     second.remove()
     assert not folder.exists()
@@ -190,6 +190,6 @@ def test_the_directory_is_removed_by_the_last_that_uses_it(
 
 def test_a_socket_of_ray_has_a_path_that_the_kernel_takes() -> None:
     """107 characters, of which Ray takes 65."""
-    longest = ray_files.temp_dir("j" * 64 + "-20261123T100000-0123456789abcdef", 999)
+    longest = temp_files.temp_dir("j" * 64 + "-20261123T100000-0123456789abcdef", 999)
 
     assert len(longest) + len("/r") + 65 <= 107

@@ -348,3 +348,13 @@ def test_ray_gets_no_gpus_that_the_run_does_not_take() -> None:
 
     ray = render_spec(plan, plan.nodes[0], {})["ray"]  # type: ignore[typeddict-item]  # who launched it
     assert (ray["gpus"], ray["all_gpus"]) == (0, 0)
+
+
+def test_under_mpirun_every_node_has_its_own_words_and_all_the_slots() -> None:
+    """The Python of each node; torchrun's variables are left to each rank."""
+    plan = make_plan("{name: j, launcher: mpirun, script: t.py, nproc_per_node: 4}")
+    spec = render_spec(plan, plan.nodes[1], {})  # type: ignore[typeddict-item]  # who launched it
+
+    assert spec["mpi"] == {"slots": [4, 4, 4]}
+    assert (spec["argv"], spec["ends_with"], spec["processes"]) == (["/opt/py", "t.py"], "node 0", 1)
+    assert not {"MASTER_ADDR", "WORLD_SIZE", "PET_LOG_DIR"} & set(spec["env"])

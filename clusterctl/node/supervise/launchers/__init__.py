@@ -1,4 +1,4 @@
-"""Launchers that serve a program on node 0 from all nodes: Ray.
+"""Launchers that start processes of their own on all nodes: Ray and mpirun.
 
-Start with `ray`, the program of each node; `ray_files` is the agent's part. Not here: torchrun, see `../gate`.
+Start with `ray`, the program of each node; `temp_files` is the agent's part. Not here: torchrun, see `../gate`.
 """

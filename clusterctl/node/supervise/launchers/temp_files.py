@@ -1,4 +1,4 @@
-"""The agent's part of Ray: what the node's program is given, the directory of Ray's sockets and logs, and its end.
+"""The agent's part of Ray and mpirun: what the node's program is given, and directories for sockets and shared memory.
 
 Ray puts sockets and logs below one directory. The path of a Unix socket has at most 107 characters, of which Ray takes
 65, so the directory is not the run's own but a short one in /tmp. It is removed once the last of the run's nodes that
@@ -14,16 +14,18 @@ import os
 import shutil
 import stat
 from contextlib import suppress
-from typing import TYPE_CHECKING, Iterator, List, Optional
+from typing import TYPE_CHECKING, Dict, Iterator, List
 
 from ....protocol.run_paths import RunPaths
+from ...runtime.connections import prove
 
 if TYPE_CHECKING:
     from ....protocol.messages.files import Spec
-    from ....protocol.messages.local import RayOrder
+    from ....protocol.messages.local import MpiOrder, RayOrder
 
 TEMPORARY = "/tmp"  # only a directory there that is ours and closed to others is used
-PREFIX = "cc-ray-"
+PREFIX = "cc-run-"
+SHARED_MEMORY = "/dev/shm"
 OWN = "r"  # what Ray gets, and makes writable for everyone
 LOGS = "ray"  # in the attempt's directory
 MOST_FILES, LARGEST_FILE = 200, 512 << 10  # of Ray's logs; bytes, of each the end
@@ -55,43 +57,72 @@ def make_order(spec: Spec, head: str, port: int) -> RayOrder:
     }
 
 
-class RayFiles:
-    """Ray's directory during one attempt."""
+def needs_temporary_files(spec: Spec) -> bool:
+    """Tell whether the launcher has such a directory."""
+    return "ray" in spec or "mpi" in spec
+
+
+def make_mpi_order(spec: Spec, head: str, port: int) -> MpiOrder:
+    """Make what the program of a job under mpirun is given at GO."""
+    return {
+        "head": "%s:%s" % (head, port),
+        "node": spec["node"],
+        "nic": spec["nic"],
+        "slots": spec["mpi"]["slots"],
+        "temp_dir": os.path.join(temp_dir(spec["run"], spec["attempt"]), OWN),
+        "shared_memory": shared_memory_dir(temp_dir(spec["run"], spec["attempt"])),
+    }
+
+
+def make_mpi_key(spec: Spec, token: str) -> str:
+    """Make the key of an attempt, of what the nodes of a run prove to each other."""
+    return prove(token.encode("utf-8"), "mpi", spec["run"], spec["attempt"])
+
+
+class TemporaryFiles:
+    """The directories during one attempt: in /tmp, and of mpirun in /dev/shm too."""
 
     def __init__(self, rundir: str, spec: Spec) -> None:
-        self._folder = temp_dir(spec["run"], spec["attempt"])
+        self._own = temp_dir(spec["run"], spec["attempt"])
+        self._folders = [self._own, *([shared_memory_dir(self._own)] if "mpi" in spec else [])]
         self._logs = os.path.join(RunPaths(rundir).attempt(spec["attempt"]), LOGS)
-        self._held: Optional[int] = None
+        self._held: Dict[str, int] = {}
 
     def hold(self) -> None:
-        """Make the directory, and keep it until `remove`."""
-        if self._held is None:
+        """Make the directories, and keep them until `remove`."""
+        for folder in self._folders if not self._held else ():
             with suppress(FileExistsError):  # a node of this run that shares /tmp
-                os.mkdir(self._folder, 0o700)
-            self._held = _open_own(self._folder)
-            fcntl.flock(self._held, fcntl.LOCK_SH)
+                os.mkdir(folder, 0o700)
+            self._held[folder] = _open_own(folder)
+            fcntl.flock(self._held[folder], fcntl.LOCK_SH)
 
     def collect(self) -> None:
-        """Copy the end of each of Ray's logs into the run's directory, and remove Ray's own."""
+        """Copy the end of each of Ray's logs into the run's directory, and remove the directories."""
         with suppress(OSError):
-            copy_logs(os.path.join(self._folder, OWN), self._logs)
+            copy_logs(os.path.join(self._own, OWN), self._logs)
         self.remove()
 
     def remove(self) -> None:
-        """Remove the directory, unless another node of this run still uses it."""
-        if self._held is not None:
-            _remove_unused(self._folder, self._held)
-            self._held = None
+        """Remove the directories, unless another node of this run still uses them."""
+        while self._held:
+            _remove_unused(*self._held.popitem())
+
+
+def shared_memory_dir(folder: str) -> str:
+    """Give the directory in which ranks of one node share memory; a directory in /tmp where there is no /dev/shm."""
+    name = os.path.basename(folder)
+    return os.path.join(SHARED_MEMORY, name) if os.path.isdir(SHARED_MEMORY) else folder + ".shm"
 
 
 def remove_all(run_id: str) -> None:
     """Remove what a run has left of such directories; for when its agent could not."""
-    with suppress(OSError):
-        for name in os.listdir(TEMPORARY):
-            if name.startswith(_own_prefix(run_id)):
-                folder = os.path.join(TEMPORARY, name)
-                with suppress(OSError):
-                    _remove_unused(folder, _open_own(folder))
+    for parent in (TEMPORARY, SHARED_MEMORY):
+        with suppress(OSError):
+            for name in os.listdir(parent):
+                if name.startswith(_own_prefix(run_id)):
+                    folder = os.path.join(parent, name)
+                    with suppress(OSError):
+                        _remove_unused(folder, _open_own(folder))
 
 
 def _open_own(folder: str) -> int:

@@ -1,0 +1,300 @@
+"""The program of a node under `launcher: mpirun`: Open MPI's mpirun on node 0, its daemon orted on all, without SSH.
+
+    mpirun (node 0) -- as its rsh agent --> `mpi --relay`: writes orted's command line into a file of the attempt
+    the program of node 0 reads it -------> signed, to the program of the node that is meant --> orted --> ranks
+
+Each node's program calls node 0's at the master port; both prove that they know a key of the run. For mpirun no node
+is its own, node 0 neither, so that every orted has the variables of its own node: NICs differ between nodes.
+A rank is started by a script of its node, which goes to the node's copy of the code, sets RANK and the like, sends the
+output to the node's log, and notes a rank that failed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Dict, List, Optional
+
+from ....protocol.run_paths import STDERR_LOG, STDOUT_LOG
+from ....protocol.untrusted import MalformedError, Untrusted, parse_object
+from ...gang.channel import SignedLines
+from ...runtime.connections import ChannelError, is_same_proof, make_nonce, prove
+
+if TYPE_CHECKING:
+    from ....protocol.messages.local import MpiNodeOrder
+
+KEY = "CLUSTERCTL_MPI_KEY"  # a variable of this process alone
+SCRIPT = "CLUSTERCTL_MPI_RANK"  # the script that starts a rank on this node
+HOST = "cc-node-"  # names that no machine has: else mpirun would start that node's ranks itself
+NO_AGENT = "/bin/true"  # what orted gets: it looks whether its agent exists, and starts nothing by it
+JOIN_LIMIT = 120.0  # seconds until node 0's program can be reached, and for mpirun to send a command line
+CALL_LIMIT = 10.0  # seconds for one message
+LONGEST_LINE = 64 << 10
+INTERVAL = 0.05
+END_WAIT = 5.0  # seconds in which a stop explains why orted has ended
+STOP_LIMIT = 5.0
+
+
+def main(arguments: List[str]) -> None:
+    """Run this node's part, or with `--relay FOLDER HOST WORDS` hand over what mpirun would have run by ssh."""
+    if arguments[0] == "--relay":
+        folder, host, *words = arguments[1:]
+        relay(folder, host, " ".join(words))
+        return
+    order: MpiNodeOrder = json.loads(arguments[0])
+    key = os.environ.pop(KEY, "")
+    node = MpiNode(order, key)
+    sys.exit(exit_as(node.run_head() if order["node_rank"] == 0 else node.run_servant()))
+
+
+def relay(folder: str, host: str, words: str) -> None:
+    """Write one command line where node 0's program looks for it, at once and whole."""
+    path = os.path.join(folder, host)
+    with open(path + ".new", "w", encoding="utf-8", errors="surrogateescape") as sink:
+        sink.write(words)
+    os.replace(path + ".new", path + ".orted")
+
+
+def exit_as(code: int) -> int:
+    """Return the exit code, or end by the signal."""
+    if code < 0:
+        with suppress(OSError, ValueError):  # SIGKILL has no handler
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    return code
+
+
+def report(text: str) -> None:
+    """Write to stderr, which is the rank's."""
+    print("clusterctl: " + text, file=sys.stderr, flush=True)
+
+
+class MpiNode:
+    """One node's part."""
+
+    def __init__(self, order: MpiNodeOrder, key: str) -> None:
+        self._order = order
+        self._key = key.encode("ascii")
+        self._folder = os.path.join(order["attempt"], "mpi")
+        self._failed = os.path.join(self._folder, "failed")
+        self._stopping = False
+        self.lines: Dict[int, str] = {}  # of orted, by node rank
+        self._agent = ""
+        self._orted: Optional[subprocess.Popen[bytes]] = None
+        for folder in (self._folder, order["temp_dir"]):
+            os.makedirs(folder, 0o700, exist_ok=True)
+        self._write_script()
+        self._prepare_environment()
+        signal.signal(signal.SIGTERM, self._on_term)
+
+    def _on_term(self, *_: object) -> None:
+        self._stopping = True
+
+    def _write_script(self) -> None:
+        """Write what starts a rank here; output goes to the log of this node's program."""
+        own = os.path.join(self._order["attempt"], "0")
+        out, err = (os.path.join(own, name) for name in (STDOUT_LOG, STDERR_LOG))
+        words = " ".join(map(shlex.quote, self._order["argv"]))
+        lines = [
+            "#!/bin/sh",
+            "cd %s || exit 1" % shlex.quote(os.getcwd()),
+            "export RANK=$OMPI_COMM_WORLD_RANK WORLD_SIZE=$OMPI_COMM_WORLD_SIZE",
+            "export LOCAL_RANK=$OMPI_COMM_WORLD_LOCAL_RANK LOCAL_WORLD_SIZE=$OMPI_COMM_WORLD_LOCAL_SIZE",
+            "exec >>%s 2>>%s" % (shlex.quote(out), shlex.quote(err)),
+            words,
+            "code=$?",
+            '[ $code = 0 ] || echo "$RANK $code" >>%s' % shlex.quote(self._failed),
+            "exit $code",
+        ]
+        self._write("rank.sh", "\n".join(lines) + "\n")
+
+    def _write(self, name: str, text: str) -> str:
+        path = os.path.join(self._folder, name)
+        with open(path, "w", encoding="utf-8", errors="surrogateescape") as sink:
+            sink.write(text)
+        os.chmod(path, stat.S_IRWXU)
+        return path
+
+    def _prepare_environment(self) -> None:
+        """Set what mpirun, orted and the ranks of this node inherit; what the job sets stays."""
+        nics = ",".join(self._order["nic"])
+        own = {"hwloc_base_binding_policy": "none", "orte_tmpdir_base": self._order["temp_dir"]}
+        own["btl_vader_backing_directory"] = self._order["shared_memory"]
+        if nics:
+            own.update(oob_tcp_if_include=nics, btl_tcp_if_include=nics)
+        for name, value in own.items():
+            os.environ.setdefault("OMPI_MCA_" + name, value)
+        os.environ[SCRIPT] = os.path.join(self._folder, "rank.sh")
+        for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
+            os.environ.setdefault(name, "1")
+
+    # node 0
+
+    def run_head(self) -> int:
+        """Run mpirun; returns how it ended, as `Popen.returncode`."""
+        address, _, port = self._order["head"].rpartition(":")
+        listener = socket.create_server((address, int(port)), backlog=1024)
+        threading.Thread(target=self._serve, args=(listener,), daemon=True).start()
+        environment = {**os.environ}
+        environment.pop("OMPI_MCA_btl_tcp_if_include", None)  # mpirun would give it to the ranks of all nodes
+        try:
+            mpirun = subprocess.Popen(self._mpirun_command(), env=environment)
+        except OSError as error:
+            report("cannot start mpirun: %s" % error)
+            return 127
+        while mpirun.poll() is None:
+            self._collect_lines()
+            time.sleep(INTERVAL)
+        self._stop_orted()
+        return self.read_failure() or mpirun.returncode
+
+    def _mpirun_command(self) -> List[str]:
+        slots = self._order["slots"]
+        agent = '#!/bin/sh\nexec %s %s mpi --relay %s "$@"\n'
+        words = (shlex.quote(word) for word in (sys.executable, sys.argv[0], self._folder))
+        self._agent = self._write("rsh", agent % tuple(words))
+        return [
+            *("mpirun", "-np", str(sum(slots))),
+            *("--host", ",".join("%s%d:%d" % (HOST, rank, count) for rank, count in enumerate(slots))),
+            *("--mca", "plm", "rsh", "--mca", "plm_rsh_agent", self._agent),
+            *("--mca", "plm_rsh_no_tree_spawn", "1", "--mca", "plm_rsh_pass_environ_mca_params", "0"),
+            *("sh", "-c", 'exec "$%s"' % SCRIPT),
+        ]
+
+    def _collect_lines(self) -> None:
+        """Take what the relays have written; this node's own orted starts at once."""
+        for rank in range(len(self._order["slots"])):
+            path = os.path.join(self._folder, "%s%d.orted" % (HOST, rank))
+            if rank not in self.lines and os.path.exists(path):
+                with open(path, encoding="utf-8", errors="surrogateescape") as source:
+                    self.lines[rank] = source.read().replace(self._agent, NO_AGENT)
+                if rank == 0:
+                    self._start_orted(self.lines[0])
+
+    def _serve(self, listener: socket.socket) -> None:
+        while True:
+            connection, _ = listener.accept()
+            threading.Thread(target=self.answer, args=(connection,), daemon=True).start()
+
+    def answer(self, connection: socket.socket) -> None:
+        """Give a node that has proved the key its command line, once mpirun has said it."""
+        with suppress(OSError, MalformedError, ChannelError), connection:
+            connection.settimeout(CALL_LIMIT)
+            call = LineReader(connection)
+            hello, nonce = call.read(), make_nonce()
+            rank = hello.integer("node_rank", 1, len(self._order["slots"]) - 1)
+            call.send({"nonce": nonce})
+            proof = prove(self._key, "mpi node", rank, hello.text("nonce"), nonce)
+            if rank is None or not is_same_proof(call.read().text("proof"), proof):
+                return
+            deadline = time.monotonic() + JOIN_LIMIT
+            while rank not in self.lines and time.monotonic() < deadline:
+                time.sleep(INTERVAL)
+            lines = SignedLines(prove(self._key, "mpi head", rank, hello.text("nonce"), nonce))
+            for line in lines.sign(json.dumps({"orted": self.lines[rank]})) if rank in self.lines else ():
+                connection.sendall(line)
+
+    # the other nodes
+
+    def run_servant(self) -> int:
+        """Run orted; returns how this node's part ended."""
+        line = self._wait_for_line()
+        if line is None:
+            return -signal.SIGTERM if self._stopping else 1
+        self._start_orted(line)
+        assert self._orted is not None
+        while self._orted.poll() is None and not self._stopping:
+            time.sleep(INTERVAL)
+        failure = self.read_failure()
+        deadline = time.monotonic() + END_WAIT
+        while not (failure or self._stopping or self._orted.returncode in (None, 0)):
+            if time.monotonic() > deadline or self._orted.returncode < 0:
+                report("orted on %s ended: %s" % (self._order["node"], self._orted.returncode))
+                return 1
+            time.sleep(INTERVAL)
+        self._stop_orted()
+        return failure or (-signal.SIGTERM if self._stopping else 0)
+
+    def _wait_for_line(self) -> Optional[str]:
+        """Wait for the command line of this node's orted."""
+        address, _, port = self._order["head"].rpartition(":")
+        deadline, problem = time.monotonic() + JOIN_LIMIT, "no answer"
+        while time.monotonic() < deadline and not self._stopping:
+            try:
+                with socket.create_connection((address, int(port)), CALL_LIMIT) as connection:
+                    connection.settimeout(JOIN_LIMIT)
+                    return self.call_head(LineReader(connection))
+            except (OSError, MalformedError, ChannelError) as error:
+                problem = str(error)
+            time.sleep(INTERVAL)
+        report("mpirun of node 0 (%s) sent nothing in %d s: %s" % (self._order["head"], JOIN_LIMIT, problem))
+        return None
+
+    def call_head(self, call: LineReader) -> str:
+        """Prove the key, and take the command line of this node's orted."""
+        rank, nonce = self._order["node_rank"], make_nonce()
+        call.send({"node_rank": rank, "nonce": nonce})
+        theirs = call.read().text("nonce")
+        call.send({"proof": prove(self._key, "mpi node", rank, nonce, theirs)})
+        lines = SignedLines(prove(self._key, "mpi head", rank, nonce, theirs))
+        message = None
+        while message is None:
+            message = lines.verify(call.read_line())
+        return message.text("orted", LONGEST_LINE)
+
+    # all nodes
+
+    def _start_orted(self, line: str) -> None:
+        """Run what mpirun would run in a shell there, but in the foreground: it is this process's to end."""
+        command = line.replace("orted --daemonize", "orted", 1)
+        self._orted = subprocess.Popen(["sh", "-c", "exec " + command.strip()])
+
+    def _stop_orted(self) -> None:
+        if self._orted is None:
+            return
+        for number in (0, signal.SIGTERM, signal.SIGKILL):
+            if number and self._orted.poll() is None:
+                self._orted.send_signal(number)
+            with suppress(subprocess.TimeoutExpired):
+                self._orted.wait(STOP_LIMIT if number or not self._stopping else 0.01)
+
+    def read_failure(self) -> int:
+        """Return the exit code of the first rank that failed here; 0 if none did."""
+        with suppress(OSError, ValueError), open(self._failed, encoding="ascii") as source:
+            return int(source.readline().split()[-1])
+        return 0
+
+
+class LineReader:
+    """Messages over a connection that waits: lines of JSON, at most so long."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._buffer = b""
+
+    def read_line(self) -> bytes:
+        """Return the next line, without its end; ChannelError if there is none."""
+        while b"\n" not in self._buffer:
+            chunk = self._connection.recv(1 << 14)
+            if not chunk or len(self._buffer) > LONGEST_LINE:
+                raise ChannelError("the connection was closed")
+            self._buffer += chunk
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line
+
+    def read(self) -> Untrusted:
+        """Return the next message."""
+        return parse_object(self.read_line())
+
+    def send(self, message: Dict[str, object]) -> None:
+        """Send one."""
+        self._connection.sendall(json.dumps(message).encode("ascii") + b"\n")

@@ -1,0 +1,99 @@
+"""Runs under a real mpirun (Open MPI), on two nodes without SSH between them; skipped where it is not installed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from driving import cctl, leftovers, make_project, read_until, said, start_cctl
+from variants import VARIANT
+from waiting import HANG
+
+from clusterctl.lab.labs import Lab
+
+pytestmark = [
+    VARIANT,
+    pytest.mark.skipif(
+        not (shutil.which("mpirun") and shutil.which("orted")), reason="no Open MPI on this machine"
+    ),
+]
+
+# MPI without mpi4py: the handles are symbols of the library.
+ALLREDUCE = """
+import ctypes, os, time
+mpi = ctypes.CDLL("libmpi.so.40", mode=ctypes.RTLD_GLOBAL)
+def handle(name):
+    return ctypes.c_void_p(ctypes.addressof(ctypes.c_char.in_dll(mpi, name)))
+world, value, total, size = handle("ompi_mpi_comm_world"), ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+mpi.MPI_Init(None, None)
+mpi.MPI_Comm_rank(world, ctypes.byref(value))
+mpi.MPI_Comm_size(world, ctypes.byref(size))
+mpi.MPI_Allreduce(ctypes.byref(value), ctypes.byref(total), 1, handle("ompi_mpi_int"), handle("ompi_mpi_op_sum"), world)
+print("up", value.value, size.value, total.value, os.environ["RANK"], os.environ["LOCAL_RANK"],
+      os.environ["OMPI_MCA_btl_tcp_if_include"], flush=True)
+{end}
+mpi.MPI_Finalize()
+"""
+
+
+def left_in_memory(lab: Lab) -> list[str]:
+    """List what runs have left in /tmp and /dev/shm of the nodes."""
+    found = [line for node in lab.nodes for line in lab.ssh(node.name, "ls /tmp /dev/shm").split()]
+    return [line for line in found if "cc-run" in line or "vader" in line or "ompi" in line]
+
+
+def test_ranks_on_two_nodes_reduce_over_their_own_nics(cluster: Lab, tmp_path: Path) -> None:
+    """Node 0's ranks come first; each has the variables of its node, and of torch."""
+    job = make_project(tmp_path, ALLREDUCE.format(end=""), launcher="mpirun", nodes=2, nproc_per_node=2)
+
+    result = cctl(cluster, "launch", job, "--json")
+
+    assert result.code == 0, result.err
+    lines = sorted(line.split()[1:] for line in said(result.json_lines()) if line.startswith("up"))
+    assert [line[:5] for line in lines] == [[str(n), "4", "6", str(n), str(n % 2)] for n in range(4)]
+    assert len({line[5] for line in lines[:2]}) == len({line[5] for line in lines[2:]}) == 1
+    assert lines[0][5] != lines[2][5]
+    assert leftovers(cluster) == {}
+    assert left_in_memory(cluster) == []
+
+
+def test_a_failed_rank_and_a_killed_daemon_are_named(cluster: Lab, tmp_path: Path) -> None:
+    """On the other node: the exception of the rank; then orted, killed. Nothing is left of either run."""
+    end = "if value.value == 3: raise ValueError('bad batch')\ntime.sleep(600)"
+    failing = make_project(
+        tmp_path / "a", ALLREDUCE.format(end=end), launcher="mpirun", nodes=2, nproc_per_node=2
+    )
+    failed = cctl(cluster, "launch", failing, "--no-check")
+    waiting = make_project(
+        tmp_path / "b", ALLREDUCE.format(end="time.sleep(600)"), launcher="mpirun", nodes=2, nproc_per_node=1
+    )
+    process = start_cctl(cluster, "launch", waiting, "--no-check")
+    read_until(process, "| up ")
+    cluster.ssh("gpu02", "kill -9 $(pgrep -x orted)")
+    out, err = process.communicate(timeout=HANG)
+
+    assert failed.code == 1
+    assert "rank 3 on gpu02: ValueError: bad batch" in failed.err
+    assert process.returncode == 1
+    assert "clusterctl: orted on gpu02 ended: -9" in out + err
+    assert "CC-JOB-068" in out + err
+    assert leftovers(cluster) == {}
+    assert left_in_memory(cluster) == []
+
+
+def test_a_stop_leaves_nothing(cluster: Lab, tmp_path: Path) -> None:
+    """The run counts as cancelled on both nodes."""
+    job = make_project(
+        tmp_path, ALLREDUCE.format(end="time.sleep(600)"), launcher="mpirun", nodes=2, nproc_per_node=1
+    )
+    process = start_cctl(cluster, "launch", job, "--no-check")
+    read_until(process, "| up ")
+    assert cctl(cluster, "stop", "-y").code == 0
+    process.communicate(timeout=HANG)
+
+    status = json.loads(cctl(cluster, "status", "--json").out)
+    assert [node["state"] for node in status["nodes"]] == ["CANCELLED"] * 2
+    assert leftovers(cluster) == {}
+    assert left_in_memory(cluster) == []

@@ -1,0 +1,88 @@
+"""How the programs of two nodes pass the command line of orted on; mpirun itself is in tests/lab/test_mpirun_lab.py."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterctl.node.runtime.connections import ChannelError
+from clusterctl.node.supervise.launchers import mpi
+
+LINE = 'orted -mca orte_hnp_uri "1.0;tcp://10.0.0.1:4711"'
+
+
+def make_node(folder: Path, monkeypatch: pytest.MonkeyPatch, rank: int, key: str = "k") -> mpi.MpiNode:
+    """Make the program of a node, which is not started."""
+    for name in ("nic", "OMPI_MCA_btl_tcp_if_include", "CLUSTERCTL_MPI_RANK"):
+        monkeypatch.setenv(name, "")  # put back afterwards
+    monkeypatch.setattr(mpi.signal, "signal", lambda *_: None)
+    order: Any = {
+        "head": "127.0.0.1:1",
+        "node": f"gpu0{rank}",
+        "nic": ["eth9"],
+        "slots": [2, 2],
+        "node_rank": rank,
+    }
+    order |= {"attempt": str(folder / str(rank)), "temp_dir": str(folder / "t"), "shared_memory": "/dev/shm"}
+    return mpi.MpiNode({**order, "argv": ["sh", "-c", 'echo "$RANK of $WORLD_SIZE"; exit 3']}, key)
+
+
+def ask(head: mpi.MpiNode, servant: mpi.MpiNode) -> str:
+    """Let the program of one node ask that of node 0."""
+    theirs, ours = socket.socketpair()
+    for end in (theirs, ours):
+        end.settimeout(20)
+    answers = threading.Thread(target=head.answer, args=(theirs,))
+    answers.start()
+    try:
+        return servant.call_head(mpi.LineReader(ours))
+    finally:
+        ours.close()
+        answers.join()
+
+
+def test_a_node_gets_its_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a relay has written for it, whole."""
+    head, servant = make_node(tmp_path, monkeypatch, 0), make_node(tmp_path, monkeypatch, 1)
+    head.lines[1] = LINE
+
+    assert ask(head, servant) == LINE
+
+
+def test_a_stranger_gets_nothing_and_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both sides prove the key: who lacks it gets no command line, and can give none."""
+    head, servant = make_node(tmp_path, monkeypatch, 0), make_node(tmp_path, monkeypatch, 1, key="another")
+    head.lines[1] = LINE
+
+    with pytest.raises(ChannelError, match="closed"):
+        ask(head, servant)
+    liar, end = socket.socketpair()
+    liar.sendall(b'{"nonce": "%s"}\n0 %s . {"orted": "rm -rf /"}\n' % (b"0" * 32, b"0" * 64))
+    with pytest.raises(ChannelError, match="out of sequence"):
+        make_node(tmp_path, monkeypatch, 1).call_head(mpi.LineReader(end))
+
+
+def test_a_rank_has_torchs_variables_and_its_failure_is_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The script that mpirun starts runs the node's own words, and writes to the node's own log."""
+    node = make_node(tmp_path, monkeypatch, 1)
+    (tmp_path / "1/0").mkdir()
+    env = {"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4", "PATH": "/bin:/usr/bin"}
+    done = subprocess.run([tmp_path / "1/mpi/rank.sh"], env=env, check=False)
+
+    assert done.returncode == 3
+    assert (tmp_path / "1/0/stdout.log").read_text() == "3 of 4\n"
+    assert node.read_failure() == 3
+
+
+def test_the_relay_writes_a_command_line_as_a_whole(tmp_path: Path) -> None:
+    """The host that mpirun names, and the words that a shell there would have got."""
+    mpi.main(["--relay", str(tmp_path), "cc-node-1", "orted", '-mca ess "env"'])
+
+    assert (tmp_path / "cc-node-1.orted").read_text() == 'orted -mca ess "env"'
