@@ -61,6 +61,8 @@ STACKS: Mapping[str, Stack] = {
     "fsdp2-dcp": Stack("torch", "loss.backward()"),
     "lightning": Stack("lightning", "x, y = batch"),
     "deepspeed": Stack("deepspeed", "engine.backward(loss)"),
+    "jax": Stack("jax", "x = jax.make_array", "jax.process_index()", "process {last} of {count}"),
+    "ray-rl": Stack("ray", "chances, gradient", "self.number", cause=OF_RAY),
 }
 
 
