@@ -528,7 +528,7 @@ def judge_kept(
     ranks = sorted((rank for each in kept for rank in each.evidence.ranks), key=lambda rank: rank.rank)
     seconds = [each.seconds for each in kept if each.seconds is not None]
     longest = max(seconds, default=None)
-    # of a stall the job's limit is patience enough
+    # of a stall the nodes have waited as long as the job says
     least_wait = min(PATIENCE, longest) if longest else PATIENCE
     judgement = judge(ranks, silent_nodes, world, least_wait)
     suspects = tuple(rank for rank in ranks if rank.rank in judgement.suspects)
