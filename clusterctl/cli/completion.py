@@ -102,3 +102,9 @@ def complete_copy_path(ctx: click.Context, param: click.Parameter, incomplete: s
 complete_run = _completer(_run_ids)
 complete_nodes = _completer(_node_names)
 complete_code = _completer(_codes)
+
+
+def complete_to_stop(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete what `stop` takes: a run, with `--warm` a choice of nodes."""
+    is_warm = ctx.params.get("warm")  # type: ignore[record-key]  # an option as click gives it
+    return (complete_nodes if is_warm else complete_run)(ctx, param, incomplete)

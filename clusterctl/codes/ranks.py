@@ -431,6 +431,7 @@ ENTRIES: Mapping[str, Entry] = {
         texts=(
             "Timed out after 61 seconds waiting for clients. 1/2 clients joined",
             "Socket Timeout",
+            "JaxRuntimeError: Gloo context initialization failed: DEADLINE_EXCEEDED: GetKeyValue() timed out",
         ),
         command="clusterctl logs {run} --tail 3",
     ),

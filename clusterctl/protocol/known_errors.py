@@ -183,7 +183,7 @@ FOLLOWING = (
     Symptom(
         "CC-JOB-033",
         r"(?<!\d)\d+/\d+ clients joined|wait timeout after \d+ ?ms, keys|Timeout waiting for key"
-        r"|barrier timeout after"
+        r"|barrier timeout after|GetKeyValue\(\) timed out"
         r"|Socket Timeout",
         grade="waited",
     ),

@@ -29,12 +29,12 @@ from clusterctl.lab import labs
 from clusterctl.lab.build import LabOptions, up
 from clusterctl.lab.labs import Lab
 from clusterctl.lab.layout import DEFAULT_NICS
-from clusterctl.specs.job.model import Job
 from clusterctl.specs.job.parse import parse_job
 
 PLAYBOOKS = Path(__file__).parents[2] / "playbooks" / "stacks"
 COMMAND = (sys.executable, "-m", "clusterctl")
 TORCH_RANK = 'int(__import__("os").environ["RANK"])'
+OF_RAY = " on {node}"  # of a worker; rank 0 is the program that it works for
 MOST_WAIT = 10.0  # seconds that processes have to exit after the run has ended
 
 
@@ -43,13 +43,15 @@ class Stack:
     """What is particular to a playbook.
 
     `package` is the one whose version is shown. The last rank raises before the first line of the script that
-    contains `before`; `rank` is how the script knows its rank, and `greeting` what it prints of it.
+    contains `before`; `rank` is how the script knows its rank, and `greeting` what it prints of it. `cause` is in the
+    result of the broken run, together with the line.
     """
 
     package: str
     before: str
     rank: str = TORCH_RANK
     greeting: str = "rank {last} of {count}"
+    cause: str = "rank {last} on {node}: ValueError: broken on purpose"
 
 
 STACKS: Mapping[str, Stack] = {
@@ -58,6 +60,7 @@ STACKS: Mapping[str, Stack] = {
     "hf-trainer": Stack("transformers", "return {"),
     "fsdp2-dcp": Stack("torch", "loss.backward()"),
     "lightning": Stack("lightning", "x, y = batch"),
+    "deepspeed": Stack("deepspeed", "engine.backward(loss)"),
 }
 
 
@@ -115,10 +118,11 @@ def measure(lab: Lab, folder: Path, name: str, asked: argparse.Namespace) -> lis
         download(project / "requirements.txt", wheels, visible=job.setup.system_site_packages)
     first = launch(lab, project, wheels)
     again = launch(lab, project, wheels) if job.setup is not None else first
-    stack, count = STACKS[name], count_ranks(job, asked.nodes)
+    stack, count = STACKS[name], asked.nodes * int(job.nproc_per_node)
+    found = asked.nodes if job.launcher == "ray" else count  # Ray's workers are not ranks of ours
     line = break_rank(project / "train.py", stack, count - 1)
     broken = launch(lab, project, wheels)
-    named = judge(broken, lab, count - 1, line)
+    named = judge(broken, lab, stack, count - 1, line)
     greeting = stack.greeting.format(last=count - 1, count=count)
     greeted = greeting in first.text and greeting in again.text
     result = f"exit code {first.code}, {again.code}"
@@ -132,18 +136,13 @@ def measure(lab: Lab, folder: Path, name: str, asked: argparse.Namespace) -> lis
         name,
         version_of(stack.package, wheels),
         job.launcher,
-        again.ranks if again.ranks == count else f"{again.ranks}, expected {count}",
+        again.ranks if again.ranks == found else f"{again.ranks}, expected {found}",
         result,
         round(first.seconds, 1) if job.setup is not None else None,
         round(again.seconds, 1),
         named,
         len(left),
     ]
-
-
-def count_ranks(job: Job, nodes: int) -> int:
-    """Count what clusterctl should find: the workers, or where they cannot be seen the processes."""
-    return nodes * int(job.nproc_per_node)
 
 
 def download(requirements: Path, wheels: Path, *, visible: bool) -> None:
@@ -201,7 +200,8 @@ def launch(lab: Lab, project: Path, wheels: Path) -> Launch:
     )
     seconds = time.monotonic() - began
     shown = subprocess.run([*words, "status", "--json"], capture_output=True, text=True, check=False)
-    ranks = sum(len(node["ranks"]) for node in json.loads(shown.stdout)["nodes"])
+    nodes = json.loads(shown.stdout)["nodes"] if shown.returncode == 0 else []  # none if no run was started
+    ranks = sum(len(node["ranks"]) for node in nodes)
     return Launch(
         done.returncode,
         seconds,
@@ -226,11 +226,11 @@ def left_over(lab: Lab, known: Mapping[str, set[int]]) -> tuple[str, ...]:
         time.sleep(0.2)
 
 
-def judge(broken: Launch, lab: Lab, rank: int, line: int) -> str:
+def judge(broken: Launch, lab: Lab, stack: Stack, rank: int, line: int) -> str:
     """Say what of the cause was named."""
-    node = lab.nodes[-1].name
-    headline = f"rank {rank} on {node}: ValueError: broken on purpose"
-    if broken.code == 1 and headline in broken.text and f"train.py:{line} " in broken.text:
+    facts = {"last": rank, "node": lab.nodes[-1].name, "first": lab.nodes[0].name}
+    text = " ".join(broken.text.split())
+    if broken.code == 1 and all(part in text for part in (stack.cause.format(**facts), f"train.py:{line} ")):
         return "rank, node, line"
     tell(broken.text)
     failed = [text for text in broken.text.splitlines() if "FAILED" in text or "SUCCEEDED" in text]

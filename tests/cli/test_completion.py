@@ -59,6 +59,8 @@ def complete(folder: Path, *words: str) -> list[str]:
         (["logs", "--gr"], ["--grep"]),
         (["logs", "tr"], [RUN]),
         (["stop", ""], [RUN]),
+        (["stop", "--warm", "a"], ["alpha"]),
+        (["cp", "al"], ["alpha:"]),
         (["launch", "jo"], ["job.yaml", "jobs/"]),
         (["exec", "--nodes", "a"], ["alpha"]),
         (["-i", "inventory.yaml", "top", "--exclude", "b"], ["beta"]),

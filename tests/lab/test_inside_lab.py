@@ -7,10 +7,11 @@ import socket
 import subprocess
 from pathlib import Path
 
+import pytest
 from driving import COMMAND, STUBBED, cctl, environment, leftovers, make_project, start_cctl
 from terminal import act_on
 from test_bastion_lab import behind
-from variants import VARIANT
+from variants import VARIANT, first
 from waiting import HANG, wait_until
 
 from clusterctl.lab.labs import Lab
@@ -34,15 +35,17 @@ def run_of(launched: subprocess.Popen[str]) -> str:
     return line.split()[1].rstrip(":")
 
 
-def test_a_breakpoint_of_one_rank(cluster: Lab, tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", first(1, ["direct", "bastion"]))
+def test_a_breakpoint_of_one_rank(cluster: Lab, tmp_path: Path, way: str) -> None:
     """Who leaves pdb leaves the rank waiting; `c` lets it go on, and the run succeeds."""
-    job = make_project(tmp_path, WAITING, nodes=2, env=STUBBED)
-    launched = start_cctl(cluster, "launch", "--debug", job)
+    given = ("-i", behind(cluster, tmp_path)) if way == "bastion" else ()
+    job = make_project(tmp_path / "job", WAITING, nodes=2, env=STUBBED)
+    launched = start_cctl(cluster, *given, "launch", "--debug", job)
     run = run_of(launched)
-    wait_until(lambda: "RUNNING" in cctl(cluster, "status", run).out, "it runs")
+    wait_until(lambda: "RUNNING" in cctl(cluster, *given, "status", run).out, "it runs")
 
     def type_in(text: str) -> str:
-        words = [*COMMAND, "debug", run, "--rank", "1"]
+        words = [*COMMAND, *map(str, given), "debug", run, "--rank", "1"]
         done = subprocess.run(
             words,
             input=text,

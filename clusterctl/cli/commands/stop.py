@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from clusterctl.cli.completion import complete_run
+from clusterctl.cli.completion import complete_to_stop
 from clusterctl.cli.context.load import load_chosen_inventory
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand
@@ -21,7 +21,7 @@ from clusterctl.cli.options import Seconds, shared_options
         ("clusterctl stop --warm", "what --keep-warm left, on all nodes"),
     ],
 )
-@click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_run)
+@click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_to_stop)
 @click.option(
     "--grace",
     type=Seconds(),

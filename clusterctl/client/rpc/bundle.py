@@ -168,9 +168,8 @@ def judge_zip() -> tuple[str, bytes]:
     """Return the SHA-256 of the program that judges the nodes of a Slurm job, and its zip; packed once a launch."""
     texts = {"__main__.py": JUDGE_MAIN, "clusterctl/__init__.py": ""}
     for name in _absolute_imports(JUDGE):
-        path = PACKAGE.joinpath(*name.split("."))
-        file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-        texts[f"clusterctl/{file.relative_to(PACKAGE).as_posix()}"] = file.read_text(encoding="utf-8")
+        module = f"{name}.__init__" if PACKAGE.joinpath(*name.split(".")).is_dir() else name
+        texts[f"clusterctl/{module.replace('.', '/')}.py"] = _source(module)
     packed = _zip(texts)
     return hashlib.sha256(packed).hexdigest(), packed
 
@@ -182,9 +181,7 @@ def _absolute_imports(first: str) -> frozenset[str]:
         name = pending.pop()
         names.add(name)
         names |= {name.rsplit(".", count)[0] for count in range(1, name.count(".") + 1)}
-        source = FOR_TYPES.sub(
-            "", PACKAGE.joinpath(*name.split(".")).with_suffix(".py").read_text(encoding="utf-8")
-        )
+        source = FOR_TYPES.sub("", _source(name))
         for base, words in ABSOLUTE.findall(source):
             found = {base} if _is_module(base) else {f"{base}.{word}" for word in re.findall(r"\w+", words)}
             pending |= set(filter(_is_module, found)) - names
@@ -258,4 +255,8 @@ def _is_module(name: str) -> bool:
 
 @cache
 def _stripped(name: str) -> str:
-    return strip_source(PACKAGE.joinpath(*name.split(".")).with_suffix(".py").read_text(encoding="utf-8"))
+    return strip_source(_source(name))
+
+
+def _source(name: str) -> str:
+    return PACKAGE.joinpath(*name.split(".")).with_suffix(".py").read_text(encoding="utf-8")

@@ -1,5 +1,9 @@
 """A run on a Slurm cluster: its task on each node, and what the login node submits and reads.
 
-`task` is what srun starts; `job_files` is the folder that tasks and login node share. Not here: the agents, which are
-those of every run (`node/supervise`).
+On each node: `task` is what srun starts, `board` what the tasks send each other, `job_files` the folder that they
+share with the login node, `check` the check inside the allocation, `spec` this node's spec, `requeue` a job's further
+starts.
+On the login node: `submit` and `queue`, `states`, `follow`, `stop` and `clean` by run; `commands` runs Slurm's
+programs, `output` reads them. Not here: the agents, which are those of every run (`node/supervise`). Start with
+`task`.
 """

@@ -43,6 +43,7 @@ LOOK_INTERVAL = 0.2  # seconds between looks at the folder
 FIRST_QUESTIONS, LONGEST_PAUSE = 10, 30.0  # squeue is asked every second at first, then less and less often
 MOST_ADDRESSES = 64
 CANCEL_LIMIT = 5.0  # seconds
+REMOVAL_TRIES = 10
 
 
 class Start(NamedTuple):
@@ -90,7 +91,7 @@ def wait_in_queue(request: QueueRequest, stream: Stream) -> None:
 def report_queue(job: SlurmJob, has_begun: Callable[[Start], bool], stream: Stream) -> bool:
     """Report how a job waits whenever that changes, until it has begun or is over; False if the client is gone."""
     asked, next_question, shown, had_arrived = 0, 0.0, None, False
-    last_sent, requeue = time.monotonic(), can_requeue(job.files)
+    last_sent, requeue, old_start = time.monotonic(), can_requeue(job.files), ""
     while True:
         for _ in stream.read_available():
             pass
@@ -107,12 +108,14 @@ def report_queue(job: SlurmJob, has_begun: Callable[[Start], bool], stream: Stre
                 job.files.remove_secrets()
             asked += 1
             next_question = now + (1.0 if asked < FIRST_QUESTIONS else min(LONGEST_PAUSE, asked - 8.0))
+        if job.queued is not None and job.queued.is_pending:
+            old_start = start.folder  # Slurm has put the job back: its next start has a folder of its own
         states = states_of(job)
         waits = bool(states[0].get("queue"))  # else these are parts of a start that has begun
         begun = arrived and not waits and not is_being_stopped(job, states)
         facts: Any = {
             **_read_job(job, states[0] if waits else placeholder(job)),
-            **_read_start(start),
+            **_read_start(start if start.folder != old_start else Start("", set())),
             "requeue": requeue,
         }
         if facts != shown or begun or job.over:
@@ -151,7 +154,16 @@ def check(request: SubmitRequest, stream: Stream) -> None:
     finally:
         with suppress(VerbError):
             run_program(["scancel", job.number], CANCEL_LIMIT)
-        shutil.rmtree(files.run_folder, ignore_errors=True)
+        remove_folder(files.run_folder)
+
+
+def remove_folder(folder: str) -> None:
+    """Remove the folder of a job that was cancelled; a task that still writes there ends in a moment."""
+    for _ in range(REMOVAL_TRIES):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not os.path.exists(folder):
+            return
+        time.sleep(LOOK_INTERVAL)
 
 
 def send_facts(start: Start, count: int, stream: Stream) -> None:

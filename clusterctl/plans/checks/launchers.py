@@ -26,7 +26,8 @@ def _uses_ray(context: CheckContext) -> bool:
 
 
 def _ray_version(facts: Facts) -> str | None:
-    return parse_packages(facts.installed.packages).get("ray")
+    """Give Ray's version; empty where only the environment will show it that the job's `setup` is to make."""
+    return "" if facts.setup.made is False else parse_packages(facts.installed.packages).get("ray")
 
 
 def _install_ray(context: CheckContext, names: tuple[str, ...], version: str | None) -> str:

@@ -94,37 +94,45 @@ class Wait:
 
 
 def judge(
-    ranks: Iterable[RankEvidence], silent_nodes: Sequence[str] = (), world: int | None = None
+    ranks: Iterable[RankEvidence],
+    silent_nodes: Sequence[str] = (),
+    world: int | None = None,
+    least_wait: float = PATIENCE,
 ) -> Judgement:
     """Judge what the ranks of a run report; `silent_nodes` did not answer, `world` is how many ranks there are."""
     by_rank = {rank.rank: rank for rank in ranks}
-    waits = find_waits(by_rank, world)
+    waits = find_waits(by_rank, world, least_wait)
     for step in (_stopped, _in_kernel, _zombie):
         found = step(by_rank, waits)
         if found is not None:
             return found
     if waits:
         return _judge_waits(by_rank, waits, silent_nodes)
-    return _without_wait(by_rank, silent_nodes)
+    return _without_wait(by_rank, silent_nodes, least_wait)
 
 
 # what ranks wait in
 
 
-def find_waits(by_rank: Mapping[int, RankEvidence], world: int | None) -> list[Wait]:
+def find_waits(
+    by_rank: Mapping[int, RankEvidence], world: int | None, least_wait: float = PATIENCE
+) -> list[Wait]:
     """Find the oldest collective without end of each process group, the longest wait first."""
     groups: dict[tuple[str, str], dict[int, GroupRecord]] = {}
     for rank, evidence in by_rank.items():
         for group in evidence.groups:
             groups.setdefault((group.name, group.about), {})[rank] = reduce_coalesced(group)
-    waits = [_find_wait(records, by_rank, world) for records in groups.values()]
+    waits = [_find_wait(records, by_rank, world, least_wait) for records in groups.values()]
     return sorted(filter(None, waits), key=lambda wait: -wait.age)
 
 
 def _find_wait(
-    records: Mapping[int, GroupRecord], by_rank: Mapping[int, RankEvidence], world: int | None
+    records: Mapping[int, GroupRecord],
+    by_rank: Mapping[int, RankEvidence],
+    world: int | None,
+    least_wait: float,
 ) -> Wait | None:
-    patience = max([PATIENCE, *(USUAL_GAPS * gap for group in records.values() for gap in gaps(group))])
+    patience = max([least_wait, *(USUAL_GAPS * gap for group in records.values() for gap in gaps(group))])
     pending = {
         entry.number
         for group in records.values()
@@ -320,11 +328,13 @@ def _judge_order(waits: Sequence[Wait], by_rank: Mapping[int, RankEvidence]) -> 
 # 7 and 8: nobody waits in a collective
 
 
-def _without_wait(by_rank: Mapping[int, RankEvidence], silent_nodes: Sequence[str]) -> Judgement:
+def _without_wait(
+    by_rank: Mapping[int, RankEvidence], silent_nodes: Sequence[str], least_wait: float
+) -> Judgement:
     living = [rank for rank in by_rank.values() if not rank.ended and rank.problem != "ended"]
     newest = [group.entries[-1].age for rank in living for group in rank.groups if group.entries]
     usual = [gap for rank in living for group in rank.groups for gap in gaps(group)]
-    if newest and min(newest) < max([PATIENCE, *(USUAL_GAPS * gap for gap in usual)]):
+    if newest and min(newest) < max([least_wait, *(USUAL_GAPS * gap for gap in usual)]):
         duration = f"{min(newest):.1f}"
         return Judgement("CC-HANG-009", "", {"duration": duration, "ranks": name_ranks(_numbers(living))})
     odd, usual_where, others = find_odd(living)
@@ -516,10 +526,12 @@ def judge_kept(
     if not kept:
         return None
     ranks = sorted((rank for each in kept for rank in each.evidence.ranks), key=lambda rank: rank.rank)
-    judgement = judge(ranks, silent_nodes, world)
-    suspects = tuple(rank for rank in ranks if rank.rank in judgement.suspects)
     seconds = [each.seconds for each in kept if each.seconds is not None]
     longest = max(seconds, default=None)
+    # of a stall the job's limit is patience enough
+    least_wait = min(PATIENCE, longest) if longest else PATIENCE
+    judgement = judge(ranks, silent_nodes, world, least_wait)
+    suspects = tuple(rank for rank in ranks if rank.rank in judgement.suspects)
     return KeptDiagnosis(kept[0].why, longest, judgement, suspects or tuple(ranks), tuple(ranks))
 
 

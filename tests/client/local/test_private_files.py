@@ -191,7 +191,7 @@ OTHERS = {
     "cli/actions/push_keys.py": "the user's keys in ~/.ssh",
     "client/local/notify.py:claim_stall": "an empty file that must not be there yet, in a folder verified before",
     "client/rpc/bundle.py:boot_program": "our own module, which is sent",
-    "client/rpc/bundle.py:_stripped": "our own modules, which are sent",
+    "client/rpc/bundle.py:_source": "our own modules, which are sent",
     "client/results/target_dir.py": "the directory of `pull`, by descriptors of its own",
     "client/local/notify.py:_post": "a URL",
     "client/results/pull.py:_resume_request": "a part of a result, in the directory of `pull`",

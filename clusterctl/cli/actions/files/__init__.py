@@ -1,1 +1,4 @@
-"""Files between this machine and the nodes: `pull` downloads results, `copy` is `clusterctl cp`."""
+"""Files between this machine and the nodes: `pull` downloads results, `copy` is `clusterctl cp`.
+
+Not here: options (`cli/commands/pull`) and the transfer itself (`client/results`). Start with `pull`.
+"""
