@@ -147,7 +147,9 @@ def render_plots(run: ReportedRun) -> Html:
     scale = make_scale(run)
     records = {name: record for name, record in run.records.items() if record.history.times}
     scalars = [render_plot(scalar_plot(scalars), scale) for scalars in choose_scalars(run.records)]
-    content: list[Child] = [*_section(tr("Numbers of the run"), plots_in_rows(scalars) if scalars else None)]
+    is_cut = any(record.scalars_cut for record in run.records.values())
+    note = element("p", tr("Not all of the logs could be read in time."), class_="warn") if is_cut else None
+    content = _section(tr("Numbers of the run"), plots_in_rows(scalars), note) if scalars else []
     overview: list[Html] = []
     if len(records) > 1:
         overview = [render_plot(plot, scale) for plot in overview_plots(records, scale.begin, scale.end)]
