@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -33,10 +34,9 @@ from clusterctl.plans.checks.python import NOT_BUILT
 from clusterctl.plans.runs.selection import is_live, submitted_at
 from clusterctl.plans.runs.verdict import Verdict, judge, judge_recorded, verdict_to_json
 from clusterctl.plans.slurm.report import to_findings
-from clusterctl.protocol.reasons import STOPPED_BY_SLURM
 from clusterctl.protocol.redact import redact
 from clusterctl.protocol.run_id import RunId
-from clusterctl.protocol.states import FAILED_SETUP, RUNNING
+from clusterctl.protocol.states import FAILED_SETUP, RUNNING, SUCCEEDED
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
@@ -120,20 +120,23 @@ def follow_found_run(following: Following, found: FoundRuns) -> int:
 
 def resume_requeued(following: Following, verdict: Verdict) -> int | None:
     """Follow the next attempt of a run that Slurm has stopped and put back into its queue; None if it has not."""
-    if not any(STOPPED_BY_SLURM in reason for reason in verdict.reasons.values()):
+    if verdict.state == SUCCEEDED:
         return None
-    for state in watch_queue(following.login, following.run_id, following.count):
-        if state.over or state.begun or not state.requeues:
-            return None
-        if state.waits:
-            break
-    else:
+    waiting: QueueState | None = None
+    with suppress(ConnectError, ConnectionLost):  # then this end is shown
+        for state in watch_queue(following.login, following.run_id, following.count):
+            if state.over or state.begun or not state.requeues:
+                return None
+            if state.waits:
+                waiting = state
+                break
+    if waiting is None:
         return None
     info(
         tr(
             "attempt {attempt} ended: Slurm put job {number} back into the queue",
             attempt=verdict.attempt,
-            number=state.job,
+            number=waiting.job,
         )
     )
     return follow_from_queue(following)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Optiona
 
 from ...protocol.reasons import STOPPED_BY_SLURM
 from ...protocol.run_paths import RunPaths, WorkdirPaths, is_meant
-from ...protocol.states import CANCELLED, FAILED_SETUP, FINAL, LOST, PREPARING, TIMEOUT
+from ...protocol.states import CANCELLED, FAILED_SETUP, FINAL, LOST, PREPARING, SUCCEEDED, TIMEOUT
 from ...protocol.untrusted import Untrusted
 from ..runtime.stream import VerbError
 from ..state.run_record import new_state, read_state, with_record, with_stop
@@ -78,7 +78,7 @@ def is_finished(job: SlurmJob) -> bool:
         bool(states)
         and len(states) >= states[0]["nnodes"]
         and all(state["state"] in FINAL for state in states)
-        and not (any(map(was_stopped_by_slurm, states)) and can_requeue(job.files))
+        and not may_be_put_back(job, states)
     )
 
 
@@ -96,7 +96,17 @@ def awaits_next_start(job: SlurmJob, states: List[Any]) -> bool:
 
 def is_being_stopped(job: SlurmJob, states: List[Any]) -> bool:
     """Whether Slurm still ends the processes of a start, after which the job may be back in the queue."""
-    return job.queued is not None and job.queued.state == ENDING and were_stopped(job, states)
+    over = all(state["state"] in FINAL for state in states)
+    return job.queued is not None and job.queued.state == ENDING and over and may_be_put_back(job, states)
+
+
+def may_be_put_back(job: SlurmJob, states: List[Any]) -> bool:
+    """Whether Slurm may have ended these parts to start the job again.
+
+    Its signal reaches the ranks too, so that a part may have FAILED by it; but its script has not come to its end.
+    """
+    failed = any(state["state"] != SUCCEEDED for state in states)
+    return failed and not os.path.exists(job.files.ended) and can_requeue(job.files)
 
 
 def were_stopped(job: SlurmJob, states: List[Any]) -> bool:

@@ -96,6 +96,18 @@ def test_a_run_in_the_queue_again_is_at_its_next_attempt(
         assert [(one["attempt"], one["cause_reason"]) for one in state["attempts"]] == [(1, "requeued")]
 
 
+def test_a_rank_that_slurms_signal_met_first_has_failed(
+    files: JobFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job is in the queue again all the same; once its script has ended it is not asked for."""
+    for part in files.part_folders():
+        state = json.loads(Path(RunPaths(part).state).read_text())
+        write_object(RunPaths(part).state, {**state, "state": "FAILED", "reason": "rank 0 was killed"})
+    assert [state["state"] for state in query(files, monkeypatch, "PENDING")] == ["SUBMITTED"]
+    write_object(files.ended, {"status": 1})
+    assert {state["state"] for state in query(files, monkeypatch, "PENDING")} == {"FAILED"}
+
+
 def test_agents_that_were_killed_ended_too(files: JobFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     """A node that failed has recorded nothing; who follows it learns that Slurm has stopped it."""
     part = files.part_folders()[0]
