@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from typing import Any, Optional
 
+from ...protocol.states import LOST
 from ..runtime.stream import Stream, VerbError
 from ..verbs.follow import RunFollower, answer_clock
-from .states import SlurmJob, find_job, is_stale, part_of, query_jobs, resolve
+from .states import SlurmJob, describe_loss, find_job, is_stale, part_of, query_jobs, resolve
 
 QUESTION_INTERVAL = 20.0  # seconds between two questions to Slurm while no task gives a sign of life
 
@@ -43,4 +44,6 @@ class PartFollower(RunFollower):
 
     def _is_lingering(self, state: Any) -> bool:
         """Whether this part has ended, and the record of the whole end is still to come."""
+        if state["state"] == LOST and describe_loss(self._rundir, self._job):
+            return False  # nothing more is recorded there
         return bool(state.get("gang") is True and not state.get("gang_done") and not self._job.over)
