@@ -106,4 +106,4 @@ complete_code = _completer(_codes)
 
 def complete_to_stop(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete what `stop` takes: a run, with `--warm` a choice of nodes."""
-    return (complete_nodes if ctx.params.get("warm") else complete_run)(ctx, param, incomplete)
+    return (complete_nodes if ctx.params.get("warm") else complete_run)(ctx, param, incomplete)  # type: ignore[record-key]  # an option of ours, by click
