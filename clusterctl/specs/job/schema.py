@@ -346,7 +346,7 @@ class JobFile(StrictModel):
     ends_with: EndsWith = Field(
         "all",
         description="For `python` and `command`: the run ends when the program has ended on all nodes (`all`), or when"
-        " node 0's has (`node 0`), as with a head and its workers; always `node 0` with `ray` and `mpirun`; see below.",
+        " node 0's has (`node 0`); always `node 0` with `ray` and `mpirun`; see below.",
     )
     start: StartChoice = Field(
         "exec",
