@@ -493,7 +493,7 @@ def render_codes(console: Console, titles: Mapping[str, str], family: str) -> No
             console.print(Text(heading.here, style="bold"))
             for code in codes:
                 console.print(Text.assemble((f"  {code}  ", "cyan"), titles[code]), soft_wrap=True)
-    console.print(Text(tr("clusterctl explain CODE explains one.")), style="dim")
+    console.print(Text(tr("clusterctl explain CODE shows the details of a code.")), style="dim")
 
 
 def explanation_to_json(explanation: Explanation) -> dict[str, Any]:

@@ -79,8 +79,8 @@ def launch(
 ) -> int:
     """Send the code and start torchrun on every node.
 
-    Follows all ranks until the run ends. Ctrl-C before the workers start cancels the launch; later it leaves the run
-    going and prints how to attach again. Everything after -- is passed to your script.
+    Shows the output of all ranks until the run ends. Ctrl-C before the workers start cancels the launch; later it
+    leaves the run going and prints how to attach again. Everything after -- is passed to your script.
     """
     from clusterctl.plans.launch.placement import plan_placement
 

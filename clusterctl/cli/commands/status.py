@@ -101,7 +101,7 @@ def _query_warm(
     examples=[
         ("clusterctl status", "your newest run"),
         ("clusterctl status train-2026", "the run with this prefix"),
-        ("clusterctl status -w", "every change until it ends"),
+        ("clusterctl status -w", "every change of state until the run ends"),
     ],
 )
 @click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_run)

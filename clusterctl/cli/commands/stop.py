@@ -44,7 +44,7 @@ from clusterctl.cli.options import Seconds, shared_options
 def stop(settings: Settings, run: str | None, grace: float | None, dump: bool, yes: bool, warm: bool) -> int:
     """Stop a run on every node and print what was stopped.
 
-    RUN is a run id, its short form or an unambiguous prefix; default: your only live run, after a question. Other
+    RUN is a run id, its short form or an unambiguous prefix; default: your only live run, after confirmation. Other
     runs and other users are not touched.
     """
     if warm:

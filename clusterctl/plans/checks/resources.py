@@ -222,7 +222,7 @@ def few_processes(context: CheckContext) -> Iterator[Hit]:
         if limit is not None and 0 <= limit < needed:
             yield on_node(node, tr("ulimit -u is {limit}", limit=limit), user=facts.account.user or "*")
         elif remaining is not None and remaining < needed:
-            evidence = tr("{count} left of the cgroup's pids.max", count=remaining)
+            evidence = tr("the cgroup's pids.max allows {count} more processes and threads", count=remaining)
             yield on_node(node, evidence, "cgroup", uid=uid)
 
 

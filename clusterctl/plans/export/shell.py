@@ -445,6 +445,6 @@ def _common_notes(job: Job) -> Iterator[str]:
     if job.log_limit != _DEFAULTS.log_limit:
         yield tr("log_limit: the output is not limited")
     if job.on_end is not None:
-        yield tr("on_end: the command is not run")
+        yield tr("on_end: the script does not run this command")
     if job.notify:
         yield tr("notify: no message is sent")

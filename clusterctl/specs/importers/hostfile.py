@@ -101,7 +101,7 @@ def _drop_process_slots(host: ImportedHost, report: ImportReport) -> ImportedHos
     if host.gpus is None or host.gpus <= MOST_GPUS:
         return host
     message = tr(
-        "{slots} slots are processes, not GPUs: gpus was left out, so all GPUs are used", slots=host.gpus
+        "slots={slots} counts processes, not GPUs: `gpus` is not set, so all GPUs are used", slots=host.gpus
     )
     report.add_remark(message, host.location)
     return replace(host, gpus=None)

@@ -123,7 +123,7 @@ def test_more_slots_than_any_machine_has_gpus(form: str) -> None:
     written, inventory = take((REAL / "cores-as-slots").read_text(), "cores-as-slots", form)
 
     assert [node.gpus for node in inventory.nodes] == [None, None]
-    assert "line 1: 128 slots are processes, not GPUs: gpus was left out" in written
+    assert "line 1: slots=128 counts processes, not GPUs: `gpus` is not set" in written
     assert [node.gpus for node in taken("a slots=16\nb slots=17\n")] == [16, None]
 
 
