@@ -106,10 +106,11 @@ def report_queue(job: SlurmJob, has_begun: Callable[[Start], bool], stream: Stre
             )  # also one whose parts have all ended
             if job.over:
                 job.files.remove_secrets()
+            if job.queued is not None and job.queued.is_pending:
+                # Slurm has put the job back: its next start has a folder of its own. Later the answer may be outdated.
+                old_start = start.folder
             asked += 1
             next_question = now + (1.0 if asked < FIRST_QUESTIONS else min(LONGEST_PAUSE, asked - 8.0))
-        if job.queued is not None and job.queued.is_pending:
-            old_start = start.folder  # Slurm has put the job back: its next start has a folder of its own
         states = states_of(job)
         waits = bool(states[0].get("queue"))  # else these are parts of a start that has begun
         begun = arrived and not waits and not is_being_stopped(job, states)
