@@ -20,6 +20,7 @@ RAISED = ("VerbError", "ChannelError", "TransferError", "StepFailed", "StepError
 NOT_SHOWN = {
     "{}",
     "a stranger",
+    "the connection was closed",
     "a file changed in transfer: more than its {} bytes came",
     "a file changed in transfer: its content is not {}",
     "no free port for the rendezvous: {} are in use",

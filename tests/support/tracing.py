@@ -75,6 +75,8 @@ LOCKS = re.compile(
     r'journal (busy|locked)\b|client locks|state {"reason": "(waits for (?!the other)|spare")'
     r'|state {"reason": "", "state": "(PREPARING|WAITING)"'
 )
+# The clocks of the other nodes are recorded once four beats have been answered, if the run lasts as long.
+CLOCKS = re.compile(r'state {"clocks": {[^}]*}}$')
 NUMBERS = ("pid", "starttime", "port", "agent")
 
 
@@ -100,7 +102,7 @@ def read_trace(run: NodeRun) -> list[str]:
     names = {str(run.root.parent): "TMP", run.spec["run"]: "RUN", sys.executable: "PYTHON"}
     lines = (run.rundir / "trace.jsonl").read_text().splitlines()
     entries = [render(*json.loads(line), names) for line in lines]
-    return [entry for entry in entries if not LOCKS.match(entry)]
+    return [entry for entry in entries if not LOCKS.match(entry) and not CLOCKS.match(entry)]
 
 
 def render(kind: str, name: str, facts: dict[str, Any], names: dict[str, str]) -> str:

@@ -193,7 +193,8 @@ def describe_end(job: SlurmJob) -> str:
         return f"Slurm no longer knows job {job.number}"
     if job.over == "COMPLETED":
         tail = last_output(job.files)
-        return f"Slurm job {job.number} ended before all nodes had written their final state{': ' if tail else ''}{tail}"
+        why = f": {tail}" if tail else ""
+        return f"Slurm job {job.number} ended before all nodes had written their final state{why}"
     reason = job.queued.reason if job.queued is not None else ""
     return f"Slurm job {job.number}: {job.over}{f' ({reason})' if reason else ''}"
 
