@@ -67,7 +67,7 @@ LONGEST_GRACE = 3600.0  # seconds that a node may ask the others for, where the 
 LONGEST_PAUSE = 30.0  # seconds before a restart
 NON_RANK_FAILURES = 2  # failures of a part that are no rank's: torchrun's, and the guardian's
 CLOCKS_PERIOD = 300  # beats between two records of the others' clocks
-CLOCK_SAMPLES = 8  # answers; the quickest of them measures a peer's clock best
+CLOCK_SAMPLES = 16  # answers; the quickest of them measures a peer's clock best
 OPEN_BEATS = 64  # questions that an answer can still be to
 DEFAULT_RANKS = 256  # of one node, where the size of the world is the program's own affair
 

@@ -69,6 +69,7 @@ class Agent:
         self._spec = spec
         self._descriptors = descriptors
         self._interval = min(interval, beat_interval(spec)) if spec.get("gang") else interval
+        self._beat_due = 0.0  # by the monotonic clock
         self._events: Deque[Event] = deque()
         self._busy = False
         self._prepared = False
@@ -125,6 +126,7 @@ class Agent:
         self._record.add_event("preparing")
         self._start_go_timeout()
         self._executor.start_logs()
+        self._beat_due = time.monotonic()
         self._beat()
         if self._spec.get("sample"):
             self._loop.after(HISTORY_AFTER, "history", self._start_history)
@@ -251,12 +253,23 @@ class Agent:
 
     def _beat(self) -> None:
         """Send the guardian a beat, and write what a full disk refused."""
-        self._loop.after(self._interval, "beat", self._beat)
+        now = time.monotonic()
+        self._beat_due = next_beat(self._beat_due, now, self._interval)
+        self._loop.after(self._beat_due - now, "beat", self._beat)
         with suppress(OSError):
             os.write(self._descriptors.beats, b".")
         self._executor.gang.beat()
         self._executor.attempt.scan_output()
         self._record.flush()
+
+
+def next_beat(due: float, now: float, interval: float) -> float:
+    """Return when the beat after one that was due is due; one that came late does not put off those that follow.
+
+    Both sides of a cut count beats. If each of ours were as late as a busy node is, this side would end its part when
+    the other has begun again. After a halt the beats go on from now, not all that were missed at once.
+    """
+    return max(due + interval, now + interval / 2)
 
 
 def can_end_in_order(state: RunState, *, recorded: bool) -> bool:

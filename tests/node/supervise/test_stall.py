@@ -16,6 +16,7 @@ from clusterctl.node.lifecycle.actions import Act, GangFailure
 from clusterctl.node.lifecycle.ending import judge, on_stalled
 from clusterctl.node.lifecycle.state import Phase, RunState, new_attempt
 from clusterctl.node.runtime.processes import identify
+from clusterctl.node.supervise.ranks import stall
 from clusterctl.node.supervise.ranks.stall import (
     MUCH,
     Recorded,
@@ -177,6 +178,37 @@ def test_ranks_that_end_are_not_stalled(found: FoundStall) -> None:
     found.worker.ended = True
     found.ends[0]()
     assert not found.ended and not found.ends
+
+
+@pytest.mark.parametrize(("goes_on", "events_of_it"), [(False, ["stalled"]), (True, ["stall_over"])])
+def test_a_stall_that_is_over_before_all_have_answered_is_not_kept(
+    found: FoundStall, monkeypatch: pytest.MonkeyPatch, *, goes_on: bool, events_of_it: list[str]
+) -> None:
+    """Else `status` shows a run that goes on as one that hangs, until it ends."""
+    answered: list[Any] = []
+    states: list[Any] = []
+    names: list[str] = []
+    monkeypatch.setattr(stall, "call_in_thread", lambda *arguments: answered.append(arguments[-1]))
+    monkeypatch.setattr(found.watch._record, "set", states.append)
+    monkeypatch.setattr(found.watch._record, "add_event", lambda name, _: names.append(name))
+    StallWatch.keep(found.watch, "stall")
+    if goes_on:
+        found.watch.on_gang_quiet(0.0)
+    answered[0](True)
+    assert names == events_of_it
+    assert (states[-1]["diagnosed"] is None) == goes_on
+
+
+def test_no_look_counts_what_an_answer_costs(found: FoundStall, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the ranks are asked where they are, their processor time is that of the answer."""
+    looks: list[int] = []
+    monkeypatch.setattr(stall, "call_in_thread", lambda *_: None)
+    monkeypatch.setattr(found.watch, "_measure", lambda pid: looks.append(pid) or IDLE)
+    found.watch._scan()
+    assert looks == [os.getpid()]
+    StallWatch.keep(found.watch, "stall")
+    found.watch._scan()
+    assert looks == [os.getpid()]
 
 
 def test_daemons_of_the_ranks_are_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -56,6 +56,18 @@ def test_it_names_who_was_where() -> None:
     assert (document["why"], document["seconds"], document["suspects"]) == (STALL, 600.0, [1])
 
 
+@pytest.mark.parametrize(("since", "code"), [(998.0, "CC-HANG-004"), (None, "CC-HANG-009")])
+def test_a_short_stall_is_one_where_the_job_says_so(since: float | None, code: str) -> None:
+    """A job with a limit of 2 s is not called healthy 3 s after its last collective; before a stop it is."""
+    nodes = {
+        "gpu01": kept(0, WAITS, [entry(3, 3.1, over=True), entry(4, 3.0, over=False)], since=since),
+        "gpu02": kept(1, LOADS, [entry(3, 3.1, over=True)], since=since),
+    }
+    parsed = [parse_kept(Untrusted(raw), name) for name, raw in nodes.items()]
+    found = judge_kept([each for each in parsed if each is not None], [], 2)
+    assert found is not None and found.judgement.code == code
+
+
 def test_before_a_time_limit_progress_is_no_news() -> None:
     """A run that got on until its time was up has no cause but the limit."""
     raw = kept(0, WAITS, [entry(4, 0.1, over=True)], why=TIME_LIMIT, since=None)

@@ -12,6 +12,7 @@ import pytest
 from clusterctl.plans.report import markup
 from clusterctl.plans.report.markup import document, element, escape, join
 from clusterctl.plans.report.secrets import hide_secrets
+from clusterctl.protocol.redact import REDACTED
 
 HOSTILE = "</pre><script>alert(1)</script>\"' onload=x \x1b[31m\u202e\x00&amp;"
 FOLDER = Path(markup.__file__).parent
@@ -104,3 +105,26 @@ def test_secrets_are_struck_out_of_texts_and_markup_stays() -> None:
     for leaked in ("b&c5", "abc1234x", "hunter22", "hf_abc"):
         assert leaked not in seen.text
     assert "https://me:[secret]@host/" in seen.text and "tokens: 123456" in seen.text
+
+
+def test_web_tokens_are_struck_out_wherever_they_stand() -> None:
+    """In three parts of enough length; what stands around them stays."""
+    head, body, proof = "eyJhbGciOiJIUzI1NiJ9", "eyJzdWIiOiIxIn0", "Sfl-xw_J"
+    token = f"{head}.{body}.{proof}"
+    for text, shown in (
+        (f"a --{token}/b", f"a --{REDACTED}/b"),
+        (f"x.{token}.y.{token}", f"x.{REDACTED}.y.{REDACTED}"),
+        (
+            f"x{token}",
+            f"x{head}.{body}.{proof}",
+        ),  # no beginning of a word, and what follows is too short a proof
+        (f"{head}.short.{proof}.{proof}", f"{head}.short.{proof}.{proof}"),
+        (f"{head}.{body}.{proof[:4]}", f"{head}.{body}.{proof[:4]}"),
+    ):
+        assert hide_secrets(f"<body>{text}</body>", []) == f"<body>{shown}</body>"
+
+
+def test_a_long_text_full_of_beginnings_of_tokens_takes_no_time() -> None:
+    """A node may send it as a stack or as arguments; each beginning once read all that follows, for hours."""
+    for text in ("eyJ-" * (1 << 19), "eyJ-." * (1 << 19)):
+        assert hide_secrets(f"<body>{text}</body>", []) == f"<body>{text}</body>"

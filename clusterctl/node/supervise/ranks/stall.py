@@ -284,6 +284,8 @@ class StallWatch:
         call_in_thread(self._loop, "keep", KEEP_LIMIT, lambda: write_diagnosis(rundir, state, about), finish)
 
     def _record_kept(self, about: Optional[KeptDiagnosis], why: KeptReason) -> None:
+        if why == "stall" and self._since is None:  # it was over before all had answered
+            return
         if about is not None:
             self._record.set({"diagnosed": about})
         if why == "stall" and self._since is not None:
