@@ -9,7 +9,6 @@ import threading
 import zlib
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -24,7 +23,7 @@ from clusterctl.client.sync.contents import (
     unreadable,
 )
 from clusterctl.client.sync.scan import THREADS, ScanResult
-from clusterctl.errors import ClusterctlError, ConnectionLost, NodeError, UsageError
+from clusterctl.errors import ConnectionLost, NodeError, UsageError
 from clusterctl.node_texts import describe_system_error
 from clusterctl.plans.sync.copy import EXECUTABLE, PLAIN, GivenTree, parse_given
 from clusterctl.plans.sync.manifest import MOST_FILES, Manifest, decode_name, make_manifest
@@ -90,6 +89,7 @@ def scan_files(source: str, name: str) -> FilesToSend:
 
     With a name all paths begin with it. UsageError if there is nothing, SyncError for what cannot be read.
     """
+    decode_name(os.fsencode(name))  # refused like any name below it
     try:
         top = Path(source).expanduser().resolve(strict=True)
         is_folder = top.is_dir()
@@ -197,6 +197,7 @@ class GivingNode:
             on_stalled=lambda case, limit: NodeError("CC-PULL-006", case, node=node, limit=limit),
             first_limit=FIRST_ANSWER_LIMIT,
         )
+        self._unread: Iterator[Shipment] = iter(())  # of what was requested last
         self.tree = self._receive_tree(names)
         self.manifest = make_manifest(self.tree.entries)
 
@@ -207,7 +208,14 @@ class GivingNode:
         return header.integer("provided", 1, 65535)
 
     def fetch(self, hashes: Collection[str]) -> Iterator[Shipment]:
-        """Yield contents as they come; no more than was requested is taken."""
+        """Give contents as they come; what was requested before and is not read is read away only now."""
+        for _ in self._unread:
+            pass
+        self._unread = self._receive_contents(hashes)
+        return self._unread
+
+    def _receive_contents(self, hashes: Collection[str]) -> Iterator[Shipment]:
+        """Yield contents; no more than was requested is taken."""
         self.session.send({"hashes": sorted(hashes)})
         remaining, expected = sum(self.manifest.blobs[sha].size for sha in hashes), set(hashes)
         while True:
@@ -285,16 +293,10 @@ class RelayedContents(Contents):
         self._turn = threading.Lock()
 
     def shipments(self, missing: Collection[str]) -> Iterator[Shipment]:
-        """Yield what a node lacks; what a receiver that fails has left is read away, for the next one."""
+        """Yield what a node lacks; what a receiver that fails has left, only the next one has to read away."""
         with self._turn:
-            fetched = self._giving.fetch(missing)
-            try:
-                for shipment in fetched:  # noqa: UP028 - `yield from` would end it, too
-                    yield shipment
-            finally:
-                with suppress(ClusterctlError):
-                    for _ in fetched:
-                        pass
+            for shipment in self._giving.fetch(missing):  # noqa: UP028 - `yield from` would end it, too
+                yield shipment
 
 
 def relayed(giving: GivingNode, manifest: Manifest) -> FilesToSend:

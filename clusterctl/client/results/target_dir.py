@@ -73,10 +73,10 @@ def prepare_meta(folder: Path) -> bool:
 
 
 def remove_meta(folder: Path, keys: Iterable[str]) -> None:
-    """Remove what was kept under some keys, and the place of it if nothing else is there."""
+    """Remove what was kept under keys that no other download uses, and the place of it if nothing else is there."""
     meta = folder / META_FOLDER
     for key in keys:
-        with suppress(OSError):
+        with suppress(OSError, LocalSystemError), _locked(meta / f"{key}.lock", folder):
             if (meta / f"{key}.parts").exists():
                 (meta / f"{key}.parts").rmdir()  # not if something has arrived in part: then all of it stays
             for name in (f"{key}.json", f"{key}.lock"):
@@ -219,6 +219,15 @@ def _lock(file: Path, target: Path) -> int:
     except OSError:
         pass  # a file system without locks
     return descriptor
+
+
+@contextmanager
+def _locked(file: Path, target: Path) -> Iterator[None]:
+    descriptor = _lock(file, target)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _open_folder(folder: bytes, parent: int) -> int:

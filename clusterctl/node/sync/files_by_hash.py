@@ -21,7 +21,8 @@ from .store import CHUNK, Incoming, Path, Sha, Store, remove_quietly
 if TYPE_CHECKING:
     from ...protocol.messages.copying import CopyReport
 
-OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+OPEN_FOLDER = OPEN_FILE | os.O_DIRECTORY
 MOST_KEPT = 10  # that are named
 
 
@@ -123,7 +124,12 @@ class Destination(GivenFiles):
                 self._keep(row)  # it has come meanwhile
                 remove_quietly(path)
                 return
-            os.chmod(path, row.mode & self._mask)
+            # never through a link in its place
+            descriptor = os.open(path, OPEN_FILE)
+            try:
+                os.fchmod(descriptor, row.mode & self._mask)
+            finally:
+                os.close(descriptor)
             os.replace(path, name, dst_dir_fd=folder)
         self.report["files"] += 1
         self.report["bytes"] += row.size
@@ -135,8 +141,16 @@ class Destination(GivenFiles):
             try:
                 os.symlink(target, name, dir_fd=folder)
             except FileExistsError:
-                if link_target(name, folder) != target:
-                    self._keep(row)
+                if link_target(name, folder) == target:
+                    return
+                if self._overwrite:
+                    os.symlink(target, self._token, dir_fd=folder)
+                    # a directory stays
+                    with suppress(IsADirectoryError):
+                        os.replace(self._token, name, src_dir_fd=folder, dst_dir_fd=folder)
+                        return
+                    os.unlink(self._token, dir_fd=folder)
+                self._keep(row)
 
 
 def link_target(name: bytes, folder: int) -> bytes:
@@ -178,7 +192,7 @@ def open_folder(name: bytes, parent: int) -> int:
 
 def copy_file(source: str, target: str) -> None:
     """Copy a file to a new name."""
-    from_fd = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    from_fd = os.open(source, OPEN_FILE)
     try:
         to_fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
@@ -192,7 +206,7 @@ def copy_file(source: str, target: str) -> None:
 def hash_with_steps(path: Path, step: Callable[[], None]) -> Tuple[Sha, int]:
     """Hash a regular file, counting the pieces; gives how long it was, too."""
     digest, size = hashlib.sha256(), 0
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = os.open(path, OPEN_FILE)
     try:
         while True:
             data = os.read(descriptor, CHUNK)

@@ -104,7 +104,7 @@ class Provider:
             if self._capacity.acquire(blocking=False):
                 try:
                     self._serve(receiver)
-                except (OSError, ValueError, TransferError):
+                except (OSError, ValueError, VerbError):
                     pass  # the receiver reports its side
                 finally:
                     self._capacity.release()
@@ -216,7 +216,7 @@ def send_parts(send: Send, sha: str, source: Any, size: int) -> None:
     while sent < size:
         part = source.read(PART)
         if not part:
-            raise TransferError("a file became shorter")
+            raise VerbError("CC-SYNC-009", "a file became shorter")
         sent += len(part)
         header: ContentPart = {"blob": sha, "last": sent >= size}
         send(header, zlib.compress(part, 0))

@@ -282,7 +282,8 @@ def not_utf8(context: CheckContext) -> Iterator[Hit]:
 @check("CC-DISK-010", needs=("checkpoint",))
 def checkpoint_is_scattered(context: CheckContext) -> Iterator[Hit]:
     found = [(node, facts.checkpoint) for node, facts in context.known]
-    newest = max((one for _, one in found if one.path), key=lambda one: one.time or 0.0, default=None)
+    inside = [one for _, one in found if one.path and _stays_inside(one.path)]
+    newest = max(inside, key=lambda one: one.time or 0.0, default=None)
     if newest is None or context.job is None or len(found) < 2:
         return
     parts = {node.name: one if one.path == newest.path else Checkpoint() for node, one in found}
@@ -297,6 +298,11 @@ def checkpoint_is_scattered(context: CheckContext) -> Iterator[Hit]:
     command = command_line("cp", "--gather", source, command=context.program)
     evidence = tr("{path}: {held}", path=newest.path, held=held)
     yield across_nodes(list(parts), evidence, command=command)
+
+
+def _stays_inside(path: str) -> bool:
+    """Return whether a path that a node names is below its outputs: the command copies what is there to all nodes."""
+    return not path.startswith("/") and ".." not in path.split("/")
 
 
 def _render_checkpoint(one: Checkpoint) -> str:

@@ -34,6 +34,10 @@ class CopyPath:
         """Return whether the path can only be that of a directory."""
         return self.path.endswith("/") or posixpath.basename(self.path) in NAMELESS
 
+    def below(self, name: str) -> str:
+        """Return the path of a directory in it; without a path that is one in the home directory."""
+        return posixpath.join(self.path, name, "")
+
 
 @dataclass(frozen=True)
 class GivenTree:

@@ -164,6 +164,40 @@ def test_from_node_to_node_directly(tmp_path: Path, tree: Path) -> None:
     assert content_of(tmp_path / "there/tree") == content_of(tree)
 
 
+def test_a_link_is_replaced_if_that_is_wished(tmp_path: Path, tree: Path) -> None:
+    """As a file is; a directory of that name stays."""
+    send(tmp_path, tree, tmp_path / "there", "tree")
+    for changed in ("link", "second"):
+        (tree / changed).unlink(missing_ok=True)
+        (tree / changed).symlink_to("run")
+    (tmp_path / "there/second").mkdir()
+    kept = send(tmp_path, tree, f"{tmp_path}/there/", "")
+    assert kept.kept == ("link", "second")
+    replaced = send(tmp_path, tree, f"{tmp_path}/there/", "", overwrite=True)
+    assert (replaced.kept, (tmp_path / "there/link").readlink()) == (("second",), Path("run"))
+    assert {path.name for path in (tmp_path / "there").iterdir()} == {
+        path.name for path in tree.iterdir()
+    } - {"pipe"}
+
+
+def test_a_name_that_is_not_text(tmp_path: Path) -> None:
+    """Of the directory that is named as of a file in it."""
+    odd = os.fsdecode(b"caf\xe9")
+    (tmp_path / odd).mkdir()
+    (tmp_path / odd / "x").touch()
+    with pytest.raises(UsageError, match=r"caf\\xe9") as found:
+        scan_files(str(tmp_path / odd), odd)
+    assert found.value.code == "CC-SYNC-004"
+
+
+def test_what_is_in_a_file_is_nothing(tmp_path: Path) -> None:
+    """Else `--gather` of a file would make a directory of its name on all other nodes."""
+    (tmp_path / "last.pt").touch()
+    with node(tmp_path, "give", tmp_path / "last.pt") as source, pytest.raises(NodeError) as found:
+        GivingNode(source, "gpu01", [""])
+    assert (found.value.code, "last.pt is not a directory" in str(found.value)) == ("CC-COPY-003", True)
+
+
 def test_paths_that_are_not_there(tmp_path: Path) -> None:
     """Here and on a node."""
     with pytest.raises(UsageError, match="No such file"):
@@ -191,6 +225,7 @@ class Script:
 
     def __init__(self, *frames: tuple[Mapping[str, Any], bytes]) -> None:
         self._frames = list(frames)
+        self.received = 0
 
     def send(self, header: Mapping[str, Any], body: bytes = b"") -> None:
         """Ignore it."""
@@ -198,6 +233,7 @@ class Script:
     def receive(self, timeout: float) -> Frame | None:
         """Give the next; the last one for ever."""
         del timeout
+        self.received += 1
         header, body = self._frames.pop(0) if len(self._frames) > 1 else self._frames[0]
         return Untrusted(header), body
 
@@ -250,3 +286,15 @@ def test_an_endless_or_wrong_stream_ends(frame: Any) -> None:
     with pytest.raises(ClusterctlError):
         for _ in giving.fetch([SHA]):
             pass
+
+
+def test_what_a_receiver_leaves_is_read_only_for_the_next() -> None:
+    """A full disk there is reported at once, not after a terabyte has come here for nobody."""
+    script = Script(*listing(ONE), ({"blob": SHA, "last": False}, zlib.compress(b"0123")))
+    giving = GivingNode(script, "gpu01", ["d"])  # type: ignore[arg-type]  # a node by shape
+    shipments = relayed(giving, giving.manifest).scan.contents.shipments([SHA])
+    assert next(iter(shipments)).size == 4
+    shipments.close()  # type: ignore[attr-defined]  # a generator
+    assert script.received == 3
+    with pytest.raises(ClusterctlError, match="other data than announced"):
+        next(giving.fetch([SHA]))

@@ -44,6 +44,15 @@ def test_a_word_is_a_path_here_or_on_nodes(
 
 
 @pytest.mark.parametrize(
+    ("path", "below"),
+    [("", "gpu01/"), ("logs", "logs/gpu01/"), ("logs/", "logs/gpu01/"), ("/", "/gpu01/"), ("~", "~/gpu01/")],
+)
+def test_a_directory_for_each_source(path: str, below: str) -> None:
+    """In the home directory, not in the root, where no path is given."""
+    assert CopyPath("gpu09", path).below("gpu01") == below
+
+
+@pytest.mark.parametrize(
     ("sources", "target", "text"),
     [(["a", "b"], "c", "all on this machine"), (["a", "gpu01:b"], "c", "some sources are on this machine")],
 )

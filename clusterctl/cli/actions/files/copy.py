@@ -36,7 +36,13 @@ from clusterctl.client.rpc.session import Interpreter, Session
 from clusterctl.client.sync.distribute import Distribution
 from clusterctl.client.sync.upload import SentFiles, TreeUpload, send_files
 from clusterctl.console.progress import Phases
-from clusterctl.console.results import copies_to_json, report_conflicts, report_pull, report_sent
+from clusterctl.console.results import (
+    MOST_PATHS,
+    copies_to_json,
+    report_conflicts,
+    report_pull,
+    report_sent,
+)
 from clusterctl.console.text import json_text
 from clusterctl.errors import ClusterctlError, NodeError, UsageError
 from clusterctl.plans.launch.placement import choose_nodes
@@ -75,6 +81,7 @@ class Results:
     errors: list[ClusterctlError] = field(default_factory=list)
     conflicts: list[str] = field(default_factory=list)  # paths with other content on another node
     gathered: bool = False  # every node had everything already
+    left_out: bool = False  # something that was named cannot be copied
 
     def add_sent(self, path: str, node: str, files: SentFiles) -> None:
         """Count what a node has taken into a path."""
@@ -86,7 +93,10 @@ class Results:
         """Give 0, 5 where something is missing, 4 or 1 where nothing was copied."""
         incomplete = any(report.refused or report.kept for report, _ in self.received.values())
         incomplete = (
-            incomplete or bool(self.conflicts) or any(files.kept_count for files in self.sent.values())
+            incomplete
+            or self.left_out
+            or bool(self.conflicts)
+            or any(files.kept_count for files in self.sent.values())
         )
         if not self.errors:
             return 5 if incomplete else 0
@@ -236,6 +246,7 @@ class Copy:
         files = scan_files(copy_path.path, copy_path.name)
         for warning in files.scan.warnings:
             notice(warning)
+        self._results.left_out = self._results.left_out or bool(files.scan.warnings)
         nodes = self._nodes(to)
         size = files.scan.manifest.size
         distribution = find_addresses(cluster, "auto", nodes, size) if len(nodes) > 1 else None
@@ -245,18 +256,33 @@ class Copy:
         """Copy what nodes have to others; of several each goes to a directory of its name."""
         sources, targets = self._nodes(copy_path), self._nodes(to)
         for source in sources:
-            path = to.path if len(sources) == 1 else f"{to.path.rstrip('/')}/{source.name}/"
+            path = to.path if len(sources) == 1 else to.below(source.name)
             others = [node for node in targets if node != source or path != copy_path.path]
-            order = CopyOrder("give", [(copy_path.path, copy_path.name)])
+            into = (path, copy_path.name, folder or len(sources) > 1)
+            try:
+                self._relay_from(cluster, source, copy_path, others, into)
+            except ClusterctlError as error:
+                if len(sources) == 1:
+                    raise
+                self._results.errors.append(error)  # what the others have is copied all the same
 
-            def start_giving(session: Session, source: Node = source) -> GivingNode:
-                return GivingNode(session, source.name, [copy_path.name])
+    def _relay_from(
+        self,
+        cluster: Cluster,
+        source: Node,
+        copy_path: CopyPath,
+        targets: Sequence[Node],
+        into: tuple[str, str, bool],
+    ) -> None:
+        order = CopyOrder("give", [(copy_path.path, copy_path.name)])
 
-            giving = self._with_session(cluster.connection(source), source, order, start_giving)
-            with giving.session:
-                self._report_left_out(giving)
-                into = (path, copy_path.name, folder or len(sources) > 1)
-                self._pass_on(cluster, (source, giving), giving.manifest, others, into)
+        def start_giving(session: Session) -> GivingNode:
+            return GivingNode(session, source.name, [copy_path.name])
+
+        giving = self._with_session(cluster.connection(source), source, order, start_giving)
+        with giving.session:
+            self._report_left_out(giving)
+            self._pass_on(cluster, (source, giving), giving.manifest, targets, into)
 
     def _gather(self, cluster: Cluster, copy_path: CopyPath) -> None:
         """Let all nodes list what they have, then give each what it lacks, from the first that has it."""
@@ -280,6 +306,8 @@ class Copy:
                     raise outcome.error
             if not giving:
                 raise missing[0]
+            for one in giving.values():
+                self._report_left_out(one)
             manifests = {
                 node.name: giving[node.name].manifest if node.name in giving else Manifest(())
                 for node in nodes
@@ -291,14 +319,18 @@ class Copy:
                 targets = [node for node in nodes if node.name in receivers]
                 into = (copy_path.path, "", True)
                 self._pass_on(cluster, (source, giving[name]), manifest, targets, into)
-            self._results.gathered = not plan.parts
+            self._results.gathered = not plan.parts and not self._results.left_out
         finally:
             for one in giving.values():
                 one.session.close()
 
     def _report_left_out(self, giving: GivingNode) -> None:
-        for path in giving.tree.left_out:
+        paths = giving.tree.left_out
+        for path in paths[:MOST_PATHS]:
             notice(tr("{node}: NOT copied: {file}", node=giving.node, file=path))
+        if len(paths) > MOST_PATHS:
+            notice(tr("{node}: {n} more", node=giving.node, n=len(paths) - MOST_PATHS))
+        self._results.left_out = self._results.left_out or bool(paths)
 
     def _pass_on(
         self,

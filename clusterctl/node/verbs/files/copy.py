@@ -77,17 +77,19 @@ def list_sources(request: CopyRequest) -> Iterator[Tuple[Row, ListedFile]]:
             raise VerbError("CC-COPY-002", f"{text} does not exist") from None
         if stat.S_ISDIR(status.st_mode):
             yield from list_folder(top, name)
+        elif not name:
+            # what is in it was asked for: others would make a directory of a file
+            raise VerbError("CC-COPY-003", f"{text} is not a directory")
         elif stat.S_ISREG(status.st_mode):
             file = ListedFile(top, status)
-            yield render_row(PART, encode_name(name) or os.path.basename(top), "file", file, b""), file
+            yield render_row(PART, encode_name(name), "file", file, b""), file
         else:
             raise VerbError("CC-COPY-002", f"{text} is neither a file nor a directory")
 
 
 def list_folder(top: bytes, name: str) -> Iterator[Tuple[Row, ListedFile]]:
     """Walk a directory; its paths begin with the name."""
-    is_empty = not os.listdir(top)
-    if is_empty and name:
+    if not os.listdir(top) and name:
         yield [PART, name, "dir", 0, 0, 0, 0, ""], ListedFile(b"", None)
     for row, file in walk(PART, top, None):
         if row[2] == "dir":

@@ -170,6 +170,7 @@ function navigate() {
   const hash = decodeURIComponent(location.hash.slice(1));
   const run = hash === "main" ? state.run || "" : hash; // the link for keyboards leads there
   if (run === state.run) return;
+  document.getSelection().removeAllRanges(); // else the other run's summary would stay beside the buttons
   Object.assign(state, { run, last: "", number: 0, waiting: {} });
   for (const name of ["summary", "nodes", "plots", "notices", "answer", "problem"]) show(name, "");
   lines.replaceChildren();

@@ -6,16 +6,18 @@ of our own page besides. There are no cookies.
 
     GET  /TOKEN/            the page          POST /TOKEN/diagnose   {"run": ID}
     GET  /TOKEN/events      its stream        POST /TOKEN/stop       {"run": ID}
-    GET  /open/TICKET       leads to the page, once: other users see the command line of a browser
+    GET  /open/TICKET       leads to the page, once and this account only: others see a browser's command line
 """
 
 from __future__ import annotations
 
 import hmac
+import os
 import re
 import secrets
 import select
 import socket
+import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -57,6 +59,7 @@ HEADERS: Mapping[str, str] = {
     "Cache-Control": "no-store",
 }
 FOLDER = Path(__file__).parent
+CONNECTIONS = ("/proc/net/tcp", "/proc/net/tcp6")
 HTML, JSON, TEXT = "text/html; charset=utf-8", "application/json", "text/plain; charset=utf-8"
 GETS = {"", "events", STYLE_FILE, SCRIPT_FILE}
 POSTS = {"diagnose", "stop"}
@@ -139,6 +142,26 @@ def is_same(secret: str, text: str) -> bool:
     return hmac.compare_digest(secret.encode(), text.encode("utf-8", "replace"))
 
 
+def _list_connections() -> str:
+    """Read which connections this machine has; empty where it does not tell."""
+    texts = []
+    for name in CONNECTIONS:
+        with suppress(OSError):
+            texts.append(Path(name).read_text(encoding="ascii"))
+    return "".join(texts)
+
+
+def find_owners(table: str, client: tuple[str, int], port: int) -> set[int]:
+    """Give the accounts at the other end of a connection to `port` here; none if it is not in the table."""
+    here, there = (
+        f"{int.from_bytes(socket.inet_aton(address), sys.byteorder):08X}:{number:04X}"
+        for address, number in (("127.0.0.1", port), client)
+    )
+    # an address of version 6 may end with one of version 4
+    rows = [line.split() for line in table.splitlines()]
+    return {int(row[7]) for row in rows if len(row) > 7 and row[1].endswith(there) and row[2].endswith(here)}
+
+
 class Handler(BaseHTTPRequestHandler):
     """One request on one connection, which is closed after it (HTTP/1.0)."""
 
@@ -196,7 +219,8 @@ class Handler(BaseHTTPRequestHandler):
             raise RefusedError(403, "the request comes from another page")
 
     def _open(self, ticket: str) -> None:
-        if not self.server.use_ticket(ticket):
+        owners = find_owners(_list_connections(), self.client_address, self.server.port)
+        if not owners <= {0, os.getuid()} or not self.server.use_ticket(ticket):
             raise RefusedError(
                 403, "this link was used or is too old; open the address that `clusterctl ui` prints"
             )
@@ -269,7 +293,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def _has_left(self) -> bool:
         """Tell whether the other side has closed the connection."""
-        if not select.select([self.connection], [], [], 0)[0]:
+        poller = select.poll()  # `select` takes no descriptor above 1023, and each node's connection has some
+        poller.register(self.connection, select.POLLIN)
+        if not poller.poll(0):
             return False
         return not self.connection.recv(1, socket.MSG_PEEK)
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
+import resource
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -15,9 +19,10 @@ from page_client import ask, press, stream
 from waiting import HANG, wait_until
 
 from clusterctl.cli.actions.monitor.ui import feed as feeds
+from clusterctl.cli.actions.monitor.ui import server as servers
 from clusterctl.cli.actions.monitor.ui.feed import Feed, View
 from clusterctl.cli.actions.monitor.ui.fragments import render_lines, render_page
-from clusterctl.cli.actions.monitor.ui.server import HEADERS, MOST_BODY, UiServer
+from clusterctl.cli.actions.monitor.ui.server import HEADERS, MOST_BODY, UiServer, find_owners
 from clusterctl.plans.report.markup import Html
 
 RUN = "digits-20261123T070708-923c"
@@ -183,6 +188,73 @@ def test_a_ticket_leads_to_the_page_once(server: UiServer) -> None:
     status, headers, _ = ask(server.url, "GET", ticket)
     assert (status, headers["Location"]) == (303, f"/{server.token}/")
     assert ask(server.url, "GET", ticket)[0] == 403
+
+
+TABLE = """  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0100007F:2117 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 11 1 0 100 0 0 10 0
+   1: 0100007F:D431 0100007F:2117 01 00000000:00000000 00:00000000 00000000  1001        0 12 1 0 20 4 30 10 -1
+   2: 0100007F:2117 0100007F:D431 01 00000000:00000000 00:00000000 00000000  1000        0 13 1 0 20 4 30 10 -1
+   3: 0500007F:D431 0100007F:2117 01 00000000:00000000 00:00000000 00000000  1003        0 12 1 0 20 4 30 10 -1
+   0: 0000000000000000FFFF00000100007F:D432 0000000000000000FFFF00000100007F:2117 01 0:0 00:0 0  1002  0 14 1
+"""
+
+
+@pytest.mark.skipif(sys.byteorder == "big", reason="the table is one of a little-endian machine")
+@pytest.mark.parametrize(
+    ("client", "owners"),
+    [
+        (("127.0.0.1", 0xD431), {1001}),
+        (("127.0.0.5", 0xD431), {1003}),
+        (("127.0.0.1", 0xD432), {1002}),  # by a socket of version 6
+        (("127.0.0.1", 0xD433), set()),
+    ],
+)
+def test_whose_the_other_end_is(client: tuple[str, int], owners: set[int]) -> None:
+    """Its own row tells, not that of our end."""
+    assert find_owners(TABLE, client, 0x2117) == owners
+
+
+def test_a_ticket_is_for_this_account_only(server: UiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another one that reads it from the command line of the browser, and is faster, gets and uses up nothing."""
+    ticket = server.make_ticket().partition(str(server.port))[2]
+    monkeypatch.setattr(servers, "find_owners", lambda *_: {os.getuid() + 1})
+    status, headers, _ = ask(server.url, "GET", ticket)
+    assert (status, headers.get("Location")) == (403, None)
+    monkeypatch.undo()
+    assert ask(server.url, "GET", ticket)[0] == 303
+
+
+def test_a_run_that_is_left_takes_its_selection_along(server: UiServer) -> None:
+    """What is selected is not replaced: the question whether to stop it would be asked for another run."""
+    script = ask(server.url, "GET", "page.js")[2]
+    navigate = script.partition("function navigate()")[2].partition("connect();")[0]
+    before, found, _ = navigate.partition("show(name")
+    assert found and "getSelection().removeAllRanges()" in before
+
+
+def test_a_stream_with_a_high_descriptor(server: UiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hundreds of nodes take the low ones, and `select` refuses others."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 4096:
+        pytest.skip("too few descriptors are allowed here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 4096), hard))
+    accept = server.get_request
+
+    def accept_high() -> tuple[socket.socket, object]:
+        connection, address = accept()
+        with connection:
+            return socket.socket(
+                fileno=fcntl.fcntl(connection.fileno(), fcntl.F_DUPFD_CLOEXEC, 2000)
+            ), address
+
+    monkeypatch.setattr(server, "get_request", accept_high)
+    try:
+        with stream(server.url, RUN) as events:
+            events.read("lines")
+            server.feed.watch(RUN).__enter__().add_lines("gpu01", 1, "", ["later"])
+            assert events.read("lines")[0][4] == "later"
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_stream_goes_on_after_a_cut(server: UiServer, source: PlainSource) -> None:

@@ -1,0 +1,55 @@
+"""Files that are taken into a directory where another account writes, and files that shrink while they are given."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusterctl.node.runtime.stream import VerbError
+from clusterctl.node.sync.files_by_hash import Destination, GivenFiles
+from clusterctl.node.verbs.files.copy import send_to_client
+from clusterctl.protocol.manifest import TreeEntry
+
+
+def test_no_mode_is_set_through_a_link(tmp_path: Path) -> None:
+    """Who puts a link in the place of what arrives does not open a file of this account to all."""
+    victim, there = tmp_path / "key", tmp_path / "there"
+    victim.touch(0o600)
+    there.mkdir()
+    sha = hashlib.sha256(b"whole").hexdigest()
+    rows = [TreeEntry("x", "file", 0o644, sha, 5)]
+    with Destination(os.fsencode(there), rows, lambda: None, overwrite=False, private=False) as destination:
+        destination.add(sha, b"who", 5, last=False)
+        (arriving,) = there.iterdir()
+        arriving.unlink()
+        arriving.symlink_to(victim)
+        with pytest.raises(OSError, match="symbolic link"):
+            destination.add(sha, b"le", 5)
+    assert victim.stat().st_mode & 0o777 == 0o600
+    assert list(there.iterdir()) == []
+
+
+def test_a_file_that_shrinks_while_it_is_given(tmp_path: Path) -> None:
+    """As a log that is rotated: that is reported, not a bug."""
+    log, given = tmp_path / "log", GivenFiles()
+    log.write_bytes(bytes(3 << 20))
+    given.add_file("a" * 64, os.fsencode(log))
+
+    class Cutting:
+        """A client while whose first frame is sent the file is cut."""
+
+        def step(self) -> None:
+            """Count nothing."""
+
+        def send(self, *_: Any) -> None:
+            """Cut it."""
+            os.truncate(log, 1 << 20)
+
+    cutting: Any = Cutting()
+    with pytest.raises(VerbError, match="a file became shorter") as found:
+        send_to_client(["a" * 64], given, {"a" * 64: 3 << 20}, cutting)
+    assert found.value.code == "CC-SYNC-009"
