@@ -75,6 +75,7 @@ TEMPLATES = (
     to_translate("the checks failed: {text}"),
     to_translate("the check needs Python {needed} on the nodes, here is {version}"),
     to_translate("the program that judges the nodes failed; see task.0.out"),
+    to_translate("what the check found cannot be read"),
     to_translate("run {run} was already started on {node}"),
     to_translate("not a usable name: {name}"),
     to_translate("the payload was damaged in transfer"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from clusterctl.client.rpc.bundle import judge_zip, payload_zip
 from clusterctl.client.rpc.cluster import Cluster
+from clusterctl.client.rpc.frames import FrameLimits, limits_for
 from clusterctl.client.rpc.session import Interpreter, Session, SessionLimits
 from clusterctl.errors import NodeError
 from clusterctl.plans.facts.untrusted import clean_text
@@ -33,6 +34,8 @@ SILENCE_LIMIT = (
 CANCEL_LIMIT = 60.0
 LONGEST_NUMBER, LONGEST_REASON, LONGEST_NODES = 20, 1000, 300
 MOST_NICS = 256
+# the facts of one node, as `probe` sends them, or what a check found on all
+REPORT_FRAMES = FrameLimits(header=limits_for("probe").header, values=300_000)
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,7 @@ def gather_facts(login: LoginNode, submission: Submission) -> Iterator[QueueStat
     """Submit a job that reports facts: give how it waits, then its nodes. It does not outlive this session."""
     from clusterctl.plans.facts.facts import parse_facts
 
-    with _open_submission(login, submission, "check", SessionLimits(silence=SUBMIT_LIMIT)) as session:
+    with _open_submission(login, submission, "check", SessionLimits(SUBMIT_LIMIT, REPORT_FRAMES)) as session:
         while (frame := session.receive()) is not None:
             header = frame[0]
             if header.has_record("queue"):
@@ -158,7 +161,7 @@ def watch_queue(login: LoginNode, run_id: str, count: int) -> Iterator[QueueStat
     """Give how a job waits whenever that changes, until all its nodes have begun or it is over."""
     request: QueueRequest = {"workdir": login.node.workdir, "do": "queue", "run": run_id, "count": count}
     connection = login.cluster.connection(login.node)
-    limits = SessionLimits(silence=SILENCE_LIMIT)
+    limits = SessionLimits(SILENCE_LIMIT, REPORT_FRAMES)
     with Session(connection, "slurm", request, login.interpreter, limits=limits) as session:
         while (frame := session.receive()) is not None:
             if frame[0].has_record("queue"):

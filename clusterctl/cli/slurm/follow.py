@@ -123,7 +123,7 @@ def resume_requeued(following: Following, verdict: Verdict) -> int | None:
     if verdict.state == SUCCEEDED:
         return None
     waiting: QueueState | None = None
-    with suppress(ConnectError, ConnectionLost):  # then this end is shown
+    with suppress(ClusterctlError):  # then this end is shown
         for state in watch_queue(following.login, following.run_id, following.count):
             if state.over or state.begun or not state.requeues:
                 return None

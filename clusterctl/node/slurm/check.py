@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 from ...protocol.untrusted import MalformedError, Untrusted, parse_json
-from .job_files import LARGEST_FILE, Exchange, JobFiles
+from .job_files import LARGEST_FILE, POST_PAUSES, Exchange, JobFiles
 from .spec import Member, SlurmError
 
 if TYPE_CHECKING:
@@ -63,9 +63,19 @@ def check_nodes(board: Board, template: SubmittedTemplate, members: List[Member]
         report["seconds"] = time.monotonic() - began
         board.exchange.post(CHECKED, report)
     board.wait([CHECKED], 2 * limit)
-    found = board.exchange.read(CHECKED)
+    found = read_result(board)
     if found.flag("blocks"):
         raise CheckFailedError(f"the checks failed: {describe_errors(found)}")
+
+
+def read_result(board: Board) -> Untrusted:
+    """Read what the check found; SlurmError where that cannot be read: it may forbid the start."""
+    for pause in POST_PAUSES:
+        found = board.exchange.read(CHECKED)
+        if found:
+            return found
+        time.sleep(pause)
+    raise SlurmError("what the check found cannot be read")
 
 
 def describe_errors(report: Untrusted) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Set
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Set, Tuple
 
 from ...protocol.run_paths import WorkdirPaths
 from ...protocol.states import LIVE, NOT_SUCCEEDED, SUCCEEDED
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ...protocol.messages.verbs import CleanReport, CleanRequest, Removal, StoredRun
 
 SUBMISSION = 600.0  # seconds after which a launch that has written no number is over; it has 90
+CONTENT_PLACE = 3  # of a TreeEntry
+MOST_FILES = 100_000
 BY_SEVERITY = (*LIVE, *NOT_SUCCEEDED, SUCCEEDED)
 
 
@@ -58,10 +60,24 @@ class SlurmCleaner(Cleaner):
         """Whether a job waits or runs: it starts with the payload of its launch."""
         return not all(job.over for job in self._jobs.values())
 
+    def _contents(self) -> Iterator[Tuple[str, int]]:
+        """Give the stored contents that nobody has used for long, but those of which a job makes its environment."""
+        waiting = [job.files for job in self._jobs.values() if not job.over]
+        needed = {content for files in waiting for content in setup_contents(files)}
+        for path, size in super()._contents():
+            if os.path.basename(path) not in needed:
+                yield path, size
+
     def _describe_job(self, job: SlurmJob, tags: Set[str]) -> StoredRun:
         blocked = describe_obstacle(job) or has_processes(job.files.part_folders(), tags)
         state = worst_state(job) if job.number else None
         return self.describe(job.files.folder, state, blocked, job.files.run_folder)
+
+
+def setup_contents(files: JobFiles) -> List[str]:
+    """Name the contents of the files that a job's `setup` reads: they stay in the store until the job begins."""
+    setup = read_object(files.template).record("spec").record("setup")
+    return [row.text(CONTENT_PLACE, 64) for row in setup.rows("rows", MOST_FILES)]
 
 
 def find_jobs_of_runs(workdir: str) -> Dict[str, SlurmJob]:

@@ -88,9 +88,11 @@ def wait_in_queue(request: QueueRequest, stream: Stream) -> None:
     report_queue(job, has_begun, stream)
 
 
-def report_queue(job: SlurmJob, has_begun: Callable[[Start], bool], stream: Stream) -> bool:
+def report_queue(
+    job: SlurmJob, has_begun: Callable[[Start], bool], stream: Stream, *, has_parts: bool = True
+) -> bool:
     """Report how a job waits whenever that changes, until it has begun or is over; False if the client is gone."""
-    asked, next_question, shown, had_arrived = 0, 0.0, None, False
+    asked, next_question, shown, seen = 0, 0.0, None, (False, False)
     last_sent, requeue, old_start = time.monotonic(), can_requeue(job.files), ""
     while True:
         for _ in stream.read_available():
@@ -99,11 +101,14 @@ def report_queue(job: SlurmJob, has_begun: Callable[[Start], bool], stream: Stre
             return False
         now, start = time.monotonic(), read_newest_start(job.files)
         arrived = has_begun(start)
-        if now >= next_question or (arrived and not had_arrived):
-            job, had_arrived = (
-                judge(job, query_queue([job.number])),
-                arrived,
-            )  # also one whose parts have all ended
+        found = (arrived, os.path.exists(job.files.ended))
+        if now >= next_question or found != seen:
+            # also one whose parts have all ended
+            job, seen = judge(job, query_queue([job.number])), found
+            if job.queued is not None and job.queued.is_pending:
+                # Slurm has put the job back: its next start has a folder of its own. An answer from before that start
+                # says nothing of its folder.
+                old_start = start.folder
             if job.over:
                 job.files.remove_secrets()
             if job.queued is not None and job.queued.is_pending:
@@ -112,7 +117,8 @@ def report_queue(job: SlurmJob, has_begun: Callable[[Start], bool], stream: Stre
             asked += 1
             next_question = now + (1.0 if asked < FIRST_QUESTIONS else min(LONGEST_PAUSE, asked - 8.0))
         states = states_of(job)
-        waits = bool(states[0].get("queue"))  # else these are parts of a start that has begun
+        # else these are parts of a start that has begun, or a check, which has none
+        waits = has_parts and bool(states[0].get("queue"))
         begun = arrived and not waits and not is_being_stopped(job, states)
         facts: Any = {
             **_read_job(job, states[0] if waits else placeholder(job)),
@@ -150,7 +156,7 @@ def check(request: SubmitRequest, stream: Stream) -> None:
     job = SlurmJob(files, read_object(files.job).text("job", 20))
     count = request["template"]["spec"]["nnodes"]
     try:
-        if report_queue(job, lambda start: start.count("facts") >= count, stream):
+        if report_queue(job, lambda start: start.count("facts") >= count, stream, has_parts=False):
             send_facts(read_newest_start(files), count, stream)
     finally:
         with suppress(VerbError):

@@ -34,7 +34,7 @@ from ..state.workdir import read_json
 from ..verbs.start import exec_guardian, make_rundir
 from .board import FAILED, LONGEST_PAUSE, LONGEST_REASON, SHORTEST_PAUSE, Board, OtherFailedError, Task
 from .check import CheckFailedError, check_nodes
-from .job_files import Exchange, JobFiles, list_folder
+from .job_files import Exchange, JobFiles, list_folder, read_object
 from .requeue import TEMPORARY_FAILURE, Earlier, archive_old_parts, read_earlier, was_stopped_by_slurm
 from .spec import (
     SlurmError,
@@ -70,7 +70,9 @@ def main(arguments: List[str]) -> None:
             str(error) if isinstance(error, (SlurmError, VerbError)) else describe_failure(error)["message"]
         )
         report_failure(exchange, task, text, error)
-        files.remove_secrets()  # then no node starts
+        # one that Slurm may start again reads them then; else its script removes them
+        if not read_object(files.template).flag("requeue"):
+            files.remove_secrets()  # then no node starts
         print(f"{task.node}: {text}", file=sys.stderr, flush=True)
         status = 1
     sys.exit(status)
@@ -82,6 +84,8 @@ def run_part(files: JobFiles, exchange: Exchange, task: Task) -> int:
     secrets = cast("Optional[SubmittedSecrets]", read_json(files.secrets))
     if template is None or secrets is None:
         raise SlurmError(f"{files.template} or {files.secrets} is missing or damaged")
+    if template["requeue"]:
+        signal.signal(signal.SIGTERM, on_sigterm)
     board = Board(exchange, task)
     earlier = Earlier(0, [])
     if task.restarts:
@@ -106,6 +110,11 @@ def run_part(files: JobFiles, exchange: Exchange, task: Task) -> int:
     if task.slot == 0 and not template["requeue"]:
         files.remove_secrets()  # every task has read it: all are ready
     return watch(guardian, exchange, task, rundir, can_requeue=template["requeue"])
+
+
+def on_sigterm(*_: object) -> None:
+    """End a start that Slurm stops, with its warning before a preemption too: the script leaves the job to Slurm."""
+    sys.exit(TEMPORARY_FAILURE)
 
 
 def report_failure(exchange: Exchange, task: Task, text: str, error: Exception) -> None:
@@ -321,7 +330,13 @@ def watch(
 
     Nothing else may end this loop: Slurm kills every process of the step on this node when the task exits.
     """
-    signal.signal(signal.SIGTERM, lambda *_: guardian.signal(signal.SIGTERM))
+    by_slurm: List[int] = []
+
+    def pass_on(number: int, _: object) -> None:
+        by_slurm.append(number)
+        guardian.signal(number)
+
+    signal.signal(signal.SIGTERM, pass_on)
     beat, ordered = 0.0, False
     while not guardian.poll():
         now = time.monotonic()
@@ -333,9 +348,11 @@ def watch(
             guardian.signal(signal.SIGTERM)
         time.sleep(STOP_INTERVAL)
     state = read_end(rundir)
-    if can_requeue and state is not None and was_stopped_by_slurm(state):
-        return TEMPORARY_FAILURE
-    return 0 if state is not None and state["state"] == SUCCEEDED else 1
+    if state is None or state["state"] == SUCCEEDED:
+        return 0 if state is not None else 1
+    # a rank that Slurm's signal met before the agent has made this part FAILED
+    was_stopped = was_stopped_by_slurm(state) or (bool(by_slurm) and not ordered)
+    return TEMPORARY_FAILURE if can_requeue and was_stopped else 1
 
 
 def read_end(rundir: str) -> Optional[Any]:

@@ -10,8 +10,9 @@ from ..runtime.stream import Stream, VerbError
 from ..slurm.clean import clean
 from ..slurm.commands import query_queue, run_program
 from ..slurm.follow import follow
+from ..slurm.output import ENDING
 from ..slurm.queue import check, wait_in_queue
-from ..slurm.states import find_job, find_jobs, judge, query_jobs, states_as_listed
+from ..slurm.states import can_requeue, find_job, find_jobs, judge, query_jobs, states_as_listed
 from ..slurm.stop import stop
 from ..slurm.submit import submit
 
@@ -51,10 +52,12 @@ def cancel(request: Any, stream: Stream) -> None:
         if job.over or time.monotonic() >= deadline:
             break
         time.sleep(CANCEL_INTERVAL)
-    queued = job.queued
-    if not job.over and not (queued is not None and queued.state == "COMPLETING"):
+    is_ending = job.queued is not None and job.queued.state == ENDING
+    if not job.over and (
+        not is_ending or can_requeue(job.files)
+    ):  # it may be about to go back into the queue
         done = run_program(["scancel", job.number])
-        if done.status != 0 and "nvalid job id" not in done.error:
+        if done.status != 0 and not is_ending and "nvalid job id" not in done.error:
             raise VerbError("CC-SLURM-006", done.error or f"scancel ended with status {done.status}")
         job.files.remove_secrets()
         stream.answer({"cancelled": {"job": job.number}})

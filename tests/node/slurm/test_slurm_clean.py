@@ -163,3 +163,23 @@ def test_what_is_no_run_of_slurm_is_left_alone(cluster: Cluster) -> None:
         [f"{other.parent.name}/{PART}", "it is not a run of this Slurm cluster"]
     ]
     assert other.exists()
+
+
+def test_the_files_of_a_setup_stay_until_its_job_begins(cluster: Cluster) -> None:
+    """However long it waits: without them its environment could not be made."""
+    run = cluster.run("waits", "2")
+    needed, spare = "a" * 64, "b" * 64
+    template = json.loads((run / PART / "template.json").read_text())
+    template["spec"]["setup"] = {"rows": [["requirements.txt", "file", 0o644, needed, 1]]}
+    (run / PART / "template.json").write_text(json.dumps(template))
+    stored = [cluster.workdir / "store" / sha[:2] / sha for sha in (needed, spare)]
+    for path in stored:
+        path.parent.mkdir(parents=True)
+        path.write_text("x")
+        os.utime(path, (0, 0))
+    cluster.slurm_knows("2|PENDING|N/A||Priority\n")
+
+    answer = cluster.clean()
+
+    assert answer["found"]["store"]["contents"] == answer["removed"]["contents"] == 1
+    assert [path.exists() for path in stored] == [True, False]

@@ -166,3 +166,35 @@ def test_a_task_that_fails_removes_the_secrets(tmp_path: Path, monkeypatch: pyte
         task.main([files.folder])  # there is no template
     assert not Path(files.secrets).exists()
     assert "missing" in states.first_failure(files)
+
+
+def test_a_task_that_fails_keeps_the_secrets_of_a_job_that_slurm_may_start_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when node 0 is lost while the others start: the next start reads them."""
+    files = make_job(tmp_path)
+    write_object(files.template, {"requeue": True})
+    for name, value in {"PROCID": "0", "STEP_NUM_TASKS": "1", "JOB_ID": "4711"}.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    monkeypatch.setenv("SLURMD_NODENAME", "gpu01")
+    monkeypatch.setattr(task, "run_part", lambda *_: (_ for _ in ()).throw(task.SlurmError("node 0 is lost")))
+    with pytest.raises(SystemExit):
+        task.main([files.folder])
+    assert Path(files.secrets).exists()
+
+
+@pytest.mark.parametrize(
+    ("requeue", "called", "number"), [(True, ["scancel", "4711"], "4711"), (False, [], "")]
+)
+def test_a_job_that_is_about_to_go_back_into_the_queue_is_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, requeue: bool, called: list[str], number: str
+) -> None:
+    """Slurm ends its processes as those of one that has ended; after a `stop` it must not begin again."""
+    files, stream, commands = make_job(tmp_path), FakeStream(), list[str]()
+    write_object(files.template, {"requeue": requeue})
+    monkeypatch.setattr(slurm, "query_queue", lambda _: {"4711": QueuedJob("4711", "COMPLETING")})
+    already = Finished(1, "", "scancel: error: Kill job error on job id 4711: Job/step already completing")
+    monkeypatch.setattr(slurm, "run_program", lambda argv: (commands.extend(argv), already)[1])
+    slurm.cancel({"workdir": str(tmp_path), "run": RUN, "timeout": 0.0}, cast("Any", stream))
+    assert commands == called
+    assert stream.answers == [{"cancelled": {"job": number}}]

@@ -94,3 +94,56 @@ def test_a_start_that_the_folder_breaks_ends_its_agent(monkeypatch: pytest.Monke
     with pytest.raises(OSError, match="Stale"):
         start.run()
     assert reasons == ["the start failed"]
+
+
+@pytest.mark.parametrize(
+    ("can_requeue", "ordered", "state", "status"),
+    [
+        (True, False, "FAILED", 75),
+        (False, False, "FAILED", 1),
+        (True, True, "FAILED", 1),
+        (True, False, "SUCCEEDED", 0),
+    ],
+)
+def test_a_rank_that_slurms_signal_met_first_ends_no_job(
+    exchange: Exchange,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    can_requeue: bool,
+    ordered: bool,
+    state: str,
+    status: int,
+) -> None:
+    """After the warning before a preemption the script goes on: by any other status it would end the job for good."""
+    handlers: list[Any] = []
+    monkeypatch.setattr(task.signal, "signal", lambda _, handler: handlers.append(handler))
+    monkeypatch.setattr(
+        task, "read_state", lambda _: {"state": state, "reason": "rank 0 ended with status 1"}
+    )
+    if ordered:
+        (tmp_path / "stop.json").write_text("{}")
+    guardian = FakeGuardian(lives=2)
+    monkeypatch.setattr(
+        guardian, "poll", lambda: handlers[0](signal.SIGTERM, None) or FakeGuardian.poll(guardian)
+    )
+
+    assert task.watch(cast("Any", guardian), exchange, TASK, str(tmp_path), can_requeue=can_requeue) == status
+
+
+@pytest.mark.parametrize("requeue", [True, False])
+def test_a_start_that_slurm_stops_is_no_failure(
+    exchange: Exchange, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, requeue: bool
+) -> None:
+    """During the check or `setup`, too, Slurm may start the job again."""
+    files, handlers = JobFiles(str(tmp_path)), list[Any]()
+    job_files.write_object(files.template, {"requeue": requeue})
+    job_files.write_object(files.secrets, {})
+    monkeypatch.setattr(task.signal, "signal", lambda _, handler: handlers.append(handler))
+    monkeypatch.setattr(task, "Board", fail_first(1, Board))
+    with pytest.raises(OSError, match="Stale"):
+        task.run_part(files, exchange, TASK)
+    assert len(handlers) == requeue
+    for handler in handlers:
+        with pytest.raises(SystemExit) as ended:
+            handler(signal.SIGTERM, None)
+        assert ended.value.code == 75

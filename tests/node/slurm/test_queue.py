@@ -1,0 +1,137 @@
+"""How the login node reports a job that waits and begins: by a clock that no test waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from clusterctl.node.slurm import queue
+from clusterctl.node.slurm.commands import Finished
+from clusterctl.node.slurm.job_files import PART, JobFiles, write_object
+from clusterctl.node.slurm.output import QueuedJob
+from clusterctl.node.slurm.states import SlurmJob
+
+RUN = "j-20261123T070000-abcd"
+SPEC = {"run": RUN, "job": "j", "node": "any", "node_rank": 0, "nnodes": 1, "attempt": 1}
+FOREVER = 1000.0  # seconds
+
+
+class Clock:
+    """A time that goes on only where the code sleeps; `events` happen at their times."""
+
+    def __init__(self, events: dict[float, Callable[[], None]]) -> None:
+        self.now, self._events = 0.0, dict(events)
+
+    def monotonic(self) -> float:
+        """Read it."""
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        """Go on."""
+        self.now += seconds
+        assert self.now < FOREVER, "it waits for ever"
+        for moment in [moment for moment in self._events if moment <= self.now]:
+            self._events.pop(moment)()
+
+
+class FakeStream:
+    """A client that stays and keeps what it is told."""
+
+    ended = False
+
+    def __init__(self) -> None:
+        self.answers: list[Any] = []
+
+    def read_available(self) -> list[Any]:
+        """It sends nothing."""
+        return []
+
+    def answer(self, value: Any) -> None:
+        """Keep an answer."""
+        self.answers.append(value)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> JobFiles:
+    """The folder of a job that was submitted."""
+    folder = tmp_path / "runs" / RUN / PART
+    folder.mkdir(parents=True)
+    job = JobFiles(str(folder))
+    write_object(job.job, {"job": "4711"})
+    write_object(job.template, {"requeue": False, "spec": SPEC})
+    return job
+
+
+class FakeSlurm:
+    """The state of the job, as squeue gives it."""
+
+    def __init__(self, files: JobFiles, monkeypatch: pytest.MonkeyPatch, state: str) -> None:
+        self.files, self.state, self._patch = files, state, monkeypatch
+        monkeypatch.setattr(queue, "query_queue", lambda _: {"4711": QueuedJob("4711", self.state)})
+
+    def begin(self, **messages: dict[str, Any]) -> None:
+        """Let the job run, with messages of its tasks."""
+        self.state, folder = "RUNNING", Path(self.files.exchanges) / "4711.0"
+        folder.mkdir(parents=True)
+        for name, message in messages.items():
+            write_object(str(folder / name.replace("_", ".")), message)
+
+    def end(self) -> None:
+        """Let the script of the job come to its end."""
+        write_object(self.files.ended, {"status": 1})
+
+    def run(self, events: dict[float, Callable[[], None]]) -> Clock:
+        """Set the clock."""
+        clock = Clock(events)
+        self._patch.setattr(queue, "time", clock)
+        return clock
+
+
+def test_what_the_nodes_report_between_two_questions_to_slurm_is_passed_on(
+    files: JobFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While its last answer is still PENDING: that says nothing of a folder which is newer."""
+    slurm, stream = FakeSlurm(files, monkeypatch, "PENDING"), FakeStream()
+    checked = {"findings": [], "blocks": True, "skipped": "", "seconds": 1.0}
+    failed = {"node": "", "text": "the checks failed"}
+    slurm.run({0.5: lambda: slurm.begin(checked=checked, failed=failed), 5.0: slurm.end})
+
+    assert queue.report_queue(SlurmJob(files, "4711"), lambda _: False, cast("Any", stream))
+
+    last = [answer["queue"] for answer in stream.answers if "queue" in answer][-1]
+    assert (last["over"], last["check"], last["failure"]) == ("COMPLETED", checked, failed)
+
+
+def test_the_end_of_a_job_that_has_waited_long_is_seen_at_once(
+    files: JobFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slurm is asked less and less often, but its script leaves a file."""
+    slurm, stream = FakeSlurm(files, monkeypatch, "RUNNING"), FakeStream()
+    clock = slurm.run({720.0: slurm.end})
+    assert queue.report_queue(SlurmJob(files, "4711"), lambda _: False, cast("Any", stream))
+    assert clock.now < 721
+
+
+def test_a_check_takes_its_job_out_of_slurm_once_the_facts_have_come(
+    files: JobFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not wait for the job's end, and leaves nothing of it."""
+    slurm, stream, called = FakeSlurm(files, monkeypatch, "PENDING"), FakeStream(), list[list[str]]()
+
+    def run_program(argv: list[str], _limit: float = 0.0) -> Finished:
+        called.append(argv)
+        return Finished(0, "", "")
+
+    monkeypatch.setattr(queue, "submit_job", lambda *_: files)
+    monkeypatch.setattr(queue, "run_program", run_program)
+    member = {"node": "gpu01", "address": "10.0.0.1", "nics": ["eth0"]}
+    clock = slurm.run({60.0: lambda: slurm.begin(member_0=member, facts_0={"facts": {"a": 1}})})
+
+    queue.check(cast("Any", {"template": {"spec": SPEC}}), cast("Any", stream))
+
+    assert stream.answers[-1] == {"member": member, "facts": {"a": 1}}
+    assert called == [["scancel", "4711"]] and clock.now < 61
+    assert not Path(files.run_folder).exists()
