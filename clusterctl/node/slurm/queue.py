@@ -111,9 +111,6 @@ def report_queue(
                 old_start = start.folder
             if job.over:
                 job.files.remove_secrets()
-            if job.queued is not None and job.queued.is_pending:
-                # Slurm has put the job back: its next start has a folder of its own. Later the answer may be outdated.
-                old_start = start.folder
             asked += 1
             next_question = now + (1.0 if asked < FIRST_QUESTIONS else min(LONGEST_PAUSE, asked - 8.0))
         states = states_of(job)
