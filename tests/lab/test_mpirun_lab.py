@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from driving import cctl, leftovers, make_project, read_until, said, start_cctl
+from driving import cctl, leftovers, make_project, read_until, start_cctl
 from variants import VARIANT
 from waiting import HANG
 
@@ -51,7 +51,8 @@ def test_ranks_on_two_nodes_reduce_over_their_own_nics(cluster: Lab, tmp_path: P
     result = cctl(cluster, "launch", job, "--json")
 
     assert result.code == 0, result.err
-    lines = sorted(line.split()[1:] for line in said(result.json_lines()) if line.startswith("up"))
+    written = [entry["line"] for entry in result.json_lines() if entry.get("stream") == "stdout"]
+    lines = sorted(line.split()[1:] for line in written if line.startswith("up"))
     assert [line[:5] for line in lines] == [[str(n), "4", "6", str(n), str(n % 2)] for n in range(4)]
     assert len({line[5] for line in lines[:2]}) == len({line[5] for line in lines[2:]}) == 1
     assert lines[0][5] != lines[2][5]

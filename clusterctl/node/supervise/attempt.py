@@ -70,7 +70,9 @@ class Attempt:
             site.loop, site.record, spec, lambda seconds: self.post(events.Stalled(seconds))
         )
         self._process_tree = RunProcesses(run_tag_prefix(spec), site.warm.spared)
-        self._temporary = TemporaryFiles(site.rundir, spec) if needs_temporary_files(spec) else None
+        self._temporary = (
+            TemporaryFiles(site.rundir, spec, site.token) if needs_temporary_files(spec) else None
+        )
         self._replaced = False
         self.torchrun: Optional[Torchrun] = None
         self.evidence = Evidence(site.rundir, {**site.secrets, "": site.token})

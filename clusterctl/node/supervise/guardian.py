@@ -104,12 +104,12 @@ def guard(rundir: str, spec: Spec, pid: int, silence: Optional[str]) -> None:
     if silence is not None or status != 0:
         stop_run(rundir, spec, silence or describe_loss(status))
         ProcessTree(run_tag_prefix(spec)).kill_all()
-        if "ray" in spec or "mpi" in spec:
-            from .launchers.temp_files import remove_all
-
-            remove_all(spec["run"])
     else:
         RunProcesses(run_tag_prefix(spec), find_spared(rundir)).kill_all()
+    if "ray" in spec or "mpi" in spec:  # also after an end in order: a disk may have held the agent up
+        from .launchers.temp_files import remove_all
+
+        remove_all(spec["run"])
 
 
 def watch_agent(pipes: Pipes, wakeup: int, limit: float) -> Optional[str]:

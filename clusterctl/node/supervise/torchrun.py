@@ -125,9 +125,9 @@ class Torchrun:
             "node_rank": self.spec["node_rank"],
         }
         if "ray" in self.spec:
-            order["ray"] = make_order(self.spec, address, port)
+            order["ray"] = make_order(self.spec, address, port, token)
         if "mpi" in self.spec:
-            order["mpi"] = make_mpi_order(self.spec, address, port)
+            order["mpi"] = make_mpi_order(self.spec, address, port, token)
             order["mpi_key"] = make_mpi_key(self.spec, token)
         unsent = memoryview(json.dumps(order).encode("utf-8") + b"\n")
         with suppress(OSError):

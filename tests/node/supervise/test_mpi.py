@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import subprocess
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -65,6 +67,58 @@ def test_a_stranger_gets_nothing_and_is_not_believed(tmp_path: Path, monkeypatch
     liar.sendall(b'{"nonce": "%s"}\n0 %s . {"orted": "rm -rf /"}\n' % (b"0" * 32, b"0" * 64))
     with pytest.raises(ChannelError, match="out of sequence"):
         make_node(tmp_path, monkeypatch, 1).call_head(mpi.LineReader(end))
+
+
+def test_strangers_that_say_nothing_give_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their number is bounded, the oldest is closed, and a node is answered while they and an accept fail."""
+    monkeypatch.setattr(mpi, "MOST_UNPROVEN", 0)
+    head, servant = make_node(tmp_path, monkeypatch, 0), make_node(tmp_path, monkeypatch, 1)
+    head.lines[1] = LINE
+    pairs = [socket.socketpair() for _ in range(5)]  # two for each of the two nodes, and one more
+    waiting: list[Any] = [OSError(errno.EMFILE, "Too many open files"), *(theirs for theirs, _ in pairs)]
+    ours, node = socket.socketpair()
+    for end in (ours, *(end for _, end in pairs)):
+        end.settimeout(20)
+
+    def accept() -> tuple[socket.socket, str]:
+        if not waiting:
+            raise SystemExit  # ends the thread
+        entry = waiting.pop(0)
+        if isinstance(entry, OSError):
+            raise entry
+        return entry, ""
+
+    monkeypatch.setattr(mpi.time, "sleep", lambda _: None)
+    listener: Any = SimpleNamespace(accept=accept)
+    waiting.append(node)
+    with pytest.raises(SystemExit):
+        head.serve(listener)
+
+    assert servant.call_head(mpi.LineReader(ours)) == LINE
+    assert [end.recv(1) for _, end in pairs[:2]] == [b"", b""]
+    for _, end in pairs:
+        end.close()
+
+
+def test_a_master_port_that_is_taken_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """In a sentence, without a traceback."""
+    head = make_node(tmp_path, monkeypatch, 0)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        head._order["head"] = f"127.0.0.1:{other.getsockname()[1]}"
+
+        assert head.run_head() == 1
+        said = capfd.readouterr().err
+        assert said == f"clusterctl: cannot listen on {head._order['head']}: Address already in use\n"
+
+
+def test_a_failure_that_found_no_room_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is there, and empty: mpirun's own code counts."""
+    node = make_node(tmp_path, monkeypatch, 1)
+    (tmp_path / "1/mpi/failed").touch()
+
+    assert node.read_failure() == 0
 
 
 def test_a_rank_has_torchs_variables_and_its_failure_is_noted(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
 import stat
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +18,8 @@ from programs import Make, go, program
 from waiting import wait_until
 
 from clusterctl.node.runtime.sockets import bind_port
+from clusterctl.node.runtime.stream import VerbError
+from clusterctl.node.supervise import guardian
 from clusterctl.node.supervise.launchers import ray, temp_files
 
 # As `ray start --block`: it listens on the head's port until it is asked to end by a file.
@@ -43,6 +47,7 @@ def nodes():
     return [{"Alive": True, "NodeManagerAddress": "127.0.0.1", "Resources": {"CPU": 4.0, "GPU": 2.0}},
             {"Alive": False, "NodeManagerAddress": "127.0.0.9", "Resources": {}}]
 """
+_RUN: Any = {"run": "j-20261123T100000-aaaa", "attempt": 1}
 SPEC = {"gpus": 2, "all_gpus": 2, "ports": None, "own_ports": 10, "names": {"127.0.0.1": "gpu01"}}
 
 
@@ -171,8 +176,8 @@ def test_the_directory_is_removed_by_the_last_that_uses_it(
     """It is closed to others, and one that another account has made is refused."""
     monkeypatch.setattr(temp_files, "TEMPORARY", str(tmp_path))
     spec: Any = {"run": "j-20261123T100000-aaaa", "attempt": 1}
-    first, second = (temp_files.TemporaryFiles(str(tmp_path / name), spec) for name in ("0-a", "1-b"))
-    folder = Path(temp_files.temp_dir(spec["run"], 1))
+    first, second = (temp_files.TemporaryFiles(str(tmp_path / name), spec, "t") for name in ("0-a", "1-b"))
+    folder = Path(temp_files.temp_dir(spec["run"], 1, "t"))
     first.hold()
     second.hold()
 
@@ -184,12 +189,95 @@ def test_the_directory_is_removed_by_the_last_that_uses_it(
     second.remove()
     assert not folder.exists()
     folder.mkdir(mode=0o755)
-    with pytest.raises(PermissionError):
+    with pytest.raises(VerbError, match="belongs to another account"):
         first.hold()
+
+
+def test_others_cannot_know_the_name_of_the_directory() -> None:
+    """It takes the run's token, which no other account can read."""
+    run = "j-20261123T100000-aaaa"
+
+    assert temp_files.temp_dir(run, 2, "one") != temp_files.temp_dir(run, 2, "another")
+    assert temp_files.temp_dir(run, 2, "one") == temp_files.temp_dir(run, 2, "one")
+
+
+def test_what_killed_supervisors_left_is_removed_by_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not what a run uses: its agent has locked it."""
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "shm").mkdir()
+    monkeypatch.setattr(temp_files, "TEMPORARY", str(tmp_path / "tmp"))
+    monkeypatch.setattr(temp_files, "SHARED_MEMORY", str(tmp_path / "shm"))
+    specs: list[Any] = [{"run": f"j-20261123T100000-{name}", "attempt": 1, "mpi": {}} for name in "abc"]
+    killed, other, own = (temp_files.TemporaryFiles(str(tmp_path / "run"), spec, "t") for spec in specs)
+    for each in (killed, other, own):
+        each.hold()
+    used = sorted(other._folders)
+    for descriptor in killed._held.values():
+        os.close(descriptor)
+    own.collect()
+
+    assert sorted(str(path) for path in (*tmp_path.glob("tmp/*"), *tmp_path.glob("shm/*"))) == sorted(used)
+    other.remove()
+
+
+def test_a_directory_that_is_removed_before_it_is_locked_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By another run that found it without a lock."""
+    monkeypatch.setattr(temp_files, "TEMPORARY", str(tmp_path))
+    files = temp_files.TemporaryFiles(str(tmp_path / "run"), _RUN, "t")
+    folder = Path(temp_files.temp_dir(_RUN["run"], 1, "t"))
+    lock = fcntl.flock
+    removed: list[Path] = []
+
+    def remove_first(descriptor: int, operation: int) -> None:
+        if not removed:
+            folder.rmdir()
+            removed.append(folder)
+        lock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", remove_first)
+    files.hold()
+
+    assert removed == [folder]
+    assert folder.exists()
+    files.remove()
+    assert not folder.exists()
+
+
+def test_the_guardian_removes_it_after_an_end_in_order_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A network disk that hangs makes the agent leave before it has copied Ray's logs."""
+    monkeypatch.setattr(temp_files, "TEMPORARY", str(tmp_path))
+    monkeypatch.setattr(guardian, "RunProcesses", lambda *_: SimpleNamespace(kill_all=list))
+    spec: Any = {**_RUN, "node": "gpu01", "ray": {}}
+    folder = Path(temp_files.temp_dir(spec["run"], 1, "t"))
+    folder.mkdir(mode=0o700)
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    guardian.guard(str(tmp_path), spec, pid, None)
+
+    assert not folder.exists()
+
+
+def test_of_a_long_log_only_the_end_is_read(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """What `ray start` has printed may be as large as the disk."""
+    (tmp_path / ray.START_LOG).write_text("x" * (ray.TAIL_BYTES + 1) + "\nraylet exited\n")
+    program = object.__new__(ray.Head)
+    program._order = make_order(attempt=str(tmp_path))
+
+    assert not program._report_lost_ray("did not start")
+    said = capfd.readouterr().err
+    assert said.endswith("\nraylet exited\nclusterctl: Ray did not start on gpu01 (127.0.0.1)\n")
+    assert said.count("x") < ray.TAIL_BYTES
 
 
 def test_a_socket_of_ray_has_a_path_that_the_kernel_takes() -> None:
     """107 characters, of which Ray takes 65."""
-    longest = temp_files.temp_dir("j" * 64 + "-20261123T100000-0123456789abcdef", 999)
+    longest = temp_files.temp_dir("j" * 64 + "-20261123T100000-0123456789abcdef", 999, "t")
 
     assert len(longest) + len("/r") + 65 <= 107

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Dict, List, Optional
 from ....protocol.run_paths import STDERR_LOG, STDOUT_LOG
 from ....protocol.untrusted import MalformedError, Untrusted, parse_object
 from ...gang.channel import SignedLines
-from ...runtime.connections import ChannelError, is_same_proof, make_nonce, prove
+from ...runtime.connections import ChannelError, describe_os_error, is_same_proof, make_nonce, prove
 
 if TYPE_CHECKING:
     from ....protocol.messages.local import MpiNodeOrder
@@ -40,6 +40,7 @@ JOIN_LIMIT = 120.0  # seconds until node 0's program can be reached, and for mpi
 CALL_LIMIT = 10.0  # seconds for one message
 LONGEST_LINE = 64 << 10
 INTERVAL = 0.05
+MOST_UNPROVEN = 64  # connections without a proof of the key, and two for each node; the oldest gives way
 END_WAIT = 5.0  # seconds in which a stop explains why orted has ended
 STOP_LIMIT = 5.0
 
@@ -90,6 +91,7 @@ class MpiNode:
         self.lines: Dict[int, str] = {}  # of orted, by node rank
         self._agent = ""
         self._orted: Optional[subprocess.Popen[bytes]] = None
+        self._unproven: List[socket.socket] = []  # the oldest first
         for folder in (self._folder, order["temp_dir"]):
             os.makedirs(folder, 0o700, exist_ok=True)
         self._write_script()
@@ -142,8 +144,12 @@ class MpiNode:
     def run_head(self) -> int:
         """Run mpirun; returns how it ended, as `Popen.returncode`."""
         address, _, port = self._order["head"].rpartition(":")
-        listener = socket.create_server((address, int(port)), backlog=1024)
-        threading.Thread(target=self._serve, args=(listener,), daemon=True).start()
+        try:
+            listener = socket.create_server((address, int(port)), backlog=1024)
+        except OSError as error:
+            report("cannot listen on %s: %s" % (self._order["head"], describe_os_error(error)))
+            return 1
+        threading.Thread(target=self.serve, args=(listener,), daemon=True).start()
         environment = {**os.environ}
         environment.pop("OMPI_MCA_btl_tcp_if_include", None)  # mpirun would give it to the ranks of all nodes
         try:
@@ -180,28 +186,51 @@ class MpiNode:
                 if rank == 0:
                     self._start_orted(self.lines[0])
 
-    def _serve(self, listener: socket.socket) -> None:
+    def serve(self, listener: socket.socket) -> None:
+        """Answer whoever calls, for ever: strangers may take all files or threads for a while."""
         while True:
-            connection, _ = listener.accept()
-            threading.Thread(target=self.answer, args=(connection,), daemon=True).start()
+            try:
+                connection, _ = listener.accept()
+                self._admit(connection)
+                threading.Thread(target=self.answer, args=(connection,), daemon=True).start()
+            except (OSError, RuntimeError):
+                time.sleep(INTERVAL)
+
+    def _admit(self, connection: socket.socket) -> None:
+        """Bound how many have proved nothing yet: a node proves the key at once."""
+        self._unproven.append(connection)
+        if len(self._unproven) > MOST_UNPROVEN + 2 * len(self._order["slots"]):
+            with suppress(OSError):
+                self._unproven.pop(0).shutdown(socket.SHUT_RDWR)
+
+    def _forget(self, connection: socket.socket) -> None:
+        with suppress(ValueError):
+            self._unproven.remove(connection)
 
     def answer(self, connection: socket.socket) -> None:
         """Give a node that has proved the key its command line, once mpirun has said it."""
-        with suppress(OSError, MalformedError, ChannelError), connection:
-            connection.settimeout(CALL_LIMIT)
-            call = LineReader(connection)
-            hello, nonce = call.read(), make_nonce()
-            rank = hello.integer("node_rank", 1, len(self._order["slots"]) - 1)
-            call.send({"nonce": nonce})
-            proof = prove(self._key, "mpi node", rank, hello.text("nonce"), nonce)
-            if rank is None or not is_same_proof(call.read().text("proof"), proof):
-                return
-            deadline = time.monotonic() + JOIN_LIMIT
-            while rank not in self.lines and time.monotonic() < deadline:
-                time.sleep(INTERVAL)
-            lines = SignedLines(prove(self._key, "mpi head", rank, hello.text("nonce"), nonce))
-            for line in lines.sign(json.dumps({"orted": self.lines[rank]})) if rank in self.lines else ():
-                connection.sendall(line)
+        try:
+            with suppress(OSError, MalformedError, ChannelError), connection:
+                self._answer(connection)
+        finally:
+            self._forget(connection)
+
+    def _answer(self, connection: socket.socket) -> None:
+        connection.settimeout(CALL_LIMIT)
+        call = LineReader(connection)
+        hello, nonce = call.read(), make_nonce()
+        rank = hello.integer("node_rank", 1, len(self._order["slots"]) - 1)
+        call.send({"nonce": nonce})
+        proof = prove(self._key, "mpi node", rank, hello.text("nonce"), nonce)
+        if rank is None or not is_same_proof(call.read().text("proof"), proof):
+            return
+        self._forget(connection)
+        deadline = time.monotonic() + JOIN_LIMIT
+        while rank not in self.lines and time.monotonic() < deadline:
+            time.sleep(INTERVAL)
+        lines = SignedLines(prove(self._key, "mpi head", rank, hello.text("nonce"), nonce))
+        for line in lines.sign(json.dumps({"orted": self.lines[rank]})) if rank in self.lines else ():
+            connection.sendall(line)
 
     # the other nodes
 
@@ -269,7 +298,7 @@ class MpiNode:
 
     def read_failure(self) -> int:
         """Return the exit code of the first rank that failed here; 0 if none did."""
-        with suppress(OSError, ValueError), open(self._failed, encoding="ascii") as source:
+        with suppress(OSError, ValueError, IndexError), open(self._failed, encoding="ascii") as source:
             return int(source.readline().split()[-1])
         return 0
 

@@ -43,6 +43,7 @@ STOP_LIMIT = 5.0  # seconds for Ray's processes between SIGTERM and SIGKILL
 CONNECT_LIMIT = 1.0
 INTERVAL = 0.1
 TAIL = 12  # lines
+TAIL_BYTES = 64 << 10  # of what `ray start` has printed, which may be much
 MOST_NODES = 4096
 SMALLEST_BLOCK = 64  # ports
 BLOCK = 4  # times what Ray needs at least: it starts a worker for each CPU, and one for each actor
@@ -214,10 +215,10 @@ class RayNodeProgram:
     def _report_lost_ray(self, what: str) -> bool:
         """Say that Ray has ended on this node, with what it printed last; always False."""
         path = os.path.join(self._order["attempt"], START_LOG)
-        with open(path, encoding="utf-8", errors="replace") as source:
-            lines = [
-                line for line in source.read().splitlines() if line.strip() and "[state-dump]" not in line
-            ]
+        with open(path, "rb") as source:
+            source.seek(max(0, source.seek(0, os.SEEK_END) - TAIL_BYTES))
+            printed = source.read(TAIL_BYTES).decode("utf-8", "replace")
+        lines = [line for line in printed.splitlines() if line.strip() and "[state-dump]" not in line]
         text = "clusterctl: Ray %s on %s" % (what, self._name_of(self._order["address"]))
         report("\n".join([*lines[-TAIL:], text]), prefix="")
         return False

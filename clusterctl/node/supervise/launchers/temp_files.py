@@ -2,8 +2,10 @@
 
 Ray puts sockets and logs below one directory. The path of a Unix socket has at most 107 characters, of which Ray takes
 65, so the directory is not the run's own but a short one in /tmp. It is removed once the last of the run's nodes that
-use it has ended (two nodes may be one machine): each agent holds a shared lock on it. Ray opens its own directory
-to every account, so it is below one that is closed. What Ray logged is copied into the run's directory before.
+use it has ended (two nodes may be one machine): each agent holds a shared lock on it. One without a lock is of a run
+whose guardian and agent were both killed; the end of the next run removes it. Other accounts cannot know the name
+before the directory is there, and so cannot take it. Ray opens its own directory to every account, so it is below one
+that is closed. What Ray logged is copied into the run's directory before.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from typing import TYPE_CHECKING, Dict, Iterator, List
 
 from ....protocol.run_paths import RunPaths
 from ...runtime.connections import prove
+from ...runtime.stream import VerbError
 
 if TYPE_CHECKING:
     from ....protocol.messages.files import Spec
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 
 TEMPORARY = "/tmp"  # only a directory there that is ours and closed to others is used
 PREFIX = "cc-run-"
+SECRET_LENGTH = 8  # characters at the end of the name
 SHARED_MEMORY = "/dev/shm"
 OWN = "r"  # what Ray gets, and makes writable for everyone
 LOGS = "ray"  # in the attempt's directory
@@ -32,16 +36,17 @@ MOST_FILES, LARGEST_FILE = 200, 512 << 10  # of Ray's logs; bytes, of each the e
 COLLECT_LIMIT = 20.0  # seconds
 
 
-def temp_dir(run_id: str, attempt: int) -> str:
+def temp_dir(run_id: str, attempt: int, token: str) -> str:
     """Name Ray's directory; it is the same on all nodes, because older Rays use the head's on every node."""
-    return os.path.join(TEMPORARY, "%s%s" % (_own_prefix(run_id), attempt))
+    secret = prove(token.encode("utf-8"), "temporary files", run_id, attempt)[:SECRET_LENGTH]
+    return os.path.join(TEMPORARY, "%s%s-%s" % (_own_prefix(run_id), attempt, secret))
 
 
 def _own_prefix(run_id: str) -> str:
     return "%s%s-" % (PREFIX, hashlib.sha256(run_id.encode("utf-8")).hexdigest()[:10])
 
 
-def make_order(spec: Spec, head: str, port: int) -> RayOrder:
+def make_order(spec: Spec, head: str, port: int, token: str) -> RayOrder:
     """Make what the program is given at GO."""
     ray = spec["ray"]
     return {
@@ -53,7 +58,7 @@ def make_order(spec: Spec, head: str, port: int) -> RayOrder:
         "ports": ray["ports"],
         "own_ports": ray["own_ports"],
         "names": ray["names"],
-        "temp_dir": os.path.join(temp_dir(spec["run"], spec["attempt"]), OWN),
+        "temp_dir": os.path.join(temp_dir(spec["run"], spec["attempt"], token), OWN),
     }
 
 
@@ -62,15 +67,16 @@ def needs_temporary_files(spec: Spec) -> bool:
     return "ray" in spec or "mpi" in spec
 
 
-def make_mpi_order(spec: Spec, head: str, port: int) -> MpiOrder:
+def make_mpi_order(spec: Spec, head: str, port: int, token: str) -> MpiOrder:
     """Make what the program of a job under mpirun is given at GO."""
+    folder = temp_dir(spec["run"], spec["attempt"], token)
     return {
         "head": "%s:%s" % (head, port),
         "node": spec["node"],
         "nic": spec["nic"],
         "slots": spec["mpi"]["slots"],
-        "temp_dir": os.path.join(temp_dir(spec["run"], spec["attempt"]), OWN),
-        "shared_memory": shared_memory_dir(temp_dir(spec["run"], spec["attempt"])),
+        "temp_dir": os.path.join(folder, OWN),
+        "shared_memory": shared_memory_dir(folder),
     }
 
 
@@ -82,8 +88,8 @@ def make_mpi_key(spec: Spec, token: str) -> str:
 class TemporaryFiles:
     """The directories during one attempt: in /tmp, and of mpirun in /dev/shm too."""
 
-    def __init__(self, rundir: str, spec: Spec) -> None:
-        self._own = temp_dir(spec["run"], spec["attempt"])
+    def __init__(self, rundir: str, spec: Spec, token: str) -> None:
+        self._own = temp_dir(spec["run"], spec["attempt"], token)
         self._folders = [self._own, *([shared_memory_dir(self._own)] if "mpi" in spec else [])]
         self._logs = os.path.join(RunPaths(rundir).attempt(spec["attempt"]), LOGS)
         self._held: Dict[str, int] = {}
@@ -91,16 +97,14 @@ class TemporaryFiles:
     def hold(self) -> None:
         """Make the directories, and keep them until `remove`."""
         for folder in self._folders if not self._held else ():
-            with suppress(FileExistsError):  # a node of this run that shares /tmp
-                os.mkdir(folder, 0o700)
-            self._held[folder] = _open_own(folder)
-            fcntl.flock(self._held[folder], fcntl.LOCK_SH)
+            self._held[folder] = _hold(folder)
 
     def collect(self) -> None:
-        """Copy the end of each of Ray's logs into the run's directory, and remove the directories."""
+        """Copy the end of each of Ray's logs into the run's directory; remove the directories, and what others left."""
         with suppress(OSError):
             copy_logs(os.path.join(self._own, OWN), self._logs)
         self.remove()
+        _remove_with(PREFIX)
 
     def remove(self) -> None:
         """Remove the directories, unless another node of this run still uses them."""
@@ -116,13 +120,38 @@ def shared_memory_dir(folder: str) -> str:
 
 def remove_all(run_id: str) -> None:
     """Remove what a run has left of such directories; for when its agent could not."""
+    _remove_with(_own_prefix(run_id))
+
+
+def _remove_with(prefix: str) -> None:
+    """Remove our directories with such names that no agent has locked."""
     for parent in (TEMPORARY, SHARED_MEMORY):
         with suppress(OSError):
             for name in os.listdir(parent):
-                if name.startswith(_own_prefix(run_id)):
+                if name.startswith(prefix):
                     folder = os.path.join(parent, name)
                     with suppress(OSError):
                         _remove_unused(folder, _open_own(folder))
+
+
+def _hold(folder: str) -> int:
+    """Make a directory and lock it; another run of ours may find it before it is locked, and remove it."""
+    while True:
+        with suppress(FileExistsError):  # a node of this run that shares /tmp
+            os.mkdir(folder, 0o700)
+        try:
+            descriptor = _open_own(folder)
+        except FileNotFoundError:
+            continue
+        except PermissionError:
+            raise VerbError("", "%s belongs to another account" % folder) from None
+        except OSError as error:
+            raise VerbError("", "cannot use %s: %s" % (folder, error.strerror)) from None
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), os.lstat(folder)):
+                return descriptor
+        os.close(descriptor)
 
 
 def _open_own(folder: str) -> int:
