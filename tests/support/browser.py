@@ -101,7 +101,7 @@ class Browser:
         return found
 
     def find_barriers(self) -> list[str]:
-        """Run axe-core: what keeps somebody from reading or using the page."""
+        """Run axe-core: what keeps a person from reading or using the page."""
         self.driver.set_script_timeout(SCRIPT_LIMIT)
         source = resources.files(MODULES[1]).joinpath(AXE).read_text(encoding="utf-8")
         self.run(source)

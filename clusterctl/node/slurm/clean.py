@@ -61,7 +61,7 @@ class SlurmCleaner(Cleaner):
         return not all(job.over for job in self._jobs.values())
 
     def _contents(self) -> Iterator[Tuple[str, int]]:
-        """Give the stored contents that nobody has used for long, but those of which a job makes its environment."""
+        """Give the stored contents that have not been used for long, but those of which a job makes its environment."""
         waiting = [job.files for job in self._jobs.values() if not job.over]
         needed = {content for files in waiting for content in setup_contents(files)}
         for path, size in super()._contents():

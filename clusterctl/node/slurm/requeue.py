@@ -91,7 +91,7 @@ def archive_old_parts(files: JobFiles, key: str, own: Member, members: List[Memb
 
 
 def keep_with_attempt(rundir: str, attempt: int) -> None:
-    """Move what an agent wrote to the folder of its last attempt, so that the next agent begins anew."""
+    """Move what an agent wrote to the folder of its last attempt, so that the next agent begins without it."""
     paths = RunPaths(rundir)
     folder = make_below(rundir, f"{ATTEMPT}{attempt}")
     for path in (

@@ -11,7 +11,7 @@
 
 A client does the same over SSH (`client/launch/prepare.py`); here no client has to be connected. After GO the agents
 need the task no more but for two things: it passes on a `stop.json` that the login node wrote, and its exit code is
-the run's, so that Slurm's own record is right. If Slurm starts the job again, see requeue.py, all begins anew.
+the run's, so that Slurm's own record is right. If Slurm starts the job again, see requeue.py, all begins again.
 """
 
 from __future__ import annotations

@@ -258,7 +258,7 @@ class Cleaner:
         return size, newest, blocked
 
     def _contents(self) -> Iterator[Tuple[str, int]]:
-        """Give the stored contents that nobody has used for long; what is in use is at most a day old."""
+        """Give the stored contents that have not been used for long; what is in use is at most a day old."""
         root = WorkdirPaths(self.workdir).store
         for folder in scan(root):
             if len(folder.name) == 2 and folder.is_dir(follow_symlinks=False):

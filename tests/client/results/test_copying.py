@@ -289,7 +289,7 @@ def test_an_endless_or_wrong_stream_ends(frame: Any) -> None:
 
 
 def test_what_a_receiver_leaves_is_read_only_for_the_next() -> None:
-    """A full disk there is reported at once, not after a terabyte has come here for nobody."""
+    """A full disk there is reported at once, not after a terabyte has come here that no node takes."""
     script = Script(*listing(ONE), ({"blob": SHA, "last": False}, zlib.compress(b"0123")))
     giving = GivingNode(script, "gpu01", ["d"])  # type: ignore[arg-type]  # a node by shape
     shipments = relayed(giving, giving.manifest).scan.contents.shipments([SHA])

@@ -61,7 +61,7 @@ def test_the_ancestors_are_agent_and_guardian() -> None:
 def test_a_server_whose_socket_another_has_replaced_ends(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody could reach it; the socket that is there now stays."""
+    """No agent could reach it; the socket that is there now stays."""
     monkeypatch.setattr(warm_server, "CHECK_INTERVAL", 0.02)
     first, own = listen(str(tmp_path), "gpu01")
     path = Path(socket_folder(str(tmp_path))) / socket_name("gpu01")

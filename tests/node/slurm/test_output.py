@@ -4,7 +4,7 @@ Recorded, with the version where its report names one: GitHub issues 4061 of eas
 jupyterhub/batchspawner, 24 of sampsyo/clusterfutures, 121 of snakemake/snakemake-executor-plugin-slurm (22.05.7), 243
 and 201 of mlr-org/batchtools, 2696 of nextflow-io/nextflow, 394 of ReactionMechanismGenerator/ARC, 13 of
 neilmunday/slurm-mail, 2 of giovtorres/slurmtools, 1101 of meta-pytorch/torchx (24.11.5), 67 of
-ArjunaCluster/ArjunaUsers, 2379 of ufs-community/ufs-weather-model. Nobody has published the output of our own format:
+ArjunaCluster/ArjunaUsers, 2379 of ufs-community/ufs-weather-model. No page shows the output of our own format:
 its lines are put together from these fields, but for the first two, which a 22.05.8 has printed. Nothing was found of
 21.08 and 23.11 but what their manuals say.
 """

@@ -38,7 +38,7 @@ class Clock:
 
 
 class FakeStream:
-    """A client that stays and keeps what it is told."""
+    """A client that stays and keeps what is sent to it."""
 
     ended = False
 

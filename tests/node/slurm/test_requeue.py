@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -179,42 +177,3 @@ def test_a_node_that_the_others_have_lost_is_lost_before_slurm_notices(
     found = states.resolve(str(own), SlurmJob(files, "4711"))
     assert found is not None
     assert (found["state"], "silent" in found["reason"]) == (state, state == "LOST")
-
-
-class Answers:
-    """What is sent to a client that stays, as the verb's stream takes it."""
-
-    ended = False
-
-    def __init__(self) -> None:
-        self.frames: list[Any] = []
-
-    def read_available(self) -> list[Any]:
-        """Give what the client sends: nothing."""
-        return []
-
-    def answer(self, frame: Any) -> None:
-        """Take a frame."""
-        self.frames.append(frame)
-
-
-def test_a_job_that_starts_after_squeue_has_answered_shows_its_check(
-    files: JobFiles, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An answer of a moment ago says that it waits; its tasks' folder, which is newer, is no earlier start's."""
-    start, asked, clock = Path(files.exchanges) / "4711.0", [], count(0.0, 0.1)
-
-    def answer(_: object) -> dict[str, QueuedJob]:
-        asked.append(1)
-        return {"4711": QueuedJob("4711", "PENDING" if len(asked) == 1 else "COMPLETED", "")}
-
-    def begins(_: float) -> None:
-        start.mkdir(parents=True, exist_ok=True)
-        write_object(str(start / "checked"), {"findings": [], "blocks": False})
-
-    monkeypatch.setattr(queue, "query_queue", answer)
-    monkeypatch.setattr(queue, "time", SimpleNamespace(sleep=begins, monotonic=clock.__next__))
-    answers: Any = Answers()
-    assert queue.report_queue(SlurmJob(files, "4711"), lambda _: False, answers)
-    shown = [frame["queue"] for frame in answers.frames if "queue" in frame]
-    assert (shown[0]["check"], shown[-1]["check"]) == (None, {"findings": [], "blocks": False})

@@ -146,7 +146,7 @@ def test_a_query_removes_the_secrets_of_a_job_that_is_over(
 
 
 def test_a_cancelled_job_has_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody will read them."""
+    """No task will read them."""
     files, stream = make_job(tmp_path), FakeStream()
     monkeypatch.setattr(slurm, "query_queue", lambda _: {"4711": QueuedJob("4711", "PENDING")})
     monkeypatch.setattr(slurm, "run_program", lambda _: Finished(0, "", ""))

@@ -74,7 +74,7 @@ def test_a_watch_goes_on_while_the_folder_fails(
 
 
 def test_messages_survive_a_folder_that_fails(exchange: Exchange, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody starts without them."""
+    """No node starts without them."""
     monkeypatch.setattr(job_files, "write_object", fail_first(3, job_files.write_object))
     exchange.post("go", {"port": 1})
 

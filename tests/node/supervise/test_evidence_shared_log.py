@@ -23,7 +23,7 @@ torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
 
 
 def test_each_rank_has_its_own_lines(tmp_path: Path) -> None:
-    """By torch's marks; a rank without one has what nobody marked, unless a signal ended it."""
+    """By torch's marks; a rank without one has what is not marked, unless a signal ended it."""
     (tmp_path / "stderr.log").write_text(LOG)
     workers = [Worker(identify(os.getpid()), Rank(rank), rank, 6, "") for rank in range(2, 6)]
     for worker, status in zip(workers, (1 << 8, 1 << 8, 15, 1 << 8), strict=True):

@@ -51,7 +51,7 @@ def codes_of(report: Any) -> dict[str, list[str]]:
 
 
 def test_nodes_with_different_torch_block_the_run(facts: Any) -> None:
-    """Unless the launch was told to start in spite of errors."""
+    """Unless the launch starts in spite of errors, as asked."""
     request = ask(facts, {"a": "2.4.0", "b": "2.4.0", "c": "2.1.0"})
     report = judge_allocation(request)
     assert report["blocks"] and codes_of(report)["CC-TORCH-002"] == ["c"]

@@ -146,7 +146,7 @@ def test_every_node_gets_the_parts_of_the_others() -> None:
 
 
 def test_files_that_differ_are_not_gathered() -> None:
-    """Neither of them is right for certain: nobody gets one."""
+    """Neither of them is right for certain: no node gets one."""
     plan = plan_gather(
         {
             "gpu01": make_manifest([part("same"), part("log")]),

@@ -187,7 +187,7 @@ class MpiNode:
                     self._start_orted(self.lines[0])
 
     def serve(self, listener: socket.socket) -> None:
-        """Answer whoever calls, for ever: strangers may take all files or threads for a while."""
+        """Answer every connection, for ever: other accounts may take all files or threads for a while."""
         while True:
             try:
                 connection, _ = listener.accept()

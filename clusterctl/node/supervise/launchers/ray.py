@@ -18,6 +18,7 @@ import socket
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -180,7 +181,7 @@ def start_ray(order: RayNodeOrder, free: Sequence[int], *, head: bool) -> subpro
     return process
 
 
-class RayNodeProgram:
+class RayNodeProgram(ABC):
     """What both kinds of nodes have: Ray's processes, and SIGTERM, after which they are ended."""
 
     def __init__(self, order: RayNodeOrder, block: Block) -> None:
@@ -209,8 +210,9 @@ class RayNodeProgram:
             if self._ray is not None:
                 stop_group(self._ray)
 
+    @abstractmethod
     def _run(self) -> int:
-        raise NotImplementedError
+        """Carry out this node's part; gives how it ended, as `Popen.returncode`."""
 
     def _report_lost_ray(self, what: str) -> bool:
         """Say that Ray has ended on this node, with what it printed last; always False."""
