@@ -44,7 +44,8 @@ from .membership import (
     silent_beats,
 )
 from .node_check import SilentNodes, describe_loss
-from .roster import RestartReason, Roster, judge_record
+from .restart_policy import RestartReason, judge_record
+from .roster import Roster
 from .state import GangState
 
 if TYPE_CHECKING:
@@ -241,10 +242,7 @@ class Hub(Role[Phase]):
         if slot in self.round.expected and slot not in self.round.parts:
             self._add_part(slot, self._part_of_lost(slot, closed.why))
         elif self.roster.in_minority and not self.policy.never:
-            self._stop_all(
-                None,
-                failure_order(f"only {count - lost} of {count} nodes are left"),
-            )
+            self._stop_all(None, failure_order(f"only {count - lost} of {count} nodes are left"))
 
     def _lost_clearing(self, slot: Slot, closed: Closed) -> None:
         """It is not waited for any more."""
@@ -453,7 +451,7 @@ class Hub(Role[Phase]):
             "progress": self.round.progress,
         }
         too_few = self.roster.find_shortage(len(self._present_slots), len(self._fit_slots()))
-        if self.roster.lacks_progress(entry):
+        if self.policy.lacks_progress(self.roster.history, entry):
             self._finish(messages.NO_PROGRESS)
         elif too_few is not None:
             self._finish(too_few)

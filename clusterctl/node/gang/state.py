@@ -9,7 +9,8 @@ from ...protocol.ranks import Slot
 from .endpoints import Listener
 from .membership import GangContext, make_record
 from .node_check import NodeChecks
-from .roster import NEVER, Policy, Roster
+from .restart_policy import NEVER, Policy
+from .roster import Roster
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import AttemptEnd, GangRecord, PartRecord, RestartsEnd, Spec, StopRecord

@@ -2,5 +2,6 @@
 
 `guardian` ends everything if the agent dies; `agent` turns what arrives into events, `node/lifecycle` has the table of
 what follows, `executor` and `attempt` perform it; `gate` becomes `torchrun`; `evidence` reads what failed ranks wrote;
-`restarts` is what the gang has of the agent. Not here: agreement with other nodes (`node/gang`). Start with `agent`.
+`gang_orders` begins further attempts. Not here: agreement with other nodes, and when a run is started again
+(`node/gang`). Start with `agent`.
 """
