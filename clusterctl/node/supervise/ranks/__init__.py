@@ -2,5 +2,5 @@
 
 `workers` has them, `nested` finds those that a program has started itself; `zombies` and `stall` look whether they get
 on, `progress` whether the attempt wrote output files. Not here: the process that starts them
-(`node/supervise/torchrun.py`). Start with `workers`.
+(`node/supervise/gate_process.py`). Start with `workers`.
 """
