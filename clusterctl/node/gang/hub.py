@@ -25,28 +25,13 @@ from ...protocol.states import CANCELLED, LOST, TIMEOUT
 from ..runtime.connections import ChannelError
 from ..state.run_record import time_to_prepare
 from .channel import SecureChannel
-from .membership import (
-    FINAL_GRACE,
-    READY_LIMIT,
-    Clocks,
-    Closed,
-    Member,
-    Role,
-    beat_interval,
-    correct_clock,
-    failure_order,
-    limit_grace,
-    lost_part,
-    overdue_after,
-    read_bounds,
-    read_table,
-    silence_limit,
-    silent_beats,
-)
+from .end_record import correct_clock, lost_part
+from .membership import Clocks, Closed, Member, Role, failure_order, limit_grace, read_bounds, read_table
 from .node_check import SilentNodes, describe_loss
 from .restart_policy import RestartReason, judge_record
 from .roster import Roster
 from .state import GangState
+from .timeouts import FINAL_GRACE, READY_LIMIT, beat_interval, overdue_after, silence_limit, silent_beats
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import AttemptEnd, EndState, PartRecord, RestartsEnd, StopRecord

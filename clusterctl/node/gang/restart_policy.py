@@ -12,7 +12,7 @@ from ...protocol.exit_status import is_stall
 from ...protocol.messages.gang import MAX_RESTARTS, REASON
 from ...protocol.reasons import CODE, STALLED
 from ...protocol.untrusted import Untrusted
-from .membership import LONGEST_PAUSE
+from .timeouts import LONGEST_PAUSE
 
 if TYPE_CHECKING:
     from ...protocol.end_record import EndRecord

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Protocol
 
 from ...protocol.messages.gang import STOP, TIME, Cleared, StopOrder
 from ...protocol.ranks import Slot
+from .end_record import make_record
 from .endpoints import Listener
-from .membership import GangContext, make_record
+from .membership import GangContext
 from .node_check import NodeChecks
 from .restart_policy import NEVER, Policy
 from .roster import Roster

@@ -9,16 +9,11 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Deque, Dict, NamedTuple, Optional, cast
 
+from ...protocol.messages.gang import LONGEST_REASON, StopOrder
 from ...protocol.states import FINAL
 from ...protocol.untrusted import Untrusted
-from ..gang.membership import (
-    LONGEST_REASON,
-    Gang,
-    GangContext,
-    StopOrder,
-    beat_interval,
-    overdue_after,
-)
+from ..gang.membership import Gang, GangContext
+from ..gang.timeouts import beat_interval, overdue_after
 from ..lifecycle import events
 from ..lifecycle.events import Event
 from ..lifecycle.state import Phase, RunState, new_attempt

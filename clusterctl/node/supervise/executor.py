@@ -8,7 +8,8 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Type
 
-from ..gang.membership import Gang, make_record
+from ..gang.end_record import make_record
+from ..gang.membership import Gang
 from ..lifecycle import actions
 from ..lifecycle.actions import Act, Action
 from ..lifecycle.events import Cleared, Notice

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from clusterctl.node.gang.channel import LONGEST_MESSAGE
-from clusterctl.node.gang.membership import lost_part, make_record
+from clusterctl.node.gang.end_record import lost_part, make_record
 from clusterctl.node.gang.restart_policy import judge_record, read_policy
 from clusterctl.protocol.messages.gang import FIRST_FAILURES, limit_parts
 
