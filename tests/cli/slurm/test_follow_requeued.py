@@ -26,7 +26,9 @@ def test_an_end_is_shown_although_the_login_node_fails_afterwards(
 
     monkeypatch.setattr(follow, "watch_queue", watch_queue)
     following = SimpleNamespace(login=None, run_id="j", count=1, requeues=True)
-    assert follow.resume_requeued(cast("Any", following), cast("Any", SimpleNamespace(state="FAILED"))) is None
+    assert (
+        follow.resume_requeued(cast("Any", following), cast("Any", SimpleNamespace(state="FAILED"))) is None
+    )
 
 
 def test_an_end_that_slurm_cannot_undo_is_shown_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
