@@ -193,8 +193,8 @@ FAULTS = (
         says=("rank 1 on {node}: ", "CC-JOB-021"),
         exit=1,
         tests=(MATRIX, "tests/lab/test_faults.py::test_a_full_disk_is_a_clear_error_and_starts_nothing"),
-        note="Each run reserves disk space for its last error messages; the rank's own output may be lost. A disk that is full "
-        "before the start is [`CC-DISK-001`](findings.md#cc-disk-001), and nothing starts.",
+        note="Each run reserves disk space for its last error messages; the rank's own output may be lost. A disk "
+        "that is full before the start is [`CC-DISK-001`](findings.md#cc-disk-001), and nothing starts.",
     ),
     Fault(
         name="clock-off",
