@@ -44,7 +44,7 @@ class NamedContext(click.Context):
         """Lay out Chinese by columns."""
         if language() == "en":
             return super().make_formatter()
-        from clusterctl.cli.formatter import WideFormatter
+        from clusterctl.cli.chinese_help import WideFormatter
 
         return WideFormatter(width=self.terminal_width, max_width=self.max_content_width)
 
@@ -192,7 +192,7 @@ def _explain(error: Exception) -> ClusterctlError:
 
 
 def _report_error(error: ClusterctlError) -> int:
-    from clusterctl.cli.context.nodes import write_bug_report
+    from clusterctl.cli.context.bug_report import write_bug_report
     from clusterctl.console.errors import show_error
 
     show_error(write_bug_report(error))
@@ -253,7 +253,7 @@ def _discard_output() -> None:
 
 
 def _bug(error: Exception) -> ClusterctlError:
-    from clusterctl.cli.context.nodes import as_bug
+    from clusterctl.cli.context.bug_report import as_bug
 
     return as_bug(error)
 

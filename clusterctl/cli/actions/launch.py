@@ -238,7 +238,7 @@ class Launch(LaunchBase):
         except BaseException as error:
             self._phases.break_off()
             if isinstance(error, NodesBusy):  # it was refused, and never was a run
-                from clusterctl.client.maintenance import remove_run
+                from clusterctl.client.cleanup import remove_run
 
                 remove_run(tasks.RunHandle(cluster, plan.run_id, self._nodes, self._interpreters))
             info(tr("nothing was started; prepared processes were stopped"))

@@ -16,8 +16,8 @@ from ..lifecycle.actions import AwaitListener, BuildPart, RecordWorkers, SendGo,
 from ..lifecycle.events import Event
 from ..lifecycle.state import AttemptState
 from ..runtime.event_loop import Loop, call_in_thread
+from ..runtime.ports import hold_port, owns_listener, port_of
 from ..runtime.processes import Stat, describe_leftovers, running_descendants
-from ..runtime.sockets import hold_port, owns_listener, port_of
 from ..runtime.stream import describe_failure
 from ..state.run_record import Record, run_tag_prefix
 from ..state.workdir import read_tail

@@ -82,7 +82,7 @@ Note = Callable[[str, str], None]
 
 def prepare_fork(start: GateStart, name: str, private: Sequence[int]) -> Callable[[Note], None]:
     """Import what workers need and fork the worker server; returns what remains to be done before torchrun runs."""
-    from ..fork.server import fork_workers, start_server, worker_threads
+    from ..fork.worker_server import fork_workers, start_server, worker_threads
 
     server, obstacle = None, "the launcher is not torchrun"
     if name == "torch.distributed.run":

@@ -17,7 +17,7 @@ from noderun import NodeRun
 from programs import Make, go, program
 from waiting import wait_until
 
-from clusterctl.node.runtime.sockets import bind_port
+from clusterctl.node.runtime.ports import bind_port
 from clusterctl.node.runtime.stream import VerbError
 from clusterctl.node.supervise import guardian
 from clusterctl.node.supervise.launchers import ray, temp_files

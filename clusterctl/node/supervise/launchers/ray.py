@@ -23,7 +23,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ....protocol.untrusted import MalformedError, parse_object
-from ...runtime.sockets import bind_port, candidates, ephemeral_range
+from ...runtime.ports import bind_port, candidates, ephemeral_range
 
 if TYPE_CHECKING:
     from typing import TypedDict

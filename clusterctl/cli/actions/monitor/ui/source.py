@@ -16,12 +16,13 @@ from clusterctl.cli.actions.monitor.report import report_run
 from clusterctl.cli.actions.monitor.ui import fragments
 from clusterctl.cli.actions.monitor.ui.feed import View
 from clusterctl.cli.actions.stop import stop_and_report
-from clusterctl.cli.context.nodes import as_bug, current_owner, interpreter
+from clusterctl.cli.context.bug_report import as_bug
+from clusterctl.cli.context.nodes import current_owner, interpreter
 from clusterctl.client.history import HistoryChoice, Records, fetch_records
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.tasks import RunHandle
 from clusterctl.client.watch.follower import LogLines, StateChange, Update
-from clusterctl.client.watch.reader import LiveReader
+from clusterctl.client.watch.logs import LiveReader
 from clusterctl.client.watch.streams import StreamEnd
 from clusterctl.console.run_list import list_run_rows
 from clusterctl.console.runs import describe_run, list_node_rows, render_timing
