@@ -16,7 +16,7 @@ from ..runtime.stream import Stream, VerbError
 from ..verbs.clean import Cleaner, has_processes, serve
 from .commands import query_numbers
 from .job_files import PART, JobFiles, list_folder, newest_beat, read_object
-from .states import STALE_AFTER, SlurmJob, query_slurm, describe_wait, judge, read_job, states_of
+from .states import STALE_AFTER, SlurmJob, describe_wait, judge, query_slurm, read_job, states_of
 
 if TYPE_CHECKING:
     from ...protocol.messages.verbs import CleanReport, CleanRequest, Removal, StoredRun
