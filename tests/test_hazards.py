@@ -157,7 +157,7 @@ TRUSTED_JSON = {
     "clusterctl/node/supervise/launchers/mpi.py:main": "our own parent",
     "clusterctl/node/fork/server.py:receive": "our own parent, or our own child",
     "clusterctl/node/fork/server.py:receive_request": "our own parent",
-    "clusterctl/node/supervise/torchrun.py:_read_reports": "our own child",
+    "clusterctl/node/supervise/gate_process.py:_read_reports": "our own child",
     "clusterctl/node/probe/python.py:_collect": "our own child",
     "clusterctl/node/diagnose/collective.py:receive_answer": "our own child",
 }

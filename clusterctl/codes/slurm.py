@@ -10,7 +10,7 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-SLURM-001": Entry(
         "error",
         Text(
-            "the job file asks for something that a run on Slurm cannot do",
+            "the job file uses something that a run on Slurm does not support",
             "作业文件要求了 Slurm 任务做不到的事",
         ),
         why=Text(
@@ -29,7 +29,7 @@ ENTRIES: Mapping[str, Entry] = {
             ),
             "spares": Case(
                 Text(
-                    "{names}: no node is left beside {spares} spares",
+                    "{names}: no node is left besides {spares} spares",
                     "{names}：扣除 {spares} 个备用节点后没有剩余节点",
                 ),
                 Text("name more nodes, or lower restart.spares", "写出更多节点，或减小 restart.spares"),

@@ -45,7 +45,7 @@ from clusterctl.plans.runs.verdict import (
     judged_state,
     name_state,
 )
-from clusterctl.plans.sync.results import outside_to_json, with_outside_files
+from clusterctl.plans.sync.outside_files import outside_to_json, with_outside_files
 from clusterctl.protocol.exit_status import signal_name
 from clusterctl.protocol.ranks import NodeRank, Rank
 from clusterctl.protocol.run_id import RunId

@@ -15,7 +15,7 @@ from clusterctl.plans.diagnose.hang import KeptDiagnosis, render_kept
 from clusterctl.plans.launch.world_size import render_unplanned
 from clusterctl.plans.runs.gang_record import GIVEN_UP, Attempt
 from clusterctl.plans.runs.verdict import Verdict, advised_command
-from clusterctl.plans.sync.results import OutsideFiles
+from clusterctl.plans.sync.outside_files import OutsideFiles
 from clusterctl.protocol.root_cause import Cause, Failure, find_symptom, render_ending
 from clusterctl.protocol.run_paths import short_id
 from clusterctl.protocol.states import CANCELLED, LIVE, SUCCEEDED

@@ -28,6 +28,7 @@ from invoke import Context
 from clusterctl.client import maintenance, preflight
 from clusterctl.client.history import HistoryChoice, history
 from clusterctl.client.maintenance import read_storage, remove_stored_runs
+from clusterctl.client.results.file_receiver import PullReport
 from clusterctl.client.results.pull import (
     choose_requests,
     fetch_files,
@@ -35,7 +36,6 @@ from clusterctl.client.results.pull import (
     list_results,
     make_folders_and_links,
 )
-from clusterctl.client.results.receive import PullReport
 from clusterctl.client.results.target_dir import TargetDirectory, prepare_target
 from clusterctl.client.rpc import session as sessions
 from clusterctl.client.rpc import tasks
@@ -64,7 +64,7 @@ from clusterctl.plans.runs.selection import (
     submitted_at,
 )
 from clusterctl.plans.runs.state import attempts_of, node_ranks, run_state
-from clusterctl.plans.sync.results import plan_download
+from clusterctl.plans.sync.received_names import plan_download
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.inventory.model import Node, Ssh
 

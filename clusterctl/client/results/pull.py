@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 
 from clusterctl.client.local.private_files import read_own, write_atomically
-from clusterctl.client.results.receive import (
+from clusterctl.client.results.file_receiver import (
     FileReceiver,
     FileRequest,
     PullReport,
@@ -40,15 +40,14 @@ from clusterctl.client.rpc.session import ANSWER_SILENCE_LIMIT, FIRST_ANSWER_LIM
 from clusterctl.client.sync.contents import stamp_of
 from clusterctl.errors import ConnectionLost, NodeError
 from clusterctl.node_texts import describe_system_error
-from clusterctl.plans.sync.results import (
+from clusterctl.plans.sync.outside_files import OutsideFiles, parse_outside
+from clusterctl.plans.sync.received_names import (
     MAX_NAMES,
     DownloadPlan,
     OutputEntry,
-    OutsideFiles,
     RefusedEntry,
     Stamp,
     parse_output_rows,
-    parse_outside,
 )
 from clusterctl.protocol.untrusted import Untrusted, parse_rows
 from clusterctl.translation import tr

@@ -25,7 +25,7 @@ from clusterctl.client.local.private_files import read_own, write_atomically
 from clusterctl.client.sync.contents import stamp_of
 from clusterctl.errors import LocalSystemError
 from clusterctl.node_texts import describe_system_error
-from clusterctl.plans.sync.results import OutputEntry, Stamp
+from clusterctl.plans.sync.received_names import OutputEntry, Stamp
 from clusterctl.translation import tr
 
 META_FOLDER = ".clusterctl"

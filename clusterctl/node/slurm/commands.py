@@ -7,7 +7,7 @@ import subprocess
 from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence
 
 from ..runtime.stream import VerbError
-from .output import (
+from .command_output import (
     MOST_OUTPUT,
     NAME_FORMAT,
     QUEUE_FORMAT,

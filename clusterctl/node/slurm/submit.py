@@ -11,9 +11,9 @@ from ...protocol.run_paths import WorkdirPaths
 from ..runtime.stream import Stream, VerbError
 from ..state.workdir import make_below, make_private, open_workdir, workdir_id, write_atomically, write_new
 from ..verbs.start import ensure_payload, with_byte_code
+from .command_output import parse_submission
 from .commands import SUBMIT_LIMIT, query_settings, run_program
 from .job_files import PART, JobFiles, read_object, write_object
-from .output import parse_submission
 
 if TYPE_CHECKING:
     from ...protocol.messages.verbs import SubmitRequest, SubmittedSecrets, SubmittedTemplate

@@ -23,6 +23,7 @@ from ..state.run_record import Record, run_tag_prefix
 from ..state.workdir import read_tail
 from ..sync.outside_files import summarise
 from .evidence import Evidence
+from .gate_process import GateProcess
 from .gpu_memory import GpuMemoryWait
 from .launchers.temp_files import COLLECT_LIMIT, TemporaryFiles, needs_temporary_files
 from .ranks.nested import Callbacks, NestedRanks
@@ -32,12 +33,11 @@ from .ranks.zombies import Zombie, Zombies
 from .run_processes import RunProcesses
 from .spawn import make_paths
 from .stages import Stages
-from .torchrun import Torchrun
 from .warm_server import WarmServer
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import JournalEvent, PartRecord, Spec
-    from .torchrun import TorchrunFacts
+    from .gate_process import TorchrunFacts
 
 
 OUTSIDE_LIMIT = 2.0  # seconds for the scan of what the job has left outside its output directory
@@ -74,7 +74,7 @@ class Attempt:
             TemporaryFiles(site.rundir, spec, site.token) if needs_temporary_files(spec) else None
         )
         self._replaced = False
-        self.torchrun: Optional[Torchrun] = None
+        self.torchrun: Optional[GateProcess] = None
         self.evidence = Evidence(site.rundir, {**site.secrets, "": site.token})
         self.stages = Stages(site.loop, site.rundir, spec, site.secrets, self.evidence, self.post)
         self.gpu_memory_wait = GpuMemoryWait(site.loop, spec, site.record)
@@ -125,7 +125,7 @@ class Attempt:
         spec = self.stages.spec
         if self._temporary is not None:
             self._temporary.hold()
-        self.torchrun = Torchrun(
+        self.torchrun = GateProcess(
             self._site.loop, spec, make_paths(self._site.rundir, spec), self._on_torchrun
         )
         warm = self._site.warm

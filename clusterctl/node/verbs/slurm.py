@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Callable, Dict
 
 from ..runtime.stream import Stream, VerbError
 from ..slurm.clean import clean
+from ..slurm.command_output import ENDING
 from ..slurm.commands import run_program
 from ..slurm.follow import follow
-from ..slurm.output import ENDING
 from ..slurm.queue import check, wait_in_queue
 from ..slurm.states import (
     can_requeue,

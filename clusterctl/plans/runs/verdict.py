@@ -17,7 +17,7 @@ from clusterctl.plans.runs.gang_record import (
     with_losses,
 )
 from clusterctl.plans.runs.state import NodeState, attempts_of, roster_of, run_state, taking_part
-from clusterctl.plans.sync.results import OutsideFiles, outside_to_json, with_outside_files
+from clusterctl.plans.sync.outside_files import OutsideFiles, outside_to_json, with_outside_files
 from clusterctl.protocol.end_record import EndRecord, RecordedPart
 from clusterctl.protocol.exit_status import is_stall
 from clusterctl.protocol.root_cause import (

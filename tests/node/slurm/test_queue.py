@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 
 from clusterctl.node.slurm import queue, states
+from clusterctl.node.slurm.command_output import QueuedJob
 from clusterctl.node.slurm.commands import Finished
 from clusterctl.node.slurm.job_files import PART, JobFiles, write_object
-from clusterctl.node.slurm.output import QueuedJob
 from clusterctl.node.slurm.states import SlurmJob
 
 RUN = "j-20261123T070000-abcd"

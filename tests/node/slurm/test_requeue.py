@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from clusterctl.node.slurm import queue, states
+from clusterctl.node.slurm.command_output import QueuedJob
 from clusterctl.node.slurm.job_files import PART, JobFiles, write_object
-from clusterctl.node.slurm.output import QueuedJob
 from clusterctl.node.slurm.requeue import archive_old_parts, read_earlier
 from clusterctl.node.slurm.spec import Member, continue_spec, stop_by_slurm
 from clusterctl.node.slurm.states import SlurmJob, query_jobs, states_of

@@ -10,9 +10,9 @@ import pytest
 
 from clusterctl.node.runtime.stream import VerbError
 from clusterctl.node.slurm import states, submit, task
+from clusterctl.node.slurm.command_output import QueuedJob, Settings
 from clusterctl.node.slurm.commands import Finished
 from clusterctl.node.slurm.job_files import PART, JobFiles, read_object, write_object
-from clusterctl.node.slurm.output import QueuedJob, Settings
 from clusterctl.node.verbs import slurm
 from clusterctl.plans.slurm.request import SCRIPT
 

@@ -23,13 +23,13 @@ from clusterctl.client.results.copying import (
     relayed,
     scan_files,
 )
+from clusterctl.client.results.file_receiver import DiskBudget, PullReport, protocol_error
 from clusterctl.client.results.pull import (
     choose_requests,
     fetch_files,
     list_results,
     make_folders_and_links,
 )
-from clusterctl.client.results.receive import DiskBudget, PullReport, protocol_error
 from clusterctl.client.results.target_dir import TargetDirectory, prepare_meta, remove_meta, write_refused
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.session import Interpreter, Session
@@ -49,14 +49,13 @@ from clusterctl.plans.launch.placement import choose_nodes
 from clusterctl.plans.runs.selection import choose_run
 from clusterctl.plans.sync.copy import (
     CopyPath,
-    check_names,
     parse_copy_path,
     parse_copy_paths,
     plan_gather,
     rename_entries,
 )
 from clusterctl.plans.sync.manifest import MOST_FILES, Manifest, render_megabytes
-from clusterctl.plans.sync.results import DownloadPlan, OutputEntry, plan_download
+from clusterctl.plans.sync.received_names import DownloadPlan, OutputEntry, check_names, plan_download
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.translation import tr
 

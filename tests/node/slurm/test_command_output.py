@@ -17,8 +17,7 @@ import pytest
 
 from clusterctl.node.runtime.stream import VerbError
 from clusterctl.node.slurm import commands
-from clusterctl.node.slurm.commands import MOST_NAMED, Finished, query_numbers, query_queue
-from clusterctl.node.slurm.output import (
+from clusterctl.node.slurm.command_output import (
     MOST_OUTPUT,
     QueuedJob,
     Settings,
@@ -28,6 +27,7 @@ from clusterctl.node.slurm.output import (
     parse_submission,
     parse_time,
 )
+from clusterctl.node.slurm.commands import MOST_NAMED, Finished, query_numbers, query_queue
 
 EXPECTED = time.mktime((2026, 11, 24, 7, 30, 0, 0, 0, -1))
 

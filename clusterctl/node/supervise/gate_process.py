@@ -1,4 +1,7 @@
-"""The process of the gate, which becomes torchrun or starts a program, and what it reports of its workers."""
+"""The agent's end of the gate, whose process becomes torchrun or starts a program, and what it reports of its workers.
+
+The other end is `gate`. The command line of torchrun comes with the spec (`plans/launch/launchers.py`).
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ if TYPE_CHECKING:
 Notify = Callable[["JournalEvent", "TorchrunFacts"], None]
 
 
-class Torchrun:
+class GateProcess:
     """The gate, then torchrun, and its workers; tells `notify` what it hears of them."""
 
     def __init__(self, loop: Loop, spec: Spec, paths: AttemptPaths, notify: Notify) -> None:
