@@ -125,7 +125,9 @@ def root(settings: Settings) -> None:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and leave with its exit code (0, 1, 2, 3, 4, 5, 70 or 130)."""
     _speed_up_start()
-    sys.exit(run(argv))
+    code = run(argv)
+    gc.freeze()  # else Python looks through all objects again before it leaves: a tenth of a verb's processor time
+    sys.exit(code)
 
 
 def _speed_up_start() -> None:
