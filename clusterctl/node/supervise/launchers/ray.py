@@ -93,6 +93,8 @@ def prepare_environment(order: RayNodeOrder) -> None:
     os.environ.setdefault("VLLM_HOST_IP", order["address"])
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S", "0")
+    # A worker node looks for the head's raylet this often, every 2 s; 20 times are too few where Ray starts slowly.
+    os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", str(int(JOIN_LIMIT / 2)))
 
 
 def require_token(order: RayNodeOrder) -> None:
