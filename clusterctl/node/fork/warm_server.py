@@ -42,7 +42,6 @@ from ..runtime.processes import (
 from . import interface
 from .imports import Imports, count_private_bytes, record_imports
 from .inherited import read_inherited
-from .server import freeze_imports
 from .warm_client import (
     LONGEST_VARIABLE,
     close_all,
@@ -57,6 +56,7 @@ from .warm_client import (
     unpack_variables,
 )
 from .worker import exit_code
+from .worker_server import freeze_imports
 
 if TYPE_CHECKING:
     from ...protocol.messages.local import AnyWarmAnswer, GateStart, WarmServerFacts

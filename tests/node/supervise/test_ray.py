@@ -20,6 +20,7 @@ from waiting import wait_until
 
 from clusterctl.node.runtime.ports import bind_port
 from clusterctl.node.runtime.stream import VerbError
+from clusterctl.node.state import temp_dirs
 from clusterctl.node.supervise import guardian
 from clusterctl.node.supervise.launchers import ray, temp_files
 
@@ -221,7 +222,7 @@ def test_the_directory_is_removed_by_the_last_that_uses_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is closed to others, and one that another account has made is refused."""
-    monkeypatch.setattr(temp_files, "TEMPORARY", str(tmp_path))
+    monkeypatch.setattr(temp_dirs, "TEMPORARY", str(tmp_path))
     spec: Any = {"run": "j-20261123T100000-aaaa", "attempt": 1}
     first, second = (temp_files.TemporaryFiles(str(tmp_path / name), spec, "t") for name in ("0-a", "1-b"))
     folder = Path(temp_files.temp_dir(spec["run"], 1, "t"))
@@ -231,7 +232,7 @@ def test_the_directory_is_removed_by_the_last_that_uses_it(
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     first.remove()
     assert folder.exists()
-    temp_files.remove_all(spec["run"])
+    temp_dirs.remove_all(temp_dirs.own_prefix(spec["run"]))
     assert folder.exists(), "still in use"
     second.remove()
     assert not folder.exists()
@@ -254,8 +255,8 @@ def test_what_killed_supervisors_left_is_removed_by_the_next_run(
     """Not what a run uses: its agent has locked it."""
     (tmp_path / "tmp").mkdir()
     (tmp_path / "shm").mkdir()
-    monkeypatch.setattr(temp_files, "TEMPORARY", str(tmp_path / "tmp"))
-    monkeypatch.setattr(temp_files, "SHARED_MEMORY", str(tmp_path / "shm"))
+    monkeypatch.setattr(temp_dirs, "TEMPORARY", str(tmp_path / "tmp"))
+    monkeypatch.setattr(temp_dirs, "SHARED_MEMORY", str(tmp_path / "shm"))
     specs: list[Any] = [{"run": f"j-20261123T100000-{name}", "attempt": 1, "mpi": {}} for name in "abc"]
     killed, other, own = (temp_files.TemporaryFiles(str(tmp_path / "run"), spec, "t") for spec in specs)
     for each in (killed, other, own):
@@ -273,7 +274,7 @@ def test_a_directory_that_is_removed_before_it_is_locked_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By another run that found it without a lock."""
-    monkeypatch.setattr(temp_files, "TEMPORARY", str(tmp_path))
+    monkeypatch.setattr(temp_dirs, "TEMPORARY", str(tmp_path))
     files = temp_files.TemporaryFiles(str(tmp_path / "run"), _RUN, "t")
     folder = Path(temp_files.temp_dir(_RUN["run"], 1, "t"))
     lock = fcntl.flock
@@ -298,7 +299,7 @@ def test_the_guardian_removes_it_after_an_end_in_order_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A network disk that hangs makes the agent leave before it has copied Ray's logs."""
-    monkeypatch.setattr(temp_files, "TEMPORARY", str(tmp_path))
+    monkeypatch.setattr(temp_dirs, "TEMPORARY", str(tmp_path))
     monkeypatch.setattr(guardian, "RunProcesses", lambda *_: SimpleNamespace(kill_all=list))
     spec: Any = {**_RUN, "node": "gpu01", "ray": {}}
     folder = Path(temp_files.temp_dir(spec["run"], 1, "t"))
