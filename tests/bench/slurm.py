@@ -360,7 +360,7 @@ def login_away(bench: Bench, way: str) -> tuple[Took, str]:
         tail.communicate()
         job.stop()
         return (
-            None,
+            Took(None),
             "`ssh login tail -F` has ended; the job goes on" if ended else "`ssh login tail -F` goes on",
         )
     took = wait(lambda: job.count("here"), LIMIT)

@@ -161,7 +161,9 @@ def status(settings: Settings, run: str | None, watch: bool, as_json: bool) -> i
 )
 @click.option("--stacks", is_flag=True, help="Print the stacks of all threads; equal ones once.")
 @click.option(
-    "--slow", is_flag=True, help="Find the rank that arrives last in the collectives of a run that goes on."
+    "--slow",
+    is_flag=True,
+    help="Find the rank that arrives last in the collectives of a run that makes progress.",
 )
 @click.option(
     "--save", metavar="DIR", type=click.Path(file_okay=False), help="Write stacks and evidence to files."
@@ -179,7 +181,7 @@ def diagnose(
 ) -> int:
     """Find out why a run makes no progress: which rank, which collective, which line.
 
-    Asks every rank for its stacks and for torch's record of its collectives. Nothing is stopped, and no rank is
+    Reads every rank's stacks and torch's record of its collectives. Nothing is stopped, and no rank is
     slowed down. RUN is a run id, its short form or an unambiguous prefix; default: your newest run.
     """
     from clusterctl.cli.actions.find_runs import choose_found_run, find_runs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -51,7 +51,10 @@ CHECKS_FAILED = 3
 
 @dataclass(frozen=True)
 class Following:
-    """A run that is followed: how its login node is reached, how many nodes it has, how it is shown, since when."""
+    """A run that is followed: how its login node is reached, how many nodes it has, how it is shown, since when.
+
+    `requeues`: Slurm may start it again after an end.
+    """
 
     login: LoginNode
     run_id: RunId
@@ -59,6 +62,7 @@ class Following:
     output: RunOutput
     secrets: tuple[str, ...]
     began: float
+    requeues: bool = True
 
 
 def follow_from_queue(following: Following) -> int:
@@ -70,6 +74,7 @@ def follow_from_queue(following: Following) -> int:
         info(output.describe_leaving(run_id, stopping=False))
         output.write_end(RUNNING, 130)
         return 130
+    following = replace(following, requeues=state.requeues)
     if state.begun:
         info(tr("Slurm job {number} runs on {nodes}", number=state.job, nodes=state.nodes or "?"))
     found = find_runs(login.cluster, [login.node], run_id, only_one=True)
@@ -86,7 +91,9 @@ def find_queued(cluster: Cluster, found: FoundRuns, run_id: RunId, output: RunOu
     parts, login = found.runs[run_id], found.nodes[0]
     count = max((part.agent_count for part in parts.values() if part), default=1)
     reached = LoginNode(cluster, login, found.pythons[login.name])
-    following = Following(reached, run_id, count, output, (), submitted_at(parts))
+    # Slurm starts a job again only if its job file lets the nodes do so, and then each has a slot
+    requeues = any(part.slots or part.is_queued for part in parts.values() if part)
+    following = Following(reached, run_id, count, output, (), submitted_at(parts), requeues)
     return QueuedRun(partial(follow_from_queue, following), partial(resume_requeued, following))
 
 
@@ -120,8 +127,8 @@ def follow_found_run(following: Following, found: FoundRuns) -> int:
 
 def resume_requeued(following: Following, verdict: Verdict) -> int | None:
     """Follow the next attempt of a run that Slurm has stopped and put back into its queue; None if it has not."""
-    if verdict.state == SUCCEEDED:
-        return None
+    if verdict.state == SUCCEEDED or not following.requeues:
+        return None  # the login node is not asked: the end is shown at once
     waiting: QueueState | None = None
     with suppress(ClusterctlError):  # then this end is shown
         for state in watch_queue(following.login, following.run_id, following.count):

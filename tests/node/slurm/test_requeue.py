@@ -108,6 +108,33 @@ def test_a_rank_that_slurms_signal_met_first_has_failed(
     assert {state["state"] for state in query(files, monkeypatch, "PENDING")} == {"FAILED"}
 
 
+@pytest.mark.parametrize("last", ["CANCELLED", "FAILED", "RUNNING"])
+def test_a_next_start_that_is_being_checked_is_the_next_attempt(
+    files: JobFiles, monkeypatch: pytest.MonkeyPatch, last: str
+) -> None:
+    """However the attempt before it ended: by Slurm's signal, by a rank that met it first, or with its node."""
+    for part in files.part_folders():
+        state = json.loads(Path(RunPaths(part).state).read_text())
+        write_object(RunPaths(part).state, {**state, "state": last, "reason": ""})
+    start = Path(files.exchanges) / "4711.1"
+    start.mkdir(parents=True)
+    (checked,) = query(files, monkeypatch, "RUNNING")
+    assert (checked["state"], checked["attempt"]) == ("PREPARING", 2)
+    resolved = states.resolve(files.part_folders()[0], SlurmJob(files, "4711"))
+    assert resolved is not None and resolved["state"] == ("LOST" if last == "RUNNING" else last)
+
+    write_object(str(start / "failed"), {"node": "", "text": "the checks failed: CC-TORCH-001 on gpu01"})
+    (failed,) = query(files, monkeypatch, "FAILED")
+    assert (failed["state"], failed["attempt"], failed["reason"][:17]) == (
+        "FAILED_SETUP",
+        2,
+        "the checks failed",
+    )
+
+    write_object(str(start / "part.1"), {})
+    assert [state["node"] for state in query(files, monkeypatch, "RUNNING")] == ["gpu02"]
+
+
 def test_agents_that_were_killed_ended_too(files: JobFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     """A node that failed has recorded nothing; who follows it learns that Slurm has stopped it."""
     part = files.part_folders()[0]
