@@ -21,8 +21,16 @@ def render_sentence(judgement: Judgement) -> list[Child]:
     fix = judgement.fix
     return [
         element("p", sentence, class_="bad" if judgement.hangs else None),
-        element("p", tr("next: {command}", command=fix)) if fix else None,
+        element("p", *mark_commands(tr("next: {command}", command=fix))) if fix else None,
     ]
+
+
+def mark_commands(text: str) -> list[Child]:
+    """Show as code what a text has between backticks."""
+    pieces = text.split("`")
+    if len(pieces) % 2 == 0:
+        return [text]
+    return [element("code", piece) if number % 2 else piece for number, piece in enumerate(pieces)]
 
 
 def render_ranks(ranks: Sequence[RankEvidence], judgement: Judgement, *, opens: bool = True) -> list[Child]:

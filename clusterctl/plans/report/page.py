@@ -58,7 +58,7 @@ def _header(run: ReportedRun) -> Html:
 def render_result(run: ReportedRun) -> Html:
     """Give the state and the cause of its end; of a run that makes no progress first why."""
     kind = "good" if run.state == SUCCEEDED else "" if run.state in LIVE else "bad"
-    headline = tr("{state} after {span}", state=run.state, span=describe_span(run))
+    headline = _headline(run)
     if run.hang and run.state in LIVE:
         answer = [
             *render_sentence(run.hang.judgement),
@@ -75,6 +75,14 @@ def render_result(run: ReportedRun) -> Html:
         ]
     content += [element("p", line) for line in render_kept(run.hang)] if run.hang else []
     return element("section", *content, class_=f"result {kind}".strip())
+
+
+def _headline(run: ReportedRun) -> str:
+    """Give the state, and how long the workers have run."""
+    facts = {"state": run.state, "span": describe_span(run)}
+    if not any(part.began for part in run.known):
+        return run.state if run.state in LIVE else tr("{state}: {span}", **facts)
+    return tr("{state} for {span}", **facts) if run.state in LIVE else tr("{state} after {span}", **facts)
 
 
 def _lines(lines: Iterable[str]) -> Html:

@@ -138,7 +138,7 @@ def test_an_answer_has_the_words_of_diagnose(capsys: pytest.CaptureFixture[str])
     assert page.startswith(printed[0]) and printed[0].endswith("(CC-HANG-004)")
     assert "rank 9 (gpu001) has not entered all_reduce #4 of group default_pg" in printed[0]
     for line in (printed[1].strip(), *printed[-2:]):
-        assert line in page
+        assert line.replace("`", "") in page
     assert "stacks of rank 9" in page and "14:03:05 asked 16 ranks" in page
 
 
@@ -151,9 +151,7 @@ def test_a_run_that_stalls_says_why_first() -> None:
     )
     text = Text(render_summary(live, "", []).markup).text
     assert (
-        text.index("(CC-HANG-004)")
-        < text.index("RUNNING after")
-        < text.index("when no rank had made progress")
+        text.index("(CC-HANG-004)") < text.index("RUNNING for") < text.index("when no rank had made progress")
     )
     assert text.count(hang.judgement.sentence) == 1
 
