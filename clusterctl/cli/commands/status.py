@@ -60,10 +60,7 @@ def ps(settings: Settings, orphans: bool, as_json: bool) -> int:
         warm = _query_warm(cluster, inventory.nodes, found_runs)
     report_failures(found_runs.errors)
     me = current_owner()
-    known = {node.name: None for node in inventory.nodes}
-    for run_id in found_runs.runs if inventory.slurm else ():
-        known.update(dict.fromkeys(found_runs.runs[run_id]))
-    names = list(known)
+    names = found_runs.node_names
     if as_json:
         from clusterctl.console.cleanup import warm_to_json
 

@@ -15,7 +15,7 @@ import click
 from clusterctl.cli.actions.attach import QueuedRun, watch_run
 from clusterctl.cli.actions.find_runs import FoundRuns, find_runs
 from clusterctl.cli.actions.notify import notify_end
-from clusterctl.cli.actions.stop import stop_run
+from clusterctl.cli.actions.stop import stop_and_report, stop_run
 from clusterctl.cli.context.nodes import report_failures
 from clusterctl.cli.context.run_output import RunOutput
 from clusterctl.client.launch.setup import describe_step
@@ -37,6 +37,7 @@ from clusterctl.plans.slurm.report import to_findings
 from clusterctl.protocol.redact import redact
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.states import FAILED_SETUP, RUNNING, SUCCEEDED
+from clusterctl.specs.inventory.model import Node
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
@@ -280,15 +281,33 @@ def stop_slurm_run(
 ) -> int:
     """Stop the nodes' parts by our own order, and take the job out of Slurm if it does not end by that."""
     parts = found.runs.get(run_id, {})
-    login_node = found.nodes[0]
-    login = LoginNode(cluster, login_node, found.pythons[login_node.name])
-    begun = [node for node in found.nodes_of(run_id) if (part := parts.get(node.name)) and not part.is_queued]
-    code = 0
+    begun, code = _begun_nodes(found, run_id), 0
     if begun:
         run = tasks.RunHandle(cluster, run_id, begun, found.pythons)
         ended_before = [name for name, part in parts.items() if part and not part.live]
         code = stop_run(run, [], grace, was_live=is_live(parts), ended_before=ended_before, command=command)
-    number = cancel_job(login, run_id, END_TIMEOUT if begun else 0.0)
-    if number:
-        click.echo(tr("{run}: Slurm job {number} cancelled", run=run_id, number=number))
+    cancelled = _cancel(cluster, found, run_id, END_TIMEOUT if begun else 0.0)
+    if cancelled:
+        click.echo(cancelled)
     return code
+
+
+def stop_and_describe(cluster: Cluster, found: FoundRuns, run_id: RunId) -> list[str]:
+    """Stop a run as `stop` does and give what that would print."""
+    begun = _begun_nodes(found, run_id)
+    lines = stop_and_report(tasks.RunHandle(cluster, run_id, begun, found.pythons)) if begun else []
+    cancelled = _cancel(cluster, found, run_id, END_TIMEOUT if begun else 0.0)
+    return [*lines, cancelled] if cancelled else lines
+
+
+def _begun_nodes(found: FoundRuns, run_id: RunId) -> list[Node]:
+    """Give the nodes that have a part of a run; none while it waits in the queue."""
+    parts = found.runs.get(run_id, {})
+    return [node for node in found.nodes_of(run_id) if (part := parts.get(node.name)) and not part.is_queued]
+
+
+def _cancel(cluster: Cluster, found: FoundRuns, run_id: RunId, timeout: float) -> str:
+    """Take the job out of Slurm if it does not end by itself, and say so."""
+    login = found.nodes[0]
+    number = cancel_job(LoginNode(cluster, login, found.pythons[login.name]), run_id, timeout)
+    return tr("{run}: Slurm job {number} cancelled", run=run_id, number=number) if number else ""
