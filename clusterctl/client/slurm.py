@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -109,8 +109,13 @@ def submit_job(login: LoginNode, submission: Submission) -> str:
     raise NodeError("CC-RUN-032", node=login.node.name, evidence=session.stderr)
 
 
-def gather_facts(login: LoginNode, submission: Submission) -> Iterator[QueueState | AllocatedNode]:
-    """Submit a job that reports facts: give how it waits, then its nodes. It does not outlive this session."""
+def gather_facts(
+    login: LoginNode, submission: Submission
+) -> Generator[QueueState | AllocatedNode, None, None]:
+    """Submit a job that reports facts: give how it waits, then its nodes. It does not outlive this session.
+
+    If the check of its template is not all that it does, the session stays open after its last node until it is closed.
+    """
     from clusterctl.plans.facts.facts import parse_facts
 
     with _open_submission(login, submission, "check", SessionLimits(SUBMIT_LIMIT, REPORT_FRAMES)) as session:
@@ -135,7 +140,7 @@ def _open_submission(
     login: LoginNode, submission: Submission, do: Literal["submit", "check"], limits: SessionLimits
 ) -> Session:
     digest, payload = payload_zip()
-    judge = judge_zip() if do == "submit" else None
+    judge = None if submission.template["check"]["only"] else judge_zip()
     request: SubmitRequest = {
         "workdir": login.node.workdir,
         "do": do,

@@ -35,7 +35,7 @@ def test_the_facts_of_a_node_may_be_as_large_as_over_ssh(monkeypatch: pytest.Mon
     login: Any = cast(
         "Any", type("Login", (), {"__getattr__": lambda self, _: self, "__call__": lambda self, *_: self})()
     )
-    submission = slurm.Submission(cast("Any", {}), [], "", {}, "t")
+    submission = slurm.Submission(cast("Any", {"check": {"only": True}}), [], "", {}, "t")
     assert list(slurm.gather_facts(login, submission)) == []
     assert FakeSession.limits.frames.header == limits_for("probe").header
     assert FakeSession.limits.silence == slurm.SUBMIT_LIMIT
