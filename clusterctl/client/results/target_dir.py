@@ -157,8 +157,10 @@ class TargetDirectory:
         return self._parts / hashlib.sha256(key).hexdigest()[:40]
 
     def install(self, partial: Path, entry: OutputEntry, sha256: str) -> None:
-        """Return a file that arrived whole its name and its time."""
+        """Return a file that arrived whole its name, its time and its mode."""
         with self._open_parent(entry.path, make=True) as (folder, name):
+            if entry.mode is not None:
+                partial.chmod(restrict_mode(entry.mode, partial.stat().st_mode))
             if 0 < entry.stamp[1] < MAX_MTIME:
                 with suppress(OSError, OverflowError):
                     os.utime(partial, ns=(entry.stamp[1], entry.stamp[1]))
@@ -273,6 +275,12 @@ def _save(file: Path, files: dict[str, PulledFile]) -> None:
     rows = {path: [pulled.remote_stamp, pulled.sha256, pulled.local_stamp] for path, pulled in files.items()}
     data: IndexFile = {"version": VERSION, "files": rows}
     write_atomically(file, json.dumps(data))
+
+
+def restrict_mode(mode: int, new: int) -> int:
+    """Return a mode for a file that arrived: only its owner may write it, others have no more than in a new file."""
+    readable = new & 0o444
+    return 0o600 | (mode & 0o755 & (readable | readable >> 2 | 0o300))
 
 
 def is_regular(file_stat: os.stat_result) -> bool:
