@@ -151,9 +151,7 @@ def test_a_run_that_stalls_says_why_first() -> None:
     )
     text = Text(render_summary(live, "", []).markup).text
     assert (
-        text.index("(CC-HANG-004)")
-        < text.index("RUNNING for")
-        < text.index("when no rank had made progress")
+        text.index("(CC-HANG-004)") < text.index("RUNNING for") < text.index("when no rank had made progress")
     )
     assert text.count(hang.judgement.sentence) == 1
 
