@@ -223,8 +223,8 @@ def describe_asked(nodes: Collection[NodeEvidence]) -> str:
     """Say how many ranks were asked and how long that took."""
     count = sum(len(node.ranks) for node in nodes)
     return trn(
-        "asked {n} rank in {seconds:.2f} s; nothing was stopped",
-        "asked {n} ranks in {seconds:.2f} s; nothing was stopped",
+        "queried {n} rank in {seconds:.2f} s; nothing was stopped",
+        "queried {n} ranks in {seconds:.2f} s; nothing was stopped",
         count,
         seconds=max((node.took for node in nodes), default=0.0),
     )
@@ -280,7 +280,7 @@ def show_slowness(slowness: Slowness) -> None:
     if slowness.rows:
         print_table(stdout(), table)
         text = tr(
-            "{count} collectives in {seconds:.1f} s; what a GPU takes after its launch is not seen here",
+            "{count} collectives in {seconds:.1f} s; GPU time after the launch of a kernel is not included",
             count=slowness.collectives,
             seconds=slowness.seconds,
         )

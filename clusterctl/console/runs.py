@@ -10,7 +10,7 @@ from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from clusterctl.console.terminal import stdout, uses_color
-from clusterctl.console.text import json_text, sanitize, wrap_text
+from clusterctl.console.text import KEPT_SPACE, WrappedCell, json_text, sanitize, wrap_text
 from clusterctl.console.verdict import (
     UNBROKEN,
     render_attempts,
@@ -41,7 +41,7 @@ from clusterctl.plans.runs.verdict import (
     judged_state,
     name_state,
 )
-from clusterctl.plans.sync.results import outside_to_json, with_outside_files
+from clusterctl.plans.sync.outside_files import outside_to_json, with_outside_files
 from clusterctl.protocol.ranks import NodeRank, Rank
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.states import FAILED, FAILED_SETUP, LIVE, LOST, SUCCEEDED, UNKNOWN
@@ -238,10 +238,15 @@ def _make_nodes_table(
 
     table = make_table(tr("NODE_RANK"), tr("NODE"), tr("STATE"), tr("SINCE"), tr("RANKS"), tr("NOTE"))
     for row in list_node_rows(node_states, stalls, verdict, render_age):
-        ranks = "  ".join(f"r{cell.numbers} {cell.state}" for cell in row.ranks)
+        ranks = "  ".join(f"r{cell.numbers}{KEPT_SPACE}{cell.state}" for cell in row.ranks)
         style = "red" if row.state in (LOST, UNKNOWN) else state_style(row.state)
         table.add_row(
-            row.node_ranks, row.nodes, Text(row.state, style), row.since, ranks, Text(sanitize(row.note))
+            row.node_ranks,
+            row.nodes,
+            Text(row.state, style),
+            row.since,
+            WrappedCell(ranks),
+            WrappedCell(sanitize(row.note)),
         )
     return table
 

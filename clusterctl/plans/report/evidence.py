@@ -72,7 +72,7 @@ def render_slowness(slowness: Slowness) -> list[Child]:
     judgement = slowness.judgement
     headings = (tr("RANK"), tr("NODE"), tr("LAST IN"), tr("BEHIND"), tr("LOSS"))
     note = tr(
-        "{count} collectives in {seconds:.1f} s; what a GPU takes after its launch is not seen here",
+        "{count} collectives in {seconds:.1f} s; GPU time after the launch of a kernel is not included",
         count=slowness.collectives,
         seconds=slowness.seconds,
     )

@@ -9,20 +9,22 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from clusterctl.cli.actions.find_runs import FoundRuns, fetch_end_record, find_runs
+from clusterctl.cli.actions.find_runs import FoundRuns, fetch_end_record, find_runs, refuse_without_nodes
 from clusterctl.cli.actions.logs import LogQuery
 from clusterctl.cli.actions.monitor.diagnosis import diagnose_run
 from clusterctl.cli.actions.monitor.report import report_run
 from clusterctl.cli.actions.monitor.ui import fragments
 from clusterctl.cli.actions.monitor.ui.feed import View
 from clusterctl.cli.actions.stop import stop_and_report
-from clusterctl.cli.context.nodes import as_bug, current_owner, interpreter
+from clusterctl.cli.context.bug_report import as_bug
+from clusterctl.cli.context.nodes import current_owner, interpreter
+from clusterctl.cli.slurm.follow import stop_and_describe
 from clusterctl.client.diagnose import load_hang
 from clusterctl.client.history import HistoryChoice, Records, fetch_records
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.tasks import RunHandle
 from clusterctl.client.watch.follower import LogLines, StateChange, Update
-from clusterctl.client.watch.reader import LiveReader
+from clusterctl.client.watch.logs import LiveReader
 from clusterctl.client.watch.streams import StreamEnd
 from clusterctl.console.run_list import list_run_rows
 from clusterctl.console.runs import describe_run, render_age, render_timing
@@ -40,6 +42,7 @@ from clusterctl.specs.inventory.model import Inventory, Node
 
 POLL, POLL_ENDED = 4.0, 15.0  # seconds between two questions for the runs
 SOONEST = 1.0  # seconds between two, where a node reports a change
+SOONEST_ON_SLURM = 5.0  # seconds: each asks Slurm's controller, which others need
 DRAW, DRAW_PER_NODE, DRAW_SHARE = (
     8.0,
     0.3,
@@ -91,6 +94,8 @@ class ClusterSource:
 
     def find_runs(self, max_age: float) -> tuple[float, FoundRuns]:
         """Ask the nodes for their runs, unless that was done a moment ago; with the time when they were asked."""
+        if self.target.inventory.slurm is not None:
+            max_age = max(max_age, SOONEST_ON_SLURM)
         with self._asking:
             now = time.monotonic()
             if self._found is None or now - self._found[0] > max_age:
@@ -99,10 +104,10 @@ class ClusterSource:
             return self._found
 
     def _follow_list(self, view: View) -> None:
-        me, names = current_owner(), [node.name for node in self.target.inventory.nodes]
+        me = current_owner()
         while True:
             _, found = self.find_runs(POLL / 2)
-            rows = list_run_rows(sort_own_first(found.runs, me), me, names)
+            rows = list_run_rows(sort_own_first(found.runs, me), me, found.node_names)
             view.publish("runs", fragments.render_runs(rows))
             view.publish("problem", fragments.render_away(found.errors))
             if not view.pause(POLL):
@@ -131,6 +136,7 @@ class ClusterSource:
         found = find_runs(cluster, nodes, run_id, only_one=True)
         if run_id not in found.runs:
             return fragments.render_missing(run_id)
+        refuse_without_nodes(found, run_id, "diagnose", self.target.command)
         diagnosis = diagnose_run(cluster, found, run_id, self.target.command, slow=False)
         if (follower := self._followers.get(run_id)) is not None:
             follower.mark(diagnosis.judgement)
@@ -142,6 +148,8 @@ class ClusterSource:
         parts = found.runs.get(run_id, {})
         if not is_live(parts):
             return fragments.render_missing(run_id)
+        if self.target.inventory.slurm is not None:
+            return fragments.render_lines(stop_and_describe(cluster, found, run_id))
         held = [node for node in nodes if may_have_processes(node.name, parts, found.pythons)]
         lines = stop_and_report(RunHandle(cluster, run_id, held, found.pythons))
         lines += [sanitize(f"{error.node}: {error.code} {error.message}") for error in found.errors]
@@ -179,7 +187,8 @@ class RunFollower:
                 self._found = asked_at, found
                 self._read_hang()
                 self._publish_state()
-                if not has_begun:
+                # in Slurm's queue no node has anything yet
+                if not has_begun and not any(part.is_queued for part in self._parts().values() if part):
                     has_begun = True
                     self._start(self._read_lines)
                     self._start(self._draw)
@@ -263,7 +272,8 @@ class RunFollower:
 
     def _report(self, parts: Parts, records: Records) -> ReportedRun:
         offsets = self._found[1].offsets if self._found else {}
-        names = {node.name for node in self._target.inventory.nodes}
+        inventory = self._target.inventory
+        names = {node.name for node in inventory.nodes} if inventory.slurm is None else set(parts)
         verdict = judge_recorded(self._run_id, parts, names, offsets)
         return report_run(self._run_id, parts, verdict, offsets, records, self._target.command)
 
