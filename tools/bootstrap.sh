@@ -1,5 +1,6 @@
 #!/bin/sh
-# Make .venv ready for ./demo, ./test or ./test --all:  tools/bootstrap.sh demo|test|all
+# Make .venv ready for ./demo, ./test or ./test --all:  tools/bootstrap.sh demo|check|test|all
+# `check` is the part of `test` that style and types need: no torch, which takes longest, and no Debian packages.
 #
 # Everything goes into .venv of this checkout, except Debian packages that are missing and may be installed
 # (as root, or by sudo where it asks for no password). Says one line for each step that it really takes; when all
@@ -19,13 +20,14 @@ wished=''
 extras=''
 case ${1-} in
 demo) ;;
+check) lab='' extras='[dev]' ;;
 test | all)
     needed='git:git' wished='fish:fish tcsh:tcsh zsh:zsh nft:nftables slurmctld:slurm-wlm' extras='[dev]'
     # 200 MB and their libraries, so ./test alone does not install them
     [ "$1" = test ] || wished="$wished chromium:chromium chromedriver:chromium-driver" extras='[dev,browser]'
     ;;
 *)
-    echo "usage: $0 demo|test|all" >&2
+    echo "usage: $0 demo|check|test|all" >&2
     exit 2
     ;;
 esac
@@ -266,9 +268,12 @@ python=$(find_python)
 [ -n "$python" ] || fail "no Python 3.10 or newer found: please install python3 and python3-venv"
 venv_stands || make_venv
 borrowed=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/zz-borrowed-torch.pth
-rm -f "$borrowed"
-install_project
-provide_torch
-includes=demo
-[ "$1" != all ] || includes='demo test'
+[ ! -e "$borrowed" ] || rm -f "$borrowed" "$venv"/.ready-* # pip would count on what is borrowed
+{ [ "$1" = test ] && is_ready check; } || install_project
+[ "$1" = check ] || provide_torch
+case $1 in
+test) includes='demo check' ;;
+all) includes='demo check test' ;;
+*) includes='' ;;
+esac
 for purpose in $includes "$1"; do state >"$venv/.ready-$purpose"; done

@@ -210,4 +210,17 @@ ENTRIES: Mapping[str, Entry] = {
             ),
         },
     ),
+    "CC-SLURM-010": Entry(
+        "error",
+        Text("the job is of another Slurm cluster", "作业属于另一个 Slurm 集群"),
+        why=Text(
+            "Two Slurm clusters use the same work directory; numbers of their jobs repeat, so nothing is cancelled from "
+            "the wrong login node",
+            "两个 Slurm 集群使用同一个工作目录；它们的作业编号会重复，因此不会从另一个集群的登录节点取消作业",
+        ),
+        do=Text(
+            "Use the inventory whose `slurm.login` is of that cluster, and give each cluster its own `slurm.workdir`",
+            "使用 `slurm.login` 属于该集群的 inventory，并为每个集群设置各自的 `slurm.workdir`",
+        ),
+    ),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from clusterctl.cli.completion import complete_run
-from clusterctl.cli.context.load import load_chosen_inventory, load_inventory, refuse_on_slurm
+from clusterctl.cli.context.load import load_chosen_inventory, load_inventory
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand
 from clusterctl.cli.options import Seconds, WholeNumber, json_option, shared_options, with_node_options
@@ -154,7 +154,6 @@ def ui(settings: Settings, port: int, no_open: bool) -> int:
     queried only while a page is open. Without a graphical session, or over SSH, only the address is printed.
     """
     inventory, chosen = load_chosen_inventory(settings)
-    refuse_on_slurm(inventory, "ui")
     from clusterctl.cli.actions.monitor.ui.serve import serve
     from clusterctl.cli.actions.monitor.ui.source import Target
     from clusterctl.cli.context.nodes import open_cluster
