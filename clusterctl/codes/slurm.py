@@ -10,7 +10,7 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-SLURM-001": Entry(
         "error",
         Text(
-            "the job file asks for something that a run on Slurm cannot do",
+            "the job file uses something that a run on Slurm does not support",
             "作业文件要求了 Slurm 任务做不到的事",
         ),
         why=Text(
@@ -29,7 +29,7 @@ ENTRIES: Mapping[str, Entry] = {
             ),
             "spares": Case(
                 Text(
-                    "{names}: no node is left beside {spares} spares",
+                    "{names}: no node is left besides {spares} spares",
                     "{names}：扣除 {spares} 个备用节点后没有剩余节点",
                 ),
                 Text("name more nodes, or lower restart.spares", "写出更多节点，或减小 restart.spares"),
@@ -209,5 +209,18 @@ ENTRIES: Mapping[str, Entry] = {
                 Text("what is on record: {command}", "已有的记录：{command}"),
             ),
         },
+    ),
+    "CC-SLURM-010": Entry(
+        "error",
+        Text("the job is of another Slurm cluster", "作业属于另一个 Slurm 集群"),
+        why=Text(
+            "Two Slurm clusters use the same work directory; numbers of their jobs repeat, so nothing is cancelled from "
+            "the wrong login node",
+            "两个 Slurm 集群使用同一个工作目录；它们的作业编号会重复，因此不会从另一个集群的登录节点取消作业",
+        ),
+        do=Text(
+            "Use the inventory whose `slurm.login` is of that cluster, and give each cluster its own `slurm.workdir`",
+            "使用 `slurm.login` 属于该集群的 inventory，并为每个集群设置各自的 `slurm.workdir`",
+        ),
     ),
 }

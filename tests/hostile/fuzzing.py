@@ -25,9 +25,10 @@ from unittest import mock
 
 from invoke import Context
 
-from clusterctl.client import maintenance, preflight
+from clusterctl.client import cleanup, preflight
+from clusterctl.client.cleanup import read_storage, remove_stored_runs
 from clusterctl.client.history import HistoryChoice, history
-from clusterctl.client.maintenance import read_storage, remove_stored_runs
+from clusterctl.client.results.file_receiver import PullReport
 from clusterctl.client.results.pull import (
     choose_requests,
     fetch_files,
@@ -35,7 +36,6 @@ from clusterctl.client.results.pull import (
     list_results,
     make_folders_and_links,
 )
-from clusterctl.client.results.receive import PullReport
 from clusterctl.client.results.target_dir import TargetDirectory, prepare_target
 from clusterctl.client.rpc import session as sessions
 from clusterctl.client.rpc import tasks
@@ -64,7 +64,7 @@ from clusterctl.plans.runs.selection import (
     submitted_at,
 )
 from clusterctl.plans.runs.state import attempts_of, node_ranks, run_state
-from clusterctl.plans.sync.results import plan_download
+from clusterctl.plans.sync.received_names import plan_download
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.inventory.model import Node, Ssh
 
@@ -420,8 +420,8 @@ def drive_clean(line: Line, _: Place) -> object:
 
 def drive_orphans(line: Line, _: Place) -> object:
     """Find and end what crashed runs have left."""
-    found = maintenance.find_orphans(line, NODE, INTERPRETER)
-    return found, select_orphans(found.own, ME), maintenance.stop_orphans(line, NODE, INTERPRETER, found.own)
+    found = cleanup.find_orphans(line, NODE, INTERPRETER)
+    return found, select_orphans(found.own, ME), cleanup.stop_orphans(line, NODE, INTERPRETER, found.own)
 
 
 def drive_pull(line: Line, place: Place) -> object:

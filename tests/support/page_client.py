@@ -70,6 +70,6 @@ def stream(url: str, run: str, **headers: str) -> Iterator[Events]:
     address = urlsplit(url)
     with closing(HTTPConnection(address.netloc, timeout=HANG)) as connection:
         connection.request("GET", f"{address.path}events?run={run}", headers=_named(headers))
-        answer = connection.getresponse()
-        assert answer.status == 200 and "event-stream" in answer.headers["Content-Type"], answer.read()
-        yield Events(answer)
+        with connection.getresponse() as answer:
+            assert answer.status == 200 and "event-stream" in answer.headers["Content-Type"], answer.read()
+            yield Events(answer)

@@ -43,6 +43,12 @@ class FoundRuns:
         """Count the nodes that answered."""
         return self.asked - len(self.errors)
 
+    @property
+    def node_names(self) -> list[str]:
+        """Name the nodes that may have runs: those that were asked, of a Slurm cluster also those of its runs."""
+        of_runs = [name for parts in self.runs.values() for name in parts] if slurm_login(self.nodes) else []
+        return list(dict.fromkeys([*(node.name for node in self.nodes), *of_runs]))
+
     def nodes_of(self, run_id: RunId) -> list[Node]:
         """Give the nodes that have a part of a run, as the verbs reach them."""
         parts = self.runs.get(run_id, {})

@@ -120,7 +120,7 @@ class SlurmCheck:
         phases, shown = Phases([self._login.name]), ""
         phases.start(QUEUE)
         try:
-            for report in gather_facts(login, submission):
+            for report in gather_facts(login, submission, nodes.total):
                 if isinstance(report, AllocatedNode):
                     members.append(report)
                     continue

@@ -16,16 +16,17 @@ from ...protocol.states import SUBMITTED
 from ...protocol.untrusted import Untrusted
 from ..runtime.stream import Stream, VerbError
 from ..state.workdir import read_json
-from .commands import query_queue, run_program
+from .commands import run_program
 from .job_files import JobFiles, list_folder, newest_start, read_object
 from .states import (
     SlurmJob,
     can_requeue,
     find_job,
     is_being_stopped,
-    judge,
+    judge_jobs,
     placeholder,
     queue_facts,
+    read_job,
     states_of,
 )
 from .submit import submit_job
@@ -104,7 +105,7 @@ def report_queue(
         found = (arrived, os.path.exists(job.files.ended))
         if now >= next_question or found != seen:
             # also one whose parts have all ended
-            job, seen = judge(job, query_queue([job.number])), found
+            (job,), seen = judge_jobs([job]), found
             if job.queued is not None and job.queued.is_pending:
                 # Slurm has put the job back: its next start has a folder of its own. An answer from before that start
                 # says nothing of its folder.
@@ -150,7 +151,7 @@ def _read_start(start: Start) -> Dict[str, Any]:
 def check(request: SubmitRequest, stream: Stream) -> None:
     """Submit a job that gathers facts, send them, and leave nothing of it."""
     files = submit_job(request, stream)
-    job = SlurmJob(files, read_object(files.job).text("job", 20))
+    job = read_job(files)
     count = request["template"]["spec"]["nnodes"]
     try:
         if report_queue(job, lambda start: start.count("facts") >= count, stream, has_parts=False):

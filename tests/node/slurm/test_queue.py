@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from clusterctl.node.slurm import queue
+from clusterctl.node.slurm import queue, states
+from clusterctl.node.slurm.command_output import QueuedJob
 from clusterctl.node.slurm.commands import Finished
 from clusterctl.node.slurm.job_files import PART, JobFiles, write_object
-from clusterctl.node.slurm.output import QueuedJob
 from clusterctl.node.slurm.states import SlurmJob
 
 RUN = "j-20261123T070000-abcd"
@@ -70,7 +70,7 @@ class FakeSlurm:
 
     def __init__(self, files: JobFiles, monkeypatch: pytest.MonkeyPatch, state: str) -> None:
         self.files, self.state, self._patch = files, state, monkeypatch
-        monkeypatch.setattr(queue, "query_queue", lambda _: {"4711": QueuedJob("4711", self.state)})
+        monkeypatch.setattr(states, "query_queue", lambda _: {"4711": QueuedJob("4711", self.state)})
 
     def begin(self, **messages: dict[str, Any]) -> None:
         """Let the job run, with messages of its tasks."""
