@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -15,7 +16,7 @@ from clusterctl.plans.facts.untrusted import clean_text
 from clusterctl.plans.slurm.report import parse_report
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
-from clusterctl.specs.values import LONGEST_NODE_NAME
+from clusterctl.specs.values import LONGEST_NODE_NAME, is_node_name
 
 if TYPE_CHECKING:
     from clusterctl.plans.facts.facts import Facts
@@ -32,8 +33,10 @@ SILENCE_LIMIT = (
     30.0  # seconds; the login node sends something every 2 s, or every 20 s while Slurm does not answer
 )
 CANCEL_LIMIT = 60.0
-LONGEST_NUMBER, LONGEST_REASON, LONGEST_NODES = 20, 1000, 300
+LONGEST_REASON, LONGEST_NODES = 1000, 300
+JOB_NUMBER = re.compile("[0-9]{1,20}")
 MOST_NICS = 256
+MOST_NEEDS = 2  # zips that a login node can lack
 # the facts of one node, as `probe` sends them, or what a check found on all
 REPORT_FRAMES = FrameLimits(header=limits_for("probe").header, values=300_000)
 
@@ -102,22 +105,27 @@ class AllocatedNode:
 def submit_job(login: LoginNode, submission: Submission) -> str:
     """Submit a job and give its number."""
     with _open_submission(login, submission, "submit", SessionLimits()) as session:
-        while (frame := session.receive(SUBMIT_LIMIT)) is not None:
-            if number := frame[0].record("submitted").text("job", LONGEST_NUMBER):
+        for _ in range(MOST_NEEDS + 1):
+            frame = session.receive(SUBMIT_LIMIT)
+            if frame is None:
+                break
+            if number := parse_job_number(frame[0].record("submitted")):
                 return number
             _send_needed(session, frame[0])
     raise NodeError("CC-RUN-032", node=login.node.name, evidence=session.stderr)
 
 
 def gather_facts(
-    login: LoginNode, submission: Submission
+    login: LoginNode, submission: Submission, count: int
 ) -> Generator[QueueState | AllocatedNode, None, None]:
     """Submit a job that reports facts: give how it waits, then its nodes. It does not outlive this session.
 
     If the check of its template is not all that it does, the session stays open after its last node until it is closed.
+    A name stands in commands to paste: what is no node's name is left out, as are more nodes than were asked for.
     """
     from clusterctl.plans.facts.facts import parse_facts
 
+    names: set[str] = set()
     with _open_submission(login, submission, "check", SessionLimits(SUBMIT_LIMIT, REPORT_FRAMES)) as session:
         while (frame := session.receive()) is not None:
             header = frame[0]
@@ -125,15 +133,25 @@ def gather_facts(
                 yield parse_queue_state(header.record("queue"))
             elif header.has_record("member"):
                 member = header.record("member")
+                name = member.text("node", LONGEST_NODE_NAME)
+                if not is_node_name(name) or name in names or len(names) == count:
+                    continue
+                names.add(name)
                 facts = None if header.is_null("facts") else parse_facts(header.unread("facts"))
                 yield AllocatedNode(
-                    member.text("node", LONGEST_NODE_NAME),
-                    member.text("address", 15),
+                    name,
+                    clean_text(member.text("address", 15)),
                     member.texts("nics", MOST_NICS, 64),
                     facts,
                 )
             else:
                 _send_needed(session, header)
+
+
+def parse_job_number(raw: Untrusted) -> str:
+    """Give a job's number; empty for anything else."""
+    number = raw.text("job")
+    return number if JOB_NUMBER.fullmatch(number) else ""
 
 
 def _open_submission(
@@ -177,16 +195,16 @@ def parse_queue_state(raw: Untrusted) -> QueueState:
     """Read a report about a job that waits."""
     failure = raw.record("failure")
     return QueueState(
-        job=raw.text("job", LONGEST_NUMBER),
-        state=raw.text("state", 40),
-        reason=raw.text("reason", LONGEST_REASON),
+        job=parse_job_number(raw),
+        state=clean_text(raw.text("state", 40)),
+        reason=clean_text(raw.text("reason", LONGEST_REASON)),
         start=raw.moment("start"),
-        nodes=raw.text("nodes", LONGEST_NODES),
+        nodes=clean_text(raw.text("nodes", LONGEST_NODES)),
         waits=raw.flag("waits"),
         begun=raw.flag("begun"),
-        over=raw.text("over", 40),
+        over=clean_text(raw.text("over", 40)),
         check=parse_report(raw.record("check")),
-        doing=raw.text("doing", LONGEST_REASON),
+        doing=clean_text(raw.text("doing", LONGEST_REASON)),
         failure=parse_failure(failure) if failure else None,
         requeues=raw.flag("requeue"),
     )
@@ -194,8 +212,9 @@ def parse_queue_state(raw: Untrusted) -> QueueState:
 
 def parse_failure(raw: Untrusted) -> StartFailure:
     """Read what the first task wrote that could not start."""
+    name = raw.text("node", LONGEST_NODE_NAME)
     return StartFailure(
-        clean_text(raw.text("node", LONGEST_NODE_NAME)), clean_text(raw.text("text")), raw.record("event")
+        name if is_node_name(name) else "?", clean_text(raw.text("text")), raw.record("event")
     )
 
 
@@ -212,4 +231,4 @@ def cancel_job(login: LoginNode, run_id: str, timeout: float) -> str:
         frame = session.receive(timeout + CANCEL_LIMIT)
     if frame is None:
         raise NodeError("CC-RUN-032", node=login.node.name, evidence=session.stderr)
-    return frame[0].record("cancelled").text("job", LONGEST_NUMBER)
+    return parse_job_number(frame[0].record("cancelled"))

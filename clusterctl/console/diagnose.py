@@ -5,7 +5,7 @@ Of `diagnose`: the sentence, a row for ranks that are alike, the stacks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -187,7 +187,7 @@ def show_diagnosis(
     """Print the sentence, a table of the ranks, and the stacks if they are wanted."""
     _show_judgement(judgement, stacks_shown=with_stacks)
     _show_ranks(ranks, judgement)
-    _show_asked(nodes)
+    stdout().print(Text(describe_asked(nodes), "dim"))
     if with_stacks:
         _show_stacks(ranks)
 
@@ -203,13 +203,8 @@ def _show_judgement(judgement: Judgement, *, stacks_shown: bool) -> None:
         console.print(Text("  " + tr("next: {command}", command=sanitize(judgement.fix))), soft_wrap=True)
 
 
-def list_rank_rows(ranks: Sequence[RankEvidence], judgement: Judgement) -> list[tuple[str, ...]]:
-    """List ranks; those at the same line in the same collective share a row, the suspects come first."""
-    return [tuple(map(sanitize, row.cells)) for row in fold_ranks(ranks, judgement.suspects)]
-
-
 def _show_ranks(ranks: Sequence[RankEvidence], judgement: Judgement) -> None:
-    rows = list_rank_rows(ranks, judgement)
+    rows = [tuple(map(sanitize, row.cells)) for row in fold_ranks(ranks, judgement.suspects)]
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in rank_headings():
         table.add_column(heading, no_wrap=True)
@@ -224,16 +219,15 @@ def _show_ranks(ranks: Sequence[RankEvidence], judgement: Judgement) -> None:
         )
 
 
-def _show_asked(nodes: Sequence[NodeEvidence]) -> None:
-    """Print how many ranks were asked and how long that took."""
+def describe_asked(nodes: Collection[NodeEvidence]) -> str:
+    """Say how many ranks were asked and how long that took."""
     count = sum(len(node.ranks) for node in nodes)
-    text = trn(
+    return trn(
         "queried {n} rank in {seconds:.2f} s; nothing was stopped",
         "queried {n} ranks in {seconds:.2f} s; nothing was stopped",
         count,
         seconds=max((node.took for node in nodes), default=0.0),
     )
-    stdout().print(Text(text, "dim"))
 
 
 def _show_stacks(ranks: Sequence[RankEvidence]) -> None:
@@ -249,9 +243,16 @@ def _show_stacks(ranks: Sequence[RankEvidence]) -> None:
 
 def show_gpus(gpus: Mapping[str, Sequence[GpuUsage]]) -> None:
     """Print how busy the GPUs of each node are, one line for each node."""
-    for name, node_gpus in list(gpus.items())[:MOST_ROWS]:
-        text = tr("GPUs of {node}: {gpus}", node=name, gpus=", ".join(map(_describe_gpu, node_gpus)))
-        stdout().print(Text(sanitize(text), "dim"), soft_wrap=True)
+    for line in list_gpu_lines(gpus):
+        stdout().print(Text(line, "dim"), soft_wrap=True)
+
+
+def list_gpu_lines(gpus: Mapping[str, Sequence[GpuUsage]]) -> list[str]:
+    """Say how busy the GPUs of each node are."""
+    return [
+        sanitize(tr("GPUs of {node}: {gpus}", node=name, gpus=", ".join(map(_describe_gpu, node_gpus))))
+        for name, node_gpus in list(gpus.items())[:MOST_ROWS]
+    ]
 
 
 def _describe_gpu(gpu: GpuUsage) -> str:

@@ -41,6 +41,11 @@ def parse_name(text: str, max_length: int = LONGEST_NAME) -> str:
     return text
 
 
+def is_node_name(text: str) -> bool:
+    """Return whether a text that a machine sent can be a node's name: it can stand in commands as it is."""
+    return len(text) <= LONGEST_NODE_NAME and re.fullmatch(NAME_PATTERN, text) is not None
+
+
 def parse_node_name(text: str) -> str:
     """Read a node's name, which must not read as ranks or as all nodes."""
     if re.fullmatch(r"[0-9]+(-[0-9]+)?", text):

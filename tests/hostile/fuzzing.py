@@ -25,9 +25,9 @@ from unittest import mock
 
 from invoke import Context
 
-from clusterctl.client import maintenance, preflight
+from clusterctl.client import cleanup, preflight
+from clusterctl.client.cleanup import read_storage, remove_stored_runs
 from clusterctl.client.history import HistoryChoice, history
-from clusterctl.client.maintenance import read_storage, remove_stored_runs
 from clusterctl.client.results.file_receiver import PullReport
 from clusterctl.client.results.pull import (
     choose_requests,
@@ -420,8 +420,8 @@ def drive_clean(line: Line, _: Place) -> object:
 
 def drive_orphans(line: Line, _: Place) -> object:
     """Find and end what crashed runs have left."""
-    found = maintenance.find_orphans(line, NODE, INTERPRETER)
-    return found, select_orphans(found.own, ME), maintenance.stop_orphans(line, NODE, INTERPRETER, found.own)
+    found = cleanup.find_orphans(line, NODE, INTERPRETER)
+    return found, select_orphans(found.own, ME), cleanup.stop_orphans(line, NODE, INTERPRETER, found.own)
 
 
 def drive_pull(line: Line, place: Place) -> object:

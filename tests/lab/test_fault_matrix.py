@@ -19,6 +19,7 @@ import pytest
 from driving import Result, cctl, make_project
 from fault_table import FAULTS, Fault
 from faulting import SETTINGS, Seen, Setting, inventory_of, observe
+from noderun import leave_payload_in_lab
 from variants import VARIANT
 from victims import begin
 from waiting import wait_until
@@ -69,6 +70,7 @@ def matrix(
         state = folder / "s" / "clusterctl" / "lab"
         lab = up(state, LabOptions(name="matrix", count=15, nics=NICS, bound=True))
         stack.callback(labs.down, state)
+        leave_payload_in_lab(lab)
         pool = stack.enter_context(ThreadPoolExecutor(len(FAULTS)))
         seen: dict[str, Future[Seen]] = {}
         dark: dict[str, Future[Result]] = {}

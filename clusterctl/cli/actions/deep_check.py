@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from clusterctl.cli.actions.launch import make_run_id, measure
 from clusterctl.cli.actions.preflight import Preflight
 from clusterctl.cli.context.nodes import interpreter, launch_record, notice
+from clusterctl.client.cleanup import remove_run
 from clusterctl.client.launch import prepare
-from clusterctl.client.maintenance import remove_run
 from clusterctl.client.rpc.bundle import PACKAGE
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.tasks import RunHandle, stop_everywhere

@@ -62,14 +62,14 @@ def ps(settings: Settings, orphans: bool, as_json: bool) -> int:
     me = current_owner()
     names = found_runs.node_names
     if as_json:
-        from clusterctl.console.maintenance import warm_to_json
+        from clusterctl.console.cleanup import warm_to_json
 
         runs = runs_to_json(sort_own_first(found_runs.runs, me), me, names)
         click.echo(json_text({**runs, "warm": warm_to_json(warm)}, indent=2))
     elif found_runs.answered:
         show_runs(found_runs.runs, me, names)
         if warm:
-            from clusterctl.console.maintenance import show_warm
+            from clusterctl.console.cleanup import show_warm
 
             show_warm(warm)
     return reading_exit_code(found_runs.answered, found_runs.asked)

@@ -13,8 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from clusterctl.client.results.file_receiver import decompress, protocol_error
-from clusterctl.client.rpc.session import FIRST_ANSWER_LIMIT, Interpreter, ReplyReader, Session
+from clusterctl.client.results.file_receiver import ListingProgress, decompress, protocol_error
+from clusterctl.client.rpc.session import (
+    FIRST_ANSWER_LIMIT,
+    MAX_ANSWER_TIME,
+    Interpreter,
+    ReplyReader,
+    Session,
+)
 from clusterctl.client.sync.contents import (
     Contents,
     Shipment,
@@ -231,6 +237,7 @@ class GivingNode:
     def _receive_tree(self, names: Sequence[str]) -> GivenTree:
         rows: list[object] = []
         name_bytes = 0
+        progress = ListingProgress(self.node, MAX_ANSWER_TIME)  # it hashes what it lists
         while True:
             header, body = self._reader.receive()
             if header.flag("more"):
@@ -246,6 +253,7 @@ class GivingNode:
                 raise protocol_error(self.node, str(error)) from error
             if not isinstance(batch, list):
                 raise protocol_error(self.node, tr("an answer that was not requested"))
+            progress.on_batch(len(batch), len(text))
             rows += batch
             name_bytes += len(text)
             if len(rows) > MOST_FILES or name_bytes > 4 * MAX_NAMES:

@@ -1,16 +1,13 @@
-"""One file: part, hash, install; disk budget."""
+"""One file: part, hash, install."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-import threading
+import time
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from clusterctl.client.results.target_dir import (
@@ -20,9 +17,8 @@ from clusterctl.client.results.target_dir import (
     write_refused,
 )
 from clusterctl.client.sync.contents import stamp_of
-from clusterctl.errors import LocalSystemError, NodeError
+from clusterctl.errors import NodeError
 from clusterctl.node_texts import describe_system_error, translate_node_text
-from clusterctl.plans.sync.manifest import render_megabytes
 from clusterctl.plans.sync.received_names import OutputEntry, RefusedEntry, Stamp
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.translation import tr
@@ -58,14 +54,6 @@ class PullReport:
     changing: list[str] = field(default_factory=list)  # written to while they were read
     refused: list[RefusedEntry] = field(default_factory=list)
 
-    def add(self, other: PullReport) -> None:
-        """Put another account of the same node to this one."""
-        self.files, self.bytes = self.files + other.files, self.bytes + other.bytes
-        self.unchanged += other.unchanged
-        self.kept.extend(other.kept)
-        self.changing.extend(other.changing)
-        self.refused.extend(other.refused)
-
     @property
     def is_empty(self) -> bool:
         """Return whether the node had nothing at all."""
@@ -85,7 +73,7 @@ class FileReceiver:
     ) -> None:
         self.request = request
         self._target, self._report, self._node, self._on_bytes = target, report, node, on_bytes
-        self._partial: Path = target.partial_path(request.entry)
+        self._partial = target.partial_name(request.entry)
         self._descriptor = -1
         self._digest: Any = None
         self._size = 0
@@ -129,8 +117,7 @@ class FileReceiver:
         """Begin at the start, or continue where the local file ends."""
         resumed = offset == self.request.offset and self.request.offset > 0
         truncate = 0 if resumed and self.request.is_partial else os.O_TRUNC
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | truncate
-        self._descriptor = os.open(self._partial, flags, 0o666)
+        self._descriptor = self._target.open_partial(self._partial, os.O_RDWR | os.O_CREAT | truncate)
         if resumed and not self.request.is_partial:
             self._copy_existing()
         self._digest = hash_descriptor(self._descriptor)
@@ -154,7 +141,7 @@ class FileReceiver:
             elif self._error:
                 self._report_refused(self._error)
             elif header.integer("size") != entry.size:
-                self._partial.unlink(missing_ok=True)
+                self._target.remove_partial(self._partial)
                 self._report_refused(tr("it became shorter while it was read; pull again"))
             else:
                 self._verify_and_install(header.text("sha256", 64))
@@ -177,7 +164,7 @@ class FileReceiver:
         if self._descriptor < 0:
             self._open(0)
         if self._digest.hexdigest() != sha256:
-            self._partial.unlink(missing_ok=True)
+            self._target.remove_partial(self._partial)
             raise protocol_error(
                 self._node, tr("{path}: the content does not match its hash", path=entry.path)
             )
@@ -237,6 +224,31 @@ def decompress(body: bytes, max_bytes: int) -> bytes:
     return data
 
 
+FULL_BATCH = 1000  # rows of a node's list that are sent together
+FULL_BATCH_BYTES = 150_000  # of fewer rows with long names
+MOST_SHORT_BATCHES = 8  # an honest node sends one, the last
+MAX_LISTING_TIME = 3600.0  # seconds
+
+
+class ListingProgress:
+    """Bounds how long a node can go on with its list: it comes in full batches, all of them within an hour."""
+
+    def __init__(self, node: str, most_seconds: float = MAX_LISTING_TIME) -> None:
+        self._node, self._most_seconds = node, most_seconds
+        self._began = time.monotonic()
+        self._short_batches = 0
+
+    def on_batch(self, rows: int, size: int) -> None:
+        """Count a batch of so many rows and bytes; NodeError for rows without end, or none."""
+        if rows < FULL_BATCH and size < FULL_BATCH_BYTES:
+            self._short_batches += 1
+        if self._short_batches > MOST_SHORT_BATCHES:
+            raise protocol_error(self._node, tr("a list that does not end"))
+        if time.monotonic() - self._began > self._most_seconds:
+            hours = self._most_seconds / 3600
+            raise NodeError("CC-PULL-006", "unanswered", node=self._node, limit=hours)
+
+
 def protocol_error(node: str, detail: str) -> NodeError:
     """Report that a node does not keep to what it announced."""
     return NodeError("CC-PULL-003", node=node, evidence=detail)
@@ -249,63 +261,3 @@ def hash_descriptor(descriptor: int) -> Any:
     while data := os.read(descriptor, CHUNK):
         digest.update(data)
     return digest
-
-
-CLOSE_LIMIT = 2.0  # seconds in which those who write remember what has arrived
-
-
-class DiskBudget:
-    """What is free below a directory, less what is expected; used by many threads."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._free = self._measured = shutil.disk_usage(folder).free
-        self._writers = 0
-        self._changed = threading.Condition()
-        self._closed = False
-        self._refusal: LocalSystemError | None = None
-
-    @contextmanager
-    def writing(self) -> Iterator[None]:
-        """Count as one who writes."""
-        with self._changed:
-            self._writers += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._writers -= 1
-                self._changed.notify_all()
-
-    def reserve(self, size: int) -> bool:
-        """Take so many bytes; False if others have announced too many to begin now, NodeError if they never fit.
-
-        What a node announces blocks no other node for good: once the others are done, what they really sent counts.
-        """
-        with self._changed:
-            if size > self._measured:
-                missing = render_megabytes(size - self._measured)
-                raise NodeError(
-                    "CC-PULL-002", "room", size=render_megabytes(size), missing=missing, folder=self._folder
-                )
-            if size > self._free:
-                return False
-            self._free -= size
-            return True
-
-    def measure(self) -> None:
-        """Measure again what is free; no thread is writing now."""
-        with self._changed:
-            self._free = self._measured = shutil.disk_usage(self._folder).free
-
-    def check_open(self) -> None:
-        """Raise LocalSystemError once the room is closed."""
-        if self._closed:
-            raise self._refusal or LocalSystemError("CC-PULL-002", "interrupted")
-
-    def close(self, refusal: LocalSystemError | None = None) -> None:
-        """Let no thread continue; without a refusal, wait until those that write have saved their state."""
-        with self._changed:
-            self._closed, self._refusal = True, self._refusal or refusal
-            if refusal is None:
-                self._changed.wait_for(lambda: self._writers == 0, CLOSE_LIMIT)

@@ -10,6 +10,7 @@ directory with another one only where that is so.
 from __future__ import annotations
 
 import json
+import os
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from clusterctl.client.local.private_files import read_own, write_atomically
 from clusterctl.client.results.file_receiver import (
     FileReceiver,
     FileRequest,
+    ListingProgress,
     PullReport,
     decompress,
     hash_descriptor,
@@ -85,15 +87,17 @@ def list_results(
     """Return what a node has; NodeError for malformed data, too many files or too many bytes of names."""
     entries: list[OutputEntry] = []
     header, name_bytes = Untrusted({}), 0
-    listener = _reply_reader(session, node, FIRST_ANSWER_LIMIT)
+    listener, progress = _reply_reader(session, node, FIRST_ANSWER_LIMIT), ListingProgress(node)
     while "listed" not in header:
         header, body = listener.receive()
         if "rows" in header:
             try:
-                rows = parse_rows(decompress(body, LARGEST_BATCH), LARGEST_BATCH, MOST_ROWS * ROW_VALUES)
+                text = decompress(body, LARGEST_BATCH)
+                rows = parse_rows(text, LARGEST_BATCH, MOST_ROWS * ROW_VALUES)
                 batch = list(parse_output_rows(rows, len(entries), run_id))
             except (ValueError, zlib.error) as error:
                 raise protocol_error(node, str(error)) from error
+            progress.on_batch(len(batch), len(text))
             entries += batch
             name_bytes += sum(4 * (len(entry.path) + len(entry.target)) for entry in batch)
         elif "listed" not in header:
@@ -124,6 +128,7 @@ def choose_requests(
     judged: DownloadPlan, target: TargetDirectory, report: PullReport, *, overwrite: bool
 ) -> Iterator[FileRequest]:
     """Decide for every file whether it must be requested; what is decided here goes to the report."""
+    target.judge_names(entry.path for entry in (*judged.folders, *judged.links))
     for entry in judged.files:
         try:
             request = _request_for(entry, target, report, overwrite=overwrite)
@@ -161,13 +166,11 @@ def _request_for(
 
 def _resume_request(entry: OutputEntry, target: TargetDirectory, local_stamp: Stamp | None) -> FileRequest:
     """Take up what arrived of this very file before."""
-    partial = target.partial_path(entry)
-    with suppress(OSError):
-        size = partial.stat().st_size
+    with suppress(OSError), target.open_received(entry) as descriptor:
+        size = os.fstat(descriptor).st_size
         if 0 < size <= entry.size:
-            with partial.open("rb") as file:
-                sha256 = hash_descriptor(file.fileno()).hexdigest()
-                return FileRequest(entry, size, sha256, is_partial=True, local_stamp=local_stamp)
+            sha256 = hash_descriptor(descriptor).hexdigest()
+            return FileRequest(entry, size, sha256, is_partial=True, local_stamp=local_stamp)
     return FileRequest(entry, local_stamp=local_stamp)
 
 

@@ -4,6 +4,8 @@ DIR/<node>/...                    the downloaded files
 DIR/.clusterctl/<node>.json       its index, so that unchanged files are recognised
 DIR/.clusterctl/<node>.parts/     files that have not arrived whole yet
 DIR/.clusterctl/<node>.lock       held by the one `pull` that writes here
+
+In a directory like /tmp another account may have made DIR/.clusterctl before: then it is not used.
 """
 
 from __future__ import annotations
@@ -15,13 +17,15 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterable, Iterator
+import unicodedata
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypedDict
 
-from clusterctl.client.local.private_files import read_own, write_atomically
+from clusterctl.client.local.private_files import check_private, read_own, write_atomically
 from clusterctl.client.sync.contents import stamp_of
 from clusterctl.errors import LocalSystemError
 from clusterctl.node_texts import describe_system_error
@@ -34,6 +38,9 @@ OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 VERSION = 1
 MAX_INDEX_SIZE = 256 << 20  # bytes of the index of downloaded files
 MAX_MTIME = 1 << 62  # nanoseconds; no sane file is younger
+OPEN_TO_OTHERS = stat.S_ISVTX | stat.S_IWOTH  # /tmp, or any directory in which every account can write
+# what programs act on as soon as it is there: git and hg run the hooks in them, sshd lets in whom they name
+ACTED_ON = frozenset({".git", ".hg", ".ssh"})
 
 
 @dataclass(frozen=True)
@@ -64,11 +71,18 @@ def prepare_target(folder: Path) -> bool:
 
 
 def prepare_meta(folder: Path) -> bool:
-    """Make the place of what is not a result; returns the same; OSError if that cannot be."""
-    (folder / META_FOLDER).mkdir(exist_ok=True)
-    if (folder / META_FOLDER).is_symlink():
-        raise NotADirectoryError(errno.ENOTDIR, tr("a link"), str(folder / META_FOLDER))
-    _hide(folder / META_FOLDER)
+    """Make the place of what is not a result; returns the same; OSError if that cannot be.
+
+    Who can write in a directory of a few accounts can change the results there in any case, so theirs is used.
+    """
+    meta = folder / META_FOLDER
+    is_open = bool(folder.stat().st_mode & OPEN_TO_OTHERS)
+    meta.mkdir(mode=0o700 if is_open else 0o777, exist_ok=True)
+    if meta.is_symlink():
+        raise NotADirectoryError(errno.ENOTDIR, tr("a link"), str(meta))
+    if is_open:
+        check_private(meta)
+    _hide(meta)
     return (folder / META_FOLDER.upper()).exists()
 
 
@@ -100,20 +114,52 @@ def write_refused(error: OSError, path: Path) -> LocalSystemError:
     return LocalSystemError("CC-PULL-004", name=name, reason=describe_system_error(error))
 
 
+@lru_cache(4096)
+def plain_name(name: str) -> str:
+    """Return what a file system may take a name for that ignores case, forms of one letter, and marks not shown."""
+    shown = (letter for letter in unicodedata.normalize("NFKD", name) if unicodedata.category(letter) != "Cf")
+    return "".join(shown).casefold().rstrip(" .")
+
+
+@dataclass(frozen=True)
+class UsersDirectory:
+    """A directory with other files of the user: what was asked for by name, and whether it is new, or the home.
+
+    A node can then add nothing to it that programs act on, and nothing in place of clusterctl's own files.
+    """
+
+    requested: Collection[str] = ()
+    is_new: bool = False
+    is_home: bool = False
+
+    def find_problem(self, name: str, *, at_top: bool) -> str:
+        """Say why nothing in a directory that was here before gets this name; empty if it may."""
+        plain = plain_name(name)
+        if at_top and plain == META_FOLDER:
+            return tr("the name of clusterctl's own files")
+        acts = plain in ACTED_ON or (at_top and self.is_home and plain.startswith("."))
+        if not acts or (at_top and (self.is_new or name in self.requested)):
+            return ""
+        return tr("programs act on it; to copy it, name it in the command")
+
+
 class TargetDirectory:
     """One node's part of the target directory; used by one thread."""
 
-    def __init__(self, target: Path, name: str, key: str = "") -> None:
-        """Open `target / name`; with a `key` its index and parts have that name."""
+    def __init__(self, target: Path, name: str, key: str = "", users: UsersDirectory | None = None) -> None:
+        """Open `target / name`; with a `key` its index and parts have that name; `users` if it has other files too."""
         key = key or name
         self.path = target / name
         self._index = target / META_FOLDER / f"{key}.json"
         self._parts = target / META_FOLDER / f"{key}.parts"
+        self._users, self._judged = users, dict[str, str]()
         try:
             for folder in (self.path, self._parts):
                 folder.mkdir(exist_ok=True)
             with contextlib.ExitStack() as opened:
-                os.close(os.open(self._parts, OPEN_FOLDER))  # a link there would have what it leads to swept
+                # a link there would have what it leads to swept
+                self._parts_descriptor = os.open(self._parts, OPEN_FOLDER)
+                opened.callback(os.close, self._parts_descriptor)
                 self._root = os.open(self.path, OPEN_FOLDER)
                 opened.callback(os.close, self._root)
                 self._lock_descriptor = _lock(target / META_FOLDER / f"{key}.lock", target)
@@ -126,6 +172,7 @@ class TargetDirectory:
     def close(self) -> None:
         """Save the index of what was downloaded."""
         os.close(self._root)
+        os.close(self._parts_descriptor)
         try:
             if self._changed:
                 with suppress(OSError):
@@ -151,18 +198,39 @@ class TargetDirectory:
         finally:
             os.close(descriptor)
 
-    def partial_path(self, entry: OutputEntry) -> Path:
-        """Name the place of a file that is on its way: the same file, unchanged there, is taken up again."""
+    def partial_name(self, entry: OutputEntry) -> str:
+        """Name a file that is on its way: the same file, unchanged there, is taken up again."""
         key = json.dumps([entry.path, entry.stamp]).encode("ascii")
-        return self._parts / hashlib.sha256(key).hexdigest()[:40]
+        return hashlib.sha256(key).hexdigest()[:40]
 
-    def install(self, partial: Path, entry: OutputEntry, sha256: str) -> None:
+    def open_partial(self, name: str, flags: int) -> int:
+        """Open a file that is on its way."""
+        flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        return os.open(name, flags, 0o666, dir_fd=self._parts_descriptor)
+
+    @contextmanager
+    def open_received(self, entry: OutputEntry) -> Iterator[int]:
+        """Open what has arrived of a file before."""
+        descriptor = self.open_partial(self.partial_name(entry), os.O_RDONLY)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def remove_partial(self, name: str) -> None:
+        """Remove a file that was on its way."""
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=self._parts_descriptor)
+
+    def install(self, partial: str, entry: OutputEntry, sha256: str) -> None:
         """Return a file that arrived whole its name and its time."""
+        parts = self._parts_descriptor
         with self._open_parent(entry.path, make=True) as (folder, name):
             if 0 < entry.stamp[1] < MAX_MTIME:
                 with suppress(OSError, OverflowError):
-                    os.utime(partial, ns=(entry.stamp[1], entry.stamp[1]))
-            os.replace(partial, name, dst_dir_fd=folder)
+                    times = (entry.stamp[1], entry.stamp[1])
+                    os.utime(partial, ns=times, dir_fd=parts, follow_symlinks=False)
+            os.replace(partial, name, src_dir_fd=parts, dst_dir_fd=folder)
             file_stat = os.stat(name, dir_fd=folder, follow_symlinks=False)
         self.record(entry, sha256, file_stat)
 
@@ -189,13 +257,14 @@ class TargetDirectory:
     def remove_partials(self) -> None:
         """Remove what is left of files that changed before they had arrived."""
         with suppress(OSError):
-            for partial in self._parts.iterdir():
-                partial.unlink(missing_ok=True)
+            for partial in os.listdir(self._parts_descriptor):  # noqa: PTH208 - names
+                self.remove_partial(partial)
             self._parts.rmdir()
 
     @contextmanager
     def _open_parent(self, path: str, *, make: bool) -> Iterator[tuple[int, bytes]]:
         """Open the directory that holds a path, one step after the other, none of them a link."""
+        self._check_names(path)
         *folders, name = path.encode("utf-8", "surrogateescape").split(b"/")
         with contextlib.ExitStack() as stack:
             descriptor = self._root
@@ -206,6 +275,33 @@ class TargetDirectory:
                 descriptor = _open_folder(folder, descriptor)
                 stack.callback(os.close, descriptor)
             yield descriptor, name
+
+    def judge_names(self, paths: Iterable[str]) -> None:
+        """Look which of these names may be used, before anything is made; a copy that uses one may have made it."""
+        for path in paths:
+            with suppress(PathOccupiedError):
+                self._check_names(path)
+
+    def _check_names(self, path: str) -> None:
+        """Raise PathOccupiedError for a path that leads to something of the user that programs act on."""
+        if self._users is None:
+            return
+        above = ""
+        for name in path.split("/"):
+            here = f"{above}/{name}" if above else name
+            if here not in self._judged and self._users.find_problem(name, at_top=not above):
+                self._judged[here] = self._find_problem(self._users, above, name)
+            if self._judged.get(here):
+                raise PathOccupiedError(self._judged[here])
+            above = here
+
+    def _find_problem(self, users: UsersDirectory, above: str, name: str) -> str:
+        """Judge a name: in a directory that was not here before, all is the node's."""
+        if above and not os.path.lexists(self.path / above):
+            return ""
+        here = f"{above}/{name}" if above else name
+        begun = any(known.startswith(f"{here}/") for known in self.files)  # by a copy that was interrupted
+        return "" if begun else users.find_problem(name, at_top=not above)
 
 
 def _lock(file: Path, target: Path) -> int:

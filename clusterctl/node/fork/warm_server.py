@@ -19,7 +19,6 @@ with GO.
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import select
@@ -57,6 +56,7 @@ from .warm_client import (
     unpack_variables,
 )
 from .worker import exit_code
+from .worker_server import freeze_imports
 
 if TYPE_CHECKING:
     from ...protocol.messages.local import AnyWarmAnswer, GateStart, WarmServerFacts
@@ -70,6 +70,7 @@ LEAST_AVAILABLE = 0.05  # of the memory
 MOST_STALLED = 10.0  # percent of the last ten seconds in which some process waited for memory
 LONGEST_WAIT = 86400.0  # seconds
 MOST_WORDS = 10_000
+FRESH = 1.0  # seconds in which a thousand imported files are not looked at again
 
 
 def fork_server(connection: int, start: GateStart, private: Sequence[int], run_gate: RunGate) -> None:
@@ -93,8 +94,7 @@ def run_server(connection: socket.socket, start: GateStart, run_gate: RunGate) -
     leave_output()
     os.chdir("/")
     reset_signals()
-    gc.enable()
-    gc.collect()  # what the import made is old from now on, so that no gate has to look through it
+    freeze_imports()
     payload = sys.argv[0]
     imports = record_imports(payload, start["preload"])
     Server(imports, run_gate).serve_agent(connection)
@@ -126,6 +126,7 @@ class Server:
         self._ends_at = 0.0
         self._open: List[socket.socket] = []  # what a forked process must not keep
         self._ancestors: List[Identity] = []  # agent and guardian of the run that the server came from
+        self._unchanged_at = -FRESH
 
     def serve_agent(self, connection: socket.socket) -> None:
         """Fork gates for an agent, until it leaves or the server is to stay."""
@@ -147,6 +148,16 @@ class Server:
         words = (self._imports.python, self._imports.payload, "warm", node)
         return [os.fsencode(word) for word in words]
 
+    def _find_changed_file(self) -> str:
+        """Say which imported file has changed; a start and its gate, of a fork of this server, look once."""
+        if now() - self._unchanged_at < FRESH:
+            return ""
+        changed = self._imports.find_changed_file()
+        if changed:
+            return "%s has changed since it was imported" % changed
+        self._unchanged_at = now()
+        return ""
+
     # gates
 
     def _fork_gate(self, request: Untrusted, descriptors: List[int]) -> AnyWarmAnswer:
@@ -157,7 +168,7 @@ class Server:
         start = parse_object(argv[6].encode("utf-8"))
         modules = start.texts("preload", MOST_WORDS)
         imported = imported_env(env, start.count("workers"))
-        refusal = self._imports.find_difference(argv[0], modules, imported)
+        refusal = self._imports.find_difference(argv[0], modules, imported) or self._find_changed_file()
         if refusal:
             return {"refused": refusal}
         reader, writer = os.pipe()
@@ -280,9 +291,9 @@ class Server:
         argv = list(request.texts("argv", 100))
         if any(map(is_alive, self._ancestors)):  # they would adopt the new guardian, and kill it
             return {"refused": "the previous run is still ending"}, True
-        changed = self._imports.find_changed_file()
+        changed = self._find_changed_file()
         if changed:
-            return {"refused": "%s has changed since it was imported" % changed}, False
+            return {"refused": changed}, False
         if not argv or argv[-1] != self._imports.payload:
             return {"refused": "it is another version of clusterctl"}, False
         differences = sorted(set(request.texts("inherited", 100, LONGEST_VARIABLE)) ^ set(read_inherited()))

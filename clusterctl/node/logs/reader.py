@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List,
 from ...protocol.ranks import NESTED, Rank
 from ...protocol.run_paths import attempt_folder, early_logs, torchrun_log
 from ...protocol.states import FAILED_SETUP
-from .lines import BLOCK, PIECE, Grep, LineReader, lines_in
+from .lines import BLOCK, PIECE, LineReader
+from .search import Grep, lines_in
 from .time_index import TimeIndex
 
 if TYPE_CHECKING:

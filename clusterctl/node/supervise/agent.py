@@ -44,7 +44,9 @@ def make_gang(context: GangContext, orders: Optional[GangOrders]) -> Gang:
 
 
 GO_LIMIT = 3600.0  # seconds that a ready gate waits
-HISTORY_AFTER = 0.5  # seconds after which sampling begins
+HISTORY_AFTER = (
+    1.5  # seconds after which sampling begins: its import takes the workers of a warm node no time
+)
 
 
 class Descriptors(NamedTuple):

@@ -16,8 +16,8 @@ from ..lifecycle.actions import AwaitListener, BuildPart, RecordWorkers, SendGo,
 from ..lifecycle.events import Event
 from ..lifecycle.state import AttemptState
 from ..runtime.event_loop import Loop, call_in_thread
+from ..runtime.ports import hold_port, owns_listener, port_of
 from ..runtime.processes import Stat, describe_leftovers, running_descendants
-from ..runtime.sockets import hold_port, owns_listener, port_of
 from ..runtime.stream import describe_failure
 from ..state.run_record import Record, run_tag_prefix
 from ..state.workdir import read_tail
@@ -363,6 +363,10 @@ class Attempt:
 
 
 POLL_INTERVAL = 0.02
+FIRST_INTERVAL, FIRST_SECONDS = (
+    0.004,
+    0.5,
+)  # a gate on a warm node listens some 30 ms after GO; all others wait for it
 LISTEN_LIMIT = 120.0  # seconds in which torchrun must listen
 
 
@@ -376,17 +380,19 @@ class MasterPort:
 
     def wait_for(self, pid: int, port: int, on_done: Callable[[bool], None]) -> None:
         """Call `on_done` once the process listens on the port, or with False if it does not come to that."""
-        deadline = time.monotonic() + LISTEN_LIMIT
+        began = time.monotonic()
 
         def poll() -> None:
+            elapsed = time.monotonic() - began
             if owns_listener(pid, port):
                 self.release()
                 on_done(True)
-            elif time.monotonic() > deadline:
+            elif elapsed > LISTEN_LIMIT:
                 self.release()
                 on_done(False)
             else:
-                self._loop.after(POLL_INTERVAL, "listen", poll)
+                pause = FIRST_INTERVAL if elapsed < FIRST_SECONDS else POLL_INTERVAL
+                self._loop.after(pause, "listen", poll)
 
         self._loop.after(0, "listen", poll)
 

@@ -17,7 +17,7 @@ from ..runtime.event_loop import Loop
 from ..runtime.processes import Stat, find_process
 from ..state.environments import append_programs_to_path
 from ..state.workdir import read_tail
-from .launchers.temp_files import make_mpi_key, make_mpi_order, make_order
+from .launchers.temp_files import make_mpi_order, make_order
 from .ranks.workers import Worker, Workers, WorkerWatch
 from .spawn import (
     AttemptPaths,
@@ -131,7 +131,6 @@ class GateProcess:
             order["ray"] = make_order(self.spec, address, port, token)
         if "mpi" in self.spec:
             order["mpi"] = make_mpi_order(self.spec, address, port, token)
-            order["mpi_key"] = make_mpi_key(self.spec, token)
         unsent = memoryview(json.dumps(order).encode("utf-8") + b"\n")
         with suppress(OSError):
             while unsent:

@@ -19,6 +19,7 @@ from ...protocol.exit_status import describe_end, split_status
 from ...protocol.states import FAILED, FAILED_SETUP, FINAL, PREPARING, SUBMITTED, WAITING
 from ..runtime.processes import ProcessTree, describe_leftovers, identify, set_subreaper, wake_on
 from ..state.run_record import Record, new_state, read_spec, read_state, run_tag_prefix
+from ..state.temp_dirs import own_prefix, remove_all
 from ..state.workdir import parse_dict, release_disk_reserve
 from .run_processes import RunProcesses, find_spared
 
@@ -107,9 +108,7 @@ def guard(rundir: str, spec: Spec, pid: int, silence: Optional[str]) -> None:
     else:
         RunProcesses(run_tag_prefix(spec), find_spared(rundir)).kill_all()
     if "ray" in spec or "mpi" in spec:  # also after an end in order: a disk may have held the agent up
-        from .launchers.temp_files import remove_all
-
-        remove_all(spec["run"])
+        remove_all(own_prefix(spec["run"]))
 
 
 def watch_agent(pipes: Pipes, wakeup: int, limit: float) -> Optional[str]:

@@ -23,8 +23,8 @@ from ...protocol.untrusted import Untrusted
 from ..runtime.heartbeat import Heartbeat
 from ..runtime.processes import all_pids
 from ..runtime.stream import Stream, VerbError
-from ..state.environments import CONTENT, MARK
 from ..state.run_record import read_spec, resolve_state, run_dirs, run_tag_prefix
+from ..state.temp_dirs import PREFIX, remove_all
 from ..state.workdir import component, make_private, read_bytes
 from ..sync.outside_files import summarise
 from ..sync.store import OnError, grant_owner_access, remove_quietly, remove_tree
@@ -58,7 +58,8 @@ class EnvironmentCleaner:
         in_use = self._contents_in_use()
         for folder in sorted(list_entries(WorkdirPaths(self._workdir).environments)):
             size = self._measure(folder) if self._is_old(folder) else None
-            if size is not None and os.path.basename(folder)[:CONTENT] not in in_use:
+            begin = os.path.basename(folder).partition("-")[0]
+            if size is not None and not any(content.startswith(begin) for content in in_use):
                 yield folder, size
 
     def remove(self, on_error: OnError) -> Tuple[int, int]:
@@ -95,18 +96,18 @@ class EnvironmentCleaner:
             state = resolve_state(rundir)
             may_be_live = state is not None and (state["state"] not in FINAL or state["state"] == UNKNOWN)
             if may_be_live or any(tag.startswith(run_tag_prefix(spec)) for tag in tags):
-                contents.add(setup.text("content", CONTENT))
+                contents.add(setup.text("content"))
         return contents
 
     def _is_old(self, folder: str) -> bool:
-        """Whether it was not used for long; one that is not complete is as old as the lock of who was making it."""
+        """Whether it was not used for long: the file that says that it is complete is as old as its last use."""
         newest = 0.0
-        for name in (MARK, "lock", ""):
+        for path in (*list_entries(folder, include_files=True), folder):
             with suppress(OSError):
-                status = os.lstat(os.path.join(folder, name))
+                status = os.lstat(path)
                 if status.st_uid != os.geteuid():
                     return False
-                if name or not newest:
+                if stat.S_ISREG(status.st_mode) or (path == folder and not newest):
                     newest = max(newest, status.st_mtime)
         return time.time() - newest > self._unused
 
@@ -307,6 +308,7 @@ class Cleaner:
             report["runs"] += 1
             report["bytes"] += size
         self._empty_trash(report)
+        remove_all(PREFIX)
         if request["rest"]:
             self._remove_rest(report)
         return report

@@ -18,8 +18,9 @@ from ...protocol.run_paths import RunPaths
 from ...protocol.states import CANCELLED, FINAL, LOST, SUCCEEDED, TIMEOUT
 from ...protocol.untrusted import Untrusted
 from ..logs.activity import ActivityReader
-from ..logs.lines import Grep, LineReader, tail_position
+from ..logs.lines import LineReader
 from ..logs.reader import Log, LogChunk, TimeMerger, logs_since
+from ..logs.search import Grep, tail_position
 from ..runtime.stream import Stream, VerbError
 from ..state.run_record import (
     find_run,

@@ -40,6 +40,7 @@ from ..state.run_record import (
     resolve_state,
     run_tag_prefix,
 )
+from ..state.temp_dirs import own_prefix, remove_all
 from ..state.workdir import parse_dict, release_disk_reserve, write_atomically
 
 if TYPE_CHECKING:
@@ -128,6 +129,7 @@ def run(request: StopRequest, stream: Stream) -> None:
     if rundir is None or not spec or state_before is None:  # removed, or lost with the node's power
         for frame in stop_unrecorded(os.path.realpath(os.path.expanduser(request["workdir"])), request):
             stream.answer(frame)
+        remove_all(own_prefix(request["run"]))
         return
     process_tree = ProcessTree(run_tag_prefix(spec))
     if state_before["state"] == UNKNOWN and is_elsewhere(state_before):
@@ -143,6 +145,7 @@ def run(request: StopRequest, stream: Stream) -> None:
     for beat in wait_for_release(rundir):
         stream.answer(beat)
     leftovers = describe_leftovers(kill_remaining(rundir, process_tree))
+    remove_all(own_prefix(request["run"]))  # its guardian does so, unless it was killed
     state = record_end(rundir, request, process_tree, leftovers)
     leftovers = leftovers or state["left"]
     signalled = [*ended, *process_tree.signalled()]

@@ -27,7 +27,7 @@ from clusterctl.protocol.end_record import (
     parse_record,
 )
 from clusterctl.protocol.ranks import NodeRank, Rank
-from clusterctl.protocol.run_id import NAME_PATTERN, RunId, parse_job_name, parse_run_id
+from clusterctl.protocol.run_id import RunId, parse_job_name, parse_run_id
 from clusterctl.protocol.states import (
     CANCELLED,
     FAILED,
@@ -45,7 +45,7 @@ from clusterctl.protocol.states import (
 )
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.text import render_duration
-from clusterctl.specs.values import LONGEST_NODE_NAME
+from clusterctl.specs.values import is_node_name
 from clusterctl.translation import tr
 
 LONGEST_LINE = 300
@@ -243,9 +243,7 @@ def parse_state(raw: Untrusted) -> NodeState:
 
 def can_be_on_slurm(state: NodeState) -> bool:
     """Tell whether a part's node and job can be those of Slurm; a login node's list must not put text into commands."""
-    name, number = state.node, state.slurm_job
-    is_name = len(name) <= LONGEST_NODE_NAME and re.fullmatch(NAME_PATTERN, name) is not None
-    return is_name and re.fullmatch("[0-9]+", number) is not None
+    return is_node_name(state.node) and re.fullmatch("[0-9]+", state.slurm_job) is not None
 
 
 def _parse_ranks(raw: Untrusted) -> tuple[RankState, ...]:

@@ -183,6 +183,7 @@ def _with_node_of_task(cause: Cause, addresses: Mapping[str, str]) -> Cause:
     """Name the node of the Ray task that raised the exception, where its address is known."""
     task = cause.failure.ray_task
     nodes = [node for node, address in addresses.items() if address and task[1:] == (address,)]
+    nodes = [cause.failure.node] if task[1:] == ("",) else nodes
     return replace(cause, failure=replace(cause.failure, ray_task=(task[0], nodes[0]))) if nodes else cause
 
 

@@ -8,7 +8,7 @@ from clusterctl.codes.lookup import find_entry
 from clusterctl.plans.checks.framework import SEVERITIES, Finding
 from clusterctl.plans.facts.untrusted import clean_lines, clean_text
 from clusterctl.protocol.untrusted import Untrusted
-from clusterctl.specs.values import LONGEST_NODE_NAME
+from clusterctl.specs.values import LONGEST_NODE_NAME, is_node_name
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.allocation import (
@@ -36,9 +36,9 @@ def parse_report(raw: Untrusted) -> CheckReport | None:
 def parse_finding(raw: Untrusted) -> FindingRecord:
     """Read one finding."""
     return {
-        "code": raw.text("code", 40),
+        "code": clean_text(raw.text("code", 40)),
         "severity": raw.text("severity", 20),
-        "nodes": list(raw.texts("nodes", MOST_NODES, LONGEST_NODE_NAME)),
+        "nodes": list(filter(is_node_name, raw.texts("nodes", MOST_NODES, LONGEST_NODE_NAME))),
         "evidence": clean_lines(raw.text("evidence", LONGEST_TEXT), LONGEST_TEXT),
         "why": clean_text(raw.text("why")),
         "fix": clean_lines(raw.text("fix", LONGEST_TEXT), LONGEST_TEXT),

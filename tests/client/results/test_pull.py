@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import secrets
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 from waiting import wait_until
 
-from clusterctl.client.results.file_receiver import DiskBudget, PullReport
+from clusterctl.client.results.file_receiver import PullReport
 from clusterctl.client.results.pull import (
     NodeListing,
     choose_fetching_node,
@@ -509,7 +510,8 @@ def test_an_empty_part_does_not_hold_up_a_file_that_grew(tmp_path: Path) -> None
     grown = row("a", size=7)
     prepare_target(tmp_path / "home")
     landing = TargetDirectory(tmp_path / "home", "gpu01")
-    landing.partial_path(list_results(Hostile([grown]), 9, "logs", "gpu01").entries[0]).touch()
+    grown_entry = list_results(Hostile([grown]), 9, "logs", "gpu01").entries[0]
+    os.close(landing.open_partial(landing.partial_name(grown_entry), os.O_WRONLY | os.O_CREAT))
     landing.close()
     sha = hashlib.sha256(b"hello!!").hexdigest()
     rest = ({"file": 0, "at": 5, "packed": False}, b"!!")
@@ -547,25 +549,6 @@ def test_a_list_that_unpacks_to_gigabytes_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NodeError) as caught:
         fetch(bomb, tmp_path / "home")
     assert caught.value.code == "CC-PULL-003"
-
-
-def test_an_absurd_size_is_reported_before_a_byte_comes(tmp_path: Path) -> None:
-    """There is no room for it, and it is the node's alone: the others are let in."""
-    room = DiskBudget(tmp_path)
-    with pytest.raises(NodeError) as caught:
-        room.reserve(1 << 60)
-    assert caught.value.code == "CC-PULL-002"
-    assert room.reserve(5)
-
-
-def test_what_one_node_announces_keeps_no_other_out_for_good(tmp_path: Path) -> None:
-    """Two that announce nearly all that is free do not begin together; then what the first really downloaded counts."""
-    room = DiskBudget(tmp_path)
-    most = shutil.disk_usage(tmp_path).free * 9 // 10
-    assert room.reserve(most)
-    assert not room.reserve(most)
-    room.measure()
-    assert room.reserve(most)
 
 
 FULL_DISK = """
@@ -700,3 +683,14 @@ def test_names_have_a_budget() -> None:
         assert caught.value.code == "CC-PULL-001"
         node = Hostile(first, more_rows=more)
         assert len(list_results(node, 9, None, "gpu01", max_name_bytes=9000).entries) == 5
+
+
+@pytest.mark.parametrize("rows", [[], [["outputs", "a", "file", 5, 1, 1, 1, ""]]])
+def test_a_list_without_end_is_refused(rows: list[Any]) -> None:
+    """Empty batches, or a name now and then, are answers that would hold the download for ever."""
+    node = Hostile([])
+    frame = ({"rows": len(rows)}, zlib.compress(json.dumps(rows).encode()))
+    node._frames = itertools.repeat(frame)
+    with pytest.raises(NodeError) as caught:
+        list_results(node, 1000, None, "gpu01")
+    assert (caught.value.code, caught.value.node) == ("CC-PULL-003", "gpu01")

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from clusterctl.node.logs import lines
-from clusterctl.node.logs.lines import Grep, LineReader, tail_position
+from clusterctl.node.logs.lines import LineReader
 from clusterctl.node.logs.reader import Log, LogChunk, TimeMerger, filter_lines
+from clusterctl.node.logs.search import Grep, tail_position
 
 
 @pytest.fixture

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from clusterctl.node.logs import lines, recorder, truncation
-from clusterctl.node.logs.lines import LineReader, tail_position
+from clusterctl.node.logs.lines import LineReader
 from clusterctl.node.logs.recorder import SizeLimit
+from clusterctl.node.logs.search import tail_position
 from clusterctl.node.logs.truncation import punch, read_truncation
 from clusterctl.node.state.run_record import Record
 from clusterctl.node.state.workdir import reserve_disk

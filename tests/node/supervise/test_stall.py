@@ -199,6 +199,23 @@ def test_a_stall_that_is_over_before_all_have_answered_is_not_kept(
     assert (states[-1]["diagnosed"] is None) == goes_on
 
 
+def test_an_answer_that_comes_in_the_next_attempt_is_not_of_that_one(
+    found: FoundStall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the new attempt is shown as stalled; who waits for the answer, a stop, goes on."""
+    answered: list[Any] = []
+    monkeypatch.setattr(stall, "call_in_thread", lambda *arguments: answered.append(arguments[-1]))
+    changed: list[Any] = []
+    record: Any = found.watch._record
+    record.state["attempt"] = 1
+    StallWatch.keep(found.watch, "stall", lambda: changed.append("went on"))
+    record.state["attempt"] = 2
+    monkeypatch.setattr(record, "set", changed.append)
+    monkeypatch.setattr(record, "add_event", lambda *event: changed.append(event))
+    answered[0](True)
+    assert changed == ["went on"]
+
+
 def test_no_look_counts_what_an_answer_costs(found: FoundStall, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the ranks are asked where they are, their processor time is that of the answer."""
     looks: list[int] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
@@ -14,6 +15,9 @@ from typing import Any
 import pytest
 from session import Session
 from waiting import wait_until
+
+from clusterctl.node.state import temp_dirs
+from clusterctl.node.verbs import clean
 
 DAY = 86400
 BOOT = f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {Path('/proc/self/ns/pid').readlink()}"
@@ -275,6 +279,29 @@ def test_environments_go_when_no_run_uses_them(work: Work) -> None:
     assert told["removed"]["environments"] == 2
     left = sorted(path.name[:1] for path in (work.path / "envs").iterdir())
     assert left == ["b", "c"]
+
+
+def test_what_killed_supervisors_of_a_run_left_outside_goes(
+    work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Directories of Ray and mpirun in /tmp that no agent has locked; nothing else there."""
+    temporary = tmp_path / "tmp"
+    for name in ("cc-run-0123456789-1-abcd/r", "cc-run-0123456789-2-abcd", "cc-run-ffffffffff-1-abcd", "x"):
+        (temporary / name).mkdir(parents=True)
+    for path in temporary.iterdir():
+        path.chmod(0o700)
+    (temporary / "cc-run-ffffffffff-1-abcd").chmod(0o755)  # who made it is not known
+    monkeypatch.setattr(temp_dirs, "TEMPORARY", str(temporary))
+    monkeypatch.setattr(temp_dirs, "SHARED_MEMORY", "/nowhere")
+    used = temp_dirs.open_own(str(temporary / "cc-run-0123456789-2-abcd"))
+    fcntl.flock(used, fcntl.LOCK_SH)
+    clean.Cleaner(
+        str(work.path), {"workdir": "", "node": "gpu01", "unused": DAY, "payload": "f"}, lambda: None
+    ).remove({"runs": [], "rest": False})
+    os.close(used)
+
+    left = ["cc-run-0123456789-2-abcd", "cc-run-ffffffffff-1-abcd", "x"]
+    assert sorted(path.name for path in temporary.iterdir()) == left
 
 
 def _starttime() -> int:

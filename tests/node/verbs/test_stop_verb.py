@@ -15,6 +15,7 @@ import pytest
 from session import Session
 from waiting import wait_until
 
+from clusterctl.node.state import temp_dirs
 from clusterctl.node.state.lock_holders import share_name
 from clusterctl.node.verbs.stop import LAST_EVENTS, RECENT, find_other_account, find_recently_ended
 
@@ -64,14 +65,17 @@ def test_a_run_without_events_has_none(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", ["", "{"])
 def test_a_run_whose_papers_are_lost_is_swept_all_the_same(tmp_path: Path, content: str) -> None:
-    """A power cut may leave an empty spec: what bears its tag is looked for, and told."""
-    run = "t-20261120T110000-ab12"
+    """A power cut may leave an empty spec: what bears its tag is looked for, and told; what it left in /tmp goes."""
+    run = f"t-20261120T110000-{os.getpid():08x}"
+    outside = Path(temp_dirs.TEMPORARY, f"{temp_dirs.own_prefix(run)}1-x")
+    outside.mkdir(mode=0o700)
     rundir = tmp_path / "runs" / run / "0-n"
     rundir.mkdir(parents=True)
     (rundir / "spec.json").write_text(content)
     with Session("stop", {"workdir": str(tmp_path), "run": run, "node": "n", "grace": 0}) as session:
         frames = session.frames()
     assert frames[0][0] == {"stopped": {"ended": [], "left": [], "state": None}}
+    assert not outside.exists()
 
 
 def test_a_run_of_another_account_is_named(tmp_path: Path) -> None:

@@ -23,14 +23,21 @@ from clusterctl.client.results.copying import (
     relayed,
     scan_files,
 )
-from clusterctl.client.results.file_receiver import DiskBudget, PullReport, protocol_error
+from clusterctl.client.results.disk_budget import DiskBudget
+from clusterctl.client.results.file_receiver import PullReport, protocol_error
 from clusterctl.client.results.pull import (
     choose_requests,
     fetch_files,
     list_results,
     make_folders_and_links,
 )
-from clusterctl.client.results.target_dir import TargetDirectory, prepare_meta, remove_meta, write_refused
+from clusterctl.client.results.target_dir import (
+    TargetDirectory,
+    UsersDirectory,
+    prepare_meta,
+    remove_meta,
+    write_refused,
+)
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.session import Interpreter, Session
 from clusterctl.client.sync.distribute import Distribution
@@ -44,7 +51,7 @@ from clusterctl.console.results import (
     report_sent,
 )
 from clusterctl.console.text import json_text
-from clusterctl.errors import ClusterctlError, NodeError, UsageError
+from clusterctl.errors import ClusterctlError, UsageError
 from clusterctl.plans.launch.placement import choose_nodes
 from clusterctl.plans.runs.selection import choose_run
 from clusterctl.plans.sync.copy import (
@@ -54,7 +61,7 @@ from clusterctl.plans.sync.copy import (
     plan_gather,
     rename_entries,
 )
-from clusterctl.plans.sync.manifest import MOST_FILES, Manifest, render_megabytes
+from clusterctl.plans.sync.manifest import MOST_FILES, Manifest
 from clusterctl.plans.sync.received_names import DownloadPlan, OutputEntry, check_names, plan_download
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.translation import tr
@@ -184,9 +191,11 @@ class Copy:
                 by_node.setdefault(node.name, (node, []))[1].append(copy_path)
         single = len(copy_paths) == 1 and len(by_node) == 1
         folder, new_name = choose_target(to.path, copy_paths[0].name, single=single)
+        is_new = not folder.exists()
         ignores_case = _prepare(folder)
         budget = DiskBudget(folder)
         nodes = [node for node, _ in by_node.values()]
+        is_home = folder.resolve() == Path.home().resolve()
 
         def fetch(c: Any, node: Node) -> tuple[PullReport, Path]:
             sources = by_node[node.name][1]
@@ -195,8 +204,14 @@ class Copy:
                 entries = list(rename_entries(entries, sources[0].name, new_name))
             plan = plan_download(entries, ignores_case=ignores_case)
             key = f"cp-{node.name}"
+            requested = {new_name or source.name for source in sources}
+            users = UsersDirectory(requested, is_new, is_home)
             with session:
-                directory = TargetDirectory(folder, "" if len(nodes) == 1 else node.name, key)
+                directory = (
+                    TargetDirectory(folder, "", key, users)
+                    if len(nodes) == 1
+                    else TargetDirectory(folder, node.name, key)
+                )
                 try:
                     report = self._download(session, node.name, plan, directory, budget)
                 finally:
@@ -233,16 +248,17 @@ class Copy:
         report = PullReport()
         requests = list(choose_requests(plan, directory, report, overwrite=self._options.overwrite))
         size = sum(request.entry.size - request.offset for request in requests)
-        if not budget.reserve(size):
-            text = render_megabytes(size)
-            raise NodeError("CC-PULL-002", "room", size=text, missing=text, folder=directory.path)
         self._phases.add_expected(size)
 
-        def on_bytes(count: int) -> None:
-            budget.check_open()
-            self._phases.add_bytes(node, count)
+        def on_wait() -> None:
+            self._phases.set_step(node, tr("waiting for disk space on this machine"))
 
-        with budget.writing():
+        with budget.writing(), budget.expecting(size, on_wait) as expect:
+
+            def on_bytes(count: int) -> None:
+                expect(count)
+                self._phases.add_bytes(node, count)
+
             fetch_files(session, requests, directory, report, node=node, on_bytes=on_bytes)
             make_folders_and_links(plan, directory, report)
             directory.remove_partials()

@@ -13,7 +13,8 @@ import click
 from clusterctl.cli.actions.find_runs import choose_found_run, find_runs, refuse_queued
 from clusterctl.cli.context.load import expand
 from clusterctl.cli.context.nodes import notice, open_cluster, report_failures, with_any_python
-from clusterctl.client.results.file_receiver import DiskBudget, PullReport
+from clusterctl.client.results.disk_budget import DiskBudget
+from clusterctl.client.results.file_receiver import PullReport
 from clusterctl.client.results.pull import (
     NodeListing,
     choose_fetching_node,
@@ -223,24 +224,18 @@ class Pull:
         self._phases.start("pull")
         try:
             while nodes:
-                waiting: list[Node] = []
                 for outcome in fan_out(
                     nodes,
                     lambda node: self._fetch(
                         self._pulls[node.name], target, disk_budget, case_insensitive=case_insensitive
                     ),
                 ):
-                    if outcome.value is False:
-                        waiting.append(outcome.node)
-                        self._phases.set_step(outcome.node.name, tr("waiting for disk space on this machine"))
-                        continue
                     if outcome.error is not None:
                         self._errors[outcome.node.name] = outcome.error
                         self._phases.mark_failed(outcome.node.name)
                     else:
                         self._phases.mark_done("pull", outcome.node.name)
-                disk_budget.measure()
-                nodes = waiting + self._substitutes()
+                nodes = self._substitutes()
         except BaseException:
             disk_budget.close()
             self._phases.stop()
@@ -265,23 +260,20 @@ class Pull:
 
     def _fetch(
         self, pull: NodePull, target: Path, disk_budget: DiskBudget, *, case_insensitive: bool
-    ) -> bool:
-        """Fetch what one node brings: its outputs, its logs, into one place or two; False if others must end first."""
-        self._phases.set_step(pull.node.name, tr("sending its files"))
+    ) -> None:
+        """Fetch what one node brings: its outputs, its logs, into one place or two."""
         for folder_name in dict.fromkeys((pull.output_name, pull.node.name)):
             entries = pull.entries(folder_name) if folder_name and folder_name not in pull.finished else []
             if folder_name and entries:
                 with disk_budget.writing():
-                    if not self._fetch_into(
+                    self._fetch_into(
                         pull,
                         entries,
                         TargetDirectory(target, folder_name),
                         disk_budget,
                         case_insensitive=case_insensitive,
-                    ):
-                        return False
+                    )
                 pull.finished.add(folder_name)
-        return True
 
     def _fetch_into(
         self,
@@ -291,33 +283,34 @@ class Pull:
         disk_budget: DiskBudget,
         *,
         case_insensitive: bool,
-    ) -> bool:
-        report = PullReport()
+    ) -> None:
+        node = pull.node.name
         try:
             selected = plan_download(entries, ignores_case=case_insensitive)
             self._check_size(selected.size)
-            requests = list(choose_requests(selected, directory, report, overwrite=self._options.overwrite))
+            overwrite = self._options.overwrite
+            requests = list(choose_requests(selected, directory, pull.report, overwrite=overwrite))
             size = sum(request.entry.size - request.offset for request in requests)
-            if not disk_budget.reserve(size):
-                return False
             self._phases.add_expected(size)
 
-            def on_bytes(count: int) -> None:
-                disk_budget.check_open()
-                self._phases.add_bytes(pull.node.name, count)
+            def on_wait() -> None:
+                self._phases.set_step(node, tr("waiting for disk space on this machine"))
 
-            pull.report.add(report)
-            fetch_files(
-                pull.session, requests, directory, pull.report, node=pull.node.name, on_bytes=on_bytes
-            )
-            make_folders_and_links(selected, directory, pull.report)
-            directory.remove_partials()
+            with disk_budget.expecting(size, on_wait) as expect:
+
+                def on_bytes(count: int) -> None:
+                    expect(count)
+                    self._phases.add_bytes(node, count)
+
+                self._phases.set_step(node, tr("sending its files"))
+                fetch_files(pull.session, requests, directory, pull.report, node=node, on_bytes=on_bytes)
+                make_folders_and_links(selected, directory, pull.report)
+                directory.remove_partials()
         except LocalSystemError as refusal:
             disk_budget.close(refusal)
             raise
         finally:
             directory.close()
-        return True
 
     def _check_size(self, size: int) -> None:
         if size > MAX_BYTES and not self._options.no_limit:

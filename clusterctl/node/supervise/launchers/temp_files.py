@@ -2,34 +2,28 @@
 
 Ray puts sockets and logs below one directory. The path of a Unix socket has at most 107 characters, of which Ray takes
 65, so the directory is not the run's own but a short one in /tmp. It is removed once the last of the run's nodes that
-use it has ended (two nodes may be one machine): each agent holds a shared lock on it. One without a lock is of a run
-whose guardian and agent were both killed; the end of the next run removes it. Other accounts cannot know the name
-before the directory is there, and so cannot take it. Ray opens its own directory to every account, so it is below one
-that is closed. What Ray logged is copied into the run's directory before.
+use it has ended (two nodes may be one machine): each agent holds a shared lock on it, see `state/temp_dirs`. Other
+accounts cannot know the name before the directory is there, and so cannot take it. Ray opens its own directory to every
+account, so it is below one that is closed. What Ray logged is copied into the run's directory before.
 """
 
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
-import shutil
-import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING, Dict, Iterator, List
 
 from ....protocol.run_paths import RunPaths
 from ...runtime.connections import prove
 from ...runtime.stream import VerbError
+from ...state import temp_dirs
 
 if TYPE_CHECKING:
     from ....protocol.messages.files import Spec
     from ....protocol.messages.local import MpiOrder, RayOrder
 
-TEMPORARY = "/tmp"  # only a directory there that is ours and closed to others is used
-PREFIX = "cc-run-"
 SECRET_LENGTH = 8  # characters at the end of the name
-SHARED_MEMORY = "/dev/shm"
 OWN = "r"  # what Ray gets, and makes writable for everyone
 LOGS = "ray"  # in the attempt's directory
 MOST_FILES, LARGEST_FILE = 200, 512 << 10  # of Ray's logs; bytes, of each the end
@@ -39,11 +33,8 @@ COLLECT_LIMIT = 20.0  # seconds
 def temp_dir(run_id: str, attempt: int, token: str) -> str:
     """Name Ray's directory; it is the same on all nodes, because older Rays use the head's on every node."""
     secret = prove(token.encode("utf-8"), "temporary files", run_id, attempt)[:SECRET_LENGTH]
-    return os.path.join(TEMPORARY, "%s%s-%s" % (_own_prefix(run_id), attempt, secret))
-
-
-def _own_prefix(run_id: str) -> str:
-    return "%s%s-" % (PREFIX, hashlib.sha256(run_id.encode("utf-8")).hexdigest()[:10])
+    name = "%s%s-%s" % (temp_dirs.own_prefix(run_id), attempt, secret)
+    return os.path.join(temp_dirs.TEMPORARY, name)
 
 
 def make_order(spec: Spec, head: str, port: int, token: str) -> RayOrder:
@@ -58,6 +49,7 @@ def make_order(spec: Spec, head: str, port: int, token: str) -> RayOrder:
         "ports": ray["ports"],
         "own_ports": ray["own_ports"],
         "names": ray["names"],
+        "token": _make_secret("ray", spec, token),
         "temp_dir": os.path.join(temp_dir(spec["run"], spec["attempt"], token), OWN),
     }
 
@@ -72,17 +64,19 @@ def make_mpi_order(spec: Spec, head: str, port: int, token: str) -> MpiOrder:
     folder = temp_dir(spec["run"], spec["attempt"], token)
     return {
         "head": "%s:%s" % (head, port),
+        "key": _make_secret("mpi", spec, token),
         "node": spec["node"],
         "nic": spec["nic"],
+        "grace": float(spec["grace"]),
         "slots": spec["mpi"]["slots"],
         "temp_dir": os.path.join(folder, OWN),
         "shared_memory": shared_memory_dir(folder),
     }
 
 
-def make_mpi_key(spec: Spec, token: str) -> str:
-    """Make the key of an attempt, of what the nodes of a run prove to each other."""
-    return prove(token.encode("utf-8"), "mpi", spec["run"], spec["attempt"])
+def _make_secret(purpose: str, spec: Spec, token: str) -> str:
+    """Make a secret of an attempt, the same on all nodes, of what the nodes of a run prove to each other."""
+    return prove(token.encode("utf-8"), purpose, spec["run"], spec["attempt"])
 
 
 class TemporaryFiles:
@@ -104,34 +98,18 @@ class TemporaryFiles:
         with suppress(OSError):
             copy_logs(os.path.join(self._own, OWN), self._logs)
         self.remove()
-        _remove_with(PREFIX)
+        temp_dirs.remove_all(temp_dirs.PREFIX)
 
     def remove(self) -> None:
         """Remove the directories, unless another node of this run still uses them."""
         while self._held:
-            _remove_unused(*self._held.popitem())
+            temp_dirs.remove_unused(*self._held.popitem())
 
 
 def shared_memory_dir(folder: str) -> str:
     """Give the directory in which ranks of one node share memory; a directory in /tmp where there is no /dev/shm."""
-    name = os.path.basename(folder)
-    return os.path.join(SHARED_MEMORY, name) if os.path.isdir(SHARED_MEMORY) else folder + ".shm"
-
-
-def remove_all(run_id: str) -> None:
-    """Remove what a run has left of such directories; for when its agent could not."""
-    _remove_with(_own_prefix(run_id))
-
-
-def _remove_with(prefix: str) -> None:
-    """Remove our directories with such names that no agent has locked."""
-    for parent in (TEMPORARY, SHARED_MEMORY):
-        with suppress(OSError):
-            for name in os.listdir(parent):
-                if name.startswith(prefix):
-                    folder = os.path.join(parent, name)
-                    with suppress(OSError):
-                        _remove_unused(folder, _open_own(folder))
+    parent, name = temp_dirs.SHARED_MEMORY, os.path.basename(folder)
+    return os.path.join(parent, name) if os.path.isdir(parent) else folder + ".shm"
 
 
 def _hold(folder: str) -> int:
@@ -140,7 +118,7 @@ def _hold(folder: str) -> int:
         with suppress(FileExistsError):  # a node of this run that shares /tmp
             os.mkdir(folder, 0o700)
         try:
-            descriptor = _open_own(folder)
+            descriptor = temp_dirs.open_own(folder)
         except FileNotFoundError:
             continue
         except PermissionError:
@@ -151,26 +129,6 @@ def _hold(folder: str) -> int:
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(descriptor), os.lstat(folder)):
                 return descriptor
-        os.close(descriptor)
-
-
-def _open_own(folder: str) -> int:
-    """Open a directory that is ours alone; OSError for one that another account has put there."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    found = os.fstat(descriptor)
-    if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
-        os.close(descriptor)
-        raise PermissionError("%s belongs to another account, or is open to others" % folder)
-    return descriptor
-
-
-def _remove_unused(folder: str, descriptor: int) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(folder, ignore_errors=True)
-    except OSError:  # in use
-        pass
-    finally:
         os.close(descriptor)
 
 

@@ -275,9 +275,11 @@ class StallWatch:
 
         def finish(written: Optional[bool]) -> None:
             self._keeping = False
-            for pid, progress in self._progress.items():
-                progress.on_asked(time.monotonic(), self._measure(pid))
-            self._record_kept(about if written else None, why)
+            # the ranks may have answered after their attempt: the record is the next one's then
+            if self._record.state.get("attempt") == state.get("attempt"):
+                for pid, progress in self._progress.items():
+                    progress.on_asked(time.monotonic(), self._measure(pid))
+                self._record_kept(about if written else None, why)
             if then is not None:
                 then()
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from clusterctl.client.maintenance import read_storage, remove_stored_runs
+from clusterctl.client.cleanup import read_storage, remove_stored_runs
 from clusterctl.client.rpc import session
 from clusterctl.client.rpc.session import Session
 from clusterctl.errors import NodeError

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from clusterctl.client.maintenance import EndedOrphans, NodeStorage, RemovalReport, UnusedStorage
+from clusterctl.client.cleanup import EndedOrphans, NodeStorage, RemovalReport, UnusedStorage
 from clusterctl.console.progress import render_size
 from clusterctl.console.text import sanitize
 from clusterctl.console.verdict import render_outside
