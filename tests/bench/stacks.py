@@ -29,7 +29,6 @@ from clusterctl.lab import labs
 from clusterctl.lab.build import LabOptions, up
 from clusterctl.lab.labs import Lab
 from clusterctl.lab.layout import DEFAULT_NICS
-from clusterctl.specs.job.model import HEAD_LAUNCHERS
 from clusterctl.specs.job.parse import parse_job
 
 PLAYBOOKS = Path(__file__).parents[2] / "playbooks" / "stacks"
@@ -124,7 +123,7 @@ def measure(lab: Lab, folder: Path, name: str, asked: argparse.Namespace) -> lis
     first = launch(lab, project, wheels)
     again = launch(lab, project, wheels) if job.setup is not None else first
     stack, count = STACKS[name], asked.nodes * int(job.nproc_per_node)
-    found = asked.nodes if job.launcher in HEAD_LAUNCHERS else count  # their workers are not ranks of ours
+    found = asked.nodes if job.launcher == "ray" else count  # Ray's workers are not ranks of ours
     line = break_rank(project / stack.script, stack, count - 1)
     broken = launch(lab, project, wheels)
     greeting = stack.greeting.format(last=count - 1, count=count)

@@ -98,6 +98,8 @@ def test_two_runs_at_once_do_not_meet_and_each_ends_by_itself(cluster: Lab, tmp_
     first, second = (start_cctl(cluster, "launch", job, "--no-check") for job in jobs)
     up = [read_until(process, "| up ").split() for process in (first, second)]
     runs = {run.partition("-")[0]: run for run in json_runs(cluster)}
+    join = f"import ray; ray.init(address='{up[0][-2]}')"
+    stranger = cluster.ssh("gpu02", f'{PYTHON} -c "{join}" 2>&1 || true')
     stopped = cctl(cluster, "stop", short_id(runs["a"]))
     ended = first.communicate(timeout=HANG)
     alive = second.poll() is None
@@ -106,6 +108,7 @@ def test_two_runs_at_once_do_not_meet_and_each_ends_by_itself(cluster: Lab, tmp_
 
     assert [words[-1] for words in up] == ["2", "2"], "two nodes each"
     assert up[0][-2] != up[1][-2]
+    assert "AuthenticationError" in stranger, "nobody joins without the run's token"
     assert (stopped.code, first.returncode) == (0, 1), ended
     assert alive, "the other run's Ray is not ended"
     assert second.returncode == 1
