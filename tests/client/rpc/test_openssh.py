@@ -363,7 +363,7 @@ def test_ssh_asks_at_the_terminal(serve: Callable[..., Server], tmp_path: Path) 
     said = read_until(
         terminal, b"passphrase for key", b"Touch your token now."
     )  # ssh and we write them, in any order
-    assert b"n1: ssh may ask" in said
+    assert b"n1: ssh may prompt" in said
     os.write(terminal, b"open sesame\n")
     assert b"in " in read_until(terminal, b"in /")
     os.write(terminal, b"\x03")  # Ctrl-C
@@ -390,7 +390,7 @@ def test_a_bastion_asks_at_the_terminal_too(serve: Callable[..., Server], tmp_pa
     if pid == 0:
         os.environ.pop("SSH_AUTH_SOCK", None)
         os.execv(sys.executable, [sys.executable, "-c", HOLDER, settings])
-    assert b"n1: ssh may ask" in read_until(terminal, b"passphrase for key")
+    assert b"n1: ssh may prompt" in read_until(terminal, b"passphrase for key")
     os.write(terminal, b"open sesame\n")
     read_until(terminal, b"in /")
     os.write(terminal, b"\x03")  # Ctrl-C
