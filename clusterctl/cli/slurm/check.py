@@ -104,9 +104,8 @@ class SlurmCheck:
             if deep:
                 send_modules(login, Path(folder), request.run_id)
             check = self._plan_check(only=not deep)
-            reports = stack.enter_context(
-                closing(gather_facts(login, self._make_submission(request, check), request.nodes.total))
-            )
+            submission = self._make_submission(request, check)
+            reports = stack.enter_context(closing(gather_facts(login, submission, request.nodes.total)))
             members = self._gather(reports, request)
             nodes, result = self._judge(members, check, skipped, began)
             if deep and result.exit_code == 0:

@@ -100,7 +100,7 @@ def _sections(run: ReportedRun, command: str) -> list[Child]:
         _section(tr("Where the ranks were"), *render_ranks(run.hang.all_ranks, run.hang.judgement))
         if run.hang
         else None,
-        _section(tr("About the run"), _facts_list(list_facts(run))),
+        _section(tr("About the run"), render_facts(list_facts(run))),
         _section(tr("Timeline"), render_timeline(run, scale), _moments(run, scale)),
         _scalars(run, scale),
         _machines(run, scale),
@@ -134,7 +134,8 @@ def _notes(run: ReportedRun) -> Html | None:
     return element("section", *(element("p", note, class_="warn") for note in notes)) if notes else None
 
 
-def _facts_list(facts: Facts) -> Html:
+def render_facts(facts: Facts) -> Html:
+    """List facts by their names."""
     rows = [element("div", element("dt", name), element("dd", value)) for name, value in facts.items()]
     return element("dl", *rows, class_="facts")
 
