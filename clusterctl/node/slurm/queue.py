@@ -155,8 +155,9 @@ def check(request: SubmitRequest, stream: Stream) -> None:
     count = request["template"]["spec"]["nnodes"]
     try:
         if report_queue(job, lambda start: start.count("facts") >= count, stream, has_parts=False):
-            send_facts(read_newest_start(files), count, stream)
-            if not request["template"]["check"]["only"]:
+            start = read_newest_start(files)
+            send_facts(start, count, stream)
+            if not request["template"]["check"]["only"] and start.count("facts") >= count:
                 wait_for_client(stream)
     finally:
         with suppress(VerbError):
