@@ -23,8 +23,8 @@ from .states import (
     can_requeue,
     find_job,
     is_being_stopped,
-    judge_jobs,
     placeholder,
+    query_states,
     queue_facts,
     read_job,
     states_of,
@@ -105,7 +105,7 @@ def report_queue(
         found = (arrived, os.path.exists(job.files.ended))
         if now >= next_question or found != seen:
             # also one whose parts have all ended
-            (job,), seen = judge_jobs([job]), found
+            (job,), seen = query_states([job]), found
             if job.queued is not None and job.queued.is_pending:
                 # Slurm has put the job back: its next start has a folder of its own. An answer from before that start
                 # says nothing of its folder.
@@ -155,8 +155,9 @@ def check(request: SubmitRequest, stream: Stream) -> None:
     count = request["template"]["spec"]["nnodes"]
     try:
         if report_queue(job, lambda start: start.count("facts") >= count, stream, has_parts=False):
-            send_facts(read_newest_start(files), count, stream)
-            if not request["template"]["check"]["only"]:
+            start = read_newest_start(files)
+            send_facts(start, count, stream)
+            if not request["template"]["check"]["only"] and start.count("facts") >= count:
                 wait_for_client(stream)
     finally:
         with suppress(VerbError):

@@ -124,6 +124,18 @@ def test_the_end_of_a_job_that_has_waited_long_is_seen_at_once(
     assert clock.now < 721
 
 
+def test_a_deep_check_whose_nodes_reported_nothing_ends(
+    files: JobFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its client has nothing to follow."""
+    slurm, stream = FakeSlurm(files, monkeypatch, "PENDING"), FakeStream()
+    monkeypatch.setattr(queue, "submit_job", lambda *_: files)
+    monkeypatch.setattr(queue, "run_program", lambda *_: Finished(0, "", ""))
+    clock = slurm.run({60.0: slurm.end, 60.1: lambda: setattr(slurm, "state", "CANCELLED")})
+    queue.check(cast("Any", {"template": {"spec": SPEC, "check": {"only": False}}}), cast("Any", stream))
+    assert clock.now < 100
+
+
 @pytest.mark.parametrize("only", [True, False])
 def test_a_check_takes_its_job_out_of_slurm_once_the_facts_have_come(
     files: JobFiles, monkeypatch: pytest.MonkeyPatch, only: bool
