@@ -101,7 +101,7 @@ class SpecError(UsageError):
 
 
 class ChecksFailed(ClusterctlError):
-    """The nodes are not fit for the job."""
+    """The checks found errors that prevent a launch."""
 
     exit_code = 3
 

@@ -176,17 +176,17 @@ def show_status(
     verdict, console = judge_recorded(run_id, node_states, node_names, offsets), stdout()
     for item in render_status(run_id, node_states, offsets, verdict).renderables:
         console.print(item, soft_wrap=isinstance(item, Text) or not console.is_terminal)
+    width = console.width if console.is_terminal else UNBROKEN
     lines = []
     if verdict is not None and verdict.cause is not None:
         start = f"{state_mark(verdict.state)} "
-        width = console.width if console.is_terminal else UNBROKEN
         lines += ["", *render_cause(verdict.cause, run_id, command, width, start)]
     if hang is not None:
-        lines += [*([] if lines else [""]), *render_hang(hang)]
+        lines += [*([] if lines else [""]), *render_hang(hang, width)]
     outside = with_outside_files(
         {name: node_state.outside_files for name, node_state in node_states.items() if node_state}
     )
-    lines += render_outside_note(outside, run_id, command)
+    lines += render_outside_note(outside, run_id, command, width)
     # as `launch` prints them: the terminal breaks long lines, so that they can be copied whole
     for line in lines:
         console.print(Text(sanitize(line)), soft_wrap=True)

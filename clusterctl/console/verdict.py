@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from clusterctl.codes.lookup import find_entry
 from clusterctl.console.progress import render_size
@@ -79,13 +79,25 @@ def render_outside(outside: Mapping[str, OutsideFiles]) -> str:
     )
 
 
-def render_outside_note(outside: Mapping[str, OutsideFiles], run_id: str, command: str) -> list[str]:
+def wrap_remarks(lines: Iterable[str], width: int) -> list[str]:
+    """Break what is no command between words; a line keeps its indentation."""
+    pieces: list[str] = []
+    for line in lines:
+        text = line.lstrip()
+        start = line[: len(line) - len(text)]
+        pieces += [line] if "clusterctl " in text else wrap_text(text, width, start, f"{start}  ")
+    return pieces
+
+
+def render_outside_note(
+    outside: Mapping[str, OutsideFiles], run_id: str, command: str, width: int = UNBROKEN
+) -> list[str]:
     """Say so of a run that has ended, with the command that downloads them; `command` is how hints begin."""
     if not outside:
         return []
     pull = command_line("pull", short_id(run_id), "--all", command=command)
     return [
-        tr("note: {text}", text=render_outside(outside)),
+        *wrap_remarks([tr("note: {text}", text=render_outside(outside))], width),
         tr("  download them: {command}", command=pull),
     ]
 
@@ -107,8 +119,9 @@ def show_verdict(verdict: Verdict, seconds: float, command: str = "clusterctl", 
         lines += render_hang(verdict.hang, width)
     if verdict.slow is not None:
         judgement = verdict.slow.judgement
-        lines.append(tr("note: {text}", text=f"{judgement.sentence} ({judgement.code})"))
-    lines += render_remarks(verdict, command)
+        slow = tr("{sentence} ({code})", sentence=judgement.sentence, code=judgement.code)
+        lines += wrap_remarks([tr("note: {text}", text=slow)], width)
+    lines += wrap_remarks(render_remarks(verdict, command), width)
     first_line, *more_lines = map(sanitize, lines)
     shown = sanitize(start)
     if uses_color(sys.stderr) and first_line.startswith(shown):  # on a very narrow terminal it may be broken

@@ -58,7 +58,7 @@ class RetentionPolicy:
 
 @dataclass(frozen=True)
 class CleanupPlan:
-    """What goes and why, and what stays although it is beyond the bounds."""
+    """What is removed and why, and what is kept although it exceeds the limits."""
 
     removals: tuple[tuple[StoredRun, str], ...]
     kept: tuple[tuple[StoredRun, str], ...]

@@ -11,7 +11,7 @@ REDACTED = "[secret]"
 
 
 def secret_values(secrets: Iterable[str]) -> list[str]:
-    """Return what is replaced: every secret and each line of it, longer ones first, one may contain another."""
+    """List the texts to replace: each secret and each of its lines, longer ones first."""
     values = {part for secret in secrets for part in (secret, *secret.splitlines())}
     return sorted((value for value in values if len(value) >= SHORTEST_SECRET), key=len, reverse=True)
 

@@ -65,7 +65,7 @@ class LogQuery:
 
     @property
     def needs_times(self) -> bool:
-        """Tell whether it must be known when lines were written."""
+        """Tell whether the times of lines are needed, to print them or to sort by them."""
         return self.show_times or self.since is not None or self.as_json
 
     @property

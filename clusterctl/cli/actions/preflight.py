@@ -96,7 +96,7 @@ def select_checks(
 
 @dataclass(frozen=True)
 class Questions:
-    """What is asked of which nodes for which job, and how: `setup` is what the job makes an environment of.
+    """What a check is about: the nodes, the job, and options; `setup` is what the job makes an environment of.
 
     `program` is how a command begins that uses the same inventory. With `recheck` nothing of an earlier check is used.
     `launches`: a launch follows, after which all is tested again.

@@ -10,6 +10,8 @@ verb "start" of run B ------->   |  "start"
                                              +-- fork: a server of its own ("gate", "stay")
 ```
 
+Guardian and agent of the next run are forked when a run has ended, and wait (`standby.py`).
+
 So each gate is below its own agent, as one that was exec'ed: it is found, stopped and judged in the same way, which a
 process in another tree would not be.
 
@@ -19,7 +21,6 @@ with GO.
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import signal
@@ -27,7 +28,19 @@ import socket
 import sys
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 from ...protocol.untrusted import MalformedError, Untrusted, parse_object
 from ..runtime.processes import (
@@ -37,16 +50,25 @@ from ..runtime.processes import (
     read_stat,
     restore_signals,
     set_parent_death_signal,
-    set_subreaper,
 )
 from . import interface
-from .imports import Imports, count_private_bytes, record_imports
+from .imports import Imports, count_private_bytes, is_stable, record_imports
 from .inherited import read_inherited
+from .standby import (
+    MOST_WORDS,
+    Launch,
+    Standby,
+    leave_output,
+    read_launch,
+    run_in_child,
+    start_standby,
+)
 from .warm_client import (
     LONGEST_VARIABLE,
     close_all,
     describe_other,
     is_private,
+    pack_variables,
     peer_uid,
     query,
     receive,
@@ -59,9 +81,17 @@ from .worker import exit_code
 from .worker_server import freeze_imports
 
 if TYPE_CHECKING:
-    from ...protocol.messages.local import AnyWarmAnswer, GateStart, WarmServerFacts
+    from ...protocol.messages.local import AnyWarmAnswer, ForkGate, GateStart, Renew, WarmServerFacts
 
 RunGate = Callable[[List[str]], None]
+
+
+class GateProgram(NamedTuple):
+    """What a gate does with its words; and what it does before it has them, which gives what remains."""
+
+    run: RunGate
+    prepare: Callable[[GateStart, Sequence[int]], RunGate]
+
 
 REQUEST_LIMIT = 2.0  # seconds for a request at the socket
 ADOPTION_LIMIT = 5.0  # seconds in which the kernel gives a gate to its agent
@@ -69,11 +99,10 @@ CHECK_INTERVAL = 5.0  # seconds between looks at the memory
 LEAST_AVAILABLE = 0.05  # of the memory
 MOST_STALLED = 10.0  # percent of the last ten seconds in which some process waited for memory
 LONGEST_WAIT = 86400.0  # seconds
-MOST_WORDS = 10_000
-FRESH = 1.0  # seconds in which a thousand imported files are not looked at again
+ANCESTOR_INTERVAL = 0.1  # seconds between looks whether the previous run has ended
 
 
-def fork_server(connection: int, start: GateStart, private: Sequence[int], run_gate: RunGate) -> None:
+def fork_server(connection: int, start: GateStart, private: Sequence[int], program: GateProgram) -> None:
     """Fork the server from a gate with one thread; it serves the agent at the other end of `connection`."""
     sys.stdout.flush()
     sys.stderr.flush()
@@ -82,13 +111,13 @@ def fork_server(connection: int, start: GateStart, private: Sequence[int], run_g
         try:
             if os.fork() == 0:
                 close_all(private)
-                run_server(socket.socket(fileno=connection), start, run_gate)
+                run_server(socket.socket(fileno=connection), start, program)
         finally:
             os._exit(0)
     os.waitpid(between, 0)
 
 
-def run_server(connection: socket.socket, start: GateStart, run_gate: RunGate) -> None:
+def run_server(connection: socket.socket, start: GateStart, program: GateProgram) -> None:
     """Leave the gate's session, files and directory, and serve."""
     os.setsid()
     leave_output()
@@ -97,7 +126,7 @@ def run_server(connection: socket.socket, start: GateStart, run_gate: RunGate) -
     freeze_imports()
     payload = sys.argv[0]
     imports = record_imports(payload, start["preload"])
-    Server(imports, run_gate).serve_agent(connection)
+    Server(imports, start, program).serve_agent(connection)
 
 
 def reset_signals() -> None:
@@ -108,25 +137,20 @@ def reset_signals() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def leave_output() -> None:
-    """Have no input, and write nowhere."""
-    null = os.open(os.devnull, os.O_RDWR)
-    for target in (0, 1, 2):
-        os.dup2(null, target)
-    os.close(null)
-
-
 class Server:
     """What was imported, and who is served."""
 
-    def __init__(self, imports: Imports, run_gate: RunGate) -> None:
+    def __init__(self, imports: Imports, start: GateStart, program: GateProgram) -> None:
         self._imports = imports
-        self._run_gate = run_gate
+        self._start_plan = start
+        self._program = program
+        self._gate: Optional[WaitingGate] = None
         self._since = time.time()
         self._ends_at = 0.0
         self._open: List[socket.socket] = []  # what a forked process must not keep
         self._ancestors: List[Identity] = []  # agent and guardian of the run that the server came from
-        self._unchanged_at = -FRESH
+        self._next: Optional[Launch] = None  # how the next run's guardian is probably going to be started
+        self._standby: Optional[Standby] = None
 
     def serve_agent(self, connection: socket.socket) -> None:
         """Fork gates for an agent, until it leaves or the server is to stay."""
@@ -148,16 +172,6 @@ class Server:
         words = (self._imports.python, self._imports.payload, "warm", node)
         return [os.fsencode(word) for word in words]
 
-    def _find_changed_file(self) -> str:
-        """Say which imported file has changed; a start and its gate, of a fork of this server, look once."""
-        if now() - self._unchanged_at < FRESH:
-            return ""
-        changed = self._imports.find_changed_file()
-        if changed:
-            return "%s has changed since it was imported" % changed
-        self._unchanged_at = now()
-        return ""
-
     # gates
 
     def _fork_gate(self, request: Untrusted, descriptors: List[int]) -> AnyWarmAnswer:
@@ -168,9 +182,25 @@ class Server:
         start = parse_object(argv[6].encode("utf-8"))
         modules = start.texts("preload", MOST_WORDS)
         imported = imported_env(env, start.count("workers"))
-        refusal = self._imports.find_difference(argv[0], modules, imported) or self._find_changed_file()
+        refusal = self._imports.find_difference(argv[0], modules, imported)
+        changed = "" if refusal else self._imports.find_changed_file()
+        if changed:
+            refusal = "%s has changed since it was imported" % changed
         if refusal:
             return {"refused": refusal}
+        waiting, self._gate = self._gate, None
+        if waiting is not None:
+            if argv[5] == waiting.module and is_same_plan(start, self._start_plan):
+                passed: ForkGate = {
+                    "do": "gate",
+                    "argv": argv,
+                    "env": pack_variables(env),
+                    "cwd": request.text("cwd"),
+                }
+                pid = waiting.hand_over(passed, descriptors)
+                if pid is not None:
+                    return {"pid": pid}
+            waiting.line.close()
         reader, writer = os.pipe()
         agent = os.getppid()
         between = os.fork()
@@ -181,8 +211,8 @@ class Server:
         os.close(writer)
         os.waitpid(between, 0)
         with os.fdopen(reader, "rb") as source:
-            pid = source.read()
-        return {"pid": int(pid)} if pid else {"refused": "no process could be forked"}
+            forked = source.read()
+        return {"pid": int(forked)} if forked else {"refused": "no process could be forked"}
 
     def _fork_again(
         self,
@@ -200,19 +230,38 @@ class Server:
         close_all((reader, writer))
         for connection in self._open:
             connection.close()
-        go, report, log = descriptors
-        set_up_child(log)
-        reset_signals()
-        wait_for_parent(agent)
-        set_parent_death_signal(signal.SIGTERM)
-        if os.getppid() != agent:
+        if become_child(agent):
+            become_gate(argv, env, cwd, descriptors, self._program.run)
+
+    def _prepare_gate(self) -> None:
+        """Fork the agent's first gate, which imports torchrun, forks its worker server, and waits for its words."""
+        own_end, line = socket.socketpair()
+        agent = os.getppid()
+        between = os.fork()
+        if between == 0:
+            run_in_child(lambda: self._wait_as_gate(own_end, line, agent))
+        line.close()
+        os.waitpid(between, 0)
+        self._gate = WaitingGate(own_end)
+
+    def _wait_as_gate(self, own_end: socket.socket, line: socket.socket, agent: int) -> None:
+        if os.fork():
+            os._exit(0)
+        for connection in (own_end, *self._open):
+            connection.close()
+        if not become_child(agent):
             return
-        os.chdir(cwd)
-        os.environ.clear()
-        os.environ.update(env)
-        interface.show_command([os.fsencode(word) for word in argv], interface.render_variables(env))
-        sys.argv[:] = argv[1:]
-        run_as_program(lambda: self._run_gate([str(go), str(report), *argv[5:]]))
+        send(line, {"pid": os.getpid()})
+        for name in [name for name in os.environ if not is_stable(name)]:  # the tag of an earlier run, too
+            del os.environ[name]
+        run_gate = self._program.prepare(self._start_plan, (line.fileno(),))
+        request, descriptors = receive(line)
+        if request is None:
+            return
+        line.close()
+        argv = list(request.texts("argv", MOST_WORDS, LONGEST_VARIABLE))
+        env = unpack_variables(request.texts("env", MOST_WORDS, LONGEST_VARIABLE))
+        become_gate(argv, env, request.text("cwd"), descriptors, run_gate)
 
     # the end of a run, and the next one
 
@@ -220,7 +269,15 @@ class Server:
         """Wait for other runs, unless a server that could do the same waits already."""
         workdir, node = request.text("workdir"), request.text("node")
         seconds = min(request.number("seconds", 0.0) or 0.0, LONGEST_WAIT)
-        renewed = query(workdir, node, {"do": "renew", "seconds": seconds, "imports": self._imports.digest()})
+        self._next = read_launch(request)
+        renewal: Renew = {
+            "do": "renew",
+            "seconds": seconds,
+            "imports": self._imports.digest(),
+            "argv": self._next.argv,
+            "env": pack_variables(self._next.env),
+        }
+        renewed = query(workdir, node, renewal)
         if renewed is not None and renewed.integer("pid", 1):
             send(connection, describe_other(renewed))
             return
@@ -240,7 +297,7 @@ class Server:
         poller.register(listener, select.POLLIN)
         stays = True
         while stays and now() < self._ends_at and is_same_file(path, own) and not is_memory_short():
-            wait = max(0.0, min(CHECK_INTERVAL, self._ends_at - now()))
+            wait = max(0.0, min(self._prepare(), self._ends_at - now()))
             if poller.poll(wait * 1000):
                 stays = self._serve_connection(listener)
         if is_same_file(path, own):
@@ -284,16 +341,14 @@ class Server:
             if request.text("imports") != self._imports.digest() or self._imports.find_changed_file():
                 return {"refused": "it has imported something else"}, True
             self._ends_at = now() + min(request.number("seconds", 0.0) or 0.0, LONGEST_WAIT)
+            self._next = read_launch(request)
         return self._describe(), what != "end"
 
     def _judge_start(self, request: Untrusted) -> Tuple[Optional[AnyWarmAnswer], bool]:
-        """Give why a run's guardian is not to be forked, None if it is; a server that is out of date ends."""
+        """Give why a run's guardian is not to start, None if it is; changed files are a reason against its gate."""
         argv = list(request.texts("argv", 100))
         if any(map(is_alive, self._ancestors)):  # they would adopt the new guardian, and kill it
             return {"refused": "the previous run is still ending"}, True
-        changed = self._find_changed_file()
-        if changed:
-            return {"refused": changed}, False
         if not argv or argv[-1] != self._imports.payload:
             return {"refused": "it is another version of clusterctl"}, False
         differences = sorted(set(request.texts("inherited", 100, LONGEST_VARIABLE)) ^ set(read_inherited()))
@@ -302,40 +357,35 @@ class Server:
         return None, True
 
     def _start(self, request: Untrusted, descriptors: Sequence[int]) -> None:
-        """Fork the guardian, detached from this process.
+        """Let those who wait become guardian and agent; with nobody there, start them.
 
-        It answers the verb itself when all is forked: without an answer nothing has started, and nothing will.
+        The guardian answers the verb: without an answer nothing has started, and nothing will.
         """
-        between = os.fork()
-        if between == 0:
-            run_in_child(lambda: self._fork_guardian(request, descriptors))
-        os.waitpid(between, 0)
+        verb = self._open[1]
+        launch, rundir, cwd = read_launch(request), request.text("rundir"), request.text("cwd")
+        standby, self._standby, self._next = self._standby, None, None
+        passed = (*descriptors, verb.fileno())
+        if standby is not None:
+            if standby.launch.is_like(launch) and standby.hand_over(rundir, launch, cwd, passed):
+                return
+            standby.line.close()
+        start_standby(launch, self._open, self._fork_server).hand_over(rundir, launch, cwd, passed)
 
-    def _fork_guardian(self, request: Untrusted, descriptors: Sequence[int]) -> None:
-        if os.fork():
-            os._exit(0)
-        listener, verb = self._open
-        listener.close()
-        control, log = descriptors
-        argv, rundir = request.texts("argv", 100), request.text("rundir")
-        env = unpack_variables(request.texts("env", MOST_WORDS, LONGEST_VARIABLE))
-        set_up_child(log)
-        os.chdir(request.text("cwd"))
-        set_subreaper()
-        orders, beats, answered = os.pipe(), os.pipe(), os.pipe()
-        agent = os.fork()
-        if agent:
-            # it fails if the verb has left, which then starts the run without this server
-            send(verb, {"pid": os.getpid()})
-            os.write(answered[1], b"\n")
-            kept = {"orders": orders[1], "beats": beats[0]}
-            exec_role(argv, "guardian", rundir, {"agent": agent}, kept, env)
-        verb.close()
-        os.close(answered[1])
-        if os.read(answered[0], 1):
-            close_all((orders[1], beats[0], answered[0]))
-            kept = {"control": control, "orders": orders[0], "beats": beats[1]}
-            exec_role(argv, "agent", rundir, {}, {**kept, "warm": self._fork_server(kept.values())}, env)
+    def _prepare(self) -> float:
+        """Have guardian and agent of the next run wait, once no run ends whose agent would adopt and kill them.
+
+        Gives the seconds after which to look again.
+        """
+        if self._next is None:
+            return CHECK_INTERVAL
+        if any(map(is_alive, self._ancestors)):
+            return ANCESTOR_INTERVAL
+        if self._standby is not None:
+            self._standby.line.close()
+        launch, self._next, self._standby = self._next, None, None
+        with suppress(OSError):  # no process to be had: they are started when they are needed
+            self._standby = start_standby(launch, self._open, self._fork_server)
+        return CHECK_INTERVAL
 
     def _fork_server(self, private: Iterable[int]) -> int:
         """Fork a server for an agent; gives the agent's end, which is at its end where none could be forked."""
@@ -351,6 +401,9 @@ class Server:
         leave_output()
         reset_signals()
         os.chdir("/")
+        self._open = [connection]
+        with suppress(OSError):  # it is forked when it is needed
+            self._prepare_gate()
         self.serve_agent(connection)
 
     def _describe(self) -> WarmServerFacts:
@@ -445,22 +498,54 @@ def read_lines(path: str) -> List[str]:
         return []
 
 
-def run_in_child(work: Callable[[], None]) -> None:
-    """Do the work of a forked process, which never returns."""
-    try:
-        work()
-    finally:
-        os._exit(1)
+class WaitingGate(NamedTuple):
+    """A gate that waits for its words at the other end of the line; its first message is its pid."""
+
+    line: socket.socket
+    module: str = "torch.distributed.run"
+
+    def hand_over(self, request: ForkGate, descriptors: Sequence[int]) -> Optional[int]:
+        """Let it go on; gives its pid, None if it has ended."""
+        with self.line, suppress(OSError, MalformedError):
+            self.line.settimeout(REQUEST_LIMIT)
+            greeting, _ = receive(self.line)
+            pid = greeting.integer("pid", 1) if greeting is not None else None
+            if pid is not None and not select.select([self.line], [], [], 0)[0]:
+                send(self.line, request, descriptors)
+                return pid
+        return None
 
 
-def set_up_child(log: int) -> None:
-    """Take a new session, the log as output, and the signals of a new process."""
+def is_same_plan(start: Untrusted, plan: GateStart) -> bool:
+    """Whether a gate is to start workers as the one that was prepared will; what it imports is compared elsewhere."""
+    return start.text("mode") == plan["mode"] and start.count("workers") == plan["workers"]
+
+
+def become_child(agent: int) -> bool:
+    """Become the agent's child, as one that it has started itself; False if it has ended."""
     os.setsid()
     leave_output()
+    restore_signals()
+    reset_signals()
+    wait_for_parent(agent)
+    set_parent_death_signal(signal.SIGTERM)
+    return os.getppid() == agent
+
+
+def become_gate(
+    argv: List[str], env: Dict[str, str], cwd: str, descriptors: Sequence[int], run_gate: RunGate
+) -> None:
+    """Take what a gate is started with, and run it."""
+    go, report, log = descriptors
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)
-    restore_signals()
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(env)
+    interface.show_command([os.fsencode(word) for word in argv], interface.render_variables(env))
+    sys.argv[:] = argv[1:]
+    run_as_program(lambda: run_gate([str(go), str(report), *argv[5:]]))
 
 
 def wait_for_parent(pid: int) -> None:
@@ -468,21 +553,6 @@ def wait_for_parent(pid: int) -> None:
     deadline = time.monotonic() + ADOPTION_LIMIT
     while os.getppid() != pid and time.monotonic() < deadline:
         time.sleep(0.0005)
-
-
-def exec_role(
-    argv: Sequence[str],
-    role: str,
-    rundir: str,
-    facts: Mapping[str, int],
-    kept: Mapping[str, int],
-    env: Mapping[str, str],
-) -> None:
-    """Become guardian or agent, with these descriptors."""
-    for descriptor in kept.values():
-        os.set_inheritable(descriptor, True)
-    words = [*argv, role, rundir, json.dumps({**facts, **kept})]
-    os.execve(words[0], words, dict(env))
 
 
 def run_as_program(work: Callable[[], None]) -> None:

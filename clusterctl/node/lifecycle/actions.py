@@ -78,7 +78,7 @@ class SendGo(NamedTuple):
 
 
 class AwaitListener(NamedTuple):
-    """Wait until torchrun listens; then Listened."""
+    """Wait until torchrun listens; the event Listened follows."""
 
     port: int
 

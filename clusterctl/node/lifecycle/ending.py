@@ -358,7 +358,7 @@ def on_all_ended(state: RunState, event: events.AllEnded) -> Step:
 
 
 def judge(observed: Observed) -> Tuple[StateName, str]:
-    """Return the state and the reason; a stop that came after a failure does not excuse it."""
+    """Return the state and the reason; a failure still counts if a stop came after it."""
     if observed.lost is not None:
         return (FAILED if observed.started else FAILED_SETUP), observed.lost
     if not observed.started and observed.gate_failed is not None:

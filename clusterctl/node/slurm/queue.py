@@ -23,8 +23,8 @@ from .states import (
     can_requeue,
     find_job,
     is_being_stopped,
+    judge_jobs,
     placeholder,
-    query_states,
     queue_facts,
     read_job,
     states_of,
@@ -105,7 +105,7 @@ def report_queue(
         found = (arrived, os.path.exists(job.files.ended))
         if now >= next_question or found != seen:
             # also one whose parts have all ended
-            (job,), seen = query_states([job]), found
+            (job,), seen = judge_jobs([job]), found
             if job.queued is not None and job.queued.is_pending:
                 # Slurm has put the job back: its next start has a folder of its own. An answer from before that start
                 # says nothing of its folder.

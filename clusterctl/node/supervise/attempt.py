@@ -223,7 +223,7 @@ class Attempt:
         return list(dict.fromkeys([*own, *(nested.logs() if nested is not None else ())]))
 
     def scan_output(self) -> None:
-        """Note how long the ranks' stderr is by now."""
+        """Record the current length of the ranks' stderr."""
         self.evidence.scan(self.ranks().values())
 
     def watch_nested(self) -> None:

@@ -84,7 +84,7 @@ def list_node_rows(
 
 
 def describe_node(name: str, node: NodeState | None, age: Age) -> str:
-    """Say in one line how a node's part of a run stands."""
+    """Describe a node's part of a run in one line."""
     state, note = _describe_part(node, None, "")
     ranks = "  ".join(f"r{cell.numbers} {cell.state}" for cell in _rank_cells(node, NO_STALLS, None))
     return "  ".join(filter(None, (f"{name} {state}", ranks, _join_notes(note, _describe_quiet(node, age)))))

@@ -10,10 +10,12 @@ from typing import Any, cast
 
 import pytest
 
+from clusterctl.node.runtime.processes import wake_on
 from clusterctl.node.slurm import job_files, task
 from clusterctl.node.slurm.board import Board, Task
 from clusterctl.node.slurm.job_files import Exchange, JobFiles
 
+FOREVER = 1000.0  # seconds
 TASK = Task(slot=0, total=1, node="gpu01", job="4711", key="4711.0")
 
 
@@ -74,6 +76,21 @@ def test_a_watch_goes_on_while_the_folder_fails(
 
     assert task.watch(cast("Any", guardian), exchange, TASK, str(tmp_path)) == 0
     assert guardian.signals == [signal.SIGTERM] and guardian.lives < 0
+
+
+def test_the_end_of_an_agent_is_noticed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not at the next look for an order to stop: Slurm's job ends with the task."""
+    monkeypatch.undo()
+    guardian = task.Guardian.__new__(task.Guardian)
+    before = signal.getsignal(signal.SIGCHLD)
+    try:
+        guardian._wakeup, guardian.ended = wake_on(signal.SIGCHLD), False
+        guardian.pid = os.posix_spawn("/bin/true", ["true"], {})
+        guardian.wait(FOREVER)
+        assert guardian.poll()
+    finally:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, before)
 
 
 def test_messages_survive_a_folder_that_fails(exchange: Exchange, monkeypatch: pytest.MonkeyPatch) -> None:

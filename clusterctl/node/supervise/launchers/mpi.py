@@ -318,13 +318,13 @@ def read_columns(path: str) -> List[str]:
     return []
 
 
-def stop_daemon(process: subprocess.Popen[bytes], patience: float) -> None:
+def stop_daemon(process: subprocess.Popen[bytes], first_wait: float) -> None:
     """Let it end by itself for a while, then kill it.
 
     It may be asleep until its ranks' time is up, and mpirun 4.1 may crash at a late SIGTERM, with a page of output.
     """
     try:
-        process.wait(patience)
+        process.wait(first_wait)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

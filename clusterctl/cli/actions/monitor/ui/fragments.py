@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from clusterctl.console.diagnose import describe_asked, list_gpu_lines
@@ -20,7 +20,7 @@ from clusterctl.plans.report.charts import (
 from clusterctl.plans.report.evidence import render_ranks, render_sentence
 from clusterctl.plans.report.facts import list_facts
 from clusterctl.plans.report.markup import NOTHING, Child, Html, element, join, live_document
-from clusterctl.plans.report.page import render_result
+from clusterctl.plans.report.page import render_facts, render_result
 from clusterctl.plans.report.plot import plots_in_rows, render_plot
 from clusterctl.plans.report.reported_run import ReportedRun, make_scale
 from clusterctl.plans.report.timeline import render_timeline
@@ -166,19 +166,12 @@ def render_plots(run: ReportedRun) -> Html:
     if records:
         content += _section(tr("Machines"), plots_in_rows(overview), *nodes)
     content += _section(tr("Timeline"), render_timeline(run, scale))
-    content += _section(tr("About the run"), _facts(list_facts(run)))
+    content += _section(tr("About the run"), render_facts(list_facts(run)))
     return join(content)
 
 
 def _section(title: str, *content: Child) -> list[Child]:
     return [element("h3", title), *content] if any(content) else []
-
-
-def _facts(facts: Mapping[str, str]) -> Html:
-    rows = [
-        element("tr", element("th", name, scope="row"), element("td", value)) for name, value in facts.items()
-    ]
-    return element("table", element("tbody", *rows), class_="facts")
 
 
 def render_diagnosis(diagnosis: Diagnosis, asked_at: str) -> Html:

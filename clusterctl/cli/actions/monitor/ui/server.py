@@ -31,7 +31,7 @@ from clusterctl.cli.actions.monitor.ui.connections import Connections, Request
 from clusterctl.cli.actions.monitor.ui.feed import Cursor, Feed, TooManyError, View
 from clusterctl.cli.actions.monitor.ui.feed import Update as FeedUpdate
 from clusterctl.console.text import json_text
-from clusterctl.plans.report.markup import SCRIPT_FILE, STYLE_FILE
+from clusterctl.plans.report.markup import ICON_FILE, SCRIPT_FILE, STYLE_FILE
 from clusterctl.plans.report.style import STYLE
 from clusterctl.protocol.run_id import RunId, parse_run_id
 from clusterctl.protocol.untrusted import MalformedError, parse_object
@@ -46,7 +46,7 @@ CHECK = 1.0  # seconds between two looks whether a page is still there
 RETRY = 2000  # milliseconds after which a page connects again
 HOST = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::[0-9]{1,5})?")
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'"
 )
 HEADERS: Mapping[str, str] = {
@@ -61,7 +61,7 @@ HEADERS: Mapping[str, str] = {
 FOLDER = Path(__file__).parent
 CONNECTIONS = ("/proc/net/tcp", "/proc/net/tcp6")
 HTML, JSON, TEXT = "text/html; charset=utf-8", "application/json", "text/plain; charset=utf-8"
-GETS = {"", "events", STYLE_FILE, SCRIPT_FILE}
+GETS = {"", "events", STYLE_FILE, SCRIPT_FILE, ICON_FILE}
 POSTS = {"diagnose", "stop"}
 METHODS = ("GET", "POST", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT")
 
@@ -246,6 +246,10 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(200, "text/css; charset=utf-8", style.encode())
         elif name == SCRIPT_FILE:
             self._answer(200, "text/javascript; charset=utf-8", (FOLDER / SCRIPT_FILE).read_bytes())
+        elif (
+            name == ICON_FILE
+        ):  # else a browser asks for /favicon.ico, which the policy stops with a complaint
+            self._answer(200, "image/svg+xml", (FOLDER / ICON_FILE).read_bytes())
         else:
             self._answer(200, HTML, self.server.page.encode())
 

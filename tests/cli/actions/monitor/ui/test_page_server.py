@@ -15,15 +15,15 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
 import pytest
-from page_client import ask, press, stream
+from page_client import ask, press, serve_page, stream
 from waiting import HANG, wait_until
 
 from clusterctl.cli.actions.monitor.ui import connections
 from clusterctl.cli.actions.monitor.ui import feed as feeds
 from clusterctl.cli.actions.monitor.ui import server as servers
 from clusterctl.cli.actions.monitor.ui.connections import MOST_CONNECTIONS, MOST_HEAD, MOST_UNPROVEN
-from clusterctl.cli.actions.monitor.ui.feed import Feed, View
-from clusterctl.cli.actions.monitor.ui.fragments import render_lines, render_page
+from clusterctl.cli.actions.monitor.ui.feed import View
+from clusterctl.cli.actions.monitor.ui.fragments import render_lines
 from clusterctl.cli.actions.monitor.ui.server import HEADERS, MOST_BODY, UiServer, find_owners
 from clusterctl.plans.report.markup import Html
 
@@ -68,14 +68,8 @@ def source() -> PlainSource:
 @pytest.fixture
 def server(source: PlainSource) -> Iterator[UiServer]:
     """Serve them."""
-    with closing(Feed(source)) as feed:
-        running = UiServer(0, feed, render_page(HOSTILE))
-        thread = threading.Thread(target=running.serve_forever, args=(0.01,))
-        thread.start()
+    with serve_page(source, HOSTILE) as running:
         yield running
-        running.shutdown()
-        thread.join()
-    running.server_close()
 
 
 @pytest.mark.parametrize(
@@ -171,10 +165,11 @@ class Loaded(HTMLParser):
         ]
 
 
-def test_the_page_loads_nothing_but_our_two_files(server: UiServer) -> None:
+def test_the_page_loads_nothing_but_our_own_files(server: UiServer) -> None:
     """No inline script, style or handler, and no other origin; the policy forbids all of these as well."""
     _, headers, page = ask(server.url, "GET", "")
-    assert Loaded(page).found == ["link href=page.css", "script src=page.js", "a href=#main", "a href=#"]
+    files = ["link href=page.svg", "link href=page.css", "script src=page.js"]
+    assert Loaded(page).found == [*files, "a href=#main", "a href=#"]
     assert re.findall(r"<script[^>]*>(.*?)</script>", page) == [""] and "<style" not in page
     policy = headers["Content-Security-Policy"]
     for rule in ("default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "form-action 'none'"):
