@@ -47,7 +47,7 @@ LONGEST_LINE = 64 << 10
 INTERVAL = 0.05
 MOST_UNPROVEN = 64  # connections without a proof of the key, and two for each node; the oldest gives way
 END_WAIT = 5.0  # seconds in which a stop explains why orted has ended
-FAILURE_WAIT = 2.0  # seconds between SIGTERM and the end where a rank has failed, and for orted without ranks
+FAILURE_WAIT = 2.0  # seconds between SIGTERM and the end for the ranks of a node where one has failed
 STOP_LIMIT = 5.0
 
 
@@ -156,8 +156,7 @@ class MpiNode:
             time.sleep(INTERVAL)
         if mpirun.returncode is None:
             self._stop_ranks()
-            first_wait, limit = (STOP_LIMIT, STOP_LIMIT) if self._stopping else (0.0, FAILURE_WAIT)
-            stop_daemon(mpirun, first_wait, limit)
+            stop_daemon(mpirun, STOP_LIMIT if self._stopping else 0.0)
         self._stop_orted()
         return self.read_failure() or (-signal.SIGTERM if self._stopping else mpirun.returncode)
 
@@ -289,8 +288,7 @@ class MpiNode:
     def _stop_orted(self) -> None:
         """End it; if all is well it ends by itself."""
         if self._orted is not None:
-            first_wait, limit = (0.0, FAILURE_WAIT) if self._is_over() else (STOP_LIMIT, STOP_LIMIT)
-            stop_daemon(self._orted, first_wait, limit)
+            stop_daemon(self._orted, 0.0 if self._is_over() else STOP_LIMIT)
 
     def _is_over(self) -> bool:
         """Whether this node's part is to end, whatever Open MPI does."""
@@ -320,13 +318,16 @@ def read_columns(path: str) -> List[str]:
     return []
 
 
-def stop_daemon(process: subprocess.Popen[bytes], first_wait: float, limit: float) -> None:
-    """Let it end by itself for a while; then SIGTERM, then SIGKILL: it may be asleep until its ranks' time is up."""
-    for number, seconds in ((0, first_wait), (signal.SIGTERM, limit), (signal.SIGKILL, STOP_LIMIT)):
-        if number and process.poll() is None:
-            process.send_signal(number)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(seconds)
+def stop_daemon(process: subprocess.Popen[bytes], first_wait: float) -> None:
+    """Let it end by itself for a while, then kill it.
+
+    It may be asleep until its ranks' time is up, and mpirun 4.1 may crash at a late SIGTERM, with a page of output.
+    """
+    try:
+        process.wait(first_wait)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 class LineReader:
