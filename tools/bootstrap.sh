@@ -18,9 +18,10 @@ needed=''
 lab='sshd:openssh-server ssh-keygen:openssh-client ip:iproute2 unshare:util-linux nsenter:util-linux'
 wished=''
 extras=''
+no_compile=''
 case ${1-} in
 demo) ;;
-check) lab='' extras='[dev]' ;;
+check) lab='' extras='[dev]' no_compile=--no-compile ;; # ./test imports all that it uses soon, which compiles it
 test | all)
     needed='git:git' wished='fish:fish tcsh:tcsh zsh:zsh nft:nftables slurmctld:slurm-wlm' extras='[dev]'
     # 200 MB and their libraries, so ./test alone does not install them
@@ -197,8 +198,10 @@ pip() { or_fail "$venv/bin/python" -m pip install -c "$root/constraints.txt" "$@
 install_project() { # hatchling beforehand, so that a later run without a network needs no isolated build
     say "installing clusterctl and what it imports"
     "$venv/bin/python" -c 'import pip' 2>/dev/null || or_fail "$venv/bin/python" -m ensurepip
-    pip 'hatchling>=1.24' editables
-    pip --no-build-isolation -e "$root$extras"
+    # shellcheck disable=SC2086  # an option, or none
+    pip $no_compile 'hatchling>=1.24' editables
+    # shellcheck disable=SC2086
+    pip $no_compile --no-build-isolation -e "$root$extras"
 }
 
 # ---- torch ----

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from clusterctl.protocol.messages.verbs import OrphansRequest, WarmRequest
 
 MOST_PARTS = 20_000  # of one node
+WORK_LIMIT = 600.0  # seconds in which a node has ended what crashed runs left, whatever beats it sends
 
 
 @dataclass(frozen=True)
@@ -164,8 +165,9 @@ def _request_orphans(c: Connection, node: Node, interpreter: Interpreter, to_end
 
 
 def _receive_answer(session: Session, key: str) -> Untrusted:
-    """Receive the first frame with a key; the beats before it have none."""
-    while (frame := session.receive(ANSWER_LIMIT)) is not None:
+    """Receive the first frame with a key; the beats before it have none, and do not go on for ever."""
+    deadline = time.monotonic() + WORK_LIMIT
+    while (frame := session.receive(min(ANSWER_LIMIT, deadline - time.monotonic()))) is not None:
         if key in frame[0]:
             return frame[0]
     raise NodeError("CC-RUN-032", evidence=session.stderr)

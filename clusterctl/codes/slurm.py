@@ -41,12 +41,15 @@ ENTRIES: Mapping[str, Entry] = {
                 ),
                 Text("write them as gpu01,gpu[03-08], or give a number", "写成 gpu01,gpu[03-08]，或写节点数"),
             ),
-            "deep": Case(
+            "deep-setup": Case(
                 Text(
-                    "--deep: the test of the network needs nodes that SSH reaches",
-                    "--deep：网络测试需要能通过 SSH 连接的节点",
+                    "--deep: the job's `setup` makes its environment only when the job starts",
+                    "--deep：作业的 `setup` 在作业启动时才创建环境",
                 ),
-                Text("remove --deep", "去掉 --deep"),
+                Text(
+                    "give a Python with torch: --set setup=null --set python=PATH",
+                    "指定带 torch 的 Python：--set setup=null --set python=PATH",
+                ),
             ),
             "gpus": Case(
                 Text("gpus: Slurm chooses the GPUs of a job", "gpus：作业使用哪些 GPU 由 Slurm 分配"),

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from clusterctl.console.terminal import print_table, stdout
-from clusterctl.console.text import sanitize, wrap_text
+from clusterctl.console.text import sanitize, wrap_prose, wrap_text
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.checks.collective import render_rate, render_time
 from clusterctl.plans.diagnose.collective import DeepCheckResult, Group, bus_bandwidth
@@ -196,11 +196,16 @@ def _show_judgement(judgement: Judgement, *, stacks_shown: bool) -> None:
     """Print the sentence with its code, and what to do next."""
     style = "bold red" if judgement.hangs else "bold"
     console = stdout()
-    console.print(
-        Text.assemble((sanitize(judgement.sentence), style), f" ({judgement.code})"), soft_wrap=True
-    )
+    _print_prose(console, tr("{sentence} ({code})", sentence=judgement.sentence, code=judgement.code), style)
     if judgement.fix and not (stacks_shown and "--stacks" in judgement.fix):
-        console.print(Text("  " + tr("next: {command}", command=sanitize(judgement.fix))), soft_wrap=True)
+        _print_prose(console, tr("next: {command}", command=judgement.fix), "", indent="  ")
+
+
+def _print_prose(console: Console, text: str, style: str, *, indent: str = "") -> None:
+    """Print a text, on a terminal in lines that break between words."""
+    line, room = sanitize(text), console.width - len(indent)
+    for piece in wrap_prose(line, room, "  ") if console.is_terminal else [line]:
+        console.print(Text(f"{indent}{piece}", style), soft_wrap=True)
 
 
 def _show_ranks(ranks: Sequence[RankEvidence], judgement: Judgement) -> None:

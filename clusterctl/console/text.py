@@ -160,6 +160,14 @@ class WrappedCell:
 
 # How a line begins that is there to be pasted; such a line stays whole.
 COMMAND = re.compile(r"(clusterctl|python3?|pip|ssh(-\w+)?|sudo|chmod|chown|mv|rm|cp|export)\s")
+
+
+def wrap_command(text: str, width: int) -> list[str]:
+    """Keep a command on one line, to be pasted; a comment behind it goes below where both are too wide."""
+    command, mark, comment = text.partition("  # ")
+    return [command, f"# {comment}"] if mark and display_width(text) > width else [text]
+
+
 _IN_BACKQUOTES = re.compile(r"`[^`]*`")
 
 

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from clusterctl.client import cleanup
 from clusterctl.client.cleanup import read_storage, remove_stored_runs
 from clusterctl.client.rpc import session
 from clusterctl.client.rpc.session import Session
@@ -63,3 +64,20 @@ def test_a_node_that_gets_nowhere_is_given_up(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(NodeError, match="no progress") as caught:
         read_storage(cast(Session, node), "n1")
     assert (caught.value.code, caught.value.node) == ("CC-CLEAN-003", "n1")
+
+
+def test_beats_without_end_are_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A beat every few seconds would hold `ps --orphans` for ever; the session judges the time that is left."""
+
+    class Beats(Told):
+        waits = 0
+
+        def receive(self, timeout: float) -> tuple[Untrusted, bytes] | None:
+            if timeout <= 0:
+                raise TimeoutError
+            self.waits += 1
+            return (Untrusted({"beat": 1}), b"") if self.waits < 100_000 else None
+
+    monkeypatch.setattr(cleanup, "WORK_LIMIT", 0.05)
+    with pytest.raises(TimeoutError):
+        cleanup._receive_answer(cast(Session, Beats({})), "orphans")

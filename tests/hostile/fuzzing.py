@@ -25,10 +25,11 @@ from unittest import mock
 
 from invoke import Context
 
-from clusterctl.client import cleanup, preflight
+from clusterctl.client import cleanup, preflight, slurm
 from clusterctl.client.cleanup import read_storage, remove_stored_runs
 from clusterctl.client.history import HistoryChoice, history
-from clusterctl.client.results.file_receiver import PullReport
+from clusterctl.client.results.copying import CopyOrder, GivingNode, open_copy
+from clusterctl.client.results.file_receiver import PullReport, protocol_error
 from clusterctl.client.results.pull import (
     choose_requests,
     fetch_files,
@@ -36,7 +37,7 @@ from clusterctl.client.results.pull import (
     list_results,
     make_folders_and_links,
 )
-from clusterctl.client.results.target_dir import TargetDirectory, prepare_target
+from clusterctl.client.results.target_dir import TargetDirectory, UsersDirectory, prepare_target
 from clusterctl.client.rpc import session as sessions
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.session import Interpreter
@@ -64,7 +65,9 @@ from clusterctl.plans.runs.selection import (
     submitted_at,
 )
 from clusterctl.plans.runs.state import attempts_of, node_ranks, run_state
-from clusterctl.plans.sync.received_names import plan_download
+from clusterctl.plans.slurm.report import to_findings
+from clusterctl.plans.sync.copy import rename_entries
+from clusterctl.plans.sync.received_names import check_names, plan_download
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.inventory.model import Node, Ssh
 
@@ -289,9 +292,16 @@ class Line(Context):
 def without_network() -> Iterator[None]:
     """Let sessions speak to what is given as their connection."""
     boot = mock.patch.object(sessions.bundle, "pack", return_value=(frozenset(), b""))
+    zips = mock.patch.multiple(slurm, payload_zip=lambda: ("", b""), judge_zip=lambda: ("", b""))
     quick = mock.patch.multiple(preflight, LISTEN_LIMIT=0.02, REPORT_LIMIT=0.02)  # all that will come is here
     owner = mock.patch.object(sessions, "_owner", lambda _: SimpleNamespace())
-    with boot, quick, owner, mock.patch.object(sessions, "_open_channel", lambda line, *_: Pipe(line.answer)):
+    with (
+        boot,
+        zips,
+        quick,
+        owner,
+        mock.patch.object(sessions, "_open_channel", lambda line, *_: Pipe(line.answer)),
+    ):
         yield
 
 
@@ -449,6 +459,82 @@ def drive_sync(line: Line, place: Place) -> object:
     return tasks.sync(line, NODE, INTERPRETER, "demo-20261122T000000-abcd", 1, TreeUpload(place.scan), print)
 
 
+def drive_copy(line: Line, place: Place) -> object:
+    """Copy a directory from a node, under another name."""
+    account = PullReport()
+    with open_copy(line, NODE, INTERPRETER, CopyOrder("send", [("~/ckpt", "ckpt")])) as session:
+        entries = list_results(session, 1000, None, "gpu02").entries
+        try:
+            check_names((entry.path for entry in entries), ["ckpt"])
+        except ValueError as error:
+            raise protocol_error("gpu02", str(error)) from error
+        judged = plan_download(list(rename_entries(entries, "ckpt", "mine")), ignores_case=True)
+        target = place.fresh()
+        prepare_target(target)
+        landing = TargetDirectory(target, "", "cp-gpu02", UsersDirectory({"mine"}))
+        try:
+            wants = list(choose_requests(judged, landing, account, overwrite=False))
+            fetch_files(session, wants, landing, account, node="gpu02")
+            make_folders_and_links(judged, landing, account)
+            landing.remove_partials()
+        finally:
+            landing.close()
+            place.check(target)
+    return entries, account
+
+
+def drive_give(line: Line, _: Place) -> object:
+    """Read what a node gives to others, and contents that are passed on."""
+    order = CopyOrder("give", [("~/ckpt", "ckpt")])
+    giving = GivingNode(open_copy(line, NODE, INTERPRETER, order), "gpu02", ["ckpt"])
+    with giving.session:
+        port = giving.provide({"address": "192.0.2.2", "ports": None, "token": "t"})
+        passed = [part.size for part in giving.fetch(list(giving.manifest.blobs))]
+    return giving.tree, port, passed
+
+
+class Login:
+    """A login node whose answers are these."""
+
+    node, interpreter = NODE, INTERPRETER
+
+    def __init__(self, line: Line) -> None:
+        self.cluster = SimpleNamespace(connection=lambda _: line)
+
+
+SUBMISSION: Any = slurm.Submission({}, [], "", {}, "t")  # type: ignore[arg-type]  # nobody reads it
+
+
+def drive_queue(line: Line, _: Place) -> object:
+    """Wait in the queue of a Slurm cluster, and read what the check in the allocation found."""
+    login: Any = Login(line)
+    states = list(slurm.watch_queue(login, "demo", 2))
+    return states, [to_findings(state.check) for state in states if state.check]
+
+
+def drive_check(line: Line, _: Place) -> object:
+    """Read the facts of the nodes of a Slurm job."""
+    login: Any = Login(line)
+    return list(slurm.gather_facts(login, SUBMISSION, 2))
+
+
+def drive_submit(line: Line, _: Place) -> object:
+    """Submit a job."""
+    login: Any = Login(line)
+    return slurm.submit_job(login, SUBMISSION)
+
+
+def drive_cancel(line: Line, _: Place) -> object:
+    """Take a job out of Slurm."""
+    login: Any = Login(line)
+    return slurm.cancel_job(login, "demo", 1.0)
+
+
+def drive_warm(line: Line, _: Place) -> object:
+    """Describe what waits for the next launch."""
+    return cleanup.query_warm(line, NODE, INTERPRETER)
+
+
 DRIVERS: dict[str, tuple[Callable[..., object], ...]] = {
     "probe": (drive_probe,),
     "ps": (drive_ps,),
@@ -463,6 +549,13 @@ DRIVERS: dict[str, tuple[Callable[..., object], ...]] = {
     "orphans": (drive_orphans,),
     "pull": (drive_pull,),
     "sync": (drive_sync,),
+    "copy": (drive_copy,),
+    "give": (drive_give,),
+    "queue": (drive_queue,),
+    "check": (drive_check,),
+    "submit": (drive_submit,),
+    "cancel": (drive_cancel,),
+    "warm": (drive_warm,),
 }
 
 

@@ -28,7 +28,9 @@ from fuzzing import (
 
 from clusterctl.client.rpc import tasks
 
-COUNT = {"ps": 150, "pull": 100, "clean": 100}  # cases; the bench takes as many as one wants
+# cases; the bench takes as many as one wants
+COUNT = dict.fromkeys(("check", "submit", "cancel", "warm"), 20)
+COUNT |= {"ps": 150, "pull": 100, "clean": 100, "copy": 30, "queue": 30}
 USUAL = 60
 MOST_FAULTS = 20
 ABROAD = ("/srv", "/root", "/tmp/", "http://", "https://", "proxy")

@@ -160,6 +160,12 @@ def test_the_check_and_the_setup_are_in_the_allocation(slurm: SlurmBed, tmp_path
     assert [node["name"] for node in alone["nodes"]] == ["gpu01", "gpu02"]
     assert slurm.slurm("squeue -h -t R,PD") == "" and "check-" not in slurm.slurm("ls ~/.clusterctl/runs")
 
+    measured = slurm.json("check", "--deep", job)
+    assert measured["deep"]["found"]["ok"], measured["deep"]
+    assert [one["kind"] for one in measured["deep"]["rounds"]] == ["all"]
+    wait_until(lambda: slurm.slurm("squeue -h") == "", "the job of the test is over")
+    assert "deep-check-" not in slurm.slurm("ls ~/.clusterctl/runs")
+
     torch = ("--set", "launcher=torchrun", "--set", "python=/usr/bin/python3")
     failed = slurm.run("launch", job, "--json", *torch)
     assert failed.code == 3 and "CC-TORCH-001" in failed.err

@@ -45,7 +45,7 @@ from clusterctl.plans.launch.setup import setup_to_spec
 from clusterctl.plans.runs.gang_record import warn_of_losses
 from clusterctl.protocol.redact import redact
 from clusterctl.protocol.run_id import RunId
-from clusterctl.protocol.states import CANCELLED, FAILED_SETUP
+from clusterctl.protocol.states import CANCELLED, FAILED_SETUP, RUNNING
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.nodeset import fold_names
@@ -65,6 +65,7 @@ class LaunchBase(ABC):
         self._output = RunOutput(options.as_json, options.command)
         self._began = time.time()
         self._setup_files: SetupFiles | None = None
+        self._started: RunId | None = None  # once its workers run
 
     @property
     @abstractmethod
@@ -94,10 +95,21 @@ class LaunchBase(ABC):
             self._output.write_end(FAILED_SETUP, error.exit_code, error=f"{error.code} {error.message}")
             raise
         except KeyboardInterrupt:
+            if self._started is not None:
+                return self._leave(self._started)
             self._output.write_end(CANCELLED, 130)
             raise
         finally:
             self._phases.break_off()
+
+    def _leave(self, run_id: RunId) -> int:
+        """Report a run that continues after Ctrl-C, before it was followed."""
+        remember_hooks(self._job, self._inventory, run_id)
+        remember_runs([run_id])
+        info(self._output.describe_leaving(run_id, stopping=False))
+        self._output.write_end(RUNNING, 130)
+        warn_not_notified(run_id, self._output.hint("attach", run_id))
+        return 130
 
     def _announce(self) -> None:
         if self._job.debug:
@@ -143,7 +155,7 @@ class Launch(LaunchBase):
         return sum(not member.spare for member in self._members)
 
     def _start_run(self, cluster: Cluster, scan: ScanResult, secrets: Mapping[str, str]) -> int:
-        questions = self._ask()
+        questions = self._list_questions()
         preflight = self._run_preflight(cluster, questions)
         if blocks_launch(preflight, no_check=self._options.no_check):
             info(tr("nothing was started"))
@@ -165,7 +177,7 @@ class Launch(LaunchBase):
             keep_check(questions, preflight, checks_dir())
         return code
 
-    def _ask(self) -> Questions:
+    def _list_questions(self) -> Questions:
         selection = select_checks(self._inventory, self._job)
         setup = self._setup_files.plan if self._setup_files else None
         command, recheck = self._options.command, self._options.recheck
@@ -301,6 +313,7 @@ class Launch(LaunchBase):
                 )
             )
             raise
+        self._started = plan.run_id
         for node in plan.all_nodes:
             self._phases.mark_done("go", node.name)
         seconds = time.time() - self._began

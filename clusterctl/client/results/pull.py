@@ -56,7 +56,7 @@ from clusterctl.translation import tr
 
 LARGEST_BATCH = 4 << 20  # bytes of a batch of rows, unpacked; a node sends 1 MiB and a row
 MOST_ROWS = 1000  # in a batch
-ROW_VALUES = 9
+ROW_VALUES = 10
 LONGEST_MARK = 64
 FILES_PER_REQUEST = 200  # files that are requested together
 

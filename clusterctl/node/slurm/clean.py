@@ -16,7 +16,7 @@ from ..runtime.stream import Stream, VerbError
 from ..verbs.clean import Cleaner, has_processes, serve
 from .commands import query_numbers
 from .job_files import PART, JobFiles, list_folder, newest_beat, read_object
-from .states import STALE_AFTER, SlurmJob, describe_wait, judge, query_slurm, read_job, states_of
+from .states import STALE_AFTER, SlurmJob, describe_wait, judge, query_with_cluster, read_job, states_of
 
 if TYPE_CHECKING:
     from ...protocol.messages.verbs import CleanReport, CleanRequest, Removal, StoredRun
@@ -91,7 +91,7 @@ def find_jobs_of_runs(workdir: str) -> Dict[str, SlurmJob]:
     named = query_numbers(unknown)  # of a launch that was killed before it wrote the number
     numbers = {run_id: (named or {}).get(run_id, "") for run_id in unknown}
     jobs = [job._replace(number=numbers.get(job.files.run_id, job.number)) for job in jobs]
-    queue, own = query_slurm([job for job in jobs if job.number])
+    queue, own = query_with_cluster([job for job in jobs if job.number])
     judged = [judge_strictly(job, queue, own) if job.number else judge_unnumbered(job, named) for job in jobs]
     for job in judged:
         if not describe_obstacle(job):

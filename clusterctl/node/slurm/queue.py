@@ -1,7 +1,7 @@
 """How a job gets from the queue to its workers, as the login node sees it: for who waits for it.
 
-`report_queue` is the whole of the verb's `queue`. `check` submits a job that only gathers facts, and takes it out of
-Slurm again when they have come or the client is gone.
+`report_queue` is the whole of the verb's `queue`. `check` submits a job that gathers facts, and perhaps runs a test
+job on its nodes (`check --deep`), and takes it out of Slurm again when they have come or the client is gone.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from .states import (
     can_requeue,
     find_job,
     is_being_stopped,
-    judge_jobs,
     placeholder,
+    query_states,
     queue_facts,
     read_job,
     states_of,
@@ -105,7 +105,7 @@ def report_queue(
         found = (arrived, os.path.exists(job.files.ended))
         if now >= next_question or found != seen:
             # also one whose parts have all ended
-            (job,), seen = judge_jobs([job]), found
+            (job,), seen = query_states([job]), found
             if job.queued is not None and job.queued.is_pending:
                 # Slurm has put the job back: its next start has a folder of its own. An answer from before that start
                 # says nothing of its folder.
@@ -156,10 +156,21 @@ def check(request: SubmitRequest, stream: Stream) -> None:
     try:
         if report_queue(job, lambda start: start.count("facts") >= count, stream, has_parts=False):
             send_facts(read_newest_start(files), count, stream)
+            if not request["template"]["check"]["only"]:
+                wait_for_client(stream)
     finally:
         with suppress(VerbError):
             run_program(["scancel", job.number], CANCEL_LIMIT)
         remove_folder(files.run_folder)
+
+
+def wait_for_client(stream: Stream) -> None:
+    """Keep the job until the client has seen what it runs after the check, by other sessions, and leaves."""
+    while not stream.ended:
+        for _ in stream.read_available():
+            pass
+        stream.answer({"beat": int(time.monotonic())})
+        time.sleep(LOOK_INTERVAL)
 
 
 def remove_folder(folder: str) -> None:

@@ -69,7 +69,7 @@ def find_job(workdir: str, run_id: str) -> SlurmJob:
 def query_jobs(jobs: List[SlurmJob]) -> List[SlurmJob]:
     """Add what Slurm knows of the jobs that may not be over, by one query for all; the others lose their secrets."""
     finished = [is_finished(job) for job in jobs]
-    asked = iter(judge_jobs([job for job, is_over in zip(jobs, finished) if not is_over]))
+    asked = iter(query_states([job for job, is_over in zip(jobs, finished) if not is_over]))
     judged = [job if is_over else next(asked) for job, is_over in zip(jobs, finished)]
     for job, is_over in zip(judged, finished):
         if job.over or is_over:
@@ -77,17 +77,17 @@ def query_jobs(jobs: List[SlurmJob]) -> List[SlurmJob]:
     return judged
 
 
-def judge_jobs(jobs: List[SlurmJob]) -> List[SlurmJob]:
+def query_states(jobs: List[SlurmJob]) -> List[SlurmJob]:
     """Add what Slurm knows of jobs.
 
     Login nodes of several clusters may share a work directory, and numbers of jobs repeat: one that is not known here,
     or has another name, is judged only if it is known to be of this cluster.
     """
-    queue, own = query_slurm(jobs)
+    queue, own = query_with_cluster(jobs)
     return [judge(job, queue, own) for job in jobs]
 
 
-def query_slurm(jobs: List[SlurmJob]) -> Tuple[Optional[Dict[str, QueuedJob]], str]:
+def query_with_cluster(jobs: List[SlurmJob]) -> Tuple[Optional[Dict[str, QueuedJob]], str]:
     """Give what Slurm knows of jobs, None if it does not answer, and its cluster's name where that is needed."""
     queue, own = query_queue(job.number for job in jobs), ""
     if queue is not None and any(job.cluster and not is_known(job, queue) for job in jobs):

@@ -17,8 +17,8 @@ from ..slurm.states import (
     describe_wait,
     find_job,
     find_jobs,
-    judge_jobs,
     query_jobs,
+    query_states,
     states_as_listed,
 )
 from ..slurm.stop import stop
@@ -56,7 +56,7 @@ def cancel(request: Any, stream: Stream) -> None:
     """Take a job out of Slurm, unless it ends by itself in a moment; answers whether it had to be."""
     job, deadline = find_job(request["workdir"], request["run"]), time.monotonic() + request["timeout"]
     while True:
-        (job,) = judge_jobs([job])  # also where all parts have recorded their end
+        (job,) = query_states([job])  # also where all parts have recorded their end
         if job.elsewhere and not job.over:
             raise VerbError("CC-SLURM-010", describe_wait(job))
         if job.over or time.monotonic() >= deadline:

@@ -79,7 +79,9 @@ def render_slowness(slowness: Slowness) -> list[Child]:
     rows = [_late_row(row, is_suspect=row.rank in judgement.suspects) for row in slowness.rows[:MOST_ROWS]]
     kind = "bad" if judgement.suspects else None
     return [
-        element("p", f"{judgement.sentence} ({judgement.code})", class_=kind),
+        element(
+            "p", tr("{sentence} ({code})", sentence=judgement.sentence, code=judgement.code), class_=kind
+        ),
         table(headings, rows) if rows else None,
         element("p", note, class_="faint") if rows else None,
     ]

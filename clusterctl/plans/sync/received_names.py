@@ -29,7 +29,8 @@ Stamp = tuple[int, int, int, int]
 class OutputEntry:
     """One thing on a node; `index` is what the node calls it, `path` is where it would lie here.
 
-    `own`: of this node's part of a run, where an output belongs to all nodes that share the work directory.
+    `own`: of this node's part of a run, where an output belongs to all nodes that share the work directory. `mode` is
+    None for what gets the mode of a new file.
     """
 
     index: int
@@ -39,6 +40,7 @@ class OutputEntry:
     stamp: Stamp
     target: str
     own: bool
+    mode: int | None = None
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,8 @@ class DownloadPlan:
 def parse_output_rows(rows: Iterable[Row], start: int, run_id: str | None) -> Iterator[OutputEntry]:
     """Read a batch of rows; of a run what lies below `logs-RUN` and `code-RUN`. ValueError for what is no row."""
     for offset, row in enumerate(rows):
-        if len(row) != 8:
-            raise ValueError("a row does not have 8 parts")
+        if len(row) not in (8, 9):
+            raise ValueError("a row has neither 8 nor 9 parts")
         part, kind = row.text(0, 10), row.text(2, 10)
         path, target = row.name(1, LONGEST_PATH), row.name(7, LONGEST_PATH)
         if path is None or target is None:  # the system itself has none so long
@@ -81,7 +83,8 @@ def parse_output_rows(rows: Iterable[Row], start: int, run_id: str | None) -> It
             raise ValueError("a row is of no known kind")
         local_path = path if part == OUTPUTS else f"{part}-{run_id}/{path}"
         numbers = (stamp[0], stamp[1], stamp[2], stamp[3])
-        yield OutputEntry(start + offset, local_path, kind, size, numbers, target, part != OUTPUTS)
+        mode = row.integer(8, 0, 0o777)
+        yield OutputEntry(start + offset, local_path, kind, size, numbers, target, part != OUTPUTS, mode)
 
 
 def plan_download(entries: Sequence[OutputEntry], *, ignores_case: bool) -> DownloadPlan:

@@ -173,6 +173,8 @@ class Stay(TypedDict):
     workdir: str
     node: str
     seconds: float
+    argv: list[str]  # how guardian and agent were started, up to their role
+    env: list[str]
 
 
 class ForkGuardian(TypedDict):
@@ -192,6 +194,17 @@ class Renew(TypedDict):
     do: Literal["renew"]
     seconds: float
     imports: str
+    argv: list[str]
+    env: list[str]
+
+
+class RunOrder(TypedDict):
+    """To a guardian that waits, with the agent's socket, agent.log and the verb; to its agent, with the first two."""
+
+    do: Literal["run"]
+    rundir: str
+    env: list[str]
+    cwd: str
 
 
 class Ask(TypedDict):
@@ -200,7 +213,7 @@ class Ask(TypedDict):
     do: Literal["describe", "end"]
 
 
-AnyWarmRequest = Union[ForkGate, Stay, ForkGuardian, Renew, Ask]
+AnyWarmRequest = Union[ForkGate, Stay, ForkGuardian, Renew, RunOrder, Ask]
 
 
 class WarmDone(TypedDict):

@@ -189,7 +189,7 @@ def test_exec_and_sync_load_little() -> None:
 
 MOST_BYTES = {
     "clean": 20_200,
-    "copy": 33_000,
+    "copy": 33_200,
     "diagnose": 19_900,
     "exec": 6_800,
     "follow": 22_600,

@@ -156,8 +156,8 @@ class MpiNode:
             time.sleep(INTERVAL)
         if mpirun.returncode is None:
             self._stop_ranks()
-            patience, limit = (STOP_LIMIT, STOP_LIMIT) if self._stopping else (0.0, FAILURE_WAIT)
-            stop_daemon(mpirun, patience, limit)
+            first_wait, limit = (STOP_LIMIT, STOP_LIMIT) if self._stopping else (0.0, FAILURE_WAIT)
+            stop_daemon(mpirun, first_wait, limit)
         self._stop_orted()
         return self.read_failure() or (-signal.SIGTERM if self._stopping else mpirun.returncode)
 
@@ -289,8 +289,8 @@ class MpiNode:
     def _stop_orted(self) -> None:
         """End it; if all is well it ends by itself."""
         if self._orted is not None:
-            patience, limit = (0.0, FAILURE_WAIT) if self._is_over() else (STOP_LIMIT, STOP_LIMIT)
-            stop_daemon(self._orted, patience, limit)
+            first_wait, limit = (0.0, FAILURE_WAIT) if self._is_over() else (STOP_LIMIT, STOP_LIMIT)
+            stop_daemon(self._orted, first_wait, limit)
 
     def _is_over(self) -> bool:
         """Whether this node's part is to end, whatever Open MPI does."""
@@ -320,9 +320,9 @@ def read_columns(path: str) -> List[str]:
     return []
 
 
-def stop_daemon(process: subprocess.Popen[bytes], patience: float, limit: float) -> None:
+def stop_daemon(process: subprocess.Popen[bytes], first_wait: float, limit: float) -> None:
     """Let it end by itself for a while; then SIGTERM, then SIGKILL: it may be asleep until its ranks' time is up."""
-    for number, seconds in ((0, patience), (signal.SIGTERM, limit), (signal.SIGKILL, STOP_LIMIT)):
+    for number, seconds in ((0, first_wait), (signal.SIGTERM, limit), (signal.SIGKILL, STOP_LIMIT)):
         if number and process.poll() is None:
             process.send_signal(number)
         with suppress(subprocess.TimeoutExpired):
