@@ -139,7 +139,7 @@ def test_an_answer_has_the_words_of_diagnose(capsys: pytest.CaptureFixture[str])
     assert "rank 9 (gpu001) has not entered all_reduce #4 of group default_pg" in printed[0]
     for line in (printed[1].strip(), *printed[-2:]):
         assert line.replace("`", "") in page
-    assert "stacks of rank 9" in page and "14:03:05 " in page
+    assert "stacks of rank 9" in page and "14:03:05 queried 16 ranks" in page
 
 
 def test_a_run_that_stalls_says_why_first() -> None:
