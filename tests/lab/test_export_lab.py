@@ -104,6 +104,21 @@ def test_one_failed_node_or_the_death_of_the_script_ends_all_nodes(cluster: Lab,
         wait_until(lambda: len(records(log.read_text())) == 3, "three ranks run")
         process.send_signal(signal.SIGKILL)
     wait_until(lambda: exported_processes(cluster) == [], "every process has ended")
+    wait_until(lambda: local_processes(script) == [], "every process here has ended")
+
+
+def local_processes(script: Path) -> list[str]:
+    """List the processes of a script on the machine where it was started."""
+    lines = (read_command(folder) for folder in Path("/proc").glob("[0-9]*"))
+    return [line for line in lines if line.startswith("bash") and str(script) in line]
+
+
+def read_command(folder: Path) -> str:
+    """Read the command line of a process; empty if it has ended."""
+    try:
+        return (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
 
 
 def wait_for_job(bed: Bed, number: str) -> str:

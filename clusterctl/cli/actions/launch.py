@@ -155,7 +155,7 @@ class Launch(LaunchBase):
         return sum(not member.spare for member in self._members)
 
     def _start_run(self, cluster: Cluster, scan: ScanResult, secrets: Mapping[str, str]) -> int:
-        questions = self._list_questions()
+        questions = self._make_questions()
         preflight = self._run_preflight(cluster, questions)
         if blocks_launch(preflight, no_check=self._options.no_check):
             info(tr("nothing was started"))
@@ -177,7 +177,7 @@ class Launch(LaunchBase):
             keep_check(questions, preflight, checks_dir())
         return code
 
-    def _list_questions(self) -> Questions:
+    def _make_questions(self) -> Questions:
         selection = select_checks(self._inventory, self._job)
         setup = self._setup_files.plan if self._setup_files else None
         command, recheck = self._options.command, self._options.recheck

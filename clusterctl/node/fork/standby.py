@@ -92,13 +92,13 @@ def start_standby(launch: Launch, private: Sequence[socket.socket], fork_server:
     own_end, line = socket.socketpair()
     between = os.fork()
     if between == 0:
-        run_in_child(lambda: _run_guardian(launch, line, [*private, own_end], fork_server))
+        run_in_child(lambda: _exec_guardian(launch, line, [*private, own_end], fork_server))
     line.close()
     os.waitpid(between, 0)
     return Standby(own_end, launch)
 
 
-def _run_guardian(
+def _exec_guardian(
     launch: Launch, line: socket.socket, private: Sequence[socket.socket], fork_server: ForkServer
 ) -> None:
     if os.fork():

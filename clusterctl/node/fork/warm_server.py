@@ -230,8 +230,8 @@ class Server:
         close_all((reader, writer))
         for connection in self._open:
             connection.close()
-        if become_child(agent):
-            become_gate(argv, env, cwd, descriptors, self._program.run)
+        if enter_agent_tree(agent):
+            run_as_gate(argv, env, cwd, descriptors, self._program.run)
 
     def _prepare_gate(self) -> None:
         """Fork the agent's first gate, which imports torchrun, forks its worker server, and waits for its words."""
@@ -249,7 +249,7 @@ class Server:
             os._exit(0)
         for connection in (own_end, *self._open):
             connection.close()
-        if not become_child(agent):
+        if not enter_agent_tree(agent):
             return
         send(line, {"pid": os.getpid()})
         for name in [name for name in os.environ if not is_stable(name)]:  # the tag of an earlier run, too
@@ -261,7 +261,7 @@ class Server:
         line.close()
         argv = list(request.texts("argv", MOST_WORDS, LONGEST_VARIABLE))
         env = unpack_variables(request.texts("env", MOST_WORDS, LONGEST_VARIABLE))
-        become_gate(argv, env, request.text("cwd"), descriptors, run_gate)
+        run_as_gate(argv, env, request.text("cwd"), descriptors, run_gate)
 
     # the end of a run, and the next one
 
@@ -521,7 +521,7 @@ def is_same_plan(start: Untrusted, plan: GateStart) -> bool:
     return start.text("mode") == plan["mode"] and start.count("workers") == plan["workers"]
 
 
-def become_child(agent: int) -> bool:
+def enter_agent_tree(agent: int) -> bool:
     """Become the agent's child, as one that it has started itself; False if it has ended."""
     os.setsid()
     leave_output()
@@ -532,7 +532,7 @@ def become_child(agent: int) -> bool:
     return os.getppid() == agent
 
 
-def become_gate(
+def run_as_gate(
     argv: List[str], env: Dict[str, str], cwd: str, descriptors: Sequence[int], run_gate: RunGate
 ) -> None:
     """Take what a gate is started with, and run it."""

@@ -57,7 +57,7 @@ def run_module(go: int, report: int, name: str, start: Optional[GateStart]) -> N
 
         send(report, {"failed": traceback.format_exc()})
         raise
-    become_torchrun(go, report, prepared)
+    run_torchrun(go, report, prepared)
 
 
 Note = Callable[[str, str], None]
@@ -84,7 +84,7 @@ def prepare_module(name: str, start: Optional[GateStart], private: Sequence[int]
     return Prepared(module, str(torch.__version__), install_fork)
 
 
-def become_torchrun(go: int, report: int, prepared: Prepared) -> None:
+def run_torchrun(go: int, report: int, prepared: Prepared) -> None:
     """Report that nothing is missing but GO, and run torchrun after it."""
     send(report, {"ready": prepared.torch})
     order = read_order(go)
@@ -105,7 +105,7 @@ def prepare_gate(start: GateStart, private: Sequence[int]) -> Callable[[List[str
         go, report = int(arguments[0]), int(arguments[1])
         for descriptor in (go, report):
             os.set_inheritable(descriptor, False)
-        become_torchrun(go, report, prepared)
+        run_torchrun(go, report, prepared)
 
     return run
 

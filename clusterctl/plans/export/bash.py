@@ -288,7 +288,7 @@ start_node() { # NODE_RANK ARGUMENTS...: returns when the node's part has ended,
     [ "$rank" != 0 ] || peer=$second
     on_script "$rank" guard "$peer" "$@" < <(feed) 2>&1 |
         tee "$logs/$rank.out" | sed -u "s/^/${names[rank]}: /" || status=$?
-    echo "$rank $status" >"$tmp/ended"
+    echo "$rank $status" 1<>"$tmp/ended" # also for reading: otherwise it would wait for a script that was killed
 }
 """.strip().splitlines()
 
