@@ -359,7 +359,7 @@ def told(_: str) -> str:
 def fault_table(name: str) -> str:
     """Write what the tests strike, or what the bench has measured."""
     if name == "struck":
-        headings = ("what breaks", "how it is made", "within", "the screen says", "exit code", "")
+        headings = ("what breaks", "how it is made", "within", "the screen shows", "exit code", "")
         return table(headings, faults.struck())
     return f"{table(faults.measured_headings(), faults.measured())}\n{faults.machine()}\n"
 

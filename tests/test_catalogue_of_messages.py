@@ -80,6 +80,13 @@ def test_another_version_of_click_changes_nothing() -> None:
     assert "click's new words" not in tool().updated()
 
 
+def test_what_click_reports_to_programmers_is_left_out() -> None:
+    """A mistake in the declaration of an option is no message of the command line."""
+    messages = tool().collect_from_click()
+    assert "No such option {name!r}." in messages
+    assert not [text for text in messages if "defined twice" in text or "Choice(" in text]
+
+
 def test_a_space_is_for_latin_words_only() -> None:
     """A translation has one beside each placeholder; it goes where the value is Chinese, and never within a value."""
     assert fill_chinese(

@@ -138,7 +138,7 @@ def follows_their_names(path: str, text: str) -> Iterator[str]:
 
 # Who writes the JSON that these functions read without `protocol.untrusted`: we ourselves, or who commands us anyway.
 TRUSTED_JSON = {
-    "clusterctl/cli/commands/local.py:explain": "the examples of codes, which comes with the package",
+    "clusterctl/cli/commands/explain.py:explain": "the examples of codes, which comes with the package",
     "clusterctl/protocol/untrusted.py:": "the reader itself",
     "clusterctl/client/local/notify.py:_read": "our own file",
     "clusterctl/client/results/pull.py:_load": "our own file",
@@ -155,9 +155,9 @@ TRUSTED_JSON = {
     "clusterctl/node/supervise/gate.py:main": "our own parent",
     "clusterctl/node/supervise/launchers/ray.py:main": "our own parent",
     "clusterctl/node/supervise/launchers/mpi.py:main": "our own parent",
-    "clusterctl/node/fork/server.py:receive": "our own parent, or our own child",
-    "clusterctl/node/fork/server.py:receive_request": "our own parent",
-    "clusterctl/node/supervise/torchrun.py:_read_reports": "our own child",
+    "clusterctl/node/fork/worker_server.py:receive": "our own parent, or our own child",
+    "clusterctl/node/fork/worker_server.py:receive_request": "our own parent",
+    "clusterctl/node/supervise/gate_process.py:_read_reports": "our own child",
     "clusterctl/node/probe/python.py:_collect": "our own child",
     "clusterctl/node/diagnose/collective.py:receive_answer": "our own child",
 }
@@ -171,7 +171,7 @@ UNREAD = {
     "clusterctl/client/diagnose.py:_read_gpus": "parse_sample does the same",
     "clusterctl/client/preflight.py:_listen": "read_listening and read_ways do the same",
     "clusterctl/client/preflight.py:_call": "read_listening and read_ways do the same",
-    "clusterctl/client/maintenance.py:find_orphans": "parse_orphans does the same",
+    "clusterctl/client/cleanup.py:find_orphans": "parse_orphans does the same",
     "clusterctl/client/rpc/tasks.py:_request_facts": "parse_facts does the same",
 }
 FROM_NODES = ("header", "seen", "raw", "event", "entry", "told", "said", "frame", "answer")

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Make .venv ready for ./demo, ./test or ./test --all:  tools/bootstrap.sh demo|test|all
+# Make .venv ready for ./demo, ./test or ./test --all:  tools/bootstrap.sh demo|check|test|all
+# `check` is the part of `test` that style and types need: no torch, which takes longest, and no Debian packages.
 #
 # Everything goes into .venv of this checkout, except Debian packages that are missing and may be installed
 # (as root, or by sudo where it asks for no password). Says one line for each step that it really takes; when all
@@ -17,15 +18,17 @@ needed=''
 lab='sshd:openssh-server ssh-keygen:openssh-client ip:iproute2 unshare:util-linux nsenter:util-linux'
 wished=''
 extras=''
+no_compile=''
 case ${1-} in
 demo) ;;
+check) lab='' extras='[dev]' no_compile=--no-compile ;; # ./test imports all that it uses soon, which compiles it
 test | all)
     needed='git:git' wished='fish:fish tcsh:tcsh zsh:zsh nft:nftables slurmctld:slurm-wlm' extras='[dev]'
     # 200 MB and their libraries, so ./test alone does not install them
     [ "$1" = test ] || wished="$wished chromium:chromium chromedriver:chromium-driver" extras='[dev,browser]'
     ;;
 *)
-    echo "usage: $0 demo|test|all" >&2
+    echo "usage: $0 demo|check|test|all" >&2
     exit 2
     ;;
 esac
@@ -195,8 +198,10 @@ pip() { or_fail "$venv/bin/python" -m pip install -c "$root/constraints.txt" "$@
 install_project() { # hatchling beforehand, so that a later run without a network needs no isolated build
     say "installing clusterctl and what it imports"
     "$venv/bin/python" -c 'import pip' 2>/dev/null || or_fail "$venv/bin/python" -m ensurepip
-    pip 'hatchling>=1.24' editables
-    pip --no-build-isolation -e "$root$extras"
+    # shellcheck disable=SC2086  # an option, or none
+    pip $no_compile 'hatchling>=1.24' editables
+    # shellcheck disable=SC2086
+    pip $no_compile --no-build-isolation -e "$root$extras"
 }
 
 # ---- torch ----
@@ -266,9 +271,12 @@ python=$(find_python)
 [ -n "$python" ] || fail "no Python 3.10 or newer found: please install python3 and python3-venv"
 venv_stands || make_venv
 borrowed=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/zz-borrowed-torch.pth
-rm -f "$borrowed"
-install_project
-provide_torch
-includes=demo
-[ "$1" != all ] || includes='demo test'
+[ ! -e "$borrowed" ] || rm -f "$borrowed" "$venv"/.ready-* # pip would count on what is borrowed
+{ [ "$1" = test ] && is_ready check; } || install_project
+[ "$1" = check ] || provide_torch
+case $1 in
+test) includes='demo check' ;;
+all) includes='demo check test' ;;
+*) includes='' ;;
+esac
 for purpose in $includes "$1"; do state >"$venv/.ready-$purpose"; done

@@ -40,6 +40,7 @@ FROM_CLICK = (  # not what only a programmer of a command line or of a shell's c
     "termui.py",
     "types.py",
 )
+PYTHON_ERRORS = ("TypeError", "ValueError", "RuntimeError")  # click's own errors are the user's
 NO_DATE = datetime(2000, 1, 1, tzinfo=timezone.utc)
 Message = str | tuple[str, str]
 
@@ -62,11 +63,26 @@ def collect_from_click() -> dict[Message, list[str]]:
     folder = Path(click.__file__).parent
     found: dict[Message, list[str]] = {}
     for name in FROM_CLICK:
-        for node in ast.walk(ast.parse((folder / name).read_text("utf-8"))):
-            if isinstance(node, ast.Call):
+        tree = ast.parse((folder / name).read_text("utf-8"))
+        unseen = {inner for node in ast.walk(tree) if _is_for_programmers(node) for inner in ast.walk(node)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and node not in unseen:
                 for message in _arguments(node, CALLS_OF_CLICK):
                     found.setdefault(message, []).append(f"{CLICK}{name}")
     return found
+
+
+def _is_for_programmers(node: ast.AST) -> bool:
+    """Tell what click shows to no user: a mistake in the declaration of an option, and the form of a value."""
+    if isinstance(node, ast.FunctionDef):
+        return node.name == "__repr__"
+    return (
+        isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and _name_of(node.exc) in PYTHON_ERRORS
+    )
+
+
+def _name_of(call: ast.Call) -> str:
+    return str(getattr(call.func, "id", getattr(call.func, "attr", "")))
 
 
 def _messages_of(tree: ast.Module, is_command_line: bool) -> Iterator[Message]:
@@ -80,8 +96,7 @@ def _messages_of(tree: ast.Module, is_command_line: bool) -> Iterator[Message]:
 
 def _arguments(call: ast.Call, functions: Mapping[str, int]) -> Iterator[Message]:
     """Give the message of a call: of a function that takes two, both."""
-    name = getattr(call.func, "id", getattr(call.func, "attr", ""))
-    wanted = functions.get(name, 0)
+    wanted = functions.get(_name_of(call), 0)
     texts = [text for argument in call.args[:wanted] if (text := _constant(argument))]
     if len(texts) == 2:
         yield texts[0], texts[1]
@@ -155,7 +170,7 @@ def render(catalogue: Catalog) -> tuple[bytes, bytes]:
     """Write the catalogue as text and compiled, without what changes with the day or a moved line."""
     text, compiled = io.BytesIO(), io.BytesIO()
     write_po(text, catalogue, width=120, omit_header=False, sort_by_file=True, include_lineno=False)
-    lines = text.getvalue().splitlines(keepends=True)
+    lines = text.getvalue().replace(b"clusterctl VERSION", b"clusterctl").splitlines(keepends=True)
     changing = (
         b'"POT-Creation-Date',
         b'"PO-Revision-Date',

@@ -50,14 +50,14 @@ VERB_GROUPS = {
         "clean": ("clean", to_translate("Remove old runs and unused files from the nodes.")),
     },
     to_translate("Inside a run"): {
-        "ssh": ("inside", to_translate("Open a shell on a node, also with a run's environment.")),
-        "forward": ("inside", to_translate("Connect a port here to a port of a run's node.")),
-        "debug": ("inside", to_translate("Type in pdb of a rank that waits at breakpoint().")),
+        "ssh": ("tunnel", to_translate("Open a shell on a node, also with a run's environment.")),
+        "forward": ("tunnel", to_translate("Connect a port here to a port of a run's node.")),
+        "debug": ("tunnel", to_translate("Type in pdb of a rank that waits at breakpoint().")),
     },
     to_translate("Tools"): {
         "exec": ("exec", to_translate("Run a command on every node; equal output is shown once.")),
-        "explain": ("local", to_translate("Explain an error code and how to fix it.")),
-        "completion": ("local", to_translate("Print the completion script for your shell.")),
+        "explain": ("explain", to_translate("Explain an error code and how to fix it.")),
+        "completion": ("explain", to_translate("Print the completion script for your shell.")),
     },
 }
 VERBS = {verb: entry for group in VERB_GROUPS.values() for verb, entry in group.items()}

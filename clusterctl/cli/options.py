@@ -119,9 +119,11 @@ class Seconds(click.ParamType):  # type: ignore[type-arg]  # not generic at run 
 
 def _outside(number: float, least: float, most: float) -> str:
     if number < least:
-        return tr("{number:g} is too small, the minimum is {limit:g}", number=number, limit=least)
+        return tr(
+            "{number} is too small, the minimum is {limit}", number=f"{number:.12g}", limit=f"{least:.12g}"
+        )
     return (
-        tr("{number:g} is too large, the maximum is {limit:g}", number=number, limit=most)
+        tr("{number} is too large, the maximum is {limit}", number=f"{number:.12g}", limit=f"{most:.12g}")
         if number > most
         else ""
     )

@@ -2,6 +2,5 @@
 
 `ssh/` connects, `rpc/` talks to nodes, `launch/` starts a run, `sync/` sends code, `watch/` follows, `results/`
 downloads, `local/` is about this machine. `openssh` connects with the user's own ssh. `preflight` and `diagnose`
-ask all nodes at once. Not here: decisions
-(`plans/`) and output (`console/`). Start with `rpc/tasks`.
+ask all nodes at once. Not here: decisions (`plans/`) and output (`console/`). Start with `rpc/tasks`.
 """

@@ -350,7 +350,7 @@ class Masters:
         with self._prompt_lock:
             self._check_open(node)
             self._check_bastion(node, sharing, timeouts)
-            self._notice(tr("{node}: ssh may ask for a password or a code now", node=node.name))
+            self._notice(tr("{node}: ssh may prompt for a password or a code now", node=node.name))
             self._log_in(node, sharing, own_socket, timeouts, batch=False)
 
     def _check_bastion(self, node: Node, sharing: ConnectionSharing, timeouts: Timeouts) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -117,9 +117,10 @@ def submit_job(login: LoginNode, submission: Submission) -> str:
 
 def gather_facts(
     login: LoginNode, submission: Submission, count: int
-) -> Iterator[QueueState | AllocatedNode]:
+) -> Generator[QueueState | AllocatedNode, None, None]:
     """Submit a job that reports facts: give how it waits, then its nodes. It does not outlive this session.
 
+    If the check of its template is not all that it does, the session stays open after its last node until it is closed.
     A name stands in commands to paste: what is no node's name is left out, as are more nodes than were asked for.
     """
     from clusterctl.plans.facts.facts import parse_facts
@@ -157,7 +158,7 @@ def _open_submission(
     login: LoginNode, submission: Submission, do: Literal["submit", "check"], limits: SessionLimits
 ) -> Session:
     digest, payload = payload_zip()
-    judge = judge_zip() if do == "submit" else None
+    judge = None if submission.template["check"]["only"] else judge_zip()
     request: SubmitRequest = {
         "workdir": login.node.workdir,
         "do": do,

@@ -11,7 +11,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text("a rank is stopped", "rank 被暂停"),
         do=Text(
-            "SIGSTOP, Ctrl-Z or a debugger has stopped the process. It goes on after SIGCONT, or when the debugger lets it go.",
+            "SIGSTOP, Ctrl-Z or a debugger has stopped the process. It continues after SIGCONT, or when the debugger detaches.",
             "进程被 SIGSTOP、Ctrl-Z 或调试器暂停。发送 SIGCONT 或者让调试器放行后，进程会继续运行。",
         ),
         cases={
@@ -198,13 +198,13 @@ ENTRIES: Mapping[str, Entry] = {
         "warning",
         Text("a node does not answer", "节点无响应"),
         do=Text(
-            "What its ranks do is not known. The other nodes end the run by themselves if the agent there is gone.",
+            "It is unknown what its ranks do. If the agent there is gone, the other nodes stop the run.",
             "不知道该节点上的 rank 在做什么。如果那里的 agent 已经不在，其他节点会自行结束任务。",
         ),
         cases={
             "": Case(
                 Text(
-                    "{nodes} does not answer, and no other rank shows why nothing goes on",
+                    "{nodes} does not answer, and the other ranks do not show why there is no progress",
                     "{nodes} 无响应，其他 rank 也看不出停滞的原因",
                 ),
                 Text(
@@ -218,7 +218,7 @@ ENTRIES: Mapping[str, Entry] = {
         "info",
         Text("the ranks make progress", "各 rank 都有进展"),
         do=Text(
-            "The last collective is younger than what is usual in this run, so nothing hangs.",
+            "The last collective began within the usual interval of this run, so nothing hangs.",
             "最近一次集合通信距今没有超过该任务的正常间隔，没有卡住。",
         ),
         cases={
@@ -234,7 +234,7 @@ ENTRIES: Mapping[str, Entry] = {
         "info",
         Text("nothing shows a hang", "没有发现卡住的迹象"),
         do=Text(
-            "The ranks compute, load or start, or cannot be asked: with `diagnose: false` in the job, or without Python. Run it again after some seconds; a rank that is at the same line again is worth a look.",
+            "The ranks compute, load or start, or cannot be queried: with `diagnose: false` in the job, or without Python. Run it again after some seconds; if a rank is still at the same line, look there.",
             "各 rank 正在计算、加载数据或启动，或者无法查询：作业里写了 `diagnose: false`，或者不是 Python 程序。几秒后再执行一次；如果某个 rank 仍停在同一行，值得查看。",
         ),
         cases={
@@ -258,7 +258,7 @@ ENTRIES: Mapping[str, Entry] = {
         "warning",
         Text("a rank arrives last in most collectives", "某个 rank 在多数集合通信中最后到达"),
         do=Text(
-            "All other ranks wait for it in each step. Usual reasons: its data loader or disk, another program on the node, a hot or slow processor. Work of a GPU that is slow after its launch is not seen here.",
+            "All other ranks wait for it in each step. Usual reasons: its data loader or disk, another program on the node, a hot or slow processor. GPU time after the launch of a kernel is not included.",
             "每一步其他 rank 都在等它。常见原因：它的数据加载或磁盘、节点上的其他程序、处理器过热或较慢。GPU 在任务发起之后的变慢在这里看不到。",
         ),
         cases={
@@ -278,7 +278,7 @@ ENTRIES: Mapping[str, Entry] = {
         "info",
         Text("no rank is late in most collectives", "没有 rank 在多数集合通信中迟到"),
         do=Text(
-            "By the times at which Python enters collectives no rank makes the others wait. Work of a GPU that is slow after its launch is not seen here.",
+            "By the times at which Python enters collectives no rank makes the others wait. GPU time after the launch of a kernel is not included.",
             "从 Python 进入集合通信的时间看，没有 rank 让其他 rank 等待。GPU 在任务发起之后的变慢在这里看不到。",
         ),
         cases={

@@ -46,7 +46,6 @@ FAMILIES: Mapping[str, Text] = {
 def entries() -> Mapping[str, Entry]:
     """Give every entry by its code."""
     from clusterctl.codes import (
-        files,
         gpu,
         hang,
         lab,
@@ -55,12 +54,13 @@ def entries() -> Mapping[str, Entry]:
         ranks,
         runs,
         slurm,
+        specs,
         ssh,
         system,
         usage,
     )
 
-    families = (ssh, python, gpu, network, system, files, usage, runs, ranks, hang, slurm, lab)
+    families = (ssh, python, gpu, network, system, specs, usage, runs, ranks, hang, slurm, lab)
     return {code: entry for family in families for code, entry in family.ENTRIES.items()}
 
 

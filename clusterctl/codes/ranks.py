@@ -716,7 +716,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-JOB-067": Entry(
         "error",
-        Text("a Ray node was lost", "丢失了一个 Ray 节点"),
+        Text("a Ray node was lost", "一个 Ray 节点失联"),
         do=Text(
             "A task or actor of Ray was on a node whose Ray has ended. Look for what ended on that node.",
             "Ray 的某个 task 或 actor 所在的节点上，Ray 已经退出。请查看该节点上退出的进程。",

@@ -59,7 +59,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "the source directory is wrong: missing, not a directory, `/`, or a whole home directory",
-            "代码目录有误：不存在、不是目录，或者是 `/` 或整个家目录",
+            "代码目录有误：不存在、不是目录，或者是 `/` 或整个主目录",
         ),
         do=Text(
             "Set `sync: {source: ...}` to the folder with the script",
@@ -87,7 +87,7 @@ ENTRIES: Mapping[str, Entry] = {
             "home": Case(
                 Text(
                     "the source {source} is a whole home directory; it would be sent to every node",
-                    "源目录 {source} 是整个家目录；它会被发送到所有节点",
+                    "源目录 {source} 是整个主目录；它会被发送到所有节点",
                 ),
                 SET_SOURCE,
             ),
@@ -442,7 +442,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "this part of the run is on another machine: the nodes share a home directory, and the inventory's node names differ from those at the launch",
-            "任务的这一部分在另一台机器上：各节点共用家目录，而 inventory 里的节点名与启动时不同",
+            "任务的这一部分在另一台机器上：各节点共用主目录，而 inventory 里的节点名与启动时不同",
         ),
         do=Text("Give the machines the same names as at the launch", "inventory 里的节点名要与启动时一致"),
     ),

@@ -10,7 +10,7 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-SLURM-001": Entry(
         "error",
         Text(
-            "the job file asks for something that a run on Slurm cannot do",
+            "the job file uses something that a run on Slurm does not support",
             "作业文件要求了 Slurm 任务做不到的事",
         ),
         why=Text(
@@ -29,7 +29,7 @@ ENTRIES: Mapping[str, Entry] = {
             ),
             "spares": Case(
                 Text(
-                    "{names}: no node is left beside {spares} spares",
+                    "{names}: no node is left besides {spares} spares",
                     "{names}：扣除 {spares} 个备用节点后没有剩余节点",
                 ),
                 Text("name more nodes, or lower restart.spares", "写出更多节点，或减小 restart.spares"),
@@ -41,12 +41,15 @@ ENTRIES: Mapping[str, Entry] = {
                 ),
                 Text("write them as gpu01,gpu[03-08], or give a number", "写成 gpu01,gpu[03-08]，或写节点数"),
             ),
-            "deep": Case(
+            "deep-setup": Case(
                 Text(
-                    "--deep: the test of the network needs nodes that SSH reaches",
-                    "--deep：网络测试需要能通过 SSH 连接的节点",
+                    "--deep: the job's `setup` makes its environment only when the job starts",
+                    "--deep：作业的 `setup` 在作业启动时才创建环境",
                 ),
-                Text("remove --deep", "去掉 --deep"),
+                Text(
+                    "give a Python with torch: --set setup=null --set python=PATH",
+                    "指定带 torch 的 Python：--set setup=null --set python=PATH",
+                ),
             ),
             "gpus": Case(
                 Text("gpus: Slurm chooses the GPUs of a job", "gpus：作业使用哪些 GPU 由 Slurm 分配"),
@@ -209,5 +212,18 @@ ENTRIES: Mapping[str, Entry] = {
                 Text("what is on record: {command}", "已有的记录：{command}"),
             ),
         },
+    ),
+    "CC-SLURM-010": Entry(
+        "error",
+        Text("the job is of another Slurm cluster", "作业属于另一个 Slurm 集群"),
+        why=Text(
+            "Two Slurm clusters use the same work directory; numbers of their jobs repeat, so nothing is cancelled from "
+            "the wrong login node",
+            "两个 Slurm 集群使用同一个工作目录；它们的作业编号会重复，因此不会从另一个集群的登录节点取消作业",
+        ),
+        do=Text(
+            "Use the inventory whose `slurm.login` is of that cluster, and give each cluster its own `slurm.workdir`",
+            "使用 `slurm.login` 属于该集群的 inventory，并为每个集群设置各自的 `slurm.workdir`",
+        ),
     ),
 }

@@ -138,11 +138,11 @@ ENTRIES: Mapping[str, Entry] = {
         why=UNREACHED,
         what=Text(
             "One step exceeded its time limit; the message shows the step. If nothing responds, packets are dropped (firewall, machine off); a slow login is caused by the node's name server or a hanging home directory. If Python did not respond, something in the login shell's startup files (.bashrc, .profile, config.fish) reads from stdin, waits, or replaces the shell (`exec fish`).",
-            "某个步骤超过了时限；报错里写明了是哪一步。完全没有响应：数据包被丢弃（防火墙、机器未开机）；登录很慢：节点的域名服务器慢，或者家目录卡住。如果是 Python 没有响应：登录 shell 的启动文件（.bashrc、.profile、config.fish）读取了 stdin、在等待，或者替换了 shell（`exec fish`）。",
+            "某个步骤超过了时限；报错里写明了是哪一步。完全没有响应：数据包被丢弃（防火墙、机器未开机）；登录很慢：节点的域名服务器慢，或者主目录卡住。如果是 Python 没有响应：登录 shell 的启动文件（.bashrc、.profile、config.fish）读取了 stdin、在等待，或者替换了 shell（`exec fish`）。",
         ),
         do=Text(
             "The message shows the step. No response at all: a firewall, or the machine is off. A slow login: the node's DNS, or a hanging home directory. Python did not respond: .bashrc reads stdin or calls `exec`",
-            "报错里写明了是哪一步。完全没有响应：防火墙，或者机器未开机。登录很慢：节点的 DNS，或者家目录卡住。Python 没有响应：.bashrc 读取了 stdin，或者调用了 `exec`",
+            "报错里写明了是哪一步。完全没有响应：防火墙，或者机器未开机。登录很慢：节点的 DNS，或者主目录卡住。Python 没有响应：.bashrc 读取了 stdin，或者调用了 `exec`",
         ),
         cases={
             "tunnel": Case(
@@ -306,7 +306,7 @@ ENTRIES: Mapping[str, Entry] = {
         why=NO_LOGIN,
         what=Text(
             "The node accepts none of the keys that were offered for this user. `ssh-copy-id` installs a key. If the key is installed, sshd may ignore it because of the permissions of the home directory or ~/.ssh: `chmod go-w ~; chmod 700 ~/.ssh`.",
-            "节点不接受为该用户提供的任何密钥。用 `ssh-copy-id` 安装密钥。如果密钥已安装，sshd 可能因为家目录或 ~/.ssh 的权限而忽略它：`chmod go-w ~; chmod 700 ~/.ssh`。",
+            "节点不接受为该用户提供的任何密钥。用 `ssh-copy-id` 安装密钥。如果密钥已安装，sshd 可能因为主目录或 ~/.ssh 的权限而忽略它：`chmod go-w ~; chmod 700 ~/.ssh`。",
         ),
         do=Text(
             "Run `ssh-copy-id`, as shown, or `clusterctl keys push`; on the node `chmod go-w ~; chmod 700 ~/.ssh`",
@@ -913,11 +913,11 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "the password was right, but the key could not be written: the home directory is read-only or full",
-            "密码正确，但密钥无法写入：家目录只读或已满",
+            "密码正确，但密钥无法写入：主目录只读或已满",
         ),
         do=Text(
             "Free space in the account's home directory on the node, or make it writable",
-            "在节点上给家目录腾出空间，或者使其可写",
+            "在节点上给主目录腾出空间，或者使其可写",
         ),
         cases={
             "shell": Case(
@@ -933,7 +933,7 @@ ENTRIES: Mapping[str, Entry] = {
                 Text("the key could not be installed: {detail}", "无法安装密钥：{detail}"),
                 Text(
                     "the account needs write permission for its home directory, and must own ~/.ssh",
-                    "该账号必须对家目录有写权限，~/.ssh 必须属于它自己",
+                    "该账号必须对主目录有写权限，~/.ssh 必须属于它自己",
                 ),
             ),
         },
@@ -942,7 +942,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "the key is in authorized_keys, but the server does not accept it: others can write to the home directory, or sshd reads another file",
-            "密钥已写入 authorized_keys，但服务端不接受：家目录可被其他用户写入，或者 sshd 读取另一个文件",
+            "密钥已写入 authorized_keys，但服务端不接受：主目录可被其他用户写入，或者 sshd 读取另一个文件",
         ),
         do=Text(
             "Run `chmod go-w ~; chmod 700 ~/.ssh` on the node",
@@ -964,7 +964,7 @@ ENTRIES: Mapping[str, Entry] = {
                 ),
                 Text(
                     "sshd ignores the file as long as others can write to the home directory; log in and run: chmod go-w ~",
-                    "只要其他用户对家目录有写权限，sshd 就忽略该文件；登录后执行：chmod go-w ~",
+                    "只要其他用户对主目录有写权限，sshd 就忽略该文件；登录后执行：chmod go-w ~",
                 ),
             ),
         },

@@ -114,14 +114,14 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-DISK-007": Entry(
         "warning",
-        Text("the home directory is full", "家目录已满"),
+        Text("the home directory is full", "主目录已满"),
         why=Text(
             "Caches of torch, Triton and Hugging Face are below ~/.cache.",
             "torch、Triton 和 Hugging Face 的缓存都在 ~/.cache 下。",
         ),
         what=Text(
             "The file system of the home directory has less than 100 MB or no inodes free; the working directory is on another file system. torch.hub, datasets and compiled kernels are written there by default: `No space left on device` in the middle of a run. `env: {XDG_CACHE_HOME: ..., HF_HOME: ..., TORCH_HOME: ...}` sets other directories.",
-            "家目录所在文件系统的剩余空间不足 100 MB，或者没有空闲的 inode；工作目录在另一个文件系统上。torch.hub、数据集和编译的 kernel 默认写在家目录，任务运行中途会报 `No space left on device`。可以用 `env: {XDG_CACHE_HOME: ..., HF_HOME: ..., TORCH_HOME: ...}` 指定其他目录。",
+            "主目录所在文件系统的剩余空间不足 100 MB，或者没有空闲的 inode；工作目录在另一个文件系统上。torch.hub、数据集和编译的 kernel 默认写在主目录，任务运行中途会报 `No space left on device`。可以用 `env: {XDG_CACHE_HOME: ..., HF_HOME: ..., TORCH_HOME: ...}` 指定其他目录。",
         ),
         do=Text(
             "Clear `~/.cache`, or set `env: {XDG_CACHE_HOME: ..., HF_HOME: ...}`",

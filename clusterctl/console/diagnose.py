@@ -5,7 +5,7 @@ Of `diagnose`: the sentence, a row for ranks that are alike, the stacks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from clusterctl.console.terminal import print_table, stdout
-from clusterctl.console.text import sanitize, wrap_text
+from clusterctl.console.text import sanitize, wrap_prose, wrap_text
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.checks.collective import render_rate, render_time
 from clusterctl.plans.diagnose.collective import DeepCheckResult, Group, bus_bandwidth
@@ -187,7 +187,7 @@ def show_diagnosis(
     """Print the sentence, a table of the ranks, and the stacks if they are wanted."""
     _show_judgement(judgement, stacks_shown=with_stacks)
     _show_ranks(ranks, judgement)
-    _show_asked(nodes)
+    stdout().print(Text(describe_asked(nodes), "dim"))
     if with_stacks:
         _show_stacks(ranks)
 
@@ -196,20 +196,20 @@ def _show_judgement(judgement: Judgement, *, stacks_shown: bool) -> None:
     """Print the sentence with its code, and what to do next."""
     style = "bold red" if judgement.hangs else "bold"
     console = stdout()
-    console.print(
-        Text.assemble((sanitize(judgement.sentence), style), f" ({judgement.code})"), soft_wrap=True
-    )
+    _print_prose(console, tr("{sentence} ({code})", sentence=judgement.sentence, code=judgement.code), style)
     if judgement.fix and not (stacks_shown and "--stacks" in judgement.fix):
-        console.print(Text("  " + tr("next: {command}", command=sanitize(judgement.fix))), soft_wrap=True)
+        _print_prose(console, tr("next: {command}", command=judgement.fix), "", indent="  ")
 
 
-def list_rank_rows(ranks: Sequence[RankEvidence], judgement: Judgement) -> list[tuple[str, ...]]:
-    """List ranks; those at the same line in the same collective share a row, the suspects come first."""
-    return [tuple(map(sanitize, row.cells)) for row in fold_ranks(ranks, judgement.suspects)]
+def _print_prose(console: Console, text: str, style: str, *, indent: str = "") -> None:
+    """Print a text, on a terminal in lines that break between words."""
+    line, room = sanitize(text), console.width - len(indent)
+    for piece in wrap_prose(line, room, "  ") if console.is_terminal else [line]:
+        console.print(Text(f"{indent}{piece}", style), soft_wrap=True)
 
 
 def _show_ranks(ranks: Sequence[RankEvidence], judgement: Judgement) -> None:
-    rows = list_rank_rows(ranks, judgement)
+    rows = [tuple(map(sanitize, row.cells)) for row in fold_ranks(ranks, judgement.suspects)]
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in rank_headings():
         table.add_column(heading, no_wrap=True)
@@ -224,16 +224,15 @@ def _show_ranks(ranks: Sequence[RankEvidence], judgement: Judgement) -> None:
         )
 
 
-def _show_asked(nodes: Sequence[NodeEvidence]) -> None:
-    """Print how many ranks were asked and how long that took."""
+def describe_asked(nodes: Collection[NodeEvidence]) -> str:
+    """Say how many ranks were asked and how long that took."""
     count = sum(len(node.ranks) for node in nodes)
-    text = trn(
-        "asked {n} rank in {seconds:.2f} s; nothing was stopped",
-        "asked {n} ranks in {seconds:.2f} s; nothing was stopped",
+    return trn(
+        "queried {n} rank in {seconds:.2f} s; nothing was stopped",
+        "queried {n} ranks in {seconds:.2f} s; nothing was stopped",
         count,
         seconds=max((node.took for node in nodes), default=0.0),
     )
-    stdout().print(Text(text, "dim"))
 
 
 def _show_stacks(ranks: Sequence[RankEvidence]) -> None:
@@ -249,9 +248,16 @@ def _show_stacks(ranks: Sequence[RankEvidence]) -> None:
 
 def show_gpus(gpus: Mapping[str, Sequence[GpuUsage]]) -> None:
     """Print how busy the GPUs of each node are, one line for each node."""
-    for name, node_gpus in list(gpus.items())[:MOST_ROWS]:
-        text = tr("GPUs of {node}: {gpus}", node=name, gpus=", ".join(map(_describe_gpu, node_gpus)))
-        stdout().print(Text(sanitize(text), "dim"), soft_wrap=True)
+    for line in list_gpu_lines(gpus):
+        stdout().print(Text(line, "dim"), soft_wrap=True)
+
+
+def list_gpu_lines(gpus: Mapping[str, Sequence[GpuUsage]]) -> list[str]:
+    """Say how busy the GPUs of each node are."""
+    return [
+        sanitize(tr("GPUs of {node}: {gpus}", node=name, gpus=", ".join(map(_describe_gpu, node_gpus))))
+        for name, node_gpus in list(gpus.items())[:MOST_ROWS]
+    ]
 
 
 def _describe_gpu(gpu: GpuUsage) -> str:
@@ -279,7 +285,7 @@ def show_slowness(slowness: Slowness) -> None:
     if slowness.rows:
         print_table(stdout(), table)
         text = tr(
-            "{count} collectives in {seconds:.1f} s; what a GPU takes after its launch is not seen here",
+            "{count} collectives in {seconds:.1f} s; GPU time after the launch of a kernel is not included",
             count=slowness.collectives,
             seconds=slowness.seconds,
         )

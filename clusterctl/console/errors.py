@@ -7,7 +7,7 @@ import sys
 from shutil import get_terminal_size
 
 from clusterctl.console.terminal import uses_color
-from clusterctl.console.text import COMMAND, display_width, sanitize, wrap_prose
+from clusterctl.console.text import COMMAND, display_width, sanitize, wrap_command, wrap_prose
 from clusterctl.errors import ClusterctlError, Issue, SpecError, UsageError
 from clusterctl.translation import tr, trn
 
@@ -29,8 +29,11 @@ def _wrap(text: str) -> list[str]:
     """Break a line at the terminal's width, what follows behind its label; a command stays whole."""
     label = _LABEL.match(text)
     indent = " " * (display_width(label[0]) if label else 4)
-    if not sys.stderr.isatty() or COMMAND.match(text[label.end() if label else 0 :]):
+    if not sys.stderr.isatty():
         return [text]
+    if COMMAND.match(text[label.end() if label else 0 :]):
+        command, *comment = wrap_command(text, get_terminal_size().columns)
+        return [command, *(f"{indent}{line}" for line in comment)]
     start = text[: len(text) - len(text.lstrip())]
     width = get_terminal_size().columns - len(start)
     return [f"{start}{line}" for line in wrap_prose(text.lstrip(), width, indent[len(start) :])] or [""]

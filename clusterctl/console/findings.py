@@ -16,8 +16,7 @@ from rich.text import Text
 
 from clusterctl.codes.lookup import FAMILIES, family_of
 from clusterctl.console.terminal import print_table, symbol
-from clusterctl.console.text import COMMAND as _COMMAND
-from clusterctl.console.text import sanitize
+from clusterctl.console.text import COMMAND, sanitize, wrap_command
 from clusterctl.console.text import wrap_prose as _wrap
 from clusterctl.plans.checks.framework import SEVERITIES, Finding, fold_consequences, join_items
 from clusterctl.plans.checks.nics import (
@@ -378,11 +377,15 @@ def _render_finding(console: Console, finding: Finding, consequences: Sequence[F
         _print_labelled(console, tr("also:"), tr("same cause: {findings}", findings=also))
 
 
+def _break(line: str, width: int) -> list[str]:
+    return wrap_command(line, width) if COMMAND.match(line) else _wrap(line, width)
+
+
 def _print_labelled(console: Console, label: str, text: str) -> None:
     """Print a text behind a label; commands stay unwrapped, because they are there to be pasted."""
     width = max(20, console.width - INDENT)
     lines = [sanitize(line) for line in text.split("\n")] if text else []
-    pieces = [piece for line in lines for piece in ([line] if _COMMAND.match(line) else _wrap(line, width))]
+    pieces = [piece for line in lines for piece in _break(line, width)]
     for index, piece in enumerate(pieces):
         first = f"  {label}" if index == 0 else ""
         padding = " " * max(int(first.endswith(":")), INDENT - cell_len(first))
@@ -478,7 +481,7 @@ def render_explanation(console: Console, explanation: Explanation) -> None:
 def _print_text(console: Console, label: str, text: str) -> None:
     width = max(20, min(console.width, 100) - EXPLAIN_INDENT)
     lines = text.split("\n") if text else []
-    pieces = [piece for line in lines for piece in ([line] if _COMMAND.match(line) else _wrap(line, width))]
+    pieces = [piece for line in lines for piece in _break(line, width)]
     for index, piece in enumerate(pieces):
         padding = " " * (EXPLAIN_INDENT - 2 - cell_len(label))
         label_cell = (f"{padding}{label}  " if index == 0 else " " * EXPLAIN_INDENT, "cyan")

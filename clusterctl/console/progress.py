@@ -324,7 +324,8 @@ class Phases:
         if self._over:
             self._over[-1] = f"{self._ok} {result}"
             room = stderr().width - display_width(self._title) - display_width(total)
-            title = f"{sanitize(self._title)}{' ' * max(2, room)}{total}"
+            gap = " " * room if room >= 2 else "\n  "
+            title = f"{sanitize(self._title)}{gap}{total}"
             info(f"\x1b[1m{title}\x1b[0m" if uses_color(sys.stderr) else title, is_safe=True)
             info("\n".join(_join_items(self._over, stderr().width)))
             self._over = []

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from clusterctl.client.results.receive import PullReport
+from clusterctl.client.results.file_receiver import PullReport
 from clusterctl.client.sync.upload import SentFiles
 from clusterctl.console.progress import render_size
 from clusterctl.console.text import sanitize
 from clusterctl.console.verdict import render_outside_note
 from clusterctl.errors import ClusterctlError
-from clusterctl.plans.sync.results import OutsideFiles, outside_to_json
+from clusterctl.plans.sync.outside_files import OutsideFiles, outside_to_json
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.translation import to_translate, tr, trn
 

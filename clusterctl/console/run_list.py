@@ -14,7 +14,6 @@ from rich.table import Table
 from rich.text import Text
 
 from clusterctl.console.runs import (
-    fold_numbers,
     latest_part,
     make_table,
     render_age,
@@ -29,6 +28,7 @@ from clusterctl.console.terminal import is_verbose, stdout
 from clusterctl.console.text import cut_text, sanitize
 from clusterctl.console.verdict import UNBROKEN, describe_cause, state_mark
 from clusterctl.node_texts import translate_node_text
+from clusterctl.plans.runs.node_rows import fold_numbers
 from clusterctl.plans.runs.selection import Owner, owner_of
 from clusterctl.plans.runs.state import Parts, roster_of, taking_part
 from clusterctl.plans.runs.verdict import Verdict, judge_recorded, judged_state, name_state

@@ -6,14 +6,12 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from clusterctl.console.terminal import stdout, uses_color
-from clusterctl.console.text import json_text, sanitize, wrap_text
+from clusterctl.console.text import KEPT_SPACE, WrappedCell, json_text, sanitize, wrap_text
 from clusterctl.console.verdict import (
-    LONGEST_LINE,
     UNBROKEN,
     render_attempts,
     render_cause,
@@ -21,14 +19,12 @@ from clusterctl.console.verdict import (
     render_outside_note,
     state_mark,
 )
-from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.diagnose.hang import KeptDiagnosis, kept_to_json
-from clusterctl.plans.runs.gang_record import SlotState
+from clusterctl.plans.runs.node_rows import describe_node, list_node_rows
 from clusterctl.plans.runs.state import (
     NodeState,
     Parts,
     RankActivity,
-    RankState,
     attempts_of,
     find_stall,
     find_stalls,
@@ -45,12 +41,10 @@ from clusterctl.plans.runs.verdict import (
     judged_state,
     name_state,
 )
-from clusterctl.plans.sync.results import outside_to_json, with_outside_files
-from clusterctl.protocol.exit_status import signal_name
+from clusterctl.plans.sync.outside_files import outside_to_json, with_outside_files
 from clusterctl.protocol.ranks import NodeRank, Rank
 from clusterctl.protocol.run_id import RunId
-from clusterctl.protocol.states import CANCELLED, FAILED, FAILED_SETUP, LIVE, LOST, SUCCEEDED, UNKNOWN
-from clusterctl.protocol.tracebacks import clip
+from clusterctl.protocol.states import FAILED, FAILED_SETUP, LIVE, LOST, SUCCEEDED, UNKNOWN
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import render_duration
 from clusterctl.translation import fill, tr
@@ -62,7 +56,6 @@ if TYPE_CHECKING:
 
 
 MOST_LINES = 16
-MOST_ROWS = 8  # nodes; of more those that are alike share a row
 LONGEST_LAST_LINE = 160
 
 
@@ -148,7 +141,6 @@ _STYLES = {SUCCEEDED: "green", FAILED: "red", FAILED_SETUP: "red", LOST: "red"}
 ClockOffsets = Mapping[str, float]  # the nodes' clocks minus ours, in seconds
 NO_CLOCK_OFFSETS: ClockOffsets = MappingProxyType({})
 LONGEST_DIRECTORY = 60
-NO_STALLS: Mapping[Rank, str] = MappingProxyType({})
 
 
 def render_nodes(node_states: Parts) -> str:
@@ -238,54 +230,6 @@ def render_status(
     return Group(head, *map(Text, texts), table, *map(Text, render_last_lines(node_states)))
 
 
-@dataclass(frozen=True)
-class RankCell:
-    """Ranks in the same state: `0-7`, `running`; `kind` is good, bad, live, warn or nothing."""
-
-    numbers: str
-    state: str
-    kind: str
-
-
-@dataclass(frozen=True)
-class NodeRow:
-    """A node of a run, or many that are alike."""
-
-    node_ranks: str
-    nodes: str
-    state: str
-    since: str
-    ranks: tuple[RankCell, ...]
-    note: str
-
-
-def list_node_rows(
-    node_states: Parts, stalls: Mapping[str, Mapping[Rank, str]], verdict: Verdict | None
-) -> list[NodeRow]:
-    """List the nodes by their ranks; of many nodes those that are alike share a row."""
-    ranks, slots = node_ranks(node_states), {slot.node: slot for slot in roster_of(node_states)}
-    names = sorted(node_states, key=lambda name: _node_rank_key(ranks[name]))
-    losses = verdict.losses if verdict is not None else {}  # why the others lost a node
-    cells = {
-        name: _status_row(
-            node_states[name], stalls.get(name, NO_STALLS), slots.get(name), losses.get(name, "")
-        )
-        for name in names
-    }
-    groups: dict[object, list[str]] = {}
-    for name in names:
-        state, _, note = cells[name]
-        alike = (state, note, _rank_states(node_states[name]), ranks[name] is None)
-        groups.setdefault(alike if len(names) > MOST_ROWS else name, []).append(name)
-    rows = []
-    for group in groups.values():
-        state, since, note = cells[group[0]]
-        numbers = fold_numbers([_render_rank(ranks[name], slots.get(name)) for name in group])
-        listed = _rank_cells(group, node_states, stalls)
-        rows.append(NodeRow(numbers, fold_names(group), state, since, listed, note))
-    return rows
-
-
 def _make_nodes_table(
     node_states: Parts, stalls: Mapping[str, Mapping[Rank, str]], verdict: Verdict | None
 ) -> Table:
@@ -293,58 +237,18 @@ def _make_nodes_table(
     from rich.text import Text
 
     table = make_table(tr("NODE_RANK"), tr("NODE"), tr("STATE"), tr("SINCE"), tr("RANKS"), tr("NOTE"))
-    for row in list_node_rows(node_states, stalls, verdict):
-        ranks = "  ".join(f"r{cell.numbers} {cell.state}" for cell in row.ranks)
+    for row in list_node_rows(node_states, stalls, verdict, render_age):
+        ranks = "  ".join(f"r{cell.numbers}{KEPT_SPACE}{cell.state}" for cell in row.ranks)
         style = "red" if row.state in (LOST, UNKNOWN) else state_style(row.state)
-        table.add_row(row.node_ranks, row.nodes, Text(row.state, style), row.since, ranks, Text(row.note))
+        table.add_row(
+            row.node_ranks,
+            row.nodes,
+            Text(row.state, style),
+            row.since,
+            WrappedCell(ranks),
+            WrappedCell(sanitize(row.note)),
+        )
     return table
-
-
-def fold_numbers(texts: Sequence[str]) -> str:
-    """Write ranks as ranges: `0-3, 7`; what is no number comes last, once."""
-    numbers = sorted({int(text) for text in texts if text.isdecimal()})
-    starts = [number for number in numbers if number - 1 not in numbers]
-    ends = [number for number in numbers if number + 1 not in numbers]
-    ranges = [f"{a}-{b}" if a < b else str(a) for a, b in zip(starts, ends, strict=True)]
-    return ", ".join([*ranges, *dict.fromkeys(text for text in texts if not text.isdecimal())])
-
-
-def _rank_states(node: NodeState | None) -> tuple[str, ...]:
-    return () if node is None else tuple(_describe_rank(rank, live=node.live) for rank in node.ranks)
-
-
-def _rank_cells(
-    group: Sequence[str], node_states: Parts, stalls: Mapping[str, Mapping[Rank, str]]
-) -> tuple[RankCell, ...]:
-    """List the ranks of a node, each alone; those of alike nodes together by their state."""
-    numbers: dict[object, list[str]] = {}
-    kinds: dict[object, tuple[str, str]] = {}
-    for name in group:
-        node = node_states[name]
-        for rank in node.ranks if node else ():
-            state = _describe_rank(rank, live=node.live if node else False)
-            key = state if len(group) > 1 else rank.rank
-            is_stalled = rank.rank in stalls.get(name, NO_STALLS)
-            kinds[key] = state, _rank_kind(rank, live=node.live if node else False, is_stalled=is_stalled)
-            numbers.setdefault(key, []).append(str(rank.rank))
-    return tuple(RankCell(fold_numbers(ranks), *kinds[key]) for key, ranks in numbers.items())
-
-
-def _rank_kind(rank: RankState, *, live: bool, is_stalled: bool) -> str:
-    if rank.failed or rank.exit is not None:
-        return "bad" if rank.failed else "good"
-    return "warn" if live and (rank.stopped or is_stalled) else "live" if live else ""
-
-
-def describe_node(name: str, node: NodeState | None) -> str:
-    """Say in one line how a node's part of a run stands."""
-    state, _, note = _status_row(node)
-    ranks = (
-        "  ".join(f"r{rank.rank} {_describe_rank(rank, live=node.live)}" for rank in node.ranks)
-        if node
-        else ""
-    )
-    return "  ".join(filter(None, (f"{name} {state}", ranks, note)))
 
 
 def describe_launch(node_states: Parts) -> str:
@@ -375,61 +279,6 @@ def render_directory(path: str) -> str:
     """Write the directory that a run was launched from; of a long path the end, which distinguishes more."""
     text = sanitize(path)
     return text if len(text) <= LONGEST_DIRECTORY else f"...{text[3 - LONGEST_DIRECTORY :]}"
-
-
-def _node_rank_key(node_rank: NodeRank | None) -> int:
-    return 1 << 30 if node_rank is None else node_rank
-
-
-def _render_rank(node_rank: NodeRank | None, slot: SlotState | None) -> str:
-    if node_rank is not None:
-        return str(node_rank)
-    return "?" if slot is None else tr("spare") if slot.is_idle else "-"
-
-
-def _status_row(
-    node: NodeState | None,
-    stalls: Mapping[Rank, str] = NO_STALLS,
-    slot: SlotState | None = None,
-    loss: str = "",
-) -> tuple[str, str, str]:
-    """Give a node's state, since when, and what else is known."""
-    loss = translate_node_text(loss)
-    if node is None and slot is not None and slot.lost:
-        return LOST, "", sanitize(translate_node_text(slot.reason))
-    if node is None and loss:
-        return LOST, "", sanitize(tr("{reason}; no answer", reason=loss))
-    if node is None:
-        return UNKNOWN, "", tr("no answer")
-    adds_loss = loss and node.state in (CANCELLED, UNKNOWN)  # else its own reason is why it was lost
-    given, stop = translate_node_text(node.reason), translate_node_text(node.stopping)
-    stopping = tr("stopping: {reason}", reason=stop) if node.live and stop else ""
-    own_reason = tr("{reason}; the node reports: {own}", reason=loss, own=given)
-    notes = [own_reason if adds_loss else given, stopping]
-    notes += [tr("still running: {process}", process=remaining) for remaining in node.left_processes]
-    notes += [translate_node_text(slot.reason)] if slot is not None and slot.reason != node.reason else []
-    if node.unplanned_world_size:
-        observed, planned = node.unplanned_world_size
-        notes.append(tr("WORLD_SIZE {observed}, planned {planned}", observed=observed, planned=planned))
-    notes += [f"r{rank}: {stall}" for rank, stall in stalls.items()]
-    if node.live and node.diagnosed == "stall" and node.quiet_since is not None:
-        notes.append(tr("no progress for {span}", span=render_age(node.quiet_since)))
-    notes = [clip(note, LONGEST_LINE) for note in notes]
-    return (
-        node.state,
-        render_age(node.since),
-        sanitize("; ".join(filter(None, notes))),
-    )
-
-
-def _describe_rank(rank: RankState, *, live: bool) -> str:
-    if rank.signal is not None:
-        return signal_name(rank.signal)
-    if rank.exit is not None:
-        return "ok" if rank.exit == 0 else tr("exit {code}", code=rank.exit)
-    if rank.stopped and live:
-        return tr("stopped (SIGSTOP)")
-    return tr("running") if live else "?"
 
 
 def status_to_json(
@@ -597,7 +446,10 @@ class LineStatusView(StatusView):
 
     def show(self, node_states: Parts) -> None:
         """Write what is new."""
-        lines = {name: describe_node(name, node_state) for name, node_state in node_states.items()}
+        lines = {
+            name: sanitize(describe_node(name, node_state, render_age))
+            for name, node_state in node_states.items()
+        }
         lines[self._run_id] = f"{self._run_id} {name_state(self._run_id, node_states)}"
         for name, line in lines.items():
             if self._written.get(name) != line:

@@ -12,8 +12,15 @@ import codecs
 import json
 import re
 import sys
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions
+    from rich.measure import Measurement
+    from rich.text import Text
+
+NARROWEST_CELL = 16  # columns that a cell of prose needs
 _ESCAPE_SEQUENCE = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI
     r"|\x1b[\]PX^_][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"  # OSC, DCS, SOS, PM, APC with their strings
@@ -102,19 +109,22 @@ def cut_text(text: str, width: int) -> str:
     return f"{kept}..."
 
 
+KEPT_SPACE = "\ue000"  # stands for a space that no line is broken at
+_BEFORE_UNIT = re.compile(r"(?<![\w.])(\d[\d.,]*) (?=[^\W\d_]|%)")
 # What may be broken between any two characters: Chinese and the full-width forms; some stay with what is before them.
+_WIDE = "\u2e80-\u303f\u3400-\u9fff\uff00-\uffef"
 _TOKEN = re.compile(
     "[\u201c\u2018\u300a\uff08\u3010]*"
-    "(?:[^\\s\u2e80-\u303f\u3400-\u9fff\uff00-\uffef]+|[\u2e80-\u303f\u3400-\u9fff\uff00-\uffef])"
+    f"(?:[^\\s{_WIDE}]*{KEPT_SPACE}[{_WIDE}]|[^\\s{_WIDE}]+|[{_WIDE}])"
     "[\u3001\u3002\u300b\u2019\u201d\uff01\uff09\uff0c\uff1a\uff1b\uff1f\u3011]*| +"
 )
 
 
 def wrap_text(text: str, width: int, first_indent: str = "", indent: str = "") -> list[str]:
-    """Break a text at spaces, and between Chinese characters; a word that is longer than a line stays whole."""
+    """Break a text at spaces and between Chinese characters, not before a unit; a longer word stays whole."""
     lines: list[str] = []
     line = first_indent
-    for token in _TOKEN.findall(text):
+    for token in _TOKEN.findall(_BEFORE_UNIT.sub(rf"\1{KEPT_SPACE}", text)):
         is_empty = line in (first_indent if not lines else indent, "")
         if token.isspace():
             line += token if not is_empty else ""
@@ -123,19 +133,48 @@ def wrap_text(text: str, width: int, first_indent: str = "", indent: str = "") -
         else:
             lines.append(line.rstrip())
             line = indent + token
-    return [*lines, line.rstrip()] if line.strip() else lines
+    lines += [line.rstrip()] if line.strip() else []
+    return [line.replace(KEPT_SPACE, " ") for line in lines]
+
+
+class WrappedCell:
+    """A cell of a table that breaks its lines as `wrap_text` does."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        """Name the fewest columns and those for one line."""
+        from rich.measure import Measurement
+
+        width = display_width(self._text)
+        return Measurement(min(width, NARROWEST_CELL), width)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        """Give the lines for the width that the table leaves."""
+        from rich.text import Text
+
+        lines = [piece for line in self._text.split("\n") for piece in wrap_text(line, options.max_width)]
+        yield Text("\n".join(lines), overflow="fold")
 
 
 # How a line begins that is there to be pasted; such a line stays whole.
 COMMAND = re.compile(r"(clusterctl|python3?|pip|ssh(-\w+)?|sudo|chmod|chown|mv|rm|cp|export)\s")
+
+
+def wrap_command(text: str, width: int) -> list[str]:
+    """Keep a command on one line, to be pasted; a comment behind it goes below where both are too wide."""
+    command, mark, comment = text.partition("  # ")
+    return [command, f"# {comment}"] if mark and display_width(text) > width else [text]
+
+
 _IN_BACKQUOTES = re.compile(r"`[^`]*`")
-_KEPT_SPACE = "\ue000"  # stands for a space that no line is broken at
 
 
 def wrap_prose(text: str, width: int, indent: str = "") -> list[str]:
     """Break a text as `wrap_text` does; a command in backquotes stays whole where it fits a line."""
     kept = _IN_BACKQUOTES.sub(
-        lambda found: found[0].replace(" ", _KEPT_SPACE) if display_width(found[0]) <= width else found[0],
+        lambda found: found[0].replace(" ", KEPT_SPACE) if display_width(found[0]) <= width else found[0],
         text,
     )
-    return [line.replace(_KEPT_SPACE, " ") for line in wrap_text(kept, width, indent=indent)]
+    return wrap_text(kept, width, indent=indent)

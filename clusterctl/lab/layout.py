@@ -29,7 +29,7 @@ class LabNic:
 
 @dataclass(frozen=True)
 class LabNodePlan:
-    """A node: the first NIC carries SSH, the last one carries training."""
+    """A node: the first NIC carries SSH, the others carry training; a single one carries both."""
 
     name: str
     nics: tuple[LabNic, ...]
@@ -42,12 +42,21 @@ class LabNodePlan:
     @property
     def ip(self) -> str:
         """The training address."""
-        return self.nics[-1].address
+        return self._training[0].address
 
     @property
     def training_nic(self) -> str:
         """The name of the NIC that owns the training address."""
-        return self.nics[-1].name
+        return self._training[0].name
+
+    @property
+    def training_nics(self) -> tuple[str, ...]:
+        """The names of all NICs that carry training."""
+        return tuple(nic.name for nic in self._training)
+
+    @property
+    def _training(self) -> tuple[LabNic, ...]:
+        return self.nics[1:] or self.nics
 
 
 @dataclass(frozen=True)
@@ -118,12 +127,13 @@ def plan_nodes(count: int, nics: Sequence[str]) -> tuple[LabNodePlan, ...]:
 
 
 def _plan_nics(number: int, names: Sequence[str]) -> tuple[LabNic, ...]:
-    last = len(names) - 1
-    return tuple(_plan_nic(number, index, name, last=index == last) for index, name in enumerate(names))
+    training = min(1, len(names) - 1)
+    return tuple(_plan_nic(number, index, name, shared=index == training) for index, name in enumerate(names))
 
 
-def _plan_nic(number: int, index: int, name: str, *, last: bool) -> LabNic:
-    subnet = 0 if last else index + 1
+def _plan_nic(number: int, index: int, name: str, *, shared: bool) -> LabNic:
+    """Plan one NIC: the first one for training is in the network that every node has, whatever else it has."""
+    subnet = 0 if shared else index + 1
     return LabNic(
         name=name,
         address=f"10.77.{subnet}.{number}",
@@ -347,5 +357,5 @@ def _render_inventory(plan: LabPlan, proxy_command: str | None, nodes: list[str]
 
 
 def _inventory_node(node: LabNodePlan) -> str:
-    nic = json.dumps(node.training_nic)
-    return f"  - {{name: {node.name}, host: {node.host}, ip: {node.ip}, nic: [{nic}]}}"
+    nics = json.dumps(node.training_nics)
+    return f"  - {{name: {node.name}, host: {node.host}, ip: {node.ip}, nic: {nics}}}"

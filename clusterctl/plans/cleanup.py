@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from clusterctl.plans.facts.untrusted import LARGEST_PID, clean_text, read_value
 from clusterctl.plans.runs.selection import Owner
 from clusterctl.plans.runs.state import NodeState, parse_state
-from clusterctl.plans.sync.results import OutsideFiles, parse_outside, with_outside_files
+from clusterctl.plans.sync.outside_files import OutsideFiles, parse_outside, with_outside_files
 from clusterctl.protocol.run_id import RunId, parse_run_id
 from clusterctl.protocol.states import UNKNOWN
 from clusterctl.protocol.untrusted import Untrusted

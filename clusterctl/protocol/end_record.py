@@ -16,7 +16,7 @@ from .untrusted import Untrusted
 
 MOST_SLOTS = 10_000  # nodes of a run
 MOST_ATTEMPTS = 10_000
-# More than the hub keeps (node/gang/membership.py, evidence.py): what is beyond was not written by one of ours.
+# More than the hub keeps (node/gang/membership.py, node/supervise/evidence.py): more was not written by one of ours.
 MOST_FAILURES = 1000  # of a node
 MOST_LINES, MOST_BLOCKS = 200, 50  # of a rank's last words
 MOST_RANK = 1 << 20

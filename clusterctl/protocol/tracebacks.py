@@ -28,13 +28,28 @@ _CHAIN = re.compile(r"During handling of the above exception, |The above excepti
 _LOADER = re.compile(r"Original Traceback \(most recent call last\)")
 _NEVER_FATAL = re.compile(r"Exception ignored in|Error in atexit|--- Logging error ---")
 _OF_A_CHILD = re.compile(r"Process \S+:$")  # multiprocessing's word before the traceback of a child
-_MARKS = ("During ", "The above ", "Exception ignored", "Error in atexit", "--- Logging", "Process ")
+_MARKS = (
+    "During ",
+    "The above ",
+    "Exception ignored",
+    "Error in atexit",
+    "--- Logging",
+    "Process ",
+    "[Rank ",
+)
 _TORCH_LOG = re.compile(r"\[[WEI]\d* |\[W\w+|terminate called")
 # What a torchrun below the program raises when a rank has failed; the rank's own exception may be in the same log.
 _OF_LAUNCHER = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError"
 _CUT = re.compile(r" \[\+(\d{1,9}) characters\]$")
 _FRAME = re.compile(r'\s*File "(.*)", line (\d+)')
 _RAY_TASK = re.compile(r"(ray::[\w.<>]{1,200}\(\))(?:\x1b\[\d{1,3}m)? \(pid=\d{1,10}, ip=([\w.:]{1,64})[,)]")
+# What Ray puts before each line of a worker, without the address of the program's own node, and Ray Train before the
+# traceback that it passes on.
+_RAY_WORKER = re.compile(
+    r"(?:\x1b\[[\d;]{1,8}m)*\(([\w.:<>]{1,200}) pid=\d{1,10}(?:, ip=([\w.:]{1,64}))?\)(?:\x1b\[[\d;]{1,8}m)* ?"
+)
+_RAY_TRAIN_RANK = re.compile(r"\[Rank (\d{1,7}) Error Snippet\]:")
+MOST_RAY_WORKERS = 64  # whose tracebacks are read
 _LIBRARY = re.compile(r"^<|[/\\](?:(?:site|dist)-packages|lib\d*[/\\]python[\d.]+)[/\\]")
 
 
@@ -44,8 +59,9 @@ class StderrParser:
 
     `origin` is the first exception of a chain ("during handling of the above exception"), `where` the file of the
     innermost frame, `own_frame` file, line and source of the innermost frame outside of Python's libraries,
-    `raised_at` and `last_at` seconds on our clock. `ray_task` names the task or actor of Ray that raised it, and the
-    address of its node.
+    `raised_at` and `last_at` seconds on our clock. `ray_task` names the task, actor or worker of Ray that raised it,
+    and the address of its node (empty: that of the rank). Of a worker of Ray Train both are in the lines that Ray
+    passes on from it, before the exception that counts.
     """
 
     tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
@@ -63,6 +79,11 @@ class StderrParser:
     _chained: bool = False
     _previous: tuple[str, str, tuple[str, ...], float | None] = ("", "", (), None)  # of the exception before
     _ignored: str = ""  # why the next traceback does not count: "never", or "child" where there is another
+    _ray_inside: set[str] = field(default_factory=set)  # the workers of Ray in whose traceback we are
+    _ray_raised: dict[str, tuple[str, str]] = field(
+        default_factory=dict
+    )  # who raised an exception: worker, address
+    _ray_rank: str = ""
 
     @property
     def survived(self) -> bool:
@@ -78,6 +99,10 @@ class StderrParser:
         line = clip(line, LONGEST_LINE)
         self.tail.append(line)
         self.on_output(time)
+        worker = _RAY_WORKER.match(line)
+        if worker:
+            self._feed_ray_worker(worker, line[worker.end() :])
+            return
         bare = strip_rank(line)
         if starts_traceback(line):
             self._open_traceback(bare, time)
@@ -89,6 +114,15 @@ class StderrParser:
             self._feed_mark(bare)
         elif self._after:
             self._feed_message(line, time)
+
+    def _feed_ray_worker(self, worker: re.Match[str], text: str) -> None:
+        """Take a line that Ray passes on; those of several workers come mixed."""
+        if starts_traceback(text):
+            self._ray_inside.update([worker[0]] if len(self._ray_inside) < MOST_RAY_WORKERS else ())
+        elif worker[0] in self._ray_inside and is_exception_line(text, inside=True):
+            self._ray_inside.discard(worker[0])
+            if len(self._ray_raised) < MOST_RAY_WORKERS:
+                self._ray_raised.setdefault(text.strip(), (worker[1], worker[2] or ""))
 
     def _feed_frame(self, bare: str) -> None:
         """Take a line of the stack: a frame, or its source."""
@@ -103,7 +137,10 @@ class StderrParser:
 
     def _feed_mark(self, bare: str) -> None:
         """Take a line that announces the next traceback."""
-        if _CHAIN.match(bare):
+        rank = _RAY_TRAIN_RANK.match(bare)
+        if rank:
+            self._ray_rank = rank[1]
+        elif _CHAIN.match(bare):
             self._chained = True
         elif _NEVER_FATAL.match(bare) or _OF_A_CHILD.match(bare):
             self._ignored, self._after = "never" if _NEVER_FATAL.match(bare) else "child", 0
@@ -133,6 +170,9 @@ class StderrParser:
             self.raised_at = time
         self.exception = self.message = message
         self._after, self.ended_at = MESSAGE_LINES, time
+        if message in self._ray_raised and not self.ray_task:
+            worker, address = self._ray_raised[message]
+            self.ray_task = (f"{worker} (rank {self._ray_rank})" if self._ray_rank else worker, address)
 
     def _feed_message(self, line: str, time: float) -> None:
         """Take a further line of the message, unless it is plainly something else."""
@@ -185,6 +225,12 @@ def strip_rank(line: str) -> str:
     return _RANK_MARK.sub("", line, count=1) if line.startswith("[rank") else line
 
 
+def strip_ray_worker(line: str) -> str:
+    """Drop Ray's `(Worker pid=1, ip=10.0.0.1) ` from the beginning of a line."""
+    found = _RAY_WORKER.match(line)
+    return line[found.end() :] if found else line
+
+
 class TracebackLines(NamedTuple):
     """Where a traceback is in a list of lines: from what precedes it, from its first line, up to the next one."""
 
@@ -210,7 +256,7 @@ def shorten_traceback(lines: Sequence[str], most: int) -> list[str]:
     frame = ""
     following = 0
     for line in lines:
-        bare = strip_rank(line)
+        bare = strip_ray_worker(strip_rank(line))
         if bare[:1].strip():
             kept += [frame] if frame else []
             frame, following = "", 0 if starts_traceback(bare) else MESSAGE_LINES

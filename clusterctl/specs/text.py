@@ -15,6 +15,7 @@ def plural(number: int, noun: str) -> str:
 
 
 LONGEST_GUESS = 64
+SHORTEST_BEGINNING = 3  # of a name of several words
 
 
 def find_nearest(word: str, candidates: Iterable[str]) -> str | None:
@@ -27,8 +28,11 @@ def _find_nearest_cached(word: str, candidates: tuple[str, ...]) -> str | None:
     from difflib import get_close_matches  # noqa: PLC0415  only an error needs it
 
     by_normalized = {name.casefold().replace("-", "_"): name for name in candidates}
-    matches = get_close_matches(word.casefold().replace("-", "_"), by_normalized, n=1)
-    return by_normalized[matches[0]] if matches else None
+    meant = word.casefold().replace("-", "_")
+    matches = get_close_matches(meant, by_normalized, n=1)
+    if not matches and len(meant) >= SHORTEST_BEGINNING:
+        matches = [name for name in by_normalized if name.startswith(f"{meant}_")]
+    return by_normalized[matches[0]] if len(matches) == 1 else None
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str:

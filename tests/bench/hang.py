@@ -1,11 +1,12 @@
 """How often `diagnose` names the right rank and reason: real hangs of three ranks on a lab, and a healthy run.
 
-    python tests/bench/hang.py [-r ROUNDS] [--healthy N] [--start exec|fork] [CASE ...]
+    python tests/bench/hang.py [-r ROUNDS] [--healthy N] [--busy PAIRS] [--start exec|fork] [CASE ...]
 
 Of each case: right answers of how many, and the time in which the ranks answered and the whole command took. The case
 `healthy` asks a run that goes on N times, and no answer may be that it hangs; `straggler` asks `--slow`; `partition`
-cuts a node's training network, which its run does not survive. Sizes that differ are no case: Gloo aborts. Not part of
-`./test`.
+cuts a node's training network, which its run does not survive. Sizes that differ are no case: Gloo aborts. `--busy`
+compares the steps per second of ranks that only communicate, with `diagnose: false` and `true`, in pairs whose order
+alternates. Not part of `./test`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -75,6 +77,14 @@ first, second = (dist.new_group([0, 1], group_desc=name) for name in ("tp", "dp"
 if case == "groups" and rank < 2:
     dist.all_reduce(torch.ones(1), group=first)
     dist.all_reduce(torch.ones(1), group=second)
+if case == "busy":
+    for steps in (300, 3000):  # the first are not counted
+        began = time.monotonic()
+        for step in range(steps):
+            dist.all_reduce(torch.ones(1000))
+    print(f"{steps / (time.monotonic() - began):.1f} steps per second", flush=True)
+    dist.destroy_process_group()
+    raise SystemExit
 for step in range(1000000):
     load_batch(step)
     train_step(step)
@@ -124,6 +134,7 @@ def main() -> None:
     )
     options.add_argument("-r", "--rounds", type=int, default=10)
     options.add_argument("--healthy", type=int, default=100, metavar="N")
+    options.add_argument("--busy", type=int, default=0, metavar="PAIRS")
     options.add_argument("--start", choices=("exec", "fork"), default="fork")
     options.add_argument("cases", nargs="*", metavar="CASE", default=[*CASES, *GOES_ON, PARTITION])
     chosen = options.parse_args()
@@ -139,6 +150,8 @@ def main() -> None:
                 else:
                     tally = run_case(lab, job, case, chosen.rounds, chosen.healthy)
                 print(render(case, tally), flush=True)
+            if chosen.busy:
+                print(render_busy(run_busy(lab, job, chosen.busy)))
         finally:
             labs.down(state)
 
@@ -201,6 +214,37 @@ def run_partition(lab: Lab, job: Path, rounds: int) -> Tally:
             cctl(lab, "stop", "-y")
     right, wrong = [one for one in answers if one[0]], [one[1] for one in answers if not one[0]]
     return Tally(len(right), len(answers), [one[2] for one in answers], [one[3] for one in answers], wrong)
+
+
+def run_busy(lab: Lab, job: Path, pairs: int) -> list[tuple[float, float]]:
+    """Return the steps per second of each pair: without and with what `diagnose` needs in the ranks."""
+    seen = []
+    for number in range(pairs):
+        order = (False, True) if number % 2 == 0 else (True, False)
+        rates = {watched: steps_per_second(lab, job, watched) for watched in order}
+        seen.append((rates[False], rates[True]))
+    return seen
+
+
+def steps_per_second(lab: Lab, job: Path, watched: bool) -> float:
+    """Run the ranks that only communicate to their end."""
+    words = ("--set", "env.CASE=busy", "--set", f"diagnose={str(watched).lower()}")
+    done = cctl(lab, "launch", "--no-check", *words, str(job))
+    rates = re.findall(r"([0-9.]+) steps per second", done.stdout + done.stderr)
+    if done.returncode or not rates:
+        raise SystemExit(done.stdout + done.stderr)
+    return statistics.mean(float(rate) for rate in rates)
+
+
+def render_busy(pairs: Sequence[tuple[float, float]]) -> str:
+    """Write the ratio of each pair and their median."""
+    ratios = [watched / bare for bare, watched in pairs]
+    rates = [statistics.median(one) for one in zip(*pairs, strict=True)]
+    listed = " ".join(f"{ratio:.3f}" for ratio in ratios)
+    return (
+        f"busy       {rates[0]:.0f} steps/s without, {rates[1]:.0f} with; ratios {listed}; "
+        f"median {statistics.median(ratios):.3f}"
+    )
 
 
 def wait_for_answer(lab: Lab, code: str) -> tuple[dict[str, Any], float]:

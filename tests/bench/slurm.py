@@ -44,7 +44,7 @@ START = 180.0  # seconds in which workers must have met
 AWAY = 5.0  # seconds without the login node
 LOGIN, FAILING, LOST = 0, 1, 2  # nodes
 SCRIPT = """
-import os, subprocess, sys, time
+import os, subprocess, sys, time, traceback
 import torch, torch.distributed as dist
 dist.init_process_group("gloo")
 dist.all_reduce(torch.ones(1))
@@ -61,7 +61,11 @@ while "once" not in sys.argv:
         if order == "say":
             print("here", time.time(), flush=True)
         else:
-            raise ValueError("no such sample")
+            try:
+                raise ValueError("no such sample")
+            except ValueError:
+                traceback.print_exc()
+                os._exit(1)  # at once: torch takes seconds of its own to leave a busy machine
 """
 BATCH = """#!/bin/bash
 #SBATCH --job-name=plain --nodes=3 --ntasks-per-node=1 --exclusive --output=%x-%j.out
@@ -360,7 +364,7 @@ def login_away(bench: Bench, way: str) -> tuple[Took, str]:
         tail.communicate()
         job.stop()
         return (
-            None,
+            Took(None),
             "`ssh login tail -F` has ended; the job goes on" if ended else "`ssh login tail -F` goes on",
         )
     took = wait(lambda: job.count("here"), LIMIT)

@@ -29,12 +29,12 @@ from clusterctl.lab import labs
 from clusterctl.lab.build import LabOptions, up
 from clusterctl.lab.labs import Lab
 from clusterctl.lab.layout import DEFAULT_NICS
+from clusterctl.specs.job.model import HEAD_LAUNCHERS
 from clusterctl.specs.job.parse import parse_job
 
 PLAYBOOKS = Path(__file__).parents[2] / "playbooks" / "stacks"
 COMMAND = (sys.executable, "-m", "clusterctl")
 TORCH_RANK = 'int(__import__("os").environ["RANK"])'
-OF_RAY = " on {node}"  # of a worker; rank 0 is the program that it works for
 MOST_WAIT = 10.0  # seconds that processes have to exit after the run has ended
 
 
@@ -43,8 +43,8 @@ class Stack:
     """What is particular to a playbook.
 
     `package` is the one whose version is shown. The last rank raises before the first line of the script that
-    contains `before`; `rank` is how the script knows its rank, and `greeting` what it prints of it. `cause` is in the
-    result of the broken run, together with the line.
+    contains `before`; `rank` is how the script knows its rank, and `greeting` what it prints of it, in front of
+    ` on NODE` if the order of the ranks is not ours. `cause` is in the result of the broken run, besides the line.
     """
 
     package: str
@@ -52,6 +52,7 @@ class Stack:
     rank: str = TORCH_RANK
     greeting: str = "rank {last} of {count}"
     cause: str = "rank {last} on {node}: ValueError: broken on purpose"
+    script: str = "train.py"
 
 
 STACKS: Mapping[str, Stack] = {
@@ -62,7 +63,9 @@ STACKS: Mapping[str, Stack] = {
     "lightning": Stack("lightning", "x, y = batch"),
     "deepspeed": Stack("deepspeed", "engine.backward(loss)"),
     "jax": Stack("jax", "x = jax.make_array", "jax.process_index()", "process {last} of {count}"),
-    "ray-rl": Stack("ray", "chances, gradient", "self.number", cause=OF_RAY),
+    "ray-rl": Stack("ray", "chances, gradient", "self.number", cause="in ray::Player.play() on {node}"),
+    "ray-train": Stack("ray", "loss.backward()", "rank", cause="in RayTrainWorker (rank {last}) on {node}"),
+    "mpi-allreduce": Stack("mpi4py", "size, found, failed =", "world.rank", script="bench.py"),
 }
 
 
@@ -121,11 +124,12 @@ def measure(lab: Lab, folder: Path, name: str, asked: argparse.Namespace) -> lis
     first = launch(lab, project, wheels)
     again = launch(lab, project, wheels) if job.setup is not None else first
     stack, count = STACKS[name], asked.nodes * int(job.nproc_per_node)
-    found = asked.nodes if job.launcher == "ray" else count  # Ray's workers are not ranks of ours
-    line = break_rank(project / "train.py", stack, count - 1)
+    found = asked.nodes if job.launcher in HEAD_LAUNCHERS else count  # their workers are not ranks of ours
+    line = break_rank(project / stack.script, stack, count - 1)
     broken = launch(lab, project, wheels)
-    named = judge(broken, lab, stack, count - 1, line)
     greeting = stack.greeting.format(last=count - 1, count=count)
+    cause = stack.cause.format(last=count - 1, node=node_of(greeting, broken.text, lab))
+    named = judge(broken, cause, f"{stack.script}:{line} ")
     greeted = greeting in first.text and greeting in again.text
     result = f"exit code {first.code}, {again.code}"
     if first.code == again.code == 0:
@@ -228,11 +232,17 @@ def left_over(lab: Lab, known: Mapping[str, set[int]]) -> tuple[str, ...]:
         time.sleep(0.2)
 
 
-def judge(broken: Launch, lab: Lab, stack: Stack, rank: int, line: int) -> str:
+def node_of(greeting: str, text: str, lab: Lab) -> str:
+    """Name the node that a rank said it was on; the last node if it did not say."""
+    places = [line.partition(f"{greeting} on ")[2].split() for line in text.splitlines()]
+    said = next((words[0] for words in places if words), "")
+    return next((node.name for node in lab.nodes if said in (node.name, node.plan.ip)), lab.nodes[-1].name)
+
+
+def judge(broken: Launch, cause: str, line: str) -> str:
     """Say what of the cause was named."""
-    facts = {"last": rank, "node": lab.nodes[-1].name, "first": lab.nodes[0].name}
     text = " ".join(broken.text.split())
-    if broken.code == 1 and all(part in text for part in (stack.cause.format(**facts), f"train.py:{line} ")):
+    if broken.code == 1 and cause in text and line in text:
         return "rank, node, line"
     tell(broken.text)
     failed = [text for text in broken.text.splitlines() if "FAILED" in text or "SUCCEEDED" in text]

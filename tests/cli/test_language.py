@@ -17,8 +17,8 @@ from commands import run_command
 from test_help import commands
 from waiting import HANG
 
+from clusterctl.cli.chinese_help import cell_width, wrap_cells
 from clusterctl.cli.completion import COMPLETE_VARIABLE
-from clusterctl.cli.formatter import cell_width, wrap_cells
 from clusterctl.cli.main import choose_language, refuse_unknown_language, root
 from clusterctl.cli.main import run as main
 from clusterctl.errors import UsageError
@@ -183,7 +183,7 @@ def test_english_help_reads_no_catalogue() -> None:
         "assert run(['launch', '--help']) == 0\n"
         "import json, sys\n"
         "from clusterctl import translation\n"
-        "print(json.dumps([translation._catalogue.cache_info().misses, 'clusterctl.cli.formatter' in sys.modules]))"
+        "print(json.dumps([translation._catalogue.cache_info().misses, 'clusterctl.cli.chinese_help' in sys.modules]))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout.splitlines()[-1]) == [0, False]

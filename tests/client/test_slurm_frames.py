@@ -44,7 +44,7 @@ class FakeSession:
 
 
 LOGIN: Any = type("Login", (), {"__getattr__": lambda self, _: self, "__call__": lambda self, *_: self})()
-SUBMISSION = slurm.Submission(cast("Any", {}), [], "", {}, "t")
+SUBMISSION = slurm.Submission(cast("Any", {"check": {"only": True}}), [], "", {}, "t")
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 
-from clusterctl.client.maintenance import RemovalReport, UnusedStorage
+from clusterctl.client.cleanup import RemovalReport, UnusedStorage
 from clusterctl.plans.checks.framework import Finding
 from clusterctl.plans.cleanup import Orphan
 from clusterctl.plans.diagnose.collective import Group

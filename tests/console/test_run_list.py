@@ -11,7 +11,8 @@ from rich.console import Console
 
 from clusterctl.console import run_list, terminal
 from clusterctl.console.run_list import describe_live_runs, show_runs
-from clusterctl.console.runs import fold_numbers, render_span, render_status, run_seconds
+from clusterctl.console.runs import render_span, render_status, run_seconds
+from clusterctl.plans.runs.node_rows import fold_numbers
 from clusterctl.plans.runs.selection import Owner
 from clusterctl.plans.runs.state import NodeState, parse_state
 from clusterctl.protocol.run_id import RunId

@@ -49,6 +49,10 @@ def test_prose_breaks_between_words_and_between_chinese_characters() -> None:
         "  nvidia-smi",
         "  的输出。",
     ]
+    assert wrap_text("silent for 6 seconds", 12) == ["silent for", "6 seconds"]
+    assert wrap_text("它已经无响应 6 秒了", 14) == ["它已经无响应", "6 秒了"]
+    assert wrap_text("（3 个节点）", 6) == ["（3 个", "节点）"]
+    assert wrap_text("on gpu01 alone", 8) == ["on gpu01", "alone"]
     assert wrap_text("see /a/very/long/path", 10) == ["see", "/a/very/long/path"]
     assert wrap_text("", 10) == []
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from ground import Ground
+from noderun import leave_payload_in_lab
 
 from clusterctl.errors import LabError
 from clusterctl.lab import labs
@@ -37,6 +38,7 @@ def laid(backend: str) -> Iterator[Ground]:
     folder = Path(tempfile.mkdtemp(prefix="ch-"))
     try:
         lab = up(folder / "lab", LabOptions(name="hostile", count=3, bound=True, backend=backend))
+        leave_payload_in_lab(lab)
         ground = Ground(lab, folder)
         ground.prepare()
         yield ground

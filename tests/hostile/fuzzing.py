@@ -25,10 +25,11 @@ from unittest import mock
 
 from invoke import Context
 
-from clusterctl.client import maintenance, preflight, slurm
+from clusterctl.client import cleanup, preflight, slurm
+from clusterctl.client.cleanup import read_storage, remove_stored_runs
 from clusterctl.client.history import HistoryChoice, history
-from clusterctl.client.maintenance import read_storage, remove_stored_runs
 from clusterctl.client.results.copying import CopyOrder, GivingNode, open_copy
+from clusterctl.client.results.file_receiver import PullReport, protocol_error
 from clusterctl.client.results.pull import (
     choose_requests,
     fetch_files,
@@ -36,7 +37,6 @@ from clusterctl.client.results.pull import (
     list_results,
     make_folders_and_links,
 )
-from clusterctl.client.results.receive import PullReport, protocol_error
 from clusterctl.client.results.target_dir import TargetDirectory, UsersDirectory, prepare_target
 from clusterctl.client.rpc import session as sessions
 from clusterctl.client.rpc import tasks
@@ -66,8 +66,8 @@ from clusterctl.plans.runs.selection import (
 )
 from clusterctl.plans.runs.state import attempts_of, node_ranks, run_state
 from clusterctl.plans.slurm.report import to_findings
-from clusterctl.plans.sync.copy import check_names, rename_entries
-from clusterctl.plans.sync.results import plan_download
+from clusterctl.plans.sync.copy import rename_entries
+from clusterctl.plans.sync.received_names import check_names, plan_download
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.inventory.model import Node, Ssh
 
@@ -430,8 +430,8 @@ def drive_clean(line: Line, _: Place) -> object:
 
 def drive_orphans(line: Line, _: Place) -> object:
     """Find and end what crashed runs have left."""
-    found = maintenance.find_orphans(line, NODE, INTERPRETER)
-    return found, select_orphans(found.own, ME), maintenance.stop_orphans(line, NODE, INTERPRETER, found.own)
+    found = cleanup.find_orphans(line, NODE, INTERPRETER)
+    return found, select_orphans(found.own, ME), cleanup.stop_orphans(line, NODE, INTERPRETER, found.own)
 
 
 def drive_pull(line: Line, place: Place) -> object:
@@ -502,7 +502,7 @@ class Login:
         self.cluster = SimpleNamespace(connection=lambda _: line)
 
 
-SUBMISSION: Any = slurm.Submission({}, [], "", {}, "t")  # type: ignore[arg-type]  # nobody reads it
+SUBMISSION: Any = slurm.Submission({"check": {"only": True}}, [], "", {}, "t")  # type: ignore[arg-type]  # nobody reads it
 
 
 def drive_queue(line: Line, _: Place) -> object:
@@ -532,7 +532,7 @@ def drive_cancel(line: Line, _: Place) -> object:
 
 def drive_warm(line: Line, _: Place) -> object:
     """Describe what waits for the next launch."""
-    return maintenance.query_warm(line, NODE, INTERPRETER)
+    return cleanup.query_warm(line, NODE, INTERPRETER)
 
 
 DRIVERS: dict[str, tuple[Callable[..., object], ...]] = {

@@ -430,6 +430,12 @@ VARIANTS = {
     ("keys push", "ssh.narrow"),
     ("keys push", "ssh.takes-any-key"),
     ("keys push", "ssh.asks-again"),
+    ("discover", "probe.error-escapes"),
+    ("clean", "orphans.no-processes"),
+    # those over OpenSSH's sshd
+    ("check", "probe.numbers-huge"),
+    ("ps", "ps.run-up"),
+    ("attach any", "ps.stolen-run"),
 }
 NUMBERS = count()
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from noderun import leave_payload_in_lab
 from waiting import HANG
 
 from clusterctl.codes.lookup import REPORTED
@@ -124,14 +125,18 @@ def ordinary_user() -> str:
 def cluster() -> Iterator[Bed]:
     """Three nodes with three NIC names, shared by all tests; leave it as you found it."""
     with ExitStack() as stack:
-        yield _make(stack, None, {"name": "lab", "count": 3})
+        made = _make(stack, None, {"name": "lab", "count": 3})
+        leave_payload_in_lab(made)
+        yield made
 
 
 @pytest.fixture(scope="module")
 def rented() -> Iterator[Bed]:
     """Two nodes like rented ones: SSH on one NIC, the private network on another, every name another one."""
     with ExitStack() as stack:
-        yield _make(stack, None, {"count": 2, "nics": ["mgmt0+meth919", "mgmt1+meth917"]})
+        made = _make(stack, None, {"count": 2, "nics": ["mgmt0+meth919", "mgmt1+meth917"]})
+        leave_payload_in_lab(made)
+        yield made
 
 
 @pytest.fixture(scope="session")

@@ -69,7 +69,7 @@ FAULTS = (
         says=("{node}: rank 1 is stopped (SIGSTOP); the others will wait for it",),
         exit=0,
         tests=(MATRIX, "tests/lab/test_causes.py::test_a_rank_that_sigstop_holds_is_never_forgotten"),
-        note="Named, also by `status`; it may be a debugger. If the others give up waiting, it is the cause.",
+        note="Reported, also by `status`; it may be a debugger. If the others give up waiting, it is the cause.",
     ),
     Fault(
         name="torchrun-killed",
@@ -148,7 +148,7 @@ FAULTS = (
         within=None,
         says=("SUCCEEDED after",),
         exit=0,
-        note="TCP sends again what was lost. A collective that waits for longer than its own timeout fails as ever.",
+        note="TCP retransmits what was lost. A collective that waits longer than its own timeout still fails.",
     ),
     Fault(
         name="nic-down",
@@ -193,8 +193,8 @@ FAULTS = (
         says=("rank 1 on {node}: ", "CC-JOB-021"),
         exit=1,
         tests=(MATRIX, "tests/lab/test_faults.py::test_a_full_disk_is_a_clear_error_and_starts_nothing"),
-        note="Each run keeps some room for its last words; what the rank itself said may be lost. A disk that is full "
-        "before the start is [`CC-DISK-001`](findings.md#cc-disk-001), and nothing starts.",
+        note="Each run reserves disk space for its last error messages; the rank's own output may be lost. A disk "
+        "that is full before the start is [`CC-DISK-001`](findings.md#cc-disk-001), and nothing starts.",
     ),
     Fault(
         name="clock-off",
@@ -213,7 +213,7 @@ FAULTS = (
         says=("SUCCEEDED after",),
         exit=0,
         place=0,
-        note="Another port is taken, and a store is only believed if the run's own process owns it.",
+        note="Another port is used, and a store is only accepted if the run's own process owns it.",
     ),
     Fault(
         name="port-stolen",
@@ -224,7 +224,7 @@ FAULTS = (
         exit=0,
         place=0,
         tests=(MATRIX, "tests/node/supervise/test_run.py::test_another_port_is_taken_when_somebody_has_ours"),
-        note="It costs another start of torchrun on node 0, before any other node has the port.",
+        note="torchrun on node 0 is started again, before any other node has the port.",
     ),
     Fault(
         name="ignores-term",

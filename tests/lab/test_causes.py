@@ -24,7 +24,7 @@ dist.all_reduce(torch.ones(1), group=short)
 
 def test_a_rank_that_sigstop_holds_is_never_forgotten(cluster: Lab, tmp_path: Path) -> None:
     """status and the watching launch say that it is stopped; when the others give up, it is the cause, not they."""
-    launching = start_cctl(cluster, "launch", make_project(tmp_path, WAITING, nodes=2))
+    launching = start_cctl(cluster, "launch", make_project(tmp_path, WAITING, nodes=2, start="fork"))
     node, pids = cluster.nodes[1], dict[str, str]()
     while len(pids) < 2:
         name, _, _, _, pid = read_until(launching, "pid ").split()
@@ -73,7 +73,7 @@ finally:
 def test_a_rank_that_left_early_and_sleeps_in_its_clean_up_is_the_cause(cluster: Lab, tmp_path: Path) -> None:
     """It ends only by our stop; launch, status and the nodes, which could start the run again, all name it."""
     restart = {"on": ["network", "node_lost"], "max": 1}
-    job = make_project(tmp_path, ASLEEP, nodes=2, restart=restart)
+    job = make_project(tmp_path, ASLEEP, nodes=2, start="fork", restart=restart)
     launched = cctl(cluster, "launch", job)
     shown = cctl(cluster, "status")
     node = cluster.nodes[1].name

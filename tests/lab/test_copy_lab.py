@@ -37,6 +37,7 @@ def test_files_to_from_and_among_nodes(cluster: Lab, tmp_path: Path) -> None:
     (tmp_path / "data/sub").mkdir(parents=True)
     (tmp_path / "data/sub/model.pt").write_bytes(data)
     (tmp_path / "data/note").write_text("of this machine")
+    (tmp_path / "data/note").chmod(0o755)
 
     sent = cctl(cluster, "cp", "data", f"{second},{first}:copied-in/", cwd=tmp_path)
     assert sent.code == 0, sent.err
@@ -59,6 +60,7 @@ def test_files_to_from_and_among_nodes(cluster: Lab, tmp_path: Path) -> None:
     for name in (first, second):
         assert (tmp_path / "here" / name / "data/sub/model.pt").read_bytes() == data
         assert (tmp_path / "here" / name / "data/note").read_text() == "of this machine"
+        assert os.access(tmp_path / "here" / name / "data/note", os.X_OK)
     assert not (tmp_path / "here/.clusterctl").exists()
     absent = cctl(cluster, "cp", f"{third}:copied-in/data", "here", cwd=tmp_path)
     assert (absent.code, "CC-COPY-002" in absent.err) == (1, True)

@@ -78,7 +78,9 @@ def test_a_rank_that_does_not_exit_after_its_traceback_ends_the_run(cluster: Lab
 
 def test_a_run_without_progress_is_ended_and_says_where_its_ranks_were(cluster: Lab, tmp_path: Path) -> None:
     """The nodes find it by themselves, keep where each rank is, and end the run because the job wants that."""
-    job = make_project(tmp_path, HANGS, start="fork", stall={"after": "2s", "then": "stop"}, grace="1s")
+    job = make_project(
+        tmp_path, HANGS, nodes=2, start="fork", stall={"after": "2s", "then": "stop"}, grace="1s"
+    )
     done = cctl(cluster, "launch", "--json", job)
     assert done.code == 1, done.err
     verdict = done.json_lines()[-1]["verdict"]

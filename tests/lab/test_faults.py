@@ -119,6 +119,7 @@ def test_stop_touches_no_other_run(cluster: Lab, tmp_path: Path) -> None:
     assert leftovers(cluster) == {}
 
 
+@VARIANT  # of test_ten_cuts_lose_and_double_no_line in test_anywhere.py, where attach and two kinds of logs follow
 def test_a_cut_connection_loses_and_doubles_no_line(cluster: Lab, tmp_path: Path) -> None:
     """The sessions of one node's sshd are killed while lines flow: we come back and go on at the byte we had."""
     source = """
@@ -237,7 +238,7 @@ def test_a_wrong_nic_name_is_caught_by_check(cluster: Lab, tmp_path: Path) -> No
     text = cluster.inventory.read_text(encoding="utf-8")
     assert text.count(f'"{nic}"') == 1
     inventory.write_text(text.replace(f'"{nic}"', '"eth7"'), encoding="utf-8")
-    job = make_project(tmp_path / "p", HELLO, nodes=2)
+    job = make_project(tmp_path / "p", HELLO, nodes=2, start="fork")
 
     check = cctl(None, "-i", inventory, "check", job)
     refused = cctl(None, "-i", inventory, "launch", job)

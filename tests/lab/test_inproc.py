@@ -79,7 +79,7 @@ def client(lab: Lab, name: str) -> paramiko.SSHClient:
 
 def test_a_job_from_check_to_stop(lab: Lab, tmp_path: Path) -> None:
     """check finds nothing, launch trains over both nodes, logs, ps and status tell of it."""
-    job = make_project(tmp_path, HELLO)
+    job = make_project(tmp_path, HELLO, start="fork")
 
     check = cctl(lab, "check", job, "--json")
     launch = cctl(lab, "launch", job, "--json")

@@ -200,7 +200,7 @@ def test_the_first_failure_stops_all_and_is_named_first(cluster: Lab, tmp_path: 
     finally:
         dist.destroy_process_group()
     """
-    job = make_project(tmp_path, script, nodes=2)
+    job = make_project(tmp_path, script, nodes=2, start="fork")
 
     result = cctl(cluster, "launch", job)
 

@@ -43,7 +43,7 @@ def accuracies(lines: list[str]) -> list[float]:
 
 def test_hello_ranks(rented: Lab) -> None:
     """Each rank names its host and NIC; the sum shows that they reach each other."""
-    lines = launch(rented, "hello-ranks/job.yaml")
+    lines = launch(rented, "hello-ranks/job.yaml", "--set", "start=fork")
 
     assert sorted(lines) == [
         "all_reduce over 2 ranks: 3, expected 3",

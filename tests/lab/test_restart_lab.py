@@ -42,7 +42,7 @@ def test_a_worker_is_killed_and_then_node_0_has_no_power(
     """Attempt 2 is seen on the screen; attempt 3 runs with a spare and a new leader when the launcher is long gone."""
     lab = make_lab(n=3)
     first, second, spare = (node.name for node in lab.nodes)
-    job = make_project(tmp_path, COUNTING, nodes=2, restart={"spares": 1})
+    job = make_project(tmp_path, COUNTING, nodes=2, start="fork", restart={"spares": 1})
     launcher = start_cctl(lab, "launch", job, "--json")
     seen = json.loads(read_until(launcher, "attempt 2 begins at 10"))
     run = seen["run"]

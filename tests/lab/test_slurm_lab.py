@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from conftest import Bed
-from driving import Result, cctl, make_project, start_cctl
+from driving import Result, cctl, make_project, read_until, start_cctl
+from page_client import press, stream
 from variants import VARIANT
 from waiting import wait_until
 
@@ -159,6 +160,12 @@ def test_the_check_and_the_setup_are_in_the_allocation(slurm: SlurmBed, tmp_path
     assert [node["name"] for node in alone["nodes"]] == ["gpu01", "gpu02"]
     assert slurm.slurm("squeue -h -t R,PD") == "" and "check-" not in slurm.slurm("ls ~/.clusterctl/runs")
 
+    measured = slurm.json("check", "--deep", job)
+    assert measured["deep"]["found"]["ok"], measured["deep"]
+    assert [one["kind"] for one in measured["deep"]["rounds"]] == ["all"]
+    wait_until(lambda: slurm.slurm("squeue -h") == "", "the job of the test is over")
+    assert "deep-check-" not in slurm.slurm("ls ~/.clusterctl/runs")
+
     torch = ("--set", "launcher=torchrun", "--set", "python=/usr/bin/python3")
     failed = slurm.run("launch", job, "--json", *torch)
     assert failed.code == 3 and "CC-TORCH-001" in failed.err
@@ -194,3 +201,34 @@ def test_a_requeued_job_is_the_next_attempt_of_the_run(slurm: SlurmBed, tmp_path
     verdict = json.loads(out.splitlines()[-1])["verdict"]
     assert (verdict["state"], verdict["attempt"]) == ("CANCELLED", 2)
     assert [one["reason"] for one in verdict["attempts"]] == ["requeued"]
+
+
+@VARIANT
+def test_files_and_the_page_reach_a_run_over_its_login_node(slurm: SlurmBed, tmp_path: Path) -> None:
+    """`cp` reads and writes the directory that the nodes share, once; the page lists, follows and stops."""
+    job = make_project(tmp_path, SCRIPT, launcher="python", nodes=2)
+    run = slurm.run("launch", "-d", job, "--", "sleep").out.strip()
+    wait_until(lambda: set(slurm.states(run).values()) == {"RUNNING"}, "all nodes run")
+    fetched = slurm.run("cp", "--run", run, "all:train.py", tmp_path / "copy.py")
+    assert fetched.code == 0 and (tmp_path / "copy.py").read_text() == (tmp_path / "train.py").read_text()
+    assert slurm.run("cp", "--run", run, job, "gpu02:notes.yaml").code == 0
+    assert slurm.run("cp", "--run", run, "gpu01:notes.yaml", "gpu02:again.yaml").code == 0
+    assert slurm.slurm(f"cat ~/.clusterctl/runs/{run}/0-.slurm/code/again.yaml") == job.read_text().strip()
+
+    page = start_cctl(slurm.bed, "-i", slurm.inventory, "ui", "--no-open")
+    try:
+        url = read_until(page, "http://").strip()
+        with stream(url, "") as runs:
+            assert run in runs.read_part("runs", "RUNNING")
+        with stream(url, run) as events:
+            assert "gpu02" in events.read_part("nodes", "gpu02")
+            lines: list[str] = []
+            while len(lines) < 2:
+                lines += [row[4] for row in events.read("lines") if '"host"' in row[4]]
+            status, answer = press(url, "stop", run)
+            assert status == 200 and f"{run}: stopped" in answer, answer
+            events.read_part("summary", "CANCELLED")
+    finally:
+        page.kill()
+        page.communicate()
+    assert slurm.states(run) == {"gpu01": "CANCELLED", "gpu02": "CANCELLED"}

@@ -10,7 +10,7 @@ import pytest
 
 from clusterctl.client.watch.follower import LogLines
 from clusterctl.client.watch.node_report import NodeReport
-from clusterctl.node.gang.roster import judge_record
+from clusterctl.node.gang.restart_policy import judge_record
 from clusterctl.protocol.end_record import parse_record
 from clusterctl.protocol.messages.gang import BLOCK_LINES, TAIL_LINES, TRACEBACKS, Bounds, read_part
 from clusterctl.protocol.root_cause import Cause, find_cause, restart_reason

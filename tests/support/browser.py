@@ -1,7 +1,7 @@
 """Debian's Chromium without a window, driven by Selenium over its chromedriver; neither downloads anything.
 
-It loads files, and whatever address a page wants beyond them is on record. axe-core, which looks for what keeps people
-from reading a page, is the copy within axe-core-python.
+It loads files and pages of this machine, and whatever address a page wants beyond them is on record. axe-core, which
+looks for what keeps people from reading a page, is the copy within axe-core-python.
 """
 
 from __future__ import annotations
@@ -17,10 +17,13 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from waiting import wait_until
+
 PROGRAMS, MODULES = ("chromium", "chromedriver"), ("selenium", "axe_core_python")
 AXE = "axe.min.js"
 SCRIPT_LIMIT = 120  # seconds, for axe on a busy machine
 MOST_STEPS = 400  # presses of Tab
+KEYS = {"Tab": (9, ""), "Enter": (13, "\r"), "Escape": (27, "")}  # their codes, and what they write
 
 # What a reader would call broken, by the boxes that the browser has drawn.
 LAYOUT = """
@@ -81,15 +84,15 @@ class Browser:
     def __init__(self, driver: Any) -> None:
         self.driver = driver
 
-    def show(self, page: Path, width: int = 1280, *, dark: bool = False, height: int = 900) -> None:
-        """Load a file in a window of some width, by a reader who prefers light or dark."""
+    def show(self, page: Path | str, width: int = 1280, *, dark: bool = False, height: int = 900) -> None:
+        """Load a file or an address in a window of some width, by a reader who prefers light or dark."""
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": [scheme]})
         self._read_log("performance")
         self._read_log("browser")
-        self.driver.get(page.resolve().as_uri())
+        self.driver.get(page if isinstance(page, str) else page.resolve().as_uri())
 
     def run(self, script: str, *arguments: object) -> Any:
         """Run a script of ours in the page, whose policy does not bind it."""
@@ -119,11 +122,16 @@ class Browser:
             steps.append(focus)
         raise AssertionError(f"the focus never leaves the page: {steps[-3:]}")
 
-    def press(self, key: str, code: int = 9) -> None:
+    def press(self, key: str) -> None:
         """Press a key, as the keyboard does."""
-        for kind in ("rawKeyDown", "keyUp"):
-            event = {"type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code}
+        code, text = KEYS[key]
+        for kind in ("keyDown" if text else "rawKeyDown", "keyUp"):
+            event = {"type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code, "text": text}
             self.driver.execute_cdp_cmd("Input.dispatchKeyEvent", event)
+
+    def wait_for(self, condition: str, what: str) -> None:
+        """Wait until an expression of JavaScript holds in the page."""
+        wait_until(lambda: self.run(f"return Boolean({condition})"), what)
 
     def list_requests(self) -> list[str]:
         """Give all addresses that were asked for since the page was shown, its own included."""

@@ -1,7 +1,8 @@
 """Commands of clusterctl, each in a process of its own, forked from one that has imported what they need.
 
 A command is what a user starts, from `python -m clusterctl` on; only the imports are saved, 0.3 s of a processor
-each time. What tests the imports, or talks to a live process, starts an interpreter of its own.
+each time, and the packing of what is sent to nodes, which a command of a user whose state directory is new does in
+0.15 s. What tests the imports, or talks to a live process, starts an interpreter of its own.
 """
 
 from __future__ import annotations
@@ -145,13 +146,14 @@ def _server(pid: int) -> socket.socket:  # noqa: ARG001 - a fork of a test has n
 
 
 def import_all() -> None:
-    """Import what commands import, some of it not before they need it."""
+    """Import what commands import, some of it not before they need it, and read the modules that they send."""
     for name in IN_FUNCTIONS:
         importlib.import_module(name)
     package = importlib.import_module("clusterctl")
     for module in pkgutil.walk_packages(package.__path__, "clusterctl."):
         if not module.name.startswith(LEFT_OUT):
             importlib.import_module(module.name)
+    importlib.import_module("clusterctl.client.rpc.bundle").payload_zip()
 
 
 def serve(orders: socket.socket) -> tuple[list[str], str, dict[str, str]] | None:

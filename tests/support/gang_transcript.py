@@ -25,8 +25,11 @@ from memory_network import MemorySocket, Network, SteppedLoop
 
 from clusterctl.node.gang import channel
 from clusterctl.node.gang.failover import GangMember
-from clusterctl.node.gang.membership import Gang, GangContext, StopOrder, beat_interval
-from clusterctl.node.gang.roster import Roster, read_policy
+from clusterctl.node.gang.membership import Gang, GangContext
+from clusterctl.node.gang.restart_policy import read_policy
+from clusterctl.node.gang.roster import Roster
+from clusterctl.node.gang.timeouts import beat_interval
+from clusterctl.protocol.messages.gang import StopOrder
 from clusterctl.protocol.ranks import Slot
 
 RULE = "----"
@@ -178,7 +181,7 @@ class Agent:
 
 
 class Attempts:
-    """What a gang uses of `Restarts`: it writes down what it gets."""
+    """What a gang uses of `GangOrders`: it writes down what it gets."""
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent

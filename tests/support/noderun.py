@@ -20,6 +20,8 @@ from typing import Any
 from session import PAYLOAD, Session
 from waiting import HANG, wait_until
 
+from clusterctl.client.rpc import bundle
+from clusterctl.lab.labs import Lab
 from clusterctl.node.verbs.start import build
 
 STUB = Path(__file__).parents[1] / "stub"  # stands in for torch
@@ -45,6 +47,24 @@ def byte_code(archive: bytes) -> tuple[str, bytes]:
     content = build(archive)
     assert content is not None
     return f"payload-{sys.implementation.cache_tag}-{hashlib.sha256(content).hexdigest()}.zip", content
+
+
+def leave_payload(workdir: Path, archive: bytes) -> None:
+    """Leave in a work directory what an earlier run leaves: the payload and its byte code, which takes long to make."""
+    folder = workdir / "bin" / hashlib.sha256(archive).hexdigest()
+    for made in (folder.parent, folder):
+        made.mkdir(mode=0o700, exist_ok=True)
+    for name, content in (("payload.zip", archive), byte_code(archive)):
+        (folder / name).write_bytes(content)
+        (folder / name).chmod(0o600)
+
+
+def leave_payload_in_lab(lab: Lab) -> None:
+    """Do that on all nodes of a lab, for tests of which none is about the first run on a node."""
+    for home in {lab.plan.home_directory(node.plan) for node in lab.nodes}:
+        workdir = Path(home, ".clusterctl")
+        workdir.mkdir(mode=0o700)
+        leave_payload(workdir, bundle.payload_zip()[1])
 
 
 def processes_with(text: str) -> dict[int, str]:
@@ -123,13 +143,8 @@ class NodeRun:
         return self.rundir / "code"
 
     def provide_payload(self) -> None:
-        """Leave what an earlier run leaves on a node: the payload and its byte code, which takes long to make."""
-        folder = self.workdir / "bin" / hashlib.sha256(self.zip).hexdigest()
-        for made in (folder.parent, folder):
-            made.mkdir(mode=0o700, exist_ok=True)
-        for name, content in (("payload.zip", self.zip), byte_code(self.zip)):
-            (folder / name).write_bytes(content)
-            (folder / name).chmod(0o600)
+        """Leave what an earlier run leaves on a node."""
+        leave_payload(self.workdir, self.zip)
 
     @property
     def tag(self) -> str:

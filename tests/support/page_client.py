@@ -1,8 +1,9 @@
-"""A client of the page of `ui` by plain HTTP: requests as a browser sends them, or as it never would."""
+"""The page of `ui` with contents of a test, and a client by plain HTTP: requests as a browser sends them, or not."""
 
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from http.client import HTTPConnection, HTTPResponse
@@ -10,6 +11,25 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from waiting import HANG
+
+from clusterctl.cli.actions.monitor.ui.feed import Feed, Source
+from clusterctl.cli.actions.monitor.ui.fragments import render_page
+from clusterctl.cli.actions.monitor.ui.server import UiServer
+
+
+@contextmanager
+def serve_page(source: Source, cluster: str) -> Iterator[UiServer]:
+    """Serve the page in this process."""
+    with closing(Feed(source)) as feed:
+        running = UiServer(0, feed, render_page(cluster))
+        thread = threading.Thread(target=running.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield running
+        finally:
+            running.shutdown()
+            thread.join()
+    running.server_close()
 
 
 def _named(headers: dict[str, str]) -> dict[str, str]:
@@ -70,6 +90,6 @@ def stream(url: str, run: str, **headers: str) -> Iterator[Events]:
     address = urlsplit(url)
     with closing(HTTPConnection(address.netloc, timeout=HANG)) as connection:
         connection.request("GET", f"{address.path}events?run={run}", headers=_named(headers))
-        answer = connection.getresponse()
-        assert answer.status == 200 and "event-stream" in answer.headers["Content-Type"], answer.read()
-        yield Events(answer)
+        with connection.getresponse() as answer:
+            assert answer.status == 200 and "event-stream" in answer.headers["Content-Type"], answer.read()
+            yield Events(answer)

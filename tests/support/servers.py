@@ -57,6 +57,17 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+_closed: list[socket.socket] = []
+
+
+def closed_port() -> int:
+    """Return a port of 127.0.0.1 that refuses connections as long as this process lives: no other one gets it."""
+    holder = socket.socket()
+    holder.bind(("127.0.0.1", 0))  # and never listens
+    _closed.append(holder)
+    return int(holder.getsockname()[1])
+
+
 def node_named(name: str, **ssh: Any) -> Node:
     """Describe a node at 127.0.0.1 as an inventory would; `ssh` names fields of its `ssh`."""
     settings = {"user": ME, "key": None, "proxy_command": None, "known_hosts": None, "host_keys": "strict"}

@@ -22,8 +22,8 @@ from clusterctl.cli.context.run_output import RunOutput
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.watch.follower import LogLines, StateChange
+from clusterctl.client.watch.logs import LiveReader
 from clusterctl.client.watch.monitor import MonitorOptions, RunMonitor
-from clusterctl.client.watch.reader import LiveReader
 from clusterctl.client.watch.streams import StreamEnd
 from clusterctl.console.logs import LogSink
 from clusterctl.console.runs import describe_launch, make_status_view

@@ -19,7 +19,7 @@ from clusterctl.cli.context.nodes import (
     with_any_python,
 )
 from clusterctl.cli.options import is_confirmed
-from clusterctl.client.maintenance import (
+from clusterctl.client.cleanup import (
     EndedOrphans,
     NodeStorage,
     RemovalReport,
@@ -33,7 +33,7 @@ from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.fanout import fan_out
 from clusterctl.client.rpc.session import Interpreter, Session
-from clusterctl.console.maintenance import (
+from clusterctl.console.cleanup import (
     cleanup_to_json,
     ended_orphans_to_json,
     orphans_to_json,

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from clusterctl.cli.actions.launch import make_run_id, measure
 from clusterctl.cli.actions.preflight import Preflight
 from clusterctl.cli.context.nodes import interpreter, launch_record, notice
+from clusterctl.client.cleanup import remove_run
 from clusterctl.client.launch import prepare
-from clusterctl.client.maintenance import remove_run
 from clusterctl.client.rpc.bundle import PACKAGE
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.tasks import RunHandle, stop_everywhere
@@ -61,8 +61,8 @@ def run_deep_check(
     if pending:
         problem = tr("the job's `setup` has not created its environment there yet")
         deep = replace(deep, trouble=problem, fix=word("CC-DEEP-006", "setup", {})[1], at=pending)
-        return _with_deep_result(nodes, job, preflight, deep)
-    with _packed_modules() as folder:
+        return with_deep_result(nodes, job, preflight, deep)
+    with pack_modules() as folder:
         deep_job = plan_deep_job(job, backend, str(folder))
         check = DeepCheckRun(cluster, nodes, deep_job, preflight)
         try:
@@ -71,18 +71,19 @@ def run_deep_check(
             problem = f"{error.code} {error.message}" + (f"\n{error.evidence}" if error.evidence else "")
             nodes_at = (error.node,) if error.node in deep.names else ()
             deep = replace(deep, trouble=problem, fix=error.fix, at=nodes_at)
-    return _with_deep_result(nodes, job, preflight, deep)
+    return with_deep_result(nodes, job, preflight, deep)
 
 
-def _with_deep_result(
+def with_deep_result(
     nodes: Sequence[Node], job: Job | None, preflight: Preflight, deep: DeepCheckResult
 ) -> Preflight:
+    """Add the result of a deep check, and what follows from it."""
     findings = evaluate(nodes, replace(preflight.observed, deep=deep), job, preflight.selection)
     return replace(preflight, findings=findings, deep=deep)
 
 
 @contextmanager
-def _packed_modules() -> Iterator[Path]:
+def pack_modules() -> Iterator[Path]:
     """Put what is sent into a folder of its own: a package of the modules that torchrun is to run."""
     folder = Path(tempfile.mkdtemp(prefix="clusterctl-deep-"))
     try:
@@ -103,7 +104,6 @@ class DeepCheckRun:
         self._interpreters = {node.name: interpreter(node, job) for node in nodes}
         self._phases = Phases([node.name for node in nodes])
         self._phases.set_steps(cluster.steps)
-        self._lines: list[str] = []
 
     def run(self, deep: DeepCheckResult, scan: ScanResult) -> DeepCheckResult:
         """Start the job, read what rank 0 reports, and remove all files."""
@@ -115,30 +115,17 @@ class DeepCheckRun:
         started_at = time.monotonic()
         try:
             self._start(plan, scan)
-            problem = self._follow(plan)
+            options = MonitorOptions(plan.run_id, self._nodes, self._interpreters, self._preflight.offsets)
+            lines, problem = follow_rounds(self._cluster, options)
         except BaseException:
             self._stop(plan.run_id)
             raise
         finally:
             self._phases.stop()
             remove_run(self._handle(plan.run_id))
-        result = parse_deep_result(self._lines, replace(deep, ranks=plan.world_size or 0))
         for node in self._nodes:
             self._phases.mark_done("deep", node.name)
-        self._phases.finish(
-            "deep",
-            trn(
-                "{n} round in {seconds:.1f} s",
-                "{n} rounds in {seconds:.1f} s",
-                len(result.rounds),
-                seconds=time.monotonic() - started_at,
-            ),
-        )
-        return (
-            result
-            if result.diagnosis
-            else replace(result, trouble=problem or tr("rank 0 reported no result"))
-        )
+        return conclude(self._phases, started_at, replace(deep, ranks=plan.world_size or 0), lines, problem)
 
     def _start(self, plan: LaunchPlan, scan: ScanResult) -> None:
         record: LaunchRecord = {**launch_record(), "submitted": time.time()}
@@ -156,28 +143,50 @@ class DeepCheckRun:
         prepare.start_workers(self._cluster, plan, self._interpreters, ready)
         prepare.close_sessions(ready.values())
 
-    def _follow(self, plan: LaunchPlan) -> str:
-        """Listen until the job has ended; gives what went wrong."""
-        options = MonitorOptions(plan.run_id, self._nodes, self._interpreters, self._preflight.offsets)
-        verdict = RunMonitor(self._cluster, options, show=self._on_lines, notice=notice).watch()
-        cause = verdict.cause
-        if cause is None:
-            return "" if verdict.exit_code == 0 else tr("the test job ended as {state}", state=verdict.state)
-        last = cause.failure.tail[-1] if cause.failure.tail else ""
-        reason = cause.failure.exception or last
-        return tr("the test job failed on {node}: {reason}", node=cause.failure.node, reason=reason)
-
-    def _on_lines(self, entry: LogLines) -> None:
-        if entry.stream == "stdout":
-            marked = [line for line in entry.lines if line.startswith(LINE_PREFIX)]
-            self._lines += marked[: MOST_LINES - len(self._lines)]
-
     def _stop(self, run_id: str) -> None:
         """Stop the job on all nodes, also on those that were still preparing."""
         stop_everywhere(self._handle(run_id), "the deep check was left")
 
     def _handle(self, run_id: str) -> RunHandle:
         return RunHandle(self._cluster, run_id, self._nodes, self._interpreters)
+
+
+def follow_rounds(cluster: Cluster, options: MonitorOptions) -> tuple[list[str], str]:
+    """Listen until the job has ended; gives the leader's lines, and what went wrong."""
+    lines: list[str] = []
+
+    def keep(entry: LogLines) -> None:
+        if entry.stream == "stdout":
+            marked = [line for line in entry.lines if line.startswith(LINE_PREFIX)]
+            lines.extend(marked[: MOST_LINES - len(lines)])
+
+    verdict = RunMonitor(cluster, options, show=keep, notice=notice).watch()
+    cause = verdict.cause
+    if cause is None:
+        ended = tr("the test job ended as {state}", state=verdict.state)
+        return lines, "" if verdict.exit_code == 0 else ended
+    last = cause.failure.tail[-1] if cause.failure.tail else ""
+    reason = cause.failure.exception or last
+    return lines, tr("the test job failed on {node}: {reason}", node=cause.failure.node, reason=reason)
+
+
+def conclude(
+    phases: Phases, started_at: float, deep: DeepCheckResult, lines: Sequence[str], problem: str
+) -> DeepCheckResult:
+    """Read the leader's lines and show how long the rounds took."""
+    result = parse_deep_result(lines, deep)
+    phases.finish(
+        "deep",
+        trn(
+            "{n} round in {seconds:.1f} s",
+            "{n} rounds in {seconds:.1f} s",
+            len(result.rounds),
+            seconds=time.monotonic() - started_at,
+        ),
+    )
+    if result.diagnosis:
+        return result
+    return replace(result, trouble=problem or tr("rank 0 reported no result"))
 
 
 def _output_dir(run_id: str, member: Member) -> str:

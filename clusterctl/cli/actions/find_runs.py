@@ -22,7 +22,7 @@ from clusterctl.protocol.run_id import RunId, parse_run_id
 from clusterctl.protocol.states import SUCCEEDED
 from clusterctl.specs.inventory.model import Allocation, Inventory, Node
 from clusterctl.specs.text import command_line
-from clusterctl.translation import trn
+from clusterctl.translation import tr, trn
 
 MAX_LISTED_RUNS = 200
 
@@ -42,6 +42,12 @@ class FoundRuns:
     def answered(self) -> int:
         """Count the nodes that answered."""
         return self.asked - len(self.errors)
+
+    @property
+    def node_names(self) -> list[str]:
+        """Name the nodes that may have runs: those that were asked, of a Slurm cluster also those of its runs."""
+        of_runs = [name for parts in self.runs.values() for name in parts] if slurm_login(self.nodes) else []
+        return list(dict.fromkeys([*(node.name for node in self.nodes), *of_runs]))
 
     def nodes_of(self, run_id: RunId) -> list[Node]:
         """Give the nodes that have a part of a run, as the verbs reach them."""
@@ -226,7 +232,12 @@ def choose_found_run(
             raise
         matches = [run_id for run_id in runs if run_id.startswith(prefix)]
         lines = [
-            f"{run_id}  {name_state(run_id, runs[run_id])}, {describe_launch(runs[run_id])}"
+            tr(
+                "{run}  {state}, {launch}",
+                run=run_id,
+                state=name_state(run_id, runs[run_id]),
+                launch=describe_launch(runs[run_id]),
+            )
             for run_id in matches
         ]
         context = click.get_current_context(silent=True)

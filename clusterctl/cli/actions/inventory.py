@@ -331,7 +331,7 @@ class InitCommand:
             )
             click.echo(sanitize(line), err=True)
         text = click.prompt(
-            tr("Machines (names, addresses, user@host:port, gpu[01-04]; or a file that lists them)"), err=True
+            tr("Machines (names, user@host:port, gpu[01-04], or a file that lists them)"), err=True
         )
         return (
             self._read_file(text)

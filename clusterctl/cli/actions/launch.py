@@ -11,7 +11,13 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from clusterctl.cli.actions.notify import check_hooks, remember_hooks, warn_not_notified
-from clusterctl.cli.actions.preflight import Preflight, Questions, run_preflight, select_checks
+from clusterctl.cli.actions.preflight import (
+    Preflight,
+    Questions,
+    keep_check,
+    run_preflight,
+    select_checks,
+)
 from clusterctl.cli.context.code import read_code, read_job_setup, warn_of_code
 from clusterctl.cli.context.load import checks_dir, remember_runs
 from clusterctl.cli.context.nodes import interpreter, launch_record, notice
@@ -39,7 +45,7 @@ from clusterctl.plans.launch.setup import setup_to_spec
 from clusterctl.plans.runs.gang_record import warn_of_losses
 from clusterctl.protocol.redact import redact
 from clusterctl.protocol.run_id import RunId
-from clusterctl.protocol.states import CANCELLED, FAILED_SETUP
+from clusterctl.protocol.states import CANCELLED, FAILED_SETUP, RUNNING
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.nodeset import fold_names
@@ -59,6 +65,7 @@ class LaunchBase(ABC):
         self._output = RunOutput(options.as_json, options.command)
         self._began = time.time()
         self._setup_files: SetupFiles | None = None
+        self._started: RunId | None = None  # once its workers run
 
     @property
     @abstractmethod
@@ -88,10 +95,21 @@ class LaunchBase(ABC):
             self._output.write_end(FAILED_SETUP, error.exit_code, error=f"{error.code} {error.message}")
             raise
         except KeyboardInterrupt:
+            if self._started is not None:
+                return self._leave(self._started)
             self._output.write_end(CANCELLED, 130)
             raise
         finally:
             self._phases.break_off()
+
+    def _leave(self, run_id: RunId) -> int:
+        """Report a run that continues after Ctrl-C, before it was followed."""
+        remember_hooks(self._job, self._inventory, run_id)
+        remember_runs([run_id])
+        info(self._output.describe_leaving(run_id, stopping=False))
+        self._output.write_end(RUNNING, 130)
+        warn_not_notified(run_id, self._output.hint("attach", run_id))
+        return 130
 
     def _announce(self) -> None:
         if self._job.debug:
@@ -137,7 +155,8 @@ class Launch(LaunchBase):
         return sum(not member.spare for member in self._members)
 
     def _start_run(self, cluster: Cluster, scan: ScanResult, secrets: Mapping[str, str]) -> int:
-        preflight = self._run_preflight(cluster)
+        questions = self._list_questions()
+        preflight = self._run_preflight(cluster, questions)
         if blocks_launch(preflight, no_check=self._options.no_check):
             info(tr("nothing was started"))
             self._output.write_end(FAILED_SETUP, preflight.exit_code, error="the checks failed")
@@ -151,25 +170,21 @@ class Launch(LaunchBase):
         self._start_workers(cluster, plan, ready)
         remember_hooks(self._job, self._inventory, plan.run_id)
         remember_runs([plan.run_id])
-        return (
-            self._detach(plan.run_id)
-            if self._options.detach
-            else self._follow(cluster, plan, preflight, secrets)
-        )
+        if self._options.detach:
+            return self._detach(plan.run_id)
+        code = self._follow(cluster, plan, preflight, secrets)
+        if code == 0:
+            keep_check(questions, preflight, checks_dir())
+        return code
 
-    def _run_preflight(self, cluster: Cluster) -> Preflight:
+    def _list_questions(self) -> Questions:
         selection = select_checks(self._inventory, self._job)
-        self._phases.start("check")
         setup = self._setup_files.plan if self._setup_files else None
-        questions = Questions(
-            self._nodes,
-            self._job,
-            selection,
-            setup,
-            self._options.command,
-            self._options.recheck,
-            launches=True,
-        )
+        command, recheck = self._options.command, self._options.recheck
+        return Questions(self._nodes, self._job, selection, setup, command, recheck, launches=True)
+
+    def _run_preflight(self, cluster: Cluster, questions: Questions) -> Preflight:
+        self._phases.start("check")
         preflight = run_preflight(cluster, questions, self._phases, checks_dir())
         # the next phase says so
         shown = [finding for finding in preflight.findings if finding.code != NOT_BUILT]
@@ -238,7 +253,7 @@ class Launch(LaunchBase):
         except BaseException as error:
             self._phases.break_off()
             if isinstance(error, NodesBusy):  # it was refused, and never was a run
-                from clusterctl.client.maintenance import remove_run
+                from clusterctl.client.cleanup import remove_run
 
                 remove_run(tasks.RunHandle(cluster, plan.run_id, self._nodes, self._interpreters))
             info(tr("nothing was started; prepared processes were stopped"))
@@ -298,6 +313,7 @@ class Launch(LaunchBase):
                 )
             )
             raise
+        self._started = plan.run_id
         for node in plan.all_nodes:
             self._phases.mark_done("go", node.name)
         seconds = time.time() - self._began

@@ -21,7 +21,7 @@ from clusterctl.cli.context.nodes import (
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.watch.follower import LogLines, Update
-from clusterctl.client.watch.reader import LiveReader, LogReader, ReorderWindow
+from clusterctl.client.watch.logs import LiveReader, LogReader, ReorderWindow
 from clusterctl.client.watch.streams import StreamEnd
 from clusterctl.console.logs import BatchLogSink, JsonLogPrinter, LogPrinter
 from clusterctl.console.terminal import info

@@ -61,7 +61,7 @@ class Preflight:
     mesh: MeshResult | None = None
     deep: DeepCheckResult | None = None
     selection: CheckSelection = ALL_CHECKS
-    time: float = 0.0  # when it began, by our clock
+    time: float = 0.0  # when it began, or the one it is taken from, by our clock
     rails: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     age: float | None = (
         None  # of the check, in seconds, from which the test of the network and GPU health are
@@ -116,6 +116,16 @@ class Questions:
         return {node.name: interpreter(node, self.job) for node in self.nodes}
 
     @property
+    def name(self) -> str:
+        """Name the file in which such a check is kept."""
+        return name_check(self.nodes, self.interpreters, test_mesh=self.tests_mesh)
+
+    @property
+    def may_reuse(self) -> bool:
+        """Return whether an earlier check counts: which environment a job's nodes have may change at any time."""
+        return self.setup is None
+
+    @property
     def tests_mesh(self) -> bool:
         """Return whether the nodes connect to each other."""
         selected = (check for code, check in all_checks().items() if code not in self.selection.skipped)
@@ -128,19 +138,26 @@ def run_preflight(cluster: Cluster, questions: Questions, phases: Phases, folder
     The phase is PHASE, which the caller has begun. What is expensive is taken from a check that passed a moment ago,
     which `folder` keeps, as long as all that is asked again says that nothing has changed.
     """
-    name = name_check(questions.nodes, questions.interpreters, test_mesh=questions.tests_mesh)
-    may_reuse = questions.setup is None  # which environment its nodes have may change at any time
-    recent = load_check(folder, name, time.time()) if may_reuse and not questions.recheck else None
+    recent = None
+    if questions.may_reuse and not questions.recheck:
+        recent = load_check(folder, questions.name, time.time())
     if questions.launches:
-        remove_check(folder, name)
+        remove_check(folder, questions.name)
     if recent is not None:
         result = _confirm(cluster, questions, phases, recent)
         if result is not None:
             return result
     result = _check_all(cluster, questions, phases)
-    if may_reuse and not questions.launches and is_sound(result):
-        save_check(folder, name, RecentCheck(result.time, result.facts, result.rails, result.mesh))
+    if not questions.launches:
+        keep_check(questions, result, folder)
     return result
+
+
+def keep_check(questions: Questions, result: Preflight, folder: Path) -> None:
+    """Keep a sound check for the launches of the next moments: that of a launch only once its run has succeeded."""
+    if questions.may_reuse and is_sound(result):
+        recent = RecentCheck(result.time, result.facts, result.rails, result.mesh)
+        save_check(folder, questions.name, recent)
 
 
 def is_sound(result: Preflight) -> bool:
@@ -159,7 +176,7 @@ def _confirm(cluster: Cluster, questions: Questions, phases: Phases, recent: Rec
         if facts is None or (recent.mesh is not None and probes.rails() != recent.rails):
             return None
         result = _judge(questions, facts, {}, recent.mesh, recent)
-        return result if is_sound(result) else None
+        return replace(result, time=recent.time, rails=recent.rails) if is_sound(result) else None
 
 
 def _check_all(cluster: Cluster, questions: Questions, phases: Phases) -> Preflight:

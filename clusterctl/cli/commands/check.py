@@ -73,10 +73,10 @@ def check(
     job = _load_job(job_file, overrides)
     inventory = load_inventory(settings, on_slurm=True)
     if inventory.slurm is not None:
-        if deep:
-            raise UsageError("CC-SLURM-001", "deep")
-        nodes, result = _check_on_slurm(inventory, job, (pattern, exclude), (only, skip), settings.command)
-        return _report(settings, nodes, result, as_json=as_json)
+        nodes, result = _check_on_slurm(
+            inventory, job, (pattern, exclude), (only, skip), settings.command, deep=deep
+        )
+        return _report(settings, nodes, result, as_json=as_json, deep=deep)
     if job is None:
         nodes = choose_nodes(inventory, pattern, exclude)
     else:
@@ -114,6 +114,8 @@ def _check_on_slurm(
     choice: tuple[str | None, str | None],
     selected: tuple[tuple[str, ...], tuple[str, ...]],
     program: str,
+    *,
+    deep: bool,
 ) -> tuple[Sequence[Node], Preflight]:
     """Check nodes that Slurm gives for a short job."""
     from clusterctl.cli.context.code import read_code, read_job_setup
@@ -125,9 +127,11 @@ def _check_on_slurm(
     if job is not None:
         read_code(job, big=True)  # for its errors
         setup = read_job_setup(job)
+        if deep and setup is not None:
+            raise UsageError("CC-SLURM-001", "deep-setup")
     with open_cluster() as cluster:
         check = SlurmCheck(inventory, inventory.slurm, job, setup.plan if setup else None, program)
-        return check.run(cluster, choice, *selected)
+        return check.run(cluster, choice, *selected, deep=deep)
 
 
 def _report(

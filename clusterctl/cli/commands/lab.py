@@ -63,7 +63,8 @@ def lab(settings: Settings) -> None:
     default=None,
     show_default="enp65s0f0,ib0np0,eno2",
     metavar="A,B,...",
-    help="NIC names, assigned to the nodes in turn. A+B gives a node two NICs: SSH on A, training on B.",
+    help="NIC names, assigned to the nodes in turn. A+B gives a node two NICs: SSH on A, training on B; "
+    "A+B+C trains on B and C.",
 )
 @click.option(
     "--gpus",

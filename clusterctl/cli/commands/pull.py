@@ -106,12 +106,15 @@ def cp(
     gpu[02-03] or all. A path without a colon is on this machine. If DST is a directory, ends with / or there are
     several sources, copies go into it, from several nodes to DST/<node>/; else DST is the name of the copy. SRC/.
     copies what is in a directory. Files that are there already with the same content are skipped; others are
-    replaced only with --overwrite. Contents go directly from node to node where the nodes reach each other.
+    replaced only with --overwrite. Contents go directly from node to node where the nodes reach each other. On a Slurm
+    cluster NODES is the login node, or with --run nodes of the run: files are those that they share with it.
     """
     from clusterctl.cli.actions.files.copy import Copy, CopyOptions
     from clusterctl.errors import UsageError
 
-    copy = Copy(load_inventory(settings), CopyOptions(run, overwrite, as_json))
+    copy = Copy(
+        load_inventory(settings, on_slurm=True), CopyOptions(run, overwrite, as_json, settings.command)
+    )
     if gather:
         return copy.gather(paths)
     if len(paths) < 2:

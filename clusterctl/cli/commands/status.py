@@ -60,19 +60,16 @@ def ps(settings: Settings, orphans: bool, as_json: bool) -> int:
         warm = _query_warm(cluster, inventory.nodes, found_runs)
     report_failures(found_runs.errors)
     me = current_owner()
-    known = {node.name: None for node in inventory.nodes}
-    for run_id in found_runs.runs if inventory.slurm else ():
-        known.update(dict.fromkeys(found_runs.runs[run_id]))
-    names = list(known)
+    names = found_runs.node_names
     if as_json:
-        from clusterctl.console.maintenance import warm_to_json
+        from clusterctl.console.cleanup import warm_to_json
 
         runs = runs_to_json(sort_own_first(found_runs.runs, me), me, names)
         click.echo(json_text({**runs, "warm": warm_to_json(warm)}, indent=2))
     elif found_runs.answered:
         show_runs(found_runs.runs, me, names)
         if warm:
-            from clusterctl.console.maintenance import show_warm
+            from clusterctl.console.cleanup import show_warm
 
             show_warm(warm)
     return reading_exit_code(found_runs.answered, found_runs.asked)
@@ -161,7 +158,9 @@ def status(settings: Settings, run: str | None, watch: bool, as_json: bool) -> i
 )
 @click.option("--stacks", is_flag=True, help="Print the stacks of all threads; equal ones once.")
 @click.option(
-    "--slow", is_flag=True, help="Find the rank that arrives last in the collectives of a run that goes on."
+    "--slow",
+    is_flag=True,
+    help="Find the rank that arrives last in the collectives of a run that makes progress.",
 )
 @click.option(
     "--save", metavar="DIR", type=click.Path(file_okay=False), help="Write stacks and evidence to files."
@@ -179,7 +178,7 @@ def diagnose(
 ) -> int:
     """Find out why a run makes no progress: which rank, which collective, which line.
 
-    Asks every rank for its stacks and for torch's record of its collectives. Nothing is stopped, and no rank is
+    Reads every rank's stacks and torch's record of its collectives. Nothing is stopped, and no rank is
     slowed down. RUN is a run id, its short form or an unambiguous prefix; default: your newest run.
     """
     from clusterctl.cli.actions.find_runs import choose_found_run, find_runs

@@ -91,7 +91,7 @@ def stop(settings: Settings, run: str | None, grace: float | None, dump: bool, y
 def _stop_warm(settings: Settings, pattern: str | None) -> int:
     from clusterctl.cli.actions.clean import query_warm_servers
     from clusterctl.cli.context.nodes import open_cluster, reading_exit_code, report_failures
-    from clusterctl.console.maintenance import show_ended_warm
+    from clusterctl.console.cleanup import show_ended_warm
     from clusterctl.plans.launch.placement import choose_nodes
 
     nodes = choose_nodes(load_chosen_inventory(settings)[0], pattern, None)

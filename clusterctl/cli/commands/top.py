@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from clusterctl.cli.completion import complete_run
-from clusterctl.cli.context.load import load_chosen_inventory, load_inventory, refuse_on_slurm
+from clusterctl.cli.context.load import load_chosen_inventory, load_inventory
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand
 from clusterctl.cli.options import Seconds, WholeNumber, json_option, shared_options, with_node_options
@@ -63,8 +63,8 @@ def top(
     """Show how busy the nodes are: GPUs, CPUs, memory and the training NICs.
 
     Keeps one connection per node and installs nothing. A silent node is marked and retried. On a small screen similar
-    nodes share a row. Keys: q quits, s sorts by use, g hides single GPUs. With RUN or --since: what the nodes of a run
-    have sampled, which `report` draws.
+    nodes share a row. Keys: q quits, s sorts by use, g hides single GPUs. With RUN or --since: the samples of a run's
+    nodes, which `report` plots.
     """
     from clusterctl.cli.context.nodes import open_cluster
     from clusterctl.plans.launch.placement import choose_nodes
@@ -115,7 +115,7 @@ def top(
 def report(settings: Settings, runs: tuple[str, ...], output: str | None) -> int:
     """Write one HTML file about a run: why it ended, when what happened, and plots of all nodes.
 
-    It needs no network and no script, and secrets are struck out, so that it can be sent. With two runs it puts them
+    It needs no network and no script, and secrets are removed, so that it can be sent. With two runs it puts them
     side by side. RUN is a run id, its short form or an unambiguous prefix; default: your newest run.
     """
     if len(runs) > MOST_RUNS:
@@ -154,7 +154,6 @@ def ui(settings: Settings, port: int, no_open: bool) -> int:
     queried only while a page is open. Without a graphical session, or over SSH, only the address is printed.
     """
     inventory, chosen = load_chosen_inventory(settings)
-    refuse_on_slurm(inventory, "ui")
     from clusterctl.cli.actions.monitor.ui.serve import serve
     from clusterctl.cli.actions.monitor.ui.source import Target
     from clusterctl.cli.context.nodes import open_cluster

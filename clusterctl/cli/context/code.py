@@ -68,7 +68,7 @@ def _line_of_script(job: Job) -> str:
 
 def warn_of_code(job: Job, nnodes: int, scan: ScanResult) -> None:
     """Warn of what the code shows: processes on several nodes cannot find each other, or Python not the module."""
-    from clusterctl.plans.launch.world_size import (
+    from clusterctl.plans.launch.world_size_check import (
         LARGEST_SCRIPT,
         describe_src_layout,
         describe_unaware,

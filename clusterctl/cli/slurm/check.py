@@ -1,17 +1,24 @@
-"""`check` on a Slurm cluster: a short job whose nodes report their facts, which are judged here as those over SSH."""
+"""`check` on a Slurm cluster: a short job whose nodes report their facts, which are judged here as those over SSH.
+
+With `--deep` it is the test job itself, whose nodes are checked first (deep_check.py).
+"""
 
 from __future__ import annotations
 
 import secrets as random_source
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from clusterctl.cli.actions.deep_check import pack_modules
 from clusterctl.cli.actions.launch import make_run_id
 from clusterctl.cli.actions.preflight import PHASE, Preflight
 from clusterctl.cli.context.nodes import interpreter, launch_record
+from clusterctl.cli.slurm.deep_check import choose_deep_backend, run_deep_check, send_modules
 from clusterctl.cli.slurm.follow import QUEUE, describe_queue
 from clusterctl.client.preflight import read_local_facts
 from clusterctl.client.rpc.cluster import Cluster
@@ -21,6 +28,7 @@ from clusterctl.console.terminal import can_redraw, info
 from clusterctl.errors import NodeError, StartError
 from clusterctl.plans.checks.framework import Observations
 from clusterctl.plans.checks.registry import all_checks, choose_checks, evaluate
+from clusterctl.plans.diagnose.collective import plan_deep_job
 from clusterctl.plans.facts.facts import discard_stale_packages
 from clusterctl.plans.launch.setup import SetupPlan, setup_probe_request
 from clusterctl.plans.slurm.judge import NO_ANSWER, make_nodes, select_in_allocation
@@ -34,6 +42,7 @@ from clusterctl.plans.slurm.request import (
     render_script,
 )
 from clusterctl.plans.slurm.template import make_template, plan_check
+from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.inventory.model import Inventory, Node, Slurm
 from clusterctl.specs.job.model import Job
 from clusterctl.translation import trn
@@ -41,6 +50,16 @@ from clusterctl.translation import trn
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.allocation import CheckPart
     from clusterctl.protocol.messages.files import LaunchRecord
+
+
+@dataclass(frozen=True)
+class CheckRequest:
+    """The job that is submitted; a deep one runs the test after the check."""
+
+    job: Job
+    nodes: SlurmNodes
+    run_id: RunId
+    deep: bool
 
 
 class SlurmCheck:
@@ -66,13 +85,36 @@ class SlurmCheck:
         choice: tuple[str | None, str | None],
         only: Sequence[str],
         skip: Sequence[str],
+        *,
+        deep: bool = False,
     ) -> tuple[tuple[Node, ...], Preflight]:
         """Get nodes from Slurm, have their facts gathered, and judge them; gives the nodes with the result."""
         skipped = choose_checks(all_checks(), only, skip)
         chosen = choose_slurm_nodes(self._job, *choice) if self._job else choose_named_nodes(*choice)
-        check = self._plan_check()
-        began = time.time()
-        members = self._gather(LoginNode(cluster, self._login, interpreter(self._login)), chosen, check)
+        login = LoginNode(cluster, self._login, interpreter(self._login))
+        backend, began = choose_deep_backend(self._job, self._slurm), time.time()
+        with ExitStack() as stack:
+            folder = str(stack.enter_context(pack_modules())) if deep else ""
+            job = (
+                plan_deep_job(self._job, backend, folder) if deep else plan_check_job(self._job, self._slurm)
+            )
+            request = CheckRequest(
+                job, replace(chosen, count=chosen.total, spares=0), make_run_id(job.name), deep
+            )
+            if deep:
+                send_modules(login, Path(folder), request.run_id)
+            check = self._plan_check(only=not deep)
+            submission = self._make_submission(request, check)
+            reports = stack.enter_context(closing(gather_facts(login, submission, request.nodes.total)))
+            members = self._gather(reports, request)
+            nodes, result = self._judge(members, check, skipped, began)
+            if deep and result.exit_code == 0:
+                result = run_deep_check(login, request.run_id, backend, (nodes, self._job, result))
+        return nodes, result
+
+    def _judge(
+        self, members: Sequence[AllocatedNode], check: CheckPart, skipped: frozenset[str], began: float
+    ) -> tuple[tuple[Node, ...], Preflight]:
         nodes = make_nodes(
             self._login,
             [{"node": one.name, "address": one.address, "nics": list(one.nics)} for one in members],
@@ -92,45 +134,50 @@ class SlurmCheck:
         findings = evaluate(nodes, observed, self._job, selection)
         return nodes, Preflight(facts, failures, findings, observed, selection=selection, time=began)
 
-    def _plan_check(self) -> CheckPart:
+    def _plan_check(self, *, only: bool) -> CheckPart:
         activate = self._job.activate if self._job else None
         waivers = (*self._inventory.waive, *(self._job.waive if self._job else ()))
         setup = setup_probe_request(self._setup, activate or self._login.activate)
-        return {**plan_check(self._job, self._login, waivers, (), self._program, setup), "only": True}
+        return {**plan_check(self._job, self._login, waivers, (), self._program, setup), "only": only}
 
-    def _gather(self, login: LoginNode, chosen: SlurmNodes, check: CheckPart) -> list[AllocatedNode]:
-        """Wait in the queue and read the nodes' reports; StartError if there are none."""
-        job, slurm = plan_check_job(self._job, self._slurm), replace(self._slurm, time=None)
-        nodes, run_id = replace(chosen, count=chosen.total, spares=0), make_run_id(job.name)
+    def _make_submission(self, request: CheckRequest, check: CheckPart) -> Submission:
+        job, nodes, slurm = request.job, request.nodes, replace(self._slurm, time=None)
         record: LaunchRecord = {
             "cluster": self._inventory.cluster,
             **launch_record(),
             "submitted": time.time(),
         }
-        template = make_template(job, slurm, self._login, nodes, run_id, record, check)
-        submission = Submission(
-            {**template, "workers": 1},  # none starts
-            plan_options(job, slurm, nodes, run_id),
+        template = make_template(job, slurm, self._login, nodes, request.run_id, record, check)
+        if not request.deep:
+            template = {**template, "workers": 1}  # none starts
+        options, script = (
+            plan_options(job, slurm, nodes, request.run_id),
             render_script(job, self._login),
-            {},
-            random_source.token_hex(32),
         )
+        return Submission(template, options, script, {}, random_source.token_hex(32))
+
+    def _gather(
+        self, reports: Iterable[QueueState | AllocatedNode], request: CheckRequest
+    ) -> list[AllocatedNode]:
+        """Wait in the queue and read the nodes' reports; StartError if there are none."""
         members: list[AllocatedNode] = []
         last: QueueState | None = None
         phases, shown = Phases([self._login.name]), ""
         phases.start(QUEUE)
         try:
-            for report in gather_facts(login, submission, nodes.total):
+            for report in reports:
                 if isinstance(report, AllocatedNode):
                     members.append(report)
+                    if request.deep and len(members) == request.nodes.total:
+                        break  # what follows on the nodes is followed elsewhere
                     continue
                 if (last is None or last.waits) and not report.waits:
                     phases.start(PHASE)
                 shown, last = _show_queue(phases, describe_queue(report), shown), report
         finally:
             phases.stop()
-        if len(members) < nodes.total:
-            raise _explain_failure(last, nodes.total - len(members))
+        if len(members) < request.nodes.total:
+            raise _explain_failure(last, request.nodes.total - len(members))
         return members
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ import click
 from clusterctl.cli.actions.attach import QueuedRun, watch_run
 from clusterctl.cli.actions.find_runs import FoundRuns, find_runs
 from clusterctl.cli.actions.notify import notify_end
-from clusterctl.cli.actions.stop import stop_run
+from clusterctl.cli.actions.stop import stop_and_report, stop_run
 from clusterctl.cli.context.nodes import report_failures
 from clusterctl.cli.context.run_output import RunOutput
 from clusterctl.client.launch.setup import describe_step
@@ -37,6 +37,7 @@ from clusterctl.plans.slurm.report import to_findings
 from clusterctl.protocol.redact import redact
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.states import FAILED_SETUP, RUNNING, SUCCEEDED
+from clusterctl.specs.inventory.model import Node
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
@@ -51,7 +52,10 @@ CHECKS_FAILED = 3
 
 @dataclass(frozen=True)
 class Following:
-    """A run that is followed: how its login node is reached, how many nodes it has, how it is shown, since when."""
+    """A run that is followed: how its login node is reached, how many nodes it has, how it is shown, since when.
+
+    `requeues`: Slurm may start it again after an end.
+    """
 
     login: LoginNode
     run_id: RunId
@@ -59,6 +63,7 @@ class Following:
     output: RunOutput
     secrets: tuple[str, ...]
     began: float
+    requeues: bool = True
 
 
 def follow_from_queue(following: Following) -> int:
@@ -70,6 +75,7 @@ def follow_from_queue(following: Following) -> int:
         info(output.describe_leaving(run_id, stopping=False))
         output.write_end(RUNNING, 130)
         return 130
+    following = replace(following, requeues=state.requeues)
     if state.begun:
         info(tr("Slurm job {number} runs on {nodes}", number=state.job, nodes=state.nodes or "?"))
     found = find_runs(login.cluster, [login.node], run_id, only_one=True)
@@ -86,7 +92,9 @@ def find_queued(cluster: Cluster, found: FoundRuns, run_id: RunId, output: RunOu
     parts, login = found.runs[run_id], found.nodes[0]
     count = max((part.agent_count for part in parts.values() if part), default=1)
     reached = LoginNode(cluster, login, found.pythons[login.name])
-    following = Following(reached, run_id, count, output, (), submitted_at(parts))
+    # Slurm starts a job again only if its job file lets the nodes do so, and then each has a slot
+    requeues = any(part.slots or part.is_queued for part in parts.values() if part)
+    following = Following(reached, run_id, count, output, (), submitted_at(parts), requeues)
     return QueuedRun(partial(follow_from_queue, following), partial(resume_requeued, following))
 
 
@@ -120,8 +128,8 @@ def follow_found_run(following: Following, found: FoundRuns) -> int:
 
 def resume_requeued(following: Following, verdict: Verdict) -> int | None:
     """Follow the next attempt of a run that Slurm has stopped and put back into its queue; None if it has not."""
-    if verdict.state == SUCCEEDED:
-        return None
+    if verdict.state == SUCCEEDED or not following.requeues:
+        return None  # the login node is not asked: the end is shown at once
     waiting: QueueState | None = None
     with suppress(ClusterctlError):  # then this end is shown
         for state in watch_queue(following.login, following.run_id, following.count):
@@ -273,15 +281,33 @@ def stop_slurm_run(
 ) -> int:
     """Stop the nodes' parts by our own order, and take the job out of Slurm if it does not end by that."""
     parts = found.runs.get(run_id, {})
-    login_node = found.nodes[0]
-    login = LoginNode(cluster, login_node, found.pythons[login_node.name])
-    begun = [node for node in found.nodes_of(run_id) if (part := parts.get(node.name)) and not part.is_queued]
-    code = 0
+    begun, code = _begun_nodes(found, run_id), 0
     if begun:
         run = tasks.RunHandle(cluster, run_id, begun, found.pythons)
         ended_before = [name for name, part in parts.items() if part and not part.live]
         code = stop_run(run, [], grace, was_live=is_live(parts), ended_before=ended_before, command=command)
-    number = cancel_job(login, run_id, END_TIMEOUT if begun else 0.0)
-    if number:
-        click.echo(tr("{run}: Slurm job {number} cancelled", run=run_id, number=number))
+    cancelled = _cancel(cluster, found, run_id, END_TIMEOUT if begun else 0.0)
+    if cancelled:
+        click.echo(cancelled)
     return code
+
+
+def stop_and_describe(cluster: Cluster, found: FoundRuns, run_id: RunId) -> list[str]:
+    """Stop a run as `stop` does and give what that would print."""
+    begun = _begun_nodes(found, run_id)
+    lines = stop_and_report(tasks.RunHandle(cluster, run_id, begun, found.pythons)) if begun else []
+    cancelled = _cancel(cluster, found, run_id, END_TIMEOUT if begun else 0.0)
+    return [*lines, cancelled] if cancelled else lines
+
+
+def _begun_nodes(found: FoundRuns, run_id: RunId) -> list[Node]:
+    """Give the nodes that have a part of a run; none while it waits in the queue."""
+    parts = found.runs.get(run_id, {})
+    return [node for node in found.nodes_of(run_id) if (part := parts.get(node.name)) and not part.is_queued]
+
+
+def _cancel(cluster: Cluster, found: FoundRuns, run_id: RunId, timeout: float) -> str:
+    """Take the job out of Slurm if it does not end by itself, and say so."""
+    login = found.nodes[0]
+    number = cancel_job(LoginNode(cluster, login, found.pythons[login.name]), run_id, timeout)
+    return tr("{run}: Slurm job {number} cancelled", run=run_id, number=number) if number else ""

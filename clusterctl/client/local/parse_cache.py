@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from clusterctl.client.local.private_files import keep_newest, read_own, write_own
-from clusterctl.specs.plain import from_plain, to_plain
+from clusterctl.specs.serialization import from_plain, to_plain
 
 MAX_TEXTS = 50  # texts that are remembered
 SPECS = Path(__file__).parents[2] / "specs"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from clusterctl.client.results.receive import ListingProgress, decompress, protocol_error
+from clusterctl.client.results.file_receiver import ListingProgress, decompress, protocol_error
 from clusterctl.client.rpc.session import (
     FIRST_ANSWER_LIMIT,
     MAX_ANSWER_TIME,
@@ -33,7 +33,7 @@ from clusterctl.errors import ConnectionLost, NodeError, UsageError
 from clusterctl.node_texts import describe_system_error
 from clusterctl.plans.sync.copy import EXECUTABLE, PLAIN, GivenTree, parse_given
 from clusterctl.plans.sync.manifest import MOST_FILES, Manifest, decode_name, make_manifest
-from clusterctl.plans.sync.results import MAX_NAMES
+from clusterctl.plans.sync.received_names import MAX_NAMES
 from clusterctl.protocol.manifest import TreeEntry
 from clusterctl.protocol.untrusted import Untrusted, parse_json
 from clusterctl.specs.inventory.model import Node

@@ -20,7 +20,7 @@ from itertools import islice
 from pathlib import Path
 
 from clusterctl.client.local.private_files import read_own, write_atomically
-from clusterctl.client.results.receive import (
+from clusterctl.client.results.file_receiver import (
     FileReceiver,
     FileRequest,
     ListingProgress,
@@ -42,22 +42,21 @@ from clusterctl.client.rpc.session import ANSWER_SILENCE_LIMIT, FIRST_ANSWER_LIM
 from clusterctl.client.sync.contents import stamp_of
 from clusterctl.errors import ConnectionLost, NodeError
 from clusterctl.node_texts import describe_system_error
-from clusterctl.plans.sync.results import (
+from clusterctl.plans.sync.outside_files import OutsideFiles, parse_outside
+from clusterctl.plans.sync.received_names import (
     MAX_NAMES,
     DownloadPlan,
     OutputEntry,
-    OutsideFiles,
     RefusedEntry,
     Stamp,
     parse_output_rows,
-    parse_outside,
 )
 from clusterctl.protocol.untrusted import Untrusted, parse_rows
 from clusterctl.translation import tr
 
 LARGEST_BATCH = 4 << 20  # bytes of a batch of rows, unpacked; a node sends 1 MiB and a row
 MOST_ROWS = 1000  # in a batch
-ROW_VALUES = 9
+ROW_VALUES = 10
 LONGEST_MARK = 64
 FILES_PER_REQUEST = 200  # files that are requested together
 

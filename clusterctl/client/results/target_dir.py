@@ -29,7 +29,7 @@ from clusterctl.client.local.private_files import check_private, read_own, write
 from clusterctl.client.sync.contents import stamp_of
 from clusterctl.errors import LocalSystemError
 from clusterctl.node_texts import describe_system_error
-from clusterctl.plans.sync.results import OutputEntry, Stamp
+from clusterctl.plans.sync.received_names import OutputEntry, Stamp
 from clusterctl.translation import tr
 
 META_FOLDER = ".clusterctl"
@@ -223,9 +223,11 @@ class TargetDirectory:
             os.unlink(name, dir_fd=self._parts_descriptor)
 
     def install(self, partial: str, entry: OutputEntry, sha256: str) -> None:
-        """Return a file that arrived whole its name and its time."""
+        """Return a file that arrived whole its name, its time and its mode."""
         parts = self._parts_descriptor
         with self._open_parent(entry.path, make=True) as (folder, name):
+            if entry.mode is not None:
+                self._set_mode(partial, entry.mode)
             if 0 < entry.stamp[1] < MAX_MTIME:
                 with suppress(OSError, OverflowError):
                     times = (entry.stamp[1], entry.stamp[1])
@@ -233,6 +235,13 @@ class TargetDirectory:
             os.replace(partial, name, src_dir_fd=parts, dst_dir_fd=folder)
             file_stat = os.stat(name, dir_fd=folder, follow_symlinks=False)
         self.record(entry, sha256, file_stat)
+
+    def _set_mode(self, partial: str, mode: int) -> None:
+        descriptor = self.open_partial(partial, os.O_RDONLY)
+        try:
+            os.fchmod(descriptor, restrict_mode(mode, os.fstat(descriptor).st_mode))
+        finally:
+            os.close(descriptor)
 
     def record(self, entry: OutputEntry, sha256: str, file_stat: os.stat_result) -> None:
         """Record a file as downloaded."""
@@ -369,6 +378,12 @@ def _save(file: Path, files: dict[str, PulledFile]) -> None:
     rows = {path: [pulled.remote_stamp, pulled.sha256, pulled.local_stamp] for path, pulled in files.items()}
     data: IndexFile = {"version": VERSION, "files": rows}
     write_atomically(file, json.dumps(data))
+
+
+def restrict_mode(mode: int, new: int) -> int:
+    """Return a mode for a file that arrived: only its owner may write it, others have no more than in a new file."""
+    readable = new & 0o444
+    return 0o600 | (mode & 0o755 & (readable | readable >> 2 | 0o300))
 
 
 def is_regular(file_stat: os.stat_result) -> bool:

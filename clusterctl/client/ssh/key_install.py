@@ -122,7 +122,8 @@ class PasswordHandshake(SshHandshake):
             raise self._passwords_disabled(", ".join(error.allowed_types)) from error
         except _UnexpectedPromptError as error:
             raise self._login_refused(
-                tr("it asks for something other than a password"), tr("it asked: {question}", question=error)
+                tr("it requests something other than a password"),
+                tr("its prompt: {question}", question=error),
             ) from error
         except paramiko.AuthenticationException as error:
             if self.alarm.expired or not transport.is_active():

@@ -24,7 +24,7 @@ from clusterctl.client.watch.streams import SILENCE_LIMIT, StreamEnd, can_reconn
 from clusterctl.errors import ClusterctlError
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.diagnose.hang import KeptDiagnosis
-from clusterctl.plans.launch.world_size import describe_world_event
+from clusterctl.plans.launch.world_size_check import describe_world_event
 from clusterctl.plans.runs.gang_record import choose_record, find_reported_loss
 from clusterctl.plans.runs.state import NodeState
 from clusterctl.plans.runs.verdict import Verdict, judge_with_record

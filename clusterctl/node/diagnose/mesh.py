@@ -311,7 +311,7 @@ class Mesh:
             ports = {MAIN_RAIL: self._add_listener(listen(self._addresses[MAIN_RAIL], [0]))}
             listening: MeshPorts = {"ports": ports}
             if self._order["master"]:
-                from ..runtime.sockets import candidates, ephemeral_range  # node 0's part alone
+                from ..runtime.ports import candidates, ephemeral_range  # node 0's part alone
 
                 free = candidates(self._order["ports"], ephemeral_range(), os.urandom(1)[0] / 256)
                 listening["master_port"] = self._add_listener(self._listen_as_master(tuple(free)))

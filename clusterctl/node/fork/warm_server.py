@@ -10,6 +10,8 @@ verb "start" of run B ------->   |  "start"
                                              +-- fork: a server of its own ("gate", "stay")
 ```
 
+Guardian and agent of the next run are forked when a run has ended, and wait (`standby.py`).
+
 So each gate is below its own agent, as one that was exec'ed: it is found, stopped and judged in the same way, which a
 process in another tree would not be.
 
@@ -19,8 +21,6 @@ with GO.
 
 from __future__ import annotations
 
-import gc
-import json
 import os
 import select
 import signal
@@ -38,16 +38,25 @@ from ..runtime.processes import (
     read_stat,
     restore_signals,
     set_parent_death_signal,
-    set_subreaper,
 )
 from . import interface
 from .imports import Imports, count_private_bytes, record_imports
 from .inherited import read_inherited
+from .standby import (
+    MOST_WORDS,
+    Launch,
+    Standby,
+    leave_output,
+    read_launch,
+    run_in_child,
+    start_standby,
+)
 from .warm_client import (
     LONGEST_VARIABLE,
     close_all,
     describe_other,
     is_private,
+    pack_variables,
     peer_uid,
     query,
     receive,
@@ -57,9 +66,10 @@ from .warm_client import (
     unpack_variables,
 )
 from .worker import exit_code
+from .worker_server import freeze_imports
 
 if TYPE_CHECKING:
-    from ...protocol.messages.local import AnyWarmAnswer, GateStart, WarmServerFacts
+    from ...protocol.messages.local import AnyWarmAnswer, GateStart, Renew, WarmServerFacts
 
 RunGate = Callable[[List[str]], None]
 
@@ -69,7 +79,7 @@ CHECK_INTERVAL = 5.0  # seconds between looks at the memory
 LEAST_AVAILABLE = 0.05  # of the memory
 MOST_STALLED = 10.0  # percent of the last ten seconds in which some process waited for memory
 LONGEST_WAIT = 86400.0  # seconds
-MOST_WORDS = 10_000
+ANCESTOR_INTERVAL = 0.1  # seconds between looks whether the previous run has ended
 
 
 def fork_server(connection: int, start: GateStart, private: Sequence[int], run_gate: RunGate) -> None:
@@ -93,8 +103,7 @@ def run_server(connection: socket.socket, start: GateStart, run_gate: RunGate) -
     leave_output()
     os.chdir("/")
     reset_signals()
-    gc.enable()
-    gc.collect()  # what the import made is old from now on, so that no gate has to look through it
+    freeze_imports()
     payload = sys.argv[0]
     imports = record_imports(payload, start["preload"])
     Server(imports, run_gate).serve_agent(connection)
@@ -108,14 +117,6 @@ def reset_signals() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def leave_output() -> None:
-    """Have no input, and write nowhere."""
-    null = os.open(os.devnull, os.O_RDWR)
-    for target in (0, 1, 2):
-        os.dup2(null, target)
-    os.close(null)
-
-
 class Server:
     """What was imported, and who is served."""
 
@@ -126,6 +127,8 @@ class Server:
         self._ends_at = 0.0
         self._open: List[socket.socket] = []  # what a forked process must not keep
         self._ancestors: List[Identity] = []  # agent and guardian of the run that the server came from
+        self._next: Optional[Launch] = None  # how the next run's guardian is probably going to be started
+        self._standby: Optional[Standby] = None
 
     def serve_agent(self, connection: socket.socket) -> None:
         """Fork gates for an agent, until it leaves or the server is to stay."""
@@ -158,6 +161,9 @@ class Server:
         modules = start.texts("preload", MOST_WORDS)
         imported = imported_env(env, start.count("workers"))
         refusal = self._imports.find_difference(argv[0], modules, imported)
+        changed = "" if refusal else self._imports.find_changed_file()
+        if changed:
+            refusal = "%s has changed since it was imported" % changed
         if refusal:
             return {"refused": refusal}
         reader, writer = os.pipe()
@@ -209,7 +215,15 @@ class Server:
         """Wait for other runs, unless a server that could do the same waits already."""
         workdir, node = request.text("workdir"), request.text("node")
         seconds = min(request.number("seconds", 0.0) or 0.0, LONGEST_WAIT)
-        renewed = query(workdir, node, {"do": "renew", "seconds": seconds, "imports": self._imports.digest()})
+        self._next = read_launch(request)
+        renewal: Renew = {
+            "do": "renew",
+            "seconds": seconds,
+            "imports": self._imports.digest(),
+            "argv": self._next.argv,
+            "env": pack_variables(self._next.env),
+        }
+        renewed = query(workdir, node, renewal)
         if renewed is not None and renewed.integer("pid", 1):
             send(connection, describe_other(renewed))
             return
@@ -229,7 +243,7 @@ class Server:
         poller.register(listener, select.POLLIN)
         stays = True
         while stays and now() < self._ends_at and is_same_file(path, own) and not is_memory_short():
-            wait = max(0.0, min(CHECK_INTERVAL, self._ends_at - now()))
+            wait = max(0.0, min(self._prepare(), self._ends_at - now()))
             if poller.poll(wait * 1000):
                 stays = self._serve_connection(listener)
         if is_same_file(path, own):
@@ -273,16 +287,14 @@ class Server:
             if request.text("imports") != self._imports.digest() or self._imports.find_changed_file():
                 return {"refused": "it has imported something else"}, True
             self._ends_at = now() + min(request.number("seconds", 0.0) or 0.0, LONGEST_WAIT)
+            self._next = read_launch(request)
         return self._describe(), what != "end"
 
     def _judge_start(self, request: Untrusted) -> Tuple[Optional[AnyWarmAnswer], bool]:
-        """Give why a run's guardian is not to be forked, None if it is; a server that is out of date ends."""
+        """Give why a run's guardian is not to start, None if it is; changed files are a reason against its gate."""
         argv = list(request.texts("argv", 100))
         if any(map(is_alive, self._ancestors)):  # they would adopt the new guardian, and kill it
             return {"refused": "the previous run is still ending"}, True
-        changed = self._imports.find_changed_file()
-        if changed:
-            return {"refused": "%s has changed since it was imported" % changed}, False
         if not argv or argv[-1] != self._imports.payload:
             return {"refused": "it is another version of clusterctl"}, False
         differences = sorted(set(request.texts("inherited", 100, LONGEST_VARIABLE)) ^ set(read_inherited()))
@@ -291,40 +303,35 @@ class Server:
         return None, True
 
     def _start(self, request: Untrusted, descriptors: Sequence[int]) -> None:
-        """Fork the guardian, detached from this process.
+        """Let those who wait become guardian and agent; with nobody there, start them.
 
-        It answers the verb itself when all is forked: without an answer nothing has started, and nothing will.
+        The guardian answers the verb: without an answer nothing has started, and nothing will.
         """
-        between = os.fork()
-        if between == 0:
-            run_in_child(lambda: self._fork_guardian(request, descriptors))
-        os.waitpid(between, 0)
+        verb = self._open[1]
+        launch, rundir, cwd = read_launch(request), request.text("rundir"), request.text("cwd")
+        standby, self._standby, self._next = self._standby, None, None
+        passed = (*descriptors, verb.fileno())
+        if standby is not None:
+            if standby.launch.is_like(launch) and standby.hand_over(rundir, launch, cwd, passed):
+                return
+            standby.line.close()
+        start_standby(launch, self._open, self._fork_server).hand_over(rundir, launch, cwd, passed)
 
-    def _fork_guardian(self, request: Untrusted, descriptors: Sequence[int]) -> None:
-        if os.fork():
-            os._exit(0)
-        listener, verb = self._open
-        listener.close()
-        control, log = descriptors
-        argv, rundir = request.texts("argv", 100), request.text("rundir")
-        env = unpack_variables(request.texts("env", MOST_WORDS, LONGEST_VARIABLE))
-        set_up_child(log)
-        os.chdir(request.text("cwd"))
-        set_subreaper()
-        orders, beats, answered = os.pipe(), os.pipe(), os.pipe()
-        agent = os.fork()
-        if agent:
-            # it fails if the verb has left, which then starts the run without this server
-            send(verb, {"pid": os.getpid()})
-            os.write(answered[1], b"\n")
-            kept = {"orders": orders[1], "beats": beats[0]}
-            exec_role(argv, "guardian", rundir, {"agent": agent}, kept, env)
-        verb.close()
-        os.close(answered[1])
-        if os.read(answered[0], 1):
-            close_all((orders[1], beats[0], answered[0]))
-            kept = {"control": control, "orders": orders[0], "beats": beats[1]}
-            exec_role(argv, "agent", rundir, {}, {**kept, "warm": self._fork_server(kept.values())}, env)
+    def _prepare(self) -> float:
+        """Have guardian and agent of the next run wait, once no run ends whose agent would adopt and kill them.
+
+        Gives the seconds after which to look again.
+        """
+        if self._next is None:
+            return CHECK_INTERVAL
+        if any(map(is_alive, self._ancestors)):
+            return ANCESTOR_INTERVAL
+        if self._standby is not None:
+            self._standby.line.close()
+        launch, self._next, self._standby = self._next, None, None
+        with suppress(OSError):  # no process to be had: they are started when they are needed
+            self._standby = start_standby(launch, self._open, self._fork_server)
+        return CHECK_INTERVAL
 
     def _fork_server(self, private: Iterable[int]) -> int:
         """Fork a server for an agent; gives the agent's end, which is at its end where none could be forked."""
@@ -434,14 +441,6 @@ def read_lines(path: str) -> List[str]:
         return []
 
 
-def run_in_child(work: Callable[[], None]) -> None:
-    """Do the work of a forked process, which never returns."""
-    try:
-        work()
-    finally:
-        os._exit(1)
-
-
 def set_up_child(log: int) -> None:
     """Take a new session, the log as output, and the signals of a new process."""
     os.setsid()
@@ -457,21 +456,6 @@ def wait_for_parent(pid: int) -> None:
     deadline = time.monotonic() + ADOPTION_LIMIT
     while os.getppid() != pid and time.monotonic() < deadline:
         time.sleep(0.0005)
-
-
-def exec_role(
-    argv: Sequence[str],
-    role: str,
-    rundir: str,
-    facts: Mapping[str, int],
-    kept: Mapping[str, int],
-    env: Mapping[str, str],
-) -> None:
-    """Become guardian or agent, with these descriptors."""
-    for descriptor in kept.values():
-        os.set_inheritable(descriptor, True)
-    words = [*argv, role, rundir, json.dumps({**facts, **kept})]
-    os.execve(words[0], words, dict(env))
 
 
 def run_as_program(work: Callable[[], None]) -> None:

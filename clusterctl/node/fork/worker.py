@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import builtins
 import functools
+import gc
 import importlib.machinery
 import os
 import signal
@@ -71,6 +72,7 @@ def reset_interpreter(command: Command) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == OWN_PACKAGE]:
         del sys.modules[name]
     sys.modules["__main__"] = make_main_module()
+    gc.unfreeze()  # all of it is old, as in a process that has imported it itself
     main_thread: Any = threading.main_thread()
     main_thread._set_native_id()  # the number of the server's, as Python leaves it after a fork
 

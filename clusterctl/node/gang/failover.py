@@ -20,11 +20,13 @@ from ...protocol.messages.gang import (
     StopOrder,
 )
 from ...protocol.ranks import Slot
+from .end_record import lost_part
 from .endpoints import Listener
 from .hub import Hub
-from .membership import Gang, GangContext, lost_part, silence_limit
+from .membership import Gang, GangContext
 from .peer import Peer
 from .state import Attempts, GangState
+from .timeouts import silence_limit
 
 if TYPE_CHECKING:
     from ...protocol.messages.agent import EventFacts, EventName

@@ -25,27 +25,13 @@ from ...protocol.states import CANCELLED, LOST, TIMEOUT
 from ..runtime.connections import ChannelError
 from ..state.run_record import time_to_prepare
 from .channel import SecureChannel
-from .membership import (
-    FINAL_GRACE,
-    READY_LIMIT,
-    Clocks,
-    Closed,
-    Member,
-    Role,
-    beat_interval,
-    correct_clock,
-    failure_order,
-    limit_grace,
-    lost_part,
-    overdue_after,
-    read_bounds,
-    read_table,
-    silence_limit,
-    silent_beats,
-)
+from .end_record import correct_clock, lost_part
+from .membership import Clocks, Closed, Member, Role, failure_order, limit_grace, read_bounds, read_table
 from .node_check import SilentNodes, describe_loss
-from .roster import RestartReason, Roster, judge_record
+from .restart_policy import RestartReason, judge_record
+from .roster import Roster
 from .state import GangState
+from .timeouts import FINAL_GRACE, READY_LIMIT, beat_interval, overdue_after, silence_limit, silent_beats
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import AttemptEnd, EndState, PartRecord, RestartsEnd, StopRecord
@@ -241,10 +227,7 @@ class Hub(Role[Phase]):
         if slot in self.round.expected and slot not in self.round.parts:
             self._add_part(slot, self._part_of_lost(slot, closed.why))
         elif self.roster.in_minority and not self.policy.never:
-            self._stop_all(
-                None,
-                failure_order(f"only {count - lost} of {count} nodes are left"),
-            )
+            self._stop_all(None, failure_order(f"only {count - lost} of {count} nodes are left"))
 
     def _lost_clearing(self, slot: Slot, closed: Closed) -> None:
         """It is not waited for any more."""
@@ -453,7 +436,7 @@ class Hub(Role[Phase]):
             "progress": self.round.progress,
         }
         too_few = self.roster.find_shortage(len(self._present_slots), len(self._fit_slots()))
-        if self.roster.lacks_progress(entry):
+        if self.policy.lacks_progress(self.roster.history, entry):
             self._finish(messages.NO_PROGRESS)
         elif too_few is not None:
             self._finish(too_few)

@@ -1,4 +1,7 @@
-"""What an agent asks of its gang, what the gang has of its agent, the limits, and the record of a run's end."""
+"""What an agent asks of its gang and the gang has of its agent; a peer as the hub sees it; events by phases.
+
+The limits are in `timeouts`, the record of a run's end is made by `end_record`.
+"""
 
 from __future__ import annotations
 
@@ -21,50 +24,23 @@ from typing import (
 )
 
 from ...protocol.messages.gang import (
-    DONE,
     FAILURE,
     LONGEST_REASON,
-    STOP,
-    TIME,
     BeatReply,
     Bounds,
     HubBeat,
     StopOrder,
-    limit_size,
 )
-from ...protocol.ranks import NodeRank
-from ...protocol.states import LOST
 from ..runtime.connections import ChannelError
 from ..runtime.event_loop import Loop
 from .channel import SecureChannel
+from .timeouts import FAILURE_WAIT, LONGEST_GRACE, LONGEST_PAUSE, SUSPECTED_AFTER, silence_limit
 
 if TYPE_CHECKING:
     from ...protocol.messages.agent import EventFacts, EventName
-    from ...protocol.messages.files import FailureRecord, GangRecord, PartRecord, Spec, StopRecord
+    from ...protocol.messages.files import GangRecord, PartRecord, Spec
     from ..state.locks import SendEvent
 
-# what an agent uses of its gang
-__all__ = [
-    "DONE",
-    "FAILURE",
-    "LONGEST_REASON",
-    "READY_LIMIT",
-    "STOP",
-    "TIME",
-    "Gang",
-    "GangContext",
-    "StopOrder",
-]
-
-FAILURE_WAIT = 1.0  # seconds that the other workers have after one has failed
-SILENCE_LIMIT = 20.0
-BEATS_PER_LIMIT = 20  # beats within the limit
-SUSPECTED_AFTER = 4  # beats without an answer, after which a node must answer connections (see node_check.py)
-READY_LIMIT = 300.0  # seconds for a new attempt's gates
-FINAL_GRACE = 2.0  # seconds that the rest of the gang has to take the record
-OVERDUE = 120.0  # seconds beyond its grace in which a node kills what is left, looks at its GPUs, and reports
-LONGEST_GRACE = 3600.0  # seconds that a node may ask the others for, where the job itself does not allow more
-LONGEST_PAUSE = 30.0  # seconds before a restart
 NON_RANK_FAILURES = 2  # failures of a part that are no rank's: torchrun's, and the guardian's
 CLOCKS_PERIOD = 300  # beats between two records of the others' clocks
 CLOCK_SAMPLES = 16  # answers; the quickest of them measures a peer's clock best
@@ -240,30 +216,6 @@ class Role(Generic[PhaseType]):
                 self.context.loop.cancel(event)
 
 
-# times and bounds
-
-
-def silent_beats(spec: Spec, interval: float) -> int:
-    """Count the unanswered beats after which a node is lost."""
-    return max(2, round(silence_limit(spec) / interval))
-
-
-def silence_limit(spec: Spec) -> float:
-    """Return the seconds of silence after which a node is lost."""
-    return float(spec.get("gang_limit") or SILENCE_LIMIT)
-
-
-def beat_interval(spec: Spec) -> float:
-    """Return the seconds between two beats."""
-    return silence_limit(spec) / BEATS_PER_LIMIT
-
-
-def overdue_after(spec: Spec, grace: float) -> float:
-    """Return the seconds after a stop in which every node's part has ended, or never will."""
-    after = spec.get("after")
-    return grace + (after["time_limit"] if after else 0.0) + float(spec.get("overdue_limit") or OVERDUE)
-
-
 def read_bounds(spec: Spec) -> Bounds:
     """Read the bounds from our own spec."""
     slots, restart = int(spec.get("slots") or spec["nnodes"]), spec.get("restart")
@@ -288,48 +240,3 @@ def failure_order(reason: str) -> StopOrder:
 def limit_grace(order: StopOrder, bounds: Bounds) -> StopOrder:
     """Ask the others for no more time than they would grant."""
     return order._replace(grace=min(order.grace, bounds.grace))
-
-
-# the record, see protocol/messages/gang.py
-
-
-def lost_part(
-    node: str, node_rank: NodeRank, reason: str, moment: float, last_seen: Optional[float]
-) -> PartRecord:
-    """Write the part of a node that cannot do it itself any more; `last_seen` is its last sign of life, if known."""
-    return {
-        "node": node,
-        "node_rank": node_rank,
-        "address": "",
-        "state": LOST,
-        "reason": reason,
-        "time": moment,
-        "last_seen": last_seen,
-        "stopped_at": None,
-        "failures": [],
-    }
-
-
-def correct_clock(part: PartRecord, offset: float) -> PartRecord:
-    """Turn a part's times to a clock from which its own differs by `offset` seconds."""
-    stopped_at = None if part["stopped_at"] is None else part["stopped_at"] - offset
-    failures = [_correct_failure(failure, offset) for failure in part["failures"]]
-    return {**part, "time": part["time"] - offset, "stopped_at": stopped_at, "failures": failures}
-
-
-def _correct_failure(failure: FailureRecord, offset: float) -> FailureRecord:
-    corrected: FailureRecord = {**failure, "time": failure["time"] - offset}
-    if "last_at" in failure:
-        corrected["last_at"] = failure["last_at"] - offset
-    if "tracebacks" in failure:
-        corrected["tracebacks"] = [{**block, "at": block["at"] - offset} for block in failure["tracebacks"]]
-    return corrected
-
-
-def make_record(
-    spec: Spec, parts: List[PartRecord], stop: Optional[StopRecord], *, whole: bool
-) -> GangRecord:
-    """Put parts together; where very many have failed, each keeps fewer of its last lines."""
-    return limit_size(
-        {"run": spec["run"], "hub": spec.get("hub"), "whole": whole, "stop": stop, "parts": parts}
-    )

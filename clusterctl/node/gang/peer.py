@@ -24,25 +24,12 @@ from ...protocol.messages.gang import Message
 from ...protocol.ranks import NodeRank, Slot
 from ..runtime.connections import ChannelError
 from .channel import SecureChannel
+from .end_record import lost_part, make_record
 from .endpoints import Connector
-from .membership import (
-    FAILURE_WAIT,
-    SUSPECTED_AFTER,
-    Closed,
-    Role,
-    beat_interval,
-    failure_order,
-    limit_grace,
-    lost_part,
-    make_record,
-    overdue_after,
-    read_bounds,
-    read_table,
-    silence_limit,
-    silent_beats,
-)
+from .membership import Closed, Role, failure_order, limit_grace, read_bounds, read_table
 from .node_check import describe_loss
 from .state import GangState
+from .timeouts import FAILURE_WAIT, SUSPECTED_AFTER, beat_interval, overdue_after, silence_limit, silent_beats
 
 
 class Phase(Enum):

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Protocol
 
 from ...protocol.messages.gang import STOP, TIME, Cleared, StopOrder
 from ...protocol.ranks import Slot
+from .end_record import make_record
 from .endpoints import Listener
-from .membership import GangContext, make_record
+from .membership import GangContext
 from .node_check import NodeChecks
-from .roster import NEVER, Policy, Roster
+from .restart_policy import NEVER, Policy
+from .roster import Roster
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import AttemptEnd, GangRecord, PartRecord, RestartsEnd, Spec, StopRecord

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Callable, Optional, Tuple
 
 from ...protocol.exit_status import describe_end, describe_limit, describe_stall
+from ...protocol.messages.gang import DONE, FAILURE, TIME, StopOrder
 from ...protocol.reasons import NODE_0_ENDED
 from ...protocol.states import CANCELLED, FAILED, FAILED_SETUP, SUCCEEDED, TIMEOUT
-from ..gang.membership import DONE, FAILURE, FAILURE_WAIT, TIME, StopOrder
+from ..gang.timeouts import FAILURE_WAIT
 from ..runtime.processes import UNKILLABLE_AFTER
 from . import events
 from .actions import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional
 
+from ...protocol.messages.gang import StopOrder
 from ...protocol.ranks import NodeRank, Rank
-from ..gang.membership import StopOrder
 from ..runtime.processes import Stat
 
 if TYPE_CHECKING:

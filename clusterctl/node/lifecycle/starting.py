@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Optional, Tuple
 
-from ..gang.membership import READY_LIMIT
+from ..gang.timeouts import READY_LIMIT
 from ..state.run_record import time_to_prepare
 from . import events
 from .actions import (

@@ -1,5 +1,5 @@
 """Below everything else on a node: event loop, frames, processes, connections, ports.
 
 Imports nothing of the other folders. `stream` has the frames, `event_loop` the agent's loop, `connections` what nodes
-prove to each other. Start with `event_loop`.
+prove to each other, `ports` finds and holds free ports. Start with `event_loop`.
 """

@@ -4,6 +4,6 @@ On each node: `task` is what srun starts, `board` what the tasks send each other
 share with the login node, `check` the check inside the allocation, `spec` this node's spec, `requeue` a job's further
 starts.
 On the login node: `submit` and `queue`, `states`, `follow`, `stop` and `clean` by run; `commands` runs Slurm's
-programs, `output` reads them. Not here: the agents, which are those of every run (`node/supervise`). Start with
-`task`.
+programs, `command_output` reads what they print. Not here: the agents, which are those of every run
+(`node/supervise`). Start with `task`.
 """

@@ -8,18 +8,19 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Set, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 from ...protocol.run_paths import WorkdirPaths
 from ...protocol.states import LIVE, NOT_SUCCEEDED, SUCCEEDED
 from ..runtime.stream import Stream, VerbError
 from ..verbs.clean import Cleaner, has_processes, serve
-from .commands import query_numbers, query_queue
+from .commands import query_numbers
 from .job_files import PART, JobFiles, list_folder, newest_beat, read_object
-from .states import STALE_AFTER, SlurmJob, judge, states_of
+from .states import STALE_AFTER, SlurmJob, describe_wait, judge, query_with_cluster, read_job, states_of
 
 if TYPE_CHECKING:
     from ...protocol.messages.verbs import CleanReport, CleanRequest, Removal, StoredRun
+    from .command_output import QueuedJob
 
 SUBMISSION = 600.0  # seconds after which a launch that has written no number is over; it has 90
 CONTENT_PLACE = 3  # of a TreeEntry
@@ -85,24 +86,32 @@ def find_jobs_of_runs(workdir: str) -> Dict[str, SlurmJob]:
     runs = WorkdirPaths(workdir).runs
     folders = [os.path.join(runs, run_id, PART) for run_id in sorted(list_folder(runs))]
     found = [JobFiles(folder) for folder in folders if os.path.isdir(folder)]
-    numbers = {files.run_id: read_object(files.job).text("job", 20) for files in found}
-    unknown = [run_id for run_id, number in numbers.items() if not number.isdecimal()]
+    jobs = [read_job(files) for files in found]
+    unknown = [job.files.run_id for job in jobs if not job.number.isdecimal()]
     named = query_numbers(unknown)  # of a launch that was killed before it wrote the number
-    numbers.update({run_id: (named or {}).get(run_id, "") for run_id in unknown})
-    queue = query_queue(number for number in numbers.values() if number)
-    jobs = {}
-    for files in found:
-        job = SlurmJob(files, numbers[files.run_id])
-        if job.number and queue is not None:
-            job = judge(job, queue)
-            if job.queued is not None and not job.queued.is_over:
-                job = job._replace(over="")  # its step has ended, and Slurm may start it again
-        elif not job.number and named is not None and is_given_up(files):
-            job = job._replace(over="never submitted")
+    numbers = {run_id: (named or {}).get(run_id, "") for run_id in unknown}
+    jobs = [job._replace(number=numbers.get(job.files.run_id, job.number)) for job in jobs]
+    queue, own = query_with_cluster([job for job in jobs if job.number])
+    judged = [judge_strictly(job, queue, own) if job.number else judge_unnumbered(job, named) for job in jobs]
+    for job in judged:
         if not describe_obstacle(job):
-            files.remove_secrets()
-        jobs[files.folder] = job
-    return jobs
+            job.files.remove_secrets()
+    return {job.files.folder: job for job in judged}
+
+
+def judge_strictly(job: SlurmJob, queue: Optional[Dict[str, QueuedJob]], own: str) -> SlurmJob:
+    """Decide whether a job is over, for which Slurm's own answer is needed: also a step that ended may start again."""
+    if queue is None:
+        return job
+    judged = judge(job, queue, own)
+    lives = judged.elsewhere or (judged.queued is not None and not judged.queued.is_over)
+    return judged._replace(over="") if lives else judged
+
+
+def judge_unnumbered(job: SlurmJob, named: Optional[Dict[str, str]]) -> SlurmJob:
+    """Decide whether a launch was given up that has written no number."""
+    is_over = named is not None and is_given_up(job.files)
+    return job._replace(over="never submitted") if is_over else job
 
 
 def is_given_up(files: JobFiles) -> bool:
@@ -116,6 +125,8 @@ def is_given_up(files: JobFiles) -> bool:
 def describe_obstacle(job: SlurmJob) -> str:
     """Say why a run must stay whatever its parts have recorded; empty if its job is over."""
     if not job.over:
+        if job.elsewhere:
+            return describe_wait(job)
         if job.queued is None:
             return "Slurm did not report whether its job has ended"
         return f"Slurm job {job.number} is {job.queued.state}"

@@ -7,22 +7,25 @@ import subprocess
 from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence
 
 from ..runtime.stream import VerbError
-from .output import (
+from .command_output import (
     MOST_OUTPUT,
     NAME_FORMAT,
     QUEUE_FORMAT,
     QueuedJob,
-    parse_kill_wait,
+    Settings,
     parse_numbers,
     parse_queue,
+    parse_settings,
 )
 
 COMMAND_LIMIT = 20.0  # seconds; a controller that is busy answers late
 SUBMIT_LIMIT = 60.0
 MOST_NAMED = 200  # jobs in one question
 LONGEST_ERROR = 2000  # characters of what a program printed
-# They change what the programs print.
-FORMAT_VARIABLES = ("SLURM_TIME_FORMAT", "SQUEUE_FORMAT", "SQUEUE_FORMAT2", "SQUEUE_STATES", "SQUEUE_USERS")
+# They change what the programs print, what squeue lists (a job that it leaves out would count as forgotten), and what
+# kind of job sbatch makes, where, and whether it waits for its end.
+DROPPED_VARIABLES = ("SLURM_TIME_FORMAT", "SBATCH_ARRAY_INX", "SBATCH_CLUSTERS", "SBATCH_WAIT")
+DROPPED_PREFIX = "SQUEUE_"
 
 
 class Finished(NamedTuple):
@@ -35,7 +38,8 @@ class Finished(NamedTuple):
 
 def run_program(argv: List[str], limit: float = COMMAND_LIMIT) -> Finished:
     """Run one of Slurm's programs; VerbError if it is not there or does not end in time."""
-    env = {key: value for key, value in os.environ.items() if key not in FORMAT_VARIABLES}
+    kept = (key for key in os.environ if key not in DROPPED_VARIABLES and not key.startswith(DROPPED_PREFIX))
+    env = {key: os.environ[key] for key in kept}
     env["LC_ALL"] = "C"
     try:
         done = subprocess.run(
@@ -84,9 +88,9 @@ def _query(columns: str, option: str, values: Sequence[str]) -> Optional[str]:
     )  # a job that was cut off would count as forgotten
 
 
-def query_kill_wait() -> Optional[float]:
-    """Ask how many seconds Slurm leaves between SIGTERM and SIGKILL; None if it does not say."""
+def query_settings() -> Settings:
+    """Ask for the cluster's configuration."""
     try:
-        return parse_kill_wait(run_program(["scontrol", "show", "config"]).output)
+        return parse_settings(run_program(["scontrol", "show", "config"]).output)
     except VerbError:
-        return None
+        return Settings()

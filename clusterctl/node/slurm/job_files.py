@@ -1,7 +1,7 @@
 """The folder of one Slurm job, on the file system that the login node and all nodes of the job share.
 
 runs/<run>/0-.slurm/        beside the parts of the nodes; a dot begins no node's name
-  job.json                  the job's number, written when sbatch has taken it
+  job.json                  the job's number and its cluster, written when sbatch has taken it
   template.json             the spec of every node, as far as it is the same
   secrets.json              values of the job's secrets and the gang's token, 0600; removed when every task has read it,
                             or, if Slurm may start the job again, when the job is over

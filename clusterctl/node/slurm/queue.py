@@ -1,7 +1,7 @@
 """How a job gets from the queue to its workers, as the login node sees it: for who waits for it.
 
-`report_queue` is the whole of the verb's `queue`. `check` submits a job that only gathers facts, and takes it out of
-Slurm again when they have come or the client is gone.
+`report_queue` is the whole of the verb's `queue`. `check` submits a job that gathers facts, and perhaps runs a test
+job on its nodes (`check --deep`), and takes it out of Slurm again when they have come or the client is gone.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from ...protocol.states import SUBMITTED
 from ...protocol.untrusted import Untrusted
 from ..runtime.stream import Stream, VerbError
 from ..state.workdir import read_json
-from .commands import query_queue, run_program
+from .commands import run_program
 from .job_files import JobFiles, list_folder, newest_start, read_object
 from .states import (
     SlurmJob,
     can_requeue,
     find_job,
     is_being_stopped,
-    judge,
     placeholder,
+    query_states,
     queue_facts,
+    read_job,
     states_of,
 )
 from .submit import submit_job
@@ -104,7 +105,7 @@ def report_queue(
         found = (arrived, os.path.exists(job.files.ended))
         if now >= next_question or found != seen:
             # also one whose parts have all ended
-            job, seen = judge(job, query_queue([job.number])), found
+            (job,), seen = query_states([job]), found
             if job.queued is not None and job.queued.is_pending:
                 # Slurm has put the job back: its next start has a folder of its own. An answer from before that start
                 # says nothing of its folder.
@@ -150,15 +151,26 @@ def _read_start(start: Start) -> Dict[str, Any]:
 def check(request: SubmitRequest, stream: Stream) -> None:
     """Submit a job that gathers facts, send them, and leave nothing of it."""
     files = submit_job(request, stream)
-    job = SlurmJob(files, read_object(files.job).text("job", 20))
+    job = read_job(files)
     count = request["template"]["spec"]["nnodes"]
     try:
         if report_queue(job, lambda start: start.count("facts") >= count, stream, has_parts=False):
             send_facts(read_newest_start(files), count, stream)
+            if not request["template"]["check"]["only"]:
+                wait_for_client(stream)
     finally:
         with suppress(VerbError):
             run_program(["scancel", job.number], CANCEL_LIMIT)
         remove_folder(files.run_folder)
+
+
+def wait_for_client(stream: Stream) -> None:
+    """Keep the job until the client has seen what it runs after the check, by other sessions, and leaves."""
+    while not stream.ended:
+        for _ in stream.read_available():
+            pass
+        stream.answer({"beat": int(time.monotonic())})
+        time.sleep(LOOK_INTERVAL)
 
 
 def remove_folder(folder: str) -> None:

@@ -7,7 +7,7 @@ its agent. Before the first part there is one in its place, named after the job'
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, cast
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, cast
 
 from ...protocol.reasons import STOPPED_BY_SLURM
 from ...protocol.run_paths import RunPaths, WorkdirPaths, is_meant
@@ -16,9 +16,9 @@ from ...protocol.untrusted import Untrusted
 from ..runtime.stream import VerbError
 from ..state.run_record import new_state, read_state, with_record, with_stop
 from ..state.workdir import component, read_json
-from .commands import query_queue
-from .job_files import PART, JobFiles, newest_beat, newest_start, read_object
-from .output import ENDING, QueuedJob
+from .command_output import ENDING, QueuedJob
+from .commands import query_queue, query_settings
+from .job_files import PART, JobFiles, list_folder, newest_beat, newest_start, read_object
 from .requeue import earlier_of, was_stopped_by_slurm
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ class SlurmJob(NamedTuple):
     number: str
     queued: Optional[QueuedJob] = None
     over: str = ""  # why nothing of it runs any more
+    cluster: str = ""  # Slurm's name of its cluster, of a run that has it on record
+    elsewhere: bool = False  # it is of another cluster than this login node, which knows nothing of it
 
 
 def find_jobs(workdir: str, run_prefix: Optional[str]) -> Iterator[SlurmJob]:
@@ -44,10 +46,15 @@ def find_jobs(workdir: str, run_prefix: Optional[str]) -> Iterator[SlurmJob]:
     for run_id in os.listdir(runs) if os.path.isdir(runs) else []:
         if run_prefix and not is_meant(run_id, run_prefix):
             continue
-        files = JobFiles(os.path.join(runs, run_id, PART))
-        number = read_object(files.job).text("job", 20)
-        if number.isdecimal():
-            yield SlurmJob(files, number)
+        job = read_job(JobFiles(os.path.join(runs, run_id, PART)))
+        if job.number.isdecimal():
+            yield job
+
+
+def read_job(files: JobFiles) -> SlurmJob:
+    """Read which job a run is."""
+    job = read_object(files.job)
+    return SlurmJob(files, job.text("job", 20), cluster=job.text("cluster", 200))
 
 
 def find_job(workdir: str, run_id: str) -> SlurmJob:
@@ -61,18 +68,51 @@ def find_job(workdir: str, run_id: str) -> SlurmJob:
 
 def query_jobs(jobs: List[SlurmJob]) -> List[SlurmJob]:
     """Add what Slurm knows of the jobs that may not be over, by one query for all; the others lose their secrets."""
-    open_jobs = [job.number for job in jobs if not is_finished(job)]
-    queue = query_queue(open_jobs)
-    judged = [judge(job, queue) if job.number in open_jobs else job for job in jobs]
-    for job in judged:
-        if job.over or job.number not in open_jobs:
+    finished = [is_finished(job) for job in jobs]
+    asked = iter(query_states([job for job, is_over in zip(jobs, finished) if not is_over]))
+    judged = [job if is_over else next(asked) for job, is_over in zip(jobs, finished)]
+    for job, is_over in zip(judged, finished):
+        if job.over or is_over:
             job.files.remove_secrets()  # a job that never started properly has left them
     return judged
 
 
+def query_states(jobs: List[SlurmJob]) -> List[SlurmJob]:
+    """Add what Slurm knows of jobs.
+
+    Login nodes of several clusters may share a work directory, and numbers of jobs repeat: one that is not known here,
+    or has another name, is judged only if it is known to be of this cluster.
+    """
+    queue, own = query_with_cluster(jobs)
+    return [judge(job, queue, own) for job in jobs]
+
+
+def query_with_cluster(jobs: List[SlurmJob]) -> Tuple[Optional[Dict[str, QueuedJob]], str]:
+    """Give what Slurm knows of jobs, None if it does not answer, and its cluster's name where that is needed."""
+    queue, own = query_queue(job.number for job in jobs), ""
+    if queue is not None and any(job.cluster and not is_known(job, queue) for job in jobs):
+        own = query_settings().cluster
+        queue = queue if own else None
+    return queue, own
+
+
+def is_known(job: SlurmJob, queue: Dict[str, QueuedJob]) -> bool:
+    """Whether this cluster has the job of this run."""
+    return job.number in queue and queue[job.number].name == job.files.run_id
+
+
+def parts_of_newest_start(files: JobFiles, paths: List[str]) -> List[str]:
+    """Leave out parts of an earlier start: until the newest one has made its own, they show an attempt that is over."""
+    start = newest_start(files)
+    if not start or start.endswith(".0"):
+        return paths  # there was no earlier one
+    begun = list_folder(start)
+    return [path for path in paths if f"part.{os.path.basename(path).partition('-')[0]}" in begun]
+
+
 def is_finished(job: SlurmJob) -> bool:
     """Whether every part has recorded its end, so that Slurm has nothing to add but that it starts the job again."""
-    parts = job.files.part_folders()
+    parts = parts_of_newest_start(job.files, job.files.part_folders())
     states = [state for state in map(read_state, parts) if state is not None]
     return (
         bool(states)
@@ -115,8 +155,13 @@ def were_stopped(job: SlurmJob, states: List[Any]) -> bool:
     return over and can_requeue(job.files)
 
 
-def judge(job: SlurmJob, queue: Optional[Dict[str, QueuedJob]]) -> SlurmJob:
-    """Decide whether a job is over; where Slurm does not answer, what the job itself wrote counts."""
+def judge(job: SlurmJob, queue: Optional[Dict[str, QueuedJob]], own: str = "") -> SlurmJob:
+    """Decide whether a job is over; where Slurm does not answer, what the job itself wrote counts.
+
+    `own` is the name of the cluster that was asked, needed for jobs that are not known there.
+    """
+    if queue is not None and job.cluster and job.cluster != own and not is_known(job, queue):
+        job, queue = job._replace(elsewhere=True), None
     queued = queue.get(job.number) if queue is not None else None
     if queued is not None and queued.is_over:
         return job._replace(queued=queued, over=queued.state)
@@ -135,12 +180,13 @@ def is_stale(files: JobFiles) -> bool:
 
 def states_of(job: SlurmJob) -> List[Any]:
     """Give the states of all parts of a run, or of the one in their place while there is none."""
-    states = [
-        state for path in job.files.part_folders() for state in [resolve(path, job)] if state is not None
-    ]
-    if awaits_next_start(job, states):
-        return [placeholder(job, states)]
-    return states or [placeholder(job)]
+    paths = job.files.part_folders()
+    current = parts_of_newest_start(job.files, paths)
+    states = [state for path in current for state in [resolve(path, job)] if state is not None]
+    if states and not awaits_next_start(job, states):
+        return states
+    earlier = states or [state for state in map(read_state, paths) if state is not None]
+    return [placeholder(job, sorted(earlier, key=lambda state: state["attempt"]))]
 
 
 def resolve(rundir: str, job: SlurmJob) -> Optional[Any]:
@@ -148,7 +194,9 @@ def resolve(rundir: str, job: SlurmJob) -> Optional[Any]:
     state = read_state(rundir)
     if state is None or state["state"] in FINAL:
         return with_record(rundir, state) if state is not None else None
-    if job.queued is not None and job.queued.is_pending:  # its agent did not outlive the end of that start
+    is_pending = job.queued is not None and job.queued.is_pending
+    if is_pending or not parts_of_newest_start(job.files, [rundir]):
+        # its agent did not outlive the end of that start
         put_back: Any = {
             "state": LOST,
             "reason": f"{STOPPED_BY_SLURM}: job {job.number} is back in the queue",
@@ -236,6 +284,8 @@ def placeholder(job: SlurmJob, old_states: Sequence[Any] = ()) -> Any:
 
 def describe_wait(job: SlurmJob) -> str:
     """Say why a job waits."""
+    if job.elsewhere:
+        return f"Slurm job {job.number} is of the Slurm cluster {job.cluster}, not of this login node's"
     reason = job.queued.reason if job.queued is not None else ""
     return f"Slurm job {job.number} waits in the queue{f': {reason}' if reason else ''}"
 

@@ -11,9 +11,9 @@ from ...protocol.run_paths import RunPaths
 from ...protocol.states import FINAL
 from ..logs.lines import LineReader
 from ..runtime.stream import Stream
+from ..state.ended import list_ended, read_ended
 from ..state.run_record import read_spec, read_state
 from ..state.workdir import write_atomically
-from ..verbs.stop import list_ended, read_ended
 from .states import find_job, part_of, query_jobs, resolve
 
 POLL_INTERVAL = 0.1

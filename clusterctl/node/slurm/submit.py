@@ -11,9 +11,9 @@ from ...protocol.run_paths import WorkdirPaths
 from ..runtime.stream import Stream, VerbError
 from ..state.workdir import make_below, make_private, open_workdir, workdir_id, write_atomically, write_new
 from ..verbs.start import ensure_payload, with_byte_code
-from .commands import SUBMIT_LIMIT, query_kill_wait, run_program
+from .command_output import parse_submission
+from .commands import SUBMIT_LIMIT, query_settings, run_program
 from .job_files import PART, JobFiles, read_object, write_object
-from .output import parse_submission
 
 if TYPE_CHECKING:
     from ...protocol.messages.verbs import SubmitRequest, SubmittedSecrets, SubmittedTemplate
@@ -37,14 +37,15 @@ def submit_job(request: SubmitRequest, stream: Stream) -> JobFiles:
         judge = with_byte_code(ensure_payload(workdir, request["judge"]["sha256"], stream, "judge"))
     run_id = request["template"]["spec"]["run"]
     files = JobFiles(make_below(make_private(WorkdirPaths(workdir).runs), run_id, PART))
-    template: SubmittedTemplate = {**request["template"], "kill_wait": query_kill_wait(), "judge": judge}
+    settings = query_settings()
+    template: SubmittedTemplate = {**request["template"], "kill_wait": settings.kill_wait, "judge": judge}
     write_object(files.template, template)
     secrets: SubmittedSecrets = {"secrets": request["secrets"], "token": request["token"]}
     write_new(files.secrets, json.dumps(secrets).encode("utf-8"))  # mode 0600
     try:
         write_atomically(files.script, request["script"].encode("utf-8"))
         number = call_sbatch(request["options"], files, payload)
-        write_object(files.job, {"job": number})
+        write_object(files.job, {"job": number, "cluster": settings.cluster})
     except BaseException:
         # It never was a run. Slurm may have taken the job of an sbatch that timed out: without its folder the batch
         # script ends at once.

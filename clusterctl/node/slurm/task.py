@@ -17,6 +17,7 @@ the run's, so that Slurm's own record is right. If Slurm starts the job again, s
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
 import sys
@@ -27,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, cast
 from ...protocol.run_paths import RunPaths, part_name
 from ...protocol.states import SUCCEEDED
 from ...protocol.untrusted import Untrusted
-from ..runtime.processes import interpreter_options
+from ..runtime.processes import interpreter_options, wake_on
 from ..runtime.stream import Stream, VerbError, describe_failure
 from ..state.run_record import read_state, time_to_prepare
 from ..state.workdir import read_json
@@ -151,6 +152,7 @@ class Guardian:
         ]
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
         log = os.open(RunPaths(rundir).agent_log, flags, 0o600)
+        self._wakeup = wake_on(signal.SIGCHLD)  # before there is a child whose end could be missed
         self.pid = os.fork()
         if self.pid == 0:
             try:
@@ -168,6 +170,13 @@ class Guardian:
         """Whether it has ended."""
         self.ended = self.ended or os.waitpid(self.pid, os.WNOHANG)[0] != 0
         return self.ended
+
+    def wait(self, seconds: float) -> None:
+        """Wait until it has ended or a signal has come, at most so long."""
+        poller = select.poll()
+        poller.register(self._wakeup, select.POLLIN)
+        if poller.poll(seconds * 1000):
+            os.read(self._wakeup, 512)
 
     def signal(self, number: int) -> None:
         """Send it a signal, if it lives."""
@@ -346,7 +355,7 @@ def watch(
         if not ordered and os.path.basename(RunPaths(rundir).stop_request) in list_folder(rundir):
             ordered = True
             guardian.signal(signal.SIGTERM)
-        time.sleep(STOP_INTERVAL)
+        guardian.wait(STOP_INTERVAL)
     state = read_end(rundir)
     if state is None or state["state"] == SUCCEEDED:
         return 0 if state is not None else 1

@@ -43,7 +43,7 @@ def open_own(folder: str) -> int:
 
 
 def remove_unused(folder: str, descriptor: int) -> None:
-    """Remove a directory unless somebody has locked it; its descriptor is closed."""
+    """Remove a directory unless a process has locked it; its descriptor is closed."""
     with suppress(OSError):  # in use
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         shutil.rmtree(folder, ignore_errors=True)

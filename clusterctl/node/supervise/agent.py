@@ -9,16 +9,11 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Deque, Dict, NamedTuple, Optional, cast
 
+from ...protocol.messages.gang import LONGEST_REASON, StopOrder
 from ...protocol.states import FINAL
 from ...protocol.untrusted import Untrusted
-from ..gang.membership import (
-    LONGEST_REASON,
-    Gang,
-    GangContext,
-    StopOrder,
-    beat_interval,
-    overdue_after,
-)
+from ..gang.membership import Gang, GangContext
+from ..gang.timeouts import beat_interval, overdue_after
 from ..lifecycle import events
 from ..lifecycle.events import Event
 from ..lifecycle.state import Phase, RunState, new_attempt
@@ -30,7 +25,7 @@ from ..state.run_record import Record, new_state, time_to_prepare
 from ..state.workdir import read_json, reserve_disk
 from .attempt import Site
 from .executor import Client, Executor
-from .restarts import Restarts
+from .gang_orders import GangOrders
 from .warm_server import WarmServer
 
 if TYPE_CHECKING:
@@ -39,17 +34,19 @@ if TYPE_CHECKING:
     from ..history.recorder import HistoryRecorder
 
 
-def make_gang(context: GangContext, restarts: Optional[Restarts]) -> Gang:
+def make_gang(context: GangContext, orders: Optional[GangOrders]) -> Gang:
     """Make this node's member of the gang; where there is none its code is not loaded."""
-    if restarts is None and not context.spec.get("gang"):
+    if orders is None and not context.spec.get("gang"):
         return Gang(context)
     from ..gang.failover import GangMember
 
-    return GangMember(context, restarts)
+    return GangMember(context, orders)
 
 
 GO_LIMIT = 3600.0  # seconds that a ready gate waits
-HISTORY_AFTER = 0.5  # seconds after which sampling begins
+HISTORY_AFTER = (
+    1.5  # seconds after which sampling begins: its import takes the workers of a warm node no time
+)
 
 
 class Descriptors(NamedTuple):
@@ -86,13 +83,13 @@ class Agent:
         locks = Locks(self._loop, spec, lambda: self.state.attempt.observed.started)
         self._locks = NodeLocks(locks, self._record, spec, self._client.send_event)
         self.state = RunState(new_attempt(spec, idle=bool(spec.get("spare"))), bool(spec.get("restart")))
-        self._restarts = (
-            Restarts(spec, self._record, self.post, lambda: self.state) if spec.get("restart") else None
+        self._orders = (
+            GangOrders(spec, self._record, self.post, lambda: self.state) if spec.get("restart") else None
         )
         self._warm = WarmServer(self._loop, self._record, spec, descriptors.warm)
         site = Site(self._loop, self._record, rundir, {}, "", self.post, self._warm)
         gang = Gang(self._gang_context(b""))
-        self._executor = Executor(site, spec, self._client, self._locks, self._restarts, gang)
+        self._executor = Executor(site, spec, self._client, self._locks, self._orders, gang)
 
     def post(self, event: Event) -> None:
         """Let the state follow an event, and perform what comes of it; events that come of that wait their turn."""
@@ -184,7 +181,7 @@ class Agent:
         """Take the locks, make the gang, and start up."""
         self._prepared = True
         self._locks.on_order("lock")
-        gang = make_gang(self._gang_context(token.encode("utf-8")), self._restarts)
+        gang = make_gang(self._gang_context(token.encode("utf-8")), self._orders)
         self._executor.prepare(secrets, token, gang)
         self.post(events.Notice.PREPARED)
 

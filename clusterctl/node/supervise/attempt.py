@@ -16,13 +16,14 @@ from ..lifecycle.actions import AwaitListener, BuildPart, RecordWorkers, SendGo,
 from ..lifecycle.events import Event
 from ..lifecycle.state import AttemptState
 from ..runtime.event_loop import Loop, call_in_thread
+from ..runtime.ports import hold_port, owns_listener, port_of
 from ..runtime.processes import Stat, describe_leftovers, running_descendants
-from ..runtime.sockets import hold_port, owns_listener, port_of
 from ..runtime.stream import describe_failure
 from ..state.run_record import Record, run_tag_prefix
 from ..state.workdir import read_tail
 from ..sync.outside_files import summarise
 from .evidence import Evidence
+from .gate_process import GateProcess
 from .gpu_memory import GpuMemoryWait
 from .launchers.temp_files import COLLECT_LIMIT, TemporaryFiles, needs_temporary_files
 from .ranks.nested import Callbacks, NestedRanks
@@ -32,12 +33,11 @@ from .ranks.zombies import Zombie, Zombies
 from .run_processes import RunProcesses
 from .spawn import make_paths
 from .stages import Stages
-from .torchrun import Torchrun
 from .warm_server import WarmServer
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import JournalEvent, PartRecord, Spec
-    from .torchrun import TorchrunFacts
+    from .gate_process import TorchrunFacts
 
 
 OUTSIDE_LIMIT = 2.0  # seconds for the scan of what the job has left outside its output directory
@@ -74,7 +74,7 @@ class Attempt:
             TemporaryFiles(site.rundir, spec, site.token) if needs_temporary_files(spec) else None
         )
         self._replaced = False
-        self.torchrun: Optional[Torchrun] = None
+        self.torchrun: Optional[GateProcess] = None
         self.evidence = Evidence(site.rundir, {**site.secrets, "": site.token})
         self.stages = Stages(site.loop, site.rundir, spec, site.secrets, self.evidence, self.post)
         self.gpu_memory_wait = GpuMemoryWait(site.loop, spec, site.record)
@@ -125,7 +125,7 @@ class Attempt:
         spec = self.stages.spec
         if self._temporary is not None:
             self._temporary.hold()
-        self.torchrun = Torchrun(
+        self.torchrun = GateProcess(
             self._site.loop, spec, make_paths(self._site.rundir, spec), self._on_torchrun
         )
         warm = self._site.warm
@@ -363,6 +363,10 @@ class Attempt:
 
 
 POLL_INTERVAL = 0.02
+FIRST_INTERVAL, FIRST_SECONDS = (
+    0.004,
+    0.5,
+)  # a gate on a warm node listens some 30 ms after GO; all others wait for it
 LISTEN_LIMIT = 120.0  # seconds in which torchrun must listen
 
 
@@ -376,17 +380,19 @@ class MasterPort:
 
     def wait_for(self, pid: int, port: int, on_done: Callable[[bool], None]) -> None:
         """Call `on_done` once the process listens on the port, or with False if it does not come to that."""
-        deadline = time.monotonic() + LISTEN_LIMIT
+        began = time.monotonic()
 
         def poll() -> None:
+            elapsed = time.monotonic() - began
             if owns_listener(pid, port):
                 self.release()
                 on_done(True)
-            elif time.monotonic() > deadline:
+            elif elapsed > LISTEN_LIMIT:
                 self.release()
                 on_done(False)
             else:
-                self._loop.after(POLL_INTERVAL, "listen", poll)
+                pause = FIRST_INTERVAL if elapsed < FIRST_SECONDS else POLL_INTERVAL
+                self._loop.after(pause, "listen", poll)
 
         self._loop.after(0, "listen", poll)
 

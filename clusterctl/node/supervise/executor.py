@@ -8,7 +8,8 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Type
 
-from ..gang.membership import Gang, make_record
+from ..gang.end_record import make_record
+from ..gang.membership import Gang
 from ..lifecycle import actions
 from ..lifecycle.actions import Act, Action
 from ..lifecycle.events import Cleared, Notice
@@ -20,7 +21,8 @@ from ..state.locks import NodeLocks
 from ..state.run_record import Record
 from ..state.workdir import release_disk_reserve
 from .attempt import Attempt, Site
-from .restarts import Progress, Restarts
+from .gang_orders import GangOrders
+from .ranks.progress import Progress
 
 if TYPE_CHECKING:
     from ...protocol.messages.agent import AnyEventFacts, EventName
@@ -39,7 +41,7 @@ class Executor:
         spec: Spec,
         client: Client,
         locks: NodeLocks,
-        restarts: Optional[Restarts],
+        orders: Optional[GangOrders],
         gang: Gang,
     ) -> None:
         self._site = site
@@ -48,7 +50,7 @@ class Executor:
         self._spec = spec
         self._client = client
         self._locks = locks
-        self._restarts = restarts
+        self._orders = orders
         self._progress: Optional[Progress] = None
         self.attempt = Attempt(site, spec)
         limit = int(spec.get("log_limit") or 0)
@@ -131,8 +133,8 @@ class Executor:
     # record, client, timers
 
     def _set_state(self, action: actions.SetState) -> None:
-        if action.roster and self._restarts:
-            self._record.set({**action.values, "roster": self._restarts.roster.entries})
+        if action.roster and self._orders:
+            self._record.set({**action.values, "roster": self._orders.roster.entries})
         else:
             self._record.set(action.values)
 
@@ -172,7 +174,7 @@ class Executor:
         self.attempt.post(Notice.GANG_REPORTED)
 
     def _start_progress(self) -> None:
-        pattern = self._restarts.policy.progress if self._restarts is not None else ""
+        pattern = self._orders.policy.progress if self._orders is not None else ""
         self._progress = Progress(self._loop, str(self._spec["output_dir"]), pattern)
         self._progress.begin()
 

@@ -17,7 +17,7 @@ import sys
 import time
 from contextlib import suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from ...protocol.exit_status import split_status
 from ...protocol.ranks import Rank
@@ -82,7 +82,7 @@ Note = Callable[[str, str], None]
 
 def prepare_fork(start: GateStart, name: str, private: Sequence[int]) -> Callable[[Note], None]:
     """Import what workers need and fork the worker server; returns what remains to be done before torchrun runs."""
-    from ..fork.server import fork_workers, start_server, worker_threads
+    from ..fork.worker_server import fork_workers, start_server, worker_threads
 
     server, obstacle = None, "the launcher is not torchrun"
     if name == "torch.distributed.run":
@@ -126,7 +126,8 @@ def run_program(go: int, report: int, start: Optional[GateStart]) -> None:
     apply_order(order)
     if start is not None:
         report_start(report, "exec", "the launcher is not torchrun")
-    program = Program(program_argv(order), os.path.join(order["attempt"], "0"))
+    argv, stdin = plan_program(order)
+    program = Program(argv, os.path.join(order["attempt"], "0"), stdin)
     rank = order["node_rank"]
     worker: StartedWorker = {
         "RANK": str(rank),
@@ -143,18 +144,20 @@ def run_program(go: int, report: int, start: Optional[GateStart]) -> None:
     sys.exit(code if code >= 0 else 128 - code)
 
 
-def program_argv(order: GateOrder) -> List[str]:
-    """Give the command line of the node's program: the job's, or ours that starts it by Ray or by mpirun."""
+def plan_program(order: GateOrder) -> Tuple[List[str], bytes]:
+    """Give command line and stdin of the node's program: the job's, or ours that starts it by Ray or by mpirun.
+
+    Ours reads its order from stdin: other accounts can read a command line, and no word of it is above 128 KiB.
+    """
     argv = [native(word) for word in order["argv"]]
     own: NodeProgram = {"argv": argv, "attempt": order["attempt"], "node_rank": order["node_rank"]}
     if "ray" in order:
         ray: RayNodeOrder = {**order["ray"], **own}
-        return [sys.executable, sys.argv[0], "ray", json.dumps(ray)]
+        return [sys.executable, sys.argv[0], "ray"], json.dumps(ray).encode("ascii")
     if "mpi" in order:
-        os.environ["CLUSTERCTL_MPI_KEY"] = order["mpi_key"]  # everyone can read a command line
         mpi: MpiNodeOrder = {**order["mpi"], **own}
-        return [sys.executable, sys.argv[0], "mpi", json.dumps(mpi)]
-    return argv
+        return [sys.executable, sys.argv[0], "mpi"], json.dumps(mpi).encode("ascii")
+    return argv, b""
 
 
 def send(report: int, entry: GateReport) -> None:
@@ -256,14 +259,19 @@ POLL_INTERVAL = 0.02
 class Program:
     """A program in a session of its own, its output in files, as torchrun starts a worker."""
 
-    def __init__(self, argv: List[str], folder: str) -> None:
+    def __init__(self, argv: List[str], folder: str, stdin: bytes = b"") -> None:
         os.makedirs(folder, 0o700, exist_ok=True)
         self.error_file = os.path.join(folder, ERROR_FILE)
         self._terminating = False
         signal.signal(signal.SIGTERM, lambda *_: self.terminate())
+        pipe = os.pipe() if stdin else None
         self.pid = os.fork()
         if self.pid == 0:
-            exec_program(argv, folder)
+            exec_program(argv, folder, pipe[0] if pipe else 0)
+        if pipe:
+            os.close(pipe[0])
+            with suppress(OSError), open(pipe[1], "wb") as sink:
+                sink.write(stdin)
 
     def terminate(self) -> None:
         """Pass SIGTERM on to the whole session: a shell alone would die and leave what it waits for."""
@@ -296,10 +304,11 @@ def is_group_alive(group: int) -> bool:
     return True
 
 
-def exec_program(argv: List[str], folder: str) -> None:
+def exec_program(argv: List[str], folder: str, stdin: int) -> None:
     """Take the files as output and exec; a failing exec is written to the program's stderr."""
     try:
         os.setsid()
+        os.dup2(stdin, 0)
         for descriptor, name in ((1, STDOUT_LOG), (2, STDERR_LOG)):
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
             os.dup2(os.open(os.path.join(folder, name), flags, 0o600), descriptor)

@@ -45,9 +45,15 @@ class Pipes(NamedTuple):
 def main(arguments: List[str]) -> None:
     """Guard the run in the directory given first; the second argument is the agent's socket to the client.
 
-    A warm server forks guardian and agent at once; then each gets what the other's fork would have left it with.
+    A warm server has both started at once, and before there is a run; then each gets the ends of the pipes.
     """
     rundir, given = arguments[0], parse_dict(arguments[1].encode("ascii"))
+    ends: Dict[str, int] = dict(given or {})
+    agent = ends.pop("agent", None)
+    for descriptor in ends.values():
+        os.set_inheritable(descriptor, False)
+    if given is not None:
+        rundir = await_run(ends, is_agent=agent is None)
     spec = read_spec(rundir)
     if spec is None:
         sys.exit(f"no spec in {rundir}")
@@ -59,16 +65,22 @@ def main(arguments: List[str]) -> None:
     if given is None:
         start_agent(rundir, spec, int(arguments[1]), wakeup, limit)
         return
-    ends: Dict[str, int] = dict(given)
-    agent = ends.pop("agent", None)
-    for descriptor in ends.values():
-        os.set_inheritable(descriptor, False)
     if agent is not None:
         pipes = Pipes(-1, ends["orders"], ends["beats"], -1)
         guard(rundir, spec, agent, watch_agent(pipes, wakeup, limit))
     else:
         descriptors = (ends["control"], ends["orders"], ends["beats"], ends["warm"])
         make_agent(rundir, spec, descriptors, limit).run(identify(os.getppid()))
+
+
+def await_run(ends: Dict[str, int], *, is_agent: bool) -> str:
+    """Import what is needed, and wait for the run of a warm server; returns its directory."""
+    from ..fork.standby import await_order
+
+    if is_agent:
+        from ..gang import failover  # noqa: F401 - what nearly each run needs
+        from . import agent  # noqa: F401
+    return await_order(ends)
 
 
 def start_agent(rundir: str, spec: Spec, control: int, wakeup: int, limit: float) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import socket
+import sys
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Mapping, Optional, Sequence, Set
@@ -12,13 +13,13 @@ from typing import TYPE_CHECKING, Mapping, Optional, Sequence, Set
 from ...protocol.untrusted import MalformedError, Untrusted
 from ..fork.warm_client import LIMIT, connect, pack_variables, receive, send
 from ..runtime.event_loop import Loop
-from ..runtime.processes import Identity, identify
+from ..runtime.processes import Identity, identify, interpreter_options
 from ..state.run_record import Record
 from .spawn import AttemptPaths, Gate, gate_command, open_gate_pipes, open_log
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import Spec, WarmRecord
-    from ...protocol.messages.local import ForkGate
+    from ...protocol.messages.local import ForkGate, Stay
 
 TORCHRUN = "torch.distributed.run"
 GATE_LIMIT = 5.0  # seconds for a gate: the agent sends no beats meanwhile, and 20 s without one end the run
@@ -122,16 +123,24 @@ class WarmServer:
         answer = None
         connection.settimeout(LIMIT)
         with suppress(OSError, MalformedError):
-            send(
-                connection,
-                {"do": "stay", "workdir": self._workdir(), "node": self._spec["node"], "seconds": seconds},
-            )
+            send(connection, self._make_stay(seconds))
             answer, _ = receive(connection)
         facts = answer or Untrusted({})
         pid, until = facts.integer("pid", 1), facts.moment("until")
         if pid is not None and until is not None:
             self._record.set({"warm": {"pid": pid, "starttime": facts.count("starttime"), "until": until}})
         self.close()
+
+    def _make_stay(self, seconds: float) -> Stay:
+        """Ask it to stay, and to have guardian and agent of the next run wait, as they are here."""
+        return {
+            "do": "stay",
+            "workdir": self._workdir(),
+            "node": self._spec["node"],
+            "seconds": seconds,
+            "argv": [sys.executable, *interpreter_options(), sys.argv[0]],
+            "env": pack_variables(os.environ),
+        }
 
     def close(self) -> None:
         """Leave the server, which ends unless it stays."""

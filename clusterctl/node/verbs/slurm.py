@@ -8,11 +8,19 @@ from typing import TYPE_CHECKING, Any, Callable, Dict
 
 from ..runtime.stream import Stream, VerbError
 from ..slurm.clean import clean
-from ..slurm.commands import query_queue, run_program
+from ..slurm.command_output import ENDING
+from ..slurm.commands import run_program
 from ..slurm.follow import follow
-from ..slurm.output import ENDING
 from ..slurm.queue import check, wait_in_queue
-from ..slurm.states import can_requeue, find_job, find_jobs, judge, query_jobs, states_as_listed
+from ..slurm.states import (
+    can_requeue,
+    describe_wait,
+    find_job,
+    find_jobs,
+    query_jobs,
+    query_states,
+    states_as_listed,
+)
 from ..slurm.stop import stop
 from ..slurm.submit import submit
 
@@ -48,7 +56,9 @@ def cancel(request: Any, stream: Stream) -> None:
     """Take a job out of Slurm, unless it ends by itself in a moment; answers whether it had to be."""
     job, deadline = find_job(request["workdir"], request["run"]), time.monotonic() + request["timeout"]
     while True:
-        job = judge(job, query_queue([job.number]))  # also where all parts have recorded their end
+        (job,) = query_states([job])  # also where all parts have recorded their end
+        if job.elsewhere and not job.over:
+            raise VerbError("CC-SLURM-010", describe_wait(job))
         if job.over or time.monotonic() >= deadline:
             break
         time.sleep(CANCEL_INTERVAL)

@@ -553,5 +553,5 @@ def render_kept(kept: KeptDiagnosis) -> list[str]:
     judgement = kept.judgement
     if kept.why == TIME_LIMIT and not judgement.hangs:
         return []
-    lines = [kept.summary, f"{judgement.sentence} ({judgement.code})"]
+    lines = [kept.summary, tr("{sentence} ({code})", sentence=judgement.sentence, code=judgement.code)]
     return [*lines, tr("next: {command}", command=judgement.fix)] if judgement.fix else lines

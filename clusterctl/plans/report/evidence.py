@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from clusterctl.plans.diagnose.hang import KeptDiagnosis, fold_numbers
+from collections.abc import Sequence
+
+from clusterctl.plans.diagnose.evidence import RankEvidence
+from clusterctl.plans.diagnose.hang import Judgement, fold_numbers
 from clusterctl.plans.diagnose.rank_rows import RankRow, fold_ranks, fold_stacks, rank_headings
 from clusterctl.plans.diagnose.slow import Lateness, Slowness
 from clusterctl.plans.report.markup import Child, Html, element, join, table
@@ -12,19 +15,37 @@ MOST_ROWS, MOST_STACKS = 48, 12
 MOST_STACK_LINES = 200
 
 
-def render_hang(kept: KeptDiagnosis) -> list[Child]:
-    """Give the ranks as `diagnose` shows them, and the stacks, those of the suspects first and open."""
-    suspects = kept.judgement.suspects
-    rows = fold_ranks(kept.all_ranks, suspects)
+def render_sentence(judgement: Judgement) -> list[Child]:
+    """Give the answer as `diagnose` prints it: the sentence with its code, and what to do next."""
+    sentence = element("b", f"{judgement.sentence} ({judgement.code})")
+    fix = judgement.fix
+    return [
+        element("p", sentence, class_="bad" if judgement.hangs else None),
+        element("p", *mark_commands(tr("next: {command}", command=fix))) if fix else None,
+    ]
+
+
+def mark_commands(text: str) -> list[Child]:
+    """Show as code what a text has between backticks."""
+    pieces = text.split("`")
+    if len(pieces) % 2 == 0:
+        return [text]
+    return [element("code", piece) if number % 2 else piece for number, piece in enumerate(pieces)]
+
+
+def render_ranks(ranks: Sequence[RankEvidence], judgement: Judgement, *, opens: bool = True) -> list[Child]:
+    """Give the ranks as `diagnose` shows them, and the stacks, those of the suspects first, and open if wanted."""
+    suspects = judgement.suspects
+    rows = fold_ranks(ranks, suspects)
     more = len(rows) - MOST_ROWS
-    ordered = sorted(kept.all_ranks, key=lambda rank: (rank.rank not in suspects, rank.rank))
+    ordered = sorted(ranks, key=lambda rank: (rank.rank not in suspects, rank.rank))
     stacks = list(fold_stacks(ordered).items())[:MOST_STACKS]
     return [
         table(rank_headings(), map(_rank_row, rows[:MOST_ROWS])) if rows else None,
         element("p", trn("and {n} more row", "and {n} more rows", more), class_="faint")
         if more > 0
         else None,
-        *(_stack(stack, numbers, is_open=numbers[0] in suspects) for stack, numbers in stacks),
+        *(_stack(stack, numbers, is_open=opens and numbers[0] in suspects) for stack, numbers in stacks),
     ]
 
 
@@ -51,14 +72,16 @@ def render_slowness(slowness: Slowness) -> list[Child]:
     judgement = slowness.judgement
     headings = (tr("RANK"), tr("NODE"), tr("LAST IN"), tr("BEHIND"), tr("LOSS"))
     note = tr(
-        "{count} collectives in {seconds:.1f} s; what a GPU takes after its launch is not seen here",
+        "{count} collectives in {seconds:.1f} s; GPU time after the launch of a kernel is not included",
         count=slowness.collectives,
         seconds=slowness.seconds,
     )
     rows = [_late_row(row, is_suspect=row.rank in judgement.suspects) for row in slowness.rows[:MOST_ROWS]]
     kind = "bad" if judgement.suspects else None
     return [
-        element("p", f"{judgement.sentence} ({judgement.code})", class_=kind),
+        element(
+            "p", tr("{sentence} ({code})", sentence=judgement.sentence, code=judgement.code), class_=kind
+        ),
         table(headings, rows) if rows else None,
         element("p", note, class_="faint") if rows else None,
     ]

@@ -2,7 +2,7 @@
 
 An `Html` is markup; only this module makes one. `element` takes children of that type as they are and escapes every
 other text, so a text that a rank, a node or a person wrote can do nothing. The file of a report has no script, loads
-nothing, and its policy forbids both; the page of `ui` loads one script and one style of ours by fixed names.
+nothing, and its policy forbids both; the page of `ui` loads one script, style and icon of ours by fixed names.
 """
 
 from __future__ import annotations
@@ -103,18 +103,19 @@ def document(title: str, language: str, style: str, body: Html) -> str:
     return f"<!doctype html>\n{page.markup}\n"
 
 
-STYLE_FILE, SCRIPT_FILE = "page.css", "page.js"
+STYLE_FILE, SCRIPT_FILE, ICON_FILE = "page.css", "page.js", "page.svg"
 
 
 def live_document(title: str, language: str, body: Html) -> str:
-    """Give a page with our own style and script, which are files next to it; its policy is a header."""
+    """Give a page with our own style, script and icon, which are files next to it; its policy is a header."""
     head = join(
         [
             element("meta", charset="utf-8"),
             element("meta", name="viewport", content="width=device-width, initial-scale=1"),
             element("meta", name="color-scheme", content="light dark"),
             element("title", title),
-            Html(f'<link rel="stylesheet" href="{STYLE_FILE}"><script src="{SCRIPT_FILE}" defer></script>'),
+            Html(f'<link rel="icon" href="{ICON_FILE}"><link rel="stylesheet" href="{STYLE_FILE}">'),
+            Html(f'<script src="{SCRIPT_FILE}" defer></script>'),
         ]
     )
     page = element("html", element("head", head), element("body", body), lang=language)

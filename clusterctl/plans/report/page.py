@@ -12,7 +12,7 @@ from clusterctl.plans.report.charts import (
     scalar_plot,
     unusual_nodes,
 )
-from clusterctl.plans.report.evidence import render_hang, render_slowness
+from clusterctl.plans.report.evidence import render_ranks, render_sentence, render_slowness
 from clusterctl.plans.report.facts import Facts, list_facts
 from clusterctl.plans.report.markup import Child, Html, document, element, join, table
 from clusterctl.plans.report.plot import Scale, plots_in_rows, render_moment, render_plot
@@ -56,9 +56,16 @@ def _header(run: ReportedRun) -> Html:
 
 
 def render_result(run: ReportedRun) -> Html:
-    """Give the state and the cause of its end."""
+    """Give the state and the cause of its end; of a run that makes no progress first why."""
     kind = "good" if run.state == SUCCEEDED else "" if run.state in LIVE else "bad"
-    headline = tr("{state} after {span}", state=run.state, span=describe_span(run))
+    headline = _headline(run)
+    if run.hang and run.state in LIVE:
+        answer = [
+            *render_sentence(run.hang.judgement),
+            element("p", headline),
+            element("p", run.hang.summary),
+        ]
+        return element("section", *answer, class_="result bad" if run.hang.judgement.hangs else "result")
     lines = [line.strip() if number == 0 else line for number, line in enumerate(run.cause_lines)]
     content: list[Child] = [element("p", element("b", headline, class_=kind or None))]
     if lines:
@@ -68,6 +75,14 @@ def render_result(run: ReportedRun) -> Html:
         ]
     content += [element("p", line) for line in render_kept(run.hang)] if run.hang else []
     return element("section", *content, class_=f"result {kind}".strip())
+
+
+def _headline(run: ReportedRun) -> str:
+    """Give the state, and how long the workers have run."""
+    facts = {"state": run.state, "span": describe_span(run)}
+    if not any(part.began for part in run.known):
+        return run.state if run.state in LIVE else tr("{state}: {span}", **facts)
+    return tr("{state} for {span}", **facts) if run.state in LIVE else tr("{state} after {span}", **facts)
 
 
 def _lines(lines: Iterable[str]) -> Html:
@@ -82,8 +97,10 @@ def _sections(run: ReportedRun, command: str) -> list[Child]:
     scale = make_scale(run)
     return [
         _notes(run),
-        _section(tr("Where the ranks were"), *render_hang(run.hang)) if run.hang else None,
-        _section(tr("About the run"), _facts_list(list_facts(run))),
+        _section(tr("Where the ranks were"), *render_ranks(run.hang.all_ranks, run.hang.judgement))
+        if run.hang
+        else None,
+        _section(tr("About the run"), render_facts(list_facts(run))),
         _section(tr("Timeline"), render_timeline(run, scale), _moments(run, scale)),
         _scalars(run, scale),
         _machines(run, scale),
@@ -117,7 +134,8 @@ def _notes(run: ReportedRun) -> Html | None:
     return element("section", *(element("p", note, class_="warn") for note in notes)) if notes else None
 
 
-def _facts_list(facts: Facts) -> Html:
+def render_facts(facts: Facts) -> Html:
+    """List facts by their names."""
     rows = [element("div", element("dt", name), element("dd", value)) for name, value in facts.items()]
     return element("dl", *rows, class_="facts")
 

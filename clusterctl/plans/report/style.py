@@ -32,14 +32,13 @@ table{border-collapse:collapse;width:100%;font-size:14px}th,td{text-align:left;p
 border-bottom:1px solid var(--line);vertical-align:top}
 th{font-weight:600;color:var(--dim)}.scroll table{overflow-wrap:break-word}
 thead th,td.mono{white-space:nowrap}
-.facts th{width:11rem}
 dl.facts{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,420px),1fr));gap:0 1.6rem;
 margin:0;font-size:14px}.facts div{display:flex;gap:.7rem;border-bottom:1px solid var(--line);padding:.25rem 0}
 .facts dt{flex:0 0 9rem;font-weight:600;color:var(--dim)}.facts dd{margin:0;min-width:0}
 .differs td{background:var(--band)}.scroll{overflow-x:auto}
 .plots{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,340px),1fr));gap:.5rem 1.1rem}
 figure{margin:.3rem 0;break-inside:avoid}figcaption{font-size:13px}svg{display:block;width:100%;height:auto}
-.key{font-size:12px;white-space:nowrap}.axis{font-size:10.5px;fill:var(--dim)}.grid{stroke:var(--line)}
+.key{font-size:12px;display:inline-block;max-width:100%;margin-right:.4em}.axis{font-size:10.5px;fill:var(--dim)}.grid{stroke:var(--line)}
 .line{fill:none;stroke-width:1.4;stroke-linejoin:round}.band{fill:var(--band)}
 .line.faint{stroke:var(--line)}.mark{stroke:var(--warn);stroke-dasharray:3 3}.mark.failed{stroke:var(--bad);
 stroke-width:1.6}

@@ -9,6 +9,7 @@ from clusterctl.errors import UsageError
 from clusterctl.plans.runs.state import NodeState, roster_of
 from clusterctl.protocol.run_id import RunId, parse_run_id
 from clusterctl.protocol.run_paths import is_meant
+from clusterctl.translation import tr
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def choose_run(runs: Runs, prefix: str | None, user: Owner) -> RunId:
             return run_id
     if not runs:
         raise UsageError("CC-USE-020", "none")
-    raise UsageError("CC-USE-020", user=user.name, runs=_render_some(runs) + _explain_namesake(runs, user))
+    raise UsageError("CC-USE-020", user=user.name, runs=_render_others(runs, user))
 
 
 def choose_to_attach(runs: Runs, prefix: str | None, user: Owner) -> RunId:
@@ -104,8 +105,7 @@ def choose_live_run(runs: Runs, prefix: str | None, user: Owner) -> RunId:
         others = {run_id: parts for run_id, parts in runs.items() if is_live(parts)}
         if not others:
             raise UsageError("CC-USE-021", "none", user=user.name)
-        named = _render_some(others) + _explain_namesake(others, user)
-        raise UsageError("CC-USE-021", user=user.name, runs=named)
+        raise UsageError("CC-USE-021", user=user.name, runs=_render_others(others, user))
     raise UsageError("CC-USE-022", count=len(live), names=", ".join(live))
 
 
@@ -129,15 +129,19 @@ def _find_by_prefix(runs: Runs, prefix: str) -> RunId:
     raise UsageError("CC-USE-024", prefix=prefix, count=len(matches), names=", ".join(matches))
 
 
-def _explain_namesake(runs: Runs, user: Owner) -> str:
-    """Say why a run that has one's own name is not one's own."""
-    if any(owner_of(parts).name == user.name for parts in runs.values()):
-        return (
-            f"; {user.name} launched from another machine or with another state directory counts as another"
-        )
-    return ""
+def _render_others(runs: Runs, user: Owner) -> str:
+    """List runs of others, and why one that has one's own name is not one's own."""
+    shown = _render_some(runs)
+    if not any(owner_of(parts).name == user.name for parts in runs.values()):
+        return shown
+    return tr(
+        "{runs}; {user} launched from another machine or with another state directory counts as another",
+        runs=shown,
+        user=user.name,
+    )
 
 
 def _render_some(runs: Runs) -> str:
     names = list(runs)
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    shown, hidden = ", ".join(names[:5]), len(names) - 5
+    return tr("{names} and {n} more", names=shown, n=hidden) if hidden > 0 else shown

@@ -17,7 +17,7 @@ from clusterctl.plans.runs.gang_record import (
     with_losses,
 )
 from clusterctl.plans.runs.state import NodeState, attempts_of, roster_of, run_state, taking_part
-from clusterctl.plans.sync.results import OutsideFiles, outside_to_json, with_outside_files
+from clusterctl.plans.sync.outside_files import OutsideFiles, outside_to_json, with_outside_files
 from clusterctl.protocol.end_record import EndRecord, RecordedPart
 from clusterctl.protocol.exit_status import is_stall
 from clusterctl.protocol.root_cause import (
@@ -183,6 +183,7 @@ def _with_node_of_task(cause: Cause, addresses: Mapping[str, str]) -> Cause:
     """Name the node of the Ray task that raised the exception, where its address is known."""
     task = cause.failure.ray_task
     nodes = [node for node, address in addresses.items() if address and task[1:] == (address,)]
+    nodes = [cause.failure.node] if task[1:] == ("",) else nodes
     return replace(cause, failure=replace(cause.failure, ray_task=(task[0], nodes[0]))) if nodes else cause
 
 

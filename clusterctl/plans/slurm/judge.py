@@ -23,7 +23,7 @@ from clusterctl.plans.facts.facts import Facts, discard_stale_packages, parse_fa
 from clusterctl.plans.slurm.report import MOST_FINDINGS
 from clusterctl.specs.inventory.model import Node, Waiver
 from clusterctl.specs.job.model import Job
-from clusterctl.specs.plain import from_plain
+from clusterctl.specs.serialization import from_plain
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.allocation import (

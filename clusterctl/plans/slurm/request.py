@@ -150,7 +150,7 @@ SCRIPT = r"""
 folder=$1 payload=$2 status=0
 cd "$folder" || exit 1
 if [ ! -e job.json ]; then # the launch was killed before it wrote the number
-    printf '{"job": "%s"}\n' "$SLURM_JOB_ID" >job.new && mv job.new job.json
+    printf '{"job": "%s", "cluster": "%s"}\n' "$SLURM_JOB_ID" "$SLURM_CLUSTER_NAME" >job.new && mv job.new job.json
 fi
 rm -f ended.json
 mkdir -p -m 700 exchange "exchange/$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}"

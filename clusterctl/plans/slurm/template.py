@@ -20,7 +20,7 @@ from clusterctl.protocol.ranks import Slot
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.inventory.model import Node, Slurm, Ssh, Waiver
 from clusterctl.specs.job.model import Job, Restart
-from clusterctl.specs.plain import to_plain
+from clusterctl.specs.serialization import to_plain
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.allocation import CheckPart

@@ -1,5 +1,6 @@
 """Which files are sent or downloaded.
 
-`ignore` has the `.gitignore` rules, `manifest` a tree and its hash, `results` the names that a node may send. Not
-here: transfers (`client/sync`, `client/results`). Start with `manifest`.
+`ignore` has the `.gitignore` rules, `manifest` a tree and its hash, `received_names` the names that a node may send,
+`copy` the paths of `cp`, `outside_files` what a run left elsewhere. Not here: transfers (`client/sync`,
+`client/results`). Start with `manifest`.
 """

@@ -9,7 +9,7 @@ from typing import TypeGuard
 
 from clusterctl.errors import UsageError
 from clusterctl.plans.sync.manifest import Manifest, make_manifest
-from clusterctl.plans.sync.results import LONGEST_PATH, OutputEntry, stays_inside
+from clusterctl.plans.sync.received_names import LONGEST_PATH, OutputEntry, check_names, stays_inside
 from clusterctl.protocol.manifest import TreeEntry, parse_manifest
 
 NAMELESS = ("", ".", "..", "~", "${output_dir}")  # of a path that ends so what is in the directory is copied
@@ -65,15 +65,6 @@ def parse_copy_paths(sources: Sequence[str], target: str) -> tuple[tuple[CopyPat
     if len({copy_path.pattern is None for copy_path in copy_paths}) > 1:
         raise UsageError("CC-COPY-001", "mixed")
     return copy_paths, to
-
-
-def check_names(paths: Iterable[str], names: Sequence[str]) -> None:
-    """Raise ValueError for a path that is not below one of the names that were asked for."""
-    if "" in names:
-        return
-    for path in paths:
-        if path.partition("/")[0] not in names:
-            raise ValueError("a path that was not requested")
 
 
 def rename_entries(entries: Iterable[OutputEntry], name: str, new_name: str) -> Iterator[OutputEntry]:

@@ -36,6 +36,7 @@ class RayOrder(TypedDict):
     own_ports: int
     names: dict[str, str]
     temp_dir: str
+    token: str  # of the run's own Ray
 
 
 class NodeProgram(TypedDict):
@@ -54,8 +55,10 @@ class MpiOrder(TypedDict):
     """How mpirun and its daemons are started."""
 
     head: str  # address and port of node 0's program
+    key: str  # by which the nodes' programs know each other
     node: str
     nic: list[str]
+    grace: float  # seconds
     slots: list[int]
     temp_dir: str
     shared_memory: str  # a directory
@@ -82,11 +85,10 @@ class _GateOrder(TypedDict):
 
 
 class GateOrder(_GateOrder, total=False):
-    """GO, in one line; `ray` and `mpi` for a program of ours around the job's."""
+    """GO, in one line; `ray` and `mpi` for a program of ours around the job's, which gets them by its stdin."""
 
     ray: RayOrder
     mpi: MpiOrder
-    mpi_key: str  # by which the nodes' programs know each other; it is in no command line
 
 
 class StartedWorker(TypedDict):
@@ -171,6 +173,8 @@ class Stay(TypedDict):
     workdir: str
     node: str
     seconds: float
+    argv: list[str]  # how guardian and agent were started, up to their role
+    env: list[str]
 
 
 class ForkGuardian(TypedDict):
@@ -190,6 +194,17 @@ class Renew(TypedDict):
     do: Literal["renew"]
     seconds: float
     imports: str
+    argv: list[str]
+    env: list[str]
+
+
+class RunOrder(TypedDict):
+    """To a guardian that waits, with the agent's socket, agent.log and the verb; to its agent, with the first two."""
+
+    do: Literal["run"]
+    rundir: str
+    env: list[str]
+    cwd: str
 
 
 class Ask(TypedDict):
@@ -198,7 +213,7 @@ class Ask(TypedDict):
     do: Literal["describe", "end"]
 
 
-AnyWarmRequest = Union[ForkGate, Stay, ForkGuardian, Renew, Ask]
+AnyWarmRequest = Union[ForkGate, Stay, ForkGuardian, Renew, RunOrder, Ask]
 
 
 class WarmDone(TypedDict):

@@ -234,6 +234,7 @@ NodeChoice = Annotated[
         to_translate("a choice of nodes"),
         _parse_nodes,
         {"type": ["string", "integer"], "minLength": 1, "minimum": 1},
+        example="gpu01,gpu03 or gpu[01-04]",
     ),
 ]
 Variable = Annotated[

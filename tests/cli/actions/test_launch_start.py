@@ -12,6 +12,7 @@ from clusterctl.cli.actions import launch
 from clusterctl.cli.context.code import warn_of_code
 from clusterctl.client.sync.scan import scan_source
 from clusterctl.plans.launch.placement import plan_placement
+from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.inventory.parse import parse_inventory
 from clusterctl.specs.job.model import Job
 
@@ -59,3 +60,28 @@ def test_launch_warns_of_it_before_it_connects(tmp_path: Path, capsys: pytest.Ca
     cluster: Any = SimpleNamespace(steps=None)
     assert WithoutNodes(inventory, job, plan_placement(inventory, job), options).run(cluster) == 0
     assert "CC-RUN-050" in capsys.readouterr().err
+
+
+class LeftAfterGo(launch.Launch):
+    """A launch whose user presses Ctrl-C when the workers have started and nothing is shown yet."""
+
+    def _start_run(self, *_: object) -> int:
+        self._started = RunId("a-20261123T140026-66ec")
+        raise KeyboardInterrupt
+
+
+def test_ctrl_c_right_after_go_shows_that_the_run_continues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is not cancelled, on the screen and in JSON; the commands for it are there."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "train.py").write_text("print(1)")
+    job = Job(name="a", file=str(tmp_path / "job.yaml"), launcher="python", script="train.py")
+    inventory = parse_inventory("cluster: c\nnodes: [{host: gpu01}]", "-")
+    options = launch.LaunchOptions(detach=False, no_check=True, as_json=True)
+    cluster: Any = SimpleNamespace(steps=None)
+    assert LeftAfterGo(inventory, job, plan_placement(inventory, job), options).run(cluster) == 130
+    printed = capsys.readouterr()
+    assert '"state": "RUNNING"' in printed.out
+    assert "detached; the run continues" in printed.err and "attach 66ec" in printed.err

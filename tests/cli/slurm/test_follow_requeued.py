@@ -25,5 +25,18 @@ def test_an_end_is_shown_although_the_login_node_fails_afterwards(
         yield
 
     monkeypatch.setattr(follow, "watch_queue", watch_queue)
-    following, verdict = SimpleNamespace(login=None, run_id="j", count=1), SimpleNamespace(state="FAILED")
-    assert follow.resume_requeued(cast("Any", following), cast("Any", verdict)) is None
+    following = SimpleNamespace(login=None, run_id="j", count=1, requeues=True)
+    assert (
+        follow.resume_requeued(cast("Any", following), cast("Any", SimpleNamespace(state="FAILED"))) is None
+    )
+
+
+def test_an_end_that_slurm_cannot_undo_is_shown_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A question to the login node starts a Python and squeue there, and would come between the end and its user."""
+    asked: list[object] = []
+    monkeypatch.setattr(follow, "watch_queue", lambda *found: asked.append(found) or iter(()))
+    for state, requeues in (("FAILED", False), ("SUCCEEDED", True), ("FAILED", True)):
+        following = SimpleNamespace(login=None, run_id="j", count=1, requeues=requeues)
+        verdict = SimpleNamespace(state=state)
+        assert follow.resume_requeued(cast("Any", following), cast("Any", verdict)) is None
+    assert len(asked) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +16,8 @@ from pipenodes import PipeSession
 from waiting import HANG, wait_until
 
 from clusterctl.client.results.copying import GivingNode, relayed, scan_files
+from clusterctl.client.results.pull import list_results
+from clusterctl.client.results.target_dir import TargetDirectory, prepare_target
 from clusterctl.client.rpc.frames import Frame
 from clusterctl.client.sync.upload import SentFiles, TreeUpload, send_files
 from clusterctl.errors import ClusterctlError, NodeError, UsageError
@@ -188,6 +191,30 @@ def test_a_name_that_is_not_text(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"caf\\xe9") as found:
         scan_files(str(tmp_path / odd), odd)
     assert found.value.code == "CC-SYNC-004"
+
+
+def test_who_may_do_what_with_a_file_that_a_node_sends(tmp_path: Path, tree: Path) -> None:
+    """Its owner may write and others may not, and nobody gets an account by it."""
+    (tree / "run").chmod(0o4775)
+    (tree / "a").chmod(0o600)
+    with node(tmp_path, "send", tree, "tree") as session:
+        entries = list_results(session, 1000, None, "gpu01").entries
+    modes = {entry.path: entry.mode for entry in entries}
+    prepare_target(tmp_path / "here")
+    sent, run = TargetDirectory(tmp_path / "here", "", "cp-gpu01"), tmp_path / "here/part"
+    for entry in entries:
+        if entry.kind == "file":
+            run.touch()
+            sent.install(run, entry, SHA)
+    sent.close()
+
+    assert [modes[f"tree/{name}"] for name in ("run", "a", "link")] == [0o775, 0o600, None]
+    here = tmp_path / "here/tree"
+    assert [stat.S_IMODE((here / name).stat().st_mode) for name in ("run", "a", "twin")] == [
+        0o755,
+        0o600,
+        0o644,
+    ]
 
 
 def test_what_is_in_a_file_is_nothing(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from waiting import wait_until
 
+from clusterctl.client.results.file_receiver import PullReport
 from clusterctl.client.results.pull import (
     NodeListing,
     choose_fetching_node,
@@ -28,14 +29,14 @@ from clusterctl.client.results.pull import (
     make_folders_and_links,
     name_shared_homes,
 )
-from clusterctl.client.results.receive import PullReport
 from clusterctl.client.results.target_dir import TargetDirectory, prepare_target
 from clusterctl.client.rpc import session as conversation
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.session import Frame, Interpreter, ReplyStream
 from clusterctl.client.sync.scan import scan_source
 from clusterctl.errors import ConnectionLost, LocalSystemError, NodeError
-from clusterctl.plans.sync.results import OutsideFiles, plan_download
+from clusterctl.plans.sync.outside_files import OutsideFiles
+from clusterctl.plans.sync.received_names import plan_download
 from clusterctl.protocol.untrusted import Untrusted
 
 JOB = "digits"

@@ -189,7 +189,7 @@ def test_exec_and_sync_load_little() -> None:
 
 MOST_BYTES = {
     "clean": 20_200,
-    "copy": 33_000,
+    "copy": 33_200,
     "diagnose": 19_900,
     "exec": 6_800,
     "follow": 22_600,
@@ -198,7 +198,7 @@ MOST_BYTES = {
     "probe": 33_700,
     "ps": 14_200,
     "pull": 20_000,
-    "slurm": 51_000,
+    "slurm": 48_500,
     "start": 17_000,
     "stop": 20_400,
     "sync": 19_100,

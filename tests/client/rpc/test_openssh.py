@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 import test_session
-from servers import PATIENT, Client, Server, free_port, make_key
+from servers import PATIENT, Client, Server, closed_port, make_key
 from test_session import start, verbs  # noqa: F401 - a fixture that every test here uses by itself
 from waiting import HANG, wait_until
 
@@ -256,7 +256,7 @@ def test_ways_not_to_arrive(masters: Masters, server: Server, tmp_path: Path) ->
         failed = refusal(masters, server.node(port=silent.getsockname()[1], config="none"), quick)
         assert (type(failed), failed.code) == (ConnectTimeout, "CC-SSH-004")
     cases = [
-        ({"port": free_port()}, "CC-SSH-002"),
+        ({"port": closed_port()}, "CC-SSH-002"),
         ({"host": "no-such-host.invalid"}, "CC-SSH-001"),
         ({"proxy_command": "exit 1"}, "CC-SSH-013"),
         ({"config": user_config(tmp_path, "Nonsense yes")}, "CC-SSH-030"),
@@ -272,7 +272,7 @@ def test_a_bastion_of_the_users_own_file_is_named(masters: Masters, server: Serv
     """What ends on the way is not laid at the node's door, though ssh hides what the bastion's ssh says."""
     config = tmp_path / "bastion"
     config.write_text(
-        f"Host gate\n HostName 127.0.0.1\n Port {free_port()}\nHost 127.0.0.1\n ProxyJump gate\n"
+        f"Host gate\n HostName 127.0.0.1\n Port {closed_port()}\nHost 127.0.0.1\n ProxyJump gate\n"
     )
     failed = refusal(masters, server.node(config=str(config)))
     assert (type(failed), failed.code) == (Unreachable, "CC-SSH-013"), failed.evidence
@@ -284,7 +284,7 @@ def test_nobody_is_asked_for_nodes_behind_a_dead_bastion(
 ) -> None:
     """At a terminal the bastion is tried once for all of them, and not once more for each."""
     monkeypatch.setattr(openssh, "can_prompt", lambda: True)
-    port = free_port()
+    port = closed_port()
     config = user_config(tmp_path, "UserKnownHostsFile none")
     node = server.node(config=config, jump=f"127.0.0.1:{port}")
     errors = [refusal(masters, replace(node, host=f"127.0.0.{number}")) for number in range(1, 9)]
@@ -363,7 +363,7 @@ def test_ssh_asks_at_the_terminal(serve: Callable[..., Server], tmp_path: Path) 
     said = read_until(
         terminal, b"passphrase for key", b"Touch your token now."
     )  # ssh and we write them, in any order
-    assert b"n1: ssh may ask" in said
+    assert b"n1: ssh may prompt" in said
     os.write(terminal, b"open sesame\n")
     assert b"in " in read_until(terminal, b"in /")
     os.write(terminal, b"\x03")  # Ctrl-C
@@ -390,7 +390,7 @@ def test_a_bastion_asks_at_the_terminal_too(serve: Callable[..., Server], tmp_pa
     if pid == 0:
         os.environ.pop("SSH_AUTH_SOCK", None)
         os.execv(sys.executable, [sys.executable, "-c", HOLDER, settings])
-    assert b"n1: ssh may ask" in read_until(terminal, b"passphrase for key")
+    assert b"n1: ssh may prompt" in read_until(terminal, b"passphrase for key")
     os.write(terminal, b"open sesame\n")
     read_until(terminal, b"in /")
     os.write(terminal, b"\x03")  # Ctrl-C

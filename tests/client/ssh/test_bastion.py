@@ -18,7 +18,7 @@ from typing import Any
 import paramiko
 import pytest
 from paramiko.common import cMSG_CHANNEL_DATA
-from servers import ME, PATIENT, Server, free_port
+from servers import ME, PATIENT, Server, closed_port
 from test_connect import listener
 from waiting import HANG, wait_until
 
@@ -144,7 +144,7 @@ def test_a_bastion_that_no_configuration_knows(serve: Serve, tmp_path: Path) -> 
 def test_a_bastion_that_is_down_is_named_once_for_all(serve: Serve, tmp_path: Path) -> None:
     """Every node's error says the same, names the bastion, and costs one try."""
     far = serve(name="far")
-    port = free_port()
+    port = closed_port()
     nodes = [far.node(f"n{place}", jump=f"{ME}@127.0.0.1:{port}", config="none") for place in range(8)]
     with opened(tmp_path) as cluster:
         errors = [outcome.error for outcome in cluster.each(nodes, probe)]
@@ -188,7 +188,7 @@ def test_a_node_that_is_down_behind_a_bastion(serve: Serve, tmp_path: Path) -> N
     bastion, far = serve(name="bastion"), serve(name="far")
     config = configure(tmp_path / "config", bastion=bastion)
     nodes = [far.node(f"n{place}", jump="bastion", config=config) for place in range(3)]
-    down = far.node("down", jump="bastion", config=config, port=free_port())
+    down = far.node("down", jump="bastion", config=config, port=closed_port())
     with opened(tmp_path) as cluster:
         outcomes = {outcome.node.name: outcome.error for outcome in cluster.each([*nodes, down], probe)}
     error = outcomes.pop("down")

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from servers import ME, PATIENT, Client, Server, free_port, make_key, node_named
+from servers import ME, PATIENT, Client, Server, closed_port, make_key, node_named
 from waiting import HANG, wait_until
 
 from clusterctl.client.rpc.fanout import fan_out
@@ -119,7 +119,7 @@ def test_users_own_settings_are_not_read(
 
 def test_refused(client: Client) -> None:
     """No one listens."""
-    error = refusal(client, node_named("n1", port=free_port()))
+    error = refusal(client, node_named("n1", port=closed_port()))
     assert isinstance(error, Unreachable)
     assert error.code == "CC-SSH-002"
 
@@ -356,7 +356,7 @@ def test_one_bad_node_never_delays_the_others(server: Server, client: Client) ->
         bad = [
             node_named("silent", port=silent),
             node_named("rude", port=rude),
-            node_named("off", port=free_port()),
+            node_named("off", port=closed_port()),
         ]
         nodes = [*bad, *(server.node(f"n{place}") for place in range(6))]
         outcomes = []

@@ -13,9 +13,9 @@ from clusterctl.cli.actions.logs import LogQuery
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.tasks import RunHandle, await_event
 from clusterctl.client.watch.follower import LogLines, NodeEvent, NodeStreams, StateChange
+from clusterctl.client.watch.logs import LiveReader
 from clusterctl.client.watch.monitor import MonitorOptions, RunMonitor
 from clusterctl.client.watch.node_report import AttemptTracker, NodeReport
-from clusterctl.client.watch.reader import LiveReader
 from clusterctl.client.watch.streams import StreamEnd
 from clusterctl.errors import StartError
 from clusterctl.plans.runs.state import NodeState, parse_state

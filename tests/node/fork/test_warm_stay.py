@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from waiting import wait_until
+from waiting import HANG, wait_until
 
+import clusterctl
 from clusterctl.node.fork import warm_client, warm_server
 from clusterctl.node.fork.imports import Imports
 from clusterctl.node.fork.inherited import read_inherited
-from clusterctl.node.fork.warm_client import connect, query, receive, send, socket_folder, socket_name
+from clusterctl.node.fork.standby import Launch
+from clusterctl.node.fork.warm_client import (
+    close_all,
+    connect,
+    pack_variables,
+    query,
+    receive,
+    send,
+    socket_folder,
+    socket_name,
+)
 from clusterctl.node.fork.warm_server import Server, bind, list_ancestors, listen
-from clusterctl.node.runtime.processes import identify
+from clusterctl.node.runtime.processes import identify, own_processes
 from clusterctl.protocol.untrusted import Untrusted
 
 
@@ -101,41 +113,101 @@ def test_an_end_whose_sender_has_left_is_an_end(server: Server, tmp_path: Path) 
     listener.close()
 
 
-def start_with(server: Server, tmp_path: Path, verb: socket.socket) -> Path:
-    """Fork guardian and agent, each a shell that appends its role to the file returned."""
-    output = tmp_path / "roles"
-    argv = ["/bin/sh", "-c", f"echo $0 >> '{output}'"]
+ROLE = """
+import json, sys
+sys.path.insert(0, {root!r})
+from clusterctl.node.fork.standby import await_order
+role, ends = sys.argv[1], json.loads(sys.argv[3])
+ends.pop("agent", None)
+rundir = await_order(ends)
+with open("roles", "a") as output:
+    print(role, rundir, sorted(ends), file=output)
+"""
+STARTED = ["agent RUN ['beats', 'control', 'orders', 'warm']", "guardian RUN ['beats', 'orders']"]
+
+
+def launch(tmp_path: Path, **env: str) -> Launch:
+    """Start guardian and agent as programs that only write down what they were given."""
+    root = str(Path(clusterctl.__file__).parents[1])
+    return Launch([sys.executable, "-c", f"# {tmp_path}{ROLE.format(root=root)}"], env)
+
+
+def start_with(server: Server, tmp_path: Path, verb: socket.socket, **env: str) -> None:
+    """Let the server start a run."""
+    argv, variables = launch(tmp_path, **env)
+    request = {"argv": argv, "env": pack_variables(variables), "rundir": "RUN", "cwd": str(tmp_path)}
     control, log = (os.open(os.devnull, os.O_RDWR) for _ in range(2))
-    request = {"do": "start", "argv": argv, "rundir": str(tmp_path), "env": [], "cwd": str(tmp_path)}
-    server._open = [socket.socket(), verb]
+    listener = socket.socket()
+    server._open = [listener, verb]
     server._start(Untrusted(request), [control, log])
-    for opened in server._open:
-        opened.close()
-    for descriptor in (control, log):
-        os.close(descriptor)
-    return output
+    close_all((control, log, listener.detach(), verb.detach()))
+    server._open = []
+
+
+def started(tmp_path: Path) -> list[str]:
+    """Give what guardian and agent have written down, once both have ended."""
+    wait_until(lambda: not list_pids(tmp_path), "the end of guardian and agent")
+    output = tmp_path / "roles"
+    return sorted(output.read_text().splitlines()) if output.exists() else []
+
+
+def list_pids(tmp_path: Path) -> list[int]:
+    """List the processes of guardian and agent."""
+    mark = f"# {tmp_path}".encode()
+    return [stat.pid for stat in own_processes("cmdline", lambda words: any(mark in word for word in words))]
 
 
 def test_the_answer_to_a_start_comes_from_the_guardian(server: Server, tmp_path: Path) -> None:
-    """So it means that all is forked."""
+    """So it means that all is there."""
     own_end, verb = socket.socketpair()
-    output = start_with(server, tmp_path, verb)
-    own_end.settimeout(10.0)
+    start_with(server, tmp_path, verb)
+    own_end.settimeout(HANG)
     answer, _ = receive(own_end)
     assert answer is not None
     assert answer.integer("pid", 1)
-    wait_until(lambda: output.exists() and len(output.read_text().split()) == 2, "guardian and agent")
-    assert sorted(output.read_text().split()) == ["agent", "guardian"]
+    assert started(tmp_path) == STARTED
 
 
 def test_nothing_starts_once_the_verb_has_left(server: Server, tmp_path: Path) -> None:
     """It starts the run without the server, and two guardians would ruin it."""
     own_end, verb = socket.socketpair()
     own_end.shutdown(socket.SHUT_RD)
-    output = start_with(server, tmp_path, verb)
+    start_with(server, tmp_path, verb)
+    own_end.settimeout(HANG)
     assert own_end.recv(1) == b"", "what it has asked has no answer"
-    time.sleep(0.3)
-    assert not output.exists()
+    assert started(tmp_path) == []
+
+
+@pytest.mark.parametrize("changed", [{}, {"HOME": "/else"}])
+def test_guardian_and_agent_wait_for_the_next_run(
+    server: Server, tmp_path: Path, changed: dict[str, str]
+) -> None:
+    """They are its guardian and agent if they were started with its variables; else they end."""
+    server._next = launch(tmp_path, HOME="/home")
+    server._ancestors = [identify(os.getpid())]
+    server._prepare()
+    assert server._standby is None, "a guardian that ends would kill it"
+    server._ancestors = []
+    server._prepare()
+    wait_until(lambda: len(list_pids(tmp_path)) == 2, "guardian and agent")
+    waiting = list_pids(tmp_path)
+    own_end, verb = socket.socketpair()
+    start_with(server, tmp_path, verb, **{"HOME": "/home", **changed})
+    own_end.settimeout(HANG)
+    answer, _ = receive(own_end)
+    assert answer is not None
+    assert (answer.integer("pid", 1) in waiting) is (not changed)
+    assert started(tmp_path) == STARTED
+
+
+def test_who_waits_ends_with_the_server(server: Server, tmp_path: Path) -> None:
+    """However it ends: its sockets are closed."""
+    server._next = launch(tmp_path)
+    server._prepare()
+    assert server._standby is not None
+    wait_until(lambda: len(list_pids(tmp_path)) == 2, "guardian and agent")
+    server._standby.line.close()
+    assert started(tmp_path) == []
 
 
 def test_a_start_that_fails_to_fork_has_no_answer(

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from variants import first
 
-from clusterctl.node.gang.membership import DONE, FAILURE, STOP, TIME, StopOrder
 from clusterctl.node.lifecycle import actions as action_values
 from clusterctl.node.lifecycle import events
 from clusterctl.node.lifecycle.actions import (
@@ -45,6 +44,7 @@ from clusterctl.node.lifecycle.transitions import TABLE, transition
 from clusterctl.node.runtime.processes import UNKILLABLE_AFTER, Stat
 from clusterctl.node.supervise.agent import can_end_in_order
 from clusterctl.node.supervise.executor import Executor
+from clusterctl.protocol.messages.gang import DONE, FAILURE, STOP, TIME, StopOrder
 
 pytestmark = pytest.mark.unit
 

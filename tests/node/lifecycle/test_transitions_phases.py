@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from clusterctl.node.gang.membership import FAILURE, STOP, StopOrder
 from clusterctl.node.lifecycle import events
 from clusterctl.node.lifecycle.actions import (
     Act,
@@ -28,6 +27,7 @@ from clusterctl.node.lifecycle.actions import (
 from clusterctl.node.lifecycle.state import Phase, RunState, new_attempt
 from clusterctl.node.lifecycle.transitions import transition
 from clusterctl.node.runtime.processes import Stat
+from clusterctl.protocol.messages.gang import FAILURE, STOP, StopOrder
 
 pytestmark = pytest.mark.unit
 

@@ -14,7 +14,7 @@ from waiting import HANG, wait_until
 
 from clusterctl.node.lifecycle.ending import judge
 from clusterctl.node.lifecycle.state import Observed
-from clusterctl.node.runtime import processes, sockets
+from clusterctl.node.runtime import ports, processes
 from clusterctl.node.supervise import spawn
 from clusterctl.node.supervise.ranks.workers import Workers, read_exit_status
 
@@ -163,12 +163,12 @@ def test_texts_are_filled_where_they_can_be() -> None:
 
 def test_ports_lie_outside_the_ephemeral_range() -> None:
     """Every allowed port is tried once, from a point within the range; torch's defaults are not."""
-    tried = list(sockets.candidates(None, (32768, 60999), 0.5))
+    tried = list(ports.candidates(None, (32768, 60999), 0.5))
 
     assert len(tried) == len(set(tried))
     assert not [port for port in tried if 32768 <= port <= 60999 or port in (29400, 29500)]
-    assert list(sockets.candidates([7, 9], (1, 65535), 0.5)) == [8, 9, 7]
-    assert len(list(sockets.candidates(None, (1024, 65535), 0.0))) > 40000
+    assert list(ports.candidates([7, 9], (1, 65535), 0.5)) == [8, 9, 7]
+    assert len(list(ports.candidates(None, (1024, 65535), 0.0))) > 40000
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_ports_lie_outside_the_ephemeral_range() -> None:
 )
 def test_ports_keep_clear_of_rays_workers(ephemeral: tuple[int, int], lowest: int, highest: int) -> None:
     """These take 10002 to 19999; they are avoided wherever the kernel leaves anything else."""
-    tried = set(sockets.candidates(None, ephemeral, 0.3))
+    tried = set(ports.candidates(None, ephemeral, 0.3))
     assert (min(tried), max(tried)) == (lowest, highest)
 
 
@@ -190,18 +190,18 @@ def test_a_held_port_is_held_once_and_can_be_listened_on() -> None:
     """Two agents never hold the same port; torchrun's store binds over it; only its owner owns it."""
     import socket
 
-    holder = sockets.hold_port(None)
-    port = sockets.port_of(holder)
+    holder = ports.hold_port(None)
+    port = ports.port_of(holder)
     try:
         with pytest.raises(Exception, match="no free port"):
-            sockets.hold_port([port, port])
+            ports.hold_port([port, port])
         with socket.socket() as store:
             store.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             store.bind(("", port))
-            assert not sockets.owns_listener(os.getpid(), port)
+            assert not ports.owns_listener(os.getpid(), port)
             store.listen()
-            assert sockets.owns_listener(os.getpid(), port)
-            assert not sockets.owns_listener(os.getppid(), port)
+            assert ports.owns_listener(os.getpid(), port)
+            assert not ports.owns_listener(os.getppid(), port)
     finally:
         holder.close()
 

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from clusterctl.node.slurm import queue
+from clusterctl.node.slurm import queue, states
+from clusterctl.node.slurm.command_output import QueuedJob
 from clusterctl.node.slurm.commands import Finished
 from clusterctl.node.slurm.job_files import PART, JobFiles, write_object
-from clusterctl.node.slurm.output import QueuedJob
 from clusterctl.node.slurm.states import SlurmJob
 
 RUN = "j-20261123T070000-abcd"
@@ -65,12 +65,21 @@ def files(tmp_path: Path) -> JobFiles:
     return job
 
 
+@pytest.mark.parametrize(("state", "shown"), [("PENDING", "SUBMITTED"), ("RUNNING", "PREPARING")])
+def test_a_check_is_listed_while_slurm_has_its_job(files: JobFiles, state: str, shown: str) -> None:
+    """It takes nodes, although nothing of it ever runs there as a part of a run."""
+    write_object(files.template, {"requeue": False, "spec": SPEC, "check": {"only": True}})
+    job = SlurmJob(files, "4711", QueuedJob("4711", state, nodes="gpu01"))
+    (listed,) = states.states_as_listed([job], None)
+    assert (listed["state"], listed["slurm_job"], listed["run"]) == (shown, "4711", RUN)
+
+
 class FakeSlurm:
     """The state of the job, as squeue gives it."""
 
     def __init__(self, files: JobFiles, monkeypatch: pytest.MonkeyPatch, state: str) -> None:
         self.files, self.state, self._patch = files, state, monkeypatch
-        monkeypatch.setattr(queue, "query_queue", lambda _: {"4711": QueuedJob("4711", self.state)})
+        monkeypatch.setattr(states, "query_queue", lambda _: {"4711": QueuedJob("4711", self.state)})
 
     def begin(self, **messages: dict[str, Any]) -> None:
         """Let the job run, with messages of its tasks."""
@@ -115,10 +124,11 @@ def test_the_end_of_a_job_that_has_waited_long_is_seen_at_once(
     assert clock.now < 721
 
 
+@pytest.mark.parametrize("only", [True, False])
 def test_a_check_takes_its_job_out_of_slurm_once_the_facts_have_come(
-    files: JobFiles, monkeypatch: pytest.MonkeyPatch
+    files: JobFiles, monkeypatch: pytest.MonkeyPatch, only: bool
 ) -> None:
-    """It does not wait for the job's end, and leaves nothing of it."""
+    """It does not wait for the job's end, and leaves nothing of it; a deep one waits for its client to leave."""
     slurm, stream, called = FakeSlurm(files, monkeypatch, "PENDING"), FakeStream(), list[list[str]]()
 
     def run_program(argv: list[str], _limit: float = 0.0) -> Finished:
@@ -128,10 +138,15 @@ def test_a_check_takes_its_job_out_of_slurm_once_the_facts_have_come(
     monkeypatch.setattr(queue, "submit_job", lambda *_: files)
     monkeypatch.setattr(queue, "run_program", run_program)
     member = {"node": "gpu01", "address": "10.0.0.1", "nics": ["eth0"]}
-    clock = slurm.run({60.0: lambda: slurm.begin(member_0=member, facts_0={"facts": {"a": 1}})})
+    clock = slurm.run(
+        {
+            60.0: lambda: slurm.begin(member_0=member, facts_0={"facts": {"a": 1}}),
+            100.0: lambda: setattr(stream, "ended", True),
+        }
+    )
 
-    queue.check(cast("Any", {"template": {"spec": SPEC}}), cast("Any", stream))
+    queue.check(cast("Any", {"template": {"spec": SPEC, "check": {"only": only}}}), cast("Any", stream))
 
-    assert stream.answers[-1] == {"member": member, "facts": {"a": 1}}
-    assert called == [["scancel", "4711"]] and clock.now < 61
+    assert {"member": member, "facts": {"a": 1}} in stream.answers
+    assert called == [["scancel", "4711"]] and (60 < clock.now < 61 if only else clock.now > 100)
     assert not Path(files.run_folder).exists()

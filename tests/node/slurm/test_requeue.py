@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from clusterctl.node.slurm import queue, states
+from clusterctl.node.slurm.command_output import QueuedJob
 from clusterctl.node.slurm.job_files import PART, JobFiles, write_object
-from clusterctl.node.slurm.output import QueuedJob
 from clusterctl.node.slurm.requeue import archive_old_parts, read_earlier
 from clusterctl.node.slurm.spec import Member, continue_spec, stop_by_slurm
 from clusterctl.node.slurm.states import SlurmJob, query_jobs, states_of
@@ -106,6 +106,33 @@ def test_a_rank_that_slurms_signal_met_first_has_failed(
     assert [state["state"] for state in query(files, monkeypatch, "PENDING")] == ["SUBMITTED"]
     write_object(files.ended, {"status": 1})
     assert {state["state"] for state in query(files, monkeypatch, "PENDING")} == {"FAILED"}
+
+
+@pytest.mark.parametrize("last", ["CANCELLED", "FAILED", "RUNNING"])
+def test_a_next_start_that_is_being_checked_is_the_next_attempt(
+    files: JobFiles, monkeypatch: pytest.MonkeyPatch, last: str
+) -> None:
+    """However the attempt before it ended: by Slurm's signal, by a rank that met it first, or with its node."""
+    for part in files.part_folders():
+        state = json.loads(Path(RunPaths(part).state).read_text())
+        write_object(RunPaths(part).state, {**state, "state": last, "reason": ""})
+    start = Path(files.exchanges) / "4711.1"
+    start.mkdir(parents=True)
+    (checked,) = query(files, monkeypatch, "RUNNING")
+    assert (checked["state"], checked["attempt"]) == ("PREPARING", 2)
+    resolved = states.resolve(files.part_folders()[0], SlurmJob(files, "4711"))
+    assert resolved is not None and resolved["state"] == ("LOST" if last == "RUNNING" else last)
+
+    write_object(str(start / "failed"), {"node": "", "text": "the checks failed: CC-TORCH-001 on gpu01"})
+    (failed,) = query(files, monkeypatch, "FAILED")
+    assert (failed["state"], failed["attempt"], failed["reason"][:17]) == (
+        "FAILED_SETUP",
+        2,
+        "the checks failed",
+    )
+
+    write_object(str(start / "part.1"), {})
+    assert [state["node"] for state in query(files, monkeypatch, "RUNNING")] == ["gpu02"]
 
 
 def test_agents_that_were_killed_ended_too(files: JobFiles, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,8 +101,8 @@ def test_runs_go_as_a_whole_and_none_whose_job_waits_or_runs(cluster: Cluster) -
     payload.write_text("x")
     os.utime(payload, (0, 0))
     cluster.slurm_knows(
-        "2|PENDING|N/A||Priority\n3|RUNNING|N/A|gpu01|None\n4|CANCELLED|N/A||None\n5|COMPLETING|N/A|gpu01|None\n"
-        "6|?|N/A|gpu01|None\n"
+        "2|PENDING|N/A||a|Priority\n3|RUNNING|N/A|gpu01|b|None\n4|CANCELLED|N/A||c|None\n5|COMPLETING|N/A|gpu01|d|None\n"
+        "6|?|N/A|gpu01|e|None\n"
     )
 
     answer = cluster.clean(done, waits, runs, cancelled, ending, odd, elsewhere)
@@ -142,7 +142,7 @@ def test_nothing_goes_while_slurm_is_away(cluster: Cluster) -> None:
 def test_a_launch_that_was_killed_before_it_wrote_the_number(cluster: Cluster) -> None:
     """Slurm may have its job: it has the run's name."""
     given_up, waits, fresh = cluster.run("up", ""), cluster.run("waits", ""), cluster.run("fresh", "", days=0)
-    cluster.slurm_knows("8|PENDING|N/A||Priority\n", f"{waits.name}|8\n")
+    cluster.slurm_knows("8|PENDING|N/A||waits|Priority\n", f"{waits.name}|8\n")
 
     answer = cluster.clean(given_up, waits, fresh)
 
@@ -177,7 +177,7 @@ def test_the_files_of_a_setup_stay_until_its_job_begins(cluster: Cluster) -> Non
         path.parent.mkdir(parents=True)
         path.write_text("x")
         os.utime(path, (0, 0))
-    cluster.slurm_knows("2|PENDING|N/A||Priority\n")
+    cluster.slurm_knows("2|PENDING|N/A||waits|Priority\n")
 
     answer = cluster.clean()
 

@@ -10,9 +10,9 @@ import pytest
 
 from clusterctl.node.runtime.stream import VerbError
 from clusterctl.node.slurm import states, submit, task
+from clusterctl.node.slurm.command_output import QueuedJob, Settings
 from clusterctl.node.slurm.commands import Finished
 from clusterctl.node.slurm.job_files import PART, JobFiles, read_object, write_object
-from clusterctl.node.slurm.output import QueuedJob
 from clusterctl.node.verbs import slurm
 from clusterctl.plans.slurm.request import SCRIPT
 
@@ -54,7 +54,7 @@ def run_submit(
         return cast("Finished", outcome)
 
     monkeypatch.setattr(submit, "run_program", run_program)
-    monkeypatch.setattr(submit, "query_kill_wait", lambda: None)
+    monkeypatch.setattr(submit, "query_settings", lambda: Settings(30.0, "hpc"))
     monkeypatch.setattr(submit, "ensure_payload", lambda *_: "payload")
     monkeypatch.setattr(submit, "with_byte_code", lambda payload: payload)
     request = {
@@ -94,7 +94,8 @@ def test_a_submission_has_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """By which the run is found."""
     stream = run_submit(tmp_path, monkeypatch, Finished(0, "4711\n", ""))
     assert stream.answers == [{"submitted": {"job": "4711"}}]
-    assert states.find_job(str(tmp_path), RUN).number == "4711"
+    job = states.find_job(str(tmp_path), RUN)
+    assert (job.number, job.cluster) == ("4711", "hpc")
 
 
 def run_script(folder: Path, srun: str) -> int:
@@ -103,7 +104,7 @@ def run_script(folder: Path, srun: str) -> int:
     programs.mkdir()
     (programs / "srun").write_text(f"#!/bin/sh\n{srun}\n")
     (programs / "srun").chmod(0o755)
-    env = {"PATH": f"{programs}:/usr/bin:/bin", "SLURM_JOB_ID": "4711"}
+    env = {"PATH": f"{programs}:/usr/bin:/bin", "SLURM_JOB_ID": "4711", "SLURM_CLUSTER_NAME": "hpc"}
     script = SCRIPT.replace("NO_KILL", "").replace("SHELL COMMAND", "true").replace("REQUEUE", "")
     argv = ["bash", "-c", script, "batch.sh", str(folder), "payload"]
     return subprocess.run(argv, env=env, check=False, capture_output=True).returncode
@@ -123,7 +124,8 @@ def test_a_script_writes_its_number_and_removes_the_secrets(tmp_path: Path) -> N
     Path(files.job).unlink()
 
     assert run_script(Path(files.folder), "exit 3") == 3
-    assert read_object(files.job).text("job") == "4711"
+    job = states.read_job(files)
+    assert (job.number, job.cluster) == ("4711", "hpc")
     assert read_object(files.ended).integer("status") == 3
     assert sorted(path.name for path in Path(files.folder).iterdir()) == [
         "ended.json",
@@ -148,7 +150,7 @@ def test_a_query_removes_the_secrets_of_a_job_that_is_over(
 def test_a_cancelled_job_has_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No task will read them."""
     files, stream = make_job(tmp_path), FakeStream()
-    monkeypatch.setattr(slurm, "query_queue", lambda _: {"4711": QueuedJob("4711", "PENDING")})
+    monkeypatch.setattr(states, "query_queue", lambda _: {"4711": QueuedJob("4711", "PENDING")})
     monkeypatch.setattr(slurm, "run_program", lambda _: Finished(0, "", ""))
     slurm.cancel({"workdir": str(tmp_path), "run": RUN, "timeout": 0.0}, cast("Any", stream))
     assert stream.answers == [{"cancelled": {"job": "4711"}}]
@@ -192,7 +194,7 @@ def test_a_job_that_is_about_to_go_back_into_the_queue_is_cancelled(
     """Slurm ends its processes as those of one that has ended; after a `stop` it must not begin again."""
     files, stream, commands = make_job(tmp_path), FakeStream(), list[str]()
     write_object(files.template, {"requeue": requeue})
-    monkeypatch.setattr(slurm, "query_queue", lambda _: {"4711": QueuedJob("4711", "COMPLETING")})
+    monkeypatch.setattr(states, "query_queue", lambda _: {"4711": QueuedJob("4711", "COMPLETING")})
     already = Finished(1, "", "scancel: error: Kill job error on job id 4711: Job/step already completing")
     monkeypatch.setattr(slurm, "run_program", lambda argv: (commands.extend(argv), already)[1])
     slurm.cancel({"workdir": str(tmp_path), "run": RUN, "timeout": 0.0}, cast("Any", stream))

@@ -29,6 +29,9 @@ class FakeGuardian:
         self.lives -= 1
         return self.lives < 0
 
+    def wait(self, _seconds: float) -> None:
+        """Wait for nothing."""
+
     def signal(self, number: int) -> None:
         """Keep a signal."""
         self.signals.append(number)

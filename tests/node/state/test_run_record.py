@@ -15,6 +15,7 @@ from waiting import wait_until
 from clusterctl.node.logs.activity import ActivityReader
 from clusterctl.node.logs.reader import logs_since
 from clusterctl.node.runtime.processes import find_process, identify
+from clusterctl.node.state.ended import list_ended
 from clusterctl.node.state.run_record import (
     STATES,
     Record,
@@ -27,7 +28,7 @@ from clusterctl.node.state.run_record import (
 )
 from clusterctl.node.state.workdir import read_json
 from clusterctl.node.verbs.ps import list_runs
-from clusterctl.node.verbs.stop import find_remaining, list_ended
+from clusterctl.node.verbs.stop import find_remaining
 
 SPEC = {
     "run": "job-1",

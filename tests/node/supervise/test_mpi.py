@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from waiting import wait_until
 
 from clusterctl.node.runtime.connections import ChannelError
 from clusterctl.node.supervise.launchers import mpi
@@ -30,8 +31,13 @@ def make_node(folder: Path, monkeypatch: pytest.MonkeyPatch, rank: int, key: str
         "slots": [2, 2],
         "node_rank": rank,
     }
-    order |= {"attempt": str(folder / str(rank)), "temp_dir": str(folder / "t"), "shared_memory": "/dev/shm"}
-    return mpi.MpiNode({**order, "argv": ["sh", "-c", 'echo "$RANK of $WORLD_SIZE"; exit 3']}, key)
+    order |= {
+        "grace": 20.0,
+        "attempt": str(folder / str(rank)),
+        "temp_dir": str(folder / "t"),
+        "shared_memory": "/dev/shm",
+    }
+    return mpi.MpiNode({**order, "key": key, "argv": ["sh", "-c", 'echo "$RANK of $WORLD_SIZE"; exit 3']})
 
 
 def ask(head: mpi.MpiNode, servant: mpi.MpiNode) -> str:
@@ -116,7 +122,7 @@ def test_a_master_port_that_is_taken_is_reported(
 def test_a_failure_that_found_no_room_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file is there, and empty: mpirun's own code counts."""
     node = make_node(tmp_path, monkeypatch, 1)
-    (tmp_path / "1/mpi/failed").touch()
+    (tmp_path / "1/mpi/ended").touch()
 
     assert node.read_failure() == 0
 
@@ -133,6 +139,24 @@ def test_a_rank_has_torchs_variables_and_its_failure_is_noted(
     assert done.returncode == 3
     assert (tmp_path / "1/0/stdout.log").read_text() == "3 of 4\n"
     assert node.read_failure() == 3
+
+
+def test_a_stop_gives_a_rank_its_time_to_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SIGTERM reaches its program at once, past the script that notes its end; without that end there is no return."""
+    node = make_node(tmp_path, monkeypatch, 1)
+    (tmp_path / "1/0").mkdir()
+    saving = 'trap "sleep 0.3; echo saved; exit 0" TERM; echo up; while :; do sleep 0.02; done'
+    node._order["argv"] = ["sh", "-c", saving]
+    node._write_script()
+    env = {"OMPI_COMM_WORLD_RANK": "2", "PATH": "/bin:/usr/bin"}
+    with subprocess.Popen([tmp_path / "1/mpi/rank.sh"], env=env, start_new_session=True) as rank:
+        log = tmp_path / "1/0/stdout.log"
+        wait_until(lambda: log.exists() and log.read_text() == "up\n", "the rank runs")
+        node._stopping = True
+        node._stop_ranks()
+        assert log.read_text() == "up\nsaved\n"
+
+    assert rank.returncode == node.read_failure() == 0
 
 
 def test_the_relay_writes_a_command_line_as_a_whole(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import stat
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ from noderun import NodeRun
 from programs import Make, go, program
 from waiting import wait_until
 
-from clusterctl.node.runtime.sockets import bind_port
+from clusterctl.node.runtime.ports import bind_port
 from clusterctl.node.runtime.stream import VerbError
 from clusterctl.node.state import temp_dirs
 from clusterctl.node.supervise import guardian
@@ -28,8 +29,10 @@ SCRIPTS = """
 import json, os, socket, sys, time
 options = dict(word[2:].partition("=")[::2] for word in sys.argv[2:])
 home = os.environ["RAY_STUB"]
+path = os.environ["RAY_AUTH_TOKEN_PATH"]
+token = {"token": open(path).read(), "token-mode": oct(os.stat(path).st_mode), "token-path": path}
 with open(os.path.join(home, "options"), "w") as sink:
-    json.dump({**options, "RAY_ADDRESS": os.environ.get("RAY_ADDRESS")}, sink)
+    json.dump({**options, **token, "RAY_ADDRESS": os.environ.get("RAY_ADDRESS")}, sink)
 os.makedirs(options["temp-dir"] + "/session_2026/logs")
 os.chmod(options["temp-dir"], 0o777)  # as Ray does
 with open(options["temp-dir"] + "/session_2026/logs/raylet.out", "w") as sink:
@@ -58,27 +61,38 @@ def with_ray(node: Make, home: Path, script: str, **changes: Any) -> NodeRun:
     (home / "ray/__init__.py").write_text(PACKAGE)
     (home / "ray/scripts/__init__.py").touch()
     (home / "ray/scripts/scripts.py").write_text(SCRIPTS)
+    (home / "ray-2.60.0.dist-info").mkdir()
+    (home / "ray-2.60.0.dist-info/METADATA").write_text("Name: ray\nVersion: 2.60.0\n")
     env = {"PYTHONPATH": str(home), "RAY_STUB": str(home)}
     settings = {"ray": SPEC, "ends_with": "node 0", "address": "127.0.0.1", "grace": 5.0, **changes}
     return program(node, [sys.executable, "train.py"], script, env=env, **settings)
 
 
 def test_the_program_runs_beside_ray_and_ends_the_run(node: Make, tmp_path: Path) -> None:
-    """It has Ray's address, Ray has not; Ray's logs are kept, and its directory and processes are gone."""
-    script = "import os, sys; print(os.environ['RAY_ADDRESS'], os.environ['VLLM_HOST_IP']); sys.exit(3)"
-    run = with_ray(node, tmp_path, script)
+    """It has Ray's address, Ray has not; Ray's logs are kept, and its directory and processes are gone.
+
+    Both have the run's token. The names of thousands of nodes are longer than the kernel lets an argument be.
+    """
+    script = "import os, sys; print(os.environ['RAY_ADDRESS'], os.environ['VLLM_HOST_IP'], sys.stdin.read());"
+    script += "print(os.environ['RAY_AUTH_TOKEN_PATH'], os.environ['RAY_AUTH_MODE']); sys.exit(3)"
+    names = {f"10.0.{n // 256}.{n % 256}": f"gpu{n:05}" for n in range(8000)}
+    run = with_ray(node, tmp_path, script, ray={**SPEC, "names": {**names, **SPEC["names"]}})
     state = go(run, port=23457).ended()
     options = json.loads((tmp_path / "options").read_text())
     attempt = Path(run.rundir) / "attempt-1"
 
     assert (state["state"], state["ranks"]["0"]["exit"]) == ("FAILED", 3)
-    assert run.output(0).splitlines()[1] == "127.0.0.1:23457 127.0.0.1"
+    assert run.output(0).splitlines()[1:] == ["127.0.0.1:23457 127.0.0.1 ", f"{options['token-path']} token"]
     assert run.output(0).startswith("clusterctl: Ray has 1 nodes, 4 CPUs and 2 GPUs after ")
     assert options["RAY_ADDRESS"] is None
     assert (options["port"], options["node-ip-address"], options["num-gpus"]) == ("23457", "127.0.0.1", "2")
     assert (attempt / "ray/raylet.out").read_text() == "started"
     assert (attempt / ray.START_LOG).read_text().startswith("Ray runtime started.")
     assert not Path(options["temp-dir"]).parent.exists()
+    assert (len(options["token"]), options["token-mode"][-3:]) == (64, "600")
+    assert Path(options["token-path"]).parent == Path(options["temp-dir"]).parent
+    kept = subprocess.run(["grep", "-rl", options["token"], run.rundir], capture_output=True, check=False)
+    assert kept.stdout == b"", "the token is in no record and no log"
 
 
 def test_a_ray_that_ends_first_is_the_failure(node: Make, tmp_path: Path) -> None:
@@ -142,6 +156,39 @@ def make_order(**changes: Any) -> Any:
         "argv": [],
     }
     return {**order, "attempt": "/tmp", "node_rank": 0, **changes}
+
+
+@pytest.mark.parametrize(
+    ("version", "own", "mode", "with_path"),
+    [
+        ("2.52.0", {}, "token", True),
+        ("3.0.0.dev0", {}, "token", True),
+        ("2.51.2", {}, None, False),
+        ("2.60.0", {"RAY_AUTH_MODE": "disabled"}, "disabled", False),
+        ("2.60.0", {"RAY_AUTH_TOKEN": "mine"}, "token", False),
+    ],
+)
+def test_which_ray_gets_a_token(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    version: str,
+    own: dict[str, str],
+    mode: str | None,
+    with_path: bool,
+) -> None:
+    """One that knows tokens, and not against the job's own setting."""
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.setenv(name, "")  # put back afterwards
+        monkeypatch.delenv(name)
+    for name, value in own.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(ray.metadata, "version", lambda _: version)
+    for _ in range(2):  # two nodes of the run on one machine
+        ray.require_token(make_order(temp_dir=str(tmp_path / "r"), token="secret"))
+
+    assert os.environ.get("RAY_AUTH_MODE") == mode
+    assert ("RAY_AUTH_TOKEN_PATH" in os.environ) is with_path is (tmp_path / "token").exists()
 
 
 def test_two_runs_on_a_node_have_ports_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:

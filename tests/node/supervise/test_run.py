@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from noderun import NodeRun
+from variants import VARIANT
 from waiting import wait_until
 
 Make = Callable[..., NodeRun]
@@ -146,7 +147,7 @@ def test_hostile_values_arrive_as_they_are(node: Make) -> None:
     ("module", "flags", "argv"),
     [
         ("torch.distributed.run", [], ["--local_rank=0"]),
-        ("torch.distributed.launch", ["--use-env"], ["--local_rank=0"]),
+        pytest.param("torch.distributed.launch", ["--use-env"], ["--local_rank=0"], marks=VARIANT),
         ("torch.distributed.launch", [], ["--local-rank=0", "--local_rank=0"]),
     ],
 )

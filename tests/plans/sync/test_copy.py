@@ -7,7 +7,6 @@ import pytest
 from clusterctl.errors import UsageError
 from clusterctl.plans.sync.copy import (
     CopyPath,
-    check_names,
     parse_copy_path,
     parse_copy_paths,
     parse_given,
@@ -60,14 +59,6 @@ def test_words_that_cannot_be_meant(sources: list[str], target: str, text: str) 
     """Nothing on a node, or sources of both kinds."""
     with pytest.raises(UsageError, match=text):
         parse_copy_paths(sources, target)
-
-
-def test_only_what_was_asked_for_is_taken() -> None:
-    """A node that lists other names is refused; in a directory whose contents are meant any name may come."""
-    check_names(["last.pt", "ckpt/a/b"], ["ckpt", "last.pt"])
-    check_names([".bashrc"], [""])
-    with pytest.raises(ValueError, match="not requested"):
-        check_names(["ckpt/a", ".bashrc"], ["ckpt"])
 
 
 def test_what_a_node_gives() -> None:

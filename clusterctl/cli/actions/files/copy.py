@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from clusterctl.cli.actions.find_runs import choose_found_run, find_runs
+from clusterctl.cli.actions.find_runs import choose_found_run, find_runs, refuse_queued
 from clusterctl.cli.actions.sync import find_addresses
 from clusterctl.cli.context.load import expand
 from clusterctl.cli.context.nodes import notice, open_cluster, report_failures, with_any_python
@@ -24,13 +24,13 @@ from clusterctl.client.results.copying import (
     scan_files,
 )
 from clusterctl.client.results.disk_budget import DiskBudget
+from clusterctl.client.results.file_receiver import PullReport, protocol_error
 from clusterctl.client.results.pull import (
     choose_requests,
     fetch_files,
     list_results,
     make_folders_and_links,
 )
-from clusterctl.client.results.receive import PullReport, protocol_error
 from clusterctl.client.results.target_dir import (
     TargetDirectory,
     UsersDirectory,
@@ -56,14 +56,13 @@ from clusterctl.plans.launch.placement import choose_nodes
 from clusterctl.plans.runs.selection import choose_run
 from clusterctl.plans.sync.copy import (
     CopyPath,
-    check_names,
     parse_copy_path,
     parse_copy_paths,
     plan_gather,
     rename_entries,
 )
 from clusterctl.plans.sync.manifest import MOST_FILES, Manifest
-from clusterctl.plans.sync.results import DownloadPlan, OutputEntry, plan_download
+from clusterctl.plans.sync.received_names import DownloadPlan, OutputEntry, check_names, plan_download
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.translation import tr
 
@@ -72,11 +71,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class CopyOptions:
-    """What was asked for; relative paths on nodes begin in the working directory of `run`, if one is given."""
+    """What was asked for; relative paths on nodes begin in the working directory of `run`, if one is given.
+
+    `command` is how commands begin that use the same inventory.
+    """
 
     run: str | None = None
     overwrite: bool = False
     as_json: bool = False
+    command: str = "clusterctl"
 
 
 @dataclass
@@ -154,6 +157,7 @@ class Copy:
                 found = find_runs(cluster, self._inventory.nodes, self._options.run, only_one=True)
                 report_failures(found.errors)
                 run_id = choose_found_run(choose_run, found.runs, self._options.run, "--run")
+                refuse_queued(run_id, found.runs[run_id], "cp", self._options.command)
                 self._run_id = run_id
                 self._inventory = replace(self._inventory, nodes=tuple(found.nodes_of(run_id)))
             try:
@@ -162,7 +166,9 @@ class Copy:
                 self._phases.stop()
 
     def _nodes(self, copy_path: CopyPath) -> tuple[Node, ...]:
-        return choose_nodes(self._inventory, copy_path.pattern, None)
+        nodes = choose_nodes(self._inventory, copy_path.pattern, None)
+        # those of a Slurm cluster share the directories, which are read and written on the login node
+        return nodes if self._inventory.slurm is None else nodes[:1]
 
     def _with_session(self, c: Any, node: Node, order: CopyOrder, action: Callable[[Session], T]) -> T:
         """Open a conversation for an action, which leaves it open; it is closed if that fails."""
@@ -359,7 +365,8 @@ class Copy:
         """Let nodes take what one gives, from it where they reach it, else from here."""
         source, giving = origin
         nodes = [source, *(node for node in targets if node != source)]
-        distribution = find_addresses(cluster, "tree", nodes, manifest.size)
+        on_slurm = self._inventory.slurm is not None  # then both are the login node
+        distribution = None if on_slurm else find_addresses(cluster, "tree", nodes, manifest.size)
         offer = distribution.offer(source.name, manifest.size) if distribution else None
         port = giving.provide(offer) if offer else None
         if distribution is None or port is None:

@@ -14,6 +14,7 @@ from clusterctl.cli.actions.find_runs import choose_found_run, find_runs, refuse
 from clusterctl.cli.context.load import expand
 from clusterctl.cli.context.nodes import notice, open_cluster, report_failures, with_any_python
 from clusterctl.client.results.disk_budget import DiskBudget
+from clusterctl.client.results.file_receiver import PullReport
 from clusterctl.client.results.pull import (
     NodeListing,
     choose_fetching_node,
@@ -24,7 +25,6 @@ from clusterctl.client.results.pull import (
     make_folders_and_links,
     name_shared_homes,
 )
-from clusterctl.client.results.receive import PullReport
 from clusterctl.client.results.target_dir import TargetDirectory, prepare_target
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
@@ -37,7 +37,8 @@ from clusterctl.console.text import json_text
 from clusterctl.errors import ClusterctlError, LocalSystemError, NodeError, UsageError
 from clusterctl.plans.launch.placement import choose_nodes
 from clusterctl.plans.runs.selection import Runs, choose_run
-from clusterctl.plans.sync.results import (
+from clusterctl.plans.sync.outside_files import with_outside_files
+from clusterctl.plans.sync.received_names import (
     CODE,
     LOGS,
     MAX_BYTES,
@@ -45,7 +46,6 @@ from clusterctl.plans.sync.results import (
     MAX_NAMES,
     OutputEntry,
     plan_download,
-    with_outside_files,
 )
 from clusterctl.protocol.run_id import RunId, job_name_of, parse_job_name
 from clusterctl.protocol.run_paths import is_meant

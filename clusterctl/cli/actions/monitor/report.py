@@ -34,10 +34,11 @@ from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.run_paths import short_id
 from clusterctl.specs.inventory.model import Inventory
 from clusterctl.specs.text import command_line
-from clusterctl.translation import tr
+from clusterctl.translation import tr, trn
 
 POINTS, FEWER_POINTS, MANY_NODES = 300, 120, 16
 LINES = 20  # of each rank's output
+MOST_STALLS = 8  # ranks that are named as silent
 SECRETS = "secrets"  # key of what a launch has recorded: names of variables
 
 
@@ -126,6 +127,9 @@ def _remarks(
         for name, ranks in find_stalls(parts, offsets, time.time()).items()
         for rank, why in ranks.items()
     ]
+    more = len(lines) - MOST_STALLS
+    if more > 0:
+        lines[MOST_STALLS:] = [trn("and {n} more rank", "and {n} more ranks", more)]
     diagnose = command_line("diagnose", short_id(run_id), command=command)
     return (*lines, diagnose) if lines else ()
 

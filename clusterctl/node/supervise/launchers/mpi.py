@@ -6,12 +6,17 @@
 Each node's program calls node 0's at the master port; both prove that they know a key of the run. For mpirun no node
 is its own, node 0 neither, so that every orted has the variables of its own node: NICs differ between nodes.
 A rank is started by a script of its node, which goes to the node's copy of the code, sets RANK and the like, sends the
-output to the node's log, and notes a rank that failed.
+output to the node's log, and notes its begin and its end.
+
+At a stop, and when a rank has failed, Open MPI would send SIGTERM a second later and SIGKILL after another. So each
+node's program sends SIGTERM to its ranks itself, at once, and Open MPI is given the grace of the job for each of its
+two steps. mpirun and orted are in sessions of their own, where the SIGTERM of this program's does not reach them.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import shlex
 import signal
@@ -28,11 +33,11 @@ from ....protocol.run_paths import STDERR_LOG, STDOUT_LOG
 from ....protocol.untrusted import MalformedError, Untrusted, parse_object
 from ...gang.channel import SignedLines
 from ...runtime.connections import ChannelError, describe_os_error, is_same_proof, make_nonce, prove
+from .order import exit_as, read_stdin, report
 
 if TYPE_CHECKING:
     from ....protocol.messages.local import MpiNodeOrder
 
-KEY = "CLUSTERCTL_MPI_KEY"  # a variable of this process alone
 SCRIPT = "CLUSTERCTL_MPI_RANK"  # the script that starts a rank on this node
 HOST = "cc-node-"  # names that no machine has: else mpirun would start that node's ranks itself
 NO_AGENT = "/bin/true"  # what orted gets: it looks whether its agent exists, and starts nothing by it
@@ -42,18 +47,18 @@ LONGEST_LINE = 64 << 10
 INTERVAL = 0.05
 MOST_UNPROVEN = 64  # connections without a proof of the key, and two for each node; the oldest gives way
 END_WAIT = 5.0  # seconds in which a stop explains why orted has ended
+FAILURE_WAIT = 2.0  # seconds between SIGTERM and the end where a rank has failed, and for orted without ranks
 STOP_LIMIT = 5.0
 
 
 def main(arguments: List[str]) -> None:
     """Run this node's part, or with `--relay FOLDER HOST WORDS` hand over what mpirun would have run by ssh."""
-    if arguments[0] == "--relay":
-        folder, host, *words = arguments[1:]
+    if arguments:
+        _, folder, host, *words = arguments
         relay(folder, host, " ".join(words))
         return
-    order: MpiNodeOrder = json.loads(arguments[0])
-    key = os.environ.pop(KEY, "")
-    node = MpiNode(order, key)
+    order: MpiNodeOrder = json.loads(read_stdin())
+    node = MpiNode(order)
     sys.exit(exit_as(node.run_head() if order["node_rank"] == 0 else node.run_servant()))
 
 
@@ -65,28 +70,14 @@ def relay(folder: str, host: str, words: str) -> None:
     os.replace(path + ".new", path + ".orted")
 
 
-def exit_as(code: int) -> int:
-    """Return the exit code, or end by the signal."""
-    if code < 0:
-        with suppress(OSError, ValueError):  # SIGKILL has no handler
-            signal.signal(-code, signal.SIG_DFL)
-        os.kill(os.getpid(), -code)
-    return code
-
-
-def report(text: str) -> None:
-    """Write to stderr, which is the rank's."""
-    print("clusterctl: " + text, file=sys.stderr, flush=True)
-
-
 class MpiNode:
     """One node's part."""
 
-    def __init__(self, order: MpiNodeOrder, key: str) -> None:
+    def __init__(self, order: MpiNodeOrder) -> None:
         self._order = order
-        self._key = key.encode("ascii")
+        self._key = order["key"].encode("ascii")
         self._folder = os.path.join(order["attempt"], "mpi")
-        self._failed = os.path.join(self._folder, "failed")
+        self._begun, self._ended = (os.path.join(self._folder, name) for name in ("begun", "ended"))
         self._stopping = False
         self.lines: Dict[int, str] = {}  # of orted, by node rank
         self._agent = ""
@@ -108,13 +99,15 @@ class MpiNode:
         words = " ".join(map(shlex.quote, self._order["argv"]))
         lines = [
             "#!/bin/sh",
+            "trap : TERM",  # the program itself gets it
             "cd %s || exit 1" % shlex.quote(os.getcwd()),
             "export RANK=$OMPI_COMM_WORLD_RANK WORLD_SIZE=$OMPI_COMM_WORLD_SIZE",
             "export LOCAL_RANK=$OMPI_COMM_WORLD_LOCAL_RANK LOCAL_WORLD_SIZE=$OMPI_COMM_WORLD_LOCAL_SIZE",
+            "echo $$ >>%s" % shlex.quote(self._begun),
             "exec >>%s 2>>%s" % (shlex.quote(out), shlex.quote(err)),
             words,
             "code=$?",
-            '[ $code = 0 ] || echo "$RANK $code" >>%s' % shlex.quote(self._failed),
+            'echo "$RANK $code" >>%s' % shlex.quote(self._ended),
             "exit $code",
         ]
         self._write("rank.sh", "\n".join(lines) + "\n")
@@ -131,6 +124,7 @@ class MpiNode:
         nics = ",".join(self._order["nic"])
         own = {"hwloc_base_binding_policy": "none", "orte_tmpdir_base": self._order["temp_dir"]}
         own["btl_vader_backing_directory"] = self._order["shared_memory"]
+        own["odls_base_sigkill_timeout"] = str(max(1, math.ceil(self._order["grace"])))
         if nics:
             own.update(oob_tcp_if_include=nics, btl_tcp_if_include=nics)
         for name, value in own.items():
@@ -153,15 +147,19 @@ class MpiNode:
         environment = {**os.environ}
         environment.pop("OMPI_MCA_btl_tcp_if_include", None)  # mpirun would give it to the ranks of all nodes
         try:
-            mpirun = subprocess.Popen(self._mpirun_command(), env=environment)
+            mpirun = subprocess.Popen(self._mpirun_command(), env=environment, start_new_session=True)
         except OSError as error:
             report("cannot start mpirun: %s" % error)
             return 127
-        while mpirun.poll() is None:
+        while mpirun.poll() is None and not self._is_over():
             self._collect_lines()
             time.sleep(INTERVAL)
+        if mpirun.returncode is None:
+            self._stop_ranks()
+            first_wait, limit = (STOP_LIMIT, STOP_LIMIT) if self._stopping else (0.0, FAILURE_WAIT)
+            stop_daemon(mpirun, first_wait, limit)
         self._stop_orted()
-        return self.read_failure() or mpirun.returncode
+        return self.read_failure() or (-signal.SIGTERM if self._stopping else mpirun.returncode)
 
     def _mpirun_command(self) -> List[str]:
         slots = self._order["slots"]
@@ -241,7 +239,7 @@ class MpiNode:
             return -signal.SIGTERM if self._stopping else 1
         self._start_orted(line)
         assert self._orted is not None
-        while self._orted.poll() is None and not self._stopping:
+        while self._orted.poll() is None and not self._is_over():
             time.sleep(INTERVAL)
         failure = self.read_failure()
         deadline = time.monotonic() + END_WAIT
@@ -250,6 +248,7 @@ class MpiNode:
                 report("orted on %s ended: %s" % (self._order["node"], self._orted.returncode))
                 return 1
             time.sleep(INTERVAL)
+        self._stop_ranks()
         self._stop_orted()
         return failure or (-signal.SIGTERM if self._stopping else 0)
 
@@ -285,22 +284,49 @@ class MpiNode:
     def _start_orted(self, line: str) -> None:
         """Run what mpirun would run in a shell there, but in the foreground: it is this process's to end."""
         command = line.replace("orted --daemonize", "orted", 1)
-        self._orted = subprocess.Popen(["sh", "-c", "exec " + command.strip()])
+        self._orted = subprocess.Popen(["sh", "-c", "exec " + command.strip()], start_new_session=True)
 
     def _stop_orted(self) -> None:
-        if self._orted is None:
-            return
-        for number in (0, signal.SIGTERM, signal.SIGKILL):
-            if number and self._orted.poll() is None:
-                self._orted.send_signal(number)
-            with suppress(subprocess.TimeoutExpired):
-                self._orted.wait(STOP_LIMIT if number or not self._stopping else 0.01)
+        """End it; if all is well it ends by itself."""
+        if self._orted is not None:
+            first_wait, limit = (0.0, FAILURE_WAIT) if self._is_over() else (STOP_LIMIT, STOP_LIMIT)
+            stop_daemon(self._orted, first_wait, limit)
+
+    def _is_over(self) -> bool:
+        """Whether this node's part is to end, whatever Open MPI does."""
+        return self._stopping or bool(self.read_failure())
+
+    def _stop_ranks(self) -> None:
+        """Send SIGTERM to this node's ranks, and wait for them: at a stop the agent says how long."""
+        deadline = time.monotonic() + FAILURE_WAIT
+        for pid in map(int, read_columns(self._begun)):
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, signal.SIGTERM)
+        while len(read_columns(self._ended)) < len(read_columns(self._begun)):
+            if time.monotonic() > deadline and not self._stopping:
+                break
+            time.sleep(INTERVAL)
 
     def read_failure(self) -> int:
         """Return the exit code of the first rank that failed here; 0 if none did."""
-        with suppress(OSError, ValueError, IndexError), open(self._failed, encoding="ascii") as source:
-            return int(source.readline().split()[-1])
-        return 0
+        return next((int(code) for code in read_columns(self._ended) if code != "0"), 0)
+
+
+def read_columns(path: str) -> List[str]:
+    """Read the last words of the whole lines that hold a number there."""
+    with suppress(OSError), open(path, encoding="ascii", errors="replace") as source:
+        lines = [line.split() for line in source if line.endswith("\n")]
+        return [words[-1] for words in lines if words and words[-1].isdigit()]
+    return []
+
+
+def stop_daemon(process: subprocess.Popen[bytes], first_wait: float, limit: float) -> None:
+    """Let it end by itself for a while; then SIGTERM, then SIGKILL: it may be asleep until its ranks' time is up."""
+    for number, seconds in ((0, first_wait), (signal.SIGTERM, limit), (signal.SIGKILL, STOP_LIMIT)):
+        if number and process.poll() is None:
+            process.send_signal(number)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
 
 
 class LineReader:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -20,10 +21,12 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from contextlib import suppress
+from importlib import metadata
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ....protocol.untrusted import MalformedError, parse_object
-from ...runtime.sockets import bind_port, candidates, ephemeral_range
+from ...runtime.ports import bind_port, candidates, ephemeral_range
+from .order import exit_as, read_stdin, report
 
 if TYPE_CHECKING:
     from typing import TypedDict
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
         Resources: Dict[str, float]
 
 
+FIRST_WITH_TOKENS = (2, 52)
 START_LOG = "ray.log"  # in the attempt's directory
 JOIN_LIMIT = 300.0  # seconds for all nodes to come; importing Ray from a network disk is slow
 STOP_LIMIT = 5.0  # seconds for Ray's processes between SIGTERM and SIGKILL
@@ -61,16 +65,17 @@ RAY = ("-m", "ray.scripts.scripts")  # what the program `ray` runs; it may not b
 
 def main(arguments: List[str]) -> None:
     """Run this node's part, or with `--watch` print which nodes Ray has."""
-    if arguments[0] == "--watch":
+    if arguments:
         print_nodes(arguments[1])
         return
-    order: RayNodeOrder = json.loads(arguments[0])
+    order: RayNodeOrder = json.loads(read_stdin())
     if importlib.util.find_spec("ray") is None:
         fail(
             "{0} has no package ray: `{0} -m pip install ray`, or `setup:` in the job".format(sys.executable)
         )
     block = reserve_ports(order)
     prepare_environment(order)
+    require_token(order)
     program = Servant(order, block) if order["node_rank"] else Head(order, block)
     sys.exit(exit_as(program.run()))
 
@@ -88,6 +93,39 @@ def prepare_environment(order: RayNodeOrder) -> None:
     os.environ.setdefault("VLLM_HOST_IP", order["address"])
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S", "0")
+    # A worker node looks for the head's raylet this often, every 2 s; 20 times are too few where Ray starts slowly.
+    os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", str(int(JOIN_LIMIT / 2)))
+
+
+def require_token(order: RayNodeOrder) -> None:
+    """Make Ray refuse everyone who does not have the run's token: it lets who reaches its ports run code.
+
+    What the job sets stays, and a Ray that has no tokens yet is open.
+    """
+    if "RAY_AUTH_MODE" in os.environ or ray_version() < FIRST_WITH_TOKENS:
+        return
+    os.environ["RAY_AUTH_MODE"] = "token"
+    if not os.environ.get("RAY_AUTH_TOKEN"):
+        os.environ.setdefault("RAY_AUTH_TOKEN_PATH", write_token(order["temp_dir"], order["token"]))
+
+
+def ray_version() -> Tuple[int, int]:
+    """Read the first two numbers of Ray's version; zeros for one that is not an installed package."""
+    try:
+        found = re.match(r"(\d+)\.(\d+)", metadata.version("ray"))
+    except metadata.PackageNotFoundError:
+        return 0, 0
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def write_token(temp_dir: str, token: str) -> str:
+    """Write it beside Ray's directory, which is open to every account; another node of the run may write the same."""
+    path = os.path.join(os.path.dirname(temp_dir), "token")
+    new = "%s.%d" % (path, os.getpid())
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w") as sink:
+        sink.write(token)
+    os.replace(new, path)
+    return path
 
 
 # ---- ports ----
@@ -306,20 +344,6 @@ class Head(RayNodeProgram):
                 return 1
             time.sleep(INTERVAL)
         return program.returncode
-
-
-def report(text: str, prefix: str = "clusterctl: ") -> None:
-    """Write to stderr, which is the rank's."""
-    print(prefix + text, file=sys.stderr, flush=True)
-
-
-def exit_as(code: int) -> int:
-    """Return the exit code, or end by the signal that ended the program."""
-    if code < 0:
-        with suppress(OSError, ValueError):  # SIGKILL has no handler
-            signal.signal(-code, signal.SIG_DFL)
-        os.kill(os.getpid(), -code)
-    return code
 
 
 def stop_process(process: subprocess.Popen[bytes]) -> None:

@@ -49,6 +49,7 @@ def make_order(spec: Spec, head: str, port: int, token: str) -> RayOrder:
         "ports": ray["ports"],
         "own_ports": ray["own_ports"],
         "names": ray["names"],
+        "token": _make_secret("ray", spec, token),
         "temp_dir": os.path.join(temp_dir(spec["run"], spec["attempt"], token), OWN),
     }
 
@@ -63,17 +64,19 @@ def make_mpi_order(spec: Spec, head: str, port: int, token: str) -> MpiOrder:
     folder = temp_dir(spec["run"], spec["attempt"], token)
     return {
         "head": "%s:%s" % (head, port),
+        "key": _make_secret("mpi", spec, token),
         "node": spec["node"],
         "nic": spec["nic"],
+        "grace": float(spec["grace"]),
         "slots": spec["mpi"]["slots"],
         "temp_dir": os.path.join(folder, OWN),
         "shared_memory": shared_memory_dir(folder),
     }
 
 
-def make_mpi_key(spec: Spec, token: str) -> str:
-    """Make the key of an attempt, of what the nodes of a run prove to each other."""
-    return prove(token.encode("utf-8"), "mpi", spec["run"], spec["attempt"])
+def _make_secret(purpose: str, spec: Spec, token: str) -> str:
+    """Make a secret of an attempt, the same on all nodes, of what the nodes of a run prove to each other."""
+    return prove(token.encode("utf-8"), purpose, spec["run"], spec["attempt"])
 
 
 class TemporaryFiles:

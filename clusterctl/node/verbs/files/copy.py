@@ -1,7 +1,8 @@
 """Verb `copy`: any files of this node, listed, sent, given to other nodes, or taken (`clusterctl cp`).
 
 CopyRequest                                 the messages are defined in protocol/messages/verbs.py
-do: send    as in the verb `pull`: RowsFrame, repeated, and Listed; FetchFiles of the client, as often as it wants
+do: send    as in the verb `pull`: RowsFrame, repeated, and Listed; FetchFiles of the client, as often as it wants;
+            a row of a file ends with its mode
 do: give    RowsFrame, repeated, and Listed; a row is [path, kind, mode, sha256 or target, size]
             client Provide: Provided, other nodes fetch at that port (node/sync/transfer)
             client HashesFrame: Blobs or ContentPart, repeated, and Done
@@ -82,7 +83,7 @@ def list_sources(request: CopyRequest) -> Iterator[Tuple[Row, ListedFile]]:
             raise VerbError("CC-COPY-003", f"{text} is not a directory")
         elif stat.S_ISREG(status.st_mode):
             file = ListedFile(top, status)
-            yield render_row(PART, encode_name(name), "file", file, b""), file
+            yield [*render_row(PART, encode_name(name), "file", file, b""), file_mode(status)], file
         else:
             raise VerbError("CC-COPY-002", f"{text} is neither a file nor a directory")
 
@@ -95,7 +96,12 @@ def list_folder(top: bytes, name: str) -> Iterator[Tuple[Row, ListedFile]]:
         if row[2] == "dir":
             os.listdir(os.path.join(top, encode_name(row[1])))  # an error if it only seems to be empty
         row[1] = f"{name}/{row[1]}" if name else row[1]
-        yield row, file
+        yield ([*row, file_mode(file.status)] if row[2] == "file" else row), file
+
+
+def file_mode(status: os.stat_result) -> int:
+    """Return who may read, write and execute a file."""
+    return stat.S_IMODE(status.st_mode) & 0o777
 
 
 def serve_contents(request: CopyRequest, stream: Stream, heartbeat: Heartbeat) -> None:
@@ -141,7 +147,7 @@ def describe_contents(
         mode, size = 0, 0
         if kind == "file":
             target, size = hash_with_steps(file.path, heartbeat.step)
-            mode = stat.S_IMODE(file.status.st_mode) & 0o777
+            mode = file_mode(file.status)
             given.add_file(target, file.path)
             sizes[target] = size
         yield [path, kind, mode, target, size], file

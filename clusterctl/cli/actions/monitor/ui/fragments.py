@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from clusterctl.console.diagnose import list_rank_rows
+from clusterctl.console.diagnose import describe_asked, list_gpu_lines
 from clusterctl.console.errors import render_error
 from clusterctl.console.run_list import run_headings
 from clusterctl.console.text import sanitize
 from clusterctl.console.verdict import state_mark
-from clusterctl.plans.diagnose.rank_rows import rank_headings
 from clusterctl.plans.report.charts import (
     choose_scalars,
     node_plots,
@@ -18,9 +17,10 @@ from clusterctl.plans.report.charts import (
     scalar_plot,
     unusual_nodes,
 )
+from clusterctl.plans.report.evidence import render_ranks, render_sentence
 from clusterctl.plans.report.facts import list_facts
 from clusterctl.plans.report.markup import NOTHING, Child, Html, element, join, live_document
-from clusterctl.plans.report.page import render_result
+from clusterctl.plans.report.page import render_facts, render_result
 from clusterctl.plans.report.plot import plots_in_rows, render_plot
 from clusterctl.plans.report.reported_run import ReportedRun, make_scale
 from clusterctl.plans.report.timeline import render_timeline
@@ -31,8 +31,8 @@ from clusterctl.translation import language, tr, trn
 
 if TYPE_CHECKING:
     from clusterctl.cli.actions.monitor.diagnosis import Diagnosis
-    from clusterctl.console.runs import NodeRow, RankCell
     from clusterctl.errors import ClusterctlError
+    from clusterctl.plans.runs.node_rows import NodeRow, RankCell
     from clusterctl.protocol.run_id import RunId
 
 MOST_RUNS = 100
@@ -166,7 +166,7 @@ def render_plots(run: ReportedRun) -> Html:
     if records:
         content += _section(tr("Machines"), plots_in_rows(overview), *nodes)
     content += _section(tr("Timeline"), render_timeline(run, scale))
-    content += _section(tr("About the run"), _facts(list_facts(run)))
+    content += _section(tr("About the run"), render_facts(list_facts(run)))
     return join(content)
 
 
@@ -174,27 +174,16 @@ def _section(title: str, *content: Child) -> list[Child]:
     return [element("h3", title), *content] if any(content) else []
 
 
-def _facts(facts: Mapping[str, str]) -> Html:
-    rows = [
-        element("tr", element("th", name, scope="row"), element("td", value)) for name, value in facts.items()
-    ]
-    return element("table", element("tbody", *rows), class_="facts")
-
-
-def render_diagnosis(diagnosis: Diagnosis) -> Html:
-    """Draw what `diagnose` prints: the sentence, and a row for ranks that are alike."""
-    judgement = diagnosis.judgement
-    sentence = element("b", f"{sanitize(judgement.sentence)} ({judgement.code})")
-    rows = [
-        element("tr", *(element("td", cell) for cell in cells))
-        for cells in list_rank_rows(diagnosis.answers.ranks, judgement)[:MOST_ROWS]
-    ]
+def render_diagnosis(diagnosis: Diagnosis, asked_at: str) -> Html:
+    """Draw what `diagnose --stacks` prints: the sentence, a row for ranks that are alike, and the stacks."""
+    answers, judgement = diagnosis.answers, diagnosis.judgement
+    details = [f"{asked_at} {describe_asked(answers.nodes.values())}", *list_gpu_lines(diagnosis.gpus)]
     return element(
         "div",
-        element("p", sentence, class_="bad" if judgement.hangs else None),
-        element("p", tr("next: {command}", command=sanitize(judgement.fix))) if judgement.fix else None,
-        _table(rank_headings(), rows) if rows else None,
-        render_away(diagnosis.answers.errors.values()),
+        *render_sentence(judgement),
+        *render_ranks(answers.ranks, judgement, opens=False),
+        element("div", *(element("p", line) for line in details), class_="faint"),
+        render_away(answers.errors.values()),
     )
 
 

@@ -27,17 +27,17 @@ from pathlib import Path
 from socketserver import TCPServer, ThreadingMixIn
 from urllib.parse import parse_qs
 
+from clusterctl.cli.actions.monitor.ui.connections import Connections, Request
 from clusterctl.cli.actions.monitor.ui.feed import Cursor, Feed, TooManyError, View
 from clusterctl.cli.actions.monitor.ui.feed import Update as FeedUpdate
 from clusterctl.console.text import json_text
-from clusterctl.plans.report.markup import SCRIPT_FILE, STYLE_FILE
+from clusterctl.plans.report.markup import ICON_FILE, SCRIPT_FILE, STYLE_FILE
 from clusterctl.plans.report.style import STYLE
 from clusterctl.protocol.run_id import RunId, parse_run_id
 from clusterctl.protocol.untrusted import MalformedError, parse_object
 
 TOKEN_BYTES = 24
 TICKET_LIFE = 60.0  # seconds
-MOST_CONNECTIONS = 64
 MOST_BODY, LONGEST_PATH = 4096, 2048
 TIMEOUT = 20.0  # seconds that a client may take for one read or write
 BEAT = 10.0  # seconds between two signs of life of a stream
@@ -46,7 +46,7 @@ CHECK = 1.0  # seconds between two looks whether a page is still there
 RETRY = 2000  # milliseconds after which a page connects again
 HOST = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::[0-9]{1,5})?")
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'"
 )
 HEADERS: Mapping[str, str] = {
@@ -61,7 +61,7 @@ HEADERS: Mapping[str, str] = {
 FOLDER = Path(__file__).parent
 CONNECTIONS = ("/proc/net/tcp", "/proc/net/tcp6")
 HTML, JSON, TEXT = "text/html; charset=utf-8", "application/json", "text/plain; charset=utf-8"
-GETS = {"", "events", STYLE_FILE, SCRIPT_FILE}
+GETS = {"", "events", STYLE_FILE, SCRIPT_FILE, ICON_FILE}
 POSTS = {"diagnose", "stop"}
 METHODS = ("GET", "POST", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT")
 
@@ -75,19 +75,24 @@ class RefusedError(Exception):
 
 
 class UiServer(ThreadingMixIn, TCPServer):
-    """Listens on the loopback address only; one thread for each of a bounded number of connections."""
+    """Listens on the loopback address only; one thread for each of a bounded number of connections.
+
+    serve_forever --add--> without the token --prove--> with it
+                                |  too many, too slow
+                                +--> cut
+    """
 
     daemon_threads = True
     block_on_close = False
     allow_reuse_address = True
-    request_queue_size = 32
+    request_queue_size = 128
 
     def __init__(self, port: int, feed: Feed, page: str) -> None:
         """Listen; OSError if the port cannot be had."""
         self.feed, self.page = feed, page
         self.token = secrets.token_urlsafe(TOKEN_BYTES)
         self.asking = {name: threading.Lock() for name in POSTS}  # held while the nodes answer to a button
-        self._connections = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self.connections = Connections()
         self._tickets: dict[str, float] = {}
         self._lock = threading.Lock()
         super().__init__(("127.0.0.1", port), Handler)
@@ -118,20 +123,20 @@ class UiServer(ThreadingMixIn, TCPServer):
     def process_request(
         self, request: socket.socket | tuple[bytes, socket.socket], client_address: object
     ) -> None:
-        """Serve a connection in a thread, or close it where there are too many."""
-        if self._connections.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
+        """Count a connection, and serve it in a thread."""
+        if isinstance(request, socket.socket):
+            self.connections.add(request)
+        super().process_request(request, client_address)
 
-    def process_request_thread(
-        self, request: socket.socket | tuple[bytes, socket.socket], client_address: object
-    ) -> None:
-        """Serve it, and make room for another."""
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._connections.release()
+    def shutdown_request(self, request: socket.socket | tuple[bytes, socket.socket]) -> None:
+        """Make room for another, and close it."""
+        if isinstance(request, socket.socket):
+            self.connections.remove(request)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """Cut who takes too long to show the token; called a few times in a second."""
+        self.connections.cut_late()
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Report nothing: a client that goes away is no error, and one that breaks the protocol gets no lines here."""
@@ -168,6 +173,11 @@ class Handler(BaseHTTPRequestHandler):
     server: UiServer
     timeout = TIMEOUT
 
+    def setup(self) -> None:
+        """Limit what is read before the token is known."""
+        super().setup()
+        self.rfile = Request(self.rfile)
+
     def serve(self) -> None:
         """Answer; what is refused is answered, too."""
         with suppress(OSError):  # the client went away
@@ -189,6 +199,8 @@ class Handler(BaseHTTPRequestHandler):
             raise RefusedError(
                 403, "the token is missing or wrong; open the address that `clusterctl ui` prints"
             )
+        if not self.server.connections.prove(self.connection):
+            raise RefusedError(503, "too many connections are open")
         allowed = {"GET": GETS, "POST": POSTS}.get(method, set())
         if name not in allowed:
             raise RefusedError(405 if name in GETS | POSTS else 404, "no such page, or not by this method")
@@ -234,6 +246,10 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(200, "text/css; charset=utf-8", style.encode())
         elif name == SCRIPT_FILE:
             self._answer(200, "text/javascript; charset=utf-8", (FOLDER / SCRIPT_FILE).read_bytes())
+        elif (
+            name == ICON_FILE
+        ):  # else a browser asks for /favicon.ico, which the policy stops with a complaint
+            self._answer(200, "image/svg+xml", (FOLDER / ICON_FILE).read_bytes())
         else:
             self._answer(200, HTML, self.server.page.encode())
 

@@ -7,28 +7,33 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from clusterctl.cli.actions.find_runs import FoundRuns, fetch_end_record, find_runs
+from clusterctl.cli.actions.find_runs import FoundRuns, fetch_end_record, find_runs, refuse_without_nodes
 from clusterctl.cli.actions.logs import LogQuery
 from clusterctl.cli.actions.monitor.diagnosis import diagnose_run
 from clusterctl.cli.actions.monitor.report import report_run
 from clusterctl.cli.actions.monitor.ui import fragments
 from clusterctl.cli.actions.monitor.ui.feed import View
 from clusterctl.cli.actions.stop import stop_and_report
-from clusterctl.cli.context.nodes import as_bug, current_owner, interpreter
+from clusterctl.cli.context.bug_report import as_bug
+from clusterctl.cli.context.nodes import current_owner, interpreter
+from clusterctl.cli.slurm.follow import stop_and_describe
+from clusterctl.client.diagnose import load_hang
 from clusterctl.client.history import HistoryChoice, Records, fetch_records
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.tasks import RunHandle
 from clusterctl.client.watch.follower import LogLines, StateChange, Update
-from clusterctl.client.watch.reader import LiveReader
+from clusterctl.client.watch.logs import LiveReader
 from clusterctl.client.watch.streams import StreamEnd
 from clusterctl.console.run_list import list_run_rows
-from clusterctl.console.runs import describe_run, list_node_rows, render_timing
+from clusterctl.console.runs import describe_run, render_age, render_timing
 from clusterctl.console.text import sanitize
 from clusterctl.errors import ClusterctlError
+from clusterctl.plans.diagnose.hang import Judgement, KeptDiagnosis
 from clusterctl.plans.report.markup import Html
 from clusterctl.plans.report.reported_run import ReportedRun
+from clusterctl.plans.runs.node_rows import list_node_rows
 from clusterctl.plans.runs.selection import is_live, may_have_processes, sort_own_first
 from clusterctl.plans.runs.state import NodeState, Parts, find_stalls
 from clusterctl.plans.runs.verdict import judge_recorded
@@ -37,6 +42,7 @@ from clusterctl.specs.inventory.model import Inventory, Node
 
 POLL, POLL_ENDED = 4.0, 15.0  # seconds between two questions for the runs
 SOONEST = 1.0  # seconds between two, where a node reports a change
+SOONEST_ON_SLURM = 5.0  # seconds: each asks Slurm's controller, which others need
 DRAW, DRAW_PER_NODE, DRAW_SHARE = (
     8.0,
     0.3,
@@ -64,19 +70,32 @@ class ClusterSource:
         self.target = target
         self._asking = threading.Lock()
         self._found: tuple[float, FoundRuns] | None = None
+        self._followers: dict[str, RunFollower] = {}  # of the runs that pages show
 
     def follow(self, view: View) -> None:
         """Keep the list of runs, or one run, up to date."""
-        follow = RunFollower(self, view).follow if view.run_id else lambda: self._follow_list(view)
         try:
-            follow()
+            self._follow(view)
         except Exception as error:  # the page says so, and the server goes on
             view.publish("problem", fragments.render_problem(_describe(error)))
             while view.pause(POLL_ENDED):
                 pass
 
+    def _follow(self, view: View) -> None:
+        if not view.run_id:
+            self._follow_list(view)
+            return
+        follower = self._followers[view.run_id] = RunFollower(self, view)
+        try:
+            follower.follow()
+        finally:
+            if self._followers.get(view.run_id) is follower:
+                del self._followers[view.run_id]
+
     def find_runs(self, max_age: float) -> tuple[float, FoundRuns]:
         """Ask the nodes for their runs, unless that was done a moment ago; with the time when they were asked."""
+        if self.target.inventory.slurm is not None:
+            max_age = max(max_age, SOONEST_ON_SLURM)
         with self._asking:
             now = time.monotonic()
             if self._found is None or now - self._found[0] > max_age:
@@ -85,10 +104,10 @@ class ClusterSource:
             return self._found
 
     def _follow_list(self, view: View) -> None:
-        me, names = current_owner(), [node.name for node in self.target.inventory.nodes]
+        me = current_owner()
         while True:
             _, found = self.find_runs(POLL / 2)
-            rows = list_run_rows(sort_own_first(found.runs, me), me, names)
+            rows = list_run_rows(sort_own_first(found.runs, me), me, found.node_names)
             view.publish("runs", fragments.render_runs(rows))
             view.publish("problem", fragments.render_away(found.errors))
             if not view.pause(POLL):
@@ -96,19 +115,32 @@ class ClusterSource:
 
     def diagnose(self, run_id: str) -> Html:
         """Ask the ranks of a run where they are, as `diagnose` does."""
-        return _answer(lambda: self._diagnose(RunId(run_id)))
+        return self._answer(run_id, self._diagnose)
 
     def stop(self, run_id: str) -> Html:
         """Stop a run, as `stop` does after its question, which the page has asked."""
-        return _answer(lambda: self._stop(RunId(run_id)))
+        return self._answer(run_id, self._stop)
+
+    def _answer(self, run_id: str, work: Callable[[RunId], Html]) -> Html:
+        """Give the answer to a button, for all pages that show the run; a failure is an answer, too."""
+        try:
+            answer = work(RunId(run_id))
+        except Exception as error:
+            answer = fragments.render_problem(_describe(error))
+        if (follower := self._followers.get(run_id)) is not None:
+            follower.view.publish("answer", answer)
+        return answer
 
     def _diagnose(self, run_id: RunId) -> Html:
         cluster, nodes = self.target.cluster, self.target.inventory.nodes
         found = find_runs(cluster, nodes, run_id, only_one=True)
         if run_id not in found.runs:
             return fragments.render_missing(run_id)
+        refuse_without_nodes(found, run_id, "diagnose", self.target.command)
         diagnosis = diagnose_run(cluster, found, run_id, self.target.command, slow=False)
-        return fragments.render_diagnosis(diagnosis)
+        if (follower := self._followers.get(run_id)) is not None:
+            follower.mark(diagnosis.judgement)
+        return fragments.render_diagnosis(diagnosis, time.strftime("%H:%M:%S"))
 
     def _stop(self, run_id: RunId) -> Html:
         cluster, nodes = self.target.cluster, self.target.inventory.nodes
@@ -116,18 +148,12 @@ class ClusterSource:
         parts = found.runs.get(run_id, {})
         if not is_live(parts):
             return fragments.render_missing(run_id)
+        if self.target.inventory.slurm is not None:
+            return fragments.render_lines(stop_and_describe(cluster, found, run_id))
         held = [node for node in nodes if may_have_processes(node.name, parts, found.pythons)]
         lines = stop_and_report(RunHandle(cluster, run_id, held, found.pythons))
         lines += [sanitize(f"{error.node}: {error.code} {error.message}") for error in found.errors]
         return fragments.render_lines(lines)
-
-
-def _answer(work: Callable[[], Html]) -> Html:
-    """Give the answer to a button; a failure is an answer, too."""
-    try:
-        return work()
-    except Exception as error:
-        return fragments.render_problem(_describe(error))
 
 
 def _describe(error: Exception) -> ClusterctlError:
@@ -138,12 +164,16 @@ class RunFollower:
     """Keeps one run up to date: its state by asking, its lines by a stream, its plots now and then."""
 
     def __init__(self, source: ClusterSource, view: View) -> None:
-        self._source, self._target, self._view = source, source.target, view
+        self._source, self._target, self.view = source, source.target, view
         self._run_id = RunId(view.run_id)
         self._lock = threading.Lock()
         self._states: dict[str, tuple[float, NodeState]] = {}  # as they come by the streams
         self._found: tuple[float, FoundRuns] | None = None
         self._ended_parts: Parts | None = None
+        self._stall: object = None  # which nodes have kept where their ranks are, and since when
+        self._hang: KeptDiagnosis | None = None
+        self._judgement: Judgement | None = None  # the newest, by which ranks are marked
+        self._judged_at = 0.0
         self._notices: deque[str] = deque(maxlen=MOST_NOTICES)
 
     def follow(self) -> None:
@@ -151,19 +181,21 @@ class RunFollower:
         has_begun = False
         while True:
             asked_at, found = self._source.find_runs(SOONEST / 2)
-            self._view.publish("problem", fragments.render_away(found.errors))
+            self.view.publish("problem", fragments.render_away(found.errors))
             if self._run_id in found.runs:
                 self._read_end(found)
                 self._found = asked_at, found
+                self._read_hang()
                 self._publish_state()
-                if not has_begun:
+                # in Slurm's queue no node has anything yet
+                if not has_begun and not any(part.is_queued for part in self._parts().values() if part):
                     has_begun = True
                     self._start(self._read_lines)
                     self._start(self._draw)
             elif not has_begun:
-                self._view.publish("summary", fragments.render_missing(self._run_id))
+                self.view.publish("summary", fragments.render_missing(self._run_id))
             is_over = self._found is not None and not is_live(self._parts())
-            if not self._view.pause(SOONEST) or not self._view.pause(
+            if not self.view.pause(SOONEST) or not self.view.pause(
                 (POLL_ENDED if is_over else POLL) - SOONEST, until_woken=True
             ):
                 return
@@ -184,6 +216,39 @@ class RunFollower:
             cluster, nodes = self._target.cluster, self._target.inventory.nodes
             self._ended_parts = fetch_end_record(cluster, nodes, found, self._run_id, named=False)
 
+    def _read_hang(self) -> None:
+        """Read where the ranks were when the run stalled, or before its end, whenever a node reports that anew."""
+        parts = self._parts()
+        stall = {
+            name: (part.diagnosed, part.quiet_since)
+            for name, part in parts.items()
+            if part and part.diagnosed
+        }
+        if stall == self._stall:
+            return
+        self._hang = load_hang(self._handle(with_silent=False), parts) if stall else None
+        self._stall = stall
+        self._judgement = self._hang.judgement if self._hang is not None else None
+
+    def mark(self, judgement: Judgement) -> None:
+        """Mark the ranks that an answer of `diagnose` is about."""
+        self._judgement, self._judged_at = judgement, time.time()
+        if self._found is not None:
+            self._publish_state()
+
+    def _choose_marks(self, run: ReportedRun) -> Judgement | None:
+        """Give the judgement by which ranks are marked: an answer only until one of its ranks writes a line."""
+        if self._judgement is None or self._stall:
+            return self._judgement
+        named = {*self._judgement.suspects, *self._judgement.waiting}
+        since = [
+            (activity.written_at or 0.0) - run.offsets.get(part.node, 0.0)
+            for part in run.known
+            for activity in part.rank_activity
+            if activity.rank in named
+        ]
+        return self._judgement if max(since, default=0.0) <= self._judged_at else None
+
     def _parts(self) -> Parts:
         """Give the newest state of each node."""
         if self._found is None:
@@ -197,17 +262,18 @@ class RunFollower:
 
     def _publish_state(self) -> None:
         with self._lock:
-            run = self._report(self._parts(), Records({}, {}))
+            run = replace(self._report(self._parts(), Records({}, {})), hang=self._hang)
             timing = render_timing(run.parts, run.offsets, run.now)
             question = describe_run(self._run_id, run.parts, self._target.label)
-            self._view.publish("summary", fragments.render_summary(run, timing, question))
+            self.view.publish("summary", fragments.render_summary(run, timing, question))
             stalls = find_stalls(run.parts, run.offsets, run.now)
-            rows = list_node_rows(run.parts, stalls, run.verdict)
-            self._view.publish("nodes", fragments.render_nodes(rows))
+            rows = list_node_rows(run.parts, stalls, run.verdict, render_age, self._choose_marks(run))
+            self.view.publish("nodes", fragments.render_nodes(rows))
 
     def _report(self, parts: Parts, records: Records) -> ReportedRun:
         offsets = self._found[1].offsets if self._found else {}
-        names = {node.name for node in self._target.inventory.nodes}
+        inventory = self._target.inventory
+        names = {node.name for node in inventory.nodes} if inventory.slurm is None else set(parts)
         verdict = judge_recorded(self._run_id, parts, names, offsets)
         return report_run(self._run_id, parts, verdict, offsets, records, self._target.command)
 
@@ -236,7 +302,7 @@ class RunFollower:
         reader = LiveReader(self._handle(with_silent=True), query.request(), notice=self._notice)
         with closing(reader.updates_or_none(0.5)) as updates:
             for update in updates:
-                if self._view.is_over:
+                if self.view.is_over:
                     return
                 if update is not None:
                     self._on_update(update)
@@ -244,17 +310,17 @@ class RunFollower:
     def _on_update(self, update: Update) -> None:
         if isinstance(update, LogLines):
             label = update.stream if update.stream == "stderr" else ""
-            self._view.add_lines(update.node, update.rank, label, map(sanitize, update.lines))
+            self.view.add_lines(update.node, update.rank, label, map(sanitize, update.lines))
         elif isinstance(update, StateChange):
             self._states[update.node] = time.monotonic(), update.state
             self._publish_state()
-            self._view.wake()
+            self.view.wake()
         elif isinstance(update, StreamEnd) and update.error is not None:
             self._notice(f"{update.node}: {update.error.code} {update.error.message}")
 
     def _notice(self, text: str) -> None:
         self._notices.append(f"{time.strftime('%H:%M:%S')} {sanitize(text)}")
-        self._view.publish("notices", fragments.render_lines(list(self._notices)))
+        self.view.publish("notices", fragments.render_lines(list(self._notices)))
 
     def _draw(self) -> None:
         """Read samples and numbers; the longer that takes, the longer is the pause: it costs the nodes something."""
@@ -263,9 +329,9 @@ class RunFollower:
             run = self._handle(with_silent=False)
             points = POINTS if len(run.nodes) <= MANY_NODES else FEWER_POINTS
             records = fetch_records(run, HistoryChoice(None, points, details=True))
-            self._view.publish("plots", fragments.render_plots(self._report(self._parts(), records)))
+            self.view.publish("plots", fragments.render_plots(self._report(self._parts(), records)))
             took = time.monotonic() - began
             if not was_live and not records.errors:
                 return
-            if not self._view.pause(max(DRAW, len(run.nodes) * DRAW_PER_NODE, took * DRAW_SHARE)):
+            if not self.view.pause(max(DRAW, len(run.nodes) * DRAW_PER_NODE, took * DRAW_SHARE)):
                 return

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from html.parser import HTMLParser
 from typing import Any
 
 import pytest
 
+from clusterctl.cli.actions.monitor.diagnosis import Diagnosis
 from clusterctl.cli.actions.monitor.report import report_run
 from clusterctl.cli.actions.monitor.ui.fragments import (
     render_away,
+    render_diagnosis,
     render_missing,
     render_nodes,
     render_page,
@@ -19,13 +22,20 @@ from clusterctl.cli.actions.monitor.ui.fragments import (
     render_runs,
     render_summary,
 )
+from clusterctl.client.diagnose import Answers
 from clusterctl.client.history import Records
+from clusterctl.console.diagnose import show_diagnosis, show_gpus
 from clusterctl.console.run_list import list_run_rows
-from clusterctl.console.runs import list_node_rows
+from clusterctl.console.runs import render_age
 from clusterctl.errors import NodeError
+from clusterctl.plans.diagnose.evidence import Entry, Frame, GroupRecord, NodeEvidence, RankEvidence
+from clusterctl.plans.diagnose.hang import STALL, Judgement, KeptDiagnosis, judge
+from clusterctl.plans.facts.utilization import GpuUsage
 from clusterctl.plans.runs.history import Launched, NodeRecord, ScalarPoint, Scalars
+from clusterctl.plans.runs.node_rows import list_node_rows
 from clusterctl.plans.runs.selection import Owner
-from clusterctl.plans.runs.state import Parts, parse_state
+from clusterctl.plans.runs.state import Parts, RankActivity, find_stalls, parse_state
+from clusterctl.protocol.ranks import Rank
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.translation import use_language
@@ -33,6 +43,20 @@ from clusterctl.translation import use_language
 RUN = RunId("digits-20261123T070708-923c")
 HOSTILE = "</td><script>alert(1)</script>\x1b[31m\u202e"
 NOW = time.time()
+NODES = {"gpu000": 0, "gpu001": 8}  # with their first ranks
+
+
+class Text(HTMLParser):
+    """What is read on a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.text = ""
+        self.feed(page)
+
+    def handle_data(self, data: str) -> None:
+        """Keep it."""
+        self.text += data
 
 
 def make_parts(names: list[str], **more: Any) -> Parts:
@@ -53,9 +77,23 @@ def make_parts(names: list[str], **more: Any) -> Parts:
     }  # fmt: skip
 
 
-def draw_nodes(parts: Parts) -> str:
+def draw_nodes(parts: Parts, judgement: Judgement | None = None) -> str:
     """Draw the table of nodes."""
-    return render_nodes(list_node_rows(parts, {}, None)).markup
+    stalls = find_stalls(parts, {}, NOW)
+    return render_nodes(list_node_rows(parts, stalls, None, render_age, judgement)).markup
+
+
+def make_hang(suspect: int, world: int) -> list[RankEvidence]:
+    """Make ranks of which all but one wait in an all_reduce, which that one has not entered."""
+    entry = Entry(4, None, "all_reduce", "[[1]]", "Float", done=False, age=601.0)
+    group = GroupRecord("0", "default_pg", (), (entry,))
+    loads, waits = Frame("train.py", 4, "load_batch"), Frame("train.py", 12, "<module>")
+    return [
+        RankEvidence(rank, f"gpu{rank // 8:03}", process="S", stack=f"stack of {HOSTILE}", frames=(loads,))
+        if rank == suspect
+        else RankEvidence(rank, f"gpu{rank // 8:03}", process="S", frames=(waits,), groups=(group,))
+        for rank in range(world)
+    ]
 
 
 def test_equal_nodes_of_many_are_one_row() -> None:
@@ -68,6 +106,54 @@ def test_equal_nodes_of_many_are_one_row() -> None:
     assert page.count("<tr>") == 3 and "gpu[000-006,008-199]" in page and "no answer" in page
     few = draw_nodes(make_parts(["gpu01", "gpu02"]))
     assert few.count('class="cell live"') == 16 and "r15 running" in few
+
+
+def test_the_rank_that_the_others_wait_for_is_marked() -> None:
+    """Its node has a row of its own; that all ranks are silent for a time of their own does not unfold the others."""
+    names = [f"gpu{number:03}" for number in range(200)]
+    parts = {
+        name: replace(
+            part, rank_activity=tuple(RankActivity(one.rank, "x", NOW - 700 - one.rank) for one in part.ranks)
+        )
+        for name, part in make_parts(names).items()
+        if part
+    }
+    page = draw_nodes(parts, judge(make_hang(9, 1600), (), 1600))
+    assert page.count("<tr>") == 3
+    assert '<span class="cell bad">r9 running, suspect</span>' in page
+    assert "r0-7, 16-1599 running, waits" in page
+    assert "r0: no output for 11 min 40 s" in page and "and 1588 more ranks" in page
+
+
+def test_an_answer_has_the_words_of_diagnose(capsys: pytest.CaptureFixture[str]) -> None:
+    """The sentence comes first, as on a terminal; then the ranks, their stacks and who was asked."""
+    ranks = make_hang(9, 16)
+    judgement = judge(ranks, (), 16)
+    nodes = {name: NodeEvidence(name, tuple(ranks[begin : begin + 8]), 0.2) for name, begin in NODES.items()}
+    gpus = {"gpu000": (GpuUsage(0, 100.0, 1024, 81559, None, None, None),)}
+    show_diagnosis(judgement, ranks, list(nodes.values()), with_stacks=False)
+    show_gpus(gpus)
+    page = Text(render_diagnosis(Diagnosis(Answers(nodes, {}), judgement, gpus, 2), "14:03:05").markup).text
+    printed = capsys.readouterr().out.splitlines()
+    assert page.startswith(printed[0]) and printed[0].endswith("(CC-HANG-004)")
+    assert "rank 9 (gpu001) has not entered all_reduce #4 of group default_pg" in printed[0]
+    for line in (printed[1].strip(), *printed[-2:]):
+        assert line.replace("`", "") in page
+    assert "stacks of rank 9" in page and "14:03:05 queried 16 ranks" in page
+
+
+def test_a_run_that_stalls_says_why_first() -> None:
+    """Before its state; the same answer as a button gives, and where the rank was."""
+    ranks = tuple(make_hang(9, 16))
+    hang = KeptDiagnosis(STALL, 600.0, judge(ranks, (), 16), ranks[9:10], ranks)
+    live = replace(
+        report_run(RUN, make_parts(["gpu000", "gpu001"]), None, {}, Records({}, {}), "cctl"), hang=hang
+    )
+    text = Text(render_summary(live, "", []).markup).text
+    assert (
+        text.index("(CC-HANG-004)") < text.index("RUNNING for") < text.index("when no rank had made progress")
+    )
+    assert text.count(hang.judgement.sentence) == 1
 
 
 def test_what_nodes_name_does_nothing() -> None:
@@ -83,11 +169,12 @@ def test_what_nodes_name_does_nothing() -> None:
     drawn = [
         render_summary(run, HOSTILE, [HOSTILE]),
         render_plots(run),
-        render_nodes(list_node_rows(parts, {}, None)),
+        render_nodes(list_node_rows(parts, {"gpu01": {Rank(0): HOSTILE}}, None, render_age)),
         render_runs(list_run_rows({RUN: parts}, Owner("me"), ["gpu01"])),
         render_problem(error),
         render_away([error]),
         render_missing(HOSTILE),
+        render_diagnosis(Diagnosis(Answers({}, {}), judge(make_hang(0, 2), [HOSTILE], 2), {}, 2), HOSTILE),
     ]
     for html in drawn:
         assert "<script" not in html.markup and "\x1b" not in html.markup and "\u202e" not in html.markup

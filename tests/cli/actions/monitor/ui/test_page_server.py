@@ -10,18 +10,20 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
 import pytest
-from page_client import ask, press, stream
+from page_client import ask, press, serve_page, stream
 from waiting import HANG, wait_until
 
+from clusterctl.cli.actions.monitor.ui import connections
 from clusterctl.cli.actions.monitor.ui import feed as feeds
 from clusterctl.cli.actions.monitor.ui import server as servers
-from clusterctl.cli.actions.monitor.ui.feed import Feed, View
-from clusterctl.cli.actions.monitor.ui.fragments import render_lines, render_page
+from clusterctl.cli.actions.monitor.ui.connections import MOST_CONNECTIONS, MOST_HEAD, MOST_UNPROVEN
+from clusterctl.cli.actions.monitor.ui.feed import View
+from clusterctl.cli.actions.monitor.ui.fragments import render_lines
 from clusterctl.cli.actions.monitor.ui.server import HEADERS, MOST_BODY, UiServer, find_owners
 from clusterctl.plans.report.markup import Html
 
@@ -66,14 +68,8 @@ def source() -> PlainSource:
 @pytest.fixture
 def server(source: PlainSource) -> Iterator[UiServer]:
     """Serve them."""
-    with closing(Feed(source)) as feed:
-        running = UiServer(0, feed, render_page(HOSTILE))
-        thread = threading.Thread(target=running.serve_forever, args=(0.01,))
-        thread.start()
+    with serve_page(source, HOSTILE) as running:
         yield running
-        running.shutdown()
-        thread.join()
-    running.server_close()
 
 
 @pytest.mark.parametrize(
@@ -169,10 +165,11 @@ class Loaded(HTMLParser):
         ]
 
 
-def test_the_page_loads_nothing_but_our_two_files(server: UiServer) -> None:
+def test_the_page_loads_nothing_but_our_own_files(server: UiServer) -> None:
     """No inline script, style or handler, and no other origin; the policy forbids all of these as well."""
     _, headers, page = ask(server.url, "GET", "")
-    assert Loaded(page).found == ["link href=page.css", "script src=page.js", "a href=#main", "a href=#"]
+    files = ["link href=page.svg", "link href=page.css", "script src=page.js"]
+    assert Loaded(page).found == [*files, "a href=#main", "a href=#"]
     assert re.findall(r"<script[^>]*>(.*?)</script>", page) == [""] and "<style" not in page
     policy = headers["Content-Security-Policy"]
     for rule in ("default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "form-action 'none'"):
@@ -291,23 +288,65 @@ def test_pages_are_limited_and_their_end_ends_the_questions(
         assert events.read("begin") == {"resumed": False}
 
 
-def test_a_connection_too_many_is_closed(server: UiServer) -> None:
-    """So that threads are bounded, whatever a program on this machine does."""
-    held = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(64)]
-    try:
-        wait_until(
-            lambda: not server._connections.acquire(blocking=False) or server._connections.release(), "full"
-        )
-        with closing(socket.create_connection(("127.0.0.1", server.port), timeout=HANG)) as one_more:
-            assert one_more.recv(1) == b""
-    finally:
-        for connection in held:
-            connection.close()
-    wait_until(lambda: _is_served(server), "there is room again")
+def connect(server: UiServer) -> socket.socket:
+    """Connect as any account of the machine can."""
+    return socket.create_connection(("127.0.0.1", server.port), timeout=HANG)
 
 
-def _is_served(server: UiServer) -> bool:
+def is_cut(connection: socket.socket) -> bool:
+    """Wait for the end of a connection that has got no answer."""
     try:
-        return ask(server.url, "GET", "")[0] == 200
-    except ConnectionError:  # closed without an answer: there is none yet
-        return False
+        return connection.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+def test_connections_without_the_token_take_no_place_of_the_page(
+    server: UiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many are open, those with the token are served and stay; the oldest without it makes room."""
+    monkeypatch.setattr(connections, "PROOF_LIMIT", HANG)
+    with ExitStack() as held, stream(server.url, RUN) as events:
+        events.read("begin")
+        opened = []
+        for _ in range(3 * MOST_CONNECTIONS):
+            opened.append(held.enter_context(connect(server)))
+            if len(opened) % MOST_CONNECTIONS == 0:
+                assert ask(server.url, "GET", "")[0] == 200
+        assert all(is_cut(one) for one in opened[:-MOST_UNPROVEN])
+        opened[-1].sendall(b"GET / HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n")
+        assert b"403" in opened[-1].recv(100)
+        server.feed.watch(RUN).__enter__().add_lines("gpu01", 1, "", ["later"])
+        while events.read("lines")[-1][4] != "later":
+            pass
+
+
+def test_who_takes_too_long_to_show_the_token_is_cut(
+    server: UiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that sends a byte now and then, or a head without end; a page that is open is not."""
+    with stream(server.url, RUN) as events:
+        events.read("begin")
+        monkeypatch.setattr(connections, "PROOF_LIMIT", 0.0)
+        with closing(connect(server)) as slow:
+            slow.sendall(b"GET /")
+            assert is_cut(slow)
+        monkeypatch.setattr(connections, "PROOF_LIMIT", HANG)
+        with closing(connect(server)) as endless, suppress(ConnectionError):
+            head = b"GET / HTTP/1.0\r\n" + b"X: y\r\n" * MOST_HEAD
+            endless.sendall(head)
+            assert b" 431 " in endless.recv(100)
+        server.feed.watch(RUN).__enter__().add_lines("gpu01", 1, "", ["later"])
+        while events.read("lines")[-1][4] != "later":
+            pass
+
+
+def test_connections_with_the_token_are_limited_too(
+    server: UiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that threads are bounded; there is room again once one has ended."""
+    monkeypatch.setattr(connections, "MOST_CONNECTIONS", 1)
+    with stream(server.url, RUN) as events:
+        events.read("begin")
+        assert ask(server.url, "GET", "")[0] == 503
+    wait_until(lambda: ask(server.url, "GET", "")[0] == 200, "there is room again")

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusterctl.plans.sync.results import (
+from clusterctl.plans.sync.received_names import (
     OutputEntry,
+    check_names,
     find_path_problem,
     parse_output_rows,
     plan_download,
@@ -171,3 +172,11 @@ def test_no_set_of_links_leads_out(pairs: list[tuple[str, str]], folds: bool) ->
             except (OSError, RuntimeError):
                 continue  # leads nowhere, or in a circle
             assert end == top or top in end.parents
+
+
+def test_only_what_was_asked_for_is_taken() -> None:
+    """A node that lists other names is refused; in a directory whose contents are meant any name may come."""
+    check_names(["last.pt", "ckpt/a/b"], ["ckpt", "last.pt"])
+    check_names([".bashrc"], [""])
+    with pytest.raises(ValueError, match="not requested"):
+        check_names(["ckpt/a", ".bashrc"], ["ckpt"])

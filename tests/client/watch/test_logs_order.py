@@ -12,7 +12,7 @@ import pytest
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.tasks import RunHandle
 from clusterctl.client.watch.follower import FollowParser, LogLines, NodeStreams
-from clusterctl.client.watch.reader import LINE_OVERHEAD, LogReader, ReorderWindow, TimeMerger
+from clusterctl.client.watch.logs import LINE_OVERHEAD, LogReader, ReorderWindow, TimeMerger
 from clusterctl.client.watch.streams import StreamEnd, Streams
 from clusterctl.errors import ConnectionLost
 from clusterctl.protocol.untrusted import Untrusted

@@ -19,7 +19,7 @@ from clusterctl.client.results.target_dir import (
 from clusterctl.client.sync.contents import stamp_of
 from clusterctl.errors import NodeError
 from clusterctl.node_texts import describe_system_error, translate_node_text
-from clusterctl.plans.sync.results import OutputEntry, RefusedEntry, Stamp
+from clusterctl.plans.sync.received_names import OutputEntry, RefusedEntry, Stamp
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.translation import tr
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clusterctl.console.maintenance import render_warm, warm_to_json
+from clusterctl.console.cleanup import render_warm, warm_to_json
 from clusterctl.plans.cleanup import WarmServer
 
 

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from clusterctl.client import maintenance
-from clusterctl.client.maintenance import read_storage, remove_stored_runs
+from clusterctl.client import cleanup
+from clusterctl.client.cleanup import read_storage, remove_stored_runs
 from clusterctl.client.rpc import session
 from clusterctl.client.rpc.session import Session
 from clusterctl.errors import NodeError
@@ -78,6 +78,6 @@ def test_beats_without_end_are_no_answer(monkeypatch: pytest.MonkeyPatch) -> Non
             self.waits += 1
             return (Untrusted({"beat": 1}), b"") if self.waits < 100_000 else None
 
-    monkeypatch.setattr(maintenance, "WORK_LIMIT", 0.05)
+    monkeypatch.setattr(cleanup, "WORK_LIMIT", 0.05)
     with pytest.raises(TimeoutError):
-        maintenance._receive_answer(cast(Session, Beats({})), "orphans")
+        cleanup._receive_answer(cast(Session, Beats({})), "orphans")

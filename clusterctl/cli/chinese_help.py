@@ -10,10 +10,11 @@ import click
 
 from clusterctl.translation import tr
 
-# What stays on one line: a word in Latin letters, or one wide character; with its punctuation.
+# What stays on one line: a number with its unit, a word in Latin letters, or one wide character; with its punctuation.
 _OPENING, _CLOSING = "（「《【", "，。、；：？！）」》】"  # noqa: RUF001 - Chinese signs
 _WIDE = r"[\u2e80-\u9fff\uf900-\ufaff\uff00-\uff60\uffe0-\uffe6]"
-_UNIT = re.compile(rf"\s+|[{_OPENING}]*(?:{_WIDE}|(?:(?!{_WIDE})\S)+)[{_CLOSING}]*")
+_AMOUNT = rf"(?<![\w.])\d[\d.,]* (?:{_WIDE}|[A-Za-z%]+)"  # a number with its unit
+_UNIT = re.compile(rf"\s+|[{_OPENING}]*(?:{_AMOUNT}|{_WIDE}|(?:(?!{_WIDE})\S)+)[{_CLOSING}]*")
 
 
 def cell_width(text: str) -> int:

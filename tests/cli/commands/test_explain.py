@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from clusterctl.cli.commands.local import EXAMPLES_FILE
+from clusterctl.cli.commands.explain import EXAMPLES_FILE
 from clusterctl.cli.main import run
 from clusterctl.codes.lookup import entries
 from clusterctl.plans import explain

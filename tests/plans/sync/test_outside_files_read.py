@@ -8,7 +8,7 @@ import pytest
 
 from clusterctl.plans.runs.state import parse_state
 from clusterctl.plans.runs.verdict import judge, verdict_to_json
-from clusterctl.plans.sync.results import OutsideFiles, parse_outside, with_outside_files
+from clusterctl.plans.sync.outside_files import OutsideFiles, parse_outside, with_outside_files
 from clusterctl.protocol.untrusted import Untrusted
 
 RAW = {"files": 2, "bytes": 13, "names": ["0.ckpt", "1.ckpt"], "more": False}

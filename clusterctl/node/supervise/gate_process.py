@@ -1,4 +1,7 @@
-"""The process of the gate, which becomes torchrun or starts a program, and what it reports of its workers."""
+"""The agent's end of the gate, whose process becomes torchrun or starts a program, and what it reports of its workers.
+
+The other end is `gate`. The command line of torchrun comes with the spec (`plans/launch/launchers.py`).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from ..runtime.event_loop import Loop
 from ..runtime.processes import Stat, find_process
 from ..state.environments import append_programs_to_path
 from ..state.workdir import read_tail
-from .launchers.temp_files import make_mpi_key, make_mpi_order, make_order
+from .launchers.temp_files import make_mpi_order, make_order
 from .ranks.workers import Worker, Workers, WorkerWatch
 from .spawn import (
     AttemptPaths,
@@ -44,7 +47,7 @@ if TYPE_CHECKING:
 Notify = Callable[["JournalEvent", "TorchrunFacts"], None]
 
 
-class Torchrun:
+class GateProcess:
     """The gate, then torchrun, and its workers; tells `notify` what it hears of them."""
 
     def __init__(self, loop: Loop, spec: Spec, paths: AttemptPaths, notify: Notify) -> None:
@@ -128,7 +131,6 @@ class Torchrun:
             order["ray"] = make_order(self.spec, address, port, token)
         if "mpi" in self.spec:
             order["mpi"] = make_mpi_order(self.spec, address, port, token)
-            order["mpi_key"] = make_mpi_key(self.spec, token)
         unsent = memoryview(json.dumps(order).encode("utf-8") + b"\n")
         with suppress(OSError):
             while unsent:

@@ -1,7 +1,7 @@
 """What Slurm's own programs print, read within bounds; pure.
 
-Only formats that are the same from 20.11 to 25.x are read: `squeue -o` with fields of our choice, and the first line
-of `sbatch --parsable`. The JSON of squeue changed with most versions.
+Only formats that are the same from 20.11 to 26.05 are read: `squeue -o` with fields of our choice, a line of `sbatch
+--parsable`, and two of `scontrol show config`. The JSON of squeue changed with most versions.
 """
 
 from __future__ import annotations
@@ -10,13 +10,16 @@ import re
 import time
 from typing import Dict, List, NamedTuple, Optional
 
-# number, state, reason, start (expected or real), nodes; the reason may hold anything but comes before two last fields
-QUEUE_FORMAT = "%i|%T|%S|%N|%r"
+# number, state, start (expected or real), nodes, name, reason: the last may hold anything
+QUEUE_FORMAT = "%i|%T|%S|%N|%j|%r"
 NAME_FORMAT = "%j|%i"
 MOST_OUTPUT = 4 << 20  # characters
 MOST_JOBS = 10_000
 LONGEST_FIELD = 300
-PENDING_STATES = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT")
+PENDING_STATES = (
+    *("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"),
+    "EXPEDITING",  # since 25.11: requeued, and first in the queue
+)
 ENDING = "COMPLETING"  # its processes are being ended; then it is over, or waits again
 FINAL_STATES = (
     *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED"),
@@ -27,17 +30,19 @@ _NUMBER = re.compile(r"[0-9]{1,18}")
 # 4711, one element or the rest of an array (4711_3, 4711_[4-9%2], 4711_[...]), one component of a heterogeneous job
 _JOB = re.compile(r"([0-9]{1,18})(?:_[0-9]{1,9}|_\[[0-9.,%:-]{1,4096}\]|\+[0-9]{1,9})?")
 _KILL_WAIT = re.compile(r"^KillWait\s*=\s*([0-9]{1,6})\s*sec", re.MULTILINE)
+_CLUSTER = re.compile(r"^ClusterName\s*=\s*(\S{1,200})\s*$", re.MULTILINE)
 _STATE = re.compile(r"[A-Z_]{1,40}")
 
 
 class QueuedJob(NamedTuple):
-    """One job as squeue has it; `start` is in seconds since 1970, expected for one that waits."""
+    """One job as squeue has it; `start` is in seconds since 1970, expected for one that waits; `name` is the run's."""
 
     job: str
     state: str
     reason: str = ""
     start: Optional[float] = None
     nodes: str = ""
+    name: str = ""
 
     @property
     def is_over(self) -> bool:
@@ -73,14 +78,15 @@ def parse_queue(text: str) -> Dict[str, QueuedJob]:
 
 
 def _parse_line(line: str) -> Optional[QueuedJob]:
-    fields: List[str] = [field.strip() for field in line.split("|", 4)]
+    fields: List[str] = [field.strip() for field in line.split("|", 5)]
     number = _JOB.fullmatch(fields[0])
-    if len(fields) != 5 or number is None:
+    if len(fields) != 6 or number is None:
         return None
-    state, start, nodes, reason = (field[:LONGEST_FIELD] for field in fields[1:])
+    state, start, nodes, name, reason = (field[:LONGEST_FIELD] for field in fields[1:])
     if not _STATE.fullmatch(state):
         state = UNKNOWN  # Slurm writes ? for one that it has no word for; the job is there all the same
-    return QueuedJob(number.group(1), state, "" if reason == "None" else reason, parse_time(start), nodes)
+    reason = "" if reason == "None" else reason
+    return QueuedJob(number.group(1), state, reason, parse_time(start), nodes, name)
 
 
 def parse_numbers(text: str) -> Dict[str, str]:
@@ -101,7 +107,14 @@ def parse_time(text: str) -> Optional[float]:
         return None
 
 
-def parse_kill_wait(text: str) -> Optional[float]:
-    """Read `KillWait = 30 sec` in the output of `scontrol show config`."""
-    found = _KILL_WAIT.search(text[:MOST_OUTPUT])
-    return float(found.group(1)) if found else None
+class Settings(NamedTuple):
+    """What is needed of a cluster's configuration; None and empty where that is not known."""
+
+    kill_wait: Optional[float] = None  # seconds between Slurm's SIGTERM and SIGKILL
+    cluster: str = ""
+
+
+def parse_settings(text: str) -> Settings:
+    """Read `KillWait = 30 sec` and `ClusterName = hpc` in the output of `scontrol show config`."""
+    kill_wait, cluster = _KILL_WAIT.search(text[:MOST_OUTPUT]), _CLUSTER.search(text[:MOST_OUTPUT])
+    return Settings(float(kill_wait.group(1)) if kill_wait else None, cluster.group(1) if cluster else "")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from clusterctl.client.maintenance import NodeStorage, UnusedStorage
-from clusterctl.console.maintenance import show_cleanup_plan
+from clusterctl.client.cleanup import NodeStorage, UnusedStorage
+from clusterctl.console.cleanup import show_cleanup_plan
 from clusterctl.plans.cleanup import CleanupPlan, parse_stored_run
 from clusterctl.protocol.untrusted import Untrusted
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from clusterctl.client.maintenance import EndedOrphans, NodeStorage, RemovalReport, UnusedStorage
+from clusterctl.client.cleanup import EndedOrphans, NodeStorage, RemovalReport, UnusedStorage
 from clusterctl.console.progress import render_size
 from clusterctl.console.text import sanitize
 from clusterctl.console.verdict import render_outside
@@ -14,7 +14,7 @@ from clusterctl.errors import ClusterctlError
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.cleanup import BEYOND_NEWEST, CleanupPlan, Orphan, Orphans, StoredRun, WarmServer
 from clusterctl.plans.runs.verdict import name_state
-from clusterctl.plans.sync.results import outside_to_json
+from clusterctl.plans.sync.outside_files import outside_to_json
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import render_duration

@@ -11,19 +11,9 @@ from typing import Any
 import pytest
 
 from clusterctl.node.gang.channel import LONGEST_MESSAGE
-from clusterctl.node.gang.membership import lost_part, make_record, read_bounds
-from clusterctl.node.gang.roster import Roster, judge_record, read_policy
-from clusterctl.node.supervise.restarts import glob_to_regex
-from clusterctl.protocol.messages.gang import (
-    FIRST_FAILURES,
-    TO_PEER,
-    NextAttempt,
-    RosterView,
-    limit_parts,
-    read_message,
-    render_message,
-)
-from clusterctl.protocol.untrusted import Untrusted
+from clusterctl.node.gang.end_record import lost_part, make_record
+from clusterctl.node.gang.restart_policy import judge_record, read_policy
+from clusterctl.protocol.messages.gang import FIRST_FAILURES, limit_parts
 
 LOST_PEER = "RuntimeError: [gloo] Connection closed by peer [10.0.0.2]:4242"
 
@@ -220,7 +210,7 @@ for name in {names}:
     import_module("clusterctl.node." + name)
 judge = ["root_cause", "known_errors", "tracebacks", "end_record"]
 before = [name for name in judge if "clusterctl.protocol." + name in sys.modules]
-from clusterctl.node.gang.roster import judge_record
+from clusterctl.node.gang.restart_policy import judge_record
 print(before, judge_record({{"parts": []}}).reason, "clusterctl.protocol.root_cause" in sys.modules)
 """
 
@@ -265,102 +255,6 @@ def test_a_record_that_is_made_smaller_keeps_the_first_exception_of_a_chain() ->
     assert (judge_record(record).reason, judge_record(record).node) == ("code", "a")
 
 
-def course_of(nnodes: int, spares: int) -> Roster:
-    """Begin a run's course as seat 0 sees it."""
-    ranks = [*range(nnodes), *[None] * spares]
-    roster = [{"slot": seat, "node": f"n{seat}", "node_rank": rank} for seat, rank in enumerate(ranks)]
-    return Roster({"slot": 0, "slots": len(ranks), "nnodes": nnodes, "attempt": 1, "roster": roster})
-
-
-def test_ranks_stay_where_they_are() -> None:
-    """A spare takes the rank of the node that it replaces; the others keep theirs, in later attempts too."""
-    course = course_of(3, 2)
-
-    assert course.assign({0, 2, 3, 4})
-    assert course.node_ranks == {0: 0, 3: 1, 2: 2}
-    assert course.assign({0, 3, 4})
-    assert (course.node_ranks, course.attempt) == ({0: 0, 3: 1, 4: 2}, 3)
-    assert not course.assign({0, 3})
-    assert course.attempt == 3
-
-
-def told_by(course: Roster) -> RosterView:
-    """Read what a course tells others, as a member of the same run does."""
-    roster = [{**entry, "lost": None, "unfit": None} for entry in course.entries]
-    spec = {
-        "run": "j-1",
-        "nnodes": course.nnodes,
-        "slots": course.slot_count,
-        "roster": roster,
-        "restart": {"max": 9},
-    }
-    text = render_message(NextAttempt(None, course.view()))
-    view: RosterView = read_message(Untrusted(json.loads(text)), TO_PEER, read_bounds(spec)).roster
-    return view
-
-
-def test_the_hub_is_believed_but_the_lost_stay_lost() -> None:
-    """Whoever was given up by anybody is not taken back by the hub's later word."""
-    here, there = course_of(2, 2), course_of(2, 2)
-    here.mark_lost(3, "gone")
-    there.mark_lost(1, "gone")
-    there.assign({0, 2})
-    here.apply(told_by(there))
-
-    assert (here.attempt, here.lost, here.node_ranks) == (2, {1, 3}, {0: 0, 2: 1})
-    there.mark_lost(0, "the hub")
-    here.apply(told_by(there))
-    assert 0 not in here.lost, "we are here ourselves"
-
-
-def test_one_liar_decides_nothing() -> None:
-    """Alone it names nobody lost, gives no rank, jumps no number and writes no history; two of three may."""
-    honest, liar, here = course_of(2, 3), course_of(2, 3), course_of(2, 3)
-    for seat in (1, 2, 3):
-        liar.mark_lost(seat, "so I say")
-    liar.assign({4})
-    liar.attempt = 6
-    liar.add_attempt({"attempt": 1, "reason": "code", "node": "n1", "text": "", "progress": False})
-    before = json.dumps(here.view())
-    here.reconcile([told_by(liar), told_by(honest), told_by(honest)])
-    assert json.dumps(here.view()) == before
-
-    honest.mark_lost(1, "silent")
-    honest.assign({0, 2})
-    here.reconcile([told_by(liar), told_by(honest)])
-    assert (here.attempt, here.lost, here.node_ranks) == (2, {1}, {0: 0, 1: 1}), (
-        "one ahead, and both name seat 1"
-    )
-    here.reconcile([told_by(honest), told_by(honest), told_by(liar)])
-    assert here.lost == {1}
-
-
-def test_what_most_tell_alike_is_taken() -> None:
-    """An order that the lost hub sent to all but the one that leads now is not lost with it."""
-    others, here = course_of(2, 2), course_of(2, 2)
-    others.add_attempt({"attempt": 1, "reason": "gpu", "node": "n1", "text": "", "progress": None})
-    others.mark_unfit(1, "its GPU")
-    others.assign({0, 2, 3})
-    here.reconcile([told_by(others), told_by(others)])
-
-    assert (here.attempt, here.node_ranks, here.unfit) == (2, {0: 0, 2: 1}, {1})
-    assert [entry["reason"] for entry in here.history] == ["gpu"]
-
-
-@pytest.mark.parametrize(
-    ("nnodes", "spares", "lost", "outnumbered"),
-    [(2, 1, 2, True), (1, 1, 1, False), (2, 3, 2, False), (2, 3, 3, True)],
-)
-def test_outnumbered(nnodes: int, spares: int, lost: int, outnumbered: bool) -> None:
-    """Only more than half of all could go on without us."""
-    course = course_of(nnodes, spares)
-    for seat in range(1, 1 + lost):
-        course.mark_lost(seat, "gone")
-
-    assert course.in_minority is outnumbered
-    assert not course.can_continue(lost) or course.in_minority
-
-
 def test_policy() -> None:
     """Pauses double up to half a minute."""
     policy = read_policy({"max": 2, "on": ["gpu"]})
@@ -372,24 +266,6 @@ def test_policy() -> None:
         policy.refuse("code", 0),
         policy.refuse("network", 0),
     ] == [None, "max", "code", "reason"]
-
-
-@pytest.mark.parametrize(
-    ("pattern", "path", "fits"),
-    [
-        ("**", "a/b.pt", True),
-        ("*.pt", "b.pt", True),
-        ("*.pt", "a/b.pt", False),
-        ("**/*.pt", "b.pt", True),
-        ("**/*.pt", "a/c/b.pt", True),
-        ("ckpt/**", "ckpt/a/b", True),
-        ("ckpt/**", "ckpt2/a", False),
-        ("step-?.[x]", "step-1.[x]", True),
-    ],
-)
-def test_patterns_of_progress(pattern: str, path: str, fits: bool) -> None:
-    """One star stays within a name, two do not."""
-    assert (glob_to_regex(pattern).fullmatch(path) is not None) is fits
 
 
 def test_a_record_fits_however_many_have_failed() -> None:

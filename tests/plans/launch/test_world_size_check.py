@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clusterctl.plans.launch.world_size import (
+from clusterctl.plans.launch.world_size_check import (
     describe_src_layout,
     describe_unaware,
     describe_world_event,

@@ -134,13 +134,24 @@ def serve(
     send(server_end, {"pid": os.getpid(), "obstacle": obstacle})
     if obstacle:
         os._exit(0)
-    gc.enable()
-    gc.collect()  # what the import made is old from now on: else each worker would begin with looking through all of it
+    freeze_imports()
     request = wait_for_request(server_end)
     server_end.close()
     line = socket.socket(fileno=request.line)
     prepare_worker(request, line)
     yield from run_worker(request.command)
+
+
+def freeze_imports() -> None:
+    """Make old what the import has made: else each worker, or gate, would begin with looking through all of it.
+
+    That takes 0.18 s, so it is done once: what is forked from a warm server finds everything frozen already. The freeze
+    costs nothing and lets no search touch, and so copy, memory that is shared.
+    """
+    gc.enable()
+    if not gc.get_freeze_count():
+        gc.collect()
+    gc.freeze()
 
 
 def try_to_show_command() -> str:

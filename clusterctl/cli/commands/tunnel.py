@@ -142,7 +142,7 @@ def debug(settings: Settings, run: str | None, rank: int) -> int:
     """Type in pdb of a rank that waits at `breakpoint()`.
 
     The run must have been started with `launch --debug`, or `debug: true` in the job. Waits until the rank comes to a
-    breakpoint. Ctrl-D or Ctrl-C leaves: the rank goes on waiting, and `debug` can be called again. `c` lets it go on,
+    breakpoint. Ctrl-D or Ctrl-C leaves: the rank keeps waiting, and `debug` can be called again. `c` continues it,
     `q` ends it. The other ranks wait in their next collective until their timeout, which is that of
     init_process_group: 10 minutes with NCCL, 30 with Gloo, unless the script sets it.
     """
@@ -330,9 +330,9 @@ def _serve_debugger(session: Session, rank: int, again: str) -> int:
             return False
         channel = tunnel.channels.pop(0, None)
         if channel is not None and channel.finished:  # what was typed has ended
-            info(tr("rank {rank} goes on", rank=rank))
+            info(tr("rank {rank} continues", rank=rank))
             return False
-        info(tr("rank {rank} goes on; waiting for its next breakpoint, Ctrl-C ends", rank=rank))
+        info(tr("rank {rank} continues; waiting for its next breakpoint, Ctrl-C ends", rank=rank))
         return True
 
     tunnel.on_frame = on_frame

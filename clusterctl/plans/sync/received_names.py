@@ -1,6 +1,4 @@
-"""Which of a node's outputs are downloaded; files outside the output directory.
-
-What a node offers for download, and what of it is taken: names are judged here, nothing is believed.
+"""Which of the files that a node offers for download are taken: their names are judged here, nothing is believed.
 
 A path is taken if its parts are plain names, if nothing else has that name, and if it lies below directories only.
 A link is made again if it is relative and its way up, which may only be its beginning, stays below the target:
@@ -10,11 +8,10 @@ then it leads nowhere else, whatever the other links are.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from clusterctl.protocol.untrusted import Row, Untrusted
+from clusterctl.protocol.untrusted import Row
 from clusterctl.translation import tr
 
 OUTPUTS, LOGS, CODE = "outputs", "logs", "code"
@@ -32,7 +29,8 @@ Stamp = tuple[int, int, int, int]
 class OutputEntry:
     """One thing on a node; `index` is what the node calls it, `path` is where it would lie here.
 
-    `own`: of this node's part of a run, where an output belongs to all nodes that share the work directory.
+    `own`: of this node's part of a run, where an output belongs to all nodes that share the work directory. `mode` is
+    None for what gets the mode of a new file.
     """
 
     index: int
@@ -42,6 +40,7 @@ class OutputEntry:
     stamp: Stamp
     target: str
     own: bool
+    mode: int | None = None
 
 
 @dataclass(frozen=True)
@@ -70,8 +69,8 @@ class DownloadPlan:
 def parse_output_rows(rows: Iterable[Row], start: int, run_id: str | None) -> Iterator[OutputEntry]:
     """Read a batch of rows; of a run what lies below `logs-RUN` and `code-RUN`. ValueError for what is no row."""
     for offset, row in enumerate(rows):
-        if len(row) != 8:
-            raise ValueError("a row does not have 8 parts")
+        if len(row) not in (8, 9):
+            raise ValueError("a row has neither 8 nor 9 parts")
         part, kind = row.text(0, 10), row.text(2, 10)
         path, target = row.name(1, LONGEST_PATH), row.name(7, LONGEST_PATH)
         if path is None or target is None:  # the system itself has none so long
@@ -84,7 +83,8 @@ def parse_output_rows(rows: Iterable[Row], start: int, run_id: str | None) -> It
             raise ValueError("a row is of no known kind")
         local_path = path if part == OUTPUTS else f"{part}-{run_id}/{path}"
         numbers = (stamp[0], stamp[1], stamp[2], stamp[3])
-        yield OutputEntry(start + offset, local_path, kind, size, numbers, target, part != OUTPUTS)
+        mode = row.integer(8, 0, 0o777)
+        yield OutputEntry(start + offset, local_path, kind, size, numbers, target, part != OUTPUTS, mode)
 
 
 def plan_download(entries: Sequence[OutputEntry], *, ignores_case: bool) -> DownloadPlan:
@@ -113,6 +113,15 @@ def find_refusal_reason(entry: OutputEntry) -> str:
     if entry.kind == "link" and not stays_inside(entry.path, entry.target):
         return tr("a link that leads out of the directory")
     return ""
+
+
+def check_names(paths: Iterable[str], names: Sequence[str]) -> None:
+    """Raise ValueError for a path that is not below one of the names that were asked for."""
+    if "" in names:
+        return
+    for path in paths:
+        if path.partition("/")[0] not in names:
+            raise ValueError("a path that was not requested")
 
 
 def find_path_problem(path: str) -> str:
@@ -182,40 +191,3 @@ class _Names:
 
     def _key(self, path: str) -> str:
         return unicodedata.normalize("NFC", path).casefold() if self._ignores_case else path
-
-
-MAX_NAMED = 5
-LONGEST_FILE_NAME = 200
-MAX_NUMBER = 1 << 63
-
-
-@dataclass(frozen=True)
-class OutsideFiles:
-    """The files of one node that were not sent with the code, or changed since; `more`: not all were counted."""
-
-    files: int
-    bytes: int
-    names: tuple[str, ...]
-    more: bool = False
-
-
-def parse_outside(raw: Untrusted) -> OutsideFiles | None:
-    """Read what a node reports; None if it knows nothing, or if that makes no sense."""
-    files, size = raw.integer("files", 0, MAX_NUMBER), raw.integer("bytes", 0, MAX_NUMBER)
-    if files is None or size is None or not raw.is_list("names"):
-        return None
-    return OutsideFiles(files, size, raw.texts("names", MAX_NAMED, LONGEST_FILE_NAME), raw.flag("more"))
-
-
-def with_outside_files(parts: Mapping[str, OutsideFiles | None]) -> dict[str, OutsideFiles]:
-    """Keep the nodes that have such files."""
-    return {name: files for name, files in parts.items() if files is not None and (files.files or files.more)}
-
-
-def outside_to_json(files: OutsideFiles | None) -> dict[str, Any] | None:
-    """Give one node's; null where nothing is known."""
-    return (
-        None
-        if files is None
-        else {"files": files.files, "bytes": files.bytes, "names": list(files.names), "more": files.more}
-    )
