@@ -214,8 +214,8 @@ def _list_sibling_modules(job: Job) -> Iterator[str]:
 
 
 # seconds from a check to its launch. In that time a cable or a GPU seldom breaks, and a run whose network does break
-# meanwhile fails as one that was launched before. After a launch nothing is reused: its run may have crashed because
-# of a GPU or the network.
+# meanwhile fails as one that was launched before. After a launch nothing is reused, as its run may have crashed because
+# of a GPU or the network, unless it has succeeded.
 MAX_AGE = 60.0
 MOST_KEPT = 20  # files
 MOST_BYTES, MOST_VALUES = 8 << 20, 500_000

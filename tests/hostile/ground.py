@@ -42,6 +42,7 @@ VERBS_OF_THE_PAYLOAD = (
     "ps",
     "exec",
     "pull",
+    "copy",
     "clean",
     "orphans",
     "top",

@@ -324,6 +324,12 @@ def empty_pieces(header: Header, body: bytes, _: Talk) -> Iterator[bytes]:
     yield from repeat(frame({**header, "packed": False})) if "file" in header else [frame(header, body)]
 
 
+def empty_rows(header: Header, body: bytes, _: Talk) -> Iterator[bytes]:
+    """List nothing, for ever."""
+    nothing = frame({"rows": 0}, zlib.compress(b"[]"))
+    yield from repeat(nothing) if "rows" in header or "listed" in header else [frame(header, body)]
+
+
 def missing_again(header: Header, body: bytes, talk: Talk) -> Iterator[bytes]:
     """Say that all contents are missing whenever they should be there."""
     if "stored" not in header and "tree" not in header and "missing" not in header:
@@ -426,6 +432,9 @@ CASES: dict[str, Case] = {
     "rows-up": rows_of(lambda number: f"../{number}", 1),
     "first-gpu02": first("gpu02"),
     "empty-pieces": empty_pieces,
+    "empty-rows": empty_rows,
+    "rows-git": rows_of(lambda number: f".git/hooks/{number}", 1),
+    "rows-meta": rows_of(lambda number: f".clusterctl/homes{number}.json", 1),
     # sync
     "missing-again": missing_again,
     # follow

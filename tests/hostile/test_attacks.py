@@ -105,6 +105,12 @@ VERBS = {
     "logs -t": Verb(("logs", "-t", "{run}"), lines(r"(?m)gpu0(\d) .* hello")),
     "pull": Verb(("pull", "--json", "{run}"), brought, (PARTLY,), PULLED),
     "pull as text": Verb(("pull", "{run}"), lines(r"(?m)^gpu0(\d): .* -> "), (PARTLY,), PULLED),
+    "cp": Verb(
+        ("cp", "--json", "--run", "{run}", "all:${{output_dir}}/.", "mine/"),
+        lambda seen: {one["node"] for one in seen.documents[0]["received"]},
+        (PARTLY,),
+        r"work/mine/.*",
+    ),
     "clean": Verb(("clean", "-y", "--json"), listed("nodes", "node")),
     "clean as text": Verb(("clean", "-y"), everywhere(".")),
     "sync": Verb(("sync", "job.yaml"), everywhere(r"(?m)^gpu\[?01.*03\]: \d files"), (FAILED, PARTLY)),
@@ -361,6 +367,19 @@ MORE: dict[tuple[str, str], tuple[str, ...]] = {
     ("exec as text", "exec"): ("error-escapes",),
     ("check", "probe"): ("deep",),
     ("launch", "sync"): ("missing-again",),
+    ("pull", "pull"): ("empty-rows",),
+    ("cp", "copy"): (
+        *ANY_FIELD,
+        *ANY_FRAME,
+        "claim",
+        "rows-up",
+        "rows-git",
+        "rows-meta",
+        "rows-long",
+        "empty-rows",
+        "empty-pieces",
+        "error-flood",
+    ),
 }
 
 

@@ -115,6 +115,7 @@ def _run_guardian(
         kept = {"orders": orders[1], "beats": beats[0], "line": line.fileno(), "next": own_end.fileno()}
         _exec_role(launch, "guardian", {"agent": agent}, kept)
     close_all((orders[1], beats[0], line.detach(), own_end.detach()))
+    set_subreaper()  # a gate that waits becomes its child before the exec
     kept = {"orders": orders[0], "beats": beats[1], "line": agent_end.fileno()}
     _exec_role(launch, "agent", {}, {**kept, "warm": fork_server(kept.values())})
 

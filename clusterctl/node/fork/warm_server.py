@@ -28,7 +28,19 @@ import socket
 import sys
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 from ...protocol.untrusted import MalformedError, Untrusted, parse_object
 from ..runtime.processes import (
@@ -40,7 +52,7 @@ from ..runtime.processes import (
     set_parent_death_signal,
 )
 from . import interface
-from .imports import Imports, count_private_bytes, record_imports
+from .imports import Imports, count_private_bytes, is_stable, record_imports
 from .inherited import read_inherited
 from .standby import (
     MOST_WORDS,
@@ -69,9 +81,17 @@ from .worker import exit_code
 from .worker_server import freeze_imports
 
 if TYPE_CHECKING:
-    from ...protocol.messages.local import AnyWarmAnswer, GateStart, Renew, WarmServerFacts
+    from ...protocol.messages.local import AnyWarmAnswer, ForkGate, GateStart, Renew, WarmServerFacts
 
 RunGate = Callable[[List[str]], None]
+
+
+class GateProgram(NamedTuple):
+    """What a gate does with its words; and what it does before it has them, which gives what remains."""
+
+    run: RunGate
+    prepare: Callable[[GateStart, Sequence[int]], RunGate]
+
 
 REQUEST_LIMIT = 2.0  # seconds for a request at the socket
 ADOPTION_LIMIT = 5.0  # seconds in which the kernel gives a gate to its agent
@@ -82,7 +102,7 @@ LONGEST_WAIT = 86400.0  # seconds
 ANCESTOR_INTERVAL = 0.1  # seconds between looks whether the previous run has ended
 
 
-def fork_server(connection: int, start: GateStart, private: Sequence[int], run_gate: RunGate) -> None:
+def fork_server(connection: int, start: GateStart, private: Sequence[int], program: GateProgram) -> None:
     """Fork the server from a gate with one thread; it serves the agent at the other end of `connection`."""
     sys.stdout.flush()
     sys.stderr.flush()
@@ -91,13 +111,13 @@ def fork_server(connection: int, start: GateStart, private: Sequence[int], run_g
         try:
             if os.fork() == 0:
                 close_all(private)
-                run_server(socket.socket(fileno=connection), start, run_gate)
+                run_server(socket.socket(fileno=connection), start, program)
         finally:
             os._exit(0)
     os.waitpid(between, 0)
 
 
-def run_server(connection: socket.socket, start: GateStart, run_gate: RunGate) -> None:
+def run_server(connection: socket.socket, start: GateStart, program: GateProgram) -> None:
     """Leave the gate's session, files and directory, and serve."""
     os.setsid()
     leave_output()
@@ -106,7 +126,7 @@ def run_server(connection: socket.socket, start: GateStart, run_gate: RunGate) -
     freeze_imports()
     payload = sys.argv[0]
     imports = record_imports(payload, start["preload"])
-    Server(imports, run_gate).serve_agent(connection)
+    Server(imports, start, program).serve_agent(connection)
 
 
 def reset_signals() -> None:
@@ -120,9 +140,11 @@ def reset_signals() -> None:
 class Server:
     """What was imported, and who is served."""
 
-    def __init__(self, imports: Imports, run_gate: RunGate) -> None:
+    def __init__(self, imports: Imports, start: GateStart, program: GateProgram) -> None:
         self._imports = imports
-        self._run_gate = run_gate
+        self._start_plan = start
+        self._program = program
+        self._gate: Optional[WaitingGate] = None
         self._since = time.time()
         self._ends_at = 0.0
         self._open: List[socket.socket] = []  # what a forked process must not keep
@@ -166,6 +188,19 @@ class Server:
             refusal = "%s has changed since it was imported" % changed
         if refusal:
             return {"refused": refusal}
+        waiting, self._gate = self._gate, None
+        if waiting is not None:
+            if argv[5] == waiting.module and is_same_plan(start, self._start_plan):
+                passed: ForkGate = {
+                    "do": "gate",
+                    "argv": argv,
+                    "env": pack_variables(env),
+                    "cwd": request.text("cwd"),
+                }
+                pid = waiting.hand_over(passed, descriptors)
+                if pid is not None:
+                    return {"pid": pid}
+            waiting.line.close()
         reader, writer = os.pipe()
         agent = os.getppid()
         between = os.fork()
@@ -176,8 +211,8 @@ class Server:
         os.close(writer)
         os.waitpid(between, 0)
         with os.fdopen(reader, "rb") as source:
-            pid = source.read()
-        return {"pid": int(pid)} if pid else {"refused": "no process could be forked"}
+            forked = source.read()
+        return {"pid": int(forked)} if forked else {"refused": "no process could be forked"}
 
     def _fork_again(
         self,
@@ -195,19 +230,38 @@ class Server:
         close_all((reader, writer))
         for connection in self._open:
             connection.close()
-        go, report, log = descriptors
-        set_up_child(log)
-        reset_signals()
-        wait_for_parent(agent)
-        set_parent_death_signal(signal.SIGTERM)
-        if os.getppid() != agent:
+        if become_child(agent):
+            become_gate(argv, env, cwd, descriptors, self._program.run)
+
+    def _prepare_gate(self) -> None:
+        """Fork the agent's first gate, which imports torchrun, forks its worker server, and waits for its words."""
+        own_end, line = socket.socketpair()
+        agent = os.getppid()
+        between = os.fork()
+        if between == 0:
+            run_in_child(lambda: self._wait_as_gate(own_end, line, agent))
+        line.close()
+        os.waitpid(between, 0)
+        self._gate = WaitingGate(own_end)
+
+    def _wait_as_gate(self, own_end: socket.socket, line: socket.socket, agent: int) -> None:
+        if os.fork():
+            os._exit(0)
+        for connection in (own_end, *self._open):
+            connection.close()
+        if not become_child(agent):
             return
-        os.chdir(cwd)
-        os.environ.clear()
-        os.environ.update(env)
-        interface.show_command([os.fsencode(word) for word in argv], interface.render_variables(env))
-        sys.argv[:] = argv[1:]
-        run_as_program(lambda: self._run_gate([str(go), str(report), *argv[5:]]))
+        send(line, {"pid": os.getpid()})
+        for name in [name for name in os.environ if not is_stable(name)]:  # the tag of an earlier run, too
+            del os.environ[name]
+        run_gate = self._program.prepare(self._start_plan, (line.fileno(),))
+        request, descriptors = receive(line)
+        if request is None:
+            return
+        line.close()
+        argv = list(request.texts("argv", MOST_WORDS, LONGEST_VARIABLE))
+        env = unpack_variables(request.texts("env", MOST_WORDS, LONGEST_VARIABLE))
+        become_gate(argv, env, request.text("cwd"), descriptors, run_gate)
 
     # the end of a run, and the next one
 
@@ -347,6 +401,9 @@ class Server:
         leave_output()
         reset_signals()
         os.chdir("/")
+        self._open = [connection]
+        with suppress(OSError):  # it is forked when it is needed
+            self._prepare_gate()
         self.serve_agent(connection)
 
     def _describe(self) -> WarmServerFacts:
@@ -441,14 +498,54 @@ def read_lines(path: str) -> List[str]:
         return []
 
 
-def set_up_child(log: int) -> None:
-    """Take a new session, the log as output, and the signals of a new process."""
+class WaitingGate(NamedTuple):
+    """A gate that waits for its words at the other end of the line; its first message is its pid."""
+
+    line: socket.socket
+    module: str = "torch.distributed.run"
+
+    def hand_over(self, request: ForkGate, descriptors: Sequence[int]) -> Optional[int]:
+        """Let it go on; gives its pid, None if it has ended."""
+        with self.line, suppress(OSError, MalformedError):
+            self.line.settimeout(REQUEST_LIMIT)
+            greeting, _ = receive(self.line)
+            pid = greeting.integer("pid", 1) if greeting is not None else None
+            if pid is not None and not select.select([self.line], [], [], 0)[0]:
+                send(self.line, request, descriptors)
+                return pid
+        return None
+
+
+def is_same_plan(start: Untrusted, plan: GateStart) -> bool:
+    """Whether a gate is to start workers as the one that was prepared will; what it imports is compared elsewhere."""
+    return start.text("mode") == plan["mode"] and start.count("workers") == plan["workers"]
+
+
+def become_child(agent: int) -> bool:
+    """Become the agent's child, as one that it has started itself; False if it has ended."""
     os.setsid()
     leave_output()
+    restore_signals()
+    reset_signals()
+    wait_for_parent(agent)
+    set_parent_death_signal(signal.SIGTERM)
+    return os.getppid() == agent
+
+
+def become_gate(
+    argv: List[str], env: Dict[str, str], cwd: str, descriptors: Sequence[int], run_gate: RunGate
+) -> None:
+    """Take what a gate is started with, and run it."""
+    go, report, log = descriptors
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)
-    restore_signals()
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(env)
+    interface.show_command([os.fsencode(word) for word in argv], interface.render_variables(env))
+    sys.argv[:] = argv[1:]
+    run_as_program(lambda: run_gate([str(go), str(report), *argv[5:]]))
 
 
 def wait_for_parent(pid: int) -> None:

@@ -17,7 +17,7 @@ import sys
 import time
 from contextlib import suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ...protocol.exit_status import split_status
 from ...protocol.ranks import Rank
@@ -50,34 +50,64 @@ def main(arguments: List[str]) -> None:
 
 def run_module(go: int, report: int, name: str, start: Optional[GateStart]) -> None:
     """Import torchrun, or torch's older way to call it, and become it on GO; `start` asks for forked workers."""
-    sys.path[:] = [entry for entry in sys.path if entry != sys.argv[0]]  # torch must not find our modules
-    gc.disable()  # a tenth of the import is the search for garbage in it, of which there is none
-    forked = None
     try:
-        if start is not None:
-            forked = prepare_fork(start, name, (go, report))
-        import torch
-
-        module = import_module(name)
+        prepared = prepare_module(name, start, (go, report))
     except BaseException:
         import traceback
 
         send(report, {"failed": traceback.format_exc()})
         raise
-    gc.freeze()
-    gc.enable()
-    send(report, {"ready": str(torch.__version__)})
-    order = read_order(go)
-    apply_order(order)
-    watch_workers(report)
-    if forked is not None:
-        forked(lambda method, text: report_start(report, method, text))
-    argv = [native(word) for word in order["argv"]]
-    sys.argv = [str(module.__file__), *argv]
-    module.main(argv)
+    become_torchrun(go, report, prepared)
 
 
 Note = Callable[[str, str], None]
+
+
+class Prepared(NamedTuple):
+    """What was imported, and what remains to be done before workers are forked."""
+
+    module: Any
+    torch: str
+    install_fork: Optional[Callable[[Note], None]]
+
+
+def prepare_module(name: str, start: Optional[GateStart], private: Sequence[int]) -> Prepared:
+    """Import torch and its module, with a worker server between the two if `start` asks for forked workers."""
+    sys.path[:] = [entry for entry in sys.path if entry != sys.argv[0]]  # torch must not find our modules
+    gc.disable()  # a tenth of the import is the search for garbage in it, of which there is none
+    install_fork = prepare_fork(start, name, private) if start is not None else None
+    import torch
+
+    module = import_module(name)
+    gc.freeze()
+    gc.enable()
+    return Prepared(module, str(torch.__version__), install_fork)
+
+
+def become_torchrun(go: int, report: int, prepared: Prepared) -> None:
+    """Report that nothing is missing but GO, and run torchrun after it."""
+    send(report, {"ready": prepared.torch})
+    order = read_order(go)
+    apply_order(order)
+    watch_workers(report)
+    if prepared.install_fork is not None:
+        prepared.install_fork(lambda method, text: report_start(report, method, text))
+    argv = [native(word) for word in order["argv"]]
+    sys.argv = [str(prepared.module.__file__), *argv]
+    prepared.module.main(argv)
+
+
+def prepare_gate(start: GateStart, private: Sequence[int]) -> Callable[[List[str]], None]:
+    """Do beforehand what a warm server's gate does before it is ready; returns the rest, which takes `main`'s words."""
+    prepared = prepare_module("torch.distributed.run", start, private)
+
+    def run(arguments: List[str]) -> None:
+        go, report = int(arguments[0]), int(arguments[1])
+        for descriptor in (go, report):
+            os.set_inheritable(descriptor, False)
+        become_torchrun(go, report, prepared)
+
+    return run
 
 
 def prepare_fork(start: GateStart, name: str, private: Sequence[int]) -> Callable[[Note], None]:
@@ -99,7 +129,8 @@ def prepare_fork(start: GateStart, name: str, private: Sequence[int]) -> Callabl
                 from ..fork import warm_server
 
                 with suppress(OSError):  # no process to be had: later gates are exec'ed
-                    warm_server.fork_server(agent[0], start, (*private, server.control.fileno()), main)
+                    program = warm_server.GateProgram(main, prepare_gate)
+                    warm_server.fork_server(agent[0], start, (*private, server.control.fileno()), program)
             for descriptor in agent:
                 os.close(descriptor)
 

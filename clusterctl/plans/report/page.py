@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from clusterctl.plans.diagnose.hang import render_kept
+from clusterctl.plans.diagnose.hang import KeptDiagnosis, render_kept
 from clusterctl.plans.report.charts import (
     choose_scalars,
     node_plots,
@@ -12,11 +12,17 @@ from clusterctl.plans.report.charts import (
     scalar_plot,
     unusual_nodes,
 )
-from clusterctl.plans.report.evidence import render_ranks, render_sentence, render_slowness
+from clusterctl.plans.report.evidence import mark_commands, render_ranks, render_sentence, render_slowness
 from clusterctl.plans.report.facts import Facts, list_facts
 from clusterctl.plans.report.markup import Child, Html, document, element, join, table
 from clusterctl.plans.report.plot import Scale, plots_in_rows, render_moment, render_plot
-from clusterctl.plans.report.reported_run import ReportedRun, describe_span, find_moments, make_scale
+from clusterctl.plans.report.reported_run import (
+    ReportedRun,
+    describe_span,
+    find_marks,
+    find_moments,
+    make_scale,
+)
 from clusterctl.plans.report.secrets import hide_secrets
 from clusterctl.plans.report.style import STYLE
 from clusterctl.plans.report.timeline import render_timeline
@@ -31,6 +37,7 @@ from clusterctl.translation import language, tr, trn
 MOST_NODES = 10  # with plots of their own; of more the most telling
 MOST_RANKS = 48  # with their last lines
 MOST_LINES = 12
+MOST_ATTEMPTS = 5  # that have ended, in the result
 
 
 def render_report(run: ReportedRun, other: ReportedRun | None, command: str, secrets: Iterable[str]) -> str:
@@ -58,30 +65,46 @@ def _header(run: ReportedRun) -> Html:
 def render_result(run: ReportedRun) -> Html:
     """Give the state and the cause of its end; of a run that makes no progress first why."""
     kind = "good" if run.state == SUCCEEDED else "" if run.state in LIVE else "bad"
-    headline = _headline(run)
+    headline = element("p", element("b", _headline(run), class_=kind or None))
+    content: list[Child]
     if run.hang and run.state in LIVE:
-        answer = [
-            *render_sentence(run.hang.judgement),
-            element("p", headline),
-            element("p", run.hang.summary),
-        ]
-        return element("section", *answer, class_="result bad" if run.hang.judgement.hangs else "result")
+        kind = "bad" if run.hang.judgement.hangs else ""
+        content = [*_answer(run.hang), element("p", _headline(run))]
+    elif run.hang and run.hang.judgement.hangs and not (run.verdict and run.verdict.cause):
+        reasons = element("pre", _lines(run.cause_lines)) if run.cause_lines else None
+        content = [headline, *_answer(run.hang), reasons]
+    else:
+        content = [headline, *_cause(run)]
+        content += [element("p", *mark_commands(line)) for line in render_kept(run.hang)] if run.hang else []
+    ended = [element("p", mark.label) for mark in find_marks(run) if mark.sign.isdecimal()]
+    return element("section", *content, *ended[-MOST_ATTEMPTS:], class_=f"result {kind}".strip())
+
+
+def _answer(kept: KeptDiagnosis) -> list[Child]:
+    """Give what `diagnose` would have said, and when."""
+    return [*render_sentence(kept.judgement), element("p", kept.summary)]
+
+
+def _cause(run: ReportedRun) -> list[Child]:
     lines = [line.strip() if number == 0 else line for number, line in enumerate(run.cause_lines)]
-    content: list[Child] = [element("p", element("b", headline, class_=kind or None))]
-    if lines:
-        content += [
-            element("p", element("b", lines[0])),
-            element("pre", _lines(lines[1:])) if lines[1:] else None,
-        ]
-    content += [element("p", line) for line in render_kept(run.hang)] if run.hang else []
-    return element("section", *content, class_=f"result {kind}".strip())
+    if not lines:
+        return []
+    return [
+        element("p", element("b", lines[0])),
+        element("pre", _lines(lines[1:])) if lines[1:] else None,
+    ]
 
 
 def _headline(run: ReportedRun) -> str:
-    """Give the state, and how long the workers have run."""
+    """Give the state, how long the workers have run, and how often."""
     facts = {"state": run.state, "span": describe_span(run)}
     if not any(part.began for part in run.known):
         return run.state if run.state in LIVE else tr("{state}: {span}", **facts)
+    attempt = run.latest.attempt if run.latest else 1
+    if attempt > 1 and run.state in LIVE:
+        return tr("{state} for {span}, attempt {n}", **facts, n=attempt)
+    if attempt > 1:
+        return tr("{state} after {span}, attempt {n}", **facts, n=attempt)
     return tr("{state} for {span}", **facts) if run.state in LIVE else tr("{state} after {span}", **facts)
 
 
@@ -272,7 +295,7 @@ def _started(records: Mapping[str, NodeRecord]) -> list[tuple[list[str], str]]:
 
 def _compare(first: ReportedRun, second: ReportedRun, command: str) -> Html:
     """Put two runs side by side: what differs is marked, and numbers of both are in the same plots."""
-    facts = list_facts(first), list_facts(second)
+    facts = _with_cause(first), _with_cause(second)
     names = list(dict.fromkeys([*facts[0], *facts[1]]))
     rows = [_compare_row(name, facts[0].get(name, ""), facts[1].get(name, "")) for name in names]
     scale = make_scale(first)
@@ -301,6 +324,15 @@ def _compare(first: ReportedRun, second: ReportedRun, command: str) -> Html:
             for run in (first, second)
         ),
     )
+
+
+def _with_cause(run: ReportedRun) -> Facts:
+    """List what a run is, and after its result why."""
+    hang = run.hang.judgement if run.hang and run.hang.judgement.hangs else None
+    cause = run.cause_lines[0].strip() if run.cause_lines else hang.sentence if hang else ""
+    facts = list_facts(run)
+    head = dict(list(facts.items())[:1])
+    return {**head, **({tr("cause"): cause} if cause else {}), **facts}
 
 
 def _compare_row(name: str, first: str, second: str) -> Html:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 from clusterctl.errors import UsageError
 from clusterctl.plans.sync.manifest import Manifest, make_manifest
-from clusterctl.plans.sync.received_names import OutputEntry, check_names, stays_inside
+from clusterctl.plans.sync.received_names import LONGEST_PATH, OutputEntry, check_names, stays_inside
 from clusterctl.protocol.manifest import TreeEntry, parse_manifest
 
 NAMELESS = ("", ".", "..", "~", "${output_dir}")  # of a path that ends so what is in the directory is copied
@@ -106,6 +107,11 @@ def plan_gather(manifests: Mapping[str, Manifest]) -> GatherPlan:
     return GatherPlan(tuple(parts), tuple(sorted(conflicts)))
 
 
+def is_name(value: object) -> TypeGuard[str]:
+    """Return whether a value can be a path, the target of a link or a hash; the system itself has none longer."""
+    return isinstance(value, str) and len(value) <= LONGEST_PATH
+
+
 def parse_given(rows: Sequence[object], names: Sequence[str]) -> GivenTree:
     """Read what a node gives to others; ValueError for what must not be passed on."""
     entries: list[list[object]] = []
@@ -115,7 +121,7 @@ def parse_given(rows: Sequence[object], names: Sequence[str]) -> GivenTree:
         if not isinstance(row, list) or len(row) != COPY_VALUES:
             raise ValueError("a row does not have 5 parts")
         path, kind, mode, content, size = row
-        if not isinstance(path, str) or not isinstance(content, str):
+        if not is_name(path) or not is_name(content):
             raise ValueError("a row has a name that is none")
         if kind == "other" or (kind == "link" and not stays_inside(path, content)):
             left_out.append(path)

@@ -28,7 +28,7 @@ from clusterctl.node.fork.warm_client import (
     socket_folder,
     socket_name,
 )
-from clusterctl.node.fork.warm_server import Server, bind, list_ancestors, listen
+from clusterctl.node.fork.warm_server import GateProgram, Server, bind, list_ancestors, listen
 from clusterctl.node.runtime.processes import identify, own_processes
 from clusterctl.protocol.untrusted import Untrusted
 
@@ -37,9 +37,9 @@ from clusterctl.protocol.untrusted import Untrusted
 def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     """Make a server that has imported nothing and waits for a minute."""
     monkeypatch.setattr(warm_server, "is_memory_short", lambda: False)
-    made = Server(
-        Imports(payload="payload.zip", python="python3", preload=(), env={}, files={}), lambda _: None
-    )
+    imports = Imports(payload="payload.zip", python="python3", preload=(), env={}, files={})
+    program = GateProgram(lambda _: None, lambda *_: lambda _: None)
+    made = Server(imports, {"mode": "fork", "preload": [], "workers": 1}, program)
     made._ends_at = warm_server.now() + 60.0
     return made
 

@@ -103,6 +103,8 @@ def test_what_a_node_gives() -> None:
         ["row"],
         [["other/x", "file", 0o644, SHA, 1]],
         [["d/\udcff", "file", 0o644, SHA, 1]],
+        [["d/" + "x" * 5000, "other", 0, "", 0]],
+        [["d/l", "link", 0, "/" + "x" * 5000, 0]],
     ],
 )
 def test_what_a_node_must_not_give(rows: list[object]) -> None:
