@@ -87,6 +87,15 @@ class Seen:
         return self.out + self.err
 
 
+def machine_environment() -> dict[str, str]:
+    """Copy the variables of this process: pytest changes one for each test, also while a thread reads them."""
+    while True:
+        try:
+            return dict(os.environ)
+        except (KeyError, RuntimeError):
+            continue
+
+
 @dataclass
 class World:
     """The machine of one user: home, state directory, working directory and a canary, below one folder."""
@@ -118,9 +127,7 @@ class World:
     @property
     def environment(self) -> dict[str, str]:
         """The variables of this user's commands."""
-        kept = {
-            key: value for key, value in os.environ.items() if not key.startswith(("CLUSTERCTL_", "XDG_"))
-        }
+        kept = {key: value for key, value in machine_environment().items() if not key.startswith(("CLUSTERCTL_", "XDG_"))}
         mine = {
             "HOME": str(self.folder / "home"),
             "XDG_STATE_HOME": str(self.folder / "state"),
