@@ -127,7 +127,8 @@ class World:
     @property
     def environment(self) -> dict[str, str]:
         """The variables of this user's commands."""
-        kept = {key: value for key, value in machine_environment().items() if not key.startswith(("CLUSTERCTL_", "XDG_"))}
+        here = machine_environment()
+        kept = {key: value for key, value in here.items() if not key.startswith(("CLUSTERCTL_", "XDG_"))}
         mine = {
             "HOME": str(self.folder / "home"),
             "XDG_STATE_HOME": str(self.folder / "state"),
