@@ -803,6 +803,16 @@ ENTRIES: Mapping[str, Entry] = {
                 NO_RESULT,
                 CHECK_WORKDIR,
             ),
+            "slow": Case(
+                Text(
+                    "it sends less than {rate} bytes per second; the download from it was ended",
+                    "它每秒发送不到 {rate} 字节，已停止从它下载",
+                ),
+                Text(
+                    "check its network and its disks; the same command again continues where it stopped",
+                    "检查它的网络和磁盘；再次执行同一条命令会从中断处继续",
+                ),
+            ),
         },
     ),
     "CC-PULL-007": Entry(

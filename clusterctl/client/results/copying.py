@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from clusterctl.client.results.file_receiver import ListingProgress, decompress, protocol_error
+from clusterctl.client.results.file_receiver import ListingProgress, Pace, decompress, protocol_error
 from clusterctl.client.rpc.session import (
     FIRST_ANSWER_LIMIT,
     MAX_ANSWER_TIME,
@@ -224,14 +224,17 @@ class GivingNode:
         """Yield contents; no more than was requested is taken."""
         self.session.send({"hashes": sorted(hashes)})
         remaining, expected = sum(self.manifest.blobs[sha].size for sha in hashes), set(hashes)
+        pace = Pace(self.node, self._reader)
         while True:
-            header, body = self._reader.receive()
+            lacking = len(expected)
+            header, body = pace.receive()
             if header.flag("done"):
                 return
             shipment = self._parse_shipment(header, body, expected)
             remaining -= shipment.size
             if remaining < 0:
                 raise protocol_error(self.node, tr("more data than allowed"))
+            pace.on_received(shipment.size, lacking - len(expected))
             yield shipment
 
     def _receive_tree(self, names: Sequence[str]) -> GivenTree:

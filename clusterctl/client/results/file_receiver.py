@@ -16,6 +16,8 @@ from clusterctl.client.results.target_dir import (
     TargetDirectory,
     write_refused,
 )
+from clusterctl.client.rpc.frames import Frame
+from clusterctl.client.rpc.session import ANSWER_SILENCE_LIMIT, ReplyReader
 from clusterctl.client.sync.contents import stamp_of
 from clusterctl.errors import NodeError
 from clusterctl.node_texts import describe_system_error, translate_node_text
@@ -247,6 +249,41 @@ class ListingProgress:
         if time.monotonic() - self._began > self._most_seconds:
             hours = self._most_seconds / 3600
             raise NodeError("CC-PULL-006", "unanswered", node=self._node, limit=hours)
+
+
+PATIENCE = 600.0  # seconds that a node may keep us waiting beyond what it needs at the slowest speed
+SLOWEST = 4096  # bytes in a second; a line that takes 20 s for a piece of 256 KiB has lost its node already
+FILE_TIME = 1.0  # seconds in which a node sends any file, however small
+HASHED = 1 << 20  # bytes in a second that a node hashes of what is here before
+
+
+class Pace:
+    """Bounds how slowly a node can send what it has announced: waiting uses time up, what arrives gives it back."""
+
+    def __init__(self, node: str, reader: ReplyReader) -> None:
+        self._node, self._reader = node, reader
+        self._left, self._spare, self._last = PATIENCE, 0.0, 0.0
+
+    def receive(self, hashed: int = 0) -> Frame:
+        """Wait for an answer, before which the node hashes so many bytes; NodeError if it has been too slow."""
+        self._spare, self._last = hashed / HASHED, time.monotonic()
+        frame = self._reader.receive(self._charge)
+        self._charge()
+        return frame
+
+    def _charge(self) -> None:
+        """Count the time since the last answer or beat; more than this it is only where this process was halted."""
+        now = time.monotonic()
+        waited, self._last = min(now - self._last, ANSWER_SILENCE_LIMIT), now
+        spared = min(waited, self._spare)
+        self._spare -= spared
+        self._left -= waited - spared
+        if self._left < 0:
+            raise NodeError("CC-PULL-006", "slow", node=self._node, rate=SLOWEST)
+
+    def on_received(self, size: int, files: int = 0) -> None:
+        """Count bytes that have arrived, and files that are whole."""
+        self._left = min(PATIENCE, self._left + size / SLOWEST + files * FILE_TIME)
 
 
 def protocol_error(node: str, detail: str) -> NodeError:

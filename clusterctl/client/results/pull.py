@@ -24,6 +24,7 @@ from clusterctl.client.results.file_receiver import (
     FileReceiver,
     FileRequest,
     ListingProgress,
+    Pace,
     PullReport,
     decompress,
     hash_descriptor,
@@ -31,7 +32,6 @@ from clusterctl.client.results.file_receiver import (
 )
 from clusterctl.client.results.target_dir import (
     DISK_FULL_ERRNOS,
-    META_FOLDER,
     PathOccupiedError,
     PulledFile,
     TargetDirectory,
@@ -45,6 +45,7 @@ from clusterctl.node_texts import describe_system_error
 from clusterctl.plans.sync.outside_files import OutsideFiles, parse_outside
 from clusterctl.plans.sync.received_names import (
     MAX_NAMES,
+    META_FOLDER,
     DownloadPlan,
     OutputEntry,
     RefusedEntry,
@@ -193,9 +194,16 @@ def fetch_files(
 ) -> None:
     """Request files and install them; failures are in the report.
 
-    Raises LocalSystemError when the disk here is full, NodeError when the node does not send what it announced.
+    Raises LocalSystemError when the disk here is full, NodeError when the node does not send what it announced, or
+    nearly stops sending it.
     """
-    listener, remaining = _reply_reader(session, node, ANSWER_SILENCE_LIMIT), iter(requests)
+    pace = Pace(node, _reply_reader(session, node, ANSWER_SILENCE_LIMIT))
+    remaining = iter(requests)
+
+    def on_data(count: int) -> None:
+        pace.on_received(count)
+        on_bytes(count)
+
     while batch := list(islice(remaining, FILES_PER_REQUEST)):
         session.send(
             {
@@ -204,18 +212,21 @@ def fetch_files(
                 ]
             }
         )
-        receivers = deque(FileReceiver(request, target, report, node, on_bytes) for request in batch)
+        receivers = deque(FileReceiver(request, target, report, node, on_data) for request in batch)
         try:
-            _receive_batch(listener, receivers, node)
+            _receive_batch(pace, receivers, node)
         except BaseException:
             if receivers:
                 receivers[0].close()
             raise
 
 
-def _receive_batch(listener: ReplyReader, receivers: deque[FileReceiver], node: str) -> None:
+def _receive_batch(pace: Pace, receivers: deque[FileReceiver], node: str) -> None:
+    begun: FileReceiver | None = None
     while True:
-        header, body = listener.receive()
+        first = receivers[0] if receivers else None
+        header, body = pace.receive(first.request.offset if first is not None and first is not begun else 0)
+        begun = first
         if header.flag("fetched") and not receivers:
             return
         index = receivers[0].request.entry.index if receivers else None
@@ -225,6 +236,7 @@ def _receive_batch(listener: ReplyReader, receivers: deque[FileReceiver], node: 
             receivers[0].on_data(header, body)
         else:
             receivers.popleft().finish(header)
+            pace.on_received(0, files=1)
 
 
 def make_folders_and_links(judged: DownloadPlan, target: TargetDirectory, report: PullReport) -> None:

@@ -17,11 +17,10 @@ import hashlib
 import json
 import os
 import stat
-import unicodedata
+import tempfile
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -29,18 +28,15 @@ from clusterctl.client.local.private_files import check_private, read_own, write
 from clusterctl.client.sync.contents import stamp_of
 from clusterctl.errors import LocalSystemError
 from clusterctl.node_texts import describe_system_error
-from clusterctl.plans.sync.received_names import OutputEntry, Stamp
+from clusterctl.plans.sync.received_names import ACTED_ON, META_FOLDER, OutputEntry, Stamp, plain_name
 from clusterctl.translation import tr
 
-META_FOLDER = ".clusterctl"
 DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 VERSION = 1
 MAX_INDEX_SIZE = 256 << 20  # bytes of the index of downloaded files
 MAX_MTIME = 1 << 62  # nanoseconds; no sane file is younger
 OPEN_TO_OTHERS = stat.S_ISVTX | stat.S_IWOTH  # /tmp, or any directory in which every account can write
-# what programs act on as soon as it is there: git and hg run the hooks in them, sshd lets in whom they name
-ACTED_ON = frozenset({".git", ".hg", ".ssh"})
 
 
 @dataclass(frozen=True)
@@ -80,10 +76,22 @@ def prepare_meta(folder: Path) -> bool:
     meta.mkdir(mode=0o700 if is_open else 0o777, exist_ok=True)
     if meta.is_symlink():
         raise NotADirectoryError(errno.ENOTDIR, tr("a link"), str(meta))
-    if is_open:
+    if is_open and _has_modes(folder):
         check_private(meta)
     _hide(meta)
     return (folder / META_FOLDER.upper()).exists()
+
+
+def _has_modes(folder: Path) -> bool:
+    """Return whether a directory there can be closed to others: on a disk of Windows everything is open to all."""
+    try:
+        probe = Path(tempfile.mkdtemp(prefix=f"{META_FOLDER}-", dir=folder))
+    except OSError:
+        return True  # not known: then the stricter holds
+    try:
+        return not probe.stat().st_mode & 0o077
+    finally:
+        probe.rmdir()
 
 
 def remove_meta(folder: Path, keys: Iterable[str]) -> None:
@@ -114,13 +122,6 @@ def write_refused(error: OSError, path: Path) -> LocalSystemError:
     return LocalSystemError("CC-PULL-004", name=name, reason=describe_system_error(error))
 
 
-@lru_cache(4096)
-def plain_name(name: str) -> str:
-    """Return what a file system may take a name for that ignores case, forms of one letter, and marks not shown."""
-    shown = (letter for letter in unicodedata.normalize("NFKD", name) if unicodedata.category(letter) != "Cf")
-    return "".join(shown).casefold().rstrip(" .")
-
-
 @dataclass(frozen=True)
 class UsersDirectory:
     """A directory with other files of the user: what was asked for by name, and whether it is new, or the home.
@@ -134,13 +135,19 @@ class UsersDirectory:
 
     def find_problem(self, name: str, *, at_top: bool) -> str:
         """Say why nothing in a directory that was here before gets this name; empty if it may."""
-        plain = plain_name(name)
-        if at_top and plain == META_FOLDER:
+        if not self.is_special(name, at_top=at_top):
+            return ""
+        if at_top and plain_name(name) == META_FOLDER:
             return tr("the name of clusterctl's own files")
-        acts = plain in ACTED_ON or (at_top and self.is_home and plain.startswith("."))
-        if not acts or (at_top and (self.is_new or name in self.requested)):
+        if at_top and (self.is_new or name in self.requested):
             return ""
         return tr("programs act on it; to copy it, name it in the command")
+
+    def is_special(self, name: str, *, at_top: bool) -> bool:
+        """Return whether it matters what was here before."""
+        plain = plain_name(name)
+        own = at_top and (plain == META_FOLDER or (self.is_home and plain.startswith(".")))
+        return own or plain in ACTED_ON
 
 
 class TargetDirectory:
@@ -166,7 +173,7 @@ class TargetDirectory:
                 opened.pop_all()
         except OSError as error:
             raise write_refused(error, self.path) from error
-        self.files = _load(self._index)
+        self.files, self._begun = _load(self._index)
         self._changed = False
 
     def close(self) -> None:
@@ -176,7 +183,7 @@ class TargetDirectory:
         try:
             if self._changed:
                 with suppress(OSError):
-                    _save(self._index, self.files)
+                    _save(self._index, self.files, self._begun)
         finally:
             os.close(self._lock_descriptor)
 
@@ -298,19 +305,22 @@ class TargetDirectory:
         above = ""
         for name in path.split("/"):
             here = f"{above}/{name}" if above else name
-            if here not in self._judged and self._users.find_problem(name, at_top=not above):
+            if here not in self._judged and self._users.is_special(name, at_top=not above):
                 self._judged[here] = self._find_problem(self._users, above, name)
             if self._judged.get(here):
                 raise PathOccupiedError(self._judged[here])
             above = here
 
     def _find_problem(self, users: UsersDirectory, above: str, name: str) -> str:
-        """Judge a name: in a directory that was not here before, all is the node's."""
-        if above and not os.path.lexists(self.path / above):
-            return ""
+        """Judge a name: in a directory that was not here before, all is the node's, also for the rest of that copy."""
         here = f"{above}/{name}" if above else name
-        begun = any(known.startswith(f"{here}/") for known in self.files)  # by a copy that was interrupted
-        return "" if begun else users.find_problem(name, at_top=not above)
+        is_new = not os.path.lexists(self.path / above) if above else users.is_new
+        problem = "" if is_new and above else users.find_problem(name, at_top=not above)
+        if is_new and not problem:
+            self._begun.add(here)
+            self._changed = True
+        begun = here in self._begun or any(known.startswith(f"{here}/") for known in self.files)
+        return "" if begun else problem
 
 
 def _lock(file: Path, target: Path) -> int:
@@ -352,21 +362,29 @@ def _points_to(name: bytes, target: bytes, folder: int) -> bool:
         return False
 
 
-class IndexFile(TypedDict):
-    """The index: for each path the stamp there, the content's sha256, and the stamp here."""
-
+class _IndexFile(TypedDict):
     version: int
     files: dict[str, list[Any]]
 
 
-def _load(file: Path) -> dict[str, PulledFile]:
+class IndexFile(_IndexFile, total=False):
+    """The index: for each path the stamp there, the content's sha256, and the stamp here.
+
+    `begun` are names that programs act on and that came in a new directory; older versions did not write it.
+    """
+
+    begun: list[str]
+
+
+def _load(file: Path) -> tuple[dict[str, PulledFile], set[str]]:
     """Read the index; a missing or damaged one knows nothing."""
     try:
         data: IndexFile = json.loads(read_own(file, MAX_INDEX_SIZE))
         rows = data["files"] if data["version"] == VERSION else {}
-        return {path: PulledFile(_stamp(row[0]), str(row[1]), _stamp(row[2])) for path, row in rows.items()}
+        files = {path: PulledFile(_stamp(row[0]), str(row[1]), _stamp(row[2])) for path, row in rows.items()}
+        return files, set(map(str, data.get("begun", ())))
     except (OSError, ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError):
-        return {}
+        return {}, set()
 
 
 def _stamp(row: list[int]) -> Stamp:
@@ -374,9 +392,11 @@ def _stamp(row: list[int]) -> Stamp:
     return first, second, third, fourth
 
 
-def _save(file: Path, files: dict[str, PulledFile]) -> None:
+def _save(file: Path, files: dict[str, PulledFile], begun: Collection[str]) -> None:
     rows = {path: [pulled.remote_stamp, pulled.sha256, pulled.local_stamp] for path, pulled in files.items()}
     data: IndexFile = {"version": VERSION, "files": rows}
+    if begun:
+        data["begun"] = sorted(begun)
     write_atomically(file, json.dumps(data))
 
 

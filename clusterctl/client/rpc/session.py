@@ -393,9 +393,7 @@ def _bootstrap(header: VerbHeader, modules: bytes, interpreter: Interpreter) -> 
 FIRST_ANSWER_LIMIT = 90.0  # seconds until the first answer; the interpreter may come from a cold network home
 ANSWER_SILENCE_LIMIT = 20.0  # seconds; after that the node sends something every 2 s
 STALL = 300.0  # seconds without a step of work on the node, which may copy a large file to a slow disk
-MAX_ANSWER_TIME = (
-    4 * 3600.0
-)  # seconds for one answer, whatever progress is reported: a terabyte is hashed in less
+MAX_ANSWER_TIME = 4 * 3600.0  # seconds for one answer, with progress or not: a terabyte is hashed in less
 
 
 class ReplyStream(Protocol):
@@ -424,8 +422,8 @@ class ReplyReader:
         self._on_stalled = on_stalled
         self._limit = first_limit
 
-    def receive(self) -> Frame:
-        """Wait for an answer; the node's beats are read, and must report progress."""
+    def receive(self, on_beat: Callable[[], object] = lambda: None) -> Frame:
+        """Wait for an answer; the node's beats are read, and must report progress; `on_beat` may raise."""
         steps: int | None = None
         began = since = time.monotonic()
         while True:
@@ -436,6 +434,7 @@ class ReplyReader:
             header = frame[0]
             if "beat" not in header:
                 return frame
+            on_beat()
             now = time.monotonic()
             if header.integer("steps") != steps:
                 steps, since = header.integer("steps"), now

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeGuard
 
 from clusterctl.errors import UsageError
 from clusterctl.plans.sync.manifest import Manifest, make_manifest
-from clusterctl.plans.sync.received_names import LONGEST_PATH, OutputEntry, check_names, stays_inside
+from clusterctl.plans.sync.received_names import (
+    LONGEST_PATH,
+    OutputEntry,
+    check_names,
+    is_acted_on,
+    stays_inside,
+)
 from clusterctl.protocol.manifest import TreeEntry, parse_manifest
 
 NAMELESS = ("", ".", "..", "~", "${output_dir}")  # of a path that ends so what is in the directory is copied
@@ -75,10 +81,15 @@ def rename_entries(entries: Iterable[OutputEntry], name: str, new_name: str) -> 
 
 @dataclass(frozen=True)
 class GatherPlan:
-    """Who sends what to whom, as (source, receivers, files), and files whose content differs between nodes."""
+    """Who sends what to whom, as (source, receivers, files), and files whose content differs between nodes.
+
+    `left_out` is what programs act on, by the node that would have given it: of nodes that may be strangers to each
+    other none adds that to another's directory.
+    """
 
     parts: tuple[tuple[str, tuple[str, ...], Manifest], ...]
     conflicts: tuple[str, ...]
+    left_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def plan_gather(manifests: Mapping[str, Manifest]) -> GatherPlan:
@@ -95,16 +106,23 @@ def plan_gather(manifests: Mapping[str, Manifest]) -> GatherPlan:
                 owned[name].append(entry)
             elif (first.kind, first.content) != (entry.kind, entry.content):
                 conflicts.add(path)
+    acted_on = {path for path in owners if path not in conflicts and is_acted_on(path)}
+    missing = {path for path in acted_on if any(path not in entries for entries in known.values())}
+    left_out: dict[str, tuple[str, ...]] = {}
     for name, own in owned.items():
+        if paths := tuple(entry.path for entry in own if entry.path in missing):
+            left_out[name] = paths
         receivers: dict[tuple[TreeEntry, ...], list[str]] = {}
         for other in manifests:
             lacking = tuple(
-                entry for entry in own if entry.path not in known[other] and entry.path not in conflicts
+                entry
+                for entry in own
+                if not (entry.path in known[other] or entry.path in conflicts or entry.path in acted_on)
             )
             if other != name and lacking:
                 receivers.setdefault(lacking, []).append(other)
         parts += [(name, tuple(others), make_manifest(lacking)) for lacking, others in receivers.items()]
-    return GatherPlan(tuple(parts), tuple(sorted(conflicts)))
+    return GatherPlan(tuple(parts), tuple(sorted(conflicts)), left_out)
 
 
 def is_name(value: object) -> TypeGuard[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from clusterctl.protocol.untrusted import Row
 from clusterctl.translation import tr
@@ -21,6 +22,13 @@ LONGEST_PATH = 4095
 LONGEST_NAME = 255
 MAX_NAMES = 64 << 20  # bytes of all names of one node
 MOST_FOLDERS = 100_000  # beyond three for each entry: a path of 4095 bytes can name two thousand
+
+META_FOLDER = ".clusterctl"  # of clusterctl itself, beside what has arrived
+# what programs act on as soon as it is there: git and hg run the hooks in them, sshd lets in whom they name
+ACTED_ON = frozenset({".git", ".hg", ".ssh"})
+SHORT_NAMES = {
+    f"{name[1:7]}~": name for name in (*ACTED_ON, META_FOLDER)
+}  # by which a disk of Windows knows them too
 
 Stamp = tuple[int, int, int, int]
 
@@ -113,6 +121,21 @@ def find_refusal_reason(entry: OutputEntry) -> str:
     if entry.kind == "link" and not stays_inside(entry.path, entry.target):
         return tr("a link that leads out of the directory")
     return ""
+
+
+@lru_cache(4096)
+def plain_name(name: str) -> str:
+    """Return what a file system may take a name for that ignores case, forms of one letter, and marks not shown."""
+    if not name.isascii():
+        letters = unicodedata.normalize("NFKD", name)
+        name = "".join(letter for letter in letters if unicodedata.category(letter) != "Cf")
+    plain = name.casefold().rstrip(" .")
+    return SHORT_NAMES.get(plain.rstrip("0123456789"), plain)
+
+
+def is_acted_on(path: str) -> bool:
+    """Return whether a path is, or is below, something that programs act on."""
+    return any(plain_name(name) in ACTED_ON for name in path.split("/"))
 
 
 def check_names(paths: Iterable[str], names: Sequence[str]) -> None:

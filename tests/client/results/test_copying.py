@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import stat
@@ -9,12 +10,14 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pipenodes import PipeSession
 from waiting import HANG, wait_until
 
+from clusterctl.client.results import file_receiver
 from clusterctl.client.results.copying import GivingNode, relayed, scan_files
 from clusterctl.client.results.pull import list_results
 from clusterctl.client.results.target_dir import TargetDirectory, prepare_target
@@ -325,3 +328,38 @@ def test_what_a_receiver_leaves_is_read_only_for_the_next() -> None:
     assert script.received == 3
     with pytest.raises(ClusterctlError, match="other data than announced"):
         next(giving.fetch([SHA]))
+
+
+class Dripping:
+    """A node that gives a large file a byte at a time, each just in time by a clock of the test's own."""
+
+    def __init__(self) -> None:
+        row = ["a", "file", 0o644, SHA, 1 << 30]
+        listing = [
+            ({"rows": 1}, zlib.compress(json.dumps([row]).encode())),
+            ({"listed": 1, "more": False}, b""),
+        ]
+        drop = {"blob": SHA, "part": 0, "last": False}, zlib.compress(b"x")
+        self.now = 0.0
+        self._frames = itertools.chain(listing, itertools.repeat(drop))
+
+    def send(self, header: Mapping[str, Any], body: bytes = b"") -> None:
+        """Take anything."""
+
+    def receive(self, timeout: float) -> Frame | None:
+        """Answer late."""
+        assert timeout > 0
+        self.now += 19.0
+        header, body = next(self._frames)
+        return Untrusted(header), body
+
+
+def test_a_node_that_hardly_gives_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the node that takes would wait with it for ever."""
+    session: Any = Dripping()
+    monkeypatch.setattr(file_receiver, "time", SimpleNamespace(monotonic=lambda: session.now))
+    giving = GivingNode(session, "gpu02", [""])
+    with pytest.raises(NodeError) as caught:
+        list(giving.fetch([SHA]))
+    assert (caught.value.code, caught.value.node) == ("CC-PULL-006", "gpu02")
+    assert session.now < 3600

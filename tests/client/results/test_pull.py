@@ -11,13 +11,15 @@ import shutil
 import subprocess
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from waiting import wait_until
 
+from clusterctl.client.results import file_receiver
 from clusterctl.client.results.file_receiver import PullReport
 from clusterctl.client.results.pull import (
     NodeListing,
@@ -694,3 +696,64 @@ def test_a_list_without_end_is_refused(rows: list[Any]) -> None:
     with pytest.raises(NodeError) as caught:
         list_results(node, 1000, None, "gpu01")
     assert (caught.value.code, caught.value.node) == ("CC-PULL-003", "gpu01")
+
+
+class Slow(Hostile):
+    """A node that sends on after so many seconds, by a clock of the test's own."""
+
+    def __init__(self, rows: Any, answers: Iterable[Said], seconds: float) -> None:
+        super().__init__(rows)
+        self._frames = itertools.chain(self._frames, answers)
+        self.now, self._seconds = 0.0, seconds
+
+    def receive(self, timeout: float) -> Frame | None:
+        """Answer late."""
+        self.now += self._seconds if self.asked else 0.0
+        return super().receive(timeout)
+
+
+def drip(size: int) -> Iterator[Said]:
+    """Send a file without end in pieces of so many bytes."""
+    return (({"file": 0, "at": at, "packed": False}, bytes(size)) for at in itertools.count(0, size))
+
+
+def beat() -> Iterator[Said]:
+    """Report work, and send nothing."""
+    return (({"beat": number, "steps": number}, b"") for number in itertools.count())
+
+
+def short_files(first: int) -> Iterator[Said]:
+    """Send empty files."""
+    whole = {"sha256": hashlib.sha256(b"").hexdigest(), "size": 0, "same": True}
+    for index in range(400):
+        yield {"whole": index, **whole}, b""
+        if index % first == first - 1 or index == 399:
+            yield {"fetched": True}, b""
+
+
+@pytest.mark.parametrize(("answers", "seconds"), [(drip(1), 19.0), (drip(4096), 19.0), (beat(), 2.0)])
+def test_a_node_that_nearly_stops_sending_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: Iterator[Said], seconds: float
+) -> None:
+    """Each of its answers is in time, but there is no end to them; an hour of it is too much."""
+    node = Slow([row("a", size=1 << 40)], answers, seconds)
+    monkeypatch.setattr(file_receiver, "time", SimpleNamespace(monotonic=lambda: node.now))
+    with pytest.raises(NodeError, match="bytes per second") as caught:
+        fetch(node, tmp_path / "home")
+    assert (caught.value.code, caught.value.node) == ("CC-PULL-006", "gpu01")
+    assert node.now < 3600
+
+
+def test_a_slow_line_and_many_files_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both last longer than patience does; how long this process was halted is not counted."""
+    line = Slow([row("a", size=100 << 18)], itertools.islice(drip(1 << 18), 100), 19.0)
+    many = Slow([row(f"{number}", size=0) for number in range(400)], short_files(200), 2.0)
+    halted = Slow([row("a")], [GOOD, WHOLE, ({"fetched": True}, b"")], 1e6)
+    for node in (line, many, halted):
+        monkeypatch.setattr(file_receiver, "time", SimpleNamespace(monotonic=lambda node=node: node.now))
+        if node is line:
+            with pytest.raises(ConnectionLost):
+                fetch(node, tmp_path / "line")
+        else:
+            assert fetch(node, tmp_path / f"{id(node)}").files in (1, 400)
+        assert node.now > file_receiver.PATIENCE

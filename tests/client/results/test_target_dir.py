@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 
 from clusterctl.client.results.target_dir import (
-    META_FOLDER,
     PathOccupiedError,
     TargetDirectory,
     UsersDirectory,
-    plain_name,
     prepare_meta,
     remove_meta,
 )
 from clusterctl.errors import LocalSystemError
+from clusterctl.plans.sync.received_names import META_FOLDER, plain_name
 
 
 def test_a_second_download_takes_nothing_from_the_first(tmp_path: Path) -> None:
@@ -71,6 +70,21 @@ def test_the_place_in_a_directory_for_everyone_is_ours_alone(tmp_path: Path) -> 
         os.umask(before)
 
 
+def test_a_disk_that_has_no_modes_can_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NTFS and FAT are often mounted with everything open to all: what is made there seems open to others."""
+
+    def make_open(path: Path, mode: int = 0o777, **options: int) -> None:
+        make_folder(path, mode, **options)
+        os.chmod(path, 0o777)  # noqa: PTH101 - a name, as mkdtemp gives it
+
+    make_folder = os.mkdir
+    tmp_path.chmod(0o777)
+    monkeypatch.setattr(os, "mkdir", make_open)
+    prepare_meta(tmp_path)
+    prepare_meta(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [META_FOLDER]
+
+
 def judge(folder: Path, users: UsersDirectory, *paths: str) -> list[str]:
     """Name the paths that are refused, looked for as a copy does before it requests anything."""
     prepare_meta(folder)
@@ -100,6 +114,22 @@ def test_a_node_adds_nothing_to_what_programs_act_on(tmp_path: Path) -> None:
     assert judge(tmp_path, UsersDirectory(is_new=True), *bad[:5]) == [".clusterctl/homes.json"]
 
 
+def test_a_copy_of_a_new_repository_can_be_resumed(tmp_path: Path) -> None:
+    """Its `.git` comes last: when it is interrupted before, the directory is there and it is not."""
+    assert judge(tmp_path, UsersDirectory({"proj"}), "proj/a", "proj/.git/config") == []
+    (tmp_path / "proj/lib").mkdir(parents=True)
+    later = ["proj/.git/config", "proj/lib/.git/config", "proj/.ssh/rc", ".git/config"]
+    assert judge(tmp_path, UsersDirectory({"proj"}), *later) == later[1:]
+
+    assert judge(tmp_path / "proj", UsersDirectory(is_new=True), ".git/config", ".clusterctl/x") == [
+        ".clusterctl/x"
+    ]
+    assert judge(tmp_path / "proj", UsersDirectory(), ".git/config", ".hg/hgrc") == [".hg/hgrc"]
+
+
 def test_names_that_a_file_system_takes_for_the_same() -> None:
-    """One that ignores case, marks that are not shown, and dots at the end."""
-    assert {plain_name(name) for name in (".git", ".GIT", ".g\u200cit", ".git.", ".gi\uff54")} == {".git"}
+    """One that ignores case, marks that are not shown, and dots at the end, or has short names of its own."""
+    assert {plain_name(name) for name in (".git", ".GIT", ".g\u200cit", ".git.", ".gi\uff54", "GIT~1")} == {
+        ".git"
+    }
+    assert [plain_name(name) for name in ("CLUSTE~12", "git", "legit~1")] == [".clusterctl", "git", "legit~1"]

@@ -138,6 +138,26 @@ def test_every_node_gets_the_parts_of_the_others() -> None:
     assert plan.conflicts == ()
 
 
+def test_what_programs_act_on_is_not_gathered() -> None:
+    """A node could add a hook to the repository of another, which git runs there; what all have needs no word."""
+    common = part("proj/.git/config")
+    plan = plan_gather(
+        {
+            "gpu01": make_manifest(
+                [common, part(".ssh/rc"), part("proj/.GIT/hooks/post-checkout"), part(".gitignore")]
+            ),
+            "gpu02": make_manifest([common, part(".ssh/rc", OTHER)]),
+            "gpu03": make_manifest([common, part(".hg/hgrc")]),
+        }
+    )
+    given = [
+        (name, others, [entry.path for entry in manifest.entries]) for name, others, manifest in plan.parts
+    ]
+    assert given == [("gpu01", ("gpu02", "gpu03"), [".gitignore"])]
+    assert plan.conflicts == (".ssh/rc",)
+    assert plan.left_out == {"gpu01": ("proj/.GIT/hooks/post-checkout",), "gpu03": (".hg/hgrc",)}
+
+
 def test_files_that_differ_are_not_gathered() -> None:
     """Neither of them is right for certain: no node gets one."""
     plan = plan_gather(

@@ -303,7 +303,7 @@ class Copy:
 
         giving = self._with_session(cluster.connection(source), source, order, start_giving)
         with giving.session:
-            self._report_left_out(giving)
+            self._report_left_out(giving.node, giving.tree.left_out)
             self._pass_on(cluster, (source, giving), giving.manifest, targets, into)
 
     def _gather(self, cluster: Cluster, copy_path: CopyPath) -> None:
@@ -329,13 +329,15 @@ class Copy:
             if not giving:
                 raise missing[0]
             for one in giving.values():
-                self._report_left_out(one)
+                self._report_left_out(one.node, one.tree.left_out)
             manifests = {
                 node.name: giving[node.name].manifest if node.name in giving else Manifest(())
                 for node in nodes
             }
             plan = plan_gather(manifests)
             self._results.conflicts += plan.conflicts
+            for name, paths in plan.left_out.items():
+                self._report_left_out(name, paths)
             for name, receivers, manifest in plan.parts:
                 source = next(node for node in nodes if node.name == name)
                 targets = [node for node in nodes if node.name in receivers]
@@ -346,12 +348,11 @@ class Copy:
             for one in giving.values():
                 one.session.close()
 
-    def _report_left_out(self, giving: GivingNode) -> None:
-        paths = giving.tree.left_out
+    def _report_left_out(self, node: str, paths: Sequence[str]) -> None:
         for path in paths[:MOST_PATHS]:
-            notice(tr("{node}: NOT copied: {file}", node=giving.node, file=path))
+            notice(tr("{node}: NOT copied: {file}", node=node, file=path))
         if len(paths) > MOST_PATHS:
-            notice(tr("{node}: {n} more", node=giving.node, n=len(paths) - MOST_PATHS))
+            notice(tr("{node}: {n} more", node=node, n=len(paths) - MOST_PATHS))
         self._results.left_out = self._results.left_out or bool(paths)
 
     def _pass_on(

@@ -107,7 +107,7 @@ class MpiNode:
             "exec >>%s 2>>%s" % (shlex.quote(out), shlex.quote(err)),
             words,
             "code=$?",
-            'echo "$RANK $code" >>%s' % shlex.quote(self._ended),
+            'echo "$$ $RANK $code" >>%s' % shlex.quote(self._ended),
             "exit $code",
         ]
         self._write("rank.sh", "\n".join(lines) + "\n")
@@ -295,11 +295,16 @@ class MpiNode:
         return self._stopping or bool(self.read_failure())
 
     def _stop_ranks(self) -> None:
-        """Send SIGTERM to this node's ranks, and wait for them: at a stop the agent says how long."""
+        """Send SIGTERM to this node's ranks, and wait for them: at a stop the agent says how long.
+
+        The number of one that has ended may be another process's by now.
+        """
         deadline = time.monotonic() + FAILURE_WAIT
-        for pid in map(int, read_columns(self._begun)):
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(pid, signal.SIGTERM)
+        ended = read_columns(self._ended, 0)
+        for pid in read_columns(self._begun):
+            if pid not in ended:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(int(pid), signal.SIGTERM)
         while len(read_columns(self._ended)) < len(read_columns(self._begun)):
             if time.monotonic() > deadline and not self._stopping:
                 break
@@ -310,11 +315,11 @@ class MpiNode:
         return next((int(code) for code in read_columns(self._ended) if code != "0"), 0)
 
 
-def read_columns(path: str) -> List[str]:
-    """Read the last words of the whole lines that hold a number there."""
+def read_columns(path: str, column: int = -1) -> List[str]:
+    """Read the last words, or others, of the whole lines that hold a number there."""
     with suppress(OSError), open(path, encoding="ascii", errors="replace") as source:
         lines = [line.split() for line in source if line.endswith("\n")]
-        return [words[-1] for words in lines if words and words[-1].isdigit()]
+        return [words[column] for words in lines if words and words[column].isdigit()]
     return []
 
 
