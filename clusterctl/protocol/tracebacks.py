@@ -44,11 +44,11 @@ _CUT = re.compile(r" \[\+(\d{1,9}) characters\]$")
 _FRAME = re.compile(r'\s*File "(.*)", line (\d+)')
 _RAY_TASK = re.compile(r"(ray::[\w.<>]{1,200}\(\))(?:\x1b\[\d{1,3}m)? \(pid=\d{1,10}, ip=([\w.:]{1,64})[,)]")
 # What Ray puts before each line of a worker, without the address of the program's own node, and Ray Train before the
-# traceback that it passes on.
+# traceback that it passes on: with a comma where several workers have raised the like.
 _RAY_WORKER = re.compile(
     r"(?:\x1b\[[\d;]{1,8}m)*\(([\w.:<>]{1,200}) pid=\d{1,10}(?:, ip=([\w.:]{1,64}))?\)(?:\x1b\[[\d;]{1,8}m)* ?"
 )
-_RAY_TRAIN_RANK = re.compile(r"\[Rank (\d{1,7}) Error Snippet\]:")
+_RAY_TRAIN_RANK = re.compile(r"\[Rank (\d{1,7})(,| Error Snippet\]:)")
 MOST_RAY_WORKERS = 64  # whose tracebacks are read
 _LIBRARY = re.compile(r"^<|[/\\](?:(?:site|dist)-packages|lib\d*[/\\]python[\d.]+)[/\\]")
 
@@ -139,7 +139,7 @@ class StderrParser:
         """Take a line that announces the next traceback."""
         rank = _RAY_TRAIN_RANK.match(bare)
         if rank:
-            self._ray_rank = rank[1]
+            self._ray_rank = "" if rank[2] == "," else rank[1]
         elif _CHAIN.match(bare):
             self._chained = True
         elif _NEVER_FATAL.match(bare) or _OF_A_CHILD.match(bare):

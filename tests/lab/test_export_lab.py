@@ -99,12 +99,15 @@ def test_one_failed_node_or_the_death_of_the_script_ends_all_nodes(cluster: Lab,
     assert 1 in shown and all(one == (["x y", "fail"], secret) for one in shown.values())
     assert exported_processes(cluster) == []
 
-    log = tmp_path / "screen"
+    log, temporary = tmp_path / "screen", tmp_path / "tmp"
+    temporary.mkdir()
+    env["TMPDIR"] = str(temporary)
     with log.open("w") as screen, subprocess.Popen(["bash", str(script)], env=env, stdout=screen) as process:
         wait_until(lambda: len(records(log.read_text())) == 3, "three ranks run")
         process.send_signal(signal.SIGKILL)
     wait_until(lambda: exported_processes(cluster) == [], "every process has ended")
     wait_until(lambda: local_processes(script) == [], "every process here has ended")
+    assert list(temporary.iterdir()) == []
 
 
 def local_processes(script: Path) -> list[str]:

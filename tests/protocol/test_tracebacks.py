@@ -71,3 +71,19 @@ def test_a_worker_of_ray_train_is_named_with_its_rank_and_address(*, through_rec
     assert parser.exception == "ValueError: broken"
     assert parser.own_frame[:2] == ("/run/code/train.py", "46")
     assert parser.ray_task == ("RayTrainWorker (rank 3)", "10.77.0.3")
+
+
+def test_a_rank_is_not_named_where_several_workers_of_ray_train_have_raised_the_like() -> None:
+    """Ray Train shows these once, after another exception of one rank alone."""
+    worker, frame = "(RayTrainWorker pid=412, ip=10.77.0.3) ", '  File "/run/code/train.py", line 46, in work'
+    lines = [
+        *(f"{worker}{TRACEBACK}:", f"{worker}{frame}", f"{worker}ValueError: broken"),
+        *("[Rank 0 Error Snippet]:", f"{TRACEBACK}:", frame, "KeyError: 'x'"),
+        *("[Rank 1,3 Error Snippet]:", f"{TRACEBACK}:", frame, "ValueError: broken"),
+    ]
+    parser = StderrParser()
+    for line in lines:
+        parser.feed(line, 1.0)
+
+    assert parser.exception == "ValueError: broken"
+    assert parser.ray_task == ("RayTrainWorker", "10.77.0.3")

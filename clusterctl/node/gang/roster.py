@@ -70,6 +70,11 @@ class Roster:
         """Return a slot's training IP; empty where the spec does not name it."""
         return next((str(entry.get("address") or "") for entry in self.entries if entry["slot"] == slot), "")
 
+    def names_by_address(self) -> Dict[str, str]:
+        """Return the nodes that take part in the attempt, by training IP."""
+        taking_part = [entry for entry in self.entries if entry["node_rank"] is not None]
+        return {str(entry.get("address") or ""): entry["node"] for entry in taking_part}
+
     def find_listener(self, slot: Slot) -> List[Tuple[str, int]]:
         """Find where a slot's agent listens; nowhere in a run that is never started again."""
         return [self.listen_addresses[slot]] if slot in self.listen_addresses else []

@@ -78,7 +78,9 @@ def query_numbers(names: Sequence[str]) -> Optional[Dict[str, str]]:
 
 def _query(columns: str, option: str, values: Sequence[str]) -> Optional[str]:
     try:
-        done = run_program(["squeue", "-h", "-t", "all", "-o", columns, option, ",".join(values)])
+        done = run_program(
+            ["squeue", "-h", "-t", "all", "-u", str(os.getuid()), "-o", columns, option, ",".join(values)]
+        )
     except VerbError:
         return None
     if done.status != 0 and "Invalid job id" not in done.error:

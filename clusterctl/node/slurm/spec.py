@@ -181,6 +181,11 @@ def build_spec(template: Spec, members: Sequence[Member], slot: int, python: str
     if template.get("restart"):
         spec["slot"], spec["slots"], spec["spare"] = Slot(slot), len(members), slot >= count
         spec["roster"] = roster(members, count)
+    if "mpi" in template:
+        spec["mpi"] = {"slots": workers}
+    if "ray" in template:
+        names = {member.address: member.node for member in members[:count]}
+        spec["ray"] = {**template["ray"], "names": names}
     return spec
 
 

@@ -168,7 +168,10 @@ class Guardian:
 
     def poll(self) -> bool:
         """Whether it has ended."""
-        self.ended = self.ended or os.waitpid(self.pid, os.WNOHANG)[0] != 0
+        try:
+            self.ended = self.ended or os.waitpid(self.pid, os.WNOHANG)[0] != 0
+        except ChildProcessError:  # the handler of a signal that came in between was first
+            self.ended = True
         return self.ended
 
     def wait(self, seconds: float) -> None:

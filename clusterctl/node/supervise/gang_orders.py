@@ -65,6 +65,8 @@ class GangOrders:
         node_rank = self.roster.node_ranks.get(self.roster.own_slot)
         shown_rank = self.roster.own_slot if node_rank is None else node_rank
         spec: Spec = {**self._spec, "attempt": self.roster.attempt, "node_rank": NodeRank(shown_rank)}
+        if "ray" in spec:
+            spec["ray"] = {**spec["ray"], "names": self.roster.names_by_address()}
         self._post(AttemptCalled(spec, node_rank, self.time_left_given))
 
     def on_go(self, address: str, port: int) -> None:

@@ -288,7 +288,11 @@ start_node() { # NODE_RANK ARGUMENTS...: returns when the node's part has ended,
     [ "$rank" != 0 ] || peer=$second
     on_script "$rank" guard "$peer" "$@" < <(feed) 2>&1 |
         tee "$logs/$rank.out" | sed -u "s/^/${names[rank]}: /" || status=$?
-    echo "$rank $status" 1<>"$tmp/ended" # also for reading: otherwise it would wait for a script that was killed
+    if kill -0 "$$" 2>/dev/null; then
+        echo "$rank $status" 1<>"$tmp/ended" # also for reading: otherwise it would wait for a script that was killed
+    else
+        rm -rf "$tmp"
+    fi
 }
 """.strip().splitlines()
 

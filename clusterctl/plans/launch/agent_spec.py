@@ -171,7 +171,7 @@ def _render_ray(plan: LaunchPlan, node: NodePlan) -> RayPart:
             "all_gpus": sum(known) if len(known) == len(counts) else None,
             "ports": _port_range(node),
             "own_ports": RAY_PORTS,
-            "names": {other.ip: other.name for other in plan.all_nodes if other.ip},
+            "names": {other.ip: other.name for other in plan.nodes if other.ip},
         }
     }
 

@@ -144,7 +144,7 @@ class RaySpec(TypedDict):
     all_gpus: int | None
     ports: list[int] | None
     own_ports: int
-    names: dict[str, str]  # of the nodes, by training address
+    names: dict[str, str]  # of the nodes of the attempt, by training address
 
 
 class RayPart(TypedDict, total=False):

@@ -62,6 +62,17 @@ def test_a_spec_has_this_nodes_values() -> None:
     assert build_spec(TEMPLATE, MEMBERS, 0, "python3")["nodes"] == ["gpu07", "gpu03", "gpu09"]
 
 
+def test_other_launchers_have_the_nodes_of_the_allocation() -> None:
+    """mpirun as many ranks on each as Slurm gave it GPUs, and Ray's messages their names; spares have no part."""
+    ray = {"gpus": None, "all_gpus": None, "ports": None, "own_ports": 10, "names": {}}
+    restart = {"max": 3, "on": [], "progress": "**"}
+    template: Any = {**TEMPLATE, "nnodes": 2, "restart": restart, "mpi": {"slots": [1, 1]}, "ray": ray}
+    spec = build_spec(template, MEMBERS, 1, "python3")
+
+    assert spec["mpi"] == {"slots": [2, 2]}
+    assert spec["ray"] == {**ray, "names": {"10.20.0.7": "gpu07", "10.20.0.3": "gpu03"}}
+
+
 def test_spares_are_the_last_nodes() -> None:
     """They have a slot and no rank; the world is without them."""
     template = {**TEMPLATE, "nnodes": 2, "restart": {"max": 3, "on": [], "progress": "**"}}

@@ -93,6 +93,15 @@ def test_the_end_of_an_agent_is_noticed_at_once(monkeypatch: pytest.MonkeyPatch)
         signal.signal(signal.SIGCHLD, before)
 
 
+def test_an_end_that_a_signals_handler_noticed_first_is_an_end() -> None:
+    """Slurm's SIGTERM may come between the end of the agent and the note of it."""
+    guardian = task.Guardian.__new__(task.Guardian)
+    guardian.pid, guardian.ended = os.posix_spawn("/bin/true", ["true"], {}), False
+    os.waitpid(guardian.pid, 0)
+
+    assert guardian.poll()
+
+
 def test_messages_survive_a_folder_that_fails(exchange: Exchange, monkeypatch: pytest.MonkeyPatch) -> None:
     """No node starts without them."""
     monkeypatch.setattr(job_files, "write_object", fail_first(3, job_files.write_object))

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -179,6 +180,25 @@ def test_a_stop_gives_a_rank_its_time_to_save(tmp_path: Path, monkeypatch: pytes
         assert log.read_text() == "up\nsaved\n"
 
     assert rank.returncode == node.read_failure() == 0
+
+
+def test_the_number_of_a_rank_that_has_ended_is_not_its_own_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process of the account may have it; and a rank that was killed, script and all, is not waited for."""
+    node = make_node(tmp_path, monkeypatch, 1)
+    with subprocess.Popen(["sleep", "1000"], start_new_session=True) as other:
+        killed = subprocess.Popen(["true"], start_new_session=True)
+        killed.wait()
+        (tmp_path / "1/mpi/begun").write_text(f"{other.pid}\n{killed.pid}\n")
+        (tmp_path / "1/mpi/ended").write_text(f"2 {other.pid} 0\n")
+        node._stopping, waits = True, SimpleNamespace(monotonic=time.monotonic, sleep=pytest.fail)
+        monkeypatch.setattr(mpi, "time", waits)
+        try:
+            node._stop_ranks()
+            assert other.poll() is None
+        finally:
+            other.kill()
 
 
 def test_the_relay_writes_a_command_line_as_a_whole(tmp_path: Path) -> None:

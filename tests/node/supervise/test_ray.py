@@ -191,6 +191,13 @@ def test_which_ray_gets_a_token(
     assert ("RAY_AUTH_TOKEN_PATH" in os.environ) is with_path is (tmp_path / "token").exists()
 
 
+def test_nodes_with_processes_of_the_same_number_write_the_token_side_by_side(tmp_path: Path) -> None:
+    """As containers that share /tmp."""
+    (tmp_path / f"token.{os.getpid()}").touch()
+
+    assert Path(ray.write_token(str(tmp_path / "r"), "secret")).read_text() == "secret"
+
+
 def test_two_runs_on_a_node_have_ports_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one range each takes a block, leaves out what is in use, and the third finds none."""
     monkeypatch.setattr(os, "cpu_count", lambda: 8)

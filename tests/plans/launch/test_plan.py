@@ -342,6 +342,16 @@ def test_ray_starts_on_every_node_and_the_program_on_node_0() -> None:
     }
 
 
+def test_a_spare_is_not_missed_in_ray() -> None:
+    """Nor is it counted, before it takes the place of a node."""
+    plan = make_plan(
+        "{name: j, launcher: ray, script: t.py, nproc_per_node: 2, nodes: 2, restart: {spares: 1}}"
+    )
+
+    ray = render_spec(plan, plan.nodes[0], {})["ray"]  # type: ignore[typeddict-item]  # who launched it
+    assert ray["names"] == {"10.0.0.1": "gpu01", "10.0.0.2": "gpu02"}
+
+
 def test_ray_gets_no_gpus_that_the_run_does_not_take() -> None:
     """On CPUs none, also on nodes that have some."""
     plan = make_plan("{name: j, launcher: ray, script: t.py, nproc_per_node: 2, backend: gloo}")

@@ -27,7 +27,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Dict, List, Optional
+from typing import TYPE_CHECKING, Dict, List, Optional, Set
 
 from ....protocol.run_paths import STDERR_LOG, STDOUT_LOG
 from ....protocol.untrusted import MalformedError, Untrusted, parse_object
@@ -107,7 +107,7 @@ class MpiNode:
             "exec >>%s 2>>%s" % (shlex.quote(out), shlex.quote(err)),
             words,
             "code=$?",
-            'echo "$$ $RANK $code" >>%s' % shlex.quote(self._ended),
+            'echo "$RANK $$ $code" >>%s' % shlex.quote(self._ended),
             "exit $code",
         ]
         self._write("rank.sh", "\n".join(lines) + "\n")
@@ -295,31 +295,41 @@ class MpiNode:
         return self._stopping or bool(self.read_failure())
 
     def _stop_ranks(self) -> None:
-        """Send SIGTERM to this node's ranks, and wait for them: at a stop the agent says how long.
-
-        The number of one that has ended may be another process's by now.
-        """
+        """Send SIGTERM to this node's ranks, and wait for them: at a stop the agent says how long."""
         deadline = time.monotonic() + FAILURE_WAIT
-        ended = read_columns(self._ended, 0)
-        for pid in read_columns(self._begun):
-            if pid not in ended:
-                with suppress(ProcessLookupError, PermissionError):
-                    os.killpg(int(pid), signal.SIGTERM)
-        while len(read_columns(self._ended)) < len(read_columns(self._begun)):
+        signalled: Set[int] = set()
+        while pids := self._running_ranks():
+            for pid in pids - signalled:
+                signal_group(pid, signal.SIGTERM)
+            signalled |= pids
             if time.monotonic() > deadline and not self._stopping:
                 break
             time.sleep(INTERVAL)
+
+    def _running_ranks(self) -> Set[int]:
+        """Return the process groups of the ranks: the number of one that has ended may be another process's by now."""
+        begun, ended = set(read_columns(self._begun)), set(read_columns(self._ended, -2))
+        return {pid for pid in map(int, begun - ended) if signal_group(pid, 0)}
 
     def read_failure(self) -> int:
         """Return the exit code of the first rank that failed here; 0 if none did."""
         return next((int(code) for code in read_columns(self._ended) if code != "0"), 0)
 
 
+def signal_group(pid: int, number: int) -> bool:
+    """Send a signal to a group of ours; tells whether there is one. 0 only tells."""
+    try:
+        os.killpg(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
 def read_columns(path: str, column: int = -1) -> List[str]:
-    """Read the last words, or others, of the whole lines that hold a number there."""
+    """Read these words, counted from the end, of the whole lines that hold a number there."""
     with suppress(OSError), open(path, encoding="ascii", errors="replace") as source:
         lines = [line.split() for line in source if line.endswith("\n")]
-        return [words[column] for words in lines if words and words[column].isdigit()]
+        return [words[column] for words in lines if len(words) >= -column and words[column].isdigit()]
     return []
 
 

@@ -121,7 +121,7 @@ def ray_version() -> Tuple[int, int]:
 def write_token(temp_dir: str, token: str) -> str:
     """Write it beside Ray's directory, which is open to every account; another node of the run may write the same."""
     path = os.path.join(os.path.dirname(temp_dir), "token")
-    new = "%s.%d" % (path, os.getpid())
+    new = "%s.%s" % (path, os.urandom(8).hex())  # nodes may share /tmp and not the numbers of processes
     with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w") as sink:
         sink.write(token)
     os.replace(new, path)
