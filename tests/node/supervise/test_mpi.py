@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import socket
 import subprocess
 import threading
@@ -141,27 +140,6 @@ def test_a_rank_has_torchs_variables_and_its_failure_is_noted(
     assert done.returncode == 3
     assert (tmp_path / "1/0/stdout.log").read_text() == "3 of 4\n"
     assert node.read_failure() == 3
-
-
-def test_a_stop_spares_the_number_of_a_rank_that_has_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After days it may be that of a process of another run."""
-    signalled: list[int] = []
-    node = make_node(tmp_path, monkeypatch, 1)
-    (tmp_path / "1/0").mkdir()
-    node._order["argv"] = ["true"]
-    node._write_script()
-    subprocess.run([tmp_path / "1/mpi/rank.sh"], env={"PATH": "/bin:/usr/bin"}, check=True)
-    with (tmp_path / "1/mpi/begun").open("a") as begun:
-        begun.write("4711\n")
-    with (tmp_path / "1/mpi/ended").open("a") as ended:
-        ended.write("1 cut")
-    monkeypatch.setattr(mpi, "FAILURE_WAIT", 0.0)
-    monkeypatch.setattr(os, "killpg", lambda pid, _: signalled.append(pid))
-    node._stop_ranks()
-
-    assert signalled == [4711]
 
 
 def test_a_stop_gives_a_rank_its_time_to_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
