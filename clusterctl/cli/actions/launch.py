@@ -115,7 +115,7 @@ class LaunchBase(ABC):
         remember_hooks(self._job, self._inventory, run_id)
         remember_runs([run_id])
         info(self._output.describe_leaving(run_id, stopping=False))
-        self._output.write_end(RUNNING, 130)
+        self._output.write_end(RUNNING, 130, run_id=run_id)
         warn_not_notified(run_id, self._output.hint("attach", run_id))
         return 130
 

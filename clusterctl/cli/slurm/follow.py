@@ -77,7 +77,7 @@ def follow_from_queue(following: Following) -> int:
         found = find_runs(login.cluster, [login.node], run_id, only_one=True)
     except KeyboardInterrupt:
         info(output.describe_leaving(run_id, stopping=False))
-        output.write_end(RUNNING, 130)
+        output.write_end(RUNNING, 130, run_id=run_id)
         warn_not_notified(run_id, output.hint("attach", run_id))
         return 130
     report_failures(found.errors)

@@ -84,7 +84,7 @@ def test_ctrl_c_right_after_go_shows_that_the_run_continues(
     cluster: Any = SimpleNamespace(steps=None)
     assert LeftAfterGo(inventory, job, plan_placement(inventory, job), options).run(cluster) == 130
     printed = capsys.readouterr()
-    assert '"state": "RUNNING"' in printed.out
+    assert '"run": "a-20261123T140026-66ec", "verdict": {"state": "RUNNING"' in printed.out
     assert "detached; the run continues" in printed.err and "attach 66ec" in printed.err
 
 
