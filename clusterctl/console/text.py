@@ -110,13 +110,13 @@ def cut_text(text: str, width: int) -> str:
 
 
 KEPT_SPACE = "\ue000"  # stands for a space that no line is broken at
-_BEFORE_UNIT = re.compile(r"(?<![\w.])(\d[\d.,]*) (?=[^\W\d_]|%)")
+_BEFORE_UNIT = re.compile(r"(?<![\w.])(\d[\d.,]{0,20}) (?=[^\W\d_]|%)")
 # What may be broken between any two characters: Chinese and the full-width forms; some stay with what is before them.
 _WIDE = "\u2e80-\u303f\u3400-\u9fff\uff00-\uffef"
 _TOKEN = re.compile(
     "[\u201c\u2018\u300a\uff08\u3010]*"
     f"(?:[^\\s{_WIDE}]*{KEPT_SPACE}[{_WIDE}]|[^\\s{_WIDE}]+|[{_WIDE}])"
-    "[\u3001\u3002\u300b\u2019\u201d\uff01\uff09\uff0c\uff1a\uff1b\uff1f\u3011]*| +"
+    "[\u3001\u3002\u300b\u2019\u201d\uff01\uff09\uff0c\uff1a\uff1b\uff1f\u3011]*|[^\\S\n]+"
 )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from clusterctl.codes.lookup import find_entry
 from clusterctl.console.progress import render_size
 from clusterctl.console.terminal import is_verbose, stderr, symbol, uses_color
-from clusterctl.console.text import cut_text, display_width, sanitize, wrap_text
+from clusterctl.console.text import cut_text, display_width, sanitize, wrap_prose, wrap_text
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.diagnose.hang import KeptDiagnosis, render_kept
 from clusterctl.plans.launch.world_size_check import render_unplanned
@@ -169,11 +169,11 @@ def _render_end(verdict: Verdict, seconds: float) -> str:
 
 def render_hang(kept: KeptDiagnosis, width: int = WIDTH) -> list[str]:
     """Give the lines that say where the ranks were before the end."""
-    columns = max(NARROWEST, min(WIDTH, width))
+    columns = max(NARROWEST, min(WIDTH, width)) - len(INDENT)
     return [
-        line
+        f"{INDENT}{line}"
         for text in render_kept(kept)
-        for line in wrap_text(clip(text, LONGEST_HANG), columns, INDENT, INDENT)
+        for line in wrap_prose(clip(text, LONGEST_HANG), columns)
     ]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,6 +57,14 @@ def test_prose_breaks_between_words_and_between_chinese_characters() -> None:
     assert wrap_text("on gpu01 alone", 8) == ["on gpu01", "alone"]
     assert wrap_text("see /a/very/long/path", 10) == ["see", "/a/very/long/path"]
     assert wrap_text("", 10) == []
+
+
+def test_no_text_is_lost_or_takes_long_where_lines_break() -> None:
+    """A tab and a non-breaking space, as in a file's name, stay; a node's endless number is broken at once."""
+    assert wrap_text("open /a\tb/c\u00a0d failed", 40) == ["open /a\tb/c\u00a0d failed"]
+    began = time.process_time()
+    assert len(wrap_text("1," * 20_000, 80)) == 1
+    assert time.process_time() - began < 1
 
 
 def test_a_cut_text_ends_in_dots() -> None:

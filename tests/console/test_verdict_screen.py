@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 from failures import fail
 
-from clusterctl.console.verdict import render_cause, show_verdict
+from clusterctl.console.verdict import render_cause, render_hang, show_verdict
+from clusterctl.plans.diagnose.hang import Judgement, KeptDiagnosis
 from clusterctl.plans.runs.gang_record import Attempt
 from clusterctl.plans.runs.verdict import judge, verdict_to_json
 from clusterctl.protocol.root_cause import Failure, find_cause
@@ -253,3 +254,12 @@ def test_another_world_size_is_a_warning(capsys: pytest.CaptureFixture[str]) -> 
     """A run whose workers saw fewer processes than planned reports it with its code."""
     show_verdict(replace(judge("r", {}, []), world_sizes={"gpu01": (2, 4)}), 1.0)
     assert "warning: gpu01: CC-RUN-051" in capsys.readouterr().err
+
+
+def test_a_command_against_a_hang_stays_on_one_line() -> None:
+    """It is there to be pasted; the words around it are broken."""
+    facts = {"ranks": "rank 1 (gpu02)", "waits_in": "nfs_wait", "waiting": "7 ranks wait", "node": "gpu02"}
+    kept = KeptDiagnosis("stall", 600.0, Judgement("CC-HANG-002", "", facts), ())
+    lines = render_hang(kept, 80)
+    assert any("`clusterctl exec --nodes gpu02 -- sh -c 'dmesg | tail -30'`" in line for line in lines)
+    assert all(line.startswith("    ") and len(line) <= 80 for line in lines)

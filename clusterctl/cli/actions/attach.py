@@ -74,7 +74,7 @@ def watch_run(
         info(output.describe_leaving(options.run_id, stopping=monitor.stopping))
         if not isinstance(error, (KeyboardInterrupt, BrokenPipeError)):
             raise
-        output.write_end(RUNNING, 130)
+        output.write_end(RUNNING, 130, run_id=options.run_id)
         warn_not_notified(options.run_id, output.hint("attach", options.run_id))
         return 130
     if resume is not None and (code := resume(verdict)) is not None:

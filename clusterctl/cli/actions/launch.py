@@ -65,7 +65,10 @@ class LaunchBase(ABC):
         self._output = RunOutput(options.as_json, options.command)
         self._began = time.time()
         self._setup_files: SetupFiles | None = None
-        self._started: RunId | None = None  # once its workers run
+        self._started: RunId | None = (
+            None  # while it runs, or waits in Slurm's queue, and nothing follows it yet
+        )
+        self._is_followed = False
 
     @property
     @abstractmethod
@@ -97,17 +100,22 @@ class LaunchBase(ABC):
         except KeyboardInterrupt:
             if self._started is not None:
                 return self._leave(self._started)
-            self._output.write_end(CANCELLED, 130)
+            if not self._is_followed:  # else its end is written
+                self._output.write_end(CANCELLED, 130)
             raise
         finally:
             self._phases.break_off()
+
+    def _hand_over(self) -> None:
+        """Leave Ctrl-C to what follows the run: after its end nothing continues, and its hooks have run."""
+        self._started, self._is_followed = None, True
 
     def _leave(self, run_id: RunId) -> int:
         """Report a run that continues after Ctrl-C, before it was followed."""
         remember_hooks(self._job, self._inventory, run_id)
         remember_runs([run_id])
         info(self._output.describe_leaving(run_id, stopping=False))
-        self._output.write_end(RUNNING, 130)
+        self._output.write_end(RUNNING, 130, run_id=run_id)
         warn_not_notified(run_id, self._output.hint("attach", run_id))
         return 130
 
@@ -334,6 +342,7 @@ class Launch(LaunchBase):
             plan.run_id, self._nodes, self._interpreters, preflight.offsets, tuple(secrets.values())
         )
         logs = self._output.logs(plan.run_id, node_ranks, plan.world_size)
+        self._hand_over()
         return watch_run(cluster, options, self._output, logs, self._began)
 
 

@@ -34,9 +34,10 @@ class RunOutput:
         printer = LogPrinter(node_ranks, world_size or 1)
         return printer if is_verbose() else TorchrunFilter(printer)
 
-    def write_end(self, state: str, exit_code: int, error: str | None = None) -> None:
-        """Close the NDJSON of a run that was not followed to its end."""
-        self.write_json({"verdict": {"state": state, "exit_code": exit_code, "error": error}})
+    def write_end(self, state: str, exit_code: int, error: str | None = None, run_id: str = "") -> None:
+        """Close the NDJSON of a run that was not followed to its end; with its name if it continues."""
+        named = {"run": run_id} if run_id else {}
+        self.write_json({**named, "verdict": {"state": state, "exit_code": exit_code, "error": error}})
 
     def write_json(self, entry: Mapping[str, object]) -> None:
         """Write one line of NDJSON, if that is wanted."""

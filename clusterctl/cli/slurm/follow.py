@@ -14,7 +14,7 @@ import click
 
 from clusterctl.cli.actions.attach import QueuedRun, watch_run
 from clusterctl.cli.actions.find_runs import FoundRuns, find_runs
-from clusterctl.cli.actions.notify import notify_end
+from clusterctl.cli.actions.notify import notify_end, warn_not_notified
 from clusterctl.cli.actions.stop import stop_and_report, stop_run
 from clusterctl.cli.context.nodes import report_failures
 from clusterctl.cli.context.run_output import RunOutput
@@ -71,14 +71,15 @@ def follow_from_queue(following: Following) -> int:
     login, run_id, output = following.login, following.run_id, following.output
     try:
         state = wait_for_nodes(following)
+        following = replace(following, requeues=state.requeues)
+        if state.begun:
+            info(tr("Slurm job {number} runs on {nodes}", number=state.job, nodes=state.nodes or "?"))
+        found = find_runs(login.cluster, [login.node], run_id, only_one=True)
     except KeyboardInterrupt:
         info(output.describe_leaving(run_id, stopping=False))
-        output.write_end(RUNNING, 130)
+        output.write_end(RUNNING, 130, run_id=run_id)
+        warn_not_notified(run_id, output.hint("attach", run_id))
         return 130
-    following = replace(following, requeues=state.requeues)
-    if state.begun:
-        info(tr("Slurm job {number} runs on {nodes}", number=state.job, nodes=state.nodes or "?"))
-    found = find_runs(login.cluster, [login.node], run_id, only_one=True)
     report_failures(found.errors)
     if run_id not in found.runs:
         return 4

@@ -93,9 +93,9 @@ class SlurmLaunch(LaunchBase):
             return self._detach(self._run_id)
         self._phases.conclude(f"submit {time.time() - self._began:.1f} s", f"Slurm job {number}")
         hidden = tuple(secrets.values())
-        return follow_from_queue(
-            Following(login, self._run_id, self._nodes.total, self._output, hidden, self._began)
-        )
+        following = Following(login, self._run_id, self._nodes.total, self._output, hidden, self._began)
+        self._hand_over()
+        return follow_from_queue(following)
 
     def _send_code(self, login: LoginNode, code: ScanResult) -> None:
         self._phases.start("code")
@@ -157,6 +157,7 @@ class SlurmLaunch(LaunchBase):
             random_source.token_hex(32),
         )
         number = submit_job(login, submission)
+        self._started = self._run_id
         self._phases.mark_done("submit", self._login.name)
         self._phases.finish("submit", tr("Slurm job {number}", number=number))
         self._output.write_json({"run": self._run_id, "slurm_job": number})

@@ -170,7 +170,7 @@ def _peer_address(conn: socket.socket) -> str:
 class Caller:
     """The calling end; its `report` has what is known of the path from here to a peer, and back.
 
-    See MeshCall in protocol/messages/diagnose.py.
+    See MeshCall in protocol/messages/network.py.
     """
 
     def __init__(

@@ -76,7 +76,7 @@ def list_node_rows(
             _join_notes(
                 rows[group[0]][1],
                 _describe_stalls(group, stalls),
-                _describe_quiet(node_states[group[0]], age),
+                _describe_quiet([node_states[name] for name in group], age),
             ),
         )
         for group in groups.values()
@@ -87,7 +87,9 @@ def describe_node(name: str, node: NodeState | None, age: Age) -> str:
     """Describe a node's part of a run in one line."""
     state, note = _describe_part(node, None, "")
     ranks = "  ".join(f"r{cell.numbers} {cell.state}" for cell in _rank_cells(node, NO_STALLS, None))
-    return "  ".join(filter(None, (f"{name} {state}", ranks, _join_notes(note, _describe_quiet(node, age)))))
+    return "  ".join(
+        filter(None, (f"{name} {state}", ranks, _join_notes(note, _describe_quiet([node], age))))
+    )
 
 
 def _describe_since(node: NodeState | None, age: Age) -> str:
@@ -98,11 +100,11 @@ def _join_notes(*notes: str) -> str:
     return "; ".join(filter(None, notes))
 
 
-def _describe_quiet(node: NodeState | None, age: Age) -> str:
-    """Say for how long no rank has made progress, if that is why the node has asked its ranks."""
-    if node is None or not node.live or node.diagnosed != "stall" or node.quiet_since is None:
-        return ""
-    return tr("no progress for {span}", span=age(node.quiet_since))
+def _describe_quiet(nodes: Sequence[NodeState | None], age: Age) -> str:
+    """Say for how long no rank has made progress, if that is why one of these nodes has asked its ranks."""
+    stalled = [node for node in nodes if node is not None and node.live and node.diagnosed == "stall"]
+    since = [node.quiet_since for node in stalled if node.quiet_since is not None]
+    return tr("no progress for {span}", span=age(min(since))) if since else ""
 
 
 def _describe_stalls(names: Sequence[str], stalls: Mapping[str, Mapping[Rank, str]]) -> str:

@@ -8,13 +8,14 @@ from typing import Any, NoReturn
 
 import pytest
 
-from clusterctl.cli.actions import launch
+from clusterctl.cli.actions import attach, launch
 from clusterctl.cli.context.code import warn_of_code
+from clusterctl.client.local.notify import has_hooks
 from clusterctl.client.sync.scan import scan_source
 from clusterctl.plans.launch.placement import plan_placement
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.inventory.parse import parse_inventory
-from clusterctl.specs.job.model import Job
+from clusterctl.specs.job.model import Job, OnEnd
 
 
 def test_a_start_that_is_interrupted_is_called_that(
@@ -83,5 +84,43 @@ def test_ctrl_c_right_after_go_shows_that_the_run_continues(
     cluster: Any = SimpleNamespace(steps=None)
     assert LeftAfterGo(inventory, job, plan_placement(inventory, job), options).run(cluster) == 130
     printed = capsys.readouterr()
-    assert '"state": "RUNNING"' in printed.out
+    assert '"run": "a-20261123T140026-66ec", "verdict": {"state": "RUNNING"' in printed.out
     assert "detached; the run continues" in printed.err and "attach 66ec" in printed.err
+
+
+class LeftAfterItsEnd(launch.Launch):
+    """A launch whose user presses Ctrl-C when the end of the run is on the screen."""
+
+    def _start_run(self, *_: object) -> int:
+        run_id = self._started = RunId("a-20261123T140026-66ec")
+        plan: Any = SimpleNamespace(run_id=run_id, all_nodes=(), world_size=1)
+        nothing: Any = SimpleNamespace(offsets={})
+        return self._follow(nothing, plan, nothing, {})
+
+
+def test_ctrl_c_after_the_end_starts_nothing_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The run neither continues nor was cancelled, and its `on_end`, which has run, is not kept for another time."""
+
+    def end(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(attach, "watch_run", end)
+    (tmp_path / "train.py").write_text("print(1)")
+    job = Job(
+        name="a",
+        file=str(tmp_path / "job.yaml"),
+        launcher="python",
+        script="train.py",
+        on_end=OnEnd(command=("true",)),
+    )
+    inventory = parse_inventory("cluster: c\nnodes: [{host: gpu01}]", "-")
+    options = launch.LaunchOptions(detach=False, no_check=True, as_json=True)
+    cluster: Any = SimpleNamespace(steps=None)
+    with pytest.raises(KeyboardInterrupt):
+        LeftAfterItsEnd(inventory, job, plan_placement(inventory, job), options).run(cluster)
+    printed = capsys.readouterr()
+    assert printed.out == "" and "continues" not in printed.err
+    assert not has_hooks(tmp_path / "clusterctl" / "ends", RunId("a-20261123T140026-66ec"))

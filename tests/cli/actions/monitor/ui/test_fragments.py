@@ -125,6 +125,16 @@ def test_the_rank_that_the_others_wait_for_is_marked() -> None:
     assert "r0: no output for 11 min 40 s" in page and "and 1588 more ranks" in page
 
 
+def test_a_stall_that_some_of_equal_nodes_report_is_shown() -> None:
+    """Also if the first of the row does not report it yet."""
+    parts = dict(make_parts([f"gpu{number:03}" for number in range(200)]))
+    part = parts["gpu007"]
+    assert part is not None
+    parts["gpu007"] = replace(part, diagnosed="stall", quiet_since=NOW - 700)
+    page = draw_nodes(parts)
+    assert page.count("<tr>") == 2 and "no progress for" in page
+
+
 def test_an_answer_has_the_words_of_diagnose(capsys: pytest.CaptureFixture[str]) -> None:
     """The sentence comes first, as on a terminal; then the ranks, their stacks and who was asked."""
     ranks = make_hang(9, 16)
