@@ -62,7 +62,7 @@ TEMPLATES = (
     to_translate("{program} ended with status {status}"),
     to_translate("Slurm job {number} waits in the queue: {why}"),
     to_translate("Slurm job {number} waits in the queue"),
-    to_translate("Slurm job {number} is of the Slurm cluster {name}, not of this login node's"),
+    to_translate("Slurm job {number} belongs to the Slurm cluster {name}, not to that of this login node"),
     to_translate("Slurm job {number} ended before all nodes had written their final state: {why}"),
     to_translate("Slurm job {number} ended before all nodes had written their final state"),
     to_translate("Slurm no longer knows job {number}"),

@@ -285,7 +285,7 @@ def placeholder(job: SlurmJob, old_states: Sequence[Any] = ()) -> Any:
 def describe_wait(job: SlurmJob) -> str:
     """Say why a job waits."""
     if job.elsewhere:
-        return f"Slurm job {job.number} is of the Slurm cluster {job.cluster}, not of this login node's"
+        return f"Slurm job {job.number} belongs to the Slurm cluster {job.cluster}, not to that of this login node"
     reason = job.queued.reason if job.queued is not None else ""
     return f"Slurm job {job.number} waits in the queue{f': {reason}' if reason else ''}"
 

@@ -37,7 +37,10 @@ def parse_options() -> argparse.Namespace:
         "-f", "--stepfactor", type=int, default=2, help="each size is so many times the one before"
     )
     parser.add_argument("-n", "--iters", type=int, default=20, help="rounds of each size")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.minbytes < 1 or options.stepfactor < 2:
+        parser.error("-b takes at least 1, and -f at least 2: otherwise the sizes never grow")
+    return options
 
 
 def abort(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
