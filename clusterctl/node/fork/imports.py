@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from hashlib import sha256
-from typing import Any, Dict, Iterator, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence, Tuple
 
 # What differs from login to login, or is set by us, and is not read by an import.
 VOLATILE = frozenset(
@@ -100,15 +101,13 @@ def sign(path: str) -> Signature:
     return (status.st_mtime_ns, 0 if os.path.isdir(path) else status.st_size, status.st_ino)
 
 
-def count_private_bytes() -> int:
-    """Count the memory that would be free without this process."""
-    sizes: Dict[bytes, int] = {}
-    try:
-        with open("/proc/self/smaps_rollup", "rb") as source:
-            for line in source:
-                words = line.split()
-                if len(words) == 3 and words[2] == b"kB":
-                    sizes[words[0]] = int(words[1]) << 10
-    except (OSError, ValueError):
-        return 0
-    return sizes.get(b"Private_Clean:", 0) + sizes.get(b"Private_Dirty:", 0)
+def count_bytes(pids: Iterable[int]) -> int:
+    """Count the memory of processes: what they share counts once, what others use as well in part."""
+    return sum(map(_read_share, pids))
+
+
+def _read_share(pid: int) -> int:
+    # it may have ended, and an old kernel has no such file
+    with suppress(OSError, ValueError), open("/proc/%d/smaps_rollup" % pid, "rb") as source:
+        return next((int(line.split()[1]) << 10 for line in source if line.startswith(b"Pss:")), 0)
+    return 0

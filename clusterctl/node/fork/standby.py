@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 MOST_WORDS = 10_000
 MOST_OPTIONS = 100  # words of an interpreter's command line
+ORDER_LIMIT = 2.0  # seconds for a message to a guardian or from it, which may be halted
 NO_RUN = "-"  # in the place of the run's directory
 ForkServer = Callable[[Iterable[int]], int]
 
@@ -70,10 +71,7 @@ class Standby(NamedTuple):
 
     line: socket.socket
     launch: Launch
-
-    def is_waiting(self) -> bool:
-        """Whether it has not ended."""
-        return not select.select([self.line], [], [], 0)[0]
+    pid: int
 
     def hand_over(self, rundir: str, launch: Launch, cwd: str, descriptors: Sequence[int]) -> bool:
         """Let it become a run's guardian, with the agent's socket, agent.log and the verb; False if it has ended."""
@@ -87,24 +85,44 @@ class Standby(NamedTuple):
         return True
 
 
-def start_standby(launch: Launch, private: Sequence[socket.socket], fork_server: ForkServer) -> Standby:
-    """Start guardian and agent, detached from this process, without what is `private` to it; OSError if that fails."""
+def start_standby(
+    launch: Launch,
+    private: Sequence[socket.socket],
+    fork_server: ForkServer,
+    descriptors: Sequence[int] = (),
+) -> Standby:
+    """Start guardian and agent, detached from this process, without what is `private` to it; OSError if that fails.
+
+    `descriptors` come with the order: the agent's server, which is not exec'ed, would hold them for the whole run.
+    """
     own_end, line = socket.socketpair()
     between = os.fork()
     if between == 0:
-        run_in_child(lambda: _exec_guardian(launch, line, [*private, own_end], fork_server))
+        run_in_child(lambda: _exec_guardian(launch, line, [*private, own_end], fork_server, descriptors))
     line.close()
     os.waitpid(between, 0)
-    return Standby(own_end, launch)
+    own_end.settimeout(ORDER_LIMIT)
+    greeting, _ = receive(own_end)
+    pid = greeting.integer("pid", 1) if greeting is not None else None
+    if pid is None:
+        own_end.close()
+        raise OSError("no process could be forked")
+    return Standby(own_end, launch, pid)
 
 
 def _exec_guardian(
-    launch: Launch, line: socket.socket, private: Sequence[socket.socket], fork_server: ForkServer
+    launch: Launch,
+    line: socket.socket,
+    private: Sequence[socket.socket],
+    fork_server: ForkServer,
+    descriptors: Sequence[int],
 ) -> None:
     if os.fork():
         os._exit(0)
     for connection in private:
         connection.close()
+    close_all(descriptors)
+    send(line, {"pid": os.getpid()})
     os.setsid()
     leave_output()
     restore_signals()

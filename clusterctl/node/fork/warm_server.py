@@ -45,6 +45,7 @@ from typing import (
 from ...protocol.untrusted import MalformedError, Untrusted, parse_object
 from ..runtime.processes import (
     Identity,
+    descendants,
     identify,
     is_alive,
     read_stat,
@@ -52,7 +53,7 @@ from ..runtime.processes import (
     set_parent_death_signal,
 )
 from . import interface
-from .imports import Imports, count_private_bytes, is_stable, record_imports
+from .imports import Imports, count_bytes, is_stable, record_imports
 from .inherited import read_inherited
 from .standby import (
     MOST_WORDS,
@@ -142,7 +143,8 @@ class Server:
 
     def __init__(self, imports: Imports, start: GateStart, program: GateProgram) -> None:
         self._imports = imports
-        self._start_plan = start
+        self._start_plan: GateStart = {**start}
+        self._start_plan.pop("warm", None)  # a descriptor of the first run's gate, which no later gate has
         self._program = program
         self._gate: Optional[WaitingGate] = None
         self._since = time.time()
@@ -369,7 +371,8 @@ class Server:
             if standby.launch.is_like(launch) and standby.hand_over(rundir, launch, cwd, passed):
                 return
             standby.line.close()
-        start_standby(launch, self._open, self._fork_server).hand_over(rundir, launch, cwd, passed)
+        fresh = start_standby(launch, self._open, self._fork_server, descriptors)
+        fresh.hand_over(rundir, launch, cwd, passed)
 
     def _prepare(self) -> float:
         """Have guardian and agent of the next run wait, once no run ends whose agent would adopt and kill them.
@@ -415,8 +418,15 @@ class Server:
             "preload": list(self._imports.preload),
             "since": self._since,
             "until": time.time() + self._ends_at - now(),
-            "bytes": count_private_bytes(),
+            "bytes": count_bytes(self._list_waiting()),
         }
+
+    def _list_waiting(self) -> List[int]:
+        """Name this process and all that waits with it for the next run."""
+        if self._standby is None:
+            return [os.getpid()]
+        below = (stat.pid for stat in descendants(self._standby.pid))
+        return [os.getpid(), self._standby.pid, *below]
 
 
 def imported_env(env: Mapping[str, str], workers: int) -> Dict[str, str]:

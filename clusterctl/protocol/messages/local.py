@@ -238,7 +238,7 @@ class WarmServerFacts(TypedDict):
     preload: list[str]
     since: float
     until: float
-    bytes: int  # of memory that nothing else uses
+    bytes: int  # of memory, with all that waits for the next run; what these share counts once
 
 
 AnyWarmAnswer = Union[WarmGreeting, WarmDone, WarmRefused, WarmServerFacts]

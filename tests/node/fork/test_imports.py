@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterctl.node.fork.imports import Imports, record_imports, sign
+from clusterctl.node.fork.imports import Imports, count_bytes, record_imports, sign
 from clusterctl.node.fork.warm_server import imported_env, is_short
 
 ENV = {"PATH": "/bin", "LANG": "C", "SSH_CLIENT": "10.0.0.1 1 22", "CLUSTERCTL_RUN": "a/b/1"}
@@ -103,3 +103,25 @@ def test_torchruns_own_number_of_threads() -> None:
     assert imported_env({}, 1) == {}
     assert imported_env({}, 2) == {"OMP_NUM_THREADS": "1"}
     assert imported_env({"OMP_NUM_THREADS": "8"}, 2) == {"OMP_NUM_THREADS": "8"}
+
+
+def test_memory_that_processes_share_counts_once() -> None:
+    """A process that is forked has nearly all of its memory from the one that forked it."""
+    size = 64 << 20
+    content = bytearray(os.urandom(1 << 20) * (size >> 20))
+    ready, release = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(ready[1], b".")
+        os.read(release[0], 1)
+        os._exit(0)
+    os.read(ready[0], 1)
+    both = count_bytes([os.getpid(), child])
+    os.write(release[1], b".")
+    os.waitpid(child, 0)
+    for descriptor in (*ready, *release):
+        os.close(descriptor)
+    assert len(content) == size
+    assert both >= size
+    assert abs(both - count_bytes([os.getpid()])) < size / 2, "twice it would be more by far"
+    assert count_bytes([child]) == 0, "it has ended"

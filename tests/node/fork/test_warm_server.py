@@ -84,7 +84,8 @@ def test_the_next_run_is_forked_from_the_server_of_the_last(make: Callable[..., 
     folder = Path(f"/proc/{server}")
     variables, memory = (folder / "environ").read_bytes(), (folder / "cwd").readlink()
     held = [str(path.readlink()) for path in (folder / "fd").iterdir()]
-    wait_until(lambda: len(first.left()) == 4, "a guardian and an agent that wait, with a server of theirs")
+    # the server; a guardian and an agent that wait, with a server of theirs; a gate, with the server of its workers
+    wait_until(lambda: len(first.left()) == 6, "six processes that wait")
     waiting = first.left()
     second = make().go()
     finish(second)
@@ -100,6 +101,7 @@ def test_the_next_run_is_forked_from_the_server_of_the_last(make: Callable[..., 
     assert gate != server
     assert second.pid("guardian") in waiting
     assert second.pid("agent") in waiting
+    assert gate in waiting
     assert server in second.left(), "the first server was renewed"
     assert [header["ended"] for header, _ in second.verb("warm", end=True) if "ended" in header] == [[server]]
     wait_until(lambda: not second.left(), "the end of the server")

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from waiting import HANG, wait_until
 
 import clusterctl
-from clusterctl.node.fork import warm_client, warm_server
+from clusterctl.node.fork import standby, warm_client, warm_server
 from clusterctl.node.fork.imports import Imports
 from clusterctl.node.fork.inherited import read_inherited
 from clusterctl.node.fork.standby import Launch
@@ -132,11 +135,13 @@ def launch(tmp_path: Path, **env: str) -> Launch:
     return Launch([sys.executable, "-c", f"# {tmp_path}{ROLE.format(root=root)}"], env)
 
 
-def start_with(server: Server, tmp_path: Path, verb: socket.socket, **env: str) -> None:
-    """Let the server start a run."""
+def start_with(
+    server: Server, tmp_path: Path, verb: socket.socket, given: str = os.devnull, **env: str
+) -> None:
+    """Let the server start a run, whose agent's socket and log are, for this test, an open file."""
     argv, variables = launch(tmp_path, **env)
     request = {"argv": argv, "env": pack_variables(variables), "rundir": "RUN", "cwd": str(tmp_path)}
-    control, log = (os.open(os.devnull, os.O_RDWR) for _ in range(2))
+    control, log = (os.open(given, os.O_RDWR) for _ in range(2))
     listener = socket.socket()
     server._open = [listener, verb]
     server._start(Untrusted(request), [control, log])
@@ -205,6 +210,74 @@ def test_guardian_and_agent_wait_for_the_next_run(
     assert answer is not None
     assert (answer.integer("pid", 1) in waiting) is (not changed)
     assert_started_once(tmp_path)
+
+
+def test_a_server_of_the_run_holds_neither_its_client_nor_its_log(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the verb would not see that the agent has closed its end, and the log could not be removed on NFS."""
+    log, fork_server = tmp_path / "agent.log", server._fork_server
+    log.touch()
+
+    def list_and_fork(private: Iterable[int]) -> int:
+        links = [path.readlink() for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
+        (tmp_path / "held").write_text("\n".join(map(str, links)))
+        return fork_server(private)
+
+    monkeypatch.setattr(server, "_fork_server", list_and_fork)
+    own_end, verb = socket.socketpair()
+    start_with(server, tmp_path, verb, str(log))
+    own_end.settimeout(HANG)
+    assert receive(own_end)[0] is not None
+    assert started(tmp_path) == STARTED
+    held = (tmp_path / "held").read_text().splitlines()
+    assert os.devnull in held
+    assert str(log) not in held
+
+
+def test_the_memory_of_all_that_waits_is_counted(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They share most of it with the server, so that little of it would be the server's alone."""
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(__version__="2.13"))
+    counted: set[int] = set()
+
+    def count(pids: Iterable[int]) -> int:
+        counted.update(pids)
+        return 7
+
+    monkeypatch.setattr(warm_server, "count_bytes", count)
+    server._next = launch(tmp_path)
+    server._prepare()
+    wait_until(lambda: len(list_pids(tmp_path)) == 2, "guardian and agent")
+    assert server._describe()["bytes"] == 7
+    assert {os.getpid(), *list_pids(tmp_path)} < counted, "and the agent's server"
+    assert server._standby is not None
+    server._standby.line.close()
+    assert started(tmp_path) == []
+    assert server._standby.pid in counted
+
+
+def test_a_guardian_that_is_halted_does_not_halt_the_server(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads nothing, and many variables are more than a socket holds: another is started then."""
+    monkeypatch.setattr(standby, "ORDER_LIMIT", 0.1)
+    server._next = Launch([sys.executable, "-c", f"# {tmp_path}\nimport time\ntime.sleep(3600)"], {})
+    server._prepare()
+    assert server._standby is not None
+    order = Launch([], {"LONG": "x" * 1_000_000})
+    assert not server._standby.hand_over("RUN", order, str(tmp_path), ())
+    wait_until(lambda: len(list_pids(tmp_path)) == 2, "guardian and agent")
+    for pid in list_pids(tmp_path):
+        os.kill(pid, signal.SIGKILL)
+    assert started(tmp_path) == []
+
+
+def test_a_gate_that_waits_has_no_descriptor_of_the_first_run(server: Server) -> None:
+    """Its number would be another's, or nobody's."""
+    start = {"mode": "fork", "preload": [], "workers": 1}
+    assert Server(server._imports, {**start, "warm": 7}, server._program)._start_plan == start  # type: ignore[typeddict-item]
 
 
 def test_who_waits_ends_with_the_server(server: Server, tmp_path: Path) -> None:
