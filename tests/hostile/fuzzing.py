@@ -502,7 +502,7 @@ class Login:
         self.cluster = SimpleNamespace(connection=lambda _: line)
 
 
-SUBMISSION: Any = slurm.Submission({"check": {"only": True}}, [], "", {}, "t")  # type: ignore[arg-type]  # nobody reads it
+SUBMISSION: Any = slurm.Submission({"check": {"only": True}}, [], "", {}, "t")  # type: ignore[arg-type]  # never read
 
 
 def drive_queue(line: Line, _: Place) -> object:

@@ -108,7 +108,7 @@ def test_two_runs_at_once_do_not_meet_and_each_ends_by_itself(cluster: Lab, tmp_
 
     assert [words[-1] for words in up] == ["2", "2"], "two nodes each"
     assert up[0][-2] != up[1][-2]
-    assert "AuthenticationError" in stranger, "nobody joins without the run's token"
+    assert "AuthenticationError" in stranger, "no program joins without the run's token"
     assert (stopped.code, first.returncode) == (0, 1), ended
     assert alive, "the other run's Ray is not ended"
     assert second.returncode == 1

@@ -9,8 +9,8 @@ server                           guardian                          agent
                                    order: control, log ----------> becomes the run's agent
 ```
 
-Where none waits, or one for other variables or options, both are started for the order. The end of whoever would send
-the order is the end of who waits for it.
+Where none waits, or one for other variables or options, both are started for the order. A process that waits ends with
+the one that would send it the order.
 """
 
 from __future__ import annotations
@@ -186,7 +186,10 @@ def await_order(ends: Dict[str, int]) -> str:
         return rundir
     control, log, verb = descriptors
     with socket.socket(fileno=verb) as connection:
-        send(connection, {"pid": os.getpid()})
+        try:
+            send(connection, {"pid": os.getpid()})
+        except OSError:
+            sys.exit("the verb has ended; it starts the run itself")
     passed: RunOrder = {
         "do": "run",
         "rundir": rundir,

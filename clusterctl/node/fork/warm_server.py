@@ -359,7 +359,7 @@ class Server:
         return None, True
 
     def _start(self, request: Untrusted, descriptors: Sequence[int]) -> None:
-        """Let those who wait become guardian and agent; with nobody there, start them.
+        """Let the processes that wait become guardian and agent; if there are none, start them.
 
         The guardian answers the verb: without an answer nothing has started, and nothing will.
         """

@@ -197,7 +197,7 @@ def test_a_name_that_is_not_text(tmp_path: Path) -> None:
 
 
 def test_who_may_do_what_with_a_file_that_a_node_sends(tmp_path: Path, tree: Path) -> None:
-    """Its owner may write and others may not, and nobody gets an account by it."""
+    """Its owner may write and others may not, and no setuid bit arrives."""
     (tree / "run").chmod(0o4775)
     (tree / "a").chmod(0o600)
     with node(tmp_path, "send", tree, "tree") as session:

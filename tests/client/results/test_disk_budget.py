@@ -15,7 +15,7 @@ Usage = namedtuple("Usage", "total used free")
 
 
 class Disk:
-    """A disk of this many free bytes, and a clock that goes on while somebody waits."""
+    """A disk of this many free bytes, and a clock that goes on while a download waits."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, free: int) -> None:
         self.free, self.now, self.waits = free, 0.0, 0

@@ -184,10 +184,14 @@ def test_nothing_starts_once_the_verb_has_left(server: Server, tmp_path: Path) -
     """It starts the run without the server, and two guardians would ruin it."""
     own_end, verb = socket.socketpair()
     own_end.shutdown(socket.SHUT_RD)
-    start_with(server, tmp_path, verb)
+    log = tmp_path / "agent.log"
+    log.touch()
+    start_with(server, tmp_path, verb, str(log))
     own_end.settimeout(HANG)
     assert own_end.recv(1) == b"", "what it has asked has no answer"
+    wait_until(log.read_text, "the guardian's line, in the log that the run goes on with")
     assert started(tmp_path) == []
+    assert log.read_text() == "the verb has ended; it starts the run itself\n"
 
 
 @pytest.mark.parametrize("changed", [{}, {"HOME": "/else"}])
@@ -275,7 +279,7 @@ def test_a_guardian_that_is_halted_does_not_halt_the_server(
 
 
 def test_a_gate_that_waits_has_no_descriptor_of_the_first_run(server: Server) -> None:
-    """Its number would be another's, or nobody's."""
+    """Its number would be that of another process, or of none."""
     start = {"mode": "fork", "preload": [], "workers": 1}
     assert Server(server._imports, {**start, "warm": 7}, server._program)._start_plan == start  # type: ignore[typeddict-item]
 

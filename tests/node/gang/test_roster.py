@@ -47,7 +47,7 @@ def seen_from(roster: Roster) -> RosterView:
 
 
 def test_the_hub_is_believed_but_the_lost_stay_lost() -> None:
-    """Whoever was given up by anybody is not taken back by the hub's later word."""
+    """A node that any peer has given up is not taken back by a later message of the hub."""
     here, there = roster_of(2, 2), roster_of(2, 2)
     here.mark_lost(3, "gone")
     there.mark_lost(1, "gone")
@@ -61,7 +61,7 @@ def test_the_hub_is_believed_but_the_lost_stay_lost() -> None:
 
 
 def test_one_liar_decides_nothing() -> None:
-    """Alone it names nobody lost, gives no rank, jumps no number and writes no history; two of three may."""
+    """Alone it declares no node lost, gives no rank, skips no number and writes no history; two of three may."""
     honest, liar, here = roster_of(2, 3), roster_of(2, 3), roster_of(2, 3)
     for slot in (1, 2, 3):
         liar.mark_lost(slot, "so I say")

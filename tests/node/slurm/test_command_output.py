@@ -11,6 +11,7 @@ name). The words of states are those of `job_state_string` in SchedMD/slurm at t
 
 from __future__ import annotations
 
+import os
 import time
 
 import pytest
@@ -161,6 +162,14 @@ def test_many_jobs_are_many_questions(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found is not None and list(found) == ["4711", "9"]
     assert [argv[-1].count(",") + 1 for argv in called] == [MOST_NAMED, 1]
     assert query_queue([]) == {} and query_numbers([]) == {} and len(called) == 2
+
+
+def test_jobs_of_other_accounts_are_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another account may give a job of its own the name of a run."""
+    called = answer(monkeypatch, Finished(0, "", ""), Finished(0, "", ""))
+    query_queue(["4711"])
+    query_numbers(["j-1"])
+    assert [argv[argv.index("-u") + 1] for argv in called] == [str(os.getuid())] * 2
 
 
 def test_a_number_is_found_by_the_name_of_the_job() -> None:

@@ -73,7 +73,7 @@ def test_a_job_that_was_renamed_is_still_ours(workdir: Path, monkeypatch: pytest
 def test_no_job_of_another_cluster_is_cancelled_or_removed(
     workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its number may be that of somebody's job here."""
+    """Its number may be that of another job here."""
     jobs, called = ask(workdir, monkeypatch, queued("RUNNING")), list[Any]()
     monkeypatch.setattr(slurm, "run_program", called.append)
     request = {"workdir": str(workdir), "run": THEIRS, "timeout": 0.0}

@@ -65,7 +65,7 @@ def test_a_run_without_events_has_none(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", ["", "{"])
 def test_a_run_whose_papers_are_lost_is_swept_all_the_same(tmp_path: Path, content: str) -> None:
-    """A power cut may leave an empty spec: what bears its tag is looked for, and told; what it left in /tmp goes."""
+    """A power cut may leave an empty spec: what has its tag is searched for and reported; what it left in /tmp goes."""
     run = f"t-20261120T110000-{os.getpid():08x}"
     outside = Path(temp_dirs.TEMPORARY, f"{temp_dirs.own_prefix(run)}1-x")
     outside.mkdir(mode=0o700)

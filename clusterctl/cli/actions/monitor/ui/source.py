@@ -217,7 +217,7 @@ class RunFollower:
             self._ended_parts = fetch_end_record(cluster, nodes, found, self._run_id, named=False)
 
     def _read_hang(self) -> None:
-        """Read where the ranks were when the run stalled, or before its end, whenever a node reports that anew."""
+        """Read where the ranks were when the run stalled, or before its end, whenever a node reports a new state."""
         parts = self._parts()
         stall = {
             name: (part.diagnosed, part.quiet_since)
