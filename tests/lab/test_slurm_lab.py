@@ -107,9 +107,8 @@ def test_a_run_on_slurm_from_the_queue_to_its_end(slurm: SlurmBed, tmp_path: Pat
     assert "secrets.json" not in slurm.slurm("ls ~/.clusterctl/runs/*/0-.slurm")
 
 
-@VARIANT
-def test_a_run_is_stopped_by_us_and_cancelled_by_slurm(slurm: SlurmBed, tmp_path: Path) -> None:
-    """Both are recorded by the nodes themselves; a login node that is away for a while ends nothing."""
+def test_a_run_is_stopped_cancelled_by_slurm_and_loses_a_node(slurm: SlurmBed, tmp_path: Path) -> None:
+    """All is recorded by the nodes themselves; a login node that is away for a while ends nothing."""
     job = make_project(tmp_path, SCRIPT, launcher="python", nodes=3)
     before = job.read_bytes()
     over_ssh = cctl(slurm.bed, "launch", job)
@@ -150,6 +149,14 @@ def test_a_run_is_stopped_by_us_and_cancelled_by_slurm(slurm: SlurmBed, tmp_path
     assert "stopped by Slurm" in json.dumps(slurm.json("status", run))
     wait_until(lambda: slurm.slurm("squeue -h") == "", "Slurm's queue is empty")
     assert job.read_bytes() == before  # the same file for SSH and for Slurm
+
+    run = launch()
+    break_node(slurm.bed, "gpu03", "power")
+    lost = slurm.run("attach", run, "--json")
+    assert lost.code == 1, lost.out + lost.err
+    verdict = lost.json_lines()[-1]["verdict"]
+    assert (verdict["state"], verdict["cause"]["node"]) == ("LOST", "gpu03")
+    wait_until(lambda: "train.py" not in slurm.bed.ssh("gpu02", "ps ax"), "the other nodes have stopped")
 
 
 @VARIANT

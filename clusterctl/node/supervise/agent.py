@@ -7,7 +7,7 @@ import signal
 import time
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Deque, Dict, NamedTuple, Optional, cast
+from typing import TYPE_CHECKING, Any, Deque, Dict, List, NamedTuple, Optional, cast
 
 from ...protocol.messages.gang import LONGEST_REASON, StopOrder
 from ...protocol.states import FINAL
@@ -44,6 +44,7 @@ def make_gang(context: GangContext, orders: Optional[GangOrders]) -> Gang:
 
 
 GO_LIMIT = 3600.0  # seconds that a ready gate waits
+SIGNAL_WAIT = 1.0  # seconds in which a signal to all processes has reached each of them
 HISTORY_AFTER = (
     1.5  # seconds after which sampling begins: its import takes the workers of a warm node no time
 )
@@ -68,6 +69,7 @@ class Agent:
         self._interval = min(interval, beat_interval(spec)) if spec.get("gang") else interval
         self._beat_due = 0.0  # by the monotonic clock
         self._events: Deque[Event] = deque()
+        self._held: List[Event] = []  # from the end of a process that perhaps an outside stop has ended
         self._busy = False
         self._prepared = False
         self._loop = Loop()
@@ -92,8 +94,25 @@ class Agent:
         self._executor = Executor(site, spec, self._client, self._locks, self._orders, gang)
 
     def post(self, event: Event) -> None:
-        """Let the state follow an event, and perform what comes of it; events that come of that wait their turn."""
-        self._events.append(event)
+        """Let the state follow an event, and perform what comes of it; events that come of that wait their turn.
+
+        Slurm signals agent and workers at once. The end of a worker may be seen first, and would make the run FAILED:
+        it waits a moment for the signal that explains it, with all that follows.
+        """
+        is_stop = isinstance(event, (events.StopRequested, events.StopOrdered))
+        if self._held and not is_stop:
+            self._held.append(event)
+        elif is_sigterm(event) and self._spec.get("outside_stop") and self.state.phase is Phase.RUNNING:
+            self._held.append(event)
+            self._loop.after(SIGNAL_WAIT, "outside stop", self._release)
+        else:
+            self._events.append(event)
+            self._release()
+
+    def _release(self) -> None:
+        """Go on with what was held back, after a stop that has come since then."""
+        self._events.extend(self._held)
+        self._held.clear()
         if not self._busy:
             self._follow_events()
 
@@ -258,6 +277,11 @@ class Agent:
         self._executor.gang.beat()
         self._executor.attempt.scan_output()
         self._record.flush()
+
+
+def is_sigterm(event: Event) -> bool:
+    """Return whether a worker or torchrun was ended by a SIGTERM."""
+    return isinstance(event, (events.RankExited, events.TorchrunExited)) and event.signal == signal.SIGTERM
 
 
 def next_beat(due: float, now: float, interval: float) -> float:

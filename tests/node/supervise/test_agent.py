@@ -1,16 +1,79 @@
-"""When the agent's beats come."""
+"""When the agent's beats come, and in which order it takes events."""
 
 from __future__ import annotations
 
+import signal
+from collections import deque
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from clusterctl.node.lifecycle import events
+from clusterctl.node.lifecycle.state import Phase
 from clusterctl.node.supervise import agent
 from clusterctl.node.supervise.agent import Agent, next_beat
+from clusterctl.protocol.messages.gang import StopOrder
+from clusterctl.protocol.ranks import Rank
 
 pytestmark = pytest.mark.unit
+
+
+class Followed(Agent):
+    """An agent of which only the order of events is looked at."""
+
+    def __init__(self, phase: Phase, outside_stop: object) -> None:
+        self._events, self._held, self._busy = deque(), [], False
+        self._spec: Any = {"outside_stop": outside_stop}
+        self.state: Any = SimpleNamespace(phase=phase)
+        self.timers: list[Callable[[], None]] = []
+        self._loop: Any = SimpleNamespace(after=lambda _seconds, _name, work: self.timers.append(work))
+        self.followed: list[object] = []
+
+    def _follow_events(self) -> None:
+        self.followed += self._events
+        self._events.clear()
+
+
+ENDED_BY_SIGTERM = events.RankExited(Rank(1), 7, None, signal.SIGTERM, "killed by SIGTERM")
+STOP = events.StopRequested(StopOrder("stopped by Slurm", 1.0))
+
+
+@pytest.mark.parametrize("stop", [STOP, events.StopOrdered(STOP.order)])
+def test_a_stop_by_slurm_comes_before_the_end_that_it_caused(stop: Any) -> None:
+    """Whichever of the two is seen first: else scancel would make a run FAILED. What follows keeps its order."""
+    own = Followed(Phase.RUNNING, {"reason": "stopped by Slurm"})
+    own.post(ENDED_BY_SIGTERM)
+    own.post(events.Notice.PREPARED)
+    assert own.followed == []
+    own.post(stop)
+    assert own.followed == [stop, ENDED_BY_SIGTERM, events.Notice.PREPARED]
+    own.timers[0]()
+    assert len(own.followed) == 3 and len(own.timers) == 1
+
+
+def test_a_sigterm_that_is_no_stop_by_slurm_is_a_failure_after_a_moment() -> None:
+    """That worker alone was signalled."""
+    own = Followed(Phase.RUNNING, {"reason": "stopped by Slurm"})
+    own.post(ENDED_BY_SIGTERM)
+    own.timers[0]()
+    assert own.followed == [ENDED_BY_SIGTERM]
+
+
+@pytest.mark.parametrize(
+    ("phase", "outside_stop", "number"),
+    [
+        (Phase.RUNNING, None, signal.SIGTERM),
+        (Phase.ENDING, {"reason": "stopped by Slurm"}, signal.SIGTERM),
+        (Phase.RUNNING, {"reason": "stopped by Slurm"}, signal.SIGKILL),
+    ],
+)
+def test_other_ends_are_taken_at_once(phase: Phase, outside_stop: object, number: int) -> None:
+    """Without Slurm, at an end of ours, and by another signal."""
+    own, event = Followed(phase, outside_stop), ENDED_BY_SIGTERM._replace(signal=number)
+    own.post(event)
+    assert own.followed == [event] and own.timers == []
 
 
 @pytest.mark.parametrize("lateness", [0.0, 0.2, 0.45])
