@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -50,9 +51,11 @@ class Gate:
         self.root.mkdir()
         archive = self.root / "payload.zip"
         archive.write_bytes(payload_zip())
+        if self.start == "waiting":
+            let_gates_wait(archive)
         self.attempt = self.root / "attempt-1"
         self.attempt.mkdir()
-        if self.start == "warm":
+        if self.start in ("warm", "waiting"):
             with start_warm_server(self, archive) as connection:
                 self._connect(lambda words, pipes: fork_gate(self, connection, words, pipes))
         else:
@@ -73,7 +76,7 @@ class Gate:
         """How it is to start workers; nothing for new interpreters."""
         if self.start == "exec":
             return {}
-        mode = "fork" if self.start == "warm" else self.start
+        mode = "fork" if self.start in ("warm", "waiting") else self.start
         return {"mode": mode, "workers": self.workers, "preload": list(self.preload)}
 
     def variables(self) -> dict[str, str]:
@@ -212,6 +215,34 @@ def start_gate(gate: Gate, words: list[str], descriptors: tuple[int, ...]) -> su
             start_new_session=True,
             preexec_fn=restore_signals,  # noqa: PLW1509 - as the agent does; nothing here has threads
         )
+
+
+LET_GATES_WAIT = """
+import os, time
+from clusterctl.node.fork.warm_server import Server
+
+serve_agent = Server.serve_agent
+
+def serve_next_agent(server, connection):
+    while os.getppid() != {agent}:
+        time.sleep(0.001)
+    server._open = [connection]
+    server._prepare_gate()
+    serve_agent(server, connection)
+
+Server.serve_agent = serve_next_agent
+del Server._fork_again  # there is no other gate than the one that waits
+"""
+
+
+def let_gates_wait(archive: Path) -> None:
+    """Have the server start its gate before there are words for it, as that of a run that is to come does."""
+    with zipfile.ZipFile(archive) as plain:
+        texts = {name: plain.read(name) for name in plain.namelist()}
+    texts["__main__.py"] = LET_GATES_WAIT.format(agent=os.getpid()).encode("ascii") + texts["__main__.py"]
+    with zipfile.ZipFile(archive, "w") as changed:
+        for name, text in texts.items():
+            changed.writestr(name, text)
 
 
 @contextmanager

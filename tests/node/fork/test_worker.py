@@ -41,7 +41,7 @@ def write_files(started: Gate, case: Case) -> None:
 
 
 CHANGING = [
-    (r"(exec|fork|warm)-\d+/", "GATE/"),
+    (r"(exec|fork|warm|waiting)-\d+/", "GATE/"),
     (r"test_\w{8}/attempt_0", "LOGS"),
     (r"0x[0-9a-f]+", "ADDRESS"),
     (r"(MASTER_PORT\W{1,5})\d+", r"\1PORT"),
@@ -64,7 +64,7 @@ def settled_end(ended: Ended) -> tuple[Any, ...]:
     return ended.code, settled(ended.stdout), settled(ended.stderr), json.loads(settled(json.dumps(error)))
 
 
-@pytest.mark.parametrize("method", first(0, ["fork", "warm"]))
+@pytest.mark.parametrize("method", first(0, ["fork", "warm", "waiting"]))
 @pytest.mark.parametrize("name", first(0, [name for name in CASES if name != "observe"]))
 def test_a_job_sees_no_difference(gate: Start, name: str, method: str) -> None:
     """Its exit code or signal, output, traceback and error file are the same."""
@@ -81,7 +81,7 @@ def observations(ended: dict[int, Ended]) -> list[dict[str, Any]]:
     return [json.loads(settled(worker.stdout)) for _, worker in sorted(ended.items())]
 
 
-@pytest.mark.parametrize("method", first(1, ["fork", "warm"]))
+@pytest.mark.parametrize("method", first(1, ["fork", "warm", "waiting"]))
 def test_a_worker_observes_the_same(gate: Start, method: str) -> None:
     """Arguments, paths, variables, descriptors, signals, limits, threads, streams and torch; random numbers differ."""
     by_exec, by_fork = map(observations, run_both(gate, CASES["observe"], method))
