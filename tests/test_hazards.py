@@ -140,7 +140,7 @@ def follows_their_names(path: str, text: str) -> Iterator[str]:
 TRUSTED_JSON = {
     "clusterctl/cli/commands/explain.py:explain": "the examples of codes, which comes with the package",
     "clusterctl/protocol/untrusted.py:": "the reader itself",
-    "clusterctl/client/local/notify.py:_read": "our own file",
+    "clusterctl/client/local/hooks.py:_read": "our own file",
     "clusterctl/client/results/pull.py:_load": "our own file",
     "clusterctl/client/results/target_dir.py:_load": "our own file",
     "clusterctl/client/local/parse_cache.py:_load": "our own file",

@@ -144,11 +144,6 @@ def render_check(
     render_findings(console, findings)
 
 
-def describe_age(seconds: float) -> str:
-    """Say that not all was tested this time."""
-    return tr("network and GPU health tested {seconds:.0f} s ago; --recheck repeats it", seconds=seconds)
-
-
 def _print_answer(console: Console, nodes: Sequence[Node], findings: Sequence[Finding]) -> None:
     """Print in one line whether the nodes are ready."""
     failed = _list_failed(nodes, findings)

@@ -421,6 +421,11 @@ def render_setup(is_new_by_node: Mapping[str, bool], sent: int) -> str:
     return tr("built on {nodes}; {size} sent", nodes=fold_names(new_on), size=render_size(sent))
 
 
+def describe_age(seconds: float) -> str:
+    """Say that not all was tested this time, and how long ago it was."""
+    return tr("network and GPU health tested {seconds:.0f} s ago; --recheck repeats it", seconds=seconds)
+
+
 def render_upload(files: int, size: int, sent: int) -> str:
     """Say how much code there is and how much of it had to travel."""
     return trn(

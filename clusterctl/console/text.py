@@ -113,7 +113,7 @@ KEPT_SPACE = "\ue000"  # stands for a space that no line is broken at
 _BEFORE_UNIT = re.compile(r"(?<![\w.])(\d[\d.,]{0,20}) (?=[^\W\d_]|%)")
 # What may be broken between any two characters: Chinese and the full-width forms; some stay with what is before them.
 _WIDE = "\u2e80-\u303f\u3400-\u9fff\uff00-\uffef"
-_TOKEN = re.compile(
+_TOKEN = (  # compiled for the first text that is too wide: 3 ms
     "[\u201c\u2018\u300a\uff08\u3010]*"
     f"(?:[^\\s{_WIDE}]*{KEPT_SPACE}[{_WIDE}]|[^\\s{_WIDE}]+|[{_WIDE}])"
     "[\u3001\u3002\u300b\u2019\u201d\uff01\uff09\uff0c\uff1a\uff1b\uff1f\u3011]*|[^\\S\n]+"
@@ -124,7 +124,7 @@ def wrap_text(text: str, width: int, first_indent: str = "", indent: str = "") -
     """Break a text at spaces and between Chinese characters, not before a unit; a longer word stays whole."""
     lines: list[str] = []
     line = first_indent
-    for token in _TOKEN.findall(_BEFORE_UNIT.sub(rf"\1{KEPT_SPACE}", text)):
+    for token in re.findall(_TOKEN, _BEFORE_UNIT.sub(rf"\1{KEPT_SPACE}", text)):
         is_empty = line in (first_indent if not lines else indent, "")
         if token.isspace():
             line += token if not is_empty else ""

@@ -9,15 +9,17 @@ import pytest
 
 from clusterctl.plans.diagnose.evidence import Frame, RankEvidence
 from clusterctl.plans.diagnose.hang import Judgement, KeptDiagnosis
-from clusterctl.plans.notify import (
+from clusterctl.plans.hooks import (
     Hooks,
-    RunEnd,
     describe_on_end,
-    describe_rejection,
     hooks_from_record,
     hooks_to_record,
-    is_for_end,
     render_hooks,
+)
+from clusterctl.plans.notify import (
+    RunEnd,
+    describe_rejection,
+    is_for_end,
     render_message,
     render_webhook_request,
     run_end_to_json,

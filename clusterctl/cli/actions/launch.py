@@ -30,8 +30,14 @@ from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.sync.distribute import Distribution, TransferAddress
 from clusterctl.client.sync.scan import ScanResult
-from clusterctl.console.findings import describe_age, render_findings
-from clusterctl.console.progress import Detail, Phases, render_setup, render_size, render_upload
+from clusterctl.console.progress import (
+    Detail,
+    Phases,
+    describe_age,
+    render_setup,
+    render_size,
+    render_upload,
+)
 from clusterctl.console.terminal import info, stderr
 from clusterctl.errors import ClusterctlError, NodesBusy, UsageError
 from clusterctl.plans.checks.python import NOT_BUILT
@@ -39,10 +45,9 @@ from clusterctl.plans.facts.facts import Facts
 from clusterctl.plans.launch.agent_spec import describe_node, render_spec
 from clusterctl.plans.launch.launchers import vendor_of
 from clusterctl.plans.launch.network import resolve_network
-from clusterctl.plans.launch.placement import Member, plan_devices
+from clusterctl.plans.launch.placement import Member, plan_devices, warn_of_losses
 from clusterctl.plans.launch.plan import LaunchPlan, NodePlan, PlanFacts, plan_launch
 from clusterctl.plans.launch.setup import setup_to_spec
-from clusterctl.plans.runs.gang_record import warn_of_losses
 from clusterctl.protocol.redact import redact
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.states import CANCELLED, FAILED_SETUP, RUNNING
@@ -130,7 +135,7 @@ class LaunchBase(ABC):
             )
         if self._job.on_end is not None:
             from clusterctl.console.text import make_visible
-            from clusterctl.plans.notify import describe_on_end
+            from clusterctl.plans.hooks import describe_on_end
 
             info(make_visible(describe_on_end(self._job.on_end)))
 
@@ -197,6 +202,8 @@ class Launch(LaunchBase):
         # the next phase says so
         shown = [finding for finding in preflight.findings if finding.code != NOT_BUILT]
         if shown:
+            from clusterctl.console.findings import render_findings  # which loads tables
+
             self._phases.finish_apart("check", trn("{n} finding", "{n} findings", len(shown)))
             render_findings(stderr(), shown)
             if preflight.age is not None:

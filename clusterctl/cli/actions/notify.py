@@ -22,7 +22,8 @@ from clusterctl.translation import tr
 if TYPE_CHECKING:
     from clusterctl.client.local.notify import Delivery
     from clusterctl.plans.diagnose.hang import KeptDiagnosis
-    from clusterctl.plans.notify import Hooks, RunEnd
+    from clusterctl.plans.hooks import Hooks
+    from clusterctl.plans.notify import RunEnd
     from clusterctl.plans.runs.verdict import Verdict
     from clusterctl.protocol.run_id import RunId
     from clusterctl.specs.inventory.model import Inventory
@@ -39,14 +40,14 @@ def check_hooks(job: Job) -> None:
 
 def remember_hooks(job: Job, inventory: Inventory, run_id: RunId) -> None:
     """Keep a job's hooks until the run has ended, for whichever command of ours sees that."""
-    from clusterctl.plans.notify import Hooks
+    from clusterctl.plans.hooks import Hooks
 
     folder = str(Path(job.file).absolute().parent)
     _store_hooks(run_id, Hooks(job.name, inventory.cluster, folder, job.on_end, job.notify))
 
 
 def _store_hooks(run_id: RunId, hooks: Hooks) -> None:
-    from clusterctl.client.local.notify import save_hooks
+    from clusterctl.client.local.hooks import save_hooks
 
     if hooks.has_any:
         try:
@@ -63,7 +64,7 @@ def _store_hooks(run_id: RunId, hooks: Hooks) -> None:
 
 def warn_not_notified(run_id: RunId, attach: str) -> None:
     """Warn that notifications are not sent after this command ends."""
-    from clusterctl.client.local.notify import has_hooks
+    from clusterctl.client.local.hooks import has_hooks
 
     try:
         if has_hooks(_folder(), run_id):
@@ -79,7 +80,7 @@ def warn_not_notified(run_id: RunId, attach: str) -> None:
 
 def notify_end(verdict: Verdict, seconds: float, command: str, secrets: Collection[str]) -> None:
     """Send what is to be sent, then run the command; what could not be sent is kept for the next `attach`."""
-    from clusterctl.client.local.notify import claim_hooks
+    from clusterctl.client.local.hooks import claim_hooks
     from clusterctl.plans.notify import RunEnd
 
     try:
@@ -104,7 +105,7 @@ def notify_stall(
     run_id: RunId, kept: KeptDiagnosis, nodes: Sequence[str], command: str, secrets: Collection[str]
 ) -> None:
     """Send what is to be sent when a run stalls; what could not be sent is not tried again."""
-    from clusterctl.client.local.notify import claim_stall
+    from clusterctl.client.local.hooks import claim_stall
     from clusterctl.plans.notify import stall_of
     from clusterctl.specs.job.hooks import STALLED
 
@@ -171,7 +172,7 @@ class EndNotifier:
             yield Delivery(entry.to, os.environ[entry.url_from], replace(message, body=body))
 
     def _report_delivery(self, entry: Notify, fault: str, problem: str) -> None:
-        from clusterctl.plans.notify import describe_notification
+        from clusterctl.plans.hooks import describe_notification
 
         if not fault and not problem:
             info(tr("sent: {notification}", notification=describe_notification(entry)))

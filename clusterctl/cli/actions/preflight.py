@@ -35,8 +35,7 @@ from clusterctl.plans.checks.registry import (
     evaluate,
     resolve_waivers,
 )
-from clusterctl.plans.diagnose.collective import DeepCheckResult
-from clusterctl.plans.diagnose.mesh import MeshResult, choose_mesh_members, plan_rails
+from clusterctl.plans.diagnose.mesh import choose_mesh_members, plan_rails
 from clusterctl.plans.facts.facts import Facts
 from clusterctl.plans.launch.network import resolve_network
 from clusterctl.plans.launch.setup import SetupPlan, setup_probe_request
@@ -46,6 +45,8 @@ from clusterctl.translation import tr
 
 if TYPE_CHECKING:
     from clusterctl.client.rpc.session import Interpreter
+    from clusterctl.plans.diagnose.collective import DeepCheckResult
+    from clusterctl.plans.diagnose.mesh import MeshResult
 
 PHASE = "check"
 

@@ -155,7 +155,8 @@ def _to_json(nodes: Sequence[Node], result: Preflight) -> dict[str, Any]:
 
 def _print_result(nodes: Sequence[Node], result: Preflight, *, deep: bool, verbose: bool) -> None:
     from clusterctl.console.diagnose import render_deep, render_mesh
-    from clusterctl.console.findings import describe_age, render_check, render_nics
+    from clusterctl.console.findings import render_check, render_nics
+    from clusterctl.console.progress import describe_age
     from clusterctl.console.terminal import stdout
 
     console = stdout()

@@ -279,9 +279,9 @@ def _plan_export(
 def _show_plan(job: Job, members: Sequence[Member], as_json: bool, *, big: bool) -> int:
     from clusterctl.cli.context.code import read_code, read_job_setup, warn_of_code
     from clusterctl.console.progress import render_size
+    from clusterctl.plans.hooks import hooks_to_json, render_hooks
     from clusterctl.plans.launch.plan import offline, plan_launch, plan_to_json, render_plan
     from clusterctl.plans.launch.setup import render_attempt_hooks, render_setup, setup_to_json
-    from clusterctl.plans.notify import hooks_to_json, render_hooks
 
     scan, setup_files = read_code(job, big=big), read_job_setup(job)
     warn_of_code(job, sum(not member.spare for member in members), scan)

@@ -85,23 +85,26 @@ def with_any_python(node: Node, action: Callable[[Interpreter], T]) -> tuple[T, 
 
 def current_owner() -> Owner:
     """Give who launches, as `user@host` and the id of this machine's user; recorded in every run."""
+    from clusterctl.plans.runs.selection import Owner
+
+    return Owner(_own_name(), own_id())
+
+
+def _own_name() -> str:
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
         user = "unknown"
-    from clusterctl.plans.runs.selection import Owner
-
-    return Owner(f"{user}@{socket.gethostname()}", own_id())
+    return f"{user}@{socket.gethostname()}"
 
 
 def launch_record() -> LaunchRecord:
     """Give what the record of a run contains about its launch: by whom, and from which directory."""
-    me = current_owner()
     try:
         folder = str(Path.cwd())
     except OSError:  # it was removed
         folder = ""
-    return {"launched_by": me.name, "launched_id": me.id, "launched_from": folder}
+    return {"launched_by": _own_name(), "launched_id": own_id(), "launched_from": folder}
 
 
 def reading_exit_code(answered: int, asked: int) -> int:

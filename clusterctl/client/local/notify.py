@@ -1,4 +1,4 @@
-"""Post notifications, run on_end, stored hooks.
+"""Post notifications, run on_end.
 
 Post a message to a URL that is a secret: bounded time, one more try, no redirect, no part of it in any message.
 
@@ -24,29 +24,12 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from clusterctl.client.local.private_files import (
-    check_private,
-    claim_own,
-    is_own,
-    make_private,
-    read_own,
-    remove_older,
-    write_own,
-)
 from clusterctl.node_texts import describe_system_error
-from clusterctl.plans.notify import (
-    Hooks,
-    WebhookRequest,
-    describe_rejection,
-    hooks_from_record,
-    hooks_to_record,
-)
+from clusterctl.plans.notify import WebhookRequest, describe_rejection
 from clusterctl.protocol.redact import REDACTED
-from clusterctl.protocol.run_id import RunId, job_name_of, parse_run_id
 from clusterctl.translation import tr
 
 STEP_LIMIT = 5.0  # seconds for one step of one try: connecting, each piece of the answer
@@ -177,70 +160,6 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-MAX_HOOK_AGE = 90 * 86400.0  # seconds after which the hooks of a run without an attached client are removed
-MAX_HOOKS_SIZE = 1 << 20
-
-
-def save_hooks(folder: Path, run_id: RunId, hooks: Hooks) -> None:
-    """Write down what is to be done at the end of a run; raises OSError."""
-    make_private(folder)
-    remove_older(folder, "*", time.time() - MAX_HOOK_AGE)
-    file = _hooks_file(folder, run_id)
-    if file is None or not _belongs_to(hooks, run_id):
-        raise OSError(22, tr("this is not the name of a run of this job"), run_id)
-    write_own(file, json.dumps(hooks_to_record(hooks)))  # ASCII: a path may hold bytes that are no text
-
-
-def has_hooks(folder: Path, run_id: RunId) -> bool:
-    """Return whether something is still to be done for a run; raises NotOursError."""
-    check_private(folder)
-    file = _hooks_file(folder, run_id)
-    return file is not None and is_own(file)
-
-
-def claim_hooks(folder: Path, run_id: RunId) -> Hooks | None:
-    """Take what is to be done, so that of several who see the end of a run one alone does it.
-
-    What is not the hooks of this run stays where it is. Raises NotOursError where another account could have written.
-    """
-    check_private(folder)
-    file = _hooks_file(folder, run_id)
-    hooks = _read(file) if file else None
-    if file is None or hooks is None or not _belongs_to(hooks, run_id):
-        return None
-    return hooks if claim_own(file) else None
-
-
-def claim_stall(folder: Path, run_id: RunId, minute: int) -> Hooks | None:
-    """Read what is to be sent about a stall that began at a minute, once for all who see it; None for the others."""
-    check_private(folder)
-    file = _hooks_file(folder, run_id)
-    hooks = _read(file) if file else None
-    if file is None or hooks is None or not _belongs_to(hooks, run_id):
-        return None
-    try:
-        os.close(os.open(folder / f"{run_id}.{minute}.stalled", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    except FileExistsError:
-        return None
-    return hooks
-
-
-def _hooks_file(folder: Path, run_id: RunId) -> Path | None:
-    """Name the file; the name of a run may come from a node, so that its form is looked at here once more."""
-    return folder / f"{run_id}.json" if parse_run_id(run_id) else None
-
-
-def _belongs_to(hooks: Hooks, run_id: RunId) -> bool:
-    return job_name_of(run_id) == hooks.job
-
-
-def _read(file: Path) -> Hooks | None:
-    try:
-        return hooks_from_record(json.loads(read_own(file, MAX_HOOKS_SIZE)))
-    except (FileNotFoundError, ValueError, RecursionError):
-        return None
 
 
 STDERR = 2

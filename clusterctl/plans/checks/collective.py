@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.checks.framework import (
@@ -13,8 +14,10 @@ from clusterctl.plans.checks.framework import (
     exclude_option,
     join_items,
 )
-from clusterctl.plans.diagnose.collective import DeepCheckResult, Group
 from clusterctl.translation import to_translate, tr, trn
+
+if TYPE_CHECKING:
+    from clusterctl.plans.diagnose.collective import DeepCheckResult, Group
 
 MOST_NAMED = 8
 REST_TEXTS: Mapping[bool | None, str] = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median_low
 from typing import TYPE_CHECKING, Literal
 
 from clusterctl.node_texts import translate_node_text
@@ -465,7 +464,7 @@ def _find_slow(mesh: MeshResult, rail: str) -> Iterator[Hit]:
     if len(paths) < 3:
         return
     usual_rtt = sorted(path.least_rtt or 0 for path in paths)[len(paths) // 4]
-    usual_seconds = median_low(path.seconds or 0.0 for path in paths)
+    usual_seconds = sorted(path.seconds or 0.0 for path in paths)[(len(paths) - 1) // 2]
     slow = {path.ends: path for path in paths if _is_slow(path, usual_rtt, usual_seconds)}
     for pattern in find_patterns(mesh.members(rail), [path.ends for path in paths], list(slow)):
         path = max((slow[ends] for ends in pattern.paths), key=lambda candidate: candidate.seconds or 0.0)

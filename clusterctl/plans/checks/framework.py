@@ -13,12 +13,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from clusterctl.codes.entry import Entry, Severity
 from clusterctl.codes.lookup import find_entry
 from clusterctl.errors import ClusterctlError
-from clusterctl.plans.diagnose.collective import DeepCheckResult
-from clusterctl.plans.diagnose.mesh import MeshResult
 from clusterctl.plans.facts.facts import ENVIRONMENT_ANSWERS, Facts
 from clusterctl.plans.launch.network import NodeNetwork
 from clusterctl.specs.inventory.model import Node
@@ -26,6 +25,10 @@ from clusterctl.specs.job.model import Job
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import command_line, quote_word
 from clusterctl.translation import fill, tr
+
+if TYPE_CHECKING:
+    from clusterctl.plans.diagnose.collective import DeepCheckResult
+    from clusterctl.plans.diagnose.mesh import MeshResult
 
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 

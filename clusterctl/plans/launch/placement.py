@@ -159,3 +159,17 @@ def _matches_device(word: str, device: Device) -> bool:
     if word.isdecimal():
         return device.index == int(word)
     return word.startswith("GPU-") and device.id.startswith(word)
+
+
+def warn_of_losses(nodes: int, spares: int) -> str:
+    """Say so if a run survives fewer lost nodes than it has spares: more than half of all must be left each time."""
+    survived = min(spares, (nodes + spares - 1) // 2)
+    if survived == spares:
+        return ""
+    return tr(
+        "only {survived} of {spares} spares can replace lost nodes: "
+        "more than half of all {total} nodes and spares must be left",
+        survived=survived,
+        spares=spares,
+        total=nodes + spares,
+    )

@@ -12,7 +12,7 @@ from clusterctl.protocol.ranks import NodeRank, Rank, Slot
 from clusterctl.protocol.root_cause import DOUBTFUL, Failure, weight_of
 from clusterctl.protocol.run_paths import ATTEMPT
 from clusterctl.protocol.untrusted import Untrusted
-from clusterctl.translation import to_translate, tr
+from clusterctl.translation import to_translate
 
 _FOLDER = re.compile(rf"{ATTEMPT}(\d{{1,9}})/")
 LONGEST_TEXT = 1000  # characters of a text
@@ -87,20 +87,6 @@ def find_reported_loss(reason: str) -> ReportedLoss | None:
     """Read from the reason of a stop which node is lost; None if it is another reason."""
     found = _LOSS.match(reason)
     return found and ReportedLoss(found["hub"] or found["node"], found["why"], found["hub"] is not None)
-
-
-def warn_of_losses(nodes: int, spares: int) -> str:
-    """Say so if a run survives fewer lost nodes than it has spares: more than half of all must be left each time."""
-    survived = min(spares, (nodes + spares - 1) // 2)
-    if survived == spares:
-        return ""
-    return tr(
-        "only {survived} of {spares} spares can replace lost nodes: "
-        "more than half of all {total} nodes and spares must be left",
-        survived=survived,
-        spares=spares,
-        total=nodes + spares,
-    )
 
 
 def parse_roster(raw: Untrusted) -> tuple[SlotState, ...]:

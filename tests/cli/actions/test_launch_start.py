@@ -10,7 +10,7 @@ import pytest
 
 from clusterctl.cli.actions import attach, launch
 from clusterctl.cli.context.code import warn_of_code
-from clusterctl.client.local.notify import has_hooks
+from clusterctl.client.local.hooks import has_hooks
 from clusterctl.client.sync.scan import scan_source
 from clusterctl.plans.launch.placement import plan_placement
 from clusterctl.protocol.run_id import RunId

@@ -189,11 +189,10 @@ OTHERS = {
     "cli/context/code.py": "the script that is to be run, which is the user's",
     "cli/context/load.py": "the inventory and the job, which are the user's",
     "cli/actions/push_keys.py": "the user's keys in ~/.ssh",
-    "client/local/notify.py:claim_stall": "an empty file that must not be there yet, in a folder verified before",
+    "client/local/hooks.py:claim_stall": "an empty file that must not be there yet, in a folder verified before",
     "client/rpc/bundle.py:boot_program": "our own module, which is sent",
     "client/rpc/bundle.py:_source": "our own modules, which are sent",
     "client/results/target_dir.py": "the directory of `pull`, by descriptors of its own",
-    "client/local/notify.py:_post": "a URL",
     "client/results/pull.py:_resume_request": "a part of a result, in the directory of `pull`",
     "client/ssh/config.py:_read_lines": "the configuration of ssh",
     "client/sync/contents.py:open_inside": "the code that is sent",
@@ -204,7 +203,7 @@ def test_no_other_account_opens_files_in_our_directories() -> None:
     """Whoever knows where they are, or writes through `private_files`, opens nothing by himself."""
     users = {name: tree for name, tree in _modules() if _uses_our_directories(tree)}
     assert {
-        "client/local/notify.py",
+        "client/local/hooks.py",
         "client/local/parse_cache.py",
         "client/ssh/config.py",
         "client/sync/contents.py",

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from clusterctl.node.gang.roster import Roster
-from clusterctl.plans.runs.gang_record import GIVEN_UP, warn_of_losses
+from clusterctl.plans.launch.placement import warn_of_losses
+from clusterctl.plans.runs.gang_record import GIVEN_UP
 from clusterctl.plans.runs.selection import gather_runs, is_complete, may_have_processes
 from clusterctl.plans.runs.state import (
     NodeState,
