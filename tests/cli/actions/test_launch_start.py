@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -124,3 +127,18 @@ def test_ctrl_c_after_the_end_starts_nothing_again(
     printed = capsys.readouterr()
     assert printed.out == "" and "continues" not in printed.err
     assert not has_hooks(tmp_path / "clusterctl" / "ends", RunId("a-20261123T140026-66ec"))
+
+
+def test_a_launch_loads_only_what_each_launch_uses(tmp_path: Path) -> None:
+    """What sends notifications, prints findings or computes medians takes a tenth of a second that all would wait."""
+    code = (
+        "import sys\n"
+        "from clusterctl.cli.context.nodes import open_cluster\n"
+        "open_cluster()\n"
+        "import clusterctl.cli.actions.launch, clusterctl.client.local.hooks\n"
+        "heavy = {'asyncio', 'email', 'http.client', 'importlib.metadata', 'pydantic', 'rich.table'}\n"
+        "print(*(heavy | {'ssl', 'statistics'}) & set(sys.modules), 'paramiko' in sys.modules)\n"
+    )
+    env = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True"]
