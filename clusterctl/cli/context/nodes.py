@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 def open_cluster(hostkeys: HostKeys | None = None) -> Cluster:
     """Give the connections of this command; nothing is opened yet. `hostkeys` judges in place of the usual ones."""
     from clusterctl.cli.context.load import state_dir
-    from clusterctl.client.ssh.lean_import import import_paramiko
-
-    import_paramiko()
     from clusterctl.client.rpc.bundle import keep_packed
     from clusterctl.client.rpc.cluster import Cluster
 

@@ -1,41 +1,71 @@
-"""Import paramiko without what only tests with it, settings files and version numbers need."""
+"""Import invoke and paramiko without what only tests with them, settings files and version numbers need.
+
+invoke imports unittest.mock, and with it asyncio, for a class that only tests use, and YAML for settings files, which
+are not read here; paramiko imports importlib.metadata for its own version. Together 65 of 135 ms (paramiko 5.1, invoke
+2.2). Whichever module of ours is the first to import one of the two, the finder is asked for it.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from importlib import import_module
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-
-def import_paramiko() -> None:
-    """Import paramiko and invoke, which it uses, without unittest.mock, asyncio, YAML and importlib.metadata.
-
-    invoke imports the first three for a class that only tests use and for settings files, which are not read here;
-    paramiko imports the last for its own version. Together 65 of 135 ms (paramiko 5.1, invoke 2.2).
-    """
-    if "invoke" in sys.modules:
-        return
-    contents: dict[str, dict[str, Any]] = {
-        "unittest.mock": {"Mock": object},
-        "invoke.vendor.yaml": {},
-        "importlib.metadata": {"version": read_version},
-    }
-    stand_ins = {
-        name: make_module(name, values) for name, values in contents.items() if name not in sys.modules
-    }
-    sys.modules.update(stand_ins)
-    try:
-        import_module("paramiko")
-    finally:
-        for name, module in stand_ins.items():  # a later import gets the real one
-            if sys.modules.get(name) is module:
-                del sys.modules[name]
+StandIns = Mapping[str, Mapping[str, Any]]
 
 
-def make_module(name: str, values: dict[str, Any]) -> ModuleType:
-    """Make a module of these values."""
+def import_lean() -> None:
+    """Let invoke and paramiko be imported like this from now on."""
+    if not any(isinstance(finder, LeanFinder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, LeanFinder())
+
+
+class LeanFinder:
+    """Finds the two where Python does, and has each executed with stand-ins for some modules."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Answer for the two only."""
+        if name not in STAND_INS:
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = LeanLoader(spec.loader, STAND_INS[name])  # type: ignore[assignment]  # a loader by shape
+        return spec
+
+
+class LeanLoader:
+    """Executes a module in place of its own loader, which the module has from then on."""
+
+    def __init__(self, loader: Any, stand_ins: StandIns) -> None:
+        self._loader, self._stand_ins = loader, stand_ins
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """Leave it to the module's own loader."""
+        module: ModuleType | None = self._loader.create_module(spec)
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Execute it while the stand-ins are there; a later import of what they stand for gets the real one."""
+        if module.__spec__ is not None:
+            module.__spec__.loader = module.__loader__ = self._loader
+        placed = {name: _make_module(name, values) for name, values in self._stand_ins.items()}
+        placed = {name: stand_in for name, stand_in in placed.items() if name not in sys.modules}
+        sys.modules.update(placed)
+        try:
+            self._loader.exec_module(module)
+        finally:
+            for name, stand_in in placed.items():
+                if sys.modules.get(name) is stand_in:
+                    del sys.modules[name]
+
+
+def _make_module(name: str, values: Mapping[str, Any]) -> ModuleType:
     module = ModuleType(name)
     vars(module).update(values)
     return module
@@ -50,3 +80,9 @@ def read_version(package: str) -> str:
     sys.modules.pop("importlib.metadata", None)
     version: str = import_module("importlib.metadata").version(package)
     return version
+
+
+STAND_INS: Mapping[str, StandIns] = {
+    "invoke": {"unittest.mock": {"Mock": object}, "invoke.vendor.yaml": {}},
+    "paramiko": {"importlib.metadata": {"version": read_version}},
+}
