@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -525,7 +526,10 @@ def test_an_interrupted_up_leaves_nothing_and_says_so(place) -> None:
 
 def opens_below(pid: int, folder: Path) -> bool:
     """Whether a process has a file below a directory open."""
-    links = [os.path.realpath(link) for link in Path(f"/proc/{pid}/fd").iterdir()]
+    links = []
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # it was closed meanwhile
+            links.append(str(link.readlink()))
     return any(link.startswith(os.path.realpath(folder)) for link in links)
 
 

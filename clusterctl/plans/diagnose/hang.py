@@ -39,6 +39,7 @@ from clusterctl.specs.text import render_duration
 from clusterctl.translation import english_of, tr, trn
 
 PATIENCE = 5.0  # seconds
+STALLED_PATIENCE = 1.0  # seconds, where the nodes have seen no progress for as long as the job allows
 USUAL_GAPS = 1.5  # times the longest time between two collectives
 IDLE_CPU = 0.05  # processors
 SAME_ON_ALL = ("all_reduce", "allreduce", "broadcast", "reduce", "reduce_scatter", "all_gather", "barrier")
@@ -508,6 +509,14 @@ class KeptDiagnosis:
             len(shown),
             **facts,
         )
+
+
+def choose_patience(reasons: Iterable[str]) -> float:
+    """Give the seconds after which a rank that waits may be a hang, by why each node has kept where its ranks are.
+
+    A node reports a stall only while it lasts.
+    """
+    return STALLED_PATIENCE if STALL in reasons else PATIENCE
 
 
 def parse_kept(raw: Untrusted, node: str) -> KeptEvidence | None:

@@ -1,0 +1,46 @@
+"""What `diagnose` makes of the answers of a run's nodes."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from clusterctl.cli.actions.monitor import diagnosis
+from clusterctl.plans.diagnose.evidence import Entry, GroupRecord, RankEvidence
+from clusterctl.protocol.run_id import RunId
+
+RUN = RunId("a-20261123T140026-66e1")
+
+
+def rank(number: int, *entries: Entry) -> RankEvidence:
+    """Make a rank that answers."""
+    return RankEvidence(
+        number, "gpu01", process="S", cpu=0.0, silent=9.0, groups=(GroupRecord("0", "", (), entries),)
+    )
+
+
+def entry(number: int, age: float, *, done: bool) -> Entry:
+    """Make an entry of the flight recorder."""
+    return Entry(number, None, "all_reduce", "[[1000]]", "Float", done, age)
+
+
+@pytest.mark.parametrize(
+    ("reported", "code"), [("stall", "CC-HANG-004"), ("", "CC-HANG-009"), ("stop", "CC-HANG-009")]
+)
+def test_a_stall_that_the_nodes_report_is_no_progress(
+    reported: str, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job with `stall: {after: 2s}` is not denied what its page already shows; others get their five seconds."""
+    first = rank(0, entry(6, 3.5, done=True), entry(7, 3.0, done=False))
+    ranks = [first, rank(1, entry(6, 3.5, done=True))]
+    answers = SimpleNamespace(ranks=ranks, nodes={}, errors={})
+    monkeypatch.setattr(diagnosis, "diagnose_ranks", lambda *_: answers)
+    monkeypatch.setattr(diagnosis, "refuse_without_nodes", lambda *_: None)
+    monkeypatch.setattr(diagnosis, "read_gpus", lambda *_: {})
+    part = SimpleNamespace(diagnosed=reported, world_size=2, ranks=())
+    found: Any = SimpleNamespace(runs={RUN: {"gpu01": part}}, pythons={}, errors={}, nodes_of=lambda _: [])
+    cluster: Any = None
+    judged = diagnosis.diagnose_run(cluster, found, RUN, "clusterctl", slow=False).judgement
+    assert judged.code == code
