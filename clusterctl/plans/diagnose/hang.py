@@ -39,7 +39,7 @@ from clusterctl.specs.text import render_duration
 from clusterctl.translation import english_of, tr, trn
 
 PATIENCE = 5.0  # seconds
-STALLED_PATIENCE = 1.0  # seconds, where the nodes have seen no progress for as long as the job allows
+LEAST_STALLED_WAIT = 1.0  # seconds, where the nodes have seen no progress for as long as the job allows
 USUAL_GAPS = 1.5  # times the longest time between two collectives
 IDLE_CPU = 0.05  # processors
 SAME_ON_ALL = ("all_reduce", "allreduce", "broadcast", "reduce", "reduce_scatter", "all_gather", "barrier")
@@ -511,12 +511,12 @@ class KeptDiagnosis:
         )
 
 
-def choose_patience(reasons: Iterable[str]) -> float:
+def choose_least_wait(reasons: Iterable[str]) -> float:
     """Give the seconds after which a rank that waits may be a hang, by why each node has kept where its ranks are.
 
     A node reports a stall only while it lasts.
     """
-    return STALLED_PATIENCE if STALL in reasons else PATIENCE
+    return LEAST_STALLED_WAIT if STALL in reasons else PATIENCE
 
 
 def parse_kept(raw: Untrusted, node: str) -> KeptEvidence | None:

@@ -9,7 +9,7 @@ from clusterctl.cli.actions.find_runs import FoundRuns, refuse_without_nodes
 from clusterctl.client.diagnose import Answers, count_entries, diagnose_ranks, read_gpus
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.tasks import RunHandle
-from clusterctl.plans.diagnose.hang import Judgement, choose_patience, judge
+from clusterctl.plans.diagnose.hang import Judgement, choose_least_wait, judge
 from clusterctl.plans.facts.utilization import GpuUsage
 from clusterctl.protocol.run_id import RunId
 
@@ -36,8 +36,8 @@ def diagnose_run(cluster: Cluster, found: FoundRuns, run_id: RunId, command: str
     answers = diagnose_ranks(handle, count_entries(parts, slow=slow))
     silent = [name for name, part in parts.items() if part is None or name in answers.errors]
     world = next((part.world_size for part in parts.values() if part and part.world_size), None)
-    patience = choose_patience(part.diagnosed for part in parts.values() if part)
-    judgement = judge(answers.ranks, silent, world, patience)
+    least_wait = choose_least_wait(part.diagnosed for part in parts.values() if part)
+    judgement = judge(answers.ranks, silent, world, least_wait)
     answered = [node for node in nodes if node.name in answers.nodes]
     gpus = read_gpus(handle.on(answered)) if judgement.hangs and not slow else {}
     return Diagnosis(answers, judgement, gpus, len(nodes) + len(found.errors))
