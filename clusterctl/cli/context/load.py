@@ -240,6 +240,10 @@ def _lab_inventory(name: str, reason: str) -> ChosenInventory:
     return ChosenInventory(load(lab_dir(), name).inventory, reason, name)
 
 
+# of `--set`: values of other keys may be what should stand in no file
+PUBLIC_SETTINGS = ("keep_warm", "nodes", "nproc_per_node", "start")
+
+
 def load_job(path: str, overrides: Sequence[str], more_args: Sequence[str]) -> Job:
     """Read a job file, apply `--set KEY=VALUE` and what follows `--`."""
     from clusterctl.client.local.parse_cache import parse_once
@@ -250,10 +254,12 @@ def load_job(path: str, overrides: Sequence[str], more_args: Sequence[str]) -> J
         path = str(file)
         info(tr("job: {path}", path=path))
     text = read_spec(file)
-    if overrides:  # may hold what should stand in no file
-        job = _parse_job(text, path, [_parse_override(override) for override in overrides])
+    changes = [_parse_override(override) for override in overrides]
+    if all(key in PUBLIC_SETTINGS for key, _ in changes):
+        asked = "\0".join([text, *overrides])  # no YAML has this character
+        job = parse_once(_parse_cache_dir(), asked, path, Job, lambda *_: _parse_job(text, path, changes))
     else:
-        job = parse_once(_parse_cache_dir(), text, path, Job, _parse_job)
+        job = _parse_job(text, path, changes)
     return replace(job, args=(*job.args, *more_args))
 
 

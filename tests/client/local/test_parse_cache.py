@@ -169,6 +169,38 @@ def test_second_command_loads_no_parser(tmp_path: Path) -> None:
     assert said[1].stderr.splitlines()[-1] == ""
 
 
+@pytest.mark.parametrize(
+    ("options", "loaded"),
+    [
+        (["--keep-warm", "10m", "--set", "start=fork"], ""),
+        (["--set", "env.TOKEN=s3cret"], "pydantic ruamel.yaml"),
+    ],
+)
+def test_a_changed_job_is_remembered_unless_a_value_may_be_secret(
+    options: list[str], loaded: str, tmp_path: Path
+) -> None:
+    """Who launches again and again on warm nodes waits for no parser; what is set for `env` is written nowhere."""
+    (tmp_path / "inventory.yaml").write_text(TEXT)
+    (tmp_path / "train.py").write_text("")
+    (tmp_path / "job.yaml").write_text("{name: a, script: train.py, nproc_per_node: 1, backend: gloo}")
+    program = (
+        f"import sys; from clusterctl.cli.main import run; run(['launch', '--dry-run', 'job.yaml', *{options!r}]);"
+        "print(*(name for name in ('pydantic', 'ruamel.yaml') if name in sys.modules), file=sys.stderr)"
+    )
+    state = tmp_path / "state"
+    env = {**os.environ, "XDG_STATE_HOME": str(state), "PYTHONPATH": str(ROOT)}
+    env.pop("CLUSTERCTL_INVENTORY", None)
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", program], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
+        )
+        for _ in range(2)
+    ]
+    assert said[0].stdout == said[1].stdout != ""
+    assert said[1].stderr.splitlines()[-1] == loaded
+    assert not [file for file in state.rglob("*") if file.is_file() and b"s3cret" in file.read_bytes()]
+
+
 def test_another_accounts_file_is_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What another account has put in its place would choose how we log in: the text is parsed."""
     expected = parse_once(tmp_path, TEXT, "a.yaml", Inventory, parse_inventory)
