@@ -256,7 +256,7 @@ def load_job(path: str, overrides: Sequence[str], more_args: Sequence[str]) -> J
     text = read_spec(file)
     changes = [_parse_override(override) for override in overrides]
     if all(key in PUBLIC_SETTINGS for key, _ in changes):
-        asked = "\0".join([text, *overrides])  # no YAML has this character
+        asked = "\0".join([str(len(overrides)), *overrides, text])
         job = parse_once(_parse_cache_dir(), asked, path, Job, lambda *_: _parse_job(text, path, changes))
     else:
         job = _parse_job(text, path, changes)

@@ -45,16 +45,22 @@ class LeanLoader:
     def __init__(self, loader: Any, stand_ins: StandIns) -> None:
         self._loader, self._stand_ins = loader, stand_ins
 
+    def __getattr__(self, name: str) -> Any:
+        """Answer as the module's own loader does, when the file is looked for and not imported."""
+        if name == "_loader":  # which a copy has not yet
+            raise AttributeError(name)
+        return getattr(self._loader, name)
+
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         """Leave it to the module's own loader."""
         module: ModuleType | None = self._loader.create_module(spec)
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Execute it while the stand-ins are there; a later import of what they stand for gets the real one."""
+        """Execute it while the stand-ins are there; a later import gets the real ones."""
         if module.__spec__ is not None:
             module.__spec__.loader = module.__loader__ = self._loader
-        placed = {name: _make_module(name, values) for name, values in self._stand_ins.items()}
+        placed = {name: _make_stand_in(name, values) for name, values in self._stand_ins.items()}
         placed = {name: stand_in for name, stand_in in placed.items() if name not in sys.modules}
         sys.modules.update(placed)
         try:
@@ -65,10 +71,19 @@ class LeanLoader:
                     del sys.modules[name]
 
 
-def _make_module(name: str, values: Mapping[str, Any]) -> ModuleType:
-    module = ModuleType(name)
-    vars(module).update(values)
-    return module
+def _make_stand_in(name: str, values: Mapping[str, Any]) -> ModuleType:
+    """Make a module of these values; all others come from the real one, so another version may ask for more."""
+    stand_in = ModuleType(name)
+
+    def find(attribute: str) -> Any:
+        if attribute.startswith("__"):
+            raise AttributeError(attribute)
+        if sys.modules.get(name) is stand_in:
+            del sys.modules[name]
+        return getattr(import_module(name), attribute)
+
+    vars(stand_in).update(values, __getattr__=find)
+    return stand_in
 
 
 def read_version(package: str) -> str:

@@ -10,6 +10,7 @@ from typing import NoReturn
 
 import pytest
 
+from clusterctl.cli.context.load import load_job
 from clusterctl.client.local import parse_cache
 from clusterctl.client.local.parse_cache import MAX_TEXTS, parse_once
 from clusterctl.errors import SpecError
@@ -199,6 +200,31 @@ def test_a_changed_job_is_remembered_unless_a_value_may_be_secret(
     assert said[0].stdout == said[1].stdout != ""
     assert said[1].stderr.splitlines()[-1] == loaded
     assert not [file for file in state.rglob("*") if file.is_file() and b"s3cret" in file.read_bytes()]
+
+
+def test_what_is_set_is_never_another_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each combination gives what the parser makes of it, in any order, and a file cannot pretend to be one."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    file = tmp_path / "job.yaml"
+    text = "{name: a, script: train.py, nproc_per_node: 1, backend: gloo}"
+    file.write_text(text)
+    asked = [
+        [],
+        ["start=fork"],
+        ["start=exec"],
+        ["nproc_per_node=2"],
+        ["nodes=2", "start=fork"],
+        ["keep_warm=1m"],
+    ]
+    for overrides in [*asked, *reversed(asked)]:
+        changes = [(key, value) for key, _, value in (one.partition("=") for one in overrides)]
+        assert load_job(str(file), overrides, ()) == parse_job(text, str(file), changes)
+    kept = len(list((tmp_path / "state" / "clusterctl" / "specs").iterdir()))
+    assert kept == len(asked)
+    for pretended in (f"{text}\0start=fork", f"start=fork\0{text}", f"1\0start=fork\0{text}"):
+        file.write_text(pretended)
+        with pytest.raises(SpecError, match="U\\+0000"):
+            load_job(str(file), (), ())
 
 
 def test_another_accounts_file_is_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,6 +34,41 @@ def test_whoever_imports_it_first(first: str) -> None:
     ]
 
 
+def test_another_version_may_need_more_of_them() -> None:
+    """What a stand-in does not have comes from the real module, and so does all that is asked for later."""
+    code = (
+        "import invoke.context, sys\n"
+        "from clusterctl.client.ssh.lean_import import LeanLoader\n"
+        "class Loader:\n"
+        "    def exec_module(self, module):\n"
+        "        from unittest.mock import Mock, patch\n"
+        "        from importlib.metadata import PackageNotFoundError\n"
+        "        module.found = Mock is object, patch.__module__, PackageNotFoundError.__module__\n"
+        "stand_ins = {'unittest.mock': {'Mock': object}, 'importlib.metadata': {'version': str}}\n"
+        "loader, module = LeanLoader(Loader(), stand_ins), type(sys)('sample')\n"
+        "loader.exec_module(module)\n"
+        "assert module.found == (True, 'unittest.mock', 'importlib.metadata'), module.found\n"
+        "assert sys.modules['unittest.mock'].Mock is not object\n"
+        "assert invoke.util.yaml.safe_load('[2]') == [2], 'a settings file, if one were read'\n"
+    )
+    lean = "from clusterctl.client.ssh.lean_import import import_lean\nimport_lean()\n"
+    assert run(lean + code)[1] == "True True SourceFileLoader"
+
+
+def test_its_loader_answers_before_the_import() -> None:
+    """Who looks for a file of the package without importing it finds it."""
+    code = (
+        "from clusterctl.client.ssh.lean_import import import_lean\n"
+        "import_lean()\n"
+        "import copy, importlib.util, pkgutil\n"
+        "loader = importlib.util.find_spec('paramiko').loader\n"
+        "assert loader.get_filename('paramiko').endswith('__init__.py')\n"
+        "assert copy.copy(loader).is_package('paramiko')\n"
+        "assert pkgutil.get_data('invoke', '__init__.py')\n"
+    )
+    assert run(code)[1] == "True True SourceFileLoader"
+
+
 def test_what_is_there_already_stays() -> None:
     """A program that has imported the real modules keeps them."""
     lean = "from clusterctl.client.ssh.lean_import import import_lean\nimport_lean()\n"

@@ -36,7 +36,7 @@ def diagnose_run(cluster: Cluster, found: FoundRuns, run_id: RunId, command: str
     answers = diagnose_ranks(handle, count_entries(parts, slow=slow))
     silent = [name for name, part in parts.items() if part is None or name in answers.errors]
     world = next((part.world_size for part in parts.values() if part and part.world_size), None)
-    least_wait = choose_least_wait(part.diagnosed for part in parts.values() if part)
+    least_wait = choose_least_wait(part.diagnosed for part in parts.values() if part and part.live)
     judgement = judge(answers.ranks, silent, world, least_wait)
     answered = [node for node in nodes if node.name in answers.nodes]
     gpus = read_gpus(handle.on(answered)) if judgement.hangs and not slow else {}

@@ -27,19 +27,26 @@ def entry(number: int, age: float, *, done: bool) -> Entry:
 
 
 @pytest.mark.parametrize(
-    ("reported", "code"), [("stall", "CC-HANG-004"), ("", "CC-HANG-009"), ("stop", "CC-HANG-009")]
+    ("reported", "live", "age", "code"),
+    [
+        ("stall", True, 3.0, "CC-HANG-004"),
+        ("stall", True, 0.5, "CC-HANG-009"),
+        ("stall", False, 3.0, "CC-HANG-009"),  # of a node that was lost then: nobody says that it is over
+        ("", True, 3.0, "CC-HANG-009"),
+        ("stop", True, 3.0, "CC-HANG-009"),
+    ],
 )
 def test_a_stall_that_the_nodes_report_is_no_progress(
-    reported: str, code: str, monkeypatch: pytest.MonkeyPatch
+    reported: str, live: bool, age: float, code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A job with `stall: {after: 2s}` is not denied what its page already shows; others get their five seconds."""
-    first = rank(0, entry(6, 3.5, done=True), entry(7, 3.0, done=False))
-    ranks = [first, rank(1, entry(6, 3.5, done=True))]
+    first = rank(0, entry(6, age + 0.1, done=True), entry(7, age, done=False))
+    ranks = [first, rank(1, entry(6, age + 0.1, done=True))]
     answers = SimpleNamespace(ranks=ranks, nodes={}, errors={})
     monkeypatch.setattr(diagnosis, "diagnose_ranks", lambda *_: answers)
     monkeypatch.setattr(diagnosis, "refuse_without_nodes", lambda *_: None)
     monkeypatch.setattr(diagnosis, "read_gpus", lambda *_: {})
-    part = SimpleNamespace(diagnosed=reported, world_size=2, ranks=())
+    part = SimpleNamespace(diagnosed=reported, live=live, world_size=2, ranks=())
     found: Any = SimpleNamespace(runs={RUN: {"gpu01": part}}, pythons={}, errors={}, nodes_of=lambda _: [])
     cluster: Any = None
     judged = diagnosis.diagnose_run(cluster, found, RUN, "clusterctl", slow=False).judgement
