@@ -456,7 +456,9 @@ def drive_pull(line: Line, place: Place) -> object:
 
 def drive_sync(line: Line, place: Place) -> object:
     """Bring code to a node."""
-    return tasks.sync(line, NODE, INTERPRETER, "demo-20261122T000000-abcd", 1, TreeUpload(place.scan), lambda _: None)
+    return tasks.sync(
+        line, NODE, INTERPRETER, "demo-20261122T000000-abcd", 1, TreeUpload(place.scan), lambda _: None
+    )
 
 
 def drive_copy(line: Line, place: Place) -> object:

@@ -74,6 +74,7 @@ class LaunchBase(ABC):
             None  # while it runs, or waits in Slurm's queue, and nothing follows it yet
         )
         self._is_followed = False
+        self._is_stopping = False  # what was started is being stopped
 
     @property
     @abstractmethod
@@ -119,7 +120,7 @@ class LaunchBase(ABC):
         """Report a run that continues after Ctrl-C, before it was followed."""
         remember_hooks(self._job, self._inventory, run_id)
         remember_runs([run_id])
-        info(self._output.describe_leaving(run_id, stopping=False))
+        info(self._output.describe_leaving(run_id, stopping=self._is_stopping))
         self._output.write_end(RUNNING, 130, run_id=run_id)
         warn_not_notified(run_id, self._output.hint("attach", run_id))
         return 130
@@ -316,17 +317,10 @@ class Launch(LaunchBase):
     def _start_workers(self, cluster: Cluster, plan: LaunchPlan, ready: Mapping[str, prepare.Ready]) -> None:
         self._phases.start("go")
         try:
-            port = prepare.start_workers(cluster, plan, self._interpreters, ready)
+            port = prepare.send_go(plan, ready)
         except BaseException as error:
             self._phases.break_off()
-            reason, command = prepare.describe_start_failure(error), self._output.hint("status", plan.run_id)
-            info(
-                tr(
-                    "{reason}; the run was stopped on all nodes; see {command}",
-                    reason=reason,
-                    command=command,
-                )
-            )
+            self._stop_started(cluster, plan, ready, error)
             raise
         self._started = plan.run_id
         for node in plan.all_nodes:
@@ -337,6 +331,30 @@ class Launch(LaunchBase):
         self._phases.finish("go", detail)
         self._phases.conclude(f"launch {seconds:.1f} s", f"go  master {plan.nodes[0].name}:{port}")
         prepare.close_sessions(ready.values())
+
+    def _stop_started(
+        self, cluster: Cluster, plan: LaunchPlan, ready: Mapping[str, prepare.Ready], error: BaseException
+    ) -> None:
+        """End a run that not all nodes have started, and say on which nodes it may still be there."""
+        run_id, reason = plan.run_id, prepare.describe_start_failure(error)
+        try:
+            errors = prepare.stop_started(cluster, plan, self._interpreters, ready, error)
+        except KeyboardInterrupt:
+            self._started, self._is_stopping = run_id, True
+            raise
+        if errors:
+            nodes, command = fold_names(errors), self._output.hint("stop", run_id)
+            info(
+                tr(
+                    "{reason}; the run could not be stopped on {nodes}; to make sure: {command}",
+                    reason=reason,
+                    nodes=nodes,
+                    command=command,
+                )
+            )
+            return
+        command = self._output.hint("status", run_id)
+        info(tr("{reason}; the run was stopped on all nodes; see {command}", reason=reason, command=command))
 
     def _follow(
         self, cluster: Cluster, plan: LaunchPlan, preflight: Preflight, secrets: Mapping[str, str]

@@ -288,20 +288,26 @@ def start_workers(
     interpreters: Mapping[str, Interpreter],
     ready: Mapping[str, Ready],
 ) -> int:
-    """Let all start: the master first, and the others once its own torchrun listens. Gives the master port.
-
-    Where the job starts its workers itself it is unknown what will listen, or when: all start at once.
-
-    Whatever goes wrong in between ends the run on every node, started or not.
-    """
+    """Let all start, or end the run on every node; gives the master port."""
     try:
-        return _send_go(plan, ready)
+        return send_go(plan, ready)
     except BaseException as error:
-        cancel_all(ready)
-        nodes = [node.member.node for node in plan.all_nodes]
-        run = tasks.RunHandle(cluster, plan.run_id, nodes, interpreters)
-        stop_everywhere(run, describe_start_failure(error))
+        stop_started(cluster, plan, interpreters, ready, error)
         raise
+
+
+def stop_started(
+    cluster: Cluster,
+    plan: LaunchPlan,
+    interpreters: Mapping[str, Interpreter],
+    ready: Mapping[str, Ready],
+    error: BaseException,
+) -> dict[str, ClusterctlError]:
+    """End a run that failed to start with an error on every node, started or not; gives the errors of this."""
+    cancel_all(ready)
+    nodes = [node.member.node for node in plan.all_nodes]
+    run = tasks.RunHandle(cluster, plan.run_id, nodes, interpreters)
+    return stop_everywhere(run, describe_start_failure(error))
 
 
 def describe_start_failure(error: BaseException) -> str:
@@ -311,7 +317,11 @@ def describe_start_failure(error: BaseException) -> str:
     return "the start failed before all nodes had started"
 
 
-def _send_go(plan: LaunchPlan, ready: Mapping[str, Ready]) -> int:
+def send_go(plan: LaunchPlan, ready: Mapping[str, Ready]) -> int:
+    """Let all start: the master first, and the others once its own torchrun listens. Gives the master port.
+
+    Where the job starts its workers itself it is unknown what will listen, or when: all start at once.
+    """
     master, *others = [node.name for node in plan.nodes]
     port = ready[master].port
     if port is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -20,23 +21,67 @@ from clusterctl.specs.inventory.parse import parse_inventory
 from clusterctl.specs.job.model import Job, OnEnd
 
 
+def interrupt(*_: object) -> NoReturn:
+    """Stand for Ctrl-C."""
+    raise KeyboardInterrupt
+
+
+class LeftBeforeGo(launch.Launch):
+    """A launch whose user presses Ctrl-C while GO is sent."""
+
+    def _start_run(self, *_: object) -> int:
+        nobody: Any = None
+        plan: Any = SimpleNamespace(run_id=RunId("a-20261123T140026-66ec"))
+        self._start_workers(nobody, plan, {})
+        return 0
+
+
+@pytest.fixture
+def left_before_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """Run such a launch."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(launch.prepare, "send_go", interrupt)
+    (tmp_path / "train.py").write_text("print(1)")
+    job = Job(name="a", file=str(tmp_path / "job.yaml"), launcher="python", script="train.py")
+    inventory = parse_inventory("cluster: c\nnodes: [{host: gpu01}]", "-")
+    options = launch.LaunchOptions(detach=False, no_check=True, as_json=True)
+    cluster: Any = SimpleNamespace(steps=None)
+    return lambda: LeftBeforeGo(inventory, job, plan_placement(inventory, job), options).run(cluster)
+
+
+@pytest.mark.parametrize(
+    ("unstopped", "end"),
+    [
+        ({}, "the run was stopped on all nodes; see clusterctl status 66ec"),
+        ({"gpu02": None}, "the run could not be stopped on gpu02; to make sure: clusterctl stop 66ec"),
+    ],
+)
 def test_a_start_that_is_interrupted_is_called_that(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    unstopped: dict[str, object],
+    end: str,
+    left_before_go: Callable[[], int],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Ctrl-C between ready and go is no failure of a node."""
-
-    def interrupt(*_: object) -> NoReturn:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(launch.prepare, "start_workers", interrupt)
-    phases = SimpleNamespace(start=lambda *_: None, break_off=lambda: None)
-    output = SimpleNamespace(hint=lambda *_: "")
-    begun: Any = SimpleNamespace(_phases=phases, _interpreters={}, _output=output)
-    nobody: Any = None
-    plan: Any = SimpleNamespace(run_id="r")
+    """Ctrl-C between ready and go is no failure of a node; where the run may still be, is said."""
+    monkeypatch.setattr(launch.prepare, "stop_started", lambda *_: unstopped)
     with pytest.raises(KeyboardInterrupt):
-        launch.Launch._start_workers(begun, nobody, plan, {})
-    assert capsys.readouterr().err.startswith("interrupted before all nodes had started; the run was stopped")
+        left_before_go()
+    printed = capsys.readouterr()
+    assert f"interrupted before all nodes had started; {end}\n" in printed.err
+    assert '"state": "CANCELLED"' in printed.out
+
+
+def test_ctrl_c_twice_while_go_is_sent_claims_no_end(
+    left_before_go: Callable[[], int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second one cuts short the stop of what had begun; the command for what may be left is there."""
+    monkeypatch.setattr(launch.prepare, "stop_started", interrupt)
+    assert left_before_go() == 130
+    printed = capsys.readouterr()
+    assert '"run": "a-20261123T140026-66ec", "verdict": {"state": "RUNNING"' in printed.out
+    assert "detached while the run was being stopped; to make sure: clusterctl stop 66ec" in printed.err
+    assert "stopped on all nodes" not in printed.err and "continues" not in printed.err
 
 
 def test_a_job_that_is_told_nothing_is_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
