@@ -155,7 +155,8 @@ def explain_failure(
             no_terminal = code == LOGIN_REFUSED_CODE and not interactive
             chosen = "no-terminal" if no_terminal else case
             return kind(code, chosen, node=node.name, evidence=evidence, **values)
-    if node.ssh.proxy_command and not evidence and status > 0:  # it may end before ssh can report it
+    # what is in between may end before ssh can report it
+    if (via or node.ssh.proxy_command) and not evidence and status > 0:
         return Unreachable(PROXY_CODE, "openssh", node=node.name, **values)
     case = "" if status >= 0 else "signal"
     return Unreachable(

@@ -240,11 +240,18 @@ def test_host_keys_are_judged_by_ssh(
     assert "ssh-keygen -R" in changed.fix
 
 
-@pytest.mark.parametrize(("proxy", "code"), [("exit 1", "CC-SSH-013"), (None, "CC-SSH-031")])
-def test_an_ssh_that_fails_without_a_message(proxy: str | None, code: str) -> None:
-    """Of a node behind a proxy command that is to be looked at; of any other only ssh's status is known."""
+@pytest.mark.parametrize(
+    ("proxy", "via", "code"),
+    [
+        ("exit 1", None, "CC-SSH-013"),
+        (None, "the bastion gate", "CC-SSH-013"),
+        (None, None, "CC-SSH-031"),
+    ],
+)
+def test_an_ssh_that_fails_without_a_message(proxy: str | None, via: str | None, code: str) -> None:
+    """Of a node behind a proxy command or a bastion that is to be looked at; of others only the status is known."""
     node = Node(name="n1", index=0, host="gate", ssh=Ssh(proxy_command=proxy))
-    failed = openssh.explain_failure(node, "\n", 255, interactive=False)
+    failed = openssh.explain_failure(node, "\n", 255, interactive=False, via=via)
     assert (failed.code, failed.node) == (code, "n1")
     assert failed.fix
 
@@ -288,7 +295,7 @@ def test_nobody_is_asked_for_nodes_behind_a_dead_bastion(
     config = user_config(tmp_path, "UserKnownHostsFile none")
     node = server.node(config=config, jump=f"127.0.0.1:{port}")
     errors = [refusal(masters, replace(node, host=f"127.0.0.{number}")) for number in range(1, 9)]
-    assert {error.code for error in errors} == {"CC-SSH-018"}
+    assert [str(error) for error in errors if error.code != "CC-SSH-018"] == []
     assert f"{port} does not respond" in errors[7].message
     assert "Connection refused" in errors[7].evidence
     assert (told, len(masters._bastions)) == ([], 1)
