@@ -516,9 +516,12 @@ def test_an_interrupted_up_leaves_nothing_and_says_so(place) -> None:
     command = [sys.executable, "-m", "clusterctl", "lab", "up", "--name", "walk"]
     with hold_lock(state_dir):
         building = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
-        wait_until(lambda: opens_below(building.pid, state_dir), "it waits for the lock")
-        building.send_signal(signal.SIGINT)
-        _, err = building.communicate(timeout=HANG)
+        try:
+            wait_until(lambda: opens_below(building.pid, state_dir), "it waits for the lock")
+            building.send_signal(signal.SIGINT)
+            _, err = building.communicate(timeout=HANG)
+        finally:
+            building.kill()  # else it would build when the lock is free
 
     assert building.returncode == 130, err
     assert "lab walk is not running and has left no files" in err

@@ -514,7 +514,7 @@ class KeptDiagnosis:
 def choose_least_wait(reasons: Iterable[str]) -> float:
     """Give the seconds after which a rank that waits may be a hang, by why each node has kept where its ranks are.
 
-    A living agent reports a stall only while it lasts; of others it is not to be asked.
+    Only nodes with a living agent count: it reports a stall as long as that lasts, a lost one's report may be old.
     """
     return LEAST_STALLED_WAIT if STALL in reasons else PATIENCE
 

@@ -30,9 +30,9 @@ class LeftBeforeGo(launch.Launch):
     """A launch whose user presses Ctrl-C while GO is sent."""
 
     def _start_run(self, *_: object) -> int:
-        nobody: Any = None
+        cluster: Any = None
         plan: Any = SimpleNamespace(run_id=RunId("a-20261123T140026-66ec"))
-        self._start_workers(nobody, plan, {})
+        self._start_workers(cluster, plan, {})
         return 0
 
 

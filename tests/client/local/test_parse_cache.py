@@ -149,6 +149,17 @@ def test_only_so_many_are_kept_and_for_the_user_alone(tmp_path: Path) -> None:
     assert kept.stat().st_mode & 0o777 == 0o700
 
 
+def run_twice(program: str, folder: Path) -> list[subprocess.CompletedProcess[str]]:
+    """Run a program in a folder, two times with the same state directory there."""
+    env = {**os.environ, "XDG_STATE_HOME": str(folder / "state"), "PYTHONPATH": str(ROOT)}
+    env.pop("CLUSTERCTL_INVENTORY", None)
+    command = [sys.executable, "-c", program]
+    return [
+        subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=True)
+        for _ in range(2)
+    ]
+
+
 def test_second_command_loads_no_parser(tmp_path: Path) -> None:
     """The second `inventory show` of a file loads neither YAML nor pydantic, and shows the same."""
     (tmp_path / "inventory.yaml").write_text(TEXT)
@@ -157,14 +168,7 @@ def test_second_command_loads_no_parser(tmp_path: Path) -> None:
         "print(*(name for name in ('pydantic', 'ruamel.yaml') if name in sys.modules), file=sys.stderr);"
         "sys.exit(code)"
     )
-    env = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), "PYTHONPATH": str(ROOT)}
-    env.pop("CLUSTERCTL_INVENTORY", None)
-    said = [
-        subprocess.run(
-            [sys.executable, "-c", program], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
-        )
-        for _ in range(2)
-    ]
+    said = run_twice(program, tmp_path)
     assert said[0].stdout == said[1].stdout != ""
     assert said[0].stderr.splitlines()[-1] == "pydantic ruamel.yaml"
     assert said[1].stderr.splitlines()[-1] == ""
@@ -188,18 +192,12 @@ def test_a_changed_job_is_remembered_unless_a_value_may_be_secret(
         f"import sys; from clusterctl.cli.main import run; run(['launch', '--dry-run', 'job.yaml', *{options!r}]);"
         "print(*(name for name in ('pydantic', 'ruamel.yaml') if name in sys.modules), file=sys.stderr)"
     )
-    state = tmp_path / "state"
-    env = {**os.environ, "XDG_STATE_HOME": str(state), "PYTHONPATH": str(ROOT)}
-    env.pop("CLUSTERCTL_INVENTORY", None)
-    said = [
-        subprocess.run(
-            [sys.executable, "-c", program], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
-        )
-        for _ in range(2)
-    ]
+    said = run_twice(program, tmp_path)
     assert said[0].stdout == said[1].stdout != ""
     assert said[1].stderr.splitlines()[-1] == loaded
-    assert not [file for file in state.rglob("*") if file.is_file() and b"s3cret" in file.read_bytes()]
+    assert not [
+        file for file in (tmp_path / "state").rglob("*") if file.is_file() and b"s3cret" in file.read_bytes()
+    ]
 
 
 def test_what_is_set_is_never_another_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

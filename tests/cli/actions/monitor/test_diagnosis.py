@@ -31,7 +31,7 @@ def entry(number: int, age: float, *, done: bool) -> Entry:
     [
         ("stall", True, 3.0, "CC-HANG-004"),
         ("stall", True, 0.5, "CC-HANG-009"),
-        ("stall", False, 3.0, "CC-HANG-009"),  # of a node that was lost then: nobody says that it is over
+        ("stall", False, 3.0, "CC-HANG-009"),  # a node that was lost then cannot report its end
         ("", True, 3.0, "CC-HANG-009"),
         ("stop", True, 3.0, "CC-HANG-009"),
     ],
