@@ -179,6 +179,8 @@ def test_second_command_loads_no_parser(tmp_path: Path) -> None:
     [
         (["--keep-warm", "10m", "--set", "start=fork"], ""),
         (["--set", "env.TOKEN=s3cret"], "pydantic ruamel.yaml"),
+        (["--set", "args=[s3cret]"], "pydantic ruamel.yaml"),
+        (["--set", "name=s3cret"], "pydantic ruamel.yaml"),
     ],
 )
 def test_a_changed_job_is_remembered_unless_a_value_may_be_secret(
