@@ -150,8 +150,9 @@ def test_only_so_many_are_kept_and_for_the_user_alone(tmp_path: Path) -> None:
 
 
 def run_twice(program: str, folder: Path) -> list[subprocess.CompletedProcess[str]]:
-    """Run a program in a folder, two times with the same state directory there."""
-    env = {**os.environ, "XDG_STATE_HOME": str(folder / "state"), "PYTHONPATH": str(ROOT)}
+    """Run a program in a folder, two times with the same state directory beside it, which is no code of a job."""
+    state = folder.with_name("state")
+    env = {**os.environ, "XDG_STATE_HOME": str(state), "PYTHONPATH": str(ROOT)}
     env.pop("CLUSTERCTL_INVENTORY", None)
     command = [sys.executable, "-c", program]
     return [
@@ -162,13 +163,15 @@ def run_twice(program: str, folder: Path) -> list[subprocess.CompletedProcess[st
 
 def test_second_command_loads_no_parser(tmp_path: Path) -> None:
     """The second `inventory show` of a file loads neither YAML nor pydantic, and shows the same."""
-    (tmp_path / "inventory.yaml").write_text(TEXT)
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "inventory.yaml").write_text(TEXT)
     program = (
         "import sys; from clusterctl.cli.main import run; code = run(['inventory', 'show', '--json']);"
         "print(*(name for name in ('pydantic', 'ruamel.yaml') if name in sys.modules), file=sys.stderr);"
         "sys.exit(code)"
     )
-    said = run_twice(program, tmp_path)
+    said = run_twice(program, project)
     assert said[0].stdout == said[1].stdout != ""
     assert said[0].stderr.splitlines()[-1] == "pydantic ruamel.yaml"
     assert said[1].stderr.splitlines()[-1] == ""
@@ -187,14 +190,16 @@ def test_a_changed_job_is_remembered_unless_a_value_may_be_secret(
     options: list[str], loaded: str, tmp_path: Path
 ) -> None:
     """Who launches again and again on warm nodes waits for no parser; what is set for `env` is written nowhere."""
-    (tmp_path / "inventory.yaml").write_text(TEXT)
-    (tmp_path / "train.py").write_text("")
-    (tmp_path / "job.yaml").write_text("{name: a, script: train.py, nproc_per_node: 1, backend: gloo}")
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "inventory.yaml").write_text(TEXT)
+    (project / "train.py").write_text("")
+    (project / "job.yaml").write_text("{name: a, script: train.py, nproc_per_node: 1, backend: gloo}")
     program = (
         f"import sys; from clusterctl.cli.main import run; run(['launch', '--dry-run', 'job.yaml', *{options!r}]);"
         "print(*(name for name in ('pydantic', 'ruamel.yaml') if name in sys.modules), file=sys.stderr)"
     )
-    said = run_twice(program, tmp_path)
+    said = run_twice(program, project)
     assert said[0].stdout == said[1].stdout != ""
     assert said[1].stderr.splitlines()[-1] == loaded
     assert not [
