@@ -31,7 +31,7 @@ from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.runs.node_rows import fold_numbers
 from clusterctl.plans.runs.selection import Owner, owner_of
 from clusterctl.plans.runs.state import Parts, roster_of, taking_part
-from clusterctl.plans.runs.verdict import Verdict, judge_recorded, judged_state, name_state
+from clusterctl.plans.runs.verdict import Verdict, conclude, judged_state, name_state
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.run_paths import short_id
 from clusterctl.protocol.states import LIVE, SUCCEEDED, UNKNOWN
@@ -93,7 +93,7 @@ def list_run_rows(
 
 def _judge_runs(runs: Mapping[RunId, Parts], viewer: Owner, node_names: Collection[str]) -> list[_Row]:
     return [
-        _Row(run_id, parts, judge_recorded(run_id, parts, node_names), owner_of(parts).is_same(viewer))
+        _Row(run_id, parts, conclude(run_id, parts, node_names), owner_of(parts).is_same(viewer))
         for run_id, parts in runs.items()
     ]
 

@@ -37,7 +37,7 @@ from clusterctl.plans.runs.verdict import (
     Verdict,
     attempt_to_json,
     cause_to_json,
-    judge_recorded,
+    conclude,
     judged_state,
     name_state,
 )
@@ -173,7 +173,7 @@ def show_status(
     """
     from rich.text import Text
 
-    verdict, console = judge_recorded(run_id, node_states, node_names, offsets), stdout()
+    verdict, console = conclude(run_id, node_states, node_names, offsets), stdout()
     for item in render_status(run_id, node_states, offsets, verdict).renderables:
         console.print(item, soft_wrap=isinstance(item, Text) or not console.is_terminal)
     width = console.width if console.is_terminal else UNBROKEN
@@ -198,7 +198,7 @@ def render_status(
     offsets: ClockOffsets = NO_CLOCK_OFFSETS,
     verdict: Verdict | None = None,
 ) -> Group:
-    """Draw one run; `verdict` is what `judge_recorded` has found, None while it lives."""
+    """Draw one run; `verdict` is what `conclude` has found, None while it lives."""
     from rich.console import Group
     from rich.text import Text
 
@@ -289,7 +289,7 @@ def status_to_json(
     hang: KeptDiagnosis | None = None,
 ) -> dict[str, Any]:
     """Give `status --json`; `node_names` are the nodes of the inventory."""
-    ranks, verdict = node_ranks(node_states), judge_recorded(run_id, node_states, node_names, offsets)
+    ranks, verdict = node_ranks(node_states), conclude(run_id, node_states, node_names, offsets)
     nodes = [
         {
             **_node_to_json(name, ranks[name], node, offsets.get(name, 0.0)),
@@ -489,5 +489,5 @@ class LiveStatusView(StatusView):
     def _render(self) -> Group | str:
         if not self._parts:
             return ""
-        verdict = judge_recorded(self._run_id, self._parts, offsets=self._offsets)
+        verdict = conclude(self._run_id, self._parts, offsets=self._offsets)
         return render_status(self._run_id, self._parts, self._offsets, verdict)

@@ -1,6 +1,6 @@
 """The gang's record of a run's end, read for the judge: by the client, and by the hub that has put it together.
 
-A part is one node's account; see `messages/gang.py` for what is written, and `root_cause` for what is made of it.
+A part is one node's account; see `messages/gang.py` for what is written, and `run_end` for what is made of it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from .ranks import NodeRank, Rank
 from .root_cause import Failure
-from .states import LOST
+from .states import CANCELLED, FINAL, LOST, TIMEOUT
 from .tracebacks import StderrParser
 from .untrusted import Untrusted
 
@@ -22,6 +22,8 @@ MOST_LINES, MOST_BLOCKS = 200, 50  # of a rank's last words
 MOST_RANK = 1 << 20
 LONGEST_ADDRESS = 64  # characters
 MOST_EXIT, MOST_SIGNAL = 1 << 31, 128
+STOP, TIME = "stop", "time"  # the kinds of orders to end that are no failure, see `messages/gang.py`
+STOPPED_BY = "stopped by "  # how the reason begins when a person asked for the end
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,15 @@ class RecordedPart:
     stopped_at: float | None
     failures: tuple[Failure, ...]
     address: str = ""  # on the training network
+    stop_kind: str = ""  # of the order that ended it
+
+    @property
+    def asked(self) -> str:
+        """Return STOP or TIME if a person or the time limit ended it, else nothing; older records have no kind."""
+        if self.state == TIMEOUT:
+            return TIME
+        by_person = self.stop_kind == STOP if self.stop_kind else self.reason.startswith(STOPPED_BY)
+        return STOP if self.state == CANCELLED and by_person else ""
 
     @property
     def lost(self) -> bool:
@@ -44,22 +55,33 @@ class RecordedPart:
 
 @dataclass(frozen=True)
 class EndRecord:
-    """The end of a run; `complete` if the hub has the end of every node."""
+    """The end of a run; `complete` if the hub has the end of every node, and no other agents can have another one.
+
+    `state` is what the hub has judged it to be; empty in what is incomplete, and in older records. `stop_kind` and
+    `stop_time` are of the order that began the end.
+    """
 
     hub: str
     complete: bool
     stopped_at: float | None
     parts: tuple[RecordedPart, ...]
-    attempts: int = 0  # that have ended before the one that it describes
+    attempt: int = 1
+    state: str = ""
+    stop_kind: str = ""
+    stop_time: float | None = None
 
     def shift_to_clock(self, offset: float) -> EndRecord:
         """Turn all times to a clock from which the hub's differs by `offset` seconds."""
         parts = (
-            replace(part, failures=tuple(_shift_failure(failure, offset) for failure in part.failures))
+            replace(
+                part,
+                stopped_at=_shift(part.stopped_at, offset),
+                failures=tuple(_shift_failure(failure, offset) for failure in part.failures),
+            )
             for part in self.parts
         )
-        stopped_at = None if self.stopped_at is None else self.stopped_at - offset
-        return replace(self, stopped_at=stopped_at, parts=tuple(parts))
+        stopped_at, stop_time = _shift(self.stopped_at, offset), _shift(self.stop_time, offset)
+        return replace(self, stopped_at=stopped_at, stop_time=stop_time, parts=tuple(parts))
 
     def only_nodes(self, names: Collection[str]) -> EndRecord:
         """Leave out what is reported of nodes that the inventory does not have: such a name may be anything."""
@@ -82,9 +104,12 @@ class EndRecord:
         return {part.node: part.address for part in self.parts if part.address}
 
 
+def _shift(moment: float | None, offset: float) -> float | None:
+    return None if moment is None else moment - offset
+
+
 def _shift_failure(failure: Failure, offset: float) -> Failure:
-    raised_at = None if failure.raised_at is None else failure.raised_at - offset
-    last_seen = None if failure.last_seen is None else failure.last_seen - offset
+    raised_at, last_seen = _shift(failure.raised_at, offset), _shift(failure.last_seen, offset)
     return replace(failure, time=failure.time - offset, raised_at=raised_at, last_seen=last_seen)
 
 
@@ -92,11 +117,20 @@ def parse_record(raw: Untrusted) -> EndRecord | None:
     """Read a record; None if it is none."""
     if not raw.is_list("parts"):
         return None
-    parts = tuple(map(_parse_part, raw.records("parts", MOST_SLOTS)))
-    stops = [part.stopped_at for part in parts] + [raw.record("stop").moment("time")]
+    parts, stop = tuple(map(_parse_part, raw.records("parts", MOST_SLOTS))), raw.record("stop")
+    stops = [part.stopped_at for part in parts] + [stop.moment("time")]
     stopped_at = min((moment for moment in stops if moment is not None), default=None)
-    earlier = min(raw.length("attempts"), MOST_ATTEMPTS)
-    return EndRecord(raw.text("hub"), raw.flag("whole"), stopped_at, parts, earlier)
+    earlier = min(raw.length("attempts"), MOST_ATTEMPTS)  # older records do not name the attempt
+    return EndRecord(
+        raw.text("hub"),
+        raw.flag("whole"),
+        stopped_at,
+        parts,
+        attempt=raw.integer("attempt", 1, MOST_ATTEMPTS) or earlier + 1,
+        state=raw.one_of("state", FINAL),
+        stop_kind=stop.text("kind"),
+        stop_time=stop.moment("time"),
+    )
 
 
 def _parse_part(raw: Untrusted) -> RecordedPart:
@@ -112,7 +146,8 @@ def _parse_part(raw: Untrusted) -> RecordedPart:
         lost = Failure(node, None, None, None, ended, reason=f"lost: {reason}", lost=True)
         failures.append(replace(lost, last_seen=last_seen))
     node_rank, address = NodeRank(raw.count("node_rank", MOST_SLOTS)), raw.text("address", LONGEST_ADDRESS)
-    return RecordedPart(node, node_rank, state, reason, stopped_at, tuple(failures), address)
+    kind = raw.text("stop_kind")
+    return RecordedPart(node, node_rank, state, reason, stopped_at, tuple(failures), address, kind)
 
 
 def parse_rank(raw: Untrusted) -> Rank | None:

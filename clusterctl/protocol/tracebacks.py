@@ -251,21 +251,28 @@ def find_tracebacks(lines: Sequence[str], most: int) -> list[TracebackLines]:
 
 
 def shorten_traceback(lines: Sequence[str], most: int) -> list[str]:
-    """Leave out the stack but for its innermost frame; keep what is not indented, and the lines after it."""
+    """Leave out the stack but for its innermost frame, and the innermost of the user's own with its source.
+
+    What is not indented is kept, and the lines after it.
+    """
     kept: list[str] = []
+    own: list[str] = []
     frame = ""
     following = 0
     for line in lines:
         bare = strip_ray_worker(strip_rank(line))
         if bare[:1].strip():
-            kept += [frame] if frame else []
-            frame, following = "", 0 if starts_traceback(bare) else MESSAGE_LINES
+            kept += [*own, *([frame] if frame and frame not in own else [])]
+            frame, own, following = "", [], 0 if starts_traceback(bare) else MESSAGE_LINES
             kept.append(line)
-        elif bare.startswith('  File "'):
+        elif found := _FRAME.match(bare):
             frame, following = line, 0
+            own = own if _LIBRARY.search(found[1]) else [line]
         elif following:
             following -= 1
             kept.append(line)
+        elif len(own) == 1 and own[0] == frame:
+            own.append(line)
     return kept[:most]
 
 

@@ -18,7 +18,7 @@ from clusterctl.client.openssh import render_ssh_command
 from clusterctl.console.verdict import render_cause
 from clusterctl.plans.checks.framework import exclude_option, ssh_to
 from clusterctl.plans.notify import RunEnd, render_message
-from clusterctl.plans.runs.verdict import Verdict, advised_command, cause_to_json, judge_recorded
+from clusterctl.plans.runs.verdict import Verdict, advised_command, cause_to_json, conclude
 from clusterctl.protocol.known_errors import SymptomMatch, all_symptoms
 from clusterctl.protocol.root_cause import Cause, Failure, find_cause
 from clusterctl.protocol.run_paths import short_id
@@ -137,8 +137,8 @@ def test_what_a_record_tells_of_strangers_is_left_out() -> None:
     state = {"run": "r", "node": "gpu01", "nnodes": 1, "state": "FAILED"}
     invented = parse_state(Untrusted({**state, "gang": {**record, "parts": told[:1]}}))
     verdicts = [
-        judge_recorded("r", {"gpu01": parse_state(Untrusted({**state, "gang": record}))}, ["gpu01", "gpu02"]),
-        judge_recorded(
+        conclude("r", {"gpu01": parse_state(Untrusted({**state, "gang": record}))}, ["gpu01", "gpu02"]),
+        conclude(
             "r", {"gpu01": invented, "gpu02": parse_state(Untrusted({**state, "gang": record}))}, []
         ),
     ]
@@ -149,7 +149,9 @@ def test_what_a_record_tells_of_strangers_is_left_out() -> None:
         assert (verdict.cause.failure.node, verdict.cause.consequences) == ("gpu01", ())
         assert evil not in verdict.node_states
         assert evil not in str(cause_to_json(verdict.cause, "r"))
-    assert judge_recorded("r", {"gpu01": invented}, []) is None
+    alone = conclude("r", {"gpu01": invented}, [])
+    assert alone is not None
+    assert evil not in str(alone)
 
 
 COMMAND = re.compile(

@@ -7,6 +7,7 @@ from io import StringIO
 from typing import Any
 
 import pytest
+from ends import judge
 from rich.console import Console
 
 from clusterctl.console import terminal
@@ -15,7 +16,6 @@ from clusterctl.console.runs import render_status, status_to_json
 from clusterctl.console.verdict import show_verdict
 from clusterctl.plans.runs.selection import Owner
 from clusterctl.plans.runs.state import NodeState, parse_state
-from clusterctl.plans.runs.verdict import judge
 from clusterctl.protocol.untrusted import Untrusted
 
 ME = Owner("ann@laptop")

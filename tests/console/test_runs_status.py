@@ -9,7 +9,7 @@ import pytest
 from clusterctl.console.runs import show_status
 from clusterctl.console.verdict import render_cause, show_verdict
 from clusterctl.plans.runs.state import NodeState, parse_state
-from clusterctl.plans.runs.verdict import judge_recorded
+from clusterctl.plans.runs.verdict import conclude
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.run_paths import short_id
 from clusterctl.protocol.untrusted import Untrusted
@@ -44,7 +44,7 @@ def test_status_breaks_no_line_of_a_rank_and_no_command(
     monkeypatch.setenv("COLUMNS", "80")
     show_status(RUN, parts(), command=COMMAND)
     status = capsys.readouterr().out.splitlines()
-    verdict = judge_recorded(RUN, parts())
+    verdict = conclude(RUN, parts())
     assert verdict is not None and verdict.cause is not None
     show_verdict(verdict, 1.0, COMMAND)
     launch = capsys.readouterr().err.splitlines()
@@ -57,7 +57,7 @@ def test_status_breaks_no_line_of_a_rank_and_no_command(
 
 def test_an_explanation_is_wrapped_once_to_the_terminal() -> None:
     """Its lines are as long as the terminal lets them be, and no longer than is good to read."""
-    verdict = judge_recorded(RUN, parts())
+    verdict = conclude(RUN, parts())
     assert verdict is not None and verdict.cause is not None
     for width, most in ((80, 80), (60, 60), (300, 110)):
         lines = render_cause(verdict.cause, RUN, "clusterctl", width)

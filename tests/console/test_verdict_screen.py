@@ -7,12 +7,13 @@ import json
 from dataclasses import replace
 
 import pytest
+from ends import judge
 from failures import fail
 
 from clusterctl.console.verdict import render_cause, render_hang, show_verdict
 from clusterctl.plans.diagnose.hang import Judgement, KeptDiagnosis
 from clusterctl.plans.runs.gang_record import Attempt
-from clusterctl.plans.runs.verdict import judge, verdict_to_json
+from clusterctl.plans.runs.verdict import verdict_to_json
 from clusterctl.protocol.root_cause import Failure, find_cause
 from clusterctl.protocol.tracebacks import clip
 

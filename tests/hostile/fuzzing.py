@@ -55,7 +55,7 @@ from clusterctl.plans.diagnose.rank_rows import newest_entry
 from clusterctl.plans.diagnose.slow import judge_slowness
 from clusterctl.plans.report.page import render_report
 from clusterctl.plans.report.reported_run import ReportedRun
-from clusterctl.plans.runs.gang_record import attempt_of, choose_record, with_losses
+from clusterctl.plans.runs.gang_record import attempt_of
 from clusterctl.plans.runs.selection import (
     Owner,
     gather_runs,
@@ -64,7 +64,8 @@ from clusterctl.plans.runs.selection import (
     sort_own_first,
     submitted_at,
 )
-from clusterctl.plans.runs.state import attempts_of, node_ranks, run_state
+from clusterctl.plans.runs.state import attempts_of, live_state, node_ranks
+from clusterctl.plans.runs.verdict import conclude_over
 from clusterctl.plans.slurm.report import to_findings
 from clusterctl.plans.sync.copy import rename_entries
 from clusterctl.plans.sync.received_names import check_names, plan_download
@@ -319,12 +320,10 @@ def drive_ps(line: Line, _: Place) -> object:
     """List the runs, and decide what they are."""
     listing = tasks.ps(line, NODE, INTERPRETER, None, 200, pulse=True)
     runs = gather_runs({"gpu02": listing.runs}, ["gpu01"])
-    known = [(run_state(parts), node_ranks(parts), attempts_of(parts)) for parts in runs.values()]
+    known = [(live_state(parts), node_ranks(parts), attempts_of(parts)) for parts in runs.values()]
     told = [(submitted_at(parts), is_complete(parts), owner_of(parts)) for parts in runs.values()]
-    told_records = (part.record for parts in runs.values() for part in parts.values() if part)
-    records = choose_record(told_records, {"gpu01", "gpu02", "gpu03"})
-    blamed = with_losses(records, records.failures, records.stopped_at) if records else ()
-    return listing, known, told, blamed, list(sort_own_first(runs, ME))
+    ends = [conclude_over(run_id, parts, {"gpu01", "gpu02", "gpu03"}) for run_id, parts in runs.items()]
+    return listing, known, told, ends, list(sort_own_first(runs, ME))
 
 
 def drive_stop(line: Line, _: Place) -> object:
@@ -355,7 +354,6 @@ def drive_follow(line: Line, _: Place) -> object:
         updates += streams.updates(0.0)
     for update in updates:
         if isinstance(update, LogLines):
-            part.on_lines(update, 1.0)
             notices.append(str(attempt_of(update.file)))
         elif isinstance(update, NodeEvent):
             notices += [str(part.on_event(update.event) or ""), describe_log_event(update.event) or ""]
@@ -365,7 +363,7 @@ def drive_follow(line: Line, _: Place) -> object:
             part.newly_frozen(update.state)
             part.state = update.state
     streams.close()
-    return updates, notices, part.failures(1.0), parser.offsets, parser.event_offsets
+    return updates, notices, parser.offsets, parser.event_offsets
 
 
 def drive_clock(line: Line, _: Place) -> object:

@@ -8,7 +8,7 @@ import pytest
 from conformity import frame_problems
 
 LISTED = {"listed": 3, "more": False, "mark": "m", "workdir_id": "p", "outside": None}
-RECORD = {"run": "r", "hub": "gpu01", "whole": True, "stop": None, "parts": []}
+RECORD = {"run": "r", "hub": "gpu01", "attempt": 1, "whole": True, "state": "", "stop": None, "parts": []}
 ENTRY: dict[str, Any] = {"pid": 7, "starttime": 9, "exit": None, "signal": None}
 
 

@@ -8,22 +8,17 @@ from typing import Any
 
 import pytest
 
-from clusterctl.client.watch.follower import LogLines
-from clusterctl.client.watch.node_report import NodeReport
 from clusterctl.node.gang.restart_policy import judge_record
 from clusterctl.protocol.end_record import parse_record
 from clusterctl.protocol.messages.gang import BLOCK_LINES, TAIL_LINES, TRACEBACKS, Bounds, read_part
-from clusterctl.protocol.root_cause import Cause, find_cause, restart_reason
+from clusterctl.protocol.root_cause import Cause, restart_reason
+from clusterctl.protocol.run_end import judge_end
 from clusterctl.protocol.tracebacks import find_tracebacks, shorten_traceback
 from clusterctl.protocol.untrusted import Untrusted
-from clusterctl.specs.inventory.parse import parse_inventory
 
 CASES = sorted((Path(__file__).parent / "cases" / "ends").glob("*.json"))
-NODES = {
-    node.name: node
-    for node in parse_inventory("cluster: c\nnodes: [{host: gpu01}, {host: gpu02}, {host: gpu03}]", "-").nodes
-}
-BOUNDS = Bounds("r", tuple(NODES), 3, 3, 8, 1, 60.0, 30.0)
+NODES = ("gpu01", "gpu02", "gpu03")
+BOUNDS = Bounds("r", NODES, 3, 3, 8, 1, 60.0, 30.0)
 
 
 def failure_of(rank: Any, stderr: list[Any]) -> dict[str, Any]:
@@ -69,39 +64,11 @@ def record_of(case: Any) -> dict[str, Any]:
     return {"run": "r", "hub": "gpu01", "whole": True, "stop": None, "parts": parts}
 
 
-def shown_afterwards(record: Any) -> Cause:
-    """Judge as the client does for a run that it has not watched."""
+def shown(record: Any) -> Cause:
+    """Judge as the client does."""
     told = parse_record(Untrusted(record))
     assert told is not None
-    cause = find_cause(told.failures, told.stopped_at, told.addresses)
-    assert cause is not None
-    return cause
-
-
-def shown_live(case: Any, record: Any) -> Cause:
-    """Judge as the client does that has followed the run; of lost nodes it knows what the others say."""
-    parts = {name: NodeReport(node, 0.0) for name, node in NODES.items()}
-    for rank in sorted(case["ranks"], key=lambda rank: rank["time"]):
-        end = {name: rank[name] for name in ("rank", "exit", "signal", "time")}
-        if rank.get("suspended"):
-            parts[rank["node"]].suspended.add(rank["rank"])
-        parts[rank["node"]].on_event(Untrusted({"event": "rank_exited", **end}))
-    for name, moment in case["stops"].items():
-        parts[name].on_event(Untrusted({"event": "stopping", "time": moment}))
-    at = {rank["rank"]: rank for rank in case["ranks"]}
-    for time, rank, line in case["stderr"]:
-        entry = LogLines(at[rank]["node"], rank, "stderr", "f", 0, None, (line,), (len(line) + 1,))
-        parts[at[rank]["node"]].on_lines(entry, time)
-    for rank in case["ranks"]:
-        if "last_at" in rank:
-            parts[rank["node"]].parsers[rank["rank"]].on_output(rank["last_at"])
-    told = parse_record(Untrusted(record))
-    assert told is not None
-    known = [failure for failure in told.failures if failure.rank is None or failure.oom_killed]
-    own = [each for part in parts.values() for each in part.failures(99.0)]
-    replaced = {(each.node, each.rank) for each in known}
-    failures = [each for each in own if (each.node, each.rank) not in replaced] + known
-    cause = find_cause(failures, min(case["stops"].values(), default=None), told.addresses)
+    cause = judge_end(told).cause
     assert cause is not None
     return cause
 
@@ -117,13 +84,12 @@ def name_of(cause: Cause) -> tuple[str, int | None, str]:
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_nodes_and_client_judge_alike(path: Path) -> None:
-    """Node, rank, code and reason are what the case expects, on both sides."""
+    """Node, rank, code and reason are what the case expects, for the restart and on the screen."""
     case = json.loads(path.read_text(encoding="utf-8"))
     expected, record = case["expected"], record_of(case)
     named = (expected["node"], expected["rank"], expected["code"])
     decided = judge_record(record)
 
     assert (decided.reason, decided.node) == (expected["restart"], expected["node"]), decided
-    for shown in (shown_afterwards(record), shown_live(case, record)):
-        assert name_of(shown) == named
-        assert restart_reason(shown) == expected["restart"]
+    assert name_of(shown(record)) == named
+    assert restart_reason(shown(record)) == expected["restart"]

@@ -87,6 +87,7 @@ class Agent:
         self.node_rank: int | None = None if self.idle else slot
         self.attempt = 1
         self.stopped_at: float | None = None
+        self.stop_kind = ""
         self.began: float | None = None
         self.held: set[str] = set()  # what it does not do by itself
 
@@ -108,6 +109,7 @@ class Agent:
         if self.ended or (self.idle and self.started):
             return
         self.stopped_at = self.stopped_at or self.world.network.read_clock()
+        self.stop_kind = self.stop_kind or order.kind
         self.later("end", STOP_TIME, lambda: self.end("CANCELLED", order.reason))
 
     def leave(self) -> None:
@@ -141,7 +143,8 @@ class Agent:
         now = self.world.network.read_clock()
         rank = self.slot if self.node_rank is None else self.node_rank
         identity = {"node": self.spec["node"], "node_rank": rank, "address": self.spec["address"]}
-        end = {"state": state, "reason": reason, "time": now, "stopped_at": self.stopped_at}
+        stop = {"stopped_at": self.stopped_at, "stop_kind": self.stop_kind}
+        end = {"state": state, "reason": reason, "time": now, **stop}
         rows = failures(kind, rank, now)
         self.world.write(f"{self.name} ends", f"{state} {reason}".strip())
         self.gang.on_end({**identity, **end, "failures": rows})
@@ -157,6 +160,7 @@ class Agent:
         assert self.restarts is not None
         self.node_rank = self.restarts.roster.node_ranks.get(Slot(self.slot))
         self.idle, self.started, self.stopped_at = self.node_rank is None, self.node_rank is None, None
+        self.stop_kind = ""
         self.ended, self.attempt = False, self.restarts.roster.attempt
         if not self.idle:
             self.later("ready", READY_TIME, self.ready)
@@ -420,8 +424,8 @@ class World:
         slot, grace, occasion, reason = text.split(None, 3)
         agent = self._on(slot)
         order = StopOrder(reason, float(grace), occasion)
-        agent.stop(order)
         agent.gang.on_stop(order)
+        agent.stop(order)
 
     def do_hold(self, text: str) -> None:
         """Let an agent not do by itself: SLOT end|clear|ready|listening ..."""

@@ -81,7 +81,7 @@ class Members:
 def part_of(rank: int) -> PartRecord:
     """Say that a node has ended well."""
     about = {"node": f"gpu{rank:05}", "node_rank": rank, "state": "SUCCEEDED", "reason": ""}
-    return {**about, "time": time.time(), "stopped_at": None, "failures": []}
+    return {**about, "time": time.time(), "stopped_at": None, "stop_kind": "", "failures": []}
 
 
 def play_peers(pipe: Any, count: int, token: bytes) -> None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from clusterctl.cli.actions.find_runs import FoundRuns, choose_found_run, find_runs
 from clusterctl.cli.actions.notify import notify_end, notify_stall, warn_not_notified
 from clusterctl.cli.context.nodes import (
-    current_owner,
     interpreter,
     notice,
     open_cluster,
@@ -30,12 +29,12 @@ from clusterctl.console.runs import describe_launch, make_status_view
 from clusterctl.console.terminal import can_redraw, info, is_quiet, show_live_line
 from clusterctl.console.verdict import show_verdict
 from clusterctl.errors import ClusterctlError
-from clusterctl.plans.runs.selection import Parts, choose_to_attach, is_live, owner_of, submitted_at
+from clusterctl.plans.runs.selection import Parts, choose_to_attach, is_live, submitted_at
 from clusterctl.plans.runs.verdict import name_state, verdict_to_json
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.states import RUNNING, UNKNOWN
 from clusterctl.specs.inventory.model import Inventory
-from clusterctl.translation import tr, trn
+from clusterctl.translation import trn
 
 if TYPE_CHECKING:
     from clusterctl.plans.runs.verdict import Verdict
@@ -172,7 +171,6 @@ def _monitor_options(inventory: Inventory, found_runs: FoundRuns, run_id: RunId)
         offsets=found_runs.offsets,
         known_states=parts,
         tail=EVIDENCE_LINES,
-        stops_on_failure=owner_of(parts).is_same(current_owner()),
         inventory_names=[node.name for node in inventory.nodes],
     )
 
@@ -206,9 +204,6 @@ def _announce(run_id: RunId, parts: Parts, output: RunOutput) -> None:
                 command=output.hint("logs", run_id),
             )
         )
-    gang = any(part.gang for part in parts.values() if part)
-    if is_live(parts) and not gang and not owner_of(parts).is_same(current_owner()):
-        notice(tr("this run is not yours: if one node fails, this command does not stop the others"))
 
 
 def _logs(output: RunOutput, run_id: str, parts: Parts) -> LogSink:

@@ -16,10 +16,9 @@ from clusterctl.client.rpc.session import Interpreter
 from clusterctl.console.runs import describe_launch
 from clusterctl.errors import ClusterctlError, UsageError
 from clusterctl.plans.runs.selection import Owner, Parts, Runs, gather_runs, is_complete, is_live, owner_of
-from clusterctl.plans.runs.state import NodeState, run_state
+from clusterctl.plans.runs.state import NodeState
 from clusterctl.plans.runs.verdict import name_state
 from clusterctl.protocol.run_id import RunId, parse_run_id
-from clusterctl.protocol.states import SUCCEEDED
 from clusterctl.specs.inventory.model import Allocation, Inventory, Node
 from clusterctl.specs.text import command_line
 from clusterctl.translation import tr, trn
@@ -256,13 +255,13 @@ def choose_found_run(
 def fetch_end_record(
     cluster: Cluster, nodes: Sequence[Node], found_runs: FoundRuns, run_id: RunId, *, named: bool
 ) -> Parts:
-    """Give the parts of a run; of a failed one with the record of its end.
+    """Return the parts of a run; of one that has ended with the record of its end.
 
     `named`: the nodes were asked for this run; in a list of all they may leave that out.
     """
     parts = found_runs.runs[run_id]
     has_record = named and any(part.record for part in parts.values() if part)
-    if has_record or is_live(parts) or run_state(parts) == SUCCEEDED:
+    if has_record or is_live(parts):
         return parts
     again = find_runs(cluster, [node for node in nodes if parts.get(node.name)], run_id).runs.get(run_id, {})
     return {**parts, **{name: part for name, part in again.items() if part}}

@@ -32,7 +32,7 @@ from clusterctl.errors import ClusterctlError, ConnectError, ConnectionLost
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.checks.python import NOT_BUILT
 from clusterctl.plans.runs.selection import is_live, submitted_at
-from clusterctl.plans.runs.verdict import Verdict, judge, judge_recorded, verdict_to_json
+from clusterctl.plans.runs.verdict import Verdict, conclude_over, verdict_to_json
 from clusterctl.plans.slurm.report import to_findings
 from clusterctl.protocol.redact import redact
 from clusterctl.protocol.run_id import RunId
@@ -171,7 +171,7 @@ def show_end(following: Following, found: FoundRuns, code: int | None, error: st
     """Show how a run ended of which nothing could be followed; with a code the reason was shown before."""
     run_id, output = following.run_id, following.output
     parts = found.runs[run_id]
-    verdict = judge_recorded(run_id, parts, [*parts], found.offsets) or judge(run_id, parts, ())
+    verdict = conclude_over(run_id, parts, [*parts], found.offsets)
     seconds = time.time() - following.began
     if code is None:
         output.write_json({"run": run_id, "verdict": verdict_to_json(verdict)})

@@ -1,13 +1,10 @@
-"""Attach: show lines, end on failure, verdict.
+"""Follow a run until it ends: show its lines, report what happens, return the end that its nodes have recorded.
 
-Watch a run from this machine until it ends: show its lines, and see to it that a failure ends it everywhere.
-
-Where the nodes form a gang they do that themselves; it is done from here if they do not, or where there is none.
+The nodes end a run, also when nobody follows it: nothing is decided or stopped from here.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +14,6 @@ from clusterctl.client.diagnose import StallNotice, load_slowness
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.session import Interpreter
-from clusterctl.client.rpc.tasks import stop_everywhere
 from clusterctl.client.watch.follower import LogLines, NodeEvent, NodeStreams, StateChange, Update
 from clusterctl.client.watch.node_report import AttemptTracker, Message, NodeReport, read_event_name
 from clusterctl.client.watch.streams import SILENCE_LIMIT, StreamEnd, can_reconnect
@@ -25,18 +21,18 @@ from clusterctl.errors import ClusterctlError
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.diagnose.hang import KeptDiagnosis
 from clusterctl.plans.launch.world_size_check import describe_world_event
-from clusterctl.plans.runs.gang_record import choose_record, find_reported_loss
+from clusterctl.plans.runs.gang_record import choose_record
 from clusterctl.plans.runs.state import NodeState
-from clusterctl.plans.runs.verdict import Verdict, judge_with_record
-from clusterctl.protocol.end_record import EndRecord
+from clusterctl.plans.runs.verdict import Verdict, conclude_over, is_recorded
 from clusterctl.protocol.redact import redact
+from clusterctl.protocol.run_end import find_reported_loss
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.states import FAILED, FAILED_SETUP, LOST, SUCCEEDED, TIMEOUT, UNKNOWN
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.values import Size
-from clusterctl.translation import fill, to_translate, tr
+from clusterctl.translation import to_translate, tr
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.files import JournalEvent
@@ -79,18 +75,17 @@ SHOWN_SILENCE = (
     5.0  # seconds after which a silent node is shown where there is a line for it; it beats every 2 s
 )
 SILENT_RETURN_LIMIT = 5.0  # the same for a node that has been silent for so long already
-READ_ONLY_RETURN_LIMIT = 3600.0  # the same for a read-only client, while other nodes respond
+OTHERS_LIMIT = 3600.0  # the same while other nodes go on with the run
 NO_NODE_LIMIT = 600.0  # the same when no node responds, so that the fault is probably on our side
 LONGEST_PAUSE = 2.0  # seconds between two tries to come back
-GANG_STOP_LIMIT = 4.0  # seconds in which the nodes themselves stop a run of which a part has failed
-STOP_TRIES = 3
+END_WAIT = 5.0  # seconds after the record of the end in which a node that does not respond may come back
 MAX_BREAKS = 100  # in a row, of the one node that has not ended: each try is at most 2 s or a silence of 20 s
 FAILED_STATES = (FAILED, FAILED_SETUP, LOST, UNKNOWN, TIMEOUT)
 
 
 @dataclass(frozen=True)
 class MonitorOptions:
-    """What is watched, and how: `offsets` are the nodes' clocks minus ours, `stops_on_failure` is false for readers.
+    """What is watched, and how: `offsets` are the nodes' clocks minus ours.
 
     `tail` leaves out all but the last lines (of each file) written before we came, `known_states` is what the nodes
     reported of the run before that; a node without an entry there has not responded yet, and is not waited for.
@@ -104,7 +99,6 @@ class MonitorOptions:
     secrets: Collection[str] = ()
     known_states: Mapping[str, NodeState | None] = field(default_factory=dict)
     tail: int | None = None
-    stops_on_failure: bool = True
     inventory_names: Collection[str] = ()
 
     def new_report(self, node: Node) -> NodeReport:
@@ -153,35 +147,30 @@ class RunMonitor:
         self._return_limits: dict[str, float] = {}
         self._breaks: dict[str, int] = {}  # of each node's stream, since it last sent lines or events
         self._no_node_since: float | None = None
-        self._stop_thread: threading.Thread | None = None
-        self._stopped_nodes: set[str] = set()
-        self._stopped_at: float | None = None
-        self._reason = ""  # in English: the nodes record it
-        self._failure_reported = False
+        self._recorded_since: float | None = None  # since when the record of the run's end is known
+        self._failure_shown = False  # of the current attempt
         self._world_events: set[str] = set()
         self._start_events: set[str] = set()
         self._stall = StallNotice(self._run, on_stall)
-        self._pending_failure: tuple[float, Message] | None = None
-        self._pending_is_view = False  # one node's report about the hub is all that is known of the failure
         self._hub_views: dict[str, set[str]] = {}  # by hub, the nodes that have lost it
 
     @property
     def stopping(self) -> bool:
         """Return whether the run is being ended everywhere, because a part of it failed."""
-        return self._stopped_at is not None
+        return self._failure_shown
 
     def watch(self) -> Verdict:
-        """Follow until every node's part has ended; an exception out of here leaves the run alone."""
+        """Follow until the run has ended; an exception out of here leaves the run alone."""
         self._streams.open_all()
         try:
-            while not all(report.done for report in self._reports.values() if report.contacted):
+            while not self._is_over(time.monotonic()):
                 idle = True
                 for update in self._streams.updates(0.2):
                     self._on_update(update)
                     idle = False
                 if idle:
                     self._attempts.on_idle()
-                self._check_gang()
+                self._mark_lost_nodes()
                 for line in self._stall.poll(self._states):
                     self._notice(redact(line, self._secrets))
                 if self._show_silence is not None:
@@ -191,24 +180,26 @@ class RunMonitor:
             if self._show_silence is not None:
                 self._show_silence("")
         self._attempts.flush_notices()
-        while self._stop_thread is not None and self._stop_thread.is_alive():
-            self._stop_thread.join(0.5)  # a join without a limit can miss a Ctrl-C
-        return self._judge()
+        return self._conclude()
 
-    def _judge(self) -> Verdict:
-        reachable = {name: part for name, part in self._reports.items() if not part.lost_reason}
-        record = self._gang_record()
-        record = record.shift_to_clock(self._options.offsets.get(record.hub, 0.0)) if record else None
-        recorded = record.failures if record else ()
-        unreachable = {part.node for part in record.parts} - set(reachable) if record else set()
-        failures = [failure for part in self._reports.values() for failure in part.failures(time.time())]
-        if not self.stopping:  # else that we lost a node is why the run was ended
-            failures = [failure for failure in failures if failure.node not in unreachable]
-        failures += [failure for failure in recorded if failure.node in unreachable]
-        stop_times = [self._stopped_at, *(part.stopped_at for part in self._reports.values())]
-        stopped_at = min((moment for moment in stop_times if moment is not None), default=None)
-        states = {name: part.state if name in reachable else None for name, part in self._reports.items()}
-        verdict = judge_with_record(self._options.run_id, states, record, failures, stopped_at)
+    def _is_over(self, now: float) -> bool:
+        """Return whether all that can still come has come: the lines of nodes that respond are waited for."""
+        waiting = [report for report in self._reports.values() if report.contacted and not report.done]
+        if not waiting:
+            return True
+        if not is_recorded(self._states):
+            return False
+        self._recorded_since = self._recorded_since or now
+        absent = {*self._streams.broke_at, *self._silences(now)}
+        gone = all(report.node.name in absent or not report.has_ended for report in waiting)
+        return gone and now - self._recorded_since > END_WAIT
+
+    def _conclude(self) -> Verdict:
+        unreachable = {name: part.lost_reason for name, part in self._reports.items() if part.lost_reason}
+        states = {name: None if name in unreachable else state for name, state in self._states.items()}
+        verdict = conclude_over(
+            self._options.run_id, states, self._options.inventory_names, self._options.offsets, unreachable
+        )
         if verdict.state == SUCCEEDED:
             return replace(verdict, slow=load_slowness(self._run, states))
         return replace(verdict, hang=self._stall.load(states))
@@ -217,11 +208,6 @@ class RunMonitor:
     def _states(self) -> dict[str, NodeState | None]:
         """Give the newest state of each node."""
         return {name: report.state for name, report in self._reports.items()}
-
-    def _gang_record(self) -> EndRecord | None:
-        """Give what the nodes know of the whole end."""
-        records = (report.state.record for report in self._reports.values() if report.state)
-        return choose_record(records, {*self._reports, *self._options.inventory_names})
 
     def _on_connection_notice(self, text: str) -> None:
         """Report a connection that broke or came back, unless a line shows that all the time."""
@@ -258,15 +244,13 @@ class RunMonitor:
         if isinstance(update, StreamEnd):
             self._on_stream_end(report, update.error)
             return
-        if self._return_limits.pop(update.node, None) is not None and self.stopping:
-            self._stop_remaining()
+        self._return_limits.pop(update.node, None)
         self._no_node_since = None
-        report.contacted, report.last_seen = True, time.time()
+        report.contacted = True
         if not isinstance(update, StateChange):
             self._breaks.pop(update.node, None)
         if isinstance(update, LogLines):
             entry = replace(update, lines=tuple(redact(line, self._secrets) for line in update.lines))
-            report.on_lines(entry, time.time())
             self._attempts.on_lines(entry.file)
             self._show(entry)
         elif isinstance(update, StateChange):
@@ -295,18 +279,18 @@ class RunMonitor:
             self._start_events.add(start_message)
             self._notice(tr("{subject}: {text}", subject=report.node.name, text=start_message))
         if self._attempts.on_event(report.node.name, event, self._connected_nodes):
-            self._pending_failure = None
+            self._failure_shown = False
         failure, reason = report.on_event(event), event.text("reason", 1000)
         if self._attempts.is_superseded(report.attempt):
             return
         if failure:
             self._on_failure(failure)
-        elif read_event_name(event) == "stopping" and self._has_gang and ": " in reason:
+        elif read_event_name(event) == "stopping" and ": " in reason:
             self._on_gang_stop(report.node.name, reason)  # the nodes' word for what happened on one of them
 
     def _on_state(self, report: NodeReport, state: NodeState) -> None:
         if self._attempts.on_state(report.node.name, state, self._connected_nodes):
-            self._pending_failure = None
+            self._failure_shown = False
         for rank in report.newly_frozen(state):
             self._notice(
                 tr(
@@ -332,61 +316,31 @@ class RunMonitor:
         responding = self._connected_nodes - set(self._silences(time.monotonic()))
         if loss.node not in responding or 2 * len(views) > len(self._reports):
             self._on_failure(Message.of_node(f"{loss.node} is lost: {loss.why}"))
-        elif self._pending_failure is None:
+        elif not self._failure_shown and len(views) == 1:
             text = to_translate("{node} has lost its connection to {hub}: {why}")
-            self._wait_for_gang_stop(Message.of(text, node=node, hub=loss.node, why=loss.why), is_view=True)
+            lost = Message.of(text, node=node, hub=loss.node, why=loss.why)
+            self._notice(redact(lost.shown, self._secrets))
 
     def _on_failure(self, reason: Message) -> None:
-        """End all parts, unless all have ended, or a `stop` command is ending them with its own grace period."""
-        if self._has_gang:
-            self._wait_for_gang_stop(reason)
-        elif self.stopping or not any(report.stop_requested for report in self._reports.values()):
-            self._stop_all(reason)
+        """Report the first failure of an attempt, which the nodes end."""
+        if self._failure_shown or not self._is_running():
+            return
+        self._failure_shown = True
+        shown = redact(reason.shown, self._secrets)
+        if self._attempts.may_follow:
+            self._notice(tr("{reason}; the nodes are ending this attempt", reason=shown))
+        else:
+            self._notice(tr("{reason}; stopping all nodes", reason=shown))
 
-    @property
-    def _has_gang(self) -> bool:
-        """Return whether the nodes themselves end the run when a part of it fails."""
-        return any(
-            report.state and (report.state.gang or report.state.slots) for report in self._reports.values()
-        )
-
-    def _wait_for_gang_stop(self, reason: Message, *, is_view: bool = False) -> None:
-        is_known = self._pending_failure is not None and (is_view or not self._pending_is_view)
-        if not is_known and not self.stopping and self._is_running():
-            shown = redact(reason.shown, self._secrets)
-            pending = Message(redact(reason.english, self._secrets), shown)
-            self._pending_failure = (time.monotonic() + GANG_STOP_LIMIT, pending)
-            self._pending_is_view = is_view
-            if is_view:
-                self._notice(shown)
-            elif self._attempts.may_follow:
-                self._notice(tr("{reason}; the nodes are ending this attempt", reason=shown))
-            elif self._options.stops_on_failure:
-                self._notice(tr("{reason}; stopping all nodes", reason=shown))
-            else:
-                self._notice(tr("{reason}; the nodes are ending the run", reason=shown))
-
-    def _check_gang(self) -> None:
-        """Do the gang's work if it was not done in time, and take its report about nodes that sent nothing more."""
-        if self._pending_failure is not None and time.monotonic() > self._pending_failure[0]:
-            broke_at = self._streams.broke_at
-            connected = [
-                report for name, report in self._reports.items() if report.contacted and name not in broke_at
-            ]
-            connected = [
-                report for report in connected if not self._attempts.is_not_participating(report.node.name)
-            ]
-            if not all(
-                report.has_ended or report.stop_requested or report.attempt_ended for report in connected
-            ):
-                self._stop_all(self._pending_failure[1])
+    def _mark_lost_nodes(self) -> None:
+        """Take the nodes' word for those that they lost, and that send nothing here either."""
         absent = {*self._streams.broke_at, *self._silences(time.monotonic())}
-        record = self._gang_record() if absent else None
-        for lost_part in (node_part for node_part in (record.parts if record else ()) if node_part.lost):
-            report = self._reports.get(lost_part.node)
-            if report is not None and not report.done and lost_part.node in absent:
-                self._mark_lost(report, lost_part.reason)
-        for name, reason in self._attempts.lost_nodes.items():
+        if not absent:
+            return
+        records = (report.state.record for report in self._reports.values() if report.state)
+        record = choose_record(records, {*self._reports, *self._options.inventory_names})
+        lost = {part.node: part.reason for part in record.parts if part.lost} if record else {}
+        for name, reason in {**self._attempts.lost_nodes, **lost}.items():
             report = self._reports.get(name)
             if report is not None and not report.done and name in absent:
                 self._mark_lost(report, reason)
@@ -408,9 +362,8 @@ class RunMonitor:
         name, now = report.node.name, time.monotonic()
         silent = error is not None and error.code == SILENCE_CODE
         limit = self._return_limits.setdefault(name, SILENT_RETURN_LIMIT if silent else RETURN_LIMIT)
-        read_only = self._has_gang or not self._options.stops_on_failure
-        if read_only and any(other.contacted and not other.done for other in self._others(report)):
-            limit = READ_ONLY_RETURN_LIMIT
+        if any(other.contacted and not other.done for other in self._others(report)):
+            limit = OTHERS_LIMIT
         broke_at = self._streams.broke_at.get(name, now)
         self._breaks[name] = self._breaks.get(name, 0) + 1
         contacted = [other for other in self._others(report) if other.contacted]
@@ -447,59 +400,8 @@ class RunMonitor:
         report.done, report.lost_reason = True, reason
         text = to_translate("{node} is lost: {why}; its processes could not be stopped from here")
         shown = tr(text, node=report.node.name, why=translate_node_text(reason))
-        lost = Message(fill(text, {"node": report.node.name, "why": reason}), shown)
-        known = self._pending_failure
-        is_announced = known is not None and known[1].english.startswith(f"{report.node.name} is lost: ")
-        if self._attempts.is_not_participating(report.node.name) or self.stopping or not self._is_running():
-            if not is_announced:
-                self._notice(lost.shown)
-            return
-        reason = f"{report.node.name}: lost"
-        self._stop_all(Message(reason, lost.shown), is_announced=is_announced)
-
-    # the end of all
-
-    def _stop_all(self, reason: Message, *, is_announced: bool = False) -> None:
-        """Begin once to end the run everywhere; the streams go on and show how it ends.
-
-        What is announced already is not reported again.
-        """
-        if not self._is_running() or self.stopping:
-            return
-        if self._options.stops_on_failure:
-            self._stopped_at, self._reason = time.time(), reason.english
-            if not is_announced:
-                self._notice(tr("{reason}; stopping all nodes", reason=reason.shown))
-            self._stop_remaining()
-        elif not self._failure_reported and not is_announced:
-            self._failure_reported = True
-            self._notice(
-                tr("{reason}; the run is not yours, so nothing is stopped from here", reason=reason.shown)
-            )
+        self._notice(redact(shown, self._secrets))
 
     def _is_running(self) -> bool:
         """Return whether any part of the run may still live."""
         return not all(report.has_ended or report.lost_reason for report in self._reports.values())
-
-    def _stop_remaining(self) -> None:
-        """Stop the nodes that have not been stopped yet, unless that is under way."""
-        if self._stop_thread is None or not self._stop_thread.is_alive():
-            self._stop_thread = threading.Thread(target=self._stop_nodes, daemon=True)
-            self._stop_thread.start()
-
-    def _stop_nodes(self) -> None:
-        errors: dict[str, ClusterctlError] = {}
-        for attempt in range(STOP_TRIES):
-            time.sleep(attempt)
-            reports = [
-                report
-                for name, report in self._reports.items()
-                if name not in self._stopped_nodes and not report.lost_reason
-            ]
-            nodes = [report.node for report in reports]
-            errors = stop_everywhere(self._run.on(nodes), self._reason)
-            self._stopped_nodes |= {node.name for node in nodes} - set(errors)
-            if not errors:
-                return
-        for name, error in errors.items():
-            self._notice(tr("{node}: could not be stopped: {why}", node=name, why=error.message))

@@ -1,22 +1,18 @@
-"""What one node reported, evidence for the cause."""
+"""What one node reported of a run that is followed, and the attempts of all nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from clusterctl.client.watch.follower import LogLines
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.runs.gang_record import SlotState, attempt_of
 from clusterctl.plans.runs.state import NodeState, roster_of
 from clusterctl.protocol.end_record import MOST_ATTEMPTS, MOST_EXIT, MOST_SIGNAL, parse_rank
-from clusterctl.protocol.exit_status import signal_name
 from clusterctl.protocol.ranks import Rank
 from clusterctl.protocol.reasons import NODE_0_ENDED
-from clusterctl.protocol.root_cause import Failure
-from clusterctl.protocol.states import LOST, SUCCEEDED, UNKNOWN, WAITING
-from clusterctl.protocol.tracebacks import StderrParser, marked_rank
+from clusterctl.protocol.states import WAITING
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.nodeset import fold_names
@@ -24,8 +20,6 @@ from clusterctl.specs.text import render_duration
 from clusterctl.translation import fill, to_translate, tr
 
 if TYPE_CHECKING:
-    from typing import Literal
-
     from clusterctl.protocol.messages.files import JournalEvent
 
 
@@ -49,30 +43,14 @@ class Message(NamedTuple):
         return cls(text, translate_node_text(text))
 
 
-RANKS_ENDED: tuple[JournalEvent, ...] = ("after", "attempt_ended")
 SUPERVISOR_LOST: tuple[JournalEvent, ...] = ("guardian_lost", "agent_lost")
-
-
-@dataclass(frozen=True)
-class ProcessEnd:
-    """How a process of a node ended, and when by the node's clock; `kind` is the event that reported it."""
-
-    kind: JournalEvent | Literal[""]
-    exit: int | None
-    signal: int | None
-    time: float | None
-
-    @property
-    def failed(self) -> bool:
-        """Return whether it ended in any way but exit code 0."""
-        return bool(self.exit) or self.signal is not None
 
 
 @dataclass
 class NodeReport:
-    """One node's part: `clock_offset` is its clock minus ours, `lost_reason` why we gave it up.
+    """One node's part, as far as it was received: `clock_offset` is its clock minus ours.
 
-    `contacted` is whether anything ever came from it, `last_seen` when that was last, on our clock.
+    `contacted` is whether anything ever came from it, `lost_reason` why it was given up.
     """
 
     node: Node
@@ -81,20 +59,10 @@ class NodeReport:
     done: bool = False
     lost_reason: str = ""
     contacted: bool = True
-    last_seen: float | None = None
     stop_requested: bool = False
-    stopped_at: float | None = None  # when the node first received the order to end the run, on our clock
-    supervisor_end: ProcessEnd | None = None
-    torchrun_end: ProcessEnd | None = None
-    failed_exits: dict[Rank, ProcessEnd] = field(default_factory=dict)
-    clean_exits: dict[Rank, ProcessEnd] = field(default_factory=dict)
-    parsers: dict[Rank | None, StderrParser] = field(default_factory=dict)
-    suspended: set[Rank] = field(
-        default_factory=set
-    )  # ranks that SIGSTOP held, as last reported while they lived
+    suspended: set[Rank] = field(default_factory=set)  # ranks that SIGSTOP held, while they lived
     attempt: int = 1
     serves_node_0: bool = False  # the end of its program does not count once node 0's has ended
-    attempt_ended: bool = False  # this node's part of it has ended, and another one may follow
 
     @property
     def has_ended(self) -> bool:
@@ -103,28 +71,11 @@ class NodeReport:
 
     def begin_attempt(self, number: int) -> None:
         """Forget what was received of the attempts before this one."""
-        self.attempt, self.stop_requested, self.attempt_ended = number, False, False
-        self.stopped_at = self.supervisor_end = self.torchrun_end = None
-        for collected in (self.failed_exits, self.clean_exits, self.parsers, self.suspended):
-            collected.clear()
-
-    def on_lines(self, entry: LogLines, now: float) -> None:
-        """Remember what a rank (or torchrun, rank None) wrote to stderr in this attempt."""
-        if attempt_of(entry.file) != self.attempt:
-            return
-        moment = now if entry.written_at is None else min(now, entry.written_at - self.clock_offset)
-        parser = self.parsers.setdefault(entry.rank, StderrParser())
-        parser.on_output(moment)
-        if entry.stream == "stderr" or entry.rank is None:
-            ranks = {rank.rank for rank in (self.state.ranks if self.state else ())}
-            for line in entry.lines:
-                # ranks below a program may share its log, which is then of no rank
-                marked = marked_rank(line) if entry.rank is None else None
-                writer = self.parsers.setdefault(marked, StderrParser()) if marked in ranks else parser
-                writer.feed(line, moment)
+        self.attempt, self.stop_requested = number, False
+        self.suspended.clear()
 
     def newly_frozen(self, state: NodeState) -> list[int]:
-        """Take notice of the ranks that a signal has stopped; gives those that ran before."""
+        """Take notice of the ranks that a signal has stopped; return those that ran before."""
         if not state.live or self.stop_requested:
             return []
         previous, ended = self.suspended, {rank.rank for rank in state.ranks if rank.failed}
@@ -132,114 +83,28 @@ class NodeReport:
         return sorted(self.suspended - previous)
 
     def on_event(self, event: Untrusted) -> Message | None:
-        """Take an event; gives what failed by it, or nothing."""
-        rank, end = parse_rank(event), parse_process_end(event)
-        kind = end.kind
+        """Take an event; return what failed by it, or nothing."""
+        kind, name = read_event_name(event), self.node.name
         if kind == "attempt":
             self.begin_attempt(event.count("attempt", MOST_ATTEMPTS) or self.attempt)
-        elif kind in RANKS_ENDED:  # the ranks have ended; what comes after is not theirs
-            self.attempt_ended = True
         elif kind == "stopping":
             self.stop_requested = True
             self.serves_node_0 = self.serves_node_0 or event.text("reason", 1000) == NODE_0_ENDED
-            when = self._local_time(end)
-            self.stopped_at = when if self.stopped_at is None else min(when, self.stopped_at)
         elif kind == "failure_held":
             self.serves_node_0 = True
         elif kind in SUPERVISOR_LOST:
-            self.supervisor_end = end
             return (
-                Message.of(to_translate("{node}: the guardian was lost"), node=self.node.name)
+                Message.of(to_translate("{node}: the guardian was lost"), node=name)
                 if kind == "guardian_lost"
-                else Message.of(to_translate("{node}: the agent was lost"), node=self.node.name)
+                else Message.of(to_translate("{node}: the agent was lost"), node=name)
             )
-        elif kind == "rank_exited" and rank is not None:
-            (self.failed_exits if end.failed else self.clean_exits)[rank] = end
-            if end.failed and not (self.stop_requested or self.serves_node_0):
-                return Message.of(to_translate("{node}: rank {rank} failed"), node=self.node.name, rank=rank)
-        elif kind == "torchrun_exited" and end.failed:
-            self.torchrun_end = end
-            if end.signal is not None and not (self.stop_requested or self.failed_exits):
-                self.supervisor_end = end
-            if not (self.stop_requested or self.serves_node_0):
-                return Message.of(to_translate("{node}: torchrun failed"), node=self.node.name)
+        elif has_failed(event) and not (self.stop_requested or self.serves_node_0):
+            rank = parse_rank(event)
+            if kind == "rank_exited" and rank is not None:
+                return Message.of(to_translate("{node}: rank {rank} failed"), node=name, rank=rank)
+            if kind == "torchrun_exited":
+                return Message.of(to_translate("{node}: torchrun failed"), node=name)
         return None
-
-    def failures(self, now: float) -> list[Failure]:
-        """Give everything that did not end well here, and the ranks that did: others may still have needed them."""
-        served = self.serves_node_0 and self.state is not None and self.state.state == SUCCEEDED
-        listed = [] if served else [*self._supervisor_failures(), *self._rank_failures()]
-        if not (listed or served) and self.torchrun_end is not None:
-            listed = [self._rank_failure(None, self.torchrun_end)]
-        if not listed and self.state is not None and self.state.state in (LOST, UNKNOWN):
-            listed = [
-                self._node_failure(
-                    self.state.reason or self.state.state, self.state.since - self.clock_offset
-                )
-            ]
-        if self.lost_reason:
-            lost = Failure(
-                self.node.name, None, None, None, now, reason=f"lost: {self.lost_reason}", lost=True
-            )
-            listed.append(replace(lost, last_seen=self.last_seen))
-        return listed + [self._rank_failure(rank, event) for rank, event in sorted(self.clean_exits.items())]
-
-    def _supervisor_failures(self) -> Iterator[Failure]:
-        """Give the end of what watches over the ranks; theirs followed, by our own hand."""
-        if self.supervisor_end is not None:
-            reason, number = self.state.reason if self.state else "", self.supervisor_end.signal
-            role = self.supervisor_end.kind.partition("_")[0]
-            cause = f"torchrun was killed by {signal_name(number)}" if number else f"the {role} was killed"
-            yield self._node_failure(reason or cause, self._local_time(self.supervisor_end))
-
-    def _rank_failures(self) -> Iterator[Failure]:
-        """Give the failed ranks, also those whose end only the state reports, since torchrun reaped them first."""
-        reported = {rank.rank: rank for rank in (self.state.ranks if self.state else ()) if rank.failed}
-        for rank in sorted({*self.failed_exits, *reported}):
-            end = self.failed_exits.get(rank) or ProcessEnd(
-                "", reported[rank].exit, reported[rank].signal, None
-            )
-            yield self._rank_failure(rank, end)
-
-    def _rank_failure(self, rank: Rank | None, end: ProcessEnd) -> Failure:
-        parser = self.parsers.get(rank) or self._shared_parser(rank, end) or StderrParser()
-        return Failure(
-            node=self.node.name,
-            rank=rank,
-            exit=end.exit,
-            signal=end.signal,
-            time=self._local_time(end),
-            tail=tuple(parser.tail),
-            exception=parser.exception,
-            message=parser.message,
-            raised_at=parser.raised_at,
-            origin=parser.origin,
-            where=parser.where,
-            own_frame=parser.own_frame,
-            ray_task=parser.ray_task,
-            survived=parser.survived,
-            suspended=rank in self.suspended,
-            after_stop=self.stopped_at is not None and self._local_time(end) >= self.stopped_at,
-            oom_killed=any(
-                rank_state.rank == rank and rank_state.oom_killed
-                for rank_state in (self.state.ranks if self.state else ())
-            ),
-        )
-
-    def _shared_parser(self, rank: Rank | None, end: ProcessEnd) -> StderrParser | None:
-        """Give what came without a mark in a log that ranks share; one that a signal ended wrote nothing of it."""
-        logs = {state.rank: state.stderr for state in (self.state.ranks if self.state else ())}
-        shares_log = rank in logs and list(logs.values()).count(logs[rank]) > 1
-        return self.parsers.get(None) if shares_log and end.signal is None else None
-
-    def _node_failure(self, reason: str, time: float) -> Failure:
-        return Failure(self.node.name, None, None, None, time, reason=reason)
-
-    def _local_time(self, end: ProcessEnd) -> float:
-        """Give the moment of an event on our clock; one without a time came with the end of its part."""
-        if end.time is not None:
-            return end.time - self.clock_offset
-        return (self.state.since if self.state else 0.0) - self.clock_offset
 
 
 def read_event_name(event: Untrusted) -> JournalEvent:
@@ -247,14 +112,10 @@ def read_event_name(event: Untrusted) -> JournalEvent:
     return cast("JournalEvent", event.text("event", 40))
 
 
-def parse_process_end(event: Untrusted) -> ProcessEnd:
-    """Read how something ended."""
-    return ProcessEnd(
-        read_event_name(event),
-        event.integer("exit", -MOST_EXIT, MOST_EXIT),
-        event.integer("signal", 1, MOST_SIGNAL),
-        event.moment("time"),
-    )
+def has_failed(event: Untrusted) -> bool:
+    """Return whether an event reports a process that ended in any way but exit code 0."""
+    code, number = event.integer("exit", -MOST_EXIT, MOST_EXIT), event.integer("signal", 1, MOST_SIGNAL)
+    return bool(code) or number is not None
 
 
 LONGEST_PAUSE = 30 * 86400.0  # seconds

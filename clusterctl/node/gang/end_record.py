@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, List, Optional
 
 from ...protocol.messages.gang import limit_size
 from ...protocol.ranks import NodeRank
-from ...protocol.states import LOST
+from ...protocol.states import FINAL, LOST, SUCCEEDED
+from ...protocol.untrusted import Untrusted
 
 if TYPE_CHECKING:
-    from ...protocol.messages.files import FailureRecord, GangRecord, PartRecord, Spec, StopRecord
+    from ...protocol.messages.files import EndState, FailureRecord, GangRecord, PartRecord, Spec, StopRecord
 
 
 def lost_part(
@@ -25,6 +26,7 @@ def lost_part(
         "time": moment,
         "last_seen": last_seen,
         "stopped_at": None,
+        "stop_kind": "",
         "failures": [],
     }
 
@@ -46,9 +48,38 @@ def _correct_failure(failure: FailureRecord, offset: float) -> FailureRecord:
 
 
 def make_record(
-    spec: Spec, parts: List[PartRecord], stop: Optional[StopRecord], *, whole: bool
+    spec: Spec,
+    parts: List[PartRecord],
+    stop: Optional[StopRecord],
+    *,
+    whole: bool,
+    state: EndState = "",
 ) -> GangRecord:
-    """Put parts together; where very many have failed, each keeps fewer of its last lines."""
-    return limit_size(
-        {"run": spec["run"], "hub": spec.get("hub"), "whole": whole, "stop": stop, "parts": parts}
+    """Put parts together; where very many have failed, each keeps fewer of its last lines.
+
+    A whole record has the state of the run: `state` where that is given, else what its parts are judged to be.
+    """
+    record = limit_size(
+        {
+            "run": spec["run"],
+            "hub": spec.get("hub"),
+            "attempt": int(spec.get("attempt", 1)),
+            "whole": whole,
+            "state": state,
+            "stop": stop,
+            "parts": parts,
+        }
     )
+    return {**record, "state": judge_state(record)} if whole and not state else record
+
+
+def judge_state(record: GangRecord) -> EndState:
+    """Return the state of the run that a record describes; the judge is loaded only for one that did not succeed."""
+    if all(part["state"] == SUCCEEDED for part in record["parts"]):
+        return SUCCEEDED
+    from ...protocol.end_record import parse_record  # noqa: PLC0415, RUF100 - see above
+    from ...protocol.run_end import judge_end  # noqa: PLC0415, RUF100 - see above
+
+    parsed = parse_record(Untrusted(record))
+    judged = judge_end(parsed).state if parsed is not None else ""
+    return next((state for state in FINAL if state == judged), "")

@@ -328,7 +328,7 @@ class Hub(Role[Phase]):
         self._wait(overdue_after(self.context.spec, order.grace), "overdue")
         if current.stop is None:
             node = "" if origin is None else self.roster.node(origin)
-            current.stop = {"node": node, "reason": order.reason, "time": time.time()}
+            current.stop = {"node": node, "reason": order.reason, "time": time.time(), "kind": order.kind}
         self._send_all(limit_grace(order, self._bounds), besides=origin)
         if origin != self.slot and self.slot not in current.parts:
             self.context.stop(order)
@@ -402,7 +402,7 @@ class Hub(Role[Phase]):
             previous is not None and previous not in self.round.expected
         ):  # a lost hub without a rank is judged too
             parts = [*parts, self._part_of_lost(previous, self.roster.view().lost.get(previous, ""))]
-        found = judge_record(self.state.make_record(parts, self.round.stop, {"gave_up": None}, whole=True))
+        found = judge_record(self.state.make_record(parts, self.round.stop, {"gave_up": None}, whole=False))
         if known is not None and found.reason != NODE_LOST:
             return known
         for slot, part in self.round.parts.items():
@@ -598,7 +598,9 @@ class Hub(Role[Phase]):
         self._enter(Phase.OVER)
         parts, stop = self.round.ordered_parts, self.round.stop
         end: RestartsEnd = {"gave_up": gave_up, "state": state, "reason": reason}
-        record = self.state.make_record(parts, stop, end, whole=True)
+        # those that are cut off from more than half of the others do not decide how the run ended
+        whole = self.policy.never or not self.roster.in_minority
+        record = self.state.make_record(parts, stop, end, whole=whole)
         self.context.save_record(record)
         self.state.attempts.conclude(end)
         self._send_all(messages.Verdict(record, None if self.policy.never else end))

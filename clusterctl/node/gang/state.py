@@ -131,6 +131,8 @@ class GangState:
         spec = self.context.spec
         if self.policy.never:
             return make_record(spec, parts, stop, whole=whole)
-        record = make_record({**spec, "hub": spec["node"]}, parts, stop, whole=whole)
+        own: Spec = {**spec, "hub": spec["node"], "attempt": self.roster.attempt}
+        record = make_record(own, parts, stop, whole=whole, state=end.get("state") or "")
         history, entries = self.roster.history, self.roster.entries
-        return {**record, "attempts": history, "roster": entries, **end}
+        gave_up, reason = end.get("gave_up"), end.get("reason") or ""
+        return {**record, "attempts": history, "roster": entries, "gave_up": gave_up, "reason": reason}

@@ -289,8 +289,7 @@ def on_stop_ordered(state: RunState, event: events.StopOrdered) -> Step:
 def terminate(state: RunState, order: StopOrder) -> Step:
     """Let torchrun end its workers."""
     if state.attempt.observed.cancelled is None:
-        done = order.kind == DONE and state.attempt.observed.first_failure is None
-        state = state.observe(cancelled=order.reason, timed_out=order.kind == TIME, done=done)
+        state = state.observe(cancelled=order.reason, stop_kind=order.kind)
     state, actions = record_stop(state, order.reason, order.grace)
     if state.attempt.observed.first_failure is None:
         actions = (*actions, Act.TERMINATE_TORCHRUN)
@@ -319,8 +318,9 @@ def on_time_is_up(state: RunState, _: Notice) -> Step:
 
 def stop_everywhere(state: RunState, order: StopOrder) -> Step:
     """End the part of this node, and the others'."""
+    # the others first: what they lose when our ranks end must not look like a failure of theirs
     state, actions = on_stop_ordered(state, events.StopOrdered(order))
-    return state, (*actions, GangStop(order))
+    return state, (GangStop(order), *actions)
 
 
 def on_guardian_lost(state: RunState, _: Notice) -> Step:
@@ -373,9 +373,9 @@ def judge(observed: Observed) -> Tuple[StateName, str]:
 
 
 def _judge_stop(observed: Observed, reason: str) -> Tuple[StateName, str]:
-    if observed.done:
+    if observed.stop_kind == DONE:  # node 0's program has ended, which this node's served
         return SUCCEEDED, ""
-    return (TIMEOUT if observed.timed_out else CANCELLED), reason
+    return (TIMEOUT if observed.stop_kind == TIME else CANCELLED), reason
 
 
 def _judge_worlds(observed: Observed) -> Tuple[StateName, str]:

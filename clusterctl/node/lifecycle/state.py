@@ -37,8 +37,7 @@ class Observed(NamedTuple):
     exit: Optional[int] = None
     signal: Optional[int] = None
     processes: Optional[int] = 1
-    timed_out: bool = False  # `cancelled` tells of the time limit
-    done: bool = False  # `cancelled` tells that node 0's program has ended, which this node's served
+    stop_kind: str = ""  # of the order to end that `cancelled` gives the reason of, see StopOrder
     world_size: Optional[int] = 1  # None: what a program's own workers see is its own affair
     worlds: Mapping[Rank, Optional[int]] = {}
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, cast
 
+from ...protocol.messages.gang import STOP, TIME
 from ...protocol.reasons import STOPPED_BY_SLURM
 from ...protocol.run_paths import RunPaths, WorkdirPaths, is_meant
 from ...protocol.states import CANCELLED, FAILED_SETUP, FINAL, LOST, PREPARING, SUCCEEDED, TIMEOUT
@@ -226,10 +227,9 @@ def describe_loss(rundir: str, job: SlurmJob) -> str:
 
 def infer_end(job: SlurmJob, *, lost: bool) -> Dict[str, Any]:
     """Say how a part ended whose end is not recorded."""
-    ended = {"CANCELLED": CANCELLED, "TIMEOUT": TIMEOUT, "DEADLINE": TIMEOUT}
-    state = ended.get(job.over) or (LOST if lost else FAILED_SETUP)
-    reason = describe_end(job)
-    return {"state": state, "reason": reason}
+    ended = {"CANCELLED": (CANCELLED, STOP), "TIMEOUT": (TIMEOUT, TIME), "DEADLINE": (TIMEOUT, TIME)}
+    state, kind = ended.get(job.over) or (LOST if lost else FAILED_SETUP, "")
+    return {"state": state, "reason": describe_end(job), "stop_kind": kind}
 
 
 def describe_end(job: SlurmJob) -> str:

@@ -145,6 +145,10 @@ class Record:
     def save_gang_record(self, record: GangRecord) -> None:
         """Write gang.json, what is known of the whole run's end, in place of an older one."""
         self._gang_record = record
+        state = record.get("state")
+        if record["whole"] and state:  # lists of runs have this without reading every gang.json
+            self.state["end"] = {"state": state, "attempt": record.get("attempt", 1)}
+            self._changed = True
         self.flush()
 
     def flush(self) -> bool:

@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Callable, Dict, List, NamedTuple, Optional, Sequence, Set
 
 from ...protocol.exit_status import describe_end
+from ...protocol.messages.gang import DONE
 from ...protocol.ranks import Rank
 from ...protocol.run_paths import STDERR_LOG, RunPaths
 from ...protocol.states import SUCCEEDED
@@ -321,7 +322,8 @@ class Attempt:
         """Post what this node reports of its end."""
         observed = attempt.observed
         failures = self.evidence.failures(self.ranks().values())
-        served = observed.done and action.state == SUCCEEDED  # ended after node 0's program: no failure
+        # ended after node 0's program, so that it is no failure
+        served = observed.stop_kind == DONE and action.state == SUCCEEDED
         if served:
             failures = [failure for failure in failures if failure["exit"] == 0]
         failed = [failure for failure in failures if failure["exit"] != 0]
@@ -342,6 +344,7 @@ class Attempt:
             "reason": action.reason,
             "time": time.time(),
             "stopped_at": attempt.stopped_at,
+            "stop_kind": observed.stop_kind,
             "failures": failures,
         }
         self.post(events.PartBuilt(part, self.stages.has_after))

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 
-from clusterctl.protocol.end_record import MOST_ATTEMPTS, MOST_SLOTS, EndRecord, RecordedPart
+from clusterctl.protocol.end_record import MOST_ATTEMPTS, MOST_SLOTS, EndRecord
 from clusterctl.protocol.ranks import NodeRank, Rank, Slot
-from clusterctl.protocol.root_cause import DOUBTFUL, Failure, weight_of
 from clusterctl.protocol.run_paths import ATTEMPT
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.translation import to_translate
@@ -68,27 +66,6 @@ class Attempt:
     ranks: tuple[Rank, ...] = ()
 
 
-# How the reasons begin that node/gang gives when it stops the run: the hub's, and a node's view of the hub.
-_LOSS = re.compile(
-    r"(?:node \d{1,9} \((?P<hub>[^()\s]+)\)|(?P<node>[^()\s:]+)) is lost: (?P<why>.*)", re.DOTALL
-)
-
-
-@dataclass(frozen=True)
-class ReportedLoss:
-    """Why a node stops, as it reports it: `node` is silent; `is_hub` if that is its own view of the hub."""
-
-    node: str
-    why: str
-    is_hub: bool
-
-
-def find_reported_loss(reason: str) -> ReportedLoss | None:
-    """Read from the reason of a stop which node is lost; None if it is another reason."""
-    found = _LOSS.match(reason)
-    return found and ReportedLoss(found["hub"] or found["node"], found["why"], found["hub"] is not None)
-
-
 def parse_roster(raw: Untrusted) -> tuple[SlotState, ...]:
     """Read the slots of a run, in their order."""
     return tuple(
@@ -136,70 +113,14 @@ def attempt_of(file: str) -> int:
 
 
 def choose_record(records: Iterable[EndRecord | None], names: Collection[str]) -> EndRecord | None:
-    """Choose among what several nodes keep: the hub's, or else their own parts put together.
+    """Choose the complete record that counts: of the latest attempt, and of these the one that has lost fewest nodes.
 
-    All that received the hub's keep the same one, so that of different ones the one counts that most nodes have: what
-    a single false one counts for nothing. `names` are the nodes of the inventory; records of others are left out.
+    All nodes that received the hub's keep the same one. `names` are the nodes of the inventory; what a record reports
+    of others is left out.
     """
-    restricted = [record.only_nodes(names) for record in records if record is not None]
-    nonempty = [record for record in restricted if record.parts]
-    complete = [record for record in nonempty if record.complete]
-    if complete:
-        votes = Counter(map(_outline, complete))
-        # the first of the inventory among equals
-        return max(complete, key=lambda record: votes[_outline(record)])
-    parts: dict[str, RecordedPart] = {}
-    for part in (part for record in nonempty for part in record.parts):
-        if part.node not in parts or parts[part.node].lost:
-            parts[part.node] = part
-    stops = [part.stopped_at for part in parts.values() if part.stopped_at is not None]
-    return (
-        EndRecord(nonempty[0].hub, False, min(stops, default=None), tuple(parts.values()))
-        if nonempty
-        else None
+    complete = [record.only_nodes(names) for record in records if record is not None and record.complete]
+    return max(
+        (record for record in complete if record.parts),
+        key=lambda record: (record.attempt, -len(record.lost_nodes)),
+        default=None,
     )
-
-
-def _outline(record: EndRecord) -> tuple[object, ...]:
-    return (
-        record.hub,
-        record.attempts,
-        tuple((part.node, part.node_rank, part.state) for part in record.parts),
-    )
-
-
-def with_losses(record: EndRecord, failures: Sequence[Failure], stopped_at: float | None) -> list[Failure]:
-    """Add the nodes that the gang lost; one that reports its own trouble keeps it, and is marked as cut off."""
-    last_seen = {failure.node: failure.last_seen for failure in record.failures if failure.lost}
-    marked = [
-        replace(failure, cut_off=True, last_seen=last_seen[failure.node])
-        if failure.reason and failure.node in last_seen and not failure.lost
-        else failure
-        for failure in failures
-    ]
-    return marked + find_given_up_nodes(record, failures, stopped_at)
-
-
-def find_given_up_nodes(
-    record: EndRecord, failures: Sequence[Failure], stopped_at: float | None
-) -> list[Failure]:
-    """Give the nodes that the gang lost and that know of no trouble of their own: SSH reaches them, their peers do not.
-
-    Where node 0 has lost all the others, it is node 0 that is cut off.
-    """
-    failed_nodes = {failure.node for failure in failures if weight_of(failure, stopped_at) < DOUBTFUL}
-    lost_failures = [
-        failure for failure in record.failures if failure.lost and failure.node not in failed_nodes
-    ]
-    other_nodes = {part.node for part in record.parts} - {record.hub}
-    if (
-        record.hub
-        and len(other_nodes) > 1
-        and other_nodes == {failure.node for failure in lost_failures}
-        and record.hub not in failed_nodes
-    ):
-        first = min(lost_failures, key=lambda failure: failure.time)
-        return [
-            replace(first, node=record.hub, reason="lost: none of the other nodes was heard there any more")
-        ]
-    return lost_failures

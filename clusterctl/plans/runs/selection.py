@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from clusterctl.errors import UsageError
 from clusterctl.plans.runs.state import NodeState, roster_of
+from clusterctl.plans.runs.verdict import count_lost, has_ended
 from clusterctl.protocol.run_id import RunId, parse_run_id
 from clusterctl.protocol.run_paths import is_meant
 from clusterctl.translation import tr
@@ -47,11 +48,14 @@ def gather_runs(
 
 
 def is_complete(parts: Parts) -> bool:
-    """Return whether every node has spoken that takes part in a run, or waits to."""
-    roster = roster_of(parts)
-    if roster:
-        return all(slot.lost or parts.get(slot.node) for slot in roster)
-    return len(parts) >= max((state.agent_count for state in parts.values() if state), default=1 << 30)
+    """Return whether every node has reported that was given a run, but for those that are lost for good.
+
+    A node that has lost half of the others is cut off itself: that its roster calls all others lost means nothing.
+    """
+    answered = sum(state is not None for state in parts.values())
+    expected = max((state.agent_count for state in parts.values() if state), default=1 << 30)
+    lost = count_lost(parts)
+    return answered >= expected or (2 * lost < expected and answered >= expected - lost)
 
 
 def submitted_at(parts: Parts) -> float:
@@ -60,8 +64,8 @@ def submitted_at(parts: Parts) -> float:
 
 
 def is_live(parts: Parts) -> bool:
-    """Return whether any known part of a run lives."""
-    return any(state.live for state in parts.values() if state)
+    """Return whether a run has not ended."""
+    return not has_ended(parts)
 
 
 def owner_of(parts: Parts) -> Owner:

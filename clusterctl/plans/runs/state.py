@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from clusterctl.plans.facts.gpu_use import render_gpu_memory
 from clusterctl.plans.facts.untrusted import LARGEST_PID, MAX_PROCESS_NAME
@@ -29,17 +28,12 @@ from clusterctl.protocol.end_record import (
 from clusterctl.protocol.ranks import NodeRank, Rank
 from clusterctl.protocol.run_id import RunId, parse_job_name, parse_run_id
 from clusterctl.protocol.states import (
-    CANCELLED,
-    FAILED,
-    FAILED_SETUP,
+    FINAL,
     LIVE,
-    LOST,
     PREPARING,
     RUNNING,
     STATES,
     SUBMITTED,
-    SUCCEEDED,
-    TIMEOUT,
     UNKNOWN,
     WAITING,
 )
@@ -87,9 +81,6 @@ MOST_LEFT = 1000  # processes that could not be ended
 MOST_GPUS = 64
 LONGEST_JOB_NUMBER = 20  # characters
 
-# The worst part decides what a run is called; a live part keeps the whole run live.
-_WORST_FIRST = (FAILED, FAILED_SETUP, LOST, UNKNOWN, TIMEOUT, CANCELLED)
-
 
 @dataclass(frozen=True)
 class RankState:
@@ -112,6 +103,14 @@ class RankState:
     def failed(self) -> bool:
         """Tell whether the worker ended in any way but exit code 0."""
         return bool(self.exit) or self.signal is not None
+
+
+@dataclass(frozen=True)
+class EndSummary:
+    """How the whole run ended, and in which attempt; kept by each node that has the complete record."""
+
+    state: str
+    attempt: int
 
 
 @dataclass(frozen=True)
@@ -165,6 +164,8 @@ class NodeState:
     sampled: bool = False  # whether it was kept when its ranks entered their collectives
     diagnosed: str = ""  # why it was kept where the ranks were: stall, time_limit, stop
     quiet_since: float | None = None  # of a stall: when a rank of the run made progress last
+    stop_kind: str = ""  # of the order that ended it, where there is no record of that
+    end: EndSummary | None = None  # of the whole run, by its complete record
     warm_until: float | None = None  # how long a process of its node waits for the next launch at most
 
     @property
@@ -237,8 +238,15 @@ def parse_state(raw: Untrusted) -> NodeState:
         sampled=raw.moment("sampled") is not None,
         diagnosed=raw.record("diagnosed").one_of("why", KEPT_REASONS),
         quiet_since=raw.record("diagnosed").moment("since"),
+        stop_kind=raw.text("stop_kind", 10),
+        end=_parse_end(raw.record("end")),
         warm_until=raw.record("warm").moment("until"),
     )
+
+
+def _parse_end(raw: Untrusted) -> EndSummary | None:
+    state = raw.one_of("state", FINAL)
+    return EndSummary(state, raw.count("attempt", MOST_ATTEMPTS) or 1) if state else None
 
 
 def can_be_on_slurm(state: NodeState) -> bool:
@@ -271,56 +279,26 @@ def _render_left_process(entry: Untrusted) -> str:
     return f"pid {shown} {entry.text('name', MAX_PROCESS_NAME)} ({entry.text('state', 20) or '?'})"
 
 
-def run_state(parts: Mapping[str, NodeState | None]) -> str:
-    """Name the state of a whole run from its nodes' parts; None is a node that did not answer."""
-    taking_part_now = taking_part(parts)
-    states = {part.state if part else UNKNOWN for part in taking_part_now.values()}
-    queued = any(part.is_queued for part in parts.values() if part)  # one part speaks for all nodes
-    if not queued and len(taking_part_now) < max((part.nnodes for part in parts.values() if part), default=0):
-        states.add(UNKNOWN)  # a node that belongs to the run says nothing of it
-    live = states & set(LIVE)
-    if live:
-        return next(state for state in (RUNNING, WAITING, PREPARING, SUBMITTED) if state in live)
-    return next((state for state in _WORST_FIRST if state in states), SUCCEEDED)
+def live_state(parts: Mapping[str, NodeState | None]) -> str:
+    """Name the state of a run of which a part lives: that which got furthest."""
+    states = {part.state for part in taking_part(parts).values() if part}
+    return next((state for state in (RUNNING, WAITING, PREPARING, SUBMITTED) if state in states), UNKNOWN)
 
 
 def roster_of(parts: Mapping[str, NodeState | None]) -> tuple[SlotState, ...]:
-    """Give which slot has which rank now; empty if the run does not start again.
+    """Return which slot has which rank now; empty if the run does not start again.
 
-    A run goes on while more than half of its nodes are left, so that two at least tell the same. What one alone tells
-    counts where no other node tells anything: else it is behind, ahead by a moment, or lies.
+    It is that of the latest attempt. Of the nodes in the same attempt, one that has lost half of the others is cut off
+    itself; of the rest the one that has lost most has the newest.
     """
     known = [part for part in parts.values() if part]
-    groups: dict[object, list[NodeState]] = {}
-    for part in known:
-        outline = tuple((slot.node, slot.node_rank) for slot in part.roster)
-        groups.setdefault((part.attempt, outline), []).append(part)
-    agreed = [group for group in groups.values() if len(group) > 1]
-    if agreed:
-        group = max(agreed, key=lambda group: (group[0].attempt, bool(group[0].roster), len(group)))
-    else:
-        group = sorted(known, key=lambda part: part.attempt)[:1]
-    return _merge_rosters([part.roster for part in group])
+    return max(known, key=_freshness).roster if known else ()
 
 
-def _merge_rosters(rosters: Sequence[tuple[SlotState, ...]]) -> tuple[SlotState, ...]:
-    """Put rosters of the same slots together: a node is lost or unfit if two say so, or the only one that tells."""
-    merged = []
-    for same_slot in zip(*rosters, strict=True):
-        unavailable = [slot for slot in same_slot if slot.lost or slot.reason]
-        merged.append(
-            unavailable[0]
-            if len(unavailable) >= min(2, len(rosters))
-            else replace(same_slot[0], lost=False, reason="")
-        )
-    return tuple(merged)
-
-
-def _keep_agreed(known: Sequence[NodeState], outline: Callable[[NodeState], object]) -> list[NodeState]:
-    """Keep what two nodes at least tell, or one where there is no other; else what the one tells that got least far."""
-    votes = Counter(map(outline, known))
-    agreed = [part for part in known if votes[outline(part)] > 1]
-    return agreed or sorted(known, key=lambda part: (part.attempt, len(part.attempts)))[:1]
+def _freshness(part: NodeState) -> tuple[int, bool, int]:
+    lost = sum(slot.lost for slot in part.roster)
+    is_cut_off = bool(lost) and 2 * lost >= len(part.roster)
+    return part.attempt, not is_cut_off and bool(part.roster), -lost if is_cut_off else lost
 
 
 def taking_part(parts: Mapping[str, NodeState | None]) -> dict[str, NodeState | None]:
@@ -346,12 +324,8 @@ def node_ranks(parts: Mapping[str, NodeState | None]) -> dict[str, NodeRank | No
 
 
 def attempts_of(parts: Mapping[str, NodeState | None]) -> tuple[Attempt, ...]:
-    """Give the attempts that have ended, as the nodes tell that know of most."""
-    known = [part for part in parts.values() if part]
-    agreed = _keep_agreed(
-        known, lambda part: tuple((attempt.number, attempt.reason) for attempt in part.attempts)
-    )
-    return max((part.attempts for part in agreed), key=len, default=())
+    """Return the attempts that have ended, as the node reports that has most."""
+    return max((part.attempts for part in parts.values() if part), key=len, default=())
 
 
 QUIET_LIMIT = 600.0  # seconds without a line after which a rank may hang

@@ -1,51 +1,36 @@
-"""How a run ended, decided from what its nodes say; and the command that shows more about the cause."""
+"""How a run ended, as every verb shows it: its nodes' record; and the command that shows more about the cause."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from clusterctl.codes.lookup import find_entry
 from clusterctl.plans.diagnose.hang import KeptDiagnosis, kept_to_json
 from clusterctl.plans.diagnose.slow import Slowness
-from clusterctl.plans.runs.gang_record import (
-    NO_PROGRESS,
-    Attempt,
-    choose_record,
-    find_reported_loss,
-    with_losses,
+from clusterctl.plans.runs.assembled_record import assemble_record, with_own_reasons
+from clusterctl.plans.runs.gang_record import NO_PROGRESS, Attempt, choose_record
+from clusterctl.plans.runs.state import (
+    EndSummary,
+    NodeState,
+    attempts_of,
+    live_state,
+    roster_of,
+    taking_part,
 )
-from clusterctl.plans.runs.state import NodeState, attempts_of, roster_of, run_state, taking_part
 from clusterctl.plans.sync.outside_files import OutsideFiles, outside_to_json, with_outside_files
 from clusterctl.protocol.end_record import EndRecord, RecordedPart
-from clusterctl.protocol.exit_status import is_stall
-from clusterctl.protocol.root_cause import (
-    NO_ADDRESSES,
-    Cause,
-    Failure,
-    find_cause,
-    render_ending,
-    weight_of,
-)
+from clusterctl.protocol.root_cause import Cause, Failure, render_ending
+from clusterctl.protocol.run_end import RunEnd, judge_end
 from clusterctl.protocol.run_id import RunId
-from clusterctl.protocol.states import (
-    CANCELLED,
-    FAILED,
-    FAILED_SETUP,
-    LIVE,
-    LOST,
-    SUCCEEDED,
-    TIMEOUT,
-    UNKNOWN,
-)
+from clusterctl.protocol.states import LOST, SUCCEEDED, UNKNOWN
 from clusterctl.protocol.tracebacks import strip_rank
 from clusterctl.specs.text import quote_word
 from clusterctl.translation import english_of
 
-STOPPED_BY = "stopped by "  # how the reason begins when a person asked for the end
-CONSEQUENCE = 3
 NO_OFFSETS: Mapping[str, float] = MappingProxyType({})
+NOTHING_UNREACHABLE: Mapping[str, str] = MappingProxyType({})
 NO_PROGRESS_EXIT = 6
 
 
@@ -78,6 +63,7 @@ class Verdict:
     losses: Mapping[str, str] = field(default_factory=dict)  # why the others lost a node
     slow: Slowness | None = None  # who made the others wait, by a sample that the nodes took
     hang: KeptDiagnosis | None = None  # where the ranks were before the end, if the nodes have kept that
+    is_assembled: bool = False  # judged on this machine, since no node that answered has the complete record
 
     @property
     def exit_code(self) -> int:
@@ -87,96 +73,138 @@ class Verdict:
         return NO_PROGRESS_EXIT if self.gave_up_reason == NO_PROGRESS else 1
 
 
-def judge(
+def conclude(
     run_id: RunId,
     parts: Mapping[str, NodeState | None],
-    failures: Sequence[Failure],
-    *,
-    stopped_at: float | None = None,
-    addresses: Mapping[str, str] = NO_ADDRESSES,
-    unanswered: Collection[str] = (),
-) -> Verdict:
-    """Judge a run: success only if every node's torchrun ended with 0 and saw the planned WORLD_SIZE.
+    names: Collection[str] = (),
+    offsets: Mapping[str, float] = NO_OFFSETS,
+) -> Verdict | None:
+    """Return how a run ended, for every verb; None while it lives.
 
-    `addresses` are the nodes' on the training network; `unanswered` are nodes whose part others tell.
+    That is what the complete record of its nodes says, whatever became of a node afterwards. Only where no node that
+    answers has one is it judged here, by what they report. `names` are the nodes of the inventory, as far as they have
+    no part; `offsets` are the nodes' clocks minus ours.
     """
-    taking_part_now, roster = taking_part(parts), roster_of(parts)
-    absent = set(parts) - set(taking_part_now)
-    failures = [failure for failure in failures if failure.node not in absent]
-    end_on_request = _state_between_attempts(taking_part_now) or _requested_state(
-        taking_part_now, failures, stopped_at
-    )
-    cause = None if end_on_request else find_cause(failures, stopped_at, addresses)
-    cause = None if cause is None else _with_node_of_task(cause, addresses)
-    if cause is not None and cause.is_stop and _failed_otherwise(taking_part_now, failures):
-        cause = None
-    if cause is not None and cause.is_doubtful and _has_stalled(taking_part_now):
-        cause = None  # what the ranks wrote then follows from that
-    replaced = {slot.node for slot in roster if slot.lost}
-    lost_nodes = {failure.node for failure in failures if failure.lost} | replaced
-    node_states = {
-        name: LOST
-        if name in lost_nodes and name in unanswered
-        else _name_node_state(part, is_lost=name in lost_nodes)
-        for name, part in parts.items()
-    }
+    return conclude_over(run_id, parts, names, offsets) if has_ended(parts) else None
+
+
+def conclude_over(
+    run_id: RunId,
+    parts: Mapping[str, NodeState | None],
+    names: Collection[str] = (),
+    offsets: Mapping[str, float] = NO_OFFSETS,
+    unreachable: Mapping[str, str] = NOTHING_UNREACHABLE,
+) -> Verdict:
+    """Return the same of a run that is over, whatever its nodes last reported.
+
+    `unreachable` is why a node was given up that was followed.
+    """
+    record, summary = _find_record(parts, {*parts, *names}), find_summary(parts)
+    if record is not None:
+        record = with_own_reasons(record.shift_to_clock(offsets.get(record.hub, 0.0)), parts, offsets)
+        return make_verdict(run_id, parts, record, unreachable)
+    assembled = with_own_reasons(assemble_record(parts, names, offsets, unreachable), parts, offsets)
+    if summary is not None:
+        return make_verdict(run_id, parts, assembled, unreachable, RunEnd(summary.state))
+    return replace(make_verdict(run_id, parts, assembled, unreachable), is_assembled=True)
+
+
+def find_summary(parts: Mapping[str, NodeState | None]) -> EndSummary | None:
+    """Return how a run ended by the complete record of its latest attempt; None if no node has one."""
+    summaries = [part.end for part in parts.values() if part and part.end]
+    newest = max(summaries, key=lambda summary: summary.attempt, default=None)
+    return newest if newest is not None and newest.attempt >= _latest_attempt(parts) else None
+
+
+def _find_record(parts: Mapping[str, NodeState | None], names: Collection[str]) -> EndRecord | None:
+    record = choose_record((part.record for part in parts.values() if part), names)
+    return record if record is not None and record.attempt >= _latest_attempt(parts) else None
+
+
+def _latest_attempt(parts: Mapping[str, NodeState | None]) -> int:
+    return max((part.attempt for part in parts.values() if part), default=1)
+
+
+def is_recorded(parts: Mapping[str, NodeState | None]) -> bool:
+    """Return whether a node has the complete record of a run's end."""
+    return find_summary(parts) is not None or _find_record(parts, set(parts)) is not None
+
+
+def has_ended(parts: Mapping[str, NodeState | None]) -> bool:
+    """Return whether a run has ended: by a complete record, or because no known part lives."""
+    return not any(part.live for part in parts.values() if part) or is_recorded(parts)
+
+
+def count_lost(parts: Mapping[str, NodeState | None]) -> int:
+    """Count the nodes that are lost for good, by the roster or the complete record of the latest attempt."""
+    record = choose_record((part.record for part in parts.values() if part), _recorded_names(parts))
+    lost = {slot.node for slot in roster_of(parts) if slot.lost}
+    return len(lost | set(record.lost_nodes if record is not None else ()))
+
+
+def _recorded_names(parts: Mapping[str, NodeState | None]) -> set[str]:
+    records = [part.record for part in parts.values() if part and part.record]
+    return {part.node for record in records for part in record.parts}
+
+
+def name_state(run_id: RunId, parts: Mapping[str, NodeState | None], names: Collection[str] = ()) -> str:
+    """Name the state of a run; `names` as in `conclude`."""
+    return judged_state(conclude(run_id, parts, names), parts)
+
+
+def judged_state(verdict: Verdict | None, parts: Mapping[str, NodeState | None]) -> str:
+    """Name the state by what `conclude` has returned."""
+    return verdict.state if verdict is not None else live_state(parts)
+
+
+def make_verdict(
+    run_id: RunId,
+    parts: Mapping[str, NodeState | None],
+    record: EndRecord,
+    unreachable: Mapping[str, str] = NOTHING_UNREACHABLE,
+    given: RunEnd | None = None,
+) -> Verdict:
+    """Return what is shown of an end: that of the record, or a given one, and what each node reports of itself."""
+    end = given or judge_end(record)
+    recorded = {part.node: part for part in record.parts if part.node}
+    node_states = {name: _name_node_state(part, recorded.get(name)) for name, part in parts.items()}
+    roster = roster_of(parts)
+    node_states.update({slot.node: LOST for slot in roster if slot.lost and slot.node in parts})
     known = {name: part for name, part in parts.items() if part}
-    known_now = {name: part for name, part in taking_part_now.items() if part}
+    now = {name: part for name, part in taking_part(parts).items() if part}
+    lost = {name for name, part in recorded.items() if part.lost} | {
+        slot.node for slot in roster if slot.lost
+    }
+    cause = None if end.cause is None else _with_node_of_task(end.cause, record.addresses)
     return Verdict(
         run_id=run_id,
-        state=end_on_request or _name_run_state(parts, cause),
-        node_states={**node_states, **dict.fromkeys(replaced & set(parts), LOST)},
-        away=tuple(name for name, state in node_states.items() if state == LOST and name in lost_nodes),
+        state=end.state,
+        node_states=node_states,
         cause=cause,
-        reasons={name: part.reason for name, part in known_now.items() if part.reason},
+        reasons={name: part.reason for name, part in now.items() if part.reason},
         left_processes={name: part.left_processes for name, part in known.items() if part.left_processes},
         gpu_memory={name: part.gpu_memory for name, part in known.items() if part.gpu_memory},
-        attempt=max((part.attempt for part in known.values()), default=1),
+        attempt=_latest_attempt(parts),
         attempts=attempts_of(parts),
-        gave_up_reason=next((part.gave_up_reason for part in known_now.values() if part.gave_up_reason), ""),
+        gave_up_reason=next((part.gave_up_reason for part in now.values() if part.gave_up_reason), ""),
         spares=tuple(slot.node for slot in roster if slot.is_idle),
         after_errors={name: part.after_error for name, part in known.items() if part.after_error},
         outside_files=with_outside_files({name: part.outside_files for name, part in known.items()}),
         world_sizes={
             name: part.unplanned_world_size for name, part in known.items() if part.unplanned_world_size
         },
-        unwatched=tuple(
-            name
-            for name, part in known.items()
-            if part.state == LOST and part.left_processes and name not in lost_nodes
-        ),
+        away=tuple(name for name in parts if name in {*lost, *unreachable} and parts[name] is None),
+        unwatched=tuple(name for name, part in known.items() if part.state == LOST and part.left_processes),
+        losses={part.node: f"lost: {part.reason}" for part in record.parts if part.lost and part.reason},
     )
 
 
-def judge_recorded(
-    run_id: RunId,
-    parts: Mapping[str, NodeState | None],
-    names: Collection[str] = (),
-    offsets: Mapping[str, float] = NO_OFFSETS,
-) -> Verdict | None:
-    """Judge a run that has ended by what its nodes have on record; None while it lives, or if they have nothing.
-
-    `names` are the nodes of the inventory, as far as they have no part; `offsets` are the nodes' clocks minus ours.
-    """
-    record = choose_record((part.record for part in parts.values() if part), {*parts, *names})
-    if record is None or run_state(fill_parts(parts, record)) in LIVE:
-        return None
-    record = record.shift_to_clock(offsets.get(record.hub, 0.0))
-    contradicting = {
-        recorded.node: part
-        for recorded in record.parts
-        if (part := parts.get(recorded.node)) is not None and not part.live and _contradicts(part, recorded)
-    }
-    failures = [
-        failure for failure in record.failures if not failure.lost and failure.node not in contradicting
-    ]
-    stop_times = [record.stopped_at]
-    for part in contradicting.values():
-        own = _own_account(part, offsets.get(part.node, 0.0))
-        failures += own.failures
-        stop_times.append(own.stopped_at)
-    stopped_at = min((moment for moment in stop_times if moment is not None), default=None)
-    return judge_with_record(run_id, parts, record, failures, stopped_at)
+def _name_node_state(part: NodeState | None, recorded: RecordedPart | None) -> str:
+    """Name how a node ended: as recorded; of one that the others lost what it reports itself, if that is an end."""
+    own = UNKNOWN if part is None or part.live else part.state
+    if recorded is None:
+        return own
+    return own if recorded.lost and own != UNKNOWN else recorded.state
 
 
 def _with_node_of_task(cause: Cause, addresses: Mapping[str, str]) -> Cause:
@@ -185,178 +213,6 @@ def _with_node_of_task(cause: Cause, addresses: Mapping[str, str]) -> Cause:
     nodes = [node for node, address in addresses.items() if address and task[1:] == (address,)]
     nodes = [cause.failure.node] if task[1:] == ("",) else nodes
     return replace(cause, failure=replace(cause.failure, ray_task=(task[0], nodes[0]))) if nodes else cause
-
-
-def judge_with_record(
-    run_id: RunId,
-    parts: Mapping[str, NodeState | None],
-    record: EndRecord | None,
-    failures: Sequence[Failure],
-    stopped_at: float | None,
-) -> Verdict:
-    """Judge by what is known of each node, and by the record that counts; all times are by one clock."""
-    if record is None:
-        return judge(run_id, parts, failures, stopped_at=stopped_at)
-    if run_state(parts) != SUCCEEDED:  # else no node is missing, whatever one has recorded of another
-        failures = with_losses(record, failures, stopped_at)
-    filled = fill_parts(parts, record)
-    verdict = judge(
-        run_id,
-        filled,
-        failures,
-        stopped_at=stopped_at,
-        addresses=record.addresses,
-        unanswered=[name for name, part in parts.items() if part is None],
-    )
-    losses = {part.node: f"lost: {part.reason}" for part in record.parts if part.lost}
-    return replace(verdict, losses=losses)
-
-
-def _contradicts(part: NodeState, recorded: RecordedPart) -> bool:
-    """Tell whether a node reports another end than the record gives it: others lost it, or one of them lies."""
-    if part.node != recorded.node:
-        return False
-    # with `ends_with: node 0` a node has succeeded however its program ended after node 0's
-    has_failed = part.state != SUCCEEDED and any(rank.failed for rank in part.ranks)
-    hides_failures = not recorded.failures and has_failed
-    return recorded.lost or hides_failures or (part.state == SUCCEEDED) != (recorded.state == SUCCEEDED)
-
-
-def _own_account(part: NodeState, offset: float) -> RecordedPart:
-    """Give what a node whose end the chosen record does not give has on record of itself, by our clock."""
-    if part.record is not None:
-        shifted = part.record.shift_to_clock(offset)
-        for recorded in shifted.parts:
-            if recorded.node == part.node and not _contradicts(part, recorded):
-                return replace(recorded, stopped_at=shifted.stopped_at)
-    ended = part.since - offset
-    failures = [
-        Failure(part.node, rank.rank, rank.exit, rank.signal, ended, oom_killed=rank.oom_killed)
-        for rank in part.ranks
-        if rank.failed
-    ]
-    if not failures and part.state in (FAILED, LOST, UNKNOWN):
-        failures = [Failure(part.node, None, None, None, ended, reason=part.reason or part.state)]
-    return RecordedPart(part.node, part.node_rank, part.state, part.reason, None, tuple(failures))
-
-
-def name_state(run_id: RunId, parts: Mapping[str, NodeState | None], names: Collection[str] = ()) -> str:
-    """Name the state of a run as `launch` does at its end; `names` as in `judge_recorded`."""
-    return judged_state(judge_recorded(run_id, parts, names), parts)
-
-
-def judged_state(verdict: Verdict | None, parts: Mapping[str, NodeState | None]) -> str:
-    """Name the state by what `judge_recorded` has found; without a verdict by the parts alone.
-
-    The word of a few is enough for a failure, not for the success of nodes that do not answer.
-    """
-    if verdict is None:
-        return _state_without_record(parts)
-    answered = sum(part is not None for part in parts.values())
-    if verdict.state == SUCCEEDED and 2 * answered <= len(verdict.node_states):
-        return run_state(parts)
-    return verdict.state
-
-
-def _state_without_record(parts: Mapping[str, NodeState | None]) -> str:
-    """Name the state by the parts alone: a node that stopped for another one was not cancelled by a person."""
-    state, known = run_state(parts), [part for part in taking_part(parts).values() if part]
-    if (
-        state in LIVE
-        or state in (SUCCEEDED, FAILED, FAILED_SETUP, TIMEOUT)
-        or any(map(_was_asked_to_end, known))
-    ):
-        return state
-    if 2 * sum(bool(find_reported_loss(part.reason)) for part in known) > len(known):
-        return LOST
-    caused = any(part.state == CANCELLED and part.reason for part in known)
-    return FAILED if state == CANCELLED and caused else state
-
-
-def fill_parts(
-    parts: Mapping[str, NodeState | None], record: EndRecord | None
-) -> dict[str, NodeState | None]:
-    """Put what the other nodes know in the place of what a node cannot say itself."""
-    template = next((part for part in parts.values() if part), None)
-    recorded = {part.node: part for part in record.parts} if record and template else {}
-    filled = dict(parts)
-    for name, recorded_part in recorded.items():
-        if filled.get(name) is None and template is not None and (name in filled or not recorded_part.lost):
-            filled_part = replace(
-                template, state=recorded_part.state, reason=recorded_part.reason, ranks=(), left_processes=()
-            )
-            filled_part = replace(filled_part, outside_files=None, world_size_seen=None)
-            filled[name] = replace(filled_part, node=name, node_rank=recorded_part.node_rank)
-    return filled
-
-
-def _state_between_attempts(parts: Mapping[str, NodeState | None]) -> str:
-    """Name the end of a run that was waiting for its next attempt; what had failed before was to be tried again."""
-    known = [part for part in parts.values() if part]
-    if not all(part.roster for part in known):
-        return ""
-    if known and all(part.state == CANCELLED and part.reason.startswith(STOPPED_BY) for part in known):
-        return CANCELLED
-    return TIMEOUT if known and all(part.state == TIMEOUT for part in known) else ""
-
-
-def _requested_state(
-    parts: Mapping[str, NodeState | None], failures: Sequence[Failure], stopped_at: float | None
-) -> str:
-    """Name the state of a run that a person or its time limit ended, else nothing.
-
-    Either reaches the nodes one after the other; those that fail meanwhile only follow from it. A node that calls
-    itself cancelled had no failure when it was asked: however its ranks leave then, they were asked to.
-    """
-    known = [part for part in parts.values() if part]
-    stopped = any(part.state == CANCELLED and _was_asked_to_end(part) for part in known)
-    end_state = CANCELLED if stopped else TIMEOUT if any(part.state == TIMEOUT for part in known) else ""
-    asked_nodes = {name for name, part in parts.items() if part and _was_asked_to_end(part)}
-    own_failures = [
-        failure
-        for failure in failures
-        if failure.signal is None and (failure.lost or failure.node not in asked_nodes)
-    ]
-    return end_state if all(weight_of(failure, stopped_at) >= CONSEQUENCE for failure in own_failures) else ""
-
-
-def _failed_otherwise(parts: Mapping[str, NodeState | None], failures: Sequence[Failure]) -> bool:
-    """Tell whether a node failed without a process that failed: then the ranks that were stopped explain nothing."""
-    known = {failure.node for failure in failures}
-    return any(
-        part and part.reason and part.state in (FAILED, FAILED_SETUP) and name not in known
-        for name, part in parts.items()
-    )
-
-
-def _has_stalled(parts: Mapping[str, NodeState | None]) -> bool:
-    """Tell whether a node ended its part because no rank made progress."""
-    return any(part and part.state == FAILED and is_stall(part.reason) for part in parts.values())
-
-
-def _was_asked_to_end(part: NodeState) -> bool:
-    return part.state == TIMEOUT or (part.state == CANCELLED and part.reason.startswith(STOPPED_BY))
-
-
-def _name_run_state(parts: Mapping[str, NodeState | None], cause: Cause | None) -> str:
-    state = run_state(parts)
-    if cause is not None and state not in (FAILED, FAILED_SETUP):
-        return LOST if cause.failure.lost or _left_no_end(cause.failure, parts) else FAILED
-    return UNKNOWN if state in LIVE else state
-
-
-def _left_no_end(failure: Failure, parts: Mapping[str, NodeState | None]) -> bool:
-    """Tell whether the node that is the cause could not record its own end: its agent and guardian are gone."""
-    part = parts.get(failure.node)
-    state = part.state if part is not None and failure.rank is None and failure.reason else ""
-    return state == LOST or (state == UNKNOWN and failure.cut_off)
-
-
-def _name_node_state(part: NodeState | None, *, is_lost: bool) -> str:
-    """Name how a node ended; one that the others lost, and that reports its own end, has ended so."""
-    if part is None:
-        return LOST if is_lost else UNKNOWN
-    return LOST if is_lost and part.state in (UNKNOWN, *LIVE) else part.state
 
 
 def verdict_to_json(verdict: Verdict) -> dict[str, object]:

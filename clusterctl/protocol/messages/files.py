@@ -409,6 +409,7 @@ class StateChange(TypedDict, total=False):
     began: float | None
     left: list[LeftProcess]
     gang_done: bool  # nothing of the gang is left to wait for
+    end: RunEndSummary
     roster: list[RosterEntry] | None
     attempts: list[AttemptRecord]
     gave_up: str | None
@@ -448,6 +449,7 @@ class State(_State, StateChange, Membership, total=False):
     activity: dict[str, RankActivity]  # in answers only
     slurm_job: str  # in answers of a login node only
     queue: Any  # the same: QueueFacts, of a run that waits
+    stop_kind: str  # the same: of a part that Slurm has ended, see StopOrder
 
 
 class _StopFile(TypedDict):
@@ -504,11 +506,13 @@ class LastSeen(TypedDict, total=False):
     last_seen: float | None
 
 
-class PartRecord(_PartRecord, LastSeen):
+class PartRecord(_PartRecord, LastSeen, total=False):
     """One node's account of its end, or what the others write of a node that is lost."""
 
+    stop_kind: str  # of the order that ended it, see StopOrder; empty if none did; older records lack it
 
-class StopRecord(TypedDict):
+
+class _StopRecord(TypedDict):
     """What began the end of a run, on which node."""
 
     node: str
@@ -516,7 +520,20 @@ class StopRecord(TypedDict):
     time: float
 
 
+class StopRecord(_StopRecord, total=False):
+    """The same; older records lack `kind`, which is as in StopOrder."""
+
+    kind: str
+
+
 EndState = Union[RunState, Literal[""]]
+
+
+class RunEndSummary(TypedDict):
+    """How a run has ended, by its complete record."""
+
+    state: RunState
+    attempt: int
 
 
 class RestartsEnd(TypedDict, total=False):
@@ -537,9 +554,16 @@ class _GangRecord(TypedDict):
     parts: list[PartRecord]
 
 
-class GangRecord(_GangRecord, RestartsEnd, total=False):
-    """gang.json; the further keys are of a run with `restart`."""
+class GangRecord(_GangRecord, total=False):
+    """gang.json; of a whole one `state` is the run's. Older records lack both that and `attempt`.
 
+    The further keys are of a run with `restart`.
+    """
+
+    attempt: int
+    state: EndState
+    gave_up: str | None
+    reason: str
     attempts: list[AttemptEnd]
     roster: list[RosterEntry]
 

@@ -5,10 +5,11 @@ A row of a table is a message: its name, its class, and for each field of the cl
 no agent of this version would have sent it, so its sender is given up. What a message means in which phase is up to
 the receiver: see the tables of `node/gang/hub.py` and `node/gang/peer.py`.
 
-A part is one node's account of its end: {node, node_rank, address, state, reason, time, stopped_at, failures}. The
-record puts the parts together, their times turned to the hub's clock: {run, hub, whole, stop, parts}; the part of a
-lost node has its last sign of life as `last_seen`; `whole` is false in what a node writes before all parts have come,
-or without the hub. A run that may be started again adds {attempts, roster, gave_up, state, reason}.
+A part is one node's account of its end: {node, node_rank, address, state, reason, time, stopped_at, stop_kind,
+failures}. The record puts the parts together, their times turned to the hub's clock: {run, hub, attempt, whole, state,
+stop, parts}; the part of a lost node has its last sign of life as `last_seen`; `whole` is false in what a node writes
+before all parts have come, without the hub, or cut off from most others; only a whole record has the state of the run.
+A run that may be started again adds {attempts, roster, gave_up, reason}.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from .files import (
         AttemptEnd,
         Block,
+        EndState,
         FailureRecord,
         GangRecord,
         LastSeen,
@@ -44,6 +46,7 @@ LONGEST_NODE = 64  # characters
 LONGEST_ADDRESS = 64  # characters
 LONGEST_TIME = 1e9  # seconds that a run may have left
 LARGEST_EXIT = 1 << 31
+MOST_ATTEMPTS = 100_000
 HIGHEST_SIGNAL = 64
 TAIL_LINES = 20
 TRACEBACKS = 4  # the last ones, as a chain may hold several
@@ -73,6 +76,7 @@ GAVE_UP = (NO_PROGRESS, MAX_RESTARTS, CODE, REASON, NODES, MAJORITY)
 
 # on what occasion a run is to end; DONE: node 0's program has ended in order, and the others served it only
 FAILURE, STOP, TIME, DONE = "failure", "stop", "time", "done"
+STOP_KINDS = (FAILURE, STOP, TIME, DONE)
 
 
 class Bounds(NamedTuple):
@@ -291,7 +295,7 @@ def _grace(message: Untrusted, key: str, bounds: Bounds) -> float:
 
 
 def _occasion(message: Untrusted, key: str, _: Bounds) -> str:
-    return required(message.one_of(key, (FAILURE, STOP, TIME, DONE)) or None, "occasion")
+    return required(message.one_of(key, STOP_KINDS) or None, "occasion")
 
 
 def _port(message: Untrusted, key: str, _: Bounds) -> int:
@@ -441,6 +445,7 @@ def read_part(message: Untrusted, bounds: Bounds) -> PartRecord:
         "reason": message.text("reason"),
         "time": required(message.moment("time"), "time"),
         "stopped_at": message.moment("stopped_at"),
+        "stop_kind": message.one_of("stop_kind", STOP_KINDS),
         "failures": _read_failures(message, bounds),
         "node": "",
         "node_rank": None,
@@ -456,14 +461,18 @@ def read_record(message: Untrusted, bounds: Bounds) -> GangRecord:
     record: GangRecord = {
         "run": bounds.run_id,
         "hub": message.text("hub", LONGEST_NODE),
+        "attempt": message.integer("attempt", 1, MOST_ATTEMPTS) or 1,
         "whole": message.flag("whole"),
+        "state": _read_run_state(message),
         "stop": _read_stop(stop) if stop else None,
         "parts": [_read_recorded(part, bounds) for part in message.records("parts", bounds.slots)],
     }
     record = limit_size(record)
     if "roster" in message:  # a run that may be started again
         history, roster = _read_history(message, "attempts", bounds), _read_slots(message, "roster", bounds)
-        record = {**record, "attempts": history, "roster": roster, **_read_end(message)}
+        end = _read_end(message)
+        gave_up, reason = end.get("gave_up"), end.get("reason") or ""
+        record = {**record, "attempts": history, "roster": roster, "gave_up": gave_up, "reason": reason}
     return record
 
 
@@ -482,6 +491,7 @@ def _read_recorded(message: Untrusted, bounds: Bounds) -> PartRecord:
         "time": required(_read_shifted_time(message, "time"), "time"),
         **last_seen,
         "stopped_at": _read_shifted_time(message, "stopped_at"),
+        "stop_kind": message.one_of("stop_kind", STOP_KINDS),
         "failures": _read_failures(message, bounds),
     }
 
@@ -489,6 +499,11 @@ def _read_recorded(message: Untrusted, bounds: Bounds) -> PartRecord:
 def _state(message: Untrusted, allowed: tuple[RunState, ...]) -> RunState:
     state = message.one_of("state", allowed)
     return required(next((each for each in allowed if each == state), None), "state")
+
+
+def _read_run_state(message: Untrusted) -> EndState:
+    state = message.one_of("state", PART_STATES)
+    return next((each for each in PART_STATES if each == state), "")
 
 
 def _read_failures(message: Untrusted, bounds: Bounds) -> list[FailureRecord]:
@@ -500,6 +515,7 @@ def _read_stop(message: Untrusted) -> StopRecord:
         "node": message.text("node", LONGEST_NODE),
         "reason": message.text("reason", LONGEST_REASON),
         "time": required(message.moment("time"), "time"),
+        "kind": message.one_of("kind", STOP_KINDS),
     }
 
 

@@ -11,7 +11,7 @@ from clusterctl.client.watch.follower import NodeEvent, StateChange
 from clusterctl.client.watch.monitor import MonitorOptions, RunMonitor
 from clusterctl.console.verdict import render_cause
 from clusterctl.plans.runs.state import NodeState, parse_state
-from clusterctl.plans.runs.verdict import judge_recorded, name_state
+from clusterctl.plans.runs.verdict import conclude, name_state
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.parse import parse_inventory
@@ -87,9 +87,9 @@ CUT_OFF = part("gpu02", "CANCELLED", f"node 0 (gpu01) is lost: {SILENT}", OWN_RE
 @pytest.mark.parametrize(
     ("why", "second", "event", "state", "headline"),
     [
-        (GONE, part("gpu02", "FAILED", KILLED), AGENT_LOST, "FAILED", KILLED),
+        (GONE, part("gpu02", "FAILED", KILLED), AGENT_LOST, "LOST", KILLED),
         (GONE, part("gpu02", "LOST", NOT_RUNNING), None, "LOST", NOT_RUNNING),
-        (SILENT, part("gpu02", "UNKNOWN", "the node was restarted"), None, "LOST", "the node was restarted"),
+        (SILENT, part("gpu02", "UNKNOWN", "the node was restarted"), None, "LOST", f"the node is lost: {SILENT}"),
         (SILENT, CUT_OFF, None, "LOST", f"the node is lost: {SILENT}"),
         (SILENT, None, None, "LOST", f"the node is lost: {SILENT}"),
     ],
@@ -108,7 +108,7 @@ def test_launch_and_status_agree(
             attached._on_update(StateChange(name, known))
         else:
             attached._reports[name].lost_reason = why
-    shown, kept = attached._judge(), judge_recorded(RUN, parts, [])
+    shown, kept = attached._conclude(), conclude(RUN, parts, [])
 
     assert kept is not None
     assert shown.state == kept.state == name_state(RUN, parts) == state
@@ -131,19 +131,19 @@ def test_a_node_that_we_lost_is_judged_by_what_the_others_recorded() -> None:
         attached._on_update(StateChange(name, known))
     attached._reports["gpu02"].lost_reason = GONE
 
-    for verdict in (attached._judge(), judge_recorded(RUN, {"gpu01": first, "gpu02": None, "gpu03": third})):
+    for verdict in (attached._conclude(), conclude(RUN, {"gpu01": first, "gpu02": None, "gpu03": third})):
         assert verdict is not None and verdict.cause is not None
         assert (verdict.cause.failure.node, verdict.cause.failure.rank) == ("gpu02", 1)
 
 
 def test_a_node_that_the_others_lost_and_that_ended_by_itself_is_not_to_be_stopped() -> None:
     """It is received over SSH: its rank has ended with the run, and nothing is left there."""
-    verdict = judge_recorded(RUN, parts_with(SILENT, CUT_OFF))
+    verdict = conclude(RUN, parts_with(SILENT, CUT_OFF))
 
     assert verdict is not None
     assert verdict.node_states["gpu02"] == "CANCELLED"
     assert verdict.cause is not None
-    assert sorted(failure.node for failure in verdict.cause.ended) == ["gpu01", "gpu02", "gpu03"]
+    assert sorted(failure.node for failure in verdict.cause.ended) == ["gpu01", "gpu03"]
     assert (verdict.unwatched, verdict.away) == ((), ())
 
 
@@ -151,7 +151,7 @@ def test_processes_are_left_only_where_some_are() -> None:
     """Agent and guardian are gone: what still runs is named, and nothing is reported where nothing does."""
     for left in ([], [{"pid": 7, "name": "python", "state": "S"}]):
         second = part("gpu02", "LOST", "agent and guardian are not running", left=left)
-        verdict = judge_recorded(RUN, parts_with(GONE, second))
+        verdict = conclude(RUN, parts_with(GONE, second))
         assert verdict is not None
         assert verdict.unwatched == (("gpu02",) if left else ())
         assert verdict.away == ()
@@ -193,17 +193,36 @@ def test_what_one_node_reports_of_the_hub_is_that_nodes_view() -> None:
     ]
 
 
-@pytest.mark.parametrize("hub_was_first", [True, False])
-def test_a_lost_node_is_one_line(*, hub_was_first: bool) -> None:
-    """Whether the hub reports it, and the client finds it out too, or the client alone."""
+def test_a_lost_node_is_announced_once() -> None:
+    """The hub reports why the nodes stop; then that this machine does not reach the node either."""
     notices: list[str] = []
     attached = watch(notices)
-    if hub_was_first:
-        attached._on_update(stopping("gpu01", f"gpu02 is lost: {SILENT}"))
+    attached._on_update(stopping("gpu01", f"gpu02 is lost: {SILENT}"))
+    attached._on_update(stopping("gpu03", f"gpu02 is lost: {SILENT}"))
     attached._mark_lost(attached._reports["gpu02"], SILENT)
-    assert len(notices) == 1, notices
-    assert notices[0].startswith(f"gpu02 is lost: {SILENT}; ")
-    assert notices[0].endswith("; stopping all nodes")
+    assert notices == [
+        f"gpu02 is lost: {SILENT}; stopping all nodes",
+        f"gpu02 is lost: {SILENT}; its processes could not be stopped from here",
+    ]
+
+
+def test_the_record_ends_the_watch_also_where_a_node_does_not_come_back() -> None:
+    """gpu03 has ended its part and lost power: the record of the others is the end; who responds is waited for."""
+    ended = {"run": RUN, "hub": "gpu01", "attempt": 1, "whole": True, "state": "SUCCEEDED", "stop": None}
+    ended["parts"] = [recorded(node.name, "SUCCEEDED", "") for node in NODES]
+    attached = watch([])
+    attached._streams._streams.last_received.update(dict.fromkeys(("gpu01", "gpu02", "gpu03"), 100.0))
+    assert not attached._is_over(100.0)
+    for node in ("gpu01", "gpu02"):
+        attached._on_update(StateChange(node, part(node, "SUCCEEDED", "", ended)))
+    assert not attached._is_over(101.0)
+    assert not attached._is_over(104.0)  # gpu01 and gpu02 still send lines
+    for node in ("gpu01", "gpu02"):
+        attached._reports[node].done = True
+    assert not attached._is_over(105.0)
+    assert attached._is_over(107.0)
+    verdict = attached._conclude()
+    assert (verdict.state, verdict.exit_code) == ("SUCCEEDED", 0)
 
 
 def test_a_hub_that_most_nodes_do_not_reach_is_lost() -> None:

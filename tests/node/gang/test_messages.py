@@ -69,16 +69,17 @@ FAILURE = {
 }  # fmt: skip
 PART = {
     "address": "10.0.0.2", "state": "FAILED", "reason": "rank 3", "time": 11.0, "stopped_at": 10.5,
-    "failures": [FAILURE], "node": "", "node_rank": None,  # which the hub fills in
+    "stop_kind": "time", "failures": [FAILURE], "node": "", "node_rank": None,  # which the hub fills in
 }  # fmt: skip
 ENTRY = {
     "attempt": 1, "reason": "gpu", "node": "gpu02", "text": "ECC", "began": 1.0, "ended": 2.0, "progress": True
 }  # fmt: skip
 COURSE = {"attempt": 2, "entries": ROSTER, "history": [ENTRY]}
 RECORDED = {**PART, "node": "gpu02", "node_rank": 1}
-STORY = {"attempts": [ENTRY], "roster": ROSTER, "gave_up": "max", "state": "", "reason": ""}
+STORY = {"attempts": [ENTRY], "roster": ROSTER, "gave_up": "max", "reason": ""}
+STOPPED = {"node": "gpu02", "reason": "r", "time": 10.0, "kind": "failure"}
 RECORD = {
-    "run": SPEC["run"], "hub": "gpu01", "whole": True, "stop": {"node": "gpu02", "reason": "r", "time": 10.0},
+    "run": SPEC["run"], "hub": "gpu01", "attempt": 2, "whole": True, "state": "FAILED", "stop": STOPPED,
     "parts": [RECORDED], **STORY,
 }  # fmt: skip
 END = {"gave_up": "max", "state": "", "reason": ""}

@@ -257,7 +257,7 @@ CASES: dict[str, tuple[RunState, Any, Phase, tuple[Action, ...]]] = {
     ),
     "a person's stop is one on all nodes": (
         run_of(Phase.RUNNING), events.StopRequested(STOPPED), Phase.ENDING,
-        (*stopping(STOPPED.reason, 5.0), Act.TERMINATE_TORCHRUN, tick_after(5.0), GangStop(STOPPED)),
+        (GangStop(STOPPED), *stopping(STOPPED.reason, 5.0), Act.TERMINATE_TORCHRUN, tick_after(5.0)),
     ),
     "a stop after a failure sends no second SIGTERM": (
         observed(run_of(Phase.ENDING), first_failure="rank 0 exited with 3"), events.StopOrdered(STOPPED),
@@ -308,7 +308,7 @@ CASES: dict[str, tuple[RunState, Any, Phase, tuple[Action, ...]]] = {
             Act.KILL_AFTER_HOOK,
             Journal("after_failed", {"reason": "after: was killed by a second stop", "text": ""}),
             SetState({"after": "after: was killed by a second stop"}), Act.SCAN_OUTSIDE,
-            *stopping(STOPPED.reason, 5.0), GangStop(STOPPED),
+            GangStop(STOPPED), *stopping(STOPPED.reason, 5.0),
         ),
     ),
     "the client leaves before GO": (
@@ -319,8 +319,8 @@ CASES: dict[str, tuple[RunState, Any, Phase, tuple[Action, ...]]] = {
     "time is up": (
         run_of(Phase.RUNNING, spec={"time_limit": 60.0}), events.Notice.TIME_IS_UP, Phase.ENDING,
         (
-            *stopping("time limit of 1 min", 5.0), Act.TERMINATE_TORCHRUN, tick_after(5.0),
             GangStop(StopOrder("time limit of 1 min", 5.0, TIME)),
+            *stopping("time limit of 1 min", 5.0), Act.TERMINATE_TORCHRUN, tick_after(5.0),
         ),
     ),
     "time is up after a failure": (

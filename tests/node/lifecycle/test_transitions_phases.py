@@ -90,14 +90,22 @@ NOW, SOON = (
 )  # soon: torchrun, or the gate, may still report
 LOST = ["ENDING guardian_lost gang kill"] * 3 + ["ENDING guardian_lost gang kill soon"] * 3
 FAILED = [text.replace("guardian_lost", "agent_failed") for text in LOST]
+
+
+def after_gang(summary: str) -> str:
+    """Put the order to the others before what is done here."""
+    phase, _, rest = summary.partition(" ")
+    return f"{phase} gang {rest}"
+
+
 # what ends it: what follows in IDLE, SPARE, PREPARING, READY, RUNNING, ENDING, AFTER, ENDED
 OF_ANY_RUN: dict[str, list[str]] = {
     "cancelled": [NOW, NOW, NOW, SOON, SOON, SOON, "AFTER stopping", "ENDED stopping"],
     "client left": [NOW, "SPARE", NOW, SOON, "RUNNING", "ENDING", "AFTER", "ENDED"],
     "person's stop": [
-        *(f"{NOW} gang", "SPARE stopping gang", f"{NOW} gang", f"{SOON} gang"),
-        *["ENDING stopping term soon gang"] * 2,
-        *("AFTER stopping gang", "ENDED stopping gang"),
+        *(after_gang(NOW), "SPARE gang stopping", after_gang(NOW), after_gang(SOON)),
+        *["ENDING gang stopping term soon"] * 2,
+        *("AFTER gang stopping", "ENDED gang stopping"),
     ],
     "gang's stop": [
         *(NOW, "SPARE", NOW, SOON),

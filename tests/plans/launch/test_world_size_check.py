@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ends import judge
 
 from clusterctl.plans.launch.world_size_check import (
     describe_src_layout,
@@ -14,7 +15,7 @@ from clusterctl.plans.launch.world_size_check import (
     render_unplanned,
 )
 from clusterctl.plans.runs.state import parse_state
-from clusterctl.plans.runs.verdict import judge, verdict_to_json
+from clusterctl.plans.runs.verdict import verdict_to_json
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.job.model import Job
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from ends import judge
 from test_markup import HOSTILE, Tags
 
 from clusterctl.plans.report.charts import align, node_plots
@@ -24,7 +25,6 @@ from clusterctl.plans.runs.history import (
     parse_journal,
 )
 from clusterctl.plans.runs.state import parse_state
-from clusterctl.plans.runs.verdict import judge
 from clusterctl.protocol.ranks import Rank
 from clusterctl.protocol.root_cause import Failure
 from clusterctl.protocol.run_id import RunId

@@ -6,42 +6,66 @@ import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ends import judge
 
-from clusterctl.client.watch.follower import LogLines
-from clusterctl.client.watch.node_report import NodeReport
-from clusterctl.plans.runs.verdict import judge, verdict_to_json
+from clusterctl.plans.runs.verdict import verdict_to_json
+from clusterctl.protocol.exit_status import signal_name
 from clusterctl.protocol.root_cause import Cause, Failure, find_cause
-from clusterctl.protocol.untrusted import Untrusted
-from clusterctl.specs.inventory.parse import parse_inventory
+from clusterctl.protocol.tracebacks import StderrParser
 
 CASES = sorted((Path(__file__).parents[1] / "cases" / "causes").glob("*.json"))
-NODES = parse_inventory("cluster: c\nnodes: [{host: gpu01}, {host: gpu02}, {host: gpu03}]", "-").nodes
-ENDS = ("rank", "exit", "signal")
+NODES = ("gpu01", "gpu02", "gpu03")
 DELAYS = tuple(itertools.permutations((0.0, 0.15, 0.3)))  # seconds that a node's lines take to us
 ORDERS = tuple(itertools.permutations(range(3)))
 TIMED = {"three-at-once"}  # all fail by themselves: only the time sends the first
 
 
-def replay(heard: Sequence[Any], delays: Sequence[float]) -> tuple[list[NodeReport], float | None]:
-    """Let three nodes say what was recorded; each node's lines arrive later by its delay."""
-    parts = {node.name: NodeReport(node, 0.0) for node in NODES}
-    delay = dict(zip(parts, delays, strict=True))
+def replay(heard: Sequence[Any], delays: Sequence[float]) -> tuple[list[list[Failure]], float | None]:
+    """Return the failures of three nodes from what was recorded; each node notices its lines later by its delay."""
+    delay = dict(zip(NODES, delays, strict=True))
+    parsers: dict[tuple[str, int], StderrParser] = {}
+    ends: dict[str, list[Failure]] = {node: [] for node in NODES}
+    stops: dict[str, float] = {}
     for time, node, *told in sorted(heard, key=lambda each: each[0]):
         if len(told) == 2:
             rank, line = told
-            entry = LogLines(node, rank, "stderr", "f", 0, None, (line,), (len(line) + 1,))
-            parts[node].on_lines(entry, time + delay[node])
+            parsers.setdefault((node, rank), StderrParser()).feed(line, time + delay[node])
+        elif told[0] == "stopping":
+            stops.setdefault(node, time)
         else:
-            event, *ends = told
-            parts[node].on_event(
-                Untrusted({"time": time, "event": event, **dict(zip(ENDS, ends, strict=True))})
-            )
-    stops = [part.stopped_at for part in parts.values() if part.stopped_at is not None]
-    return list(parts.values()), min(stops, default=None)
+            kind, rank, code, number = told
+            killed = kind == "torchrun_exited" and number is not None and node not in stops and not ends[node]
+            reason = f"torchrun was killed by {signal_name(number)}" if killed else ""
+            if killed or kind == "rank_exited":
+                ends[node].append(Failure(node, rank, code, number, time, reason=reason))
+    failures = [[_with_words(end, parsers, stops.get(node)) for end in ends[node]] for node in NODES]
+    return failures, min(stops.values(), default=None)
+
+
+def _with_words(
+    end: Failure, parsers: Mapping[tuple[str, int], StderrParser], stopped_at: float | None
+) -> Failure:
+    after_stop = stopped_at is not None and end.time >= stopped_at
+    words = parsers.get((end.node, end.rank)) if end.rank is not None else None
+    if words is None:
+        return replace(end, after_stop=after_stop)
+    return replace(
+        end,
+        tail=tuple(words.tail),
+        exception=words.exception,
+        message=words.message,
+        raised_at=words.raised_at,
+        origin=words.origin,
+        where=words.where,
+        own_frame=words.own_frame,
+        survived=words.survived,
+        after_stop=after_stop,
+    )
 
 
 def arrivals(name: str, heard: Sequence[Any]) -> Iterator[tuple[list[Failure], float | None]]:
@@ -49,11 +73,11 @@ def arrivals(name: str, heard: Sequence[Any]) -> Iterator[tuple[list[Failure], f
     for delays in DELAYS if name not in TIMED else ((0.0, 0.0, 0.0),):
         parts, stopped_at = replay(heard, delays)
         for order in ORDERS:
-            yield [each for place in order for each in parts[place].failures(99.0)], stopped_at
+            yield [each for place in order for each in parts[place]], stopped_at
     changed = [tell_afterwards(heard), *(exchange_deaths(heard) if name not in TIMED else ())]
     for said in changed:
         parts, stopped_at = replay(said, (0.0, 0.0, 0.0))
-        yield [each for part in parts for each in part.failures(99.0)], stopped_at
+        yield [each for part in parts for each in part], stopped_at
 
 
 def tell_afterwards(heard: Sequence[Any]) -> list[Any]:
@@ -121,7 +145,7 @@ ASSERTED = (
 def stop_all(time: float, *, by: int | None = None, ranks: Sequence[int] = ()) -> list[Any]:
     """Give our stop on all nodes, and the ranks that it ended."""
     ended = [[time + 0.05, f"gpu0{rank + 1}", "rank_exited", rank, None, by] for rank in ranks]
-    return [*([time, node.name, "stopping", None, None, None] for node in NODES), *ended]
+    return [*([time, node, "stopping", None, None, None] for node in NODES), *ended]
 
 
 def texts(rank: int, lines: Sequence[str]) -> list[str]:
@@ -168,7 +192,7 @@ def test_a_killed_torchrun_is_the_cause_and_not_what_we_ended_for_it() -> None:
         *[[11.02, f"gpu0{rank + 1}", "rank_exited", rank, None, 9] for rank in range(3)],
     ]
     parts, stopped_at = replay(heard, (0.0, 0.0, 0.0))
-    cause = find_cause([each for part in parts for each in part.failures(99.0)], stopped_at)
+    cause = find_cause([each for part in parts for each in part], stopped_at)
 
     assert cause is not None
     assert (cause.failure.node, cause.failure.reason) == ("gpu02", "torchrun was killed by SIGKILL")

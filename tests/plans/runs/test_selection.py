@@ -6,7 +6,9 @@ import pytest
 
 from clusterctl.errors import UsageError
 from clusterctl.plans.runs.selection import Owner, choose_live_run, choose_run, gather_runs, sort_own_first
-from clusterctl.plans.runs.state import NodeState, parse_state, run_state
+from clusterctl.plans.runs.state import NodeState, parse_state
+from clusterctl.plans.runs.verdict import name_state
+from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.untrusted import Untrusted
 
 ME = Owner("ann@laptop", "1a")
@@ -149,7 +151,7 @@ def test_the_worst_part_names_the_run(states: list[str | None], whole: str) -> N
     """Success needs every node; a live part keeps the run live."""
     parts = {f"n{i}": part("r", f"n{i}", state) if state else None for i, state in enumerate(states)}
 
-    assert run_state(parts) == whole
+    assert name_state(RunId("r"), parts) == whole
 
 
 @pytest.mark.parametrize(

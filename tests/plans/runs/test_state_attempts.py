@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ends import judge
 
 from clusterctl.node.gang.roster import Roster
 from clusterctl.plans.launch.placement import warn_of_losses
@@ -15,10 +16,9 @@ from clusterctl.plans.runs.state import (
     attempts_of,
     parse_state,
     roster_of,
-    run_state,
     taking_part,
 )
-from clusterctl.plans.runs.verdict import judge, verdict_to_json
+from clusterctl.plans.runs.verdict import conclude_over, name_state, verdict_to_json
 from clusterctl.protocol.root_cause import Failure
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.untrusted import Untrusted
@@ -54,9 +54,14 @@ def test_an_idle_spare_does_not_count() -> None:
     for spare in (part("SUCCEEDED", spare=True), part("LOST", spare=True), None):
         parts = {**done, "gpu03": spare}
         verdict = judge("r", parts, [])
-        assert (run_state(parts), verdict.state, verdict.spares) == ("SUCCEEDED", "SUCCEEDED", ("gpu03",))
+        assert (name_state(RunId("r"), parts), verdict.state, verdict.spares) == (
+            "SUCCEEDED",
+            "SUCCEEDED",
+            ("gpu03",),
+        )
     assert list(taking_part({**done, "gpu03": None})) == ["gpu01", "gpu02"]
-    assert run_state({"gpu01": done["gpu01"], "gpu02": None, "gpu03": part("SUCCEEDED")}) == "UNKNOWN"
+    silent = {"gpu01": done["gpu01"], "gpu02": None, "gpu03": part("SUCCEEDED")}
+    assert name_state(RunId("r"), silent) == "UNKNOWN"
 
 
 def test_a_node_whose_place_was_taken_does_not_count() -> None:
@@ -118,29 +123,16 @@ def test_a_run_is_complete_without_nodes_that_are_not_its_own() -> None:
 
 
 def test_a_stop_between_two_attempts_is_a_stop() -> None:
-    """What the attempt before had failed of was to be tried again; a node that failed by itself still counts."""
-    failed = Failure("gpu01", 0, 1, None, 5.0, exception="OSError: [Errno 98] Address already in use")
+    """What the attempt before had failed of was to be tried again: the hub has written how the run ended."""
     told = {"roster": roster(0, 1, None), "reason": "stopped by ann@laptop"}
-    parts = {name: part("CANCELLED", **told) for name in ("gpu01", "gpu02")}
-
-    assert judge("r", parts, [failed], stopped_at=9.0).state == "CANCELLED"
-    late = {name: part("TIMEOUT", **told) for name in parts}
-    assert judge("r", late, [failed], stopped_at=9.0).state == "TIMEOUT"
-    own = {**parts, "gpu01": part("FAILED", roster=told["roster"])}
-    assert judge("r", own, [failed], stopped_at=9.0).state == "FAILED"
-
-
-def test_a_roster_that_one_node_sends_decides_nothing() -> None:
-    """A million attempts of one liar call no honest node a spare; what two tell counts, whoever comes first."""
-    honest = {
-        name: part("FAILED", node=name, roster=roster(0, 1, None), attempt=1) for name in ("gpu01", "gpu02")
-    }
-    liar = part("SUCCEEDED", node="gpu03", roster=roster(None, None, 0), attempt=9999)
-    for parts in ({**honest, "gpu03": liar}, {"gpu03": liar, **honest}):
-        assert [seat.node_rank for seat in roster_of(parts)] == [0, 1, None]
-        failed = Failure("gpu02", 1, 1, None, 5.0)
-        verdict = judge(RunId(RUN), parts, [failed])
-        assert (verdict.state, verdict.cause and verdict.cause.failure.node) == ("FAILED", "gpu02")
+    failed = {"rank": 0, "exit": 1, "signal": None, "time": 5.0}
+    ended = {"node": "gpu01", "node_rank": 0, "state": "FAILED", "reason": "rank 0 exited with 1"}
+    for state in ("CANCELLED", "TIMEOUT"):
+        record = {"run": RUN, "hub": "gpu01", "whole": True, "state": state, "stop": None}
+        record["parts"] = [{**ended, "time": 5.1, "stopped_at": None, "failures": [failed]}]
+        parts = {name: part(state, node=name, **told, gang=record) for name in ("gpu01", "gpu02")}
+        verdict = conclude_over(RunId(RUN), parts)
+        assert (verdict.state, verdict.cause) == (state, None)
 
 
 def test_a_roster_counts_where_no_other_node_sends_one() -> None:
@@ -153,12 +145,25 @@ def test_a_roster_counts_where_no_other_node_sends_one() -> None:
     assert [seat.lost for seat in roster_of(alone)] == [False, True, False]
 
 
-def test_who_is_lost_is_reported_by_two() -> None:
-    """Of the same seats one node alone cannot write another off."""
-    told = {name: part("RUNNING", roster=roster(0, 1, None)) for name in ("gpu01", "gpu02")}
-    liar = part("RUNNING", roster=roster(0, 1, None, lost="gpu01"))
-    assert not any(seat.lost for seat in roster_of({**told, "gpu03": liar}))
-    assert roster_of({**told, "gpu01": liar, "gpu03": liar})[0].lost
+def test_a_node_that_was_cut_off_calls_no_one_lost() -> None:
+    """It has lost half of the others, so that it is cut off itself; whatever it is first or last to report."""
+    others = {
+        name: part("RUNNING", node=name, roster=roster(0, None, 1, lost="gpu02"), attempt=1)
+        for name in ("gpu01", "gpu03")
+    }
+    alone = [{**slot, "lost": slot["node"] != "gpu02"} for slot in roster(0, 1, None)]
+    cut_off = part("LOST", node="gpu02", roster=alone, attempt=1)
+    for parts in ({"gpu02": cut_off, **others}, {**others, "gpu02": cut_off}):
+        assert [slot.node for slot in roster_of(parts) if slot.lost] == ["gpu02"]
+    assert not is_complete({"gpu02": cut_off})
+    assert is_complete(others)
+
+
+def test_the_roster_of_the_latest_attempt_counts() -> None:
+    """A node that missed it is behind."""
+    behind = part("LOST", node="gpu02", roster=roster(0, 1, None), attempt=1)
+    ahead = part("RUNNING", node="gpu01", **REPLACED)
+    assert roster_of({"gpu02": behind, "gpu01": ahead}) == ahead.roster
 
 
 def lose_all(nodes: int, spares: int) -> tuple[int, str | None]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ends import judge
 
 from clusterctl.plans.runs.state import NodeState, parse_state
-from clusterctl.plans.runs.verdict import judge, judge_recorded, judge_with_record, verdict_to_json
-from clusterctl.protocol.end_record import parse_record
+from clusterctl.plans.runs.verdict import conclude, conclude_over, verdict_to_json
 from clusterctl.protocol.root_cause import Failure
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.untrusted import Untrusted
@@ -26,13 +26,6 @@ def test_success_needs_every_node() -> None:
     assert judge("r", {"a": part("SUCCEEDED"), "b": part("SUCCEEDED")}, []).exit_code == 0
     assert judge("r", {"a": part("SUCCEEDED"), "b": part("CANCELLED")}, []).exit_code == 1
     assert judge("r", {"a": part("SUCCEEDED"), "b": None}, []).exit_code == 1
-
-
-def test_a_failure_that_was_seen_is_never_success() -> None:
-    """A rank that failed outweighs states that say otherwise."""
-    failed = Failure("a", 0, 1, None, 1.0, ())
-
-    assert judge("r", {"a": part("SUCCEEDED")}, [failed]).state == "FAILED"
 
 
 def test_a_lost_node_makes_the_run_lost_and_is_named_so() -> None:
@@ -128,26 +121,30 @@ def kept(node: str, state: str, gang: Any = True, **facts: Any) -> NodeState:
     return parse_state(Untrusted({**about, "gang": gang, **facts}))
 
 
-def test_a_node_that_we_alone_lost_is_away() -> None:
-    """The record reports how it ended, and its failures count; but what is left there cannot be stopped from here."""
-    ended = parse_record(Untrusted(record(recorded("gpu01", "CANCELLED"), recorded("gpu02", "CANCELLED"))))
-    verdict = judge_with_record(RUN, {"gpu01": kept("gpu01", "CANCELLED"), "gpu02": None}, ended, [LOST], 5.0)
+def test_a_node_that_is_gone_after_the_end_changes_nothing() -> None:
+    """Its connection broke, it lost power, or it was restarted: the record says how its part ended."""
+    ended = record(recorded("gpu01", "SUCCEEDED"), recorded("gpu02", "SUCCEEDED"))
+    for second in (None, kept("gpu02", "UNKNOWN", reason="the node was restarted during the run")):
+        parts = {"gpu01": kept("gpu01", "SUCCEEDED", ended), "gpu02": second}
+        verdict = conclude_over(RUN, parts, unreachable={} if second else {"gpu02": "the connection broke"})
 
-    assert dict(verdict.node_states) == {"gpu01": "CANCELLED", "gpu02": "LOST"}
-    assert verdict.away == ("gpu02",)
+        assert (verdict.state, verdict.exit_code, verdict.is_assembled) == ("SUCCEEDED", 0, False)
+        assert dict(verdict.node_states) == {"gpu01": "SUCCEEDED", "gpu02": "SUCCEEDED"}
+        assert verdict.away == (() if second else ("gpu02",))
 
 
-def test_the_stop_of_a_node_that_the_others_lost_counts_too() -> None:
-    """It stopped its ranks long before the others gave it up: its SIGKILL explains nothing, the loss does."""
+def test_what_a_node_that_was_cut_off_recorded_alone_does_not_count() -> None:
+    """It stopped its ranks long before the others gave it up, or has a record of its own: the hub's stands."""
     killed = {"rank": 1, "exit": None, "signal": 9, "time": 10.0}
     others = record(recorded("gpu01", "CANCELLED"), recorded("gpu02", "LOST", reason=SILENT), stopped_at=30.0)
     alone = record(recorded("gpu02", "CANCELLED", killed), stopped_at=9.0, whole=False)
-    verdict = judge_recorded(
+    verdict = conclude(
         RUN, {"gpu01": kept("gpu01", "CANCELLED", others), "gpu02": kept("gpu02", "CANCELLED", alone)}
     )
 
     assert verdict is not None and verdict.cause is not None
     assert (verdict.state, verdict.cause.failure.reason) == ("LOST", f"lost: {SILENT}")
+    assert verdict.node_states["gpu02"] == "CANCELLED"
 
 
 def test_a_replaced_node_that_runs_on_shows_nothing_of_the_end() -> None:
@@ -160,12 +157,12 @@ def test_a_replaced_node_that_runs_on_shows_nothing_of_the_end() -> None:
     killed = {"rank": 0, "exit": None, "signal": 9, "time": 9.0}
     end = record(
         recorded("gpu01", "FAILED", killed),
-        recorded("gpu02", "LOST", reason=SILENT, at=4.0),
         recorded("gpu03", "CANCELLED"),
         stopped_at=9.1,
     )
+    end["attempt"] = 2
     alone = record(recorded("gpu02", "CANCELLED"), stopped_at=4.0, whole=False)
-    verdict = judge_recorded(
+    verdict = conclude(
         RUN,
         {
             "gpu01": kept("gpu01", "FAILED", end, roster=slots, attempt=2, slots=3),
@@ -196,13 +193,13 @@ def test_a_lost_node_that_reports_its_own_end_is_called_by_that(state: str, name
 
 @pytest.mark.parametrize(
     ("state", "failures", "unwatched"),
-    [("LOST", [], True), ("FAILED", [], False), ("LOST", [LOST], False)],
-    ids=["without its agent", "its agent could not end it", "not heard any more"],
+    [("LOST", [], True), ("FAILED", [], False), ("LOST", [LOST], True)],
+    ids=["without its agent", "its agent could not end it", "nor do its peers receive it"],
 )
 def test_processes_are_unwatched_only_where_a_node_answers_without_its_agent(
     state: str, failures: list[Failure], unwatched: bool
 ) -> None:
-    """What an agent could not end it has named itself; of a lost node no one knows whether they run on."""
+    """What an agent could not end it has named itself; a node that is lost and answers reports what runs on."""
     left = [{"pid": 7, "name": "python", "state": "S"}]
     told = parse_state(Untrusted({"run": "r", "state": state, "left": left}))
     verdict = judge(RUN, {"gpu01": part("CANCELLED"), "gpu02": told}, failures, stopped_at=5.0)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ends import judge
 
 from clusterctl.plans.runs.state import parse_state
-from clusterctl.plans.runs.verdict import judge, verdict_to_json
+from clusterctl.plans.runs.verdict import verdict_to_json
 from clusterctl.plans.sync.outside_files import OutsideFiles, parse_outside, with_outside_files
 from clusterctl.protocol.untrusted import Untrusted
 

@@ -29,7 +29,7 @@ from clusterctl.plans.report.page import render_report
 from clusterctl.plans.report.reported_run import ReportedRun
 from clusterctl.plans.runs.selection import choose_run
 from clusterctl.plans.runs.state import Parts, find_stalls
-from clusterctl.plans.runs.verdict import Verdict, judge_recorded
+from clusterctl.plans.runs.verdict import Verdict, conclude
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.run_paths import short_id
 from clusterctl.specs.inventory.model import Inventory
@@ -69,7 +69,7 @@ def _read(
     parts = fetch_end_record(cluster, inventory.nodes, found, run_id, named=False)
     refuse_queued(run_id, parts, "report", command)
     names = {node.name for node in inventory.nodes} if inventory.slurm is None else set(parts)
-    verdict = judge_recorded(run_id, parts, names, found.offsets)
+    verdict = conclude(run_id, parts, names, found.offsets)
     nodes = [node for node in found.nodes_of(run_id) if parts.get(node.name) and node.name in found.pythons]
     points = POINTS if len(nodes) <= MANY_NODES else FEWER_POINTS
     choice = HistoryChoice(None, points, details=True, lines=LINES)

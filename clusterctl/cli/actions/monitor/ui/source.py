@@ -36,7 +36,7 @@ from clusterctl.plans.report.reported_run import ReportedRun
 from clusterctl.plans.runs.node_rows import list_node_rows
 from clusterctl.plans.runs.selection import is_live, may_have_processes, sort_own_first
 from clusterctl.plans.runs.state import NodeState, Parts, find_stalls
-from clusterctl.plans.runs.verdict import judge_recorded
+from clusterctl.plans.runs.verdict import conclude
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.inventory.model import Inventory, Node
 
@@ -274,7 +274,7 @@ class RunFollower:
         offsets = self._found[1].offsets if self._found else {}
         inventory = self._target.inventory
         names = {node.name for node in inventory.nodes} if inventory.slurm is None else set(parts)
-        verdict = judge_recorded(self._run_id, parts, names, offsets)
+        verdict = conclude(self._run_id, parts, names, offsets)
         return report_run(self._run_id, parts, verdict, offsets, records, self._target.command)
 
     def _handle(self, *, with_silent: bool) -> RunHandle:
