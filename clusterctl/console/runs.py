@@ -13,11 +13,13 @@ from clusterctl.console.terminal import stdout, uses_color
 from clusterctl.console.text import KEPT_SPACE, WrappedCell, json_text, sanitize, wrap_text
 from clusterctl.console.verdict import (
     UNBROKEN,
+    render_assembled_note,
     render_attempts,
     render_cause,
     render_hang,
     render_outside_note,
     state_mark,
+    wrap_remarks,
 )
 from clusterctl.plans.diagnose.hang import KeptDiagnosis, kept_to_json
 from clusterctl.plans.runs.node_rows import describe_node, list_node_rows
@@ -186,6 +188,7 @@ def show_status(
     outside = with_outside_files(
         {name: node_state.outside_files for name, node_state in node_states.items() if node_state}
     )
+    lines += wrap_remarks(render_assembled_note(verdict) if verdict is not None else [], width)
     lines += render_outside_note(outside, run_id, command, width)
     # as `launch` prints them: the terminal breaks long lines, so that they can be copied whole
     for line in lines:

@@ -132,12 +132,22 @@ def show_verdict(verdict: Verdict, seconds: float, command: str = "clusterctl", 
 def render_remarks(verdict: Verdict, command: str) -> list[str]:
     """Give what else is to be known of an end: what could not be stopped, attempts, warnings, files left behind."""
     return [
+        *render_assembled_note(verdict),
         *_render_left(verdict, command_line("stop", short_id(verdict.run_id), command=command)),
         *render_attempts(verdict.attempts),
         *_render_given_up(verdict),
         *_render_after(verdict),
         *(tr("warning: {text}", text=line) for line in render_unplanned(verdict.world_sizes)),
         *render_outside_note(verdict.outside_files, verdict.run_id, command),
+    ]
+
+
+def render_assembled_note(verdict: Verdict) -> list[str]:
+    """Return the line for an end that no node has recorded for the whole run."""
+    if not verdict.is_assembled:
+        return []
+    return [
+        tr("note: no node that answered has the record of the whole run's end: judged by what each reports")
     ]
 
 

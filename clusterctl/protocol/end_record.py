@@ -9,6 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from .ranks import NodeRank, Rank
+from .reasons import STOP, STOPPED_BY, TIME
 from .root_cause import Failure
 from .states import CANCELLED, FINAL, LOST, TIMEOUT
 from .tracebacks import StderrParser
@@ -22,8 +23,6 @@ MOST_LINES, MOST_BLOCKS = 200, 50  # of a rank's last words
 MOST_RANK = 1 << 20
 LONGEST_ADDRESS = 64  # characters
 MOST_EXIT, MOST_SIGNAL = 1 << 31, 128
-STOP, TIME = "stop", "time"  # the kinds of orders to end that are no failure, see `messages/gang.py`
-STOPPED_BY = "stopped by "  # how the reason begins when a person asked for the end
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from .end_record import STOP, TIME, EndRecord, RecordedPart
+from .end_record import EndRecord, RecordedPart
 from .exit_status import is_stall
+from .reasons import STOP, TIME
 from .root_cause import CLOCK_SLACK, DOUBTFUL, Cause, Failure, find_cause, weight_of
 from .states import CANCELLED, FAILED, FAILED_SETUP, LOST, SUCCEEDED, TIMEOUT, UNKNOWN
 

@@ -110,7 +110,7 @@ def test_status_and_ps_write_these_keys() -> None:
     from clusterctl.plans.runs.selection import Owner
     from clusterctl.plans.runs.state import parse_state
 
-    parts = {"gpu01": parse_state(Untrusted(STATE))}
+    parts = {"gpu01": parse_state(Untrusted({**STATE, "state": "RUNNING"}))}
 
     assert keys_of(example("world_size_seen")) == keys_of(status_to_json("a-1", parts))
     warm = warm_to_json({"gpu01": [WarmServer(4711, "python", "2.13.0", (), 1.0, 2.0, 3)]})
@@ -127,8 +127,10 @@ def test_inventory_show_writes_these_keys() -> None:
 
 def test_the_verdict_has_these_keys() -> None:
     """The same for the last line of `launch --json`, names of nodes aside."""
+    from ends import judge
+
     from clusterctl.plans.runs.state import parse_state
-    from clusterctl.plans.runs.verdict import judge, verdict_to_json
+    from clusterctl.plans.runs.verdict import verdict_to_json
     from clusterctl.protocol.root_cause import Failure
 
     failures = [Failure("gpu01", rank, 1, None, rank, ("no",)) for rank in (0, 1)]

@@ -17,7 +17,7 @@ from clusterctl.console.terminal import info
 from clusterctl.console.text import sanitize
 from clusterctl.errors import NodeError, UsageError
 from clusterctl.plans.runs.selection import Parts, Runs, choose_live_run, is_live, owner_of
-from clusterctl.protocol.end_record import STOPPED_BY
+from clusterctl.protocol.reasons import STOPPED_BY
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import command_line

@@ -1,6 +1,6 @@
 """Follow a run until it ends: show its lines, report what happens, return the end that its nodes have recorded.
 
-The nodes end a run, also when nobody follows it: nothing is decided or stopped from here.
+The nodes end a run, also when no client follows it: nothing is decided or stopped from here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from clusterctl.errors import ClusterctlError
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.diagnose.hang import KeptDiagnosis
 from clusterctl.plans.launch.world_size_check import describe_world_event
-from clusterctl.plans.runs.gang_record import choose_record
 from clusterctl.plans.runs.state import NodeState
 from clusterctl.plans.runs.verdict import Verdict, conclude_over, is_recorded
 from clusterctl.protocol.redact import redact
@@ -337,9 +336,9 @@ class RunMonitor:
         absent = {*self._streams.broke_at, *self._silences(time.monotonic())}
         if not absent:
             return
-        records = (report.state.record for report in self._reports.values() if report.state)
-        record = choose_record(records, {*self._reports, *self._options.inventory_names})
-        lost = {part.node: part.reason for part in record.parts if part.lost} if record else {}
+        records = [report.state.record for report in self._reports.values() if report.state]
+        parts = [part for record in records if record is not None for part in record.parts]
+        lost = {part.node: part.reason for part in parts if part.lost}
         for name, reason in {**self._attempts.lost_nodes, **lost}.items():
             report = self._reports.get(name)
             if report is not None and not report.done and name in absent:
@@ -359,23 +358,20 @@ class RunMonitor:
     # streams that break
 
     def _reconnect(self, report: NodeReport, error: ClusterctlError | None) -> None:
+        """Open a stream again, unless it is time to give its node up."""
         name, now = report.node.name, time.monotonic()
+        self._breaks[name] = self._breaks.get(name, 0) + 1
         silent = error is not None and error.code == SILENCE_CODE
         limit = self._return_limits.setdefault(name, SILENT_RETURN_LIMIT if silent else RETURN_LIMIT)
-        if any(other.contacted and not other.done for other in self._others(report)):
-            limit = OTHERS_LIMIT
-        broke_at = self._streams.broke_at.get(name, now)
-        self._breaks[name] = self._breaks.get(name, 0) + 1
-        contacted = [other for other in self._others(report) if other.contacted]
-        if contacted and all(other.done for other in contacted) and self._breaks[name] > MAX_BREAKS:
-            self._mark_lost(report, f"its stream broke {MAX_BREAKS} times without data")
-            return
-        overdue = now >= broke_at + limit
-        if (
-            report.contacted
-            and overdue
-            and (self._others_responding(name, broke_at) or self._no_node_for_long(now))
-        ):
+        seconds = now - self._streams.broke_at.get(name, now)
+        others = [other for other in self._reports.values() if other is not report and other.contacted]
+        if others and all(other.done for other in others):  # the rest of the run has ended
+            given_up = seconds >= limit or self._breaks[name] > MAX_BREAKS
+        elif self._others_responding(name, now - seconds):
+            given_up = seconds >= OTHERS_LIMIT
+        else:
+            given_up = seconds >= limit and self._no_node_for_long(now)
+        if report.contacted and given_up:
             self._mark_lost(report, "the connection was lost and not restored")
         else:
             self._streams.reopen(name, error)
@@ -384,9 +380,6 @@ class RunMonitor:
         """Return whether another node has sent something since this one broke off; if not, the fault may be here."""
         last_received = self._streams.last_received
         return any(other != name and last_received.get(other, 0.0) > broke_at for other in self._reports)
-
-    def _others(self, report: NodeReport) -> list[NodeReport]:
-        return [other for other in self._reports.values() if other is not report]
 
     def _no_node_for_long(self, now: float) -> bool:
         if self._no_node_since is None:

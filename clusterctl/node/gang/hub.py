@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Dict, List, Optional, Set
 from ...protocol.messages import gang as messages
 from ...protocol.messages.gang import Message
 from ...protocol.ranks import Slot
-from ...protocol.reasons import CODE, NODE_LOST
+from ...protocol.reasons import CODE, FAILURE, NODE_LOST, TIME
 from ...protocol.states import CANCELLED, LOST, TIMEOUT
 from ..runtime.connections import ChannelError
 from ..state.run_record import time_to_prepare
@@ -308,13 +308,13 @@ class Hub(Role[Phase]):
 
     def _stop_between(self, _: Slot, order: messages.StopOrder) -> None:
         """No part is running: a person's stop, or the time limit, ends the run at once."""
-        if order.kind != messages.FAILURE:
+        if order.kind != FAILURE:
             self.state.record_stop(order)
             self._finish_stopped(order)
 
     def _stop_gathering(self, _: Slot, order: messages.StopOrder) -> None:
         """End the run with the parts of all that come soon: each of them gets the record."""
-        if order.kind != messages.FAILURE:
+        if order.kind != FAILURE:
             self.state.record_stop(order)
             self._limit_gathering(FINAL_GRACE)
 
@@ -591,7 +591,7 @@ class Hub(Role[Phase]):
 
     def _finish_stopped(self, order: messages.StopOrder) -> None:
         """The run was stopped, or its time was up, between two attempts."""
-        self._finish(None, TIMEOUT if order.kind == messages.TIME else CANCELLED, order.reason)
+        self._finish(None, TIMEOUT if order.kind == TIME else CANCELLED, order.reason)
 
     def _finish(self, gave_up: Optional[str], state: EndState = "", reason: str = "") -> None:
         """Send the record to all: there will be no further attempt."""

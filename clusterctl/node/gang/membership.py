@@ -23,14 +23,8 @@ from typing import (
     TypeVar,
 )
 
-from ...protocol.messages.gang import (
-    FAILURE,
-    LONGEST_REASON,
-    BeatReply,
-    Bounds,
-    HubBeat,
-    StopOrder,
-)
+from ...protocol.messages.gang import LONGEST_REASON, BeatReply, Bounds, HubBeat, StopOrder
+from ...protocol.reasons import FAILURE
 from ..runtime.connections import ChannelError
 from ..runtime.event_loop import Loop
 from .channel import SecureChannel

@@ -22,6 +22,7 @@ from typing import Optional, Tuple
 from ...protocol.messages import gang as messages
 from ...protocol.messages.gang import Message
 from ...protocol.ranks import NodeRank, Slot
+from ...protocol.reasons import FAILURE
 from ..runtime.connections import ChannelError
 from .channel import SecureChannel
 from .end_record import lost_part, make_record
@@ -241,7 +242,7 @@ class Peer(Role[Phase]):
     def _stop_without_hub(self, why: str, reason: str, grace: float) -> None:
         self._enter(Phase.LEAVING)
         self.context.report("join_failed", {"error": why, "port": self._connector.port})
-        self.context.stop(messages.StopOrder(f"{self._hub} {reason}", grace, messages.FAILURE))
+        self.context.stop(messages.StopOrder(f"{self._hub} {reason}", grace, FAILURE))
 
     @property
     def _hub(self) -> str:
@@ -289,7 +290,7 @@ class Peer(Role[Phase]):
         self._is_stopped_by_hub = True
         self.state.record_stop(order)
         self._record_grace(order)
-        if not (self.state.idle and order.kind == messages.FAILURE):
+        if not (self.state.idle and order.kind == FAILURE):
             self.context.stop(order)
 
     def _stop_ended(self, order: messages.StopOrder) -> None:

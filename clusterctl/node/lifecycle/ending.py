@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Callable, Optional, Tuple
 
 from ...protocol.exit_status import describe_end, describe_limit, describe_stall
-from ...protocol.messages.gang import DONE, FAILURE, TIME, StopOrder
-from ...protocol.reasons import NODE_0_ENDED
+from ...protocol.messages.gang import StopOrder
+from ...protocol.reasons import DONE, FAILURE, NODE_0_ENDED, TIME
 from ...protocol.states import CANCELLED, FAILED, FAILED_SETUP, SUCCEEDED, TIMEOUT
 from ..gang.timeouts import FAILURE_WAIT
 from ..runtime.processes import UNKILLABLE_AFTER

@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, cast
 
-from ...protocol.messages.gang import STOP, TIME
-from ...protocol.reasons import STOPPED_BY_SLURM
+from ...protocol.reasons import STOP, STOPPED_BY_SLURM, TIME
 from ...protocol.run_paths import RunPaths, WorkdirPaths, is_meant
 from ...protocol.states import CANCELLED, FAILED_SETUP, FINAL, LOST, PREPARING, SUCCEEDED, TIMEOUT
 from ...protocol.untrusted import Untrusted

@@ -72,6 +72,7 @@ class Agent:
         self._held: List[Event] = []  # from the end of a process that perhaps an outside stop has ended
         self._busy = False
         self._prepared = False
+        self._is_removed = False  # the directory of the run
         self._loop = Loop()
         self._history: Optional[HistoryRecorder] = None
         self._loop.on_error = self._on_error
@@ -277,6 +278,9 @@ class Agent:
         self._executor.gang.beat()
         self._executor.attempt.scan_output()
         self._record.flush()
+        if not self._is_removed and not os.path.isdir(self._rundir):
+            self._is_removed = True  # nothing of it can be recorded or followed any more
+            self.post(events.AgentFailed("the directory of the run was removed"))
 
 
 def is_sigterm(event: Event) -> bool:

@@ -8,8 +8,8 @@ import time
 from typing import TYPE_CHECKING, Callable, Dict, List, NamedTuple, Optional, Sequence, Set
 
 from ...protocol.exit_status import describe_end
-from ...protocol.messages.gang import DONE
 from ...protocol.ranks import Rank
+from ...protocol.reasons import DONE
 from ...protocol.run_paths import STDERR_LOG, RunPaths
 from ...protocol.states import SUCCEEDED
 from ..lifecycle import events

@@ -63,7 +63,7 @@ class Verdict:
     losses: Mapping[str, str] = field(default_factory=dict)  # why the others lost a node
     slow: Slowness | None = None  # who made the others wait, by a sample that the nodes took
     hang: KeptDiagnosis | None = None  # where the ranks were before the end, if the nodes have kept that
-    is_assembled: bool = False  # judged on this machine, since no node that answered has the complete record
+    is_assembled: bool = False  # judged on this machine: the run had begun, and no node has the complete record
 
     @property
     def exit_code(self) -> int:
@@ -102,11 +102,12 @@ def conclude_over(
     record, summary = _find_record(parts, {*parts, *names}), find_summary(parts)
     if record is not None:
         record = with_own_reasons(record.shift_to_clock(offsets.get(record.hub, 0.0)), parts, offsets)
-        return make_verdict(run_id, parts, record, unreachable)
+        return make_verdict(run_id, parts, record)
     assembled = with_own_reasons(assemble_record(parts, names, offsets, unreachable), parts, offsets)
     if summary is not None:
-        return make_verdict(run_id, parts, assembled, unreachable, RunEnd(summary.state))
-    return replace(make_verdict(run_id, parts, assembled, unreachable), is_assembled=True)
+        return make_verdict(run_id, parts, assembled, RunEnd(summary.state))
+    has_begun = any(part.began is not None for part in parts.values() if part)
+    return replace(make_verdict(run_id, parts, assembled), is_assembled=has_begun)
 
 
 def find_summary(parts: Mapping[str, NodeState | None]) -> EndSummary | None:
@@ -161,7 +162,6 @@ def make_verdict(
     run_id: RunId,
     parts: Mapping[str, NodeState | None],
     record: EndRecord,
-    unreachable: Mapping[str, str] = NOTHING_UNREACHABLE,
     given: RunEnd | None = None,
 ) -> Verdict:
     """Return what is shown of an end: that of the record, or a given one, and what each node reports of itself."""
@@ -193,7 +193,7 @@ def make_verdict(
         world_sizes={
             name: part.unplanned_world_size for name, part in known.items() if part.unplanned_world_size
         },
-        away=tuple(name for name in parts if name in {*lost, *unreachable} and parts[name] is None),
+        away=tuple(name for name in parts if name in lost and parts[name] is None),
         unwatched=tuple(name for name, part in known.items() if part.state == LOST and part.left_processes),
         losses={part.node: f"lost: {part.reason}" for part in record.parts if part.lost and part.reason},
     )
@@ -234,6 +234,7 @@ def verdict_to_json(verdict: Verdict) -> dict[str, object]:
         "world_sizes": {name: observed for name, (observed, _) in verdict.world_sizes.items()},
         "cause": cause_to_json(cause, verdict.run_id) if cause else None,
         "hang": kept_to_json(verdict.hang) if verdict.hang else None,
+        "recorded": not verdict.is_assembled,
         "slow": english_of(verdict.slow.judgement.sentence) if verdict.slow else None,
     }
 

@@ -19,7 +19,7 @@ import re
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple, TypeVar
 
 from ..ranks import NodeRank, Slot
-from ..reasons import CODE
+from ..reasons import CODE, STOP, STOP_KINDS
 from ..states import CANCELLED, FAILED, FAILED_SETUP, LOST, SUCCEEDED, TIMEOUT, RunState
 from ..untrusted import LATEST, MalformedError, Untrusted
 
@@ -73,10 +73,6 @@ REASON = "reason"  # a reason that the job does not name,
 NODES = "nodes"  # fewer nodes than the job needs,
 MAJORITY = "majority"  # or not more than half of all: the others might go on as well
 GAVE_UP = (NO_PROGRESS, MAX_RESTARTS, CODE, REASON, NODES, MAJORITY)
-
-# on what occasion a run is to end; DONE: node 0's program has ended in order, and the others served it only
-FAILURE, STOP, TIME, DONE = "failure", "stop", "time", "done"
-STOP_KINDS = (FAILURE, STOP, TIME, DONE)
 
 
 class Bounds(NamedTuple):

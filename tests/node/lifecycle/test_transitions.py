@@ -44,7 +44,8 @@ from clusterctl.node.lifecycle.transitions import TABLE, transition
 from clusterctl.node.runtime.processes import UNKILLABLE_AFTER, Stat
 from clusterctl.node.supervise.agent import can_end_in_order
 from clusterctl.node.supervise.executor import Executor
-from clusterctl.protocol.messages.gang import DONE, FAILURE, STOP, TIME, StopOrder
+from clusterctl.protocol.messages.gang import StopOrder
+from clusterctl.protocol.reasons import DONE, FAILURE, STOP, TIME
 
 pytestmark = pytest.mark.unit
 
