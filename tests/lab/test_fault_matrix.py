@@ -20,8 +20,9 @@ from driving import Result, cctl, make_project
 from fault_table import FAULTS, Fault
 from faulting import SETTINGS, Seen, Setting, inventory_of, observe
 from noderun import leave_payload_in_lab
+from one_end import End, ask_all, find_differences, shown_state
 from variants import VARIANT
-from victims import begin
+from victims import Struck, begin
 from waiting import wait_until
 
 from clusterctl.lab import labs
@@ -53,6 +54,7 @@ class Matrix:
 
     lab: Lab
     seen: Mapping[str, Future[Seen]]
+    ends: Mapping[str, Future[dict[str, End]]]  # what each verb reports of it afterwards
     dark: Mapping[str, Future[Result]]
 
 
@@ -71,8 +73,9 @@ def matrix(
         lab = up(state, LabOptions(name="matrix", count=15, nics=NICS, bound=True))
         stack.callback(labs.down, state)
         leave_payload_in_lab(lab)
-        pool = stack.enter_context(ThreadPoolExecutor(len(FAULTS)))
+        pool = stack.enter_context(ThreadPoolExecutor(2 * len(FAULTS)))
         seen: dict[str, Future[Seen]] = {}
+        ends: dict[str, Future[dict[str, End]]] = {}
         dark: dict[str, Future[Result]] = {}
         for batch in BATCHES:
             strike(
@@ -81,14 +84,20 @@ def matrix(
                 [fault for fault in FAULTS if fault.name in wanted.intersection(batch)],
                 pool,
                 seen,
+                ends,
             )
             if "power-off" in batch:
                 dark = ask_in_the_dark(lab, folder, pool)
-        yield Matrix(lab, seen, dark)
+        yield Matrix(lab, seen, ends, dark)
 
 
 def strike(
-    lab: Lab, folder: Path, batch: Sequence[Fault], pool: ThreadPoolExecutor, seen: dict[str, Future[Seen]]
+    lab: Lab,
+    folder: Path,
+    batch: Sequence[Fault],
+    pool: ThreadPoolExecutor,
+    seen: dict[str, Future[Seen]],
+    ends: dict[str, Future[dict[str, End]]],
 ) -> None:
     """Launch the runs of a batch side by side, and strike each."""
     runs = {}
@@ -101,6 +110,15 @@ def strike(
     for fault in batch:
         wait_until(runs[fault.name].settled, f"{fault.name} settled: {runs[fault.name].err}")
         seen[fault.name] = pool.submit(observe, fault, runs[fault.name])
+        ends[fault.name] = pool.submit(
+            ask_afterwards, seen[fault.name], runs[fault.name], folder / fault.name
+        )
+
+
+def ask_afterwards(seen: Future[Seen], run: Struck, folder: Path) -> dict[str, End]:
+    """Ask all verbs how a run ended, once it has; a node that has no power stays without."""
+    seen.result()
+    return ask_all(lambda *words: cctl(None, "-i", run.inventory, *words), run.run, folder / "page.html")
 
 
 def ask_in_the_dark(lab: Lab, folder: Path, pool: ThreadPoolExecutor) -> dict[str, Future[Result]]:
@@ -128,6 +146,17 @@ def test_a_fault(matrix: Matrix, fault: Fault) -> None:
     assert seen.exit == fault.exit
     assert seen.left == {}
     assert (seen.seconds is None) == (fault.within is None)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [pytest.param(one, id=one.name, marks=[] if one.name in STRUCK else [VARIANT]) for one in FAULTS],
+)
+def test_every_verb_reports_the_same_end(matrix: Matrix, fault: Fault) -> None:
+    """State, cause and exit code are those of `launch`, in each verb, also while a node has no power."""
+    seen, ends = matrix.seen[fault.name].result(), matrix.ends[fault.name].result()
+
+    assert find_differences(ends, shown_state(seen.said), seen.exit) == []
 
 
 def test_a_halted_agent_is_not_taken_for_a_lost_node(matrix: Matrix) -> None:

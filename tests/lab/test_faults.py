@@ -314,6 +314,8 @@ def test_a_full_disk_is_a_clear_error_and_starts_nothing(cluster: Lab, tmp_path:
     assert node.name in result.err
     assert "/tmp/small/work" in result.err
     wait_until(lambda: running_processes(cluster) == {}, "nothing left")
+    newest = json.loads(cctl(cluster, "ps", "--json").out)["runs"][0]
+    assert (newest["job"], newest["state"]) == ("t", "CANCELLED")
 
 
 def test_a_missing_interpreter_is_named(cluster: Lab, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from conftest import Bed
 from driving import Result, cctl, make_project, read_until, start_cctl
+from one_end import ask_all, find_differences
 from page_client import press, stream
 from variants import VARIANT
 from waiting import wait_until
@@ -96,6 +97,7 @@ def test_a_run_on_slurm_from_the_queue_to_its_end(slurm: SlurmBed, tmp_path: Pat
     assert slurm.run("logs", run).code == 2
     assert slurm.run("stop", run, "-y").code == 0
     assert list(slurm.states(run).values()) == ["CANCELLED"]
+    assert find_differences(ask_all(slurm.run, run, None), "CANCELLED", 1) == []
 
     waits = slurm.run("launch", "-d", job, SECRET="s").out.strip()
     cleaned = slurm.json("clean", "-y", "--keep", "0")
@@ -103,6 +105,7 @@ def test_a_run_on_slurm_from_the_queue_to_its_end(slurm: SlurmBed, tmp_path: Pat
     assert slurm.slurm("ls ~/.clusterctl/runs").split() == [waits]
     assert "secrets.json" in slurm.slurm("ls ~/.clusterctl/runs/*/0-.slurm")
     slurm.slurm("scancel $(squeue -h -o %i)")
+    assert find_differences(ask_all(slurm.run, waits, None), "CANCELLED", 1) == []
     slurm.json("clean", "--dry-run")
     assert "secrets.json" not in slurm.slurm("ls ~/.clusterctl/runs/*/0-.slurm")
 
@@ -146,6 +149,7 @@ def test_a_run_is_stopped_cancelled_by_slurm_and_loses_a_node(slurm: SlurmBed, t
     slurm.slurm("scancel $(squeue -h -o %i)")
     out, _ = follower.communicate(timeout=60)
     assert json.loads(out.splitlines()[-1])["verdict"]["state"] == "CANCELLED"
+    assert find_differences(ask_all(slurm.run, run, tmp_path / "end.html"), "CANCELLED", 1) == []
     assert "stopped by Slurm" in json.dumps(slurm.json("status", run))
     wait_until(lambda: slurm.slurm("squeue -h") == "", "Slurm's queue is empty")
     assert job.read_bytes() == before  # the same file for SSH and for Slurm
@@ -156,6 +160,7 @@ def test_a_run_is_stopped_cancelled_by_slurm_and_loses_a_node(slurm: SlurmBed, t
     assert lost.code == 1, lost.out + lost.err
     verdict = lost.json_lines()[-1]["verdict"]
     assert (verdict["state"], verdict["cause"]["node"]) == ("LOST", "gpu03")
+    assert find_differences(ask_all(slurm.run, run, None), "LOST", 1) == []
     wait_until(lambda: "train.py" not in slurm.bed.ssh("gpu02", "ps ax"), "the other nodes have stopped")
 
 

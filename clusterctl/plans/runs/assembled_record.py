@@ -24,13 +24,18 @@ def assemble_record(
 ) -> EndRecord:
     """Put the record together, on our clock; `unreachable` is why a node was given up that was followed."""
     now = taking_part(parts)
+    has_begun = any(part.began is not None or part.state == SUCCEEDED for part in now.values() if part)
     by_others = _parts_by_others(now, {*parts, *names}, offsets)
     recorded = [
         _part_of(name, part, by_others.get(name), offsets.get(name, 0.0), unreachable.get(name, ""))
         for name, part in now.items()
+        if part is not None or has_begun or name in by_others or name in unreachable
     ]
     recorded += [part for name, part in by_others.items() if name not in parts]
-    recorded += [_unknown_part("") for _ in range(_count_missing(now, len(recorded)))]
+    missing = (
+        _count_missing(now, len(recorded)) if has_begun else 0
+    )  # a run that never began needs none of them
+    recorded += [_unknown_part("")] * missing
     stops = [part.stopped_at for part in recorded if part.stopped_at is not None]
     attempt = max((part.attempt for part in parts.values() if part), default=1)
     return EndRecord("", False, min(stops, default=None), tuple(recorded), attempt)
@@ -63,12 +68,10 @@ def _own_reason(lost: Failure, part: NodeState, offsets: Mapping[str, float]) ->
 
 
 def _count_missing(parts: Parts, known: int) -> int:
-    """Count the nodes that take part and of which nothing is known; a run that never began needs none of them."""
+    """Count the nodes that take part and of which nothing is known."""
     answered = [part for part in parts.values() if part]
     if any(part.is_queued for part in answered):
         return 0  # one part stands for all nodes
-    if not any(part.began is not None or part.state == SUCCEEDED for part in answered):
-        return 0
     return max(0, max((part.nnodes for part in answered), default=0) - known)
 
 

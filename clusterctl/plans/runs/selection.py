@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from clusterctl.errors import UsageError
 from clusterctl.plans.runs.state import NodeState, roster_of
-from clusterctl.plans.runs.verdict import count_lost, has_ended
+from clusterctl.plans.runs.verdict import find_lost, has_ended
 from clusterctl.protocol.run_id import RunId, parse_run_id
 from clusterctl.protocol.run_paths import is_meant
 from clusterctl.translation import tr
@@ -52,10 +52,11 @@ def is_complete(parts: Parts) -> bool:
 
     A node that has lost half of the others is cut off itself: that its roster calls all others lost means nothing.
     """
-    answered = sum(state is not None for state in parts.values())
+    answered, lost = {name for name, state in parts.items() if state}, find_lost(parts)
     expected = max((state.agent_count for state in parts.values() if state), default=1 << 30)
-    lost = count_lost(parts)
-    return answered >= expected or (2 * lost < expected and answered >= expected - lost)
+    return len(answered) >= expected or (
+        2 * len(lost) < expected and len(answered - lost) >= expected - len(lost)
+    )
 
 
 def submitted_at(parts: Parts) -> float:

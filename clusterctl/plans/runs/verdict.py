@@ -63,7 +63,9 @@ class Verdict:
     losses: Mapping[str, str] = field(default_factory=dict)  # why the others lost a node
     slow: Slowness | None = None  # who made the others wait, by a sample that the nodes took
     hang: KeptDiagnosis | None = None  # where the ranks were before the end, if the nodes have kept that
-    is_assembled: bool = False  # judged on this machine: the run had begun, and no node has the complete record
+    is_assembled: bool = (
+        False  # judged on this machine: the run had begun, and no node has the complete record
+    )
 
     @property
     def exit_code(self) -> int:
@@ -136,11 +138,11 @@ def has_ended(parts: Mapping[str, NodeState | None]) -> bool:
     return not any(part.live for part in parts.values() if part) or is_recorded(parts)
 
 
-def count_lost(parts: Mapping[str, NodeState | None]) -> int:
-    """Count the nodes that are lost for good, by the roster or the complete record of the latest attempt."""
+def find_lost(parts: Mapping[str, NodeState | None]) -> set[str]:
+    """Return the nodes that are lost for good, by the roster or the complete record of the latest attempt."""
     record = choose_record((part.record for part in parts.values() if part), _recorded_names(parts))
     lost = {slot.node for slot in roster_of(parts) if slot.lost}
-    return len(lost | set(record.lost_nodes if record is not None else ()))
+    return lost | set(record.lost_nodes if record is not None else ())
 
 
 def _recorded_names(parts: Mapping[str, NodeState | None]) -> set[str]:
