@@ -9,9 +9,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from .ranks import NodeRank, Rank
-from .reasons import STOP, STOPPED_BY, TIME
 from .root_cause import Failure
 from .states import CANCELLED, FINAL, LOST, TIMEOUT
+from .stops import STOP, STOPPED_BY, TIME
 from .tracebacks import StderrParser
 from .untrusted import Untrusted
 

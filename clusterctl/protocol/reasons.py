@@ -8,9 +8,5 @@ OUT_OF_MEMORY, NETWORK, GPU, PORT_TAKEN = "out_of_memory", "network", "gpu", "po
 STALLED = "stalled"  # no rank made progress; only by `stall: {then: restart}`
 CODE = "code"
 NODE_0_ENDED = "node 0 has ended"  # why programs on the other nodes are stopped with `ends_with: node 0`
-# On what occasion a run is to end; DONE: node 0's program has ended in order, and the others served it only.
-FAILURE, STOP, TIME, DONE = "failure", "stop", "time", "done"
-STOP_KINDS = (FAILURE, STOP, TIME, DONE)
-STOPPED_BY = "stopped by "  # how the reason begins when a person asked for the end
 REQUEUED = "requeued"  # Slurm has stopped the job and put it back into the queue
 STOPPED_BY_SLURM = "stopped by Slurm"  # how the reason of a part begins that Slurm has ended

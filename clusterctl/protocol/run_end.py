@@ -21,9 +21,9 @@ from dataclasses import dataclass, replace
 
 from .end_record import EndRecord, RecordedPart
 from .exit_status import is_stall
-from .reasons import STOP, TIME
 from .root_cause import CLOCK_SLACK, DOUBTFUL, Cause, Failure, find_cause, weight_of
 from .states import CANCELLED, FAILED, FAILED_SETUP, LOST, SUCCEEDED, TIMEOUT, UNKNOWN
+from .stops import STOP, TIME
 
 CUT_OFF = "lost: none of the other nodes was heard there any more"
 

@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Dict, List, Optional, Set
 from ...protocol.messages import gang as messages
 from ...protocol.messages.gang import Message
 from ...protocol.ranks import Slot
-from ...protocol.reasons import CODE, FAILURE, NODE_LOST, TIME
+from ...protocol.reasons import CODE, NODE_LOST
 from ...protocol.states import CANCELLED, LOST, TIMEOUT
+from ...protocol.stops import FAILURE, TIME
 from ..runtime.connections import ChannelError
 from ..state.run_record import time_to_prepare
 from .channel import SecureChannel

@@ -19,8 +19,9 @@ import re
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple, TypeVar
 
 from ..ranks import NodeRank, Slot
-from ..reasons import CODE, STOP, STOP_KINDS
+from ..reasons import CODE
 from ..states import CANCELLED, FAILED, FAILED_SETUP, LOST, SUCCEEDED, TIMEOUT, RunState
+from ..stops import STOP, STOP_KINDS
 from ..untrusted import LATEST, MalformedError, Untrusted
 
 if TYPE_CHECKING:
