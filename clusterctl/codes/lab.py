@@ -91,7 +91,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "a number, a name or a kind of fault that the lab does not support",
-            "lab 不支持的数字、名字或故障类型",
+            "lab 不支持的数字、名称或故障类型",
         ),
         do=Text("The message lists the allowed values", "报错里列出了允许的值"),
         cases={
@@ -106,7 +106,7 @@ ENTRIES: Mapping[str, Entry] = {
                 ),
             ),
             "name": Case(
-                Text("{name!r} is not a valid name for a lab", "{name!r} 不能用作 lab 的名字"),
+                Text("{name!r} is not a valid name for a lab", "{name!r} 不能用作 lab 的名称"),
                 Text("use letters, digits, dots and dashes", "使用字母、数字、点、短横线"),
             ),
             "nodes": Case(
@@ -129,7 +129,7 @@ ENTRIES: Mapping[str, Entry] = {
                 Text("{item!r} is not a valid list of NIC names", "{item!r} 不是有效的网卡名"),
                 Text(
                     "1 to 15 letters, digits, dots and dashes each; a+b gives one node two",
-                    "每个名字 1 到 15 个字母、数字、点或短横线；a+b 表示一个节点有两块网卡",
+                    "每个名称 1 到 15 个字母、数字、点或短横线；a+b 表示一个节点有两块网卡",
                 ),
             ),
             "break": Case(
@@ -211,7 +211,7 @@ ENTRIES: Mapping[str, Entry] = {
             "slurm": Case(
                 Text(
                     "Slurm did not start on all nodes within {seconds:g} s",
-                    "Slurm 在 {seconds:g} s 内没有在所有节点上启动",
+                    "Slurm 在 {seconds:g} 秒 内没有在所有节点上启动",
                 )
             ),
             "holder": Case(Text("the lab's supervisor process exited", "lab 的管理进程已退出")),

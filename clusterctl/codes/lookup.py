@@ -29,7 +29,7 @@ FAMILIES: Mapping[str, Text] = {
     "KEYS": Text("Installing keys", "安装密钥"),
     "SYNC": Text("Sending the code", "发送代码"),
     "SETUP": Text("Creating environments", "创建环境"),
-    "RUN": Text("Starting and following a run", "启动和跟踪任务"),
+    "RUN": Text("Starting and following a run", "启动和持续显示任务"),
     "JOB": Text("How a rank ended", "rank 结束的原因"),
     "HANG": Text("A run that hangs", "卡住的任务"),
     "END": Text("After a run has ended", "任务结束之后"),

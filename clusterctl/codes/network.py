@@ -15,7 +15,7 @@ ENTRIES: Mapping[str, Entry] = {
         Text("a NIC does not exist", "网卡不存在"),
         why=Text(
             "Gloo and NCCL use this name and fail if no such interface exists.",
-            "Gloo 和 NCCL 按这个名字选择网卡，网卡不存在就会失败。",
+            "Gloo 和 NCCL 按这个名称选择网卡，网卡不存在就会失败。",
         ),
         what=Text(
             'The inventory\'s `nic:` names an interface that this node does not have. Names differ between machines and may change when a card moves to another slot. Gloo prints "Unable to find address for", NCCL "no socket interface found".',
@@ -355,7 +355,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         what=Text(
             "The chosen NIC is a tunnel, a VPN or a virtual link (tun, wireguard, vxlan, veth, dummy), and the node also has a physical one. This is right if the tunnel is the only connection between the nodes; otherwise choose the physical NIC by its address or name.",
-            "选定的网卡是隧道、VPN 或虚拟链路（tun、wireguard、vxlan、veth、dummy），而节点还有物理网卡。如果节点之间只能通过隧道连接，这样没有问题；否则请按地址或名字选择物理网卡。",
+            "选定的网卡是隧道、VPN 或虚拟链路（tun、wireguard、vxlan、veth、dummy），而节点还有物理网卡。如果节点之间只能通过隧道连接，这样没有问题；否则请按地址或名称选择物理网卡。",
         ),
         do=Text(
             "Set the physical NIC as `nic:`, if the other nodes can connect to it",
@@ -583,7 +583,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         what=Text(
             "NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME or TP_SOCKET_IFNAME in the job's `env:` matches no NIC of the node. Gloo and TensorPipe take exact names, separated by commas, and all of them must exist: `=eth0`, `^docker0` and `eth` are NCCL's syntax, in which a bare name is a prefix, `=` means an exact name and `^` excludes names. Remove the variable: `launch` sets each of them for each node in the right syntax.",
-            "作业 `env:` 里的 NCCL_SOCKET_IFNAME、GLOO_SOCKET_IFNAME 或 TP_SOCKET_IFNAME 与该节点的网卡都不匹配。Gloo 和 TensorPipe 需要准确的名字，用逗号分隔，且必须全部存在：`=eth0`、`^docker0` 和 `eth` 是 NCCL 的语法，其中单独的名字是前缀，`=` 表示完全匹配，`^` 表示排除。请删除该变量：`launch` 会在每个节点上按正确的语法设置。",
+            "作业 `env:` 里的 NCCL_SOCKET_IFNAME、GLOO_SOCKET_IFNAME 或 TP_SOCKET_IFNAME 与该节点的网卡都不匹配。Gloo 和 TensorPipe 需要准确的名称，用逗号分隔，且必须全部存在：`=eth0`、`^docker0` 和 `eth` 是 NCCL 的语法，其中单独的名称是前缀，`=` 表示完全匹配，`^` 表示排除。请删除该变量：`launch` 会在每个节点上按正确的语法设置。",
         ),
         do=Text(
             "Remove the variable from `env:`; `launch` sets the right one on each node",
@@ -645,7 +645,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         what=Text(
             "A connection takes more than ten times as long as the others: its fastest round trip is above 5 ms, or its 256 KiB each way take more than 2 s. Typical causes: nodes in different buildings, a link that fell back to a low speed, a path through a tunnel or a busy router.",
-            "某个连接的耗时超过其他连接的十倍：最快的往返时间超过 5 ms，或者双向各传 256 KiB 超过 2 s。常见原因：节点在不同的机房、链路降速、路径经过隧道或繁忙的路由器。",
+            "某个连接的耗时超过其他连接的十倍：最快的往返时间超过 5 ms，或者双向各传 256 KiB 超过 2 秒。常见原因：节点在不同的机房、链路降速、路径经过隧道或繁忙的路由器。",
         ),
         do=Text(
             "Check cable, port and load of the reported node; or choose another `nic:`",

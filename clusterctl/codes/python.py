@@ -178,7 +178,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         what=Text(
             "The shell line `activate:` of the inventory or the job returned a non-zero status. A file that it sources is missing, or a module or an environment has another name on this node. The status is that of its last command, so a harmless failure at the end also counts: in that case append `|| true` to the line.",
-            "inventory 或作业的 `activate:` 返回了非零状态。它 source 的文件不存在，或者 module、环境在该节点上的名字不同。返回的是最后一条命令的状态，因此末尾无关紧要的失败也算在内：这种情况可以在末尾加 `|| true`。",
+            "inventory 或作业的 `activate:` 返回了非零状态。它 source 的文件不存在，或者 module、环境在该节点上的名称不同。返回的是最后一条命令的状态，因此末尾无关紧要的失败也算在内：这种情况可以在末尾加 `|| true`。",
         ),
         do=Text(
             "Run the line by hand on that node; join commands with `&&`",
@@ -197,7 +197,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         what=Text(
             "`activate` switches to a conda environment or venv, but `python:` is an interpreter outside of it. A bare name is searched on PATH after `activate`, so `python: python` uses the environment's own interpreter. An absolute path is used as it is: set the one in the environment, or remove `activate`. `python3` may be a different interpreter than `python` if the environment has only the latter.",
-            "`activate` 切换到了某个 conda 环境或 venv，而 `python:` 指定的解释器不在该环境中。不带路径的名字在 `activate` 之后按 PATH 查找，因此 `python: python` 会使用该环境的解释器。绝对路径则原样使用：请改为环境中的路径，或者去掉 `activate`。如果环境中只有 `python`，`python3` 可能是另一个解释器。",
+            "`activate` 切换到了某个 conda 环境或 venv，而 `python:` 指定的解释器不在该环境中。不带路径的名称在 `activate` 之后按 PATH 查找，因此 `python: python` 会使用该环境的解释器。绝对路径则原样使用：请改为环境中的路径，或者去掉 `activate`。如果环境中只有 `python`，`python3` 可能是另一个解释器。",
         ),
         do=Text(
             "Set `python: python`, or the path inside the environment, as shown",
@@ -266,7 +266,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         what=Text(
             "The interpreters of the nodes do not find the same packages in the same versions. Names and versions of all packages that pip or the distribution installed for this Python are compared, and the differences are listed; `check --json` has the full list of every node. Other checks compare torch and its dependencies. Build the environments from one lock file.",
-            "各节点的解释器找到的包或版本不同。比较的是 pip 或发行版为该 Python 安装的所有包的名字和版本，并列出差异；`check --json` 包含每个节点的完整列表。torch 及其依赖由其他检查比较。请用同一个 lock 文件创建环境。",
+            "各节点的解释器找到的包或版本不同。比较的是 pip 或发行版为该 Python 安装的所有包的名称和版本，并列出差异；`check --json` 包含每个节点的完整列表。torch 及其依赖由其他检查比较。请用同一个 lock 文件创建环境。",
         ),
         do=Text(
             "Install the versions that most nodes have, or use one shared environment",

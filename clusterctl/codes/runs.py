@@ -13,7 +13,7 @@ SET_SOURCE = Text(
 STUCK = Text(
     "no progress on the node for a long time: its file system hangs", "节点上长时间没有进展：文件系统卡住"
 )
-NO_PROGRESS = Text("no progress on the node for {limit:.0f} s", "节点上 {limit:.0f} 秒没有进展")
+NO_PROGRESS = Text("no progress on the node for {limit:.0f} 秒", "节点上 {limit:.0f} 秒没有进展")
 NO_RESULT = Text("no result for {limit:.0f} h", "{limit:.0f} 小时内没有返回结果")
 SHORTEN_RULES = Text(
     "shorten it: ignore a directory with one rule instead of each file with its own",
@@ -406,8 +406,8 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-RUN-010": Entry(
         "error",
-        Text("a name cannot be used on a node", "名字无法在节点上使用"),
-        do=Text("Choose another name for the job or node", "给作业或节点换一个名字"),
+        Text("a name cannot be used on a node", "名称无法在节点上使用"),
+        do=Text("Choose another name for the job or node", "给作业或节点换一个名称"),
     ),
     "CC-RUN-011": Entry(
         "error",
@@ -431,7 +431,7 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-RUN-013": Entry(
         "error",
         Text("this run was already started on this node", "该任务已在这个节点上启动过"),
-        do=Text("Launch again: the run gets a new name", "重新启动：任务会有新的名字"),
+        do=Text("Launch again: the run gets a new name", "重新启动：任务会有新的名称"),
     ),
     "CC-RUN-014": Entry(
         "error",
@@ -541,14 +541,14 @@ ENTRIES: Mapping[str, Entry] = {
                 SLOW_NODE,
             ),
             "import": Case(
-                Text("torchrun was not imported within {limit:.0f} s", "{limit:.0f} 秒内没有导入 torchrun"),
+                Text("torchrun was not imported within {limit:.0f} 秒", "{limit:.0f} 秒内没有导入 torchrun"),
                 SLOW_NODE,
             ),
         },
     ),
     "CC-RUN-035": Entry(
         "error",
-        Text("a node sent invalid data while the run was followed", "跟踪任务期间，节点发来的数据无效"),
+        Text("a node sent invalid data while the run was followed", "持续显示任务期间，节点发来的数据无效"),
         do=Text(
             "Run `clusterctl attach` again; if it happens again, report it",
             "再次执行 `clusterctl attach`；如果再次出现，请报告",
@@ -562,7 +562,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "another run uses the GPUs or the node that this one needs; its name is shown, and nothing was started (exit code 3); [`launch --wait`](sharing-gpus.md) waits",
-            "需要的 GPU 或节点正被另一个任务使用；会列出其名字，没有启动任何程序（退出码 3）；加 [`launch --wait`](sharing-gpus.md) 则会等待",
+            "需要的 GPU 或节点正被另一个任务使用；会列出其名称，没有启动任何程序（退出码 3）；加 [`launch --wait`](sharing-gpus.md) 则会等待",
         ),
         do=Text(
             "Use `clusterctl launch --wait`, other `gpus:` or other nodes",
@@ -842,7 +842,7 @@ ENTRIES: Mapping[str, Entry] = {
                 Text("no node has outputs of job {job!r}", "没有节点有作业 {job!r} 的输出"),
                 Text(
                     "see `clusterctl ps`: the name of a run is JOB-TIME-NUMBER",
-                    "见 `clusterctl ps`：任务的名字为 JOB-TIME-NUMBER",
+                    "见 `clusterctl ps`：任务的名称为 JOB-TIME-NUMBER",
                 ),
             ),
         },

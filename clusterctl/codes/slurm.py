@@ -128,7 +128,7 @@ ENTRIES: Mapping[str, Entry] = {
         why=Text(
             "sbatch reports why: an unknown partition or account, more nodes or time than the partition allows, a "
             "controller that is away",
-            "sbatch 会给出原因：分区或账户不存在、节点数或时间超出分区限制、控制器无响应",
+            "sbatch 会给出原因：分区或账号不存在、节点数或时间超出分区限制、控制器无响应",
         ),
         do=Text(
             "Correct partition, account, qos, time or gpus_per_node in the inventory; `sinfo` shows what there is",

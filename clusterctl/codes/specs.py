@@ -478,7 +478,7 @@ ENTRIES: Mapping[str, Entry] = {
                 ),
             ),
             "metric-name": Case(
-                Text("{text} is not a name for a number", "{text} 不能作为指标的名字"),
+                Text("{text} is not a name for a number", "{text} 不能作为指标的名称"),
                 Text(
                     "use letters, digits, '.', '_', '/' and '-', at most 48",
                     "只能使用字母、数字、'.'、'_'、'/' 和 '-'，最多 48 个字符",
@@ -529,7 +529,7 @@ ENTRIES: Mapping[str, Entry] = {
                 Text("notify: {text} messages are not signed", "notify：{text} 的消息不签名"),
                 Text(
                     "remove secret_from; for this service the URL itself is the secret",
-                    "删除 secret_from；该服务的 URL 本身就是密钥",
+                    "删除 secret_from；该服务的 URL 本身就是 secret",
                 ),
             ),
             "stall-restart": Case(
@@ -540,7 +540,7 @@ ENTRIES: Mapping[str, Entry] = {
                 ),
             ),
             "not-name": Case(
-                Text("{text} is not a valid name", "{text} 不是有效的名字"),
+                Text("{text} is not a valid name", "{text} 不是有效的名称"),
                 Text(
                     "use only letters, digits, '.', '_' and '-', starting with a letter or digit",
                     "只能使用字母、数字、'.'、'_' 和 '-'，以字母或数字开头",
@@ -754,27 +754,27 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text("a node's name is used twice, or has another meaning", "节点名重复，或者有其他含义"),
         do=Text(
-            "Choose another name; not a number, a range or `all`", "换一个名字；不能是数字、范围或 `all`"
+            "Choose another name; not a number, a range or `all`", "换一个名称；不能是数字、范围或 `all`"
         ),
         cases={
             "reads-as-ranks": Case(
-                Text("the name {text} would be read as node ranks", "名字 {text} 会被当作节点编号"),
+                Text("the name {text} would be read as node ranks", "名称 {text} 会被当作节点编号"),
                 Text("for example node{plain}", "例如 node{plain}"),
             ),
             "all": Case(
-                Text("the name 'all' means all nodes", "名字 'all' 表示所有节点"),
-                Text("choose another name", "换一个名字"),
+                Text("the name 'all' means all nodes", "名称 'all' 表示所有节点"),
+                Text("choose another name", "换一个名称"),
             ),
             "same-name": Case(
                 Text("the node at {location} has the name {text} too", "{location} 处的节点也叫 {text}"),
-                Text("give each node a different name:", "用 name: 给每个节点设置不同的名字"),
+                Text("give each node a different name:", "用 name: 给每个节点设置不同的名称"),
             ),
             "host-as-name": Case(
                 Text(
                     "host: cannot also be used as the node's name: {problem}",
                     "host：不能同时用作节点名：{problem}",
                 ),
-                Text("set name: for the node", "用 name: 给节点设置名字"),
+                Text("set name: for the node", "用 name: 给节点设置名称"),
             ),
         },
     ),
@@ -858,11 +858,11 @@ ENTRIES: Mapping[str, Entry] = {
         cases={
             "ipv6-machine": Case(
                 NO_IPV6,
-                Text("write the machine's IPv4 address, or a name", "写机器的 IPv4 地址或名字"),
+                Text("write the machine's IPv4 address, or a name", "写机器的 IPv4 地址或名称"),
             ),
             "ipv6-host": Case(
                 Text("training over IPv6 is not supported yet", "暂不支持通过 IPv6 训练"),
-                Text("write the machine's IPv4 address, or a name", "写机器的 IPv4 地址或名字"),
+                Text("write the machine's IPv4 address, or a name", "写机器的 IPv4 地址或名称"),
             ),
             "node": Case(
                 Text(
@@ -935,7 +935,7 @@ ENTRIES: Mapping[str, Entry] = {
         Text("not the name of a NIC", "不是有效的网卡名"),
         do=Text(
             "Use the name that `ip link` shows; several as a list: `nic: [a, b]`",
-            "使用 `ip link` 显示的名字；多块网卡写成列表：`nic: [a, b]`",
+            "使用 `ip link` 显示的名称；多块网卡写成列表：`nic: [a, b]`",
         ),
         cases={
             "too-long": Case(
@@ -956,7 +956,7 @@ ENTRIES: Mapping[str, Entry] = {
                     "{text} is an alias; NCCL and Gloo cannot bind to an alias",
                     "{text} 是别名，NCCL 和 Gloo 无法绑定别名",
                 ),
-                Text("use the name of the NIC itself", "使用网卡本身的名字"),
+                Text("use the name of the NIC itself", "使用网卡本身的名称"),
             ),
             "at-sign": Case(
                 Text("{text} contains '@'", "{text} 含有 '@'"),
@@ -1033,7 +1033,7 @@ ENTRIES: Mapping[str, Entry] = {
             "": Case(
                 Text(
                     "{name} is a secret and has a value in env at {location}",
-                    "{name} 是密钥变量，但在 {location} 的 env 里有值",
+                    "{name} 是 secret，但在 {location} 的 env 里有值",
                 ),
                 Text(
                     "remove it from env; the value is taken from your own environment",
@@ -1280,7 +1280,7 @@ ENTRIES: Mapping[str, Entry] = {
                 Text("{key}: expected keys and values, got {found}", "{key}：应为键和值，实际是 {found}"),
                 Text(
                     "a name needs a colon after it, even if it is alone in its line",
-                    "名字后面必须有冒号，单独一行时也一样",
+                    "名称后面必须有冒号，单独一行时也一样",
                 ),
             ),
             "no-slots": Case(

@@ -12,7 +12,7 @@ UNREACHED = Text(
 )
 UNTRUSTED = Text(
     "Another machine at that address could read the code and the secrets of the job.",
-    "该地址上的其他机器可能会读取作业的代码和密钥。",
+    "该地址上的其他机器可能会读取作业的代码和 secret。",
 )
 NO_LOGIN = Text("Without a login the node cannot be checked.", "无法登录，就无法检查该节点。")
 
@@ -39,7 +39,7 @@ ENTRIES: Mapping[str, Entry] = {
         why=UNREACHED,
         what=Text(
             "The name in `host:` is resolved on the machine where clusterctl runs. Use the address, or a name that `getent hosts NAME` finds on this machine.",
-            "`host:` 中的名字在运行 clusterctl 的机器上解析。请使用地址，或者本机的 `getent hosts NAME` 能查到的名字。",
+            "`host:` 中的名称在运行 clusterctl 的机器上解析。请使用地址，或者本机的 `getent hosts NAME` 能查到的名称。",
         ),
         do=Text(
             "Compare with `getent hosts NAME` on this machine, or set `host:` to the address",
@@ -166,7 +166,7 @@ ENTRIES: Mapping[str, Entry] = {
                 ),
             ),
             "connect": Case(
-                Text("no connection to {target} within {limit:g} s", "{limit:g} 秒内没有连接上 {target}"),
+                Text("no connection to {target} within {limit:g} 秒", "{limit:g} 秒内没有连接上 {target}"),
                 Text(
                     "the node is off, or a firewall drops the packets; check whether it responds in its own network",
                     "节点未开机，或者防火墙丢弃了数据包；检查它在自己的网络里是否有响应",
@@ -203,14 +203,14 @@ ENTRIES: Mapping[str, Entry] = {
                 ),
             ),
             "step": Case(
-                Text("no {step} within {limit:g} s", "{limit:g} 秒内没有完成 {step}"),
+                Text("no {step} within {limit:g} 秒", "{limit:g} 秒内没有完成 {step}"),
                 Text(
                     "the node may be overloaded or stopped; check whether an ordinary `ssh` to it still works",
                     "节点可能负载过高或已停止；检查普通的 `ssh` 能否登录",
                 ),
             ),
             "interpreter": Case(
-                Text("{python} did not respond within {limit:g} s", "{python} 在 {limit:g} 秒内没有返回"),
+                Text("{python} did not respond within {limit:g} 秒", "{python} 在 {limit:g} 秒内没有返回"),
                 Text(
                     "look in the login shell's startup files (.bashrc, .profile, .zshenv, config.fish) for a command that reads from stdin, waits, or replaces the shell (`exec fish`); or the file system is slow",
                     "在登录 shell 的启动文件（.bashrc、.profile、.zshenv、config.fish）里查找读取 stdin、等待或替换 shell 的命令（`exec fish`）；也可能是文件系统慢",
@@ -615,11 +615,11 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         do=Text(
             "The network or the node hangs; the run continues, and `clusterctl attach` reconnects to it",
-            "网络或节点卡住；任务仍在运行，之后用 `clusterctl attach` 重新接入",
+            "网络或节点卡住；任务仍在运行，之后用 `clusterctl attach` 重新连接",
         ),
         cases={
             "": Case(
-                Text("no data received for {limit:g} s", "{limit:g} 秒没有收到任何数据"),
+                Text("no data received for {limit:g} 秒", "{limit:g} 秒没有收到任何数据"),
                 Text(
                     "the node or the network in between stopped responding; programs on the node may still be running",
                     "节点或中间的网络没有响应；节点上的程序可能仍在运行",
@@ -668,7 +668,7 @@ ENTRIES: Mapping[str, Entry] = {
         why=UNREACHED,
         what=Text(
             "The nodes behind the bastion were not tried. The message shows the bastion, and the evidence starts with the code of the problem there: fix it as if the bastion were a node. Its user, port and key come from its own part of the SSH configuration, or from `jump: user@host:port`.",
-            "没有尝试连接跳板机后面的节点。报错里有跳板机的名字，检查结果以跳板机上问题的错误码开头：按普通节点的方法解决即可。跳板机的用户、端口和密钥取自 SSH 配置中它自己的部分，或者 `jump: user@host:port`。",
+            "没有尝试连接跳板机后面的节点。报错里有跳板机的名称，检查结果以跳板机上问题的错误码开头：按普通节点的方法解决即可。跳板机的用户、端口和密钥取自 SSH 配置中它自己的部分，或者 `jump: user@host:port`。",
         ),
         do=Text(
             "Fix the bastion first: the message shows its problem; test with `ssh BASTION`",
@@ -768,18 +768,18 @@ ENTRIES: Mapping[str, Entry] = {
         why=UNTRUSTED,
         what=Text(
             "A `@cert-authority` line of known_hosts trusts the authority that signed the certificate, but the certificate has expired, is for other names, or is not a host certificate. It must contain the host name that SSH uses: `host`, or the HostName or HostKeyAlias of your SSH configuration.",
-            "known_hosts 的 `@cert-authority` 行信任签发该证书的机构，但证书已过期、用于其他名字，或者不是主机证书。证书必须包含 SSH 使用的主机名：`host`，或者 SSH 配置里的 HostName 或 HostKeyAlias。",
+            "known_hosts 的 `@cert-authority` 行信任签发该证书的机构，但证书已过期、用于其他名称，或者不是主机证书。证书必须包含 SSH 使用的主机名：`host`，或者 SSH 配置里的 HostName 或 HostKeyAlias。",
         ),
         do=Text(
             "Its names or its dates do not match: renew it, or correct `host:`",
-            "证书的名字或有效期不符：重新签发，或者修改 `host:`",
+            "证书的名称或有效期不符：重新签发，或者修改 `host:`",
         ),
         cases={
             "": Case(
                 Text("{server}'s host certificate is not valid", "{server} 的主机证书无效"),
                 Text(
                     "let the certificate authority sign its host key again, for the name in the inventory or its HostName (`ssh-keygen -s CA -h -n NAME -I ID`); or set HostKeyAlias in ~/.ssh/config",
-                    "让证书颁发机构重新签发主机密钥，名字要与 inventory 或 HostName 中的一致（`ssh-keygen -s CA -h -n NAME -I ID`）；或者在 ~/.ssh/config 里设置 HostKeyAlias",
+                    "让证书颁发机构重新签发主机密钥，名称要与 inventory 或 HostName 中的一致（`ssh-keygen -s CA -h -n NAME -I ID`）；或者在 ~/.ssh/config 里设置 HostKeyAlias",
                 ),
             ),
         },

@@ -202,7 +202,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         what=Text(
             "Two nodes of the inventory report the same boot and the same hostname. One machine may be listed by name and by address. NCCL identifies machines by these two values; if containers share both on purpose, set NCCL_HOSTID to a different value in each: NCCL and this check then treat them as two machines.",
-            "inventory 中的两个节点报告了相同的开机标识和主机名。可能同一台机器既按名字又按地址列出。NCCL 用这两个值识别机器；如果容器有意共用两者，请在每个容器中把 NCCL_HOSTID 设为不同的值，NCCL 和本检查会把它们当作两台机器。",
+            "inventory 中的两个节点报告了相同的开机标识和主机名。可能同一台机器既按名称又按地址列出。NCCL 用这两个值识别机器；如果容器有意共用两者，请在每个容器中把 NCCL_HOSTID 设为不同的值，NCCL 和本检查会把它们当作两台机器。",
         ),
         do=Text(
             "The inventory lists one machine twice: leave one out",

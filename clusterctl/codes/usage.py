@@ -8,7 +8,7 @@ from clusterctl.codes.entry import Case, Entry, Text, same
 
 HOW_TO_SELECT = Text(
     "use names, ranks or ranges such as gpu01, 0-3, gpu[01-04,07] or gpu*, separated by commas",
-    "写名字、编号或范围，例如 gpu01、0-3、gpu[01-04,07] 或 gpu*，用逗号分隔",
+    "写名称、编号或范围，例如 gpu01、0-3、gpu[01-04,07] 或 gpu*，用逗号分隔",
 )
 KNOWN_NODES = Text("the nodes are {nodes}", "节点有 {nodes}")
 NO_SUCH_RUN = Text("no run {prefix!r} on these nodes", "这些节点上没有任务 {prefix!r}")
@@ -22,7 +22,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         do=Text(
             "The message suggests the nearest one; see `clusterctl --help`",
-            "报错里有最接近的名字；见 `clusterctl --help`",
+            "报错里有最接近的名称；见 `clusterctl --help`",
         ),
         cases={
             "": Case(same("{problem}"), Text("see `{command} --help`", "见 `{command} --help`")),
@@ -155,7 +155,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         cases={
             "": Case(
-                Text("secrets not set on this machine: {names}", "本机没有设置 secrets：{names}"),
+                Text("secrets not set on this machine: {names}", "本机没有设置 secret：{names}"),
                 Text(
                     "export {first}=... before `clusterctl launch`",
                     "在 `clusterctl launch` 之前执行 export {first}=...",
@@ -197,7 +197,7 @@ ENTRIES: Mapping[str, Entry] = {
                 Text("the selection of nodes is empty", "节点的选择为空"),
                 Text(
                     "use names, ranks or ranges such as gpu01, 0-3, gpu[01-04,07] or gpu*, separated by commas; or all",
-                    "写名字、编号或范围，例如 gpu01、0-3、gpu[01-04,07] 或 gpu*，用逗号分隔；或者 all",
+                    "写名称、编号或范围，例如 gpu01、0-3、gpu[01-04,07] 或 gpu*，用逗号分隔；或者 all",
                 ),
             ),
         },
@@ -241,7 +241,7 @@ ENTRIES: Mapping[str, Entry] = {
             "many": Case(
                 Text(
                     "invalid selection of nodes {pattern!r}: it expands to more than {most} names",
-                    "节点选择 {pattern!r} 无效：展开后超过 {most} 个名字",
+                    "节点选择 {pattern!r} 无效：展开后超过 {most} 个名称",
                 ),
                 HOW_TO_SELECT,
             ),
@@ -256,8 +256,8 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-USE-012": Entry(
         "error",
-        Text("no such node; the nearest name is shown", "没有这个节点；会列出最接近的名字"),
-        do=Text("`clusterctl inventory show` lists the names", "`clusterctl inventory show` 会列出所有名字"),
+        Text("no such node; the nearest name is shown", "没有这个节点；会列出最接近的名称"),
+        do=Text("`clusterctl inventory show` lists the names", "`clusterctl inventory show` 会列出所有名称"),
         cases={
             "rank": Case(
                 Text(
@@ -325,7 +325,7 @@ ENTRIES: Mapping[str, Entry] = {
             "": Case(
                 Text("no active run of yours ({user})", "没有你（{user}）的正在运行的任务"),
                 Text(
-                    "runs of other users must be given by name: {runs}", "其他用户的任务必须写出名字：{runs}"
+                    "runs of other users must be given by name: {runs}", "其他用户的任务必须写出名称：{runs}"
                 ),
             ),
             "none": Case(
@@ -581,11 +581,11 @@ ENTRIES: Mapping[str, Entry] = {
         Text(
             "the output file already exists; `--force` replaces it", "要写入的文件已存在；加 `--force` 则替换"
         ),
-        do=Text("Choose another name, or add `--force`", "换一个名字，或者加 `--force`"),
+        do=Text("Choose another name, or add `--force`", "换一个名称，或者加 `--force`"),
         cases={
             "": Case(
                 Text("{path} already exists", "{path} 已存在"),
-                Text("choose another name, or add --force", "换一个名字，或者加 --force"),
+                Text("choose another name, or add --force", "换一个名称，或者加 --force"),
             ),
             "directory": Case(
                 Text("{path} is a directory", "{path} 是目录"),
@@ -794,9 +794,9 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text(
             "`stop` or `lab down` without a name was not confirmed; nothing was stopped",
-            "`stop` 或 `lab down` 没有写名字，也没有得到确认；没有停止任何内容",
+            "`stop` 或 `lab down` 没有写名称，也没有得到确认；没有停止任何内容",
         ),
-        do=Text("Give the name of the run or the lab, or add `-y`", "写上任务或 lab 的名字，或者加 `-y`"),
+        do=Text("Give the name of the run or the lab, or add `-y`", "写上任务或 lab 的名称，或者加 `-y`"),
         cases={
             "": Case(Text("nothing was stopped", "没有停止任何内容"), same("{command}")),
             "run": Case(

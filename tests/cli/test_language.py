@@ -152,7 +152,7 @@ def test_a_terminal_that_cannot_show_chinese_gets_english() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [("zh", "跟随任务直到结束"), ("fr", "Follow a run until it ends")]
+    ("value", "text"), [("zh", "持续显示任务的输出"), ("fr", "Follow a run until it ends")]
 )
 def test_completion_is_translated_and_never_an_error(value: str, text: str) -> None:
     """zsh and fish show what a verb is for; an unknown language must not spoil the line of the user."""
