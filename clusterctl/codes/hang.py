@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from clusterctl.codes.entry import Case, Entry, Text
 
+RUN_AGAIN = Text("run it again after some seconds", "几秒后再执行一次")
+
 ENTRIES: Mapping[str, Entry] = {
     "CC-HANG-001": Entry(
         "error",
@@ -241,9 +243,16 @@ ENTRIES: Mapping[str, Entry] = {
             "": Case(
                 Text(
                     "no rank waits in a collective; {ranks} are at {where}, {busy} of {count} use a processor",
-                    "没有 rank 在集合通信中等待；{ranks} 位于 {where}，{count} 个中有 {busy} 个在使用处理器",
+                    "没有 rank 在集合通信中等待；{ranks} 停在 {where}，{count} 个 rank 中 {busy} 个占用 CPU",
                 ),
-                Text("run it again after some seconds", "几秒后再执行一次"),
+                RUN_AGAIN,
+            ),
+            "idle": Case(
+                Text(
+                    "no rank waits in a collective or uses a processor; {ranks} are at {where}",
+                    "没有 rank 在集合通信中等待；{ranks} 停在 {where}，都没有占用 CPU",
+                ),
+                RUN_AGAIN,
             ),
             "nothing": Case(
                 Text("no stacks and no records: {reason}", "没有调用栈，也没有记录：{reason}"),
@@ -259,7 +268,7 @@ ENTRIES: Mapping[str, Entry] = {
         Text("a rank arrives last in most collectives", "某个 rank 在多数集合通信中最后到达"),
         do=Text(
             "All other ranks wait for it in each step. Usual reasons: its data loader or disk, another program on the node, a hot or slow processor. GPU time after the launch of a kernel is not included.",
-            "每一步其他 rank 都在等它。常见原因：它的数据加载或磁盘、节点上的其他程序、处理器过热或较慢。GPU 在任务发起之后的变慢在这里看不到。",
+            "每一步其他 rank 都在等它。常见原因：它的数据加载或磁盘、节点上的其他程序、处理器过热或较慢。kernel 提交给 GPU 之后才变慢的，这里看不出来。",
         ),
         cases={
             "": Case(
@@ -279,7 +288,7 @@ ENTRIES: Mapping[str, Entry] = {
         Text("no rank is late in most collectives", "没有 rank 在多数集合通信中迟到"),
         do=Text(
             "By the times at which Python enters collectives no rank makes the others wait. GPU time after the launch of a kernel is not included.",
-            "从 Python 进入集合通信的时间看，没有 rank 让其他 rank 等待。GPU 在任务发起之后的变慢在这里看不到。",
+            "从 Python 进入集合通信的时间看，没有 rank 让其他 rank 等待。kernel 提交给 GPU 之后才变慢的，这里看不出来。",
         ),
         cases={
             "": Case(

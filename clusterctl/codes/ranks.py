@@ -130,11 +130,11 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text("a module cannot be imported on this node", "该节点上有模块无法导入"),
         do=Text(
-            "If it is missing on all nodes, install it, or let `setup:` install it on every node. Otherwise the environments differ, or the module is not in the code that is sent; a package below src/ needs `env: {PYTHONPATH: src}`. The command shows where it is missing; use the job's Python in it.",
-            "如果所有节点都缺少该模块：安装它，或者用 `setup:` 在每个节点上安装。否则是各节点的环境不同，或者模块不在发送的代码中；包在 src/ 下时需要 `env: {PYTHONPATH: src}`。用命令查看哪些节点缺少该模块；请换成作业使用的 Python。",
+            "If it is missing on all nodes, install it, or let `setup:` install it on every node. Otherwise the environments differ, or the module is not in the code that is sent; a package below src/ needs `env: {PYTHONPATH: src}`. The command repeats the import on this node with the job's Python.",
+            "如果所有节点都缺少该模块：安装它，或者用 `setup:` 在每个节点上安装。否则是各节点的环境不同，或者模块不在发送的代码中；包在 src/ 下时需要 `env: {PYTHONPATH: src}`。下面的命令在该节点上用作业的 Python 重新导入该模块。",
         ),
         texts=("ModuleNotFoundError: No module named 'timm'",),
-        command="clusterctl exec -- python3 -c 'import {module}'",
+        command='clusterctl ssh {node} {run} -- sh -c \'"$CLUSTERCTL_PYTHON" -c "import {module}"\'',
     ),
     "CC-JOB-011": Entry(
         "error",
@@ -539,7 +539,10 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-JOB-042": Entry(
         "error",
-        Text("segmentation fault: compiled code accessed invalid memory", "段错误：编译的代码访问了非法内存"),
+        Text(
+            "segmentation fault: native code (a C or C++ extension) accessed invalid memory",
+            "段错误：本地代码（C/C++ 扩展）访问了非法内存",
+        ),
         do=Text(
             "Usually an extension was built for another torch or CUDA; if it happens when NCCL starts, ulimit -s unlimited can also be the cause. With PYTHONFAULTHANDLER the Python line is shown.",
             "通常是扩展为其他版本的 torch 或 CUDA 编译；如果在 NCCL 启动时出现，也可能是 ulimit -s unlimited 导致。设置 PYTHONFAULTHANDLER 可以看到对应的 Python 代码行。",
@@ -564,7 +567,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-JOB-044": Entry(
         "error",
-        Text("compiled code aborted", "编译的代码异常中止"),
+        Text("native code (a C or C++ extension) aborted", "本地代码（C/C++ 扩展）异常中止"),
         do=Text(
             "The reason is in the last lines before it, often after `what():`. With PYTHONFAULTHANDLER the Python line is shown. `terminate called without an active exception` after the script's last line: call torch.distributed.destroy_process_group() before the script ends.",
             "原因在它之前的几行，通常在 `what():` 之后。设置 PYTHONFAULTHANDLER 可以看到对应的 Python 代码行。如果脚本执行完最后一行才出现 `terminate called without an active exception`：请在脚本结束前调用 torch.distributed.destroy_process_group()。",
@@ -708,8 +711,8 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text("Ray ended on a node, or did not start", "某个节点上的 Ray 退出了，或者没有启动"),
         do=Text(
-            "One of Ray's own processes ended: the lines before say which one and its exit code. Signal 9 that no user sent is often the kernel, because memory ran out. Ray's logs of the node are in `attempt-1/ray/` of the run.",
-            "Ray 自身的某个进程退出了：前面的几行写明是哪个进程及其退出码。没有人发送过的信号 9 通常来自内核（内存不足）。该节点上 Ray 的日志在任务的 `attempt-1/ray/` 目录里。",
+            "One of Ray's own processes ended: the lines before say which one and its exit code. Signal 9, unless somebody sent it, is usually from the kernel: memory ran out. Ray's logs of the node are in `attempt-1/ray/` of the run.",
+            "Ray 自身的某个进程退出了：前面的几行写明是哪个进程及其退出码。信号 9 若非人为发送，通常来自内核（内存不足）。该节点上 Ray 的日志在任务的 `attempt-1/ray/` 目录里。",
         ),
         texts=("clusterctl: Ray ended with exit code 1 on gpu02 (10.0.0.2)",),
         command="clusterctl pull {run} ./logs",
@@ -728,8 +731,8 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text("mpirun's daemon (orted) ended on a node", "某个节点上 mpirun 的守护进程（orted）退出了"),
         do=Text(
-            "Its ranks end with it, and mpirun then ends those of all nodes. A negative number is the signal that ended it: -9 that no user sent is often the kernel, because memory ran out.",
-            "该节点的 rank 随之结束，mpirun 再结束所有节点的 rank。负数是使它结束的信号：没有人发送过的 -9 通常来自内核（内存不足）。",
+            "Its ranks end with it, and mpirun then ends those of all nodes. A negative number is the signal that ended it: -9, unless somebody sent it, is usually from the kernel: memory ran out.",
+            "该节点的 rank 随之结束，mpirun 再结束所有节点的 rank。负数是使它结束的信号：-9 若非人为发送，通常来自内核（内存不足）。",
         ),
         texts=("clusterctl: orted on gpu02 ended: -9",),
         command="clusterctl exec --nodes {node} -- sh -c 'uptime; dmesg | tail'",

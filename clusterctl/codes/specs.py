@@ -21,7 +21,7 @@ QUOTE_THE_VALUE = Text("put the value in quotes: 'like this'", "给值加引号�
 QUOTE_THE_STAR = Text("quote the text if the * belongs to it", "如果 * 是文本的一部分，请给文本加引号")
 START_WITH_A_KEY = Text("start the file with a line such as KEY: VALUE", "文件应以 KEY: VALUE 这样的行开头")
 EXPECTED_COMMA = Text("expected ',' or '{closing}'", "应为 ',' 或 '{closing}'")
-GIVE_OR_DELETE = Text("give a value, or delete the line", "写一个值，或者删除这一行")
+GIVE_OR_DELETE = Text("give a value, or remove the key from the file", "写一个值，或者从文件里删除这个键")
 
 
 ENTRIES: Mapping[str, Entry] = {
@@ -614,7 +614,7 @@ ENTRIES: Mapping[str, Entry] = {
             ),
             "empty": Case(
                 Text("expected at least one item, got an empty list", "至少要有一项，实际是空列表"),
-                Text("give one, or remove the line", "写一项，或者删除这一行"),
+                Text("give one, or remove the key from the file", "写一项，或者从文件里删除这个键"),
             ),
             "not-ipv4-address": Case(
                 Text("{text} is not an IPv4 address", "{text} 不是 IPv4 地址"),
@@ -690,15 +690,15 @@ ENTRIES: Mapping[str, Entry] = {
             "empty-gpus": Case(
                 Text("gpus: expected at least one index", "gpus：至少要有一个编号"),
                 Text(
-                    "[0, 1], or remove the line for all GPUs; for a job without GPUs: nproc_per_node: 1, backend: gloo",
-                    "[0, 1]；要使用全部 GPU 就删除这一行；不用 GPU 的作业写 nproc_per_node: 1, backend: gloo",
+                    "[0, 1], or remove `gpus` from the file for all GPUs; for a job without GPUs: nproc_per_node: 1, backend: gloo",
+                    "[0, 1]；要使用全部 GPU 就从文件里删除 `gpus`；不用 GPU 的作业写 nproc_per_node: 1, backend: gloo",
                 ),
             ),
             "empty-restart-on": Case(
                 Text("restart.on: expected at least one reason", "restart.on：至少要有一个原因"),
                 Text(
-                    "for example [node_lost, worker_killed], or remove the line for the default",
-                    "例如 [node_lost, worker_killed]，或者删除这一行以使用默认值",
+                    "for example [node_lost, worker_killed], or remove the key from the file for the default",
+                    "例如 [node_lost, worker_killed]，或者从文件里删除这个键以使用默认值",
                 ),
             ),
             "empty-on-end": Case(
@@ -707,7 +707,7 @@ ENTRIES: Mapping[str, Entry] = {
             ),
             "empty-text": Case(
                 Text("expected a text, got an empty one", "应为文本，实际为空"),
-                Text("write a value, or remove the line", "写一个值，或者删除这一行"),
+                GIVE_OR_DELETE,
             ),
             "nothing": Case(
                 Text("expected {noun}, got nothing", "应为 {noun}，实际没有值"),
@@ -729,7 +729,7 @@ ENTRIES: Mapping[str, Entry] = {
             ),
             "zero-limit": Case(
                 Text("expected more than 0", "应大于 0"),
-                Text("remove the line for no limit", "如需不限制，删除这一行"),
+                Text("for no limit, remove the key from the file", "如需不限制，从文件里删除这个键"),
             ),
             "small-size": Case(
                 Text("{text} is less than 1MB", "{text} 小于 1MB"),

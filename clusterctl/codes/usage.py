@@ -387,10 +387,17 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-USE-025": Entry(
         "error",
-        Text("the run belongs to another user: `-y` stops it anyway", "任务属于其他用户：加 `-y` 仍然停止它"),
-        do=Text("Ask its owner first; `-y` stops it anyway", "先与其所有者确认；加 `-y` 仍然停止"),
+        Text(
+            "the run belongs to another user; `-y` confirms that it is to be stopped",
+            "任务属于其他用户；确实要停止时加 `-y`",
+        ),
+        do=Text(
+            "Ask its owner first; add `-y` to stop it nevertheless", "先与其所有者确认；确实要停止时加 `-y`"
+        ),
         cases={
-            "": Case(same("{reason}"), Text("{command}  (stops it anyway)", "{command}  （仍然停止）")),
+            "": Case(
+                same("{reason}"), Text("{command}  (to stop it nevertheless)", "{command}  （确实要停止时）")
+            ),
         },
     ),
     "CC-USE-026": Entry(
@@ -675,10 +682,13 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-USE-051": Entry(
         "error",
         Text(
-            "a waiver for a finding that stops every launch, such as an unreachable node or a missing torch",
-            "不能豁免的检查结果：它会使任何启动失败，例如节点无法连接或缺少 torch",
+            "a waiver for a problem with which nothing can be launched, such as an unreachable node or a missing torch",
+            "不能豁免：存在该问题时无法启动，例如节点无法连接或缺少 torch",
         ),
-        do=Text("Fix it: no launch works with this problem", "请解决该问题：存在该问题时无法启动"),
+        do=Text(
+            "Fix the problem, or leave the node out with `--exclude`",
+            "请解决该问题，或者用 `--exclude` 排除该节点",
+        ),
         cases={
             "": Case(
                 Text(

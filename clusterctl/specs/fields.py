@@ -29,7 +29,7 @@ class ScalarType:
     parse: Callable[[str], object]
     schema: dict[str, Any]
     nullable: bool = False
-    null_fix: str = to_translate("give a value, or delete the line")
+    null_fix: str = to_translate("give a value, or remove the key from the file")
     example: str = ""
     choices: tuple[str, ...] = ()  # what the noun is made of, if it is a choice
 

@@ -16,11 +16,14 @@ import time
 import zlib
 from collections import namedtuple
 from contextlib import suppress
-from typing import Dict, Optional
+from typing import TYPE_CHECKING, Dict, Optional
 
 from ...protocol.run_paths import WorkdirPaths
 from ...protocol.untrusted import Untrusted
 from .workdir import read_json
+
+if TYPE_CHECKING:
+    from ...protocol.messages.files import Spec
 
 MARK = "made.json"
 CONTENT = 16  # digits of a content that are in the name
@@ -74,6 +77,14 @@ def find_environment(folder: str) -> Optional[Environment]:
     prefix = os.path.join(folder, token) if kind else ""
     environment = Environment(folder, prefix)
     return environment if not kind or os.access(environment.python, os.X_OK) else None
+
+
+def find_run_environment(rundir: str, spec: Spec) -> Optional[Environment]:
+    """Find the environment that a run needs."""
+    workdir = os.path.dirname(os.path.dirname(os.path.dirname(rundir)))
+    return (
+        find_environment(environment_folder(workdir, spec["setup"]["content"])) if spec.get("setup") else None
+    )
 
 
 def append_programs_to_path(env: Dict[str, str], python: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional
 from ..lifecycle.actions import StartHelper
 from ..lifecycle.events import AfterEnded, Doing, Event, HelperFailed, Notice
 from ..runtime.event_loop import Loop
-from ..state.environments import Environment, append_programs_to_path, environment_folder, find_environment
+from ..state.environments import append_programs_to_path, find_run_environment
 from .evidence import Evidence
 from .spawn import HelperProcess, make_paths, plan_environment
 
@@ -18,14 +18,6 @@ if TYPE_CHECKING:
 
 SETUP_LOG = "setup.log"
 NO_ENVIRONMENT: StepFailure = {"reason": "it created no environment", "text": "", "code": "", "again": ""}
-
-
-def find_run_environment(rundir: str, spec: Spec) -> Optional[Environment]:
-    """Find the environment that a run needs."""
-    workdir = os.path.dirname(os.path.dirname(os.path.dirname(rundir)))
-    return (
-        find_environment(environment_folder(workdir, spec["setup"]["content"])) if spec.get("setup") else None
-    )
 
 
 def node_variables(spec: Spec) -> Dict[str, str]:

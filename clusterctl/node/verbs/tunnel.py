@@ -27,10 +27,11 @@ from ...protocol.run_paths import RunPaths
 from ..diagnose.breakpoint import socket_name
 from ..runtime.processes import PRIVATE_ENV, is_alive, reap
 from ..runtime.stream import Stream, VerbError
+from ..state.environments import activate_environment, find_run_environment
 from ..state.run_record import find_run, parse_identity, read_spec, resolve_state
 
 if TYPE_CHECKING:
-    from ...protocol.messages.files import SentTemplate
+    from ...protocol.messages.files import SentTemplate, Spec
     from ...protocol.messages.tunnel import TunnelFrame
     from ...protocol.messages.verbs import TunnelRequest
 
@@ -387,12 +388,21 @@ def run_environment(rundir: str) -> Dict[str, str]:
         env = dict(os.environ)
         if spec is not None:
             env.update(render_known(spec["env"], {"run_dir": rundir, "output_dir": output}))
+            enter_environment(env, rundir, spec)
         env["CLUSTERCTL_OUTPUT_DIR"] = output
     return {
         key: value
         for key, value in env.items()
         if key not in OWN_VARIABLES and not key.startswith(OWN_PREFIXES)
     }
+
+
+def enter_environment(env: Dict[str, str], rundir: str, spec: Spec) -> None:
+    """Set the interpreter of the job, and what its `setup` has created."""
+    made = find_run_environment(rundir, spec)
+    if made is not None and made.prefix:
+        activate_environment(env, made.prefix, spec["setup"]["kind"] or "")
+    env["CLUSTERCTL_PYTHON"] = made.python if made is not None and made.prefix else spec["python"]
 
 
 def render_known(templates: Mapping[str, SentTemplate], values: Dict[str, str]) -> Dict[str, str]:

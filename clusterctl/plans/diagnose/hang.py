@@ -347,9 +347,10 @@ def _without_wait(
         return Judgement("CC-HANG-008", "", {"nodes": fold_names(silent_nodes)})
     if any(rank.frames for rank in living):
         busy = sum((rank.cpu or 0.0) >= IDLE_CPU for rank in living)
-        counts = {"busy": busy, "count": len(living)}
         places = {"ranks": name_ranks(_numbers(living)), "where": _where(living)}
-        return Judgement("CC-HANG-010", "", {**places, **counts})
+        if not busy:
+            return Judgement("CC-HANG-010", "idle", places)
+        return Judgement("CC-HANG-010", "", {**places, "busy": busy, "count": len(living)})
     return Judgement("CC-HANG-010", "nothing", {"reason": _reason(living)})
 
 

@@ -203,7 +203,7 @@ MOST_BYTES = {
     "stop": 20_400,
     "sync": 19_100,
     "top": 6_800,
-    "tunnel": 18_000,
+    "tunnel": 19_500,
     "warm": 9_200,
 }
 

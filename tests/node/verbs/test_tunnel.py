@@ -45,7 +45,14 @@ def rundir(tmp_path: Path) -> Path:
     (folder / "diagnose/1").mkdir(parents=True)
     (folder / "spec.json").write_text(
         json.dumps(
-            {"run": "r-1", "node": "gpu01", "address": "127.0.0.1", "env": {"A": "b"}, "output_dir": "/out"}
+            {
+                "run": "r-1",
+                "node": "gpu01",
+                "address": "127.0.0.1",
+                "env": {"A": "b"},
+                "output_dir": "/out",
+                "python": "/py",
+            }
         )
     )
     return folder
@@ -194,6 +201,6 @@ def test_a_shell_has_the_jobs_variables_and_none_of_a_rank(
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("PET_LOG_DIR", "/x")
     env = run_environment(str(rundir))
-    assert (env["A"], env["CLUSTERCTL_OUTPUT_DIR"]) == ("b", "/out")
+    assert (env["A"], env["CLUSTERCTL_OUTPUT_DIR"], env["CLUSTERCTL_PYTHON"]) == ("b", "/out", "/py")
     assert not {"RANK", "PET_LOG_DIR", "CLUSTERCTL_RUN"} & set(env)
     assert render_known({"A": ["x", {"fill": "b"}], "C": [{"fill": "d"}]}, {"b": "y"}) == {"A": "xy"}

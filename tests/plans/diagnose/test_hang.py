@@ -216,6 +216,10 @@ def test_what_cannot_be_judged_is_said() -> None:
     """All compute; nothing was prepared; a node is silent; no rank at all."""
     computing = [replace(rank(number, frames=LOADING), cpu=1.0) for number in range(2)]
     assert "2 of 2 use a processor" in judge(computing).sentence
+    idle = [replace(one, cpu=0.0) for one in computing]
+    assert judge(idle).sentence.startswith(
+        "no rank waits in a collective or uses a processor; ranks 0-1 are at "
+    )
     unprepared = [RankEvidence(0, "gpu01", problem="not prepared", process="S")]
     assert "no stacks and no records: not prepared" in judge(unprepared).sentence
     assert judge([], ["gpu02"]).code == "CC-HANG-008"
