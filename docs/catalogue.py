@@ -18,7 +18,7 @@ FINDINGS = Path(__file__).parent / "en" / "findings.md"
 HOW = {
     "check": Text("found before a launch", "启动前发现"),
     "run": Text("reported when it happens", "发生时报告"),
-    "design": Text("cannot happen, or does no harm", "不会发生，或者没有影响"),  # noqa: RUF001  Chinese
+    "design": Text("cannot happen, or does no harm", "不会发生或没有影响"),
     "unseen": Text("not detected", "无法检测"),
 }
 HEADINGS = (
@@ -75,8 +75,10 @@ def share() -> str:
     """Give the number of known failures of each kind."""
     count = Counter(row.how for row in rows())
     total = sum(count.values())
-    pattern = Text("Of {} known failures: {}.", "共 {} 种已知故障：{}。").here  # noqa: RUF001  Chinese
-    return pattern.format(total, "; ".join(f"{count[how]} {meaning.here}" for how, meaning in HOW.items()))
+    if language() == "en":
+        return f"Of {total} known failures: {'; '.join(f'{count[how]} {HOW[how].en}' for how in HOW)}."
+    kinds = "，".join(f"{count[how]} 种{HOW[how].zh}" for how in HOW)  # noqa: RUF001  Chinese
+    return f"共 {total} 种已知故障：其中 {kinds}。"  # noqa: RUF001  Chinese
 
 
 def cells(part: str) -> Iterator[tuple[str, ...]]:
