@@ -182,8 +182,8 @@ def _age(seconds: float) -> str:
     if days:
         return trn("{n} day", "{n} days", days)
     if seconds >= 3600:
-        return f"{seconds // 3600:.0f} h"
-    return f"{seconds // 60:.0f} min" if seconds >= 60 else f"{seconds:.0f} s"
+        return tr("{n} h", n=int(seconds // 3600))
+    return tr("{n} min", n=int(seconds // 60)) if seconds >= 60 else tr("{n} s", n=round(seconds))
 
 
 def _print(line: str) -> None:

@@ -359,28 +359,32 @@ def _render_finding(console: Console, finding: Finding, consequences: Sequence[F
     head = (tr("waived"), "dim") if finding.waived else (severity, STYLES[finding.severity])
     title = tr("{subject}: {text}", subject=finding.code, text=sanitize(finding.title))
     console.print(
-        Text.assemble(head, f" {title} ", (f"({fold_names(finding.nodes)})", "bold")), soft_wrap=True
+        Text.assemble(head, f" {title} ", (tr("({text})", text=fold_names(finding.nodes)), "bold")),
+        soft_wrap=True,
     )
     _print_labelled(console, tr("seen:"), finding.evidence)
     if finding.waived:
         _print_labelled(console, tr("waived:"), finding.waived)
         return
     _print_labelled(console, tr("why:"), finding.why)
-    _print_labelled(console, tr("fix:"), finding.fix)
+    _print_labelled(console, tr("fix:"), finding.fix, _break_fix)
     if consequences:
         also = join_items(f"{other.title} {other.code}" for other in consequences)
         _print_labelled(console, tr("also:"), tr("same cause: {findings}", findings=also))
 
 
-def _break(line: str, width: int) -> list[str]:
+def _break_fix(line: str, width: int) -> list[str]:
+    """Keep a command whole, because it is there to be pasted; prose that begins with the name of a program is none."""
     return wrap_command(line, width) if COMMAND.match(line) else _wrap(line, width)
 
 
-def _print_labelled(console: Console, label: str, text: str) -> None:
-    """Print a text behind a label; commands stay unwrapped, because they are there to be pasted."""
+def _print_labelled(
+    console: Console, label: str, text: str, break_line: Callable[[str, int], list[str]] = _wrap
+) -> None:
+    """Print a text behind a label."""
     width = max(20, console.width - INDENT)
     lines = [sanitize(line) for line in text.split("\n")] if text else []
-    pieces = [piece for line in lines for piece in _break(line, width)]
+    pieces = [piece for line in lines for piece in break_line(line, width)]
     for index, piece in enumerate(pieces):
         first = f"  {label}" if index == 0 else ""
         padding = " " * max(int(first.endswith(":")), INDENT - cell_len(first))
@@ -453,10 +457,12 @@ EXPLAIN_INDENT = 10  # columns before a text
 
 
 def render_explanation(console: Console, explanation: Explanation) -> None:
-    """Print a code in full; commands stay unwrapped, because they are there to be pasted."""
+    """Print a code in full."""
     console.print(
         Text.assemble(
-            (explanation.code, "bold"), f"  {explanation.title}", (f"  ({explanation.kind})", "dim")
+            (explanation.code, "bold"),
+            f"  {explanation.title}",
+            ("  " + tr("({text})", text=explanation.kind), "dim"),
         )
     )
     console.print()
@@ -468,15 +474,19 @@ def render_explanation(console: Console, explanation: Explanation) -> None:
     _print_text(console, tr("occurs as"), "\n".join(explanation.happens))
     if explanation.example is not None:
         _print_text(console, tr("example"), explanation.example.seen)
-        _print_text(console, tr("fix"), explanation.example.fix)
-    _print_text(console, tr("try"), explanation.command)
-    _print_text(console, tr("see"), f"clusterctl explain {explanation.see}" if explanation.see else "")
+        _print_text(console, tr("fix"), explanation.example.fix, _break_fix)
+    _print_text(console, tr("try"), explanation.command, _break_fix)
+    _print_text(
+        console, tr("see"), f"clusterctl explain {explanation.see}" if explanation.see else "", _break_fix
+    )
 
 
-def _print_text(console: Console, label: str, text: str) -> None:
+def _print_text(
+    console: Console, label: str, text: str, break_line: Callable[[str, int], list[str]] = _wrap
+) -> None:
     width = max(20, min(console.width, 100) - EXPLAIN_INDENT)
     lines = text.split("\n") if text else []
-    pieces = [piece for line in lines for piece in _break(line, width)]
+    pieces = [piece for line in lines for piece in break_line(line, width)]
     for index, piece in enumerate(pieces):
         padding = " " * (EXPLAIN_INDENT - 2 - cell_len(label))
         label_cell = (f"{padding}{label}  " if index == 0 else " " * EXPLAIN_INDENT, "cyan")

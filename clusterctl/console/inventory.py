@@ -37,7 +37,7 @@ def _row(node: Node) -> tuple[str, ...]:
         str(node.index),
         tr("{node} (spare)", node=node.name) if node.spare else node.name,
         render_ssh_target(node),
-        node.ip or f"({node.host})",
+        node.ip or tr("({text})", text=node.host),
         ",".join(node.nic) or _describe_choice(node),
         tr("(found by check)") if node.gpus is None else str(node.gpus),
         node.python,

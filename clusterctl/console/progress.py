@@ -59,9 +59,10 @@ def render_lines(progress: PhaseProgress) -> list[str]:
     """Write the overall line, then the slowest nodes with what they are at."""
     shown = progress.pending[:MOST_NODES]
     width = min(WIDEST_NAME, max((len(node.name) for node in shown), default=0))
-    lines = [f"{_render_counts(progress)}  {progress.seconds:.1f} s{_render_transfer(progress)}"]
+    seconds = tr("{seconds:.1f} s", seconds=progress.seconds)
+    lines = [f"{_render_counts(progress)}  {seconds}{_render_transfer(progress)}"]
     lines += [
-        f"  {node.name:<{width}}  {node.seconds:5.1f} s  {_render_activity(node, progress.direction)}"
+        f"  {node.name:<{width}}  {_render_wait(node)}  {_render_activity(node, progress.direction)}"
         for node in shown
     ]
     if remaining := _render_remaining(progress):
@@ -69,6 +70,10 @@ def render_lines(progress: PhaseProgress) -> list[str]:
     elif progress.activity and not shown:
         lines.append(f"  {progress.activity}")
     return lines
+
+
+def _render_wait(node: PendingNode) -> str:
+    return tr("{seconds:5.1f} s", seconds=node.seconds)
 
 
 def render_plain(progress: PhaseProgress) -> str:
@@ -145,7 +150,7 @@ def render_size(size: int) -> str:
     """Write a number of bytes for people."""
     from rich.filesize import decimal
 
-    return decimal(size)
+    return decimal(size) if size >= 1000 else trn("{n} byte", "{n} bytes", size)
 
 
 SHOW_AFTER = 0.3  # seconds in which a phase may end without anything having moved
@@ -255,7 +260,9 @@ class Phases:
         """Note that a node is through a phase; a phase with a detail ends when the last node is."""
         with self._lock:
             if is_verbose():
-                info(f"    {name} {phase} {self._elapsed():.2f} s")
+                info(
+                    tr("    {node} {phase} {seconds:.2f} s", node=name, phase=phase, seconds=self._elapsed())
+                )
             pending = self._pending.get(phase, {})
             pending.pop(name, None)
             if not pending and phase in self._details and phase in self._pending:
@@ -385,7 +392,7 @@ class Phases:
         if self._over is None:
             self._write_phase(phase, detail)
         else:
-            self._over.append(f"{self._ok} {label or phase} {self._elapsed():.1f}s")
+            self._over.append(f"{self._ok} {label or phase} {tr('{seconds:.1f}s', seconds=self._elapsed())}")
             self._pending.pop(phase, None)
 
     def _write_phase(self, phase: str, detail: str) -> None:
@@ -395,7 +402,8 @@ class Phases:
             len(self._names),
             count=self._count_completed(phase),
         )
-        info(f"  {phase:<{_WIDTH}} {counts}  {self._elapsed():.1f} s  {detail}".rstrip())
+        seconds = tr("{seconds:.1f} s", seconds=self._elapsed())
+        info(f"  {phase:<{_WIDTH}} {counts}  {seconds}  {detail}".rstrip())
         self._pending.pop(phase, None)
 
     def _elapsed(self) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +49,7 @@ from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.states import FAILED, FAILED_SETUP, LIVE, LOST, SUCCEEDED, UNKNOWN
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import render_duration
-from clusterctl.translation import fill, tr
+from clusterctl.translation import fill, to_translate, tr
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -97,12 +97,14 @@ def run_seconds(node_states: Parts, now: float) -> float | None:
 def render_span(seconds: float) -> str:
     """Write a span shortly: 42s, 7m, 3h12m, 2d3h."""
     if seconds < 100:
-        return f"{seconds:.0f}s"
+        return tr("{n}s", n=round(seconds))
     minutes = round(seconds / 60)
     if minutes < 100:
-        return f"{minutes}m"
+        return tr("{n}m", n=minutes)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}h{minutes:02}m" if hours < 48 else f"{hours // 24}d{hours % 24}h"
+    if hours < 48:
+        return tr("{hours}h{minutes:02}m", hours=hours, minutes=minutes)
+    return tr("{days}d{hours}h", days=hours // 24, hours=hours % 24)
 
 
 def render_last_lines(node_states: Parts) -> Iterator[str]:
@@ -397,12 +399,14 @@ def state_style(state: str) -> str:
     return "cyan" if state in LIVE else _STYLES.get(state, "yellow")
 
 
+_AGE_UNITS = ((86400, to_translate("{n}d")), (3600, to_translate("{n}h")), (60, to_translate("{n}m")))
+
+
 def render_age(timestamp: float) -> str:
     """Write shortly how long ago something was: 42s, 7m, 3h, 2d."""
     seconds = max(0.0, time.time() - timestamp)
-    units: Sequence[tuple[float, str]] = ((86400, "d"), (3600, "h"), (60, "m"))
-    unit, letter = next((unit_step for unit_step in units if seconds >= 2 * unit_step[0]), (1.0, "s"))
-    return f"{seconds / unit:.0f}{letter}"
+    size, unit = next((one for one in _AGE_UNITS if seconds >= 2 * one[0]), (1, "{n}s"))
+    return tr(unit, n=round(seconds / size))
 
 
 def make_status_view(run_id: RunId, offsets: Mapping[str, float], *, as_json: bool) -> StatusView:

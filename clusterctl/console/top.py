@@ -402,7 +402,7 @@ def _history_row(history: History) -> list[str]:
     memory = max(history.over_time("gpu", "memory", max), default=0.0)
     hottest = max(history.over_time("gpu", "temperature", max), default=0.0)
     return [
-        f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min",
+        tr("{n} s", n=round(seconds)) if seconds < 100 else tr("{n} min", n=round(seconds / 60)),
         _draw_share(history.over_time("gpu", "busy", _mean)),
         f"{memory / (1 << 30):.0f} GiB" if memory else "",
         f"{hottest:.0f}" if hottest else "",

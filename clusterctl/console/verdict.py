@@ -21,7 +21,7 @@ from clusterctl.protocol.run_paths import short_id
 from clusterctl.protocol.states import CANCELLED, LIVE, SUCCEEDED
 from clusterctl.protocol.tracebacks import clip, strip_rank
 from clusterctl.specs.nodeset import fold_names
-from clusterctl.specs.text import command_line, render_duration
+from clusterctl.specs.text import command_line, render_seconds
 from clusterctl.translation import tr, trn
 
 MOST_NAMES = 3  # names
@@ -164,7 +164,7 @@ def state_mark(state: str) -> str:
 
 
 def _render_end(verdict: Verdict, seconds: float) -> str:
-    duration = f"{seconds:.1f} s" if seconds < 100 else render_duration(seconds)
+    duration = render_seconds(seconds)
     state = f"{state_mark(verdict.state)} {verdict.state}"
     if not verdict.attempts:
         return tr("{state} after {duration}", state=state, duration=duration)

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from clusterctl.translation import tr
+
 if TYPE_CHECKING:
     from clusterctl.lab.messages import PlanRecord
 
@@ -298,7 +300,7 @@ def render_known_hosts(plan: LabPlan, keys: Mapping[str, str]) -> str:
 
 def render_ssh_config(plan: LabPlan, proxy_command: str | None) -> str:
     """A file for `ssh -F` that reaches the nodes by name."""
-    lines = ["# Written by `clusterctl lab up`."]
+    lines = [f"# {tr('Written by `clusterctl lab up`.')}"]
     for node in plan.nodes:
         lines += [f"Host {node.name}", f"  HostName {node.host}"]
     lines += [
@@ -344,9 +346,13 @@ def _render_inventory(plan: LabPlan, proxy_command: str | None, nodes: list[str]
         **({"proxy_command": proxy_command} if proxy_command else {}),
         "config": "none",
     }
-    reachable_from = "inside the lab" if proxy_command else "on this machine"
+    remark = (
+        tr("Written by `clusterctl lab up`. The addresses exist only inside the lab.")
+        if proxy_command
+        else tr("Written by `clusterctl lab up`. The addresses exist only on this machine.")
+    )
     lines = [
-        f"# Written by `clusterctl lab up`. The addresses exist only {reachable_from}.",
+        f"# {remark}",
         f"cluster: {json.dumps(plan.name)}",
         f"python: {json.dumps(plan.python)}",
         "ssh:",

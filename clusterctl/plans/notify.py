@@ -62,7 +62,7 @@ def render_message(run_end: RunEnd) -> str:
     verdict = run_end.verdict
     attempts = f", {plural(verdict.attempt, 'attempt')}" if verdict.attempts else ""
     state = "STALLED" if verdict.state in LIVE else verdict.state
-    head = f"{run_end.job} {state} after {render_duration(run_end.seconds)}{attempts}"
+    head = f"{run_end.job} {state} after {english_of(render_duration(run_end.seconds))}{attempts}"
     location = f"run {verdict.run_id} on {run_end.cluster}, {fold_names(verdict.node_states)}"
     return "\n".join(map(_cut, [head, location, *_render_why(verdict), _render_next_command(run_end)]))
 

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable
 from functools import lru_cache
 
-from clusterctl.translation import tr
+from clusterctl.translation import to_translate, tr
 
 
 def plural(number: int, noun: str) -> str:
@@ -46,7 +46,12 @@ def did_you_mean_exactly(suggestion: str) -> str:
     return tr(", did you mean {word!r}?", word=suggestion)
 
 
-_UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
+_UNITS = (
+    (to_translate("{n} d"), 86400),
+    (to_translate("{n} h"), 3600),
+    (to_translate("{n} min"), 60),
+    (to_translate("{n} s"), 1),
+)
 
 
 def render_duration(seconds: float) -> str:
@@ -56,10 +61,17 @@ def render_duration(seconds: float) -> str:
     for unit, size in _UNITS:
         count, remaining = divmod(remaining, size)
         if count and len(parts) < 2:
-            parts.append(f"{count} {unit}")
+            parts.append(tr(unit, n=count))
         elif parts:
             break
-    return " ".join(parts) or "0 s"
+    if len(parts) == 2:
+        return tr("{larger} {smaller}", larger=parts[0], smaller=parts[1])
+    return parts[0] if parts else tr("{n} s", n=0)
+
+
+def render_seconds(seconds: float) -> str:
+    """Write a time that was measured: `3.6 s`, from 100 s on in whole units."""
+    return tr("{seconds:.1f} s", seconds=seconds) if seconds < 100 else render_duration(seconds)
 
 
 def command_line(*words: str, command: str = "") -> str:

@@ -329,7 +329,10 @@ class Launch(LaunchBase):
         master = f"{plan.nodes[0].ip}:{port}"
         detail = tr("master {master}, {seconds:.1f} s after the command", master=master, seconds=seconds)
         self._phases.finish("go", detail)
-        self._phases.conclude(f"launch {seconds:.1f} s", f"go  master {plan.nodes[0].name}:{port}")
+        master = f"{plan.nodes[0].name}:{port}"
+        self._phases.conclude(
+            tr("launch {seconds:.1f} s", seconds=seconds), tr("go  master {master}", master=master)
+        )
         prepare.close_sessions(ready.values())
 
     def _stop_started(

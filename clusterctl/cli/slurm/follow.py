@@ -229,7 +229,8 @@ def show_check(report: CheckReport, count: int) -> None:
     if report["skipped"]:
         detail = translate_node_text(report["skipped"])
     nodes = trn("{count}/{n} node", "{count}/{n} nodes", count, count=0 if report["skipped"] else count)
-    info(f"  {CHECK:<7} {nodes}  {report['seconds']:.1f} s  {detail}")
+    seconds = tr("{seconds:.1f} s", seconds=report["seconds"])
+    info(f"  {CHECK:<7} {nodes}  {seconds}  {detail}")
     render_findings(stderr(), findings)
 
 

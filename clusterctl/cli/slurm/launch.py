@@ -91,7 +91,10 @@ class SlurmLaunch(LaunchBase):
         remember_runs([self._run_id])
         if self._options.detach:
             return self._detach(self._run_id)
-        self._phases.conclude(f"submit {time.time() - self._began:.1f} s", f"Slurm job {number}")
+        seconds = time.time() - self._began
+        self._phases.conclude(
+            tr("submit {seconds:.1f} s", seconds=seconds), tr("Slurm job {number}", number=number)
+        )
         hidden = tuple(secrets.values())
         following = Following(login, self._run_id, self._nodes.total, self._output, hidden, self._began)
         self._hand_over()

@@ -157,4 +157,4 @@ def render_rate(rate: float) -> str:
 
 def render_time(seconds: float) -> str:
     """Write a short time: `0.21 ms`."""
-    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else tr("{seconds:.3g} s", seconds=seconds)

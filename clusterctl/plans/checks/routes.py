@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator
 
+from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.checks.framework import (
     CheckContext,
     Hit,
@@ -79,9 +80,8 @@ def no_route(context: CheckContext) -> Iterator[Hit]:
     addresses: dict[str, object] = {}  # by node: one look at its table is enough for all peers
     for node, _, peer, route in _each_route(context):
         if route.problem:
-            evidence = tr(
-                "{address} ({peer}): {problem}", address=route.address, peer=peer, problem=route.problem
-            )
+            problem = translate_node_text(route.problem)
+            evidence = tr("{address} ({peer}): {problem}", address=route.address, peer=peer, problem=problem)
             yield on_node(node, evidence, address=addresses.setdefault(node.name, route.address))
 
 

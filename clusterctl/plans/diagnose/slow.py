@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.diagnose.evidence import NodeEvidence, RankEvidence
 from clusterctl.plans.diagnose.hang import Judgement, name_ranks, reduce_coalesced
 from clusterctl.specs.nodeset import fold_names
@@ -140,5 +141,5 @@ def _explain_nothing(
     if sum(1 for node in nodes for _ in node.ranks) == 1:
         return Judgement("CC-HANG-012", "nothing", {"reason": tr("the run has one rank only")})
     reasons = [rank.records_problem or rank.problem for rank in ranks if rank.records_problem or rank.problem]
-    reason = reasons[0] if reasons else tr("too few collectives so far")
+    reason = translate_node_text(reasons[0]) if reasons else tr("too few collectives so far")
     return Judgement("CC-HANG-012", "nothing", {"reason": reason})

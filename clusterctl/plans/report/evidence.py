@@ -17,7 +17,7 @@ MOST_STACK_LINES = 200
 
 def render_sentence(judgement: Judgement) -> list[Child]:
     """Give the answer as `diagnose` prints it: the sentence with its code, and what to do next."""
-    sentence = element("b", f"{judgement.sentence} ({judgement.code})")
+    sentence = element("b", tr("{sentence} ({code})", sentence=judgement.sentence, code=judgement.code))
     fix = judgement.fix
     return [
         element("p", sentence, class_="bad" if judgement.hangs else None),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.report.reported_run import ReportedRun, describe_span
 from clusterctl.plans.runs.history import NodeRecord
 from clusterctl.plans.runs.state import node_ranks
@@ -37,7 +38,7 @@ def list_facts(run: ReportedRun) -> Facts:
         facts[tr("launched by")] = launched if latest.launched_from else latest.launched_by
     facts[tr("launched")] = run.date(run.began)
     if run.ended_at is not None:
-        facts[tr("ended")] = run.date(run.ended_at)
+        facts[tr("ended at")] = run.date(run.ended_at)
     facts[tr("nodes")] = _describe_nodes(run)
     if latest is not None:
         facts[tr("ranks")] = str(latest.world_size if latest.world_size is not None else "?")
@@ -54,7 +55,7 @@ def list_facts(run: ReportedRun) -> Facts:
 
 def _about(record: NodeRecord, key: str) -> str:
     value = record.launched.about.get(key, "")
-    return value[:LONGEST_HASH] if key == "code" else value
+    return value[:LONGEST_HASH] if key == "code" else translate_node_text(value)
 
 
 def fold(records: Mapping[str, NodeRecord], describe: Callable[[NodeRecord], str]) -> str:
@@ -66,14 +67,16 @@ def fold(records: Mapping[str, NodeRecord], describe: Callable[[NodeRecord], str
             groups.setdefault(text, []).append(name)
     if len(groups) == 1:
         return next(iter(groups))
-    return "; ".join(f"{text} ({fold_names(names)})" for text, names in groups.items())
+    return "; ".join(
+        tr("{text} ({nodes})", text=text, nodes=fold_names(names)) for text, names in groups.items()
+    )
 
 
 def _describe_nodes(run: ReportedRun) -> str:
     ranks = node_ranks(run.parts)
     names = sorted(run.parts, key=lambda name: (ranks[name] is None, ranks[name] or 0))
     count = trn("{n} node", "{n} nodes", len(names))
-    return f"{count}: {fold_names(names)}" if names else ""
+    return tr("{subject}: {text}", subject=count, text=fold_names(names)) if names else ""
 
 
 def _describe_gpus(record: NodeRecord) -> str:
@@ -84,7 +87,11 @@ def _describe_gpus(record: NodeRecord) -> str:
 
 def _describe_network(run: ReportedRun) -> str:
     parts = [
-        f"{name}: {', '.join(record.launched.nics)} {record.launched.address}".strip()
+        tr(
+            "{subject}: {text}",
+            subject=name,
+            text=f"{', '.join(record.launched.nics)} {record.launched.address}".strip(),
+        )
         for name, record in list(run.records.items())[:16]
         if record.launched.nics or record.launched.address
     ]

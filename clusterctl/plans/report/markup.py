@@ -36,8 +36,8 @@ NOTHING = Html("")
 
 
 def escape(text: str) -> str:
-    """Write a text so that it is nothing but text; what an eye would miss becomes visible."""
-    return INVISIBLE.sub(_make_visible, text).translate(_SPECIAL)
+    """Write a text so that it is nothing but text; what an eye would miss becomes visible, a tab four spaces."""
+    return INVISIBLE.sub(_make_visible, text.replace("\t", "    ")).translate(_SPECIAL)
 
 
 def _make_visible(match: re.Match[str]) -> str:

@@ -234,17 +234,21 @@ def render_time(seconds: float) -> str:
     if whole == 0:
         return "0"
     if whole < 60:
-        return f"{whole} s"
+        return tr("{n} s", n=whole)
     if whole < 3600:
         minutes, rest = divmod(whole, 60)
-        return f"{minutes}:{rest:02} min" if rest else f"{minutes} min"
+        if not rest:
+            return tr("{n} min", n=minutes)
+        return tr("{minutes}:{seconds:02} min", minutes=minutes, seconds=rest)
     hours, rest = divmod(whole, 3600)
-    return f"{hours}:{rest // 60:02} h" if rest >= 60 else f"{hours} h"
+    if rest < 60:
+        return tr("{n} h", n=hours)
+    return tr("{hours}:{minutes:02} h", hours=hours, minutes=rest // 60)
 
 
 def render_moment(seconds: float) -> str:
     """Write when something was, counted from the launch."""
-    return f"{seconds:.1f} s" if seconds < 60 else render_time(seconds)
+    return tr("{seconds:.1f} s", seconds=seconds) if seconds < 60 else render_time(seconds)
 
 
 def format_percent(value: float) -> str:

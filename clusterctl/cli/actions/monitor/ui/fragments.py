@@ -202,7 +202,7 @@ def render_page(cluster: str) -> str:
         element(
             "header",
             element("h1", "clusterctl ", element("span", cluster, class_="faint")),
-            element("p", tr("connecting"), id="connection", role="status", class_="faint"),
+            element("p", tr("connecting to `clusterctl ui`"), id="connection", role="status", class_="faint"),
         ),
         element("noscript", element("p", tr("This page needs JavaScript."), class_="warn")),
         element(

@@ -35,6 +35,7 @@ from clusterctl.plans.report.markup import ICON_FILE, SCRIPT_FILE, STYLE_FILE
 from clusterctl.plans.report.style import STYLE
 from clusterctl.protocol.run_id import RunId, parse_run_id
 from clusterctl.protocol.untrusted import MalformedError, parse_object
+from clusterctl.translation import tr
 
 TOKEN_BYTES = 24
 TICKET_LIFE = 60.0  # seconds
@@ -190,20 +191,22 @@ class Handler(BaseHTTPRequestHandler):
         host = self._check_host()
         path, _, query = self.path.partition("?")
         if len(self.path) > LONGEST_PATH:
-            raise RefusedError(414, "the path is too long")
+            raise RefusedError(414, tr("the path is too long"))
         if path.startswith("/open/") and method == "GET":
             self._open(path.removeprefix("/open/"))
             return
         token, _, name = path.removeprefix("/").partition("/")
         if not is_same(self.server.token, token):
             raise RefusedError(
-                403, "the token is missing or wrong; open the address that `clusterctl ui` prints"
+                403, tr("the token is missing or wrong; open the address that `clusterctl ui` prints")
             )
         if not self.server.connections.prove(self.connection):
-            raise RefusedError(503, "too many connections are open")
+            raise RefusedError(503, tr("too many connections are open"))
         allowed = {"GET": GETS, "POST": POSTS}.get(method, set())
         if name not in allowed:
-            raise RefusedError(405 if name in GETS | POSTS else 404, "no such page, or not by this method")
+            raise RefusedError(
+                405 if name in GETS | POSTS else 404, tr("no such page, or not by this method")
+            )
         if method == "POST":
             self._check_origin(host)
             self._act(name, self._read_run())
@@ -214,7 +217,7 @@ class Handler(BaseHTTPRequestHandler):
     def _check_host(self) -> str:
         hosts = self.headers.get_all("Host") or []
         if len(hosts) != 1 or not HOST.fullmatch(hosts[0]):
-            raise RefusedError(403, "the Host is not this machine")
+            raise RefusedError(403, tr("the Host is not this machine"))
         return hosts[0]
 
     def _check_origin(self, host: str) -> None:
@@ -222,19 +225,19 @@ class Handler(BaseHTTPRequestHandler):
         origin, site = self.headers.get("Origin"), self.headers.get("Sec-Fetch-Site")
         is_known = origin is not None or site is not None
         if not is_known or origin not in (None, f"http://{host}") or site not in (None, "same-origin"):
-            raise RefusedError(403, "the request does not come from this page")
+            raise RefusedError(403, tr("the request does not come from this page"))
 
     def _check_navigation(self, *, is_page: bool) -> None:
         """Refuse what is loaded by a page of another origin; a link on one may lead to the page itself."""
         site, mode = self.headers.get("Sec-Fetch-Site"), self.headers.get("Sec-Fetch-Mode")
         if site not in (None, "none", "same-origin") and not (is_page and mode == "navigate"):
-            raise RefusedError(403, "the request comes from another page")
+            raise RefusedError(403, tr("the request comes from another page"))
 
     def _open(self, ticket: str) -> None:
         owners = find_owners(_list_connections(), self.client_address, self.server.port)
         if not owners <= {0, os.getuid()} or not self.server.use_ticket(ticket):
             raise RefusedError(
-                403, "this link was used or is too old; open the address that `clusterctl ui` prints"
+                403, tr("this link was used or is too old; open the address that `clusterctl ui` prints")
             )
         self._answer(303, TEXT, b"", {"Location": f"/{self.server.token}/"})
 
@@ -257,23 +260,23 @@ class Handler(BaseHTTPRequestHandler):
         """Read the body of a POST: which run is meant, in full."""
         length = self.headers.get("Content-Length", "")
         if self.headers.get_content_type() != JSON:
-            raise RefusedError(415, "the body is not JSON")
+            raise RefusedError(415, tr("the body is not JSON"))
         if not re.fullmatch("[0-9]{1,9}", length, re.ASCII) or self.headers.get("Transfer-Encoding"):
-            raise RefusedError(411, "the length of the body is missing")
+            raise RefusedError(411, tr("the length of the body is missing"))
         if int(length) > MOST_BODY:
-            raise RefusedError(413, "the body is too large")
+            raise RefusedError(413, tr("the body is too large"))
         try:
             run_id = parse_run_id(parse_object(self.rfile.read(int(length))).text("run"))
         except MalformedError:
             run_id = None
         if run_id is None:
-            raise RefusedError(400, "the body names no run")
+            raise RefusedError(400, tr("the body names no run"))
         return run_id
 
     def _act(self, name: str, run_id: RunId) -> None:
         asking = self.server.asking[name]
         if not asking.acquire(blocking=False):
-            raise RefusedError(409, "the nodes are being asked already")
+            raise RefusedError(409, tr("the nodes are being asked already"))
         try:
             source = self.server.feed.source
             html = (source.stop if name == "stop" else source.diagnose)(run_id)
@@ -286,13 +289,13 @@ class Handler(BaseHTTPRequestHandler):
         text = asked.get("run", [""])[-1]
         run_id = parse_run_id(text) if text else RunId("")
         if run_id is None:
-            raise RefusedError(400, "this is no run")
+            raise RefusedError(400, tr("this is no run"))
         event_id = self.headers.get("Last-Event-ID") or asked.get("last", [""])[-1]
         try:
             with self.server.feed.watch(run_id) as view:
                 self._send_events(view, view.resume(event_id))
         except TooManyError:
-            raise RefusedError(503, "too many pages are open") from None
+            raise RefusedError(503, tr("too many pages are open")) from None
 
     def _send_events(self, view: View, cursor: Cursor) -> None:
         """Send what is new until the page is gone or the server ends."""
