@@ -13,7 +13,7 @@ SET_SOURCE = Text(
 STUCK = Text(
     "no progress on the node for a long time: its file system hangs", "节点上长时间没有进展：文件系统卡住"
 )
-NO_PROGRESS = Text("no progress on the node for {limit:.0f} 秒", "节点上 {limit:.0f} 秒没有进展")
+NO_PROGRESS = Text("no progress on the node for {limit:.0f} s", "节点上 {limit:.0f} 秒没有进展")
 NO_RESULT = Text("no result for {limit:.0f} h", "{limit:.0f} 小时内没有返回结果")
 SHORTEN_RULES = Text(
     "shorten it: ignore a directory with one rule instead of each file with its own",
@@ -541,7 +541,7 @@ ENTRIES: Mapping[str, Entry] = {
                 SLOW_NODE,
             ),
             "import": Case(
-                Text("torchrun was not imported within {limit:.0f} 秒", "{limit:.0f} 秒内没有导入 torchrun"),
+                Text("torchrun was not imported within {limit:.0f} s", "{limit:.0f} 秒内没有导入 torchrun"),
                 SLOW_NODE,
             ),
         },

@@ -166,7 +166,7 @@ ENTRIES: Mapping[str, Entry] = {
                 ),
             ),
             "connect": Case(
-                Text("no connection to {target} within {limit:g} 秒", "{limit:g} 秒内没有连接上 {target}"),
+                Text("no connection to {target} within {limit:g} s", "{limit:g} 秒内没有连接上 {target}"),
                 Text(
                     "the node is off, or a firewall drops the packets; check whether it responds in its own network",
                     "节点未开机，或者防火墙丢弃了数据包；检查它在自己的网络里是否有响应",
@@ -203,14 +203,14 @@ ENTRIES: Mapping[str, Entry] = {
                 ),
             ),
             "step": Case(
-                Text("no {step} within {limit:g} 秒", "{limit:g} 秒内没有完成 {step}"),
+                Text("no {step} within {limit:g} s", "{limit:g} 秒内没有完成 {step}"),
                 Text(
                     "the node may be overloaded or stopped; check whether an ordinary `ssh` to it still works",
                     "节点可能负载过高或已停止；检查普通的 `ssh` 能否登录",
                 ),
             ),
             "interpreter": Case(
-                Text("{python} did not respond within {limit:g} 秒", "{python} 在 {limit:g} 秒内没有返回"),
+                Text("{python} did not respond within {limit:g} s", "{python} 在 {limit:g} 秒内没有返回"),
                 Text(
                     "look in the login shell's startup files (.bashrc, .profile, .zshenv, config.fish) for a command that reads from stdin, waits, or replaces the shell (`exec fish`); or the file system is slow",
                     "在登录 shell 的启动文件（.bashrc、.profile、.zshenv、config.fish）里查找读取 stdin、等待或替换 shell 的命令（`exec fish`）；也可能是文件系统慢",
@@ -619,7 +619,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         cases={
             "": Case(
-                Text("no data received for {limit:g} 秒", "{limit:g} 秒没有收到任何数据"),
+                Text("no data received for {limit:g} s", "{limit:g} 秒没有收到任何数据"),
                 Text(
                     "the node or the network in between stopped responding; programs on the node may still be running",
                     "节点或中间的网络没有响应；节点上的程序可能仍在运行",

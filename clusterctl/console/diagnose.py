@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from clusterctl.console.terminal import print_table, stdout
-from clusterctl.console.text import sanitize, wrap_prose, wrap_text
+from clusterctl.console.terminal import print_fitted_table, print_table, stdout
+from clusterctl.console.text import ItemsCell, WrappedCell, sanitize, wrap_prose, wrap_text
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.checks.collective import render_rate, render_time
 from clusterctl.plans.diagnose.collective import DeepCheckResult, Group, bus_bandwidth
@@ -25,6 +25,7 @@ from clusterctl.plans.diagnose.rank_rows import fold_ranks, fold_stacks, rank_he
 from clusterctl.plans.diagnose.slow import Slowness
 from clusterctl.plans.facts.facts import FULL_MESH_LIMIT
 from clusterctl.plans.facts.utilization import GpuUsage
+from clusterctl.specs.text import begin_commands
 from clusterctl.translation import english_of, to_translate, tr, trn
 
 BANDWIDTH_FROM = 64 << 10  # bytes; less shows the latency, and no bandwidth
@@ -182,23 +183,29 @@ MOST_ROWS = 24
 
 
 def show_diagnosis(
-    judgement: Judgement, ranks: Sequence[RankEvidence], nodes: Sequence[NodeEvidence], *, with_stacks: bool
+    judgement: Judgement,
+    ranks: Sequence[RankEvidence],
+    nodes: Sequence[NodeEvidence],
+    command: str,
+    *,
+    with_stacks: bool,
 ) -> None:
-    """Print the sentence, a table of the ranks, and the stacks if they are wanted."""
-    _show_judgement(judgement, stacks_shown=with_stacks)
+    """Print the sentence, a table of the ranks, and the stacks if they are wanted; `command` is how hints begin."""
+    _show_judgement(judgement, command, stacks_shown=with_stacks)
     _show_ranks(ranks, judgement)
     stdout().print(Text(describe_asked(nodes), "dim"))
     if with_stacks:
         _show_stacks(ranks)
 
 
-def _show_judgement(judgement: Judgement, *, stacks_shown: bool) -> None:
+def _show_judgement(judgement: Judgement, command: str, *, stacks_shown: bool) -> None:
     """Print the sentence with its code, and what to do next."""
     style = "bold red" if judgement.hangs else "bold"
     console = stdout()
     _print_prose(console, tr("{sentence} ({code})", sentence=judgement.sentence, code=judgement.code), style)
     if judgement.fix and not (stacks_shown and "--stacks" in judgement.fix):
-        _print_prose(console, tr("next: {command}", command=judgement.fix), "", indent="  ")
+        advice = begin_commands(judgement.fix, command)
+        _print_prose(console, tr("next: {command}", command=advice), "", indent="  ")
 
 
 def _print_prose(console: Console, text: str, style: str, *, indent: str = "") -> None:
@@ -210,13 +217,13 @@ def _print_prose(console: Console, text: str, style: str, *, indent: str = "") -
 
 def _show_ranks(ranks: Sequence[RankEvidence], judgement: Judgement) -> None:
     rows = [tuple(map(sanitize, row.cells)) for row in fold_ranks(ranks, judgement.suspects)]
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for heading in rank_headings():
-        table.add_column(heading, no_wrap=True)
-    for cells in rows[:MOST_ROWS]:
-        table.add_row(*map(Text, cells))
+        table.add_column(heading)
+    for *names, place, collective in rows[:MOST_ROWS]:
+        table.add_row(*(ItemsCell([name]) for name in names), WrappedCell(place), WrappedCell(collective))
     if ranks:
-        print_table(stdout(), table)
+        print_fitted_table(stdout(), table)
     if len(rows) > MOST_ROWS:
         more = len(rows) - MOST_ROWS
         stdout().print(
@@ -249,7 +256,7 @@ def _show_stacks(ranks: Sequence[RankEvidence]) -> None:
 def show_gpus(gpus: Mapping[str, Sequence[GpuUsage]]) -> None:
     """Print how busy the GPUs of each node are, one line for each node."""
     for line in list_gpu_lines(gpus):
-        stdout().print(Text(line, "dim"), soft_wrap=True)
+        _print_prose(stdout(), line, "dim")
 
 
 def list_gpu_lines(gpus: Mapping[str, Sequence[GpuUsage]]) -> list[str]:
@@ -272,9 +279,9 @@ def gpus_to_json(gpus: Mapping[str, Sequence[GpuUsage]]) -> dict[str, Any]:
     return {name: [asdict(gpu) for gpu in node_gpus] for name, node_gpus in gpus.items()}
 
 
-def show_slowness(slowness: Slowness) -> None:
+def show_slowness(slowness: Slowness, command: str) -> None:
     """Print the sentence of `diagnose --slow`, and how each rank arrives that was ever last."""
-    _show_judgement(slowness.judgement, stacks_shown=False)
+    _show_judgement(slowness.judgement, command, stacks_shown=False)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in (tr("RANK"), tr("NODE"), tr("LAST IN"), tr("BEHIND"), tr("LOSS")):
         table.add_column(heading, no_wrap=True)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from clusterctl.console.terminal import print_table
+from clusterctl.console.terminal import print_fitted_table, print_table, table_width
+from clusterctl.console.text import WrappedCell
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.translation import to_translate, tr, trn
 
@@ -24,12 +26,26 @@ def print_inventory(console: Console, inventory: Inventory) -> None:
         "cluster {name}: {n} node", "cluster {name}: {n} nodes", len(inventory.nodes), name=inventory.cluster
     )
     console.print(Text(title))
+    rows = [_row(node) for node in inventory.nodes]
+    table = _make_table(range(len(HEADINGS)), rows)
+    if not console.is_terminal or table_width(console, table) <= console.width:
+        print_table(console, table)
+        return
+    shared = [index for index, cells in enumerate(zip(*rows, strict=True)) if len(set(cells)) == 1]
+    for index in shared:
+        line = tr("{subject}: {text}", subject=tr(HEADINGS[index]), text=rows[0][index])
+        console.print(Text(line), soft_wrap=True)
+    print_fitted_table(console, _make_table([i for i in range(len(HEADINGS)) if i not in shared], rows))
+
+
+def _make_table(columns: Iterable[int], rows: Sequence[tuple[str, ...]]) -> Table:
+    """Draw some of the columns."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for heading in HEADINGS:
-        table.add_column(tr(heading), overflow="fold")
-    for node in inventory.nodes:
-        table.add_row(*(Text(cell) for cell in _row(node)))
-    print_table(console, table)
+    for index in columns:
+        table.add_column(tr(HEADINGS[index]), overflow="fold")
+    for cells in rows:
+        table.add_row(*(WrappedCell(cells[index]) for index in columns))
+    return table
 
 
 def _row(node: Node) -> tuple[str, ...]:

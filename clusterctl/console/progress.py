@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from clusterctl.console.terminal import can_redraw, info, is_quiet, is_verbose, stderr, symbol, uses_color
-from clusterctl.console.text import display_width, sanitize
+from clusterctl.console.text import display_width, fill_lines, sanitize
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.translation import tr, trn
 
@@ -334,7 +334,7 @@ class Phases:
             gap = " " * room if room >= 2 else "\n  "
             title = f"{sanitize(self._title)}{gap}{total}"
             info(f"\x1b[1m{title}\x1b[0m" if uses_color(sys.stderr) else title, is_safe=True)
-            info("\n".join(_join_items(self._over, stderr().width)))
+            info("\n".join(fill_lines(self._over, stderr().width)))
             self._over = []
 
     def break_off(self) -> None:
@@ -342,11 +342,11 @@ class Phases:
         self.stop()
         if self._over:
             unfinished = [f"{self._failed_mark} {phase}" for phase in self._pending]
-            info("\n".join(_join_items([*self._over, *unfinished], stderr().width)))
+            info("\n".join(fill_lines([*self._over, *unfinished], stderr().width)))
             self._over = []
 
     def _heading(self) -> list[str]:
-        return [*filter(None, [self._title]), *_join_items(self._over, stderr().width)] if self._over else []
+        return [*filter(None, [self._title]), *fill_lines(self._over, stderr().width)] if self._over else []
 
     def stop(self) -> None:
         """Take what moves off the screen, whatever happened."""
@@ -408,17 +408,6 @@ class Phases:
 
     def _elapsed(self) -> float:
         return time.monotonic() - self._started
-
-
-def _join_items(items: Sequence[str], width: int) -> list[str]:
-    """Put items into lines; none is broken."""
-    lines: list[str] = []
-    for item in items:
-        if lines and display_width(lines[-1]) + 2 + display_width(item) < width:
-            lines[-1] += f"  {item}"
-        else:
-            lines.append(item)
-    return lines
 
 
 def render_setup(is_new_by_node: Mapping[str, bool], sent: int) -> str:

@@ -10,7 +10,7 @@ from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from clusterctl.console.terminal import stdout, uses_color
-from clusterctl.console.text import KEPT_SPACE, WrappedCell, json_text, sanitize, wrap_text
+from clusterctl.console.text import ItemsCell, WrappedCell, json_text, sanitize, wrap_text
 from clusterctl.console.verdict import (
     UNBROKEN,
     render_assembled_note,
@@ -186,7 +186,7 @@ def show_status(
         start = f"{state_mark(verdict.state)} "
         lines += ["", *render_cause(verdict.cause, run_id, command, width, start)]
     if hang is not None:
-        lines += [*([] if lines else [""]), *render_hang(hang, width)]
+        lines += [*([] if lines else [""]), *render_hang(hang, width, command)]
     outside = with_outside_files(
         {name: node_state.outside_files for name, node_state in node_states.items() if node_state}
     )
@@ -243,14 +243,13 @@ def _make_nodes_table(
 
     table = make_table(tr("NODE_RANK"), tr("NODE"), tr("STATE"), tr("SINCE"), tr("RANKS"), tr("NOTE"))
     for row in list_node_rows(node_states, stalls, verdict, render_age):
-        ranks = "  ".join(f"r{cell.numbers}{KEPT_SPACE}{cell.state}" for cell in row.ranks)
         style = "red" if row.state in (LOST, UNKNOWN) else state_style(row.state)
         table.add_row(
             row.node_ranks,
             row.nodes,
             Text(row.state, style),
             row.since,
-            WrappedCell(ranks),
+            ItemsCell([f"r{cell.numbers} {cell.state}" for cell in row.ranks]),
             WrappedCell(sanitize(row.note)),
         )
     return table

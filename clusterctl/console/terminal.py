@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TextIO
@@ -96,11 +97,24 @@ def symbol(name: str, stream: TextIO) -> str:
     return mark if (stream.encoding or "").lower().replace("-", "").startswith("utf") else plain
 
 
-def print_table(console: Console, table: Table) -> None:
-    """Print a table with whole words: what is to be copied is broken by a narrow terminal, if at all, not by us."""
+def table_width(console: Console, table: Table) -> int:
+    """Count the columns of a table that has each row in one line."""
     from rich.measure import Measurement
 
-    natural_width = Measurement.get(console, console.options.update(max_width=MAX_TABLE_WIDTH), table).maximum
+    return Measurement.get(console, console.options.update(max_width=MAX_TABLE_WIDTH), table).maximum
+
+
+def print_fitted_table(console: Console, table: Table) -> None:
+    """Print a table whose cells break their own lines, as wide as a terminal is."""
+    if console.is_terminal:
+        console.print(table)
+    else:
+        print_table(console, table)
+
+
+def print_table(console: Console, table: Table) -> None:
+    """Print a table with whole words: what is to be copied is broken by a narrow terminal, if at all, not by us."""
+    natural_width = table_width(console, table)
     width = console.width
     console.width = max(width, natural_width) if natural_width < MAX_TABLE_WIDTH else width
     console.print(table)
@@ -148,11 +162,11 @@ def _wrap_for_terminal(line: str) -> list[str]:
 
     if not sys.stderr.isatty() or display_width(line) <= stderr().width:
         return [line]
-    prose, colon, command = line.partition(": clusterctl ")
-    if not colon and "clusterctl " in line:
-        return [line]
-    lines = wrap_text(f"{prose}:" if colon else prose, stderr().width, indent="  ")
-    return [*lines, f"  clusterctl {command}"] if colon else lines
+    ended = re.search("(?:: |\uff1a)(?=clusterctl )", line)  # the second is a Chinese colon
+    if ended is None:
+        return [line] if "clusterctl " in line else wrap_text(line, stderr().width, indent="  ")
+    lines = wrap_text(line[: ended.end()].rstrip(), stderr().width, indent="  ")
+    return [*lines, f"  {line[ended.end() :]}"]
 
 
 def hint(line: str) -> None:

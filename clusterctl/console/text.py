@@ -12,7 +12,7 @@ import codecs
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -156,6 +156,37 @@ class WrappedCell:
 
         lines = [piece for line in self._text.split("\n") for piece in wrap_text(line, options.max_width)]
         yield Text("\n".join(lines), overflow="fold")
+
+
+def fill_lines(items: Sequence[str], width: int) -> list[str]:
+    """Put items into lines of at most so many columns; none is broken."""
+    lines: list[str] = []
+    for item in items:
+        if lines and display_width(lines[-1]) + 2 + display_width(item) <= width:
+            lines[-1] += f"  {item}"
+        else:
+            lines.append(item)
+    return lines
+
+
+class ItemsCell:
+    """A cell of a table with items, none of which is broken."""
+
+    def __init__(self, items: Sequence[str]) -> None:
+        self._items = items
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        """Name the columns of the widest item, and those for one line."""
+        from rich.measure import Measurement
+
+        widest = max(map(display_width, self._items), default=0)
+        return Measurement(widest, display_width("  ".join(self._items)))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        """Give the lines for the width that the table leaves."""
+        from rich.text import Text
+
+        yield Text("\n".join(fill_lines(self._items, options.max_width)), overflow="fold")
 
 
 # How a line begins that is there to be pasted; such a line stays whole.

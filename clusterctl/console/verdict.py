@@ -116,7 +116,7 @@ def show_verdict(verdict: Verdict, seconds: float, command: str = "clusterctl", 
         lines = render_cause(verdict.cause, verdict.run_id, command, width, f"{start}   ")
         lines += _render_hidden(hidden)
     if verdict.hang is not None:
-        lines += render_hang(verdict.hang, width)
+        lines += render_hang(verdict.hang, width, command)
     if verdict.slow is not None:
         judgement = verdict.slow.judgement
         slow = tr("{sentence} ({code})", sentence=judgement.sentence, code=judgement.code)
@@ -177,12 +177,12 @@ def _render_end(verdict: Verdict, seconds: float) -> str:
     )
 
 
-def render_hang(kept: KeptDiagnosis, width: int = WIDTH) -> list[str]:
+def render_hang(kept: KeptDiagnosis, width: int, command: str) -> list[str]:
     """Give the lines that say where the ranks were before the end."""
     columns = max(NARROWEST, min(WIDTH, width)) - len(INDENT)
     return [
         f"{INDENT}{line}"
-        for text in render_kept(kept)
+        for text in render_kept(kept, command)
         for line in wrap_prose(clip(text, LONGEST_HANG), columns)
     ]
 

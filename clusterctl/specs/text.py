@@ -82,6 +82,11 @@ def command_line(*words: str, command: str = "") -> str:
     return " ".join([*filter(None, [command]), *map(_quote_path, words)])
 
 
+def begin_commands(text: str, command: str) -> str:
+    """Write how this command began, such as `clusterctl -i FILE`, in front of the commands that a text advises."""
+    return text.replace("`clusterctl ", f"`{command} ")
+
+
 def quote_word(word: str) -> str:
     """Quote a word so that it reaches the program as it is."""
     quoted = shlex.quote(word)

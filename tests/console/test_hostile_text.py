@@ -103,6 +103,7 @@ def _plain(kind: Any, deep: int) -> Any:  # noqa: PLR0911 - a table of kinds of 
 
 # What is built in another way, or shows nothing that comes from elsewhere.
 OTHERWISE = {
+    "console.terminal.print_fitted_table": "shows a table of others",
     "console.terminal.print_table": "shows a table of others",
     "console.findings.render_codes": "shows the texts of our own catalogue, by codes that are in it",
 }

@@ -34,6 +34,7 @@ from clusterctl.plans.runs.verdict import name_state, verdict_to_json
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.states import RUNNING, UNKNOWN
 from clusterctl.specs.inventory.model import Inventory
+from clusterctl.specs.text import begin_commands
 from clusterctl.translation import trn
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def watch_run(
         cluster,
         options,
         show=logs.show,
-        notice=notice,
+        notice=lambda line: notice(begin_commands(line, output.command)),
         show_silence=show_live_line if has_live_line else None,
         on_stall=lambda kept: notify_stall(
             options.run_id, kept, [node.name for node in options.nodes], output.command, options.secrets

@@ -200,7 +200,7 @@ def diagnose(
     answers, judgement = diagnosis.answers, diagnosis.judgement
     report_failures(answers.errors.values())
     if slow:
-        _report_slowness(run_id, answers.nodes.values(), as_json=as_json)
+        _report_slowness(run_id, answers.nodes.values(), settings.command, as_json=as_json)
         return reading_exit_code(len(answers.nodes), diagnosis.asked)
     shown = [one for one in answers.ranks if not rank or one.rank in rank]
     document = diagnosis_to_json(run_id, judgement, shown, answers.nodes, answers.errors)
@@ -210,12 +210,12 @@ def diagnose(
     if as_json:
         click.echo(json_text(document, indent=2))
     else:
-        show_diagnosis(judgement, shown, list(answers.nodes.values()), with_stacks=stacks)
+        show_diagnosis(judgement, shown, list(answers.nodes.values()), settings.command, with_stacks=stacks)
         show_gpus(diagnosis.gpus)
     return reading_exit_code(len(answers.nodes), diagnosis.asked)
 
 
-def _report_slowness(run_id: str, nodes: Iterable[NodeEvidence], *, as_json: bool) -> None:
+def _report_slowness(run_id: str, nodes: Iterable[NodeEvidence], command: str, *, as_json: bool) -> None:
     from clusterctl.console.diagnose import show_slowness, slowness_to_json
     from clusterctl.plans.diagnose.slow import judge_slowness
 
@@ -223,7 +223,7 @@ def _report_slowness(run_id: str, nodes: Iterable[NodeEvidence], *, as_json: boo
     if as_json:
         click.echo(json_text(slowness_to_json(run_id, slowness), indent=2))
     else:
-        show_slowness(slowness)
+        show_slowness(slowness, command)
 
 
 @click.command(

@@ -35,7 +35,7 @@ from clusterctl.plans.diagnose.evidence import (
 from clusterctl.protocol.tracebacks import final_exception
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.nodeset import fold_names
-from clusterctl.specs.text import render_duration
+from clusterctl.specs.text import begin_commands, render_duration
 from clusterctl.translation import english_of, tr, trn
 
 PATIENCE = 5.0  # seconds
@@ -413,7 +413,8 @@ def _numbers(ranks: Iterable[RankEvidence]) -> list[int]:
 
 def _name(ranks: Sequence[RankEvidence]) -> str:
     """Name ranks and their nodes: `rank 3 (gpu02)`."""
-    return f"{name_ranks(_numbers(ranks))} ({fold_names(dict.fromkeys(rank.node for rank in ranks))})"
+    nodes = fold_names(dict.fromkeys(rank.node for rank in ranks))
+    return tr("{text} ({nodes})", text=name_ranks(_numbers(ranks)), nodes=nodes)
 
 
 def name_ranks(ranks: Sequence[int]) -> str:
@@ -558,10 +559,11 @@ def kept_to_json(kept: KeptDiagnosis) -> dict[str, Any]:
     }
 
 
-def render_kept(kept: KeptDiagnosis) -> list[str]:
+def render_kept(kept: KeptDiagnosis, command: str = "clusterctl") -> list[str]:
     """Say where the ranks were, what that means, and what to do; nothing if they made progress until a time limit."""
     judgement = kept.judgement
     if kept.why == TIME_LIMIT and not judgement.hangs:
         return []
     lines = [kept.summary, tr("{sentence} ({code})", sentence=judgement.sentence, code=judgement.code)]
-    return [*lines, tr("next: {command}", command=judgement.fix)] if judgement.fix else lines
+    advice = begin_commands(judgement.fix, command)
+    return [*lines, tr("next: {command}", command=advice)] if advice else lines

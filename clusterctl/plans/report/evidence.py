@@ -9,16 +9,17 @@ from clusterctl.plans.diagnose.hang import Judgement, fold_numbers
 from clusterctl.plans.diagnose.rank_rows import RankRow, fold_ranks, fold_stacks, rank_headings
 from clusterctl.plans.diagnose.slow import Lateness, Slowness
 from clusterctl.plans.report.markup import Child, Html, element, join, table
+from clusterctl.specs.text import begin_commands
 from clusterctl.translation import tr, trn
 
 MOST_ROWS, MOST_STACKS = 48, 12
 MOST_STACK_LINES = 200
 
 
-def render_sentence(judgement: Judgement) -> list[Child]:
+def render_sentence(judgement: Judgement, command: str = "clusterctl") -> list[Child]:
     """Give the answer as `diagnose` prints it: the sentence with its code, and what to do next."""
     sentence = element("b", tr("{sentence} ({code})", sentence=judgement.sentence, code=judgement.code))
-    fix = judgement.fix
+    fix = begin_commands(judgement.fix, command)
     return [
         element("p", sentence, class_="bad" if judgement.hangs else None),
         element("p", *mark_commands(tr("next: {command}", command=fix))) if fix else None,

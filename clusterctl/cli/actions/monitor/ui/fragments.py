@@ -174,13 +174,13 @@ def _section(title: str, *content: Child) -> list[Child]:
     return [element("h3", title), *content] if any(content) else []
 
 
-def render_diagnosis(diagnosis: Diagnosis, asked_at: str) -> Html:
+def render_diagnosis(diagnosis: Diagnosis, asked_at: str, command: str) -> Html:
     """Draw what `diagnose --stacks` prints: the sentence, a row for ranks that are alike, and the stacks."""
     answers, judgement = diagnosis.answers, diagnosis.judgement
     details = [f"{asked_at} {describe_asked(answers.nodes.values())}", *list_gpu_lines(diagnosis.gpus)]
     return element(
         "div",
-        *render_sentence(judgement),
+        *render_sentence(judgement, command),
         *render_ranks(answers.ranks, judgement, opens=False),
         element("div", *(element("p", line) for line in details), class_="faint"),
         render_away(answers.errors.values()),

@@ -140,7 +140,7 @@ class ClusterSource:
         diagnosis = diagnose_run(cluster, found, run_id, self.target.command, slow=False)
         if (follower := self._followers.get(run_id)) is not None:
             follower.mark(diagnosis.judgement)
-        return fragments.render_diagnosis(diagnosis, time.strftime("%H:%M:%S"))
+        return fragments.render_diagnosis(diagnosis, time.strftime("%H:%M:%S"), self.target.command)
 
     def _stop(self, run_id: RunId) -> Html:
         cluster, nodes = self.target.cluster, self.target.inventory.nodes

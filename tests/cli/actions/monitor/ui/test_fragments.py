@@ -141,9 +141,11 @@ def test_an_answer_has_the_words_of_diagnose(capsys: pytest.CaptureFixture[str])
     judgement = judge(ranks, (), 16)
     nodes = {name: NodeEvidence(name, tuple(ranks[begin : begin + 8]), 0.2) for name, begin in NODES.items()}
     gpus = {"gpu000": (GpuUsage(index=0, busy=100, memory_used=1024, memory=81559),)}
-    show_diagnosis(judgement, ranks, list(nodes.values()), with_stacks=False)
+    show_diagnosis(judgement, ranks, list(nodes.values()), "clusterctl", with_stacks=False)
     show_gpus(gpus)
-    page = Text(render_diagnosis(Diagnosis(Answers(nodes, {}), judgement, gpus, 2), "14:03:05").markup).text
+    page = Text(
+        render_diagnosis(Diagnosis(Answers(nodes, {}), judgement, gpus, 2), "14:03:05", "clusterctl").markup
+    ).text
     printed = capsys.readouterr().out.splitlines()
     assert page.startswith(printed[0]) and printed[0].endswith("(CC-HANG-004)")
     assert "rank 9 (gpu001) has not entered all_reduce #4 of group default_pg" in printed[0]
@@ -184,7 +186,9 @@ def test_what_nodes_name_does_nothing() -> None:
         render_problem(error),
         render_away([error]),
         render_missing(HOSTILE),
-        render_diagnosis(Diagnosis(Answers({}, {}), judge(make_hang(0, 2), [HOSTILE], 2), {}, 2), HOSTILE),
+        render_diagnosis(
+            Diagnosis(Answers({}, {}), judge(make_hang(0, 2), [HOSTILE], 2), {}, 2), HOSTILE, "clusterctl"
+        ),
     ]
     for html in drawn:
         assert "<script" not in html.markup and "\x1b" not in html.markup and "\u202e" not in html.markup

@@ -97,7 +97,9 @@ class Contents:
         ranks = make_ranks(self.names)
         nodes = {rank.node: NodeEvidence(rank.node, (rank,), 0.1) for rank in ranks}
         return fragments.render_diagnosis(
-            Diagnosis(Answers(nodes, {}), judge(ranks, (), len(ranks)), {}, len(ranks)), "14:03:05"
+            Diagnosis(Answers(nodes, {}), judge(ranks, (), len(ranks)), {}, len(ranks)),
+            "14:03:05",
+            "clusterctl",
         )
 
     def stop(self, run_id: str) -> Html:
