@@ -30,6 +30,9 @@ HEADINGS = (
 )
 
 
+LISTED = Text(", ", "、")
+
+
 @dataclass(frozen=True)
 class Row:
     """One known failure; `tests` are files or functions below tests/ in which it is provoked for real."""
@@ -85,7 +88,7 @@ def cells(part: str) -> Iterator[tuple[str, ...]]:
     """Give the rows of one part of the table."""
     for row in rows():
         if row.part == part:
-            codes = ", ".join(f"[`{code}`](findings.md{anchor(code)})" for code in row.codes)
+            codes = LISTED.here.join(f"[`{code}`](findings.md{anchor(code)})" for code in row.codes)
             how = HOW[row.how].here
             end, space = (".", " ") if language() == "en" else ("\u3002", "")
             answer = f"{how[0].upper()}{how[1:]}{end}{space if row.answer.en else ''}{row.answer.here}"
@@ -106,4 +109,4 @@ def tested(row: Row) -> str:
         Text("texts", "文本").here if any(code.startswith("CC-JOB-") for code in row.codes) else "",
         *(f"`{test.rpartition('::')[2] or test}`" for test in row.tests),
     ]
-    return ", ".join(kind for kind in kinds if kind)
+    return LISTED.here.join(kind for kind in kinds if kind)

@@ -485,7 +485,7 @@ ENTRIES: Mapping[str, Entry] = {
                 ),
             ),
             "metric-pattern": Case(
-                Text("{text} is not a regular expression: {reason}", "{text} 不是正则表达式：{reason}"),
+                Text("{text} is not a regular expression: {reason}", "{text} 不是正则表达式（Python 报告：{reason}）"),
                 Text("write it as for Python's re.search", "按 Python 的 re.search 的写法书写"),
             ),
             "metric-group": Case(
@@ -494,8 +494,8 @@ ENTRIES: Mapping[str, Entry] = {
                     "{text} 有 {count} 个分组，需要且只能有一个：数值",
                 ),
                 Text(
-                    "put the number in parentheses, such as 'reward: ([-+.0-9e]+)', and write other groups as (?:...)",
-                    "用圆括号括住数值，例如 'reward: ([-+.0-9e]+)'，其他分组写成 (?:...)",
+                    "put the number in parentheses, such as `'reward: ([-+.0-9e]+)'`, and write other groups as `(?:...)`",
+                    "用圆括号括住数值，例如 `'reward: ([-+.0-9e]+)'`，其他分组写成 `(?:...)`",
                 ),
             ),
             "metric-slow": Case(
@@ -504,8 +504,8 @@ ENTRIES: Mapping[str, Entry] = {
                     "{text} 中有嵌套的重复，匹配可能耗时极长",
                 ),
                 Text(
-                    "write one repetition instead of two, such as [a-z ]+ for ([a-z]+ ?)+",
-                    "用一个重复代替两个，例如用 [a-z ]+ 代替 ([a-z]+ ?)+",
+                    "write one repetition instead of two, such as `[a-z ]+` for `([a-z]+ ?)+`",
+                    "用一个重复代替两个，例如用 `[a-z ]+` 代替 `([a-z]+ ?)+`",
                 ),
             ),
             "nproc": Case(

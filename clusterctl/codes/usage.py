@@ -406,7 +406,7 @@ ENTRIES: Mapping[str, Entry] = {
         do=Text("Put it in quotes, and escape `( [ * ?`", "加上引号，并转义 `( [ * ?`"),
         cases={
             "": Case(
-                Text("--grep {grep}: {reason}", "--grep {grep}：{reason}"),
+                Text("--grep {grep}: {reason}", "--grep {grep} 不是正则表达式（Python 报告：{reason}）"),
                 Text("escape special characters with \\", "用 \\ 转义特殊字符"),
             ),
         },

@@ -1,0 +1,141 @@
+"""Chinese texts: one word for each concept, full-width punctuation, units written out; no Chinese in English."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from babel.messages.pofile import read_po
+from pages import ROOT
+from ruamel.yaml import YAML
+
+from clusterctl.codes.entry import Text
+from clusterctl.codes.lookup import FAMILIES, entries
+
+sys.path.insert(0, str(ROOT / "docs"))
+
+import catalogue
+
+CATALOGUE = ROOT / "clusterctl/locale/zh_CN/LC_MESSAGES/clusterctl.po"
+HAN = "[\u4e00-\u9fff]"
+INSTEAD = {  # a word that stood beside another one for the same: the one word
+    "接入|跟踪|(?<!不)跟随任务|持续查看": "重新连接（attach）、持续显示（follow）",
+    "密钥类|密钥变量|敏感变量": "secret",
+    "你的电脑|自己的电脑|你的机器|这台电脑": "本机",
+    "根本原因": "根因",
+    "时间限制|时间上限": "时限",
+    "宽限期": "宽限时间",
+    "被杀|杀死|杀掉": "终止（信号）、停止（stop）",
+    "失去响应": "无响应、失联",
+    "(?<![0-9a-z] )节点 0(?![0-9])|0 号 rank": "0 号节点、rank 0",
+    "名字": "名称",
+    "home 目录": "主目录",
+    "账户": "账号",
+    "拷贝": "复制",
+    "文件夹": "目录",
+    "残余|遗留|孤儿进程": "残留",
+    "试试": "建议",
+    "IPv4 网络": "IPv4 网段",
+    "[0-9两三四] ?台[^，。；：]{0,12}节点": "个节点",
+}
+PUNCTUATION = {
+    rf"{HAN}[,;:?!](?=\s|{HAN}|$)": "全角标点",
+    rf"{HAN} ?\((?!\))|\((?={HAN})|(?<!\w)\([^()]*\) ?(?={HAN})": "全角括号",
+    r"(?:[0-9] |\} ?)(?:s|min)(?![\w/+^-])": "秒、分钟",
+}
+_CODE = re.compile(r"`[^`]*`|\]\([^)]*\)")
+_FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
+
+
+def texts_of_codes() -> Iterator[tuple[str, Text]]:
+    """Give every text of the table of codes, with its code."""
+    for code, entry in entries().items():
+        for text in (entry.title, entry.why, entry.what, entry.do, entry.when):
+            yield code, text
+        for case in entry.cases.values():
+            yield from ((code, text) for text in case)
+    yield from FAMILIES.items()
+
+
+def messages() -> Iterator[tuple[str, str]]:
+    """Give the Chinese of the catalogue of messages, with its English."""
+    with CATALOGUE.open("rb") as file:
+        for entry in read_po(file, locale="zh_CN"):
+            strings = entry.string if isinstance(entry.string, tuple) else (entry.string,)
+            yield from ((str(entry.id), text) for text in strings if entry.id)
+
+
+def pages() -> list[Path]:
+    """List the Chinese pages."""
+    return [*ROOT.glob("docs/zh/*.md"), ROOT / "README.zh-CN.md", *ROOT.glob("playbooks/**/README.zh-CN.md")]
+
+
+def prose() -> Iterator[tuple[str, str]]:
+    """Give the Chinese that is no output: of codes, messages, words of tables, the catalogue of failures and pages."""
+    yield from ((code, text.zh) for code, text in texts_of_codes() if text.zh != text.en)
+    yield from messages()
+    words = YAML(typ="safe").load((ROOT / "docs/zh/words.yaml").read_text("utf-8"))
+    yield from ((str(english), str(chinese)) for english, chinese in words.items())
+    yield from ((row.fails.en, text) for row in catalogue.rows() for text in (row.fails.zh, row.answer.zh))
+    for page in pages():
+        for line in _FENCE.sub("", page.read_text("utf-8")).splitlines():
+            yield page.name, line
+
+
+def found(patterns: dict[str, str], texts: Iterator[tuple[str, str]]) -> list[str]:
+    """List what a text should have otherwise; what is code in it does not count."""
+    return sorted(
+        {
+            f"{where[:60]}: {match[0]!r} in {text[:80]!r}: {instead}"
+            for where, text in texts
+            if re.search(HAN, text)
+            for pattern, instead in patterns.items()
+            if (match := re.search(pattern, _CODE.sub("`", text)))
+        }
+    )
+
+
+def test_a_concept_has_one_word() -> None:
+    """Two words for the same are two things to who reads them for the first time; also in output that a page shows."""
+    output = ((page.name, line) for page in pages() for line in page.read_text("utf-8").splitlines())
+
+    assert found(INSTEAD, (pair for source in (prose(), output) for pair in source)) == []
+
+
+def test_punctuation_and_units_are_chinese() -> None:
+    """In a sentence with Chinese; codes and commands keep theirs."""
+    assert found(PUNCTUATION, prose()) == []
+
+
+@pytest.mark.parametrize(
+    ("bad", "good"),
+    [("3 个孤儿进程", "3 个残留进程"), ("节点 0 的 agent", "0 号节点的 agent"), ("节点的名字", "节点的名称")],
+)
+def test_words_are_found(bad: str, good: str) -> None:
+    """The table finds what it is for, and nothing else."""
+    assert found(INSTEAD, iter([("x", bad)])) != [] and found(INSTEAD, iter([("x", good)])) == []
+
+
+@pytest.mark.parametrize(
+    ("bad", "good"),
+    [
+        ("已等待 5 s", "已等待 5 秒"),
+        ("{n} min 前", "{n} 分钟前"),
+        ("2 个节点: gpu", "2 个节点：gpu"),
+        ("gpu01 (备用)", "gpu01（备用）"),
+        ("正常 (3)，继续", "停在 breakpoint() 的 rank"),
+    ],
+)
+def test_signs_are_found(bad: str, good: str) -> None:
+    """The table finds what it is for, and nothing else."""
+    assert found(PUNCTUATION, iter([("x", bad)])) != [] and found(PUNCTUATION, iter([("x", good)])) == []
+
+
+def test_english_has_no_chinese() -> None:
+    """A replacement in a file with both languages must not reach the English of its line."""
+    assert [
+        (code, text.en) for code, text in texts_of_codes() if text.en != text.zh and re.search(HAN, text.en)
+    ] == []
