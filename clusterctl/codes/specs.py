@@ -485,7 +485,10 @@ ENTRIES: Mapping[str, Entry] = {
                 ),
             ),
             "metric-pattern": Case(
-                Text("{text} is not a regular expression: {reason}", "{text} 不是正则表达式（Python 报告：{reason}）"),
+                Text(
+                    "{text} is not a regular expression: {reason}",
+                    "{text} 不是正则表达式（Python 报告：{reason}）",
+                ),
                 Text("write it as for Python's re.search", "按 Python 的 re.search 的写法书写"),
             ),
             "metric-group": Case(

@@ -126,7 +126,7 @@ def show_removed(removed: Mapping[str, RemovalReport]) -> None:
             tr(
                 "{node}: removed {counts}, {size}",
                 node=name,
-                counts=", ".join(counts),
+                counts=tr(", ").join(counts),
                 size=render_size(removal.bytes),
             )
         )

@@ -262,7 +262,7 @@ def show_gpus(gpus: Mapping[str, Sequence[GpuUsage]]) -> None:
 def list_gpu_lines(gpus: Mapping[str, Sequence[GpuUsage]]) -> list[str]:
     """Say how busy the GPUs of each node are."""
     return [
-        sanitize(tr("GPUs of {node}: {gpus}", node=name, gpus=", ".join(map(_describe_gpu, node_gpus))))
+        sanitize(tr("GPUs of {node}: {gpus}", node=name, gpus=tr("; ").join(map(_describe_gpu, node_gpus))))
         for name, node_gpus in list(gpus.items())[:MOST_ROWS]
     ]
 

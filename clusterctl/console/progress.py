@@ -87,7 +87,7 @@ def render_plain(progress: PhaseProgress) -> str:
         )
         for node in progress.pending[:MOST_NODES]
     ]
-    pending = ", ".join(filter(None, [*shown, _render_remaining(progress)]))
+    pending = tr(", ").join(filter(None, [*shown, _render_remaining(progress)]))
     facts = {
         "counts": _render_counts(progress),
         "seconds": f"{progress.seconds:.0f}",
@@ -143,7 +143,7 @@ def _render_remaining(progress: PhaseProgress) -> str:
         tr("{n} more", n=hidden) if hidden else "",
         tr("{n} not started", n=progress.queued) if progress.queued else "",
     ]
-    return ", ".join(filter(None, texts))
+    return tr(", ").join(filter(None, texts))
 
 
 def render_size(size: int) -> str:

@@ -81,7 +81,7 @@ def render_timing(node_states: Parts, offsets: Mapping[str, float], now: float) 
     if skew is not None:
         texts.append(tr("ranks started within {seconds:.2f} s", seconds=skew))
     attempt = max((node_state.attempt for node_state in node_states.values() if node_state), default=1)
-    return "; ".join(texts + ([tr("attempt {n}", n=attempt)] if attempt > 1 else []))
+    return tr("; ").join(texts + ([tr("attempt {n}", n=attempt)] if attempt > 1 else []))
 
 
 def run_seconds(node_states: Parts, now: float) -> float | None:
@@ -160,7 +160,7 @@ def render_nodes(node_states: Parts) -> str:
     for text, nodes in names_by_status.items():
         names = [name for name in node_states if name in nodes]
         texts += [fill(text, {"nodes": fold_names(names)})] if names else []
-    return "; ".join(texts)
+    return tr("; ").join(texts)
 
 
 def show_status(

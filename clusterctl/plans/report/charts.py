@@ -82,7 +82,7 @@ def _describe_gpu_events(history: History) -> str:
                     share=100 * slowed / len(values),
                 )
             )
-    return "; ".join(notes)
+    return tr("; ").join(notes)
 
 
 def _fold(plot: Plot, what: str) -> Plot:
@@ -137,7 +137,7 @@ def _network_plot(record: NodeRecord) -> Plot:
                 count = sum(pick(history.values(group, name, quantity))) * history.width
                 if count >= 1:
                     notes.append(f"{name}: {count:.0f} {text}")
-    return Plot(tr("network"), tuple(network_lines(record)), format_rate, note="; ".join(notes))
+    return Plot(tr("network"), tuple(network_lines(record)), format_rate, note=tr("; ").join(notes))
 
 
 def _processor_plot(history: History) -> Plot:

@@ -67,7 +67,7 @@ def fold(records: Mapping[str, NodeRecord], describe: Callable[[NodeRecord], str
             groups.setdefault(text, []).append(name)
     if len(groups) == 1:
         return next(iter(groups))
-    return "; ".join(
+    return tr("; ").join(
         tr("{text} ({nodes})", text=text, nodes=fold_names(names)) for text, names in groups.items()
     )
 
@@ -97,4 +97,4 @@ def _describe_network(run: ReportedRun) -> str:
     ]
     more = len(run.records) - 16
     rest = [trn("and {n} more node", "and {n} more nodes", more)] if more > 0 and parts else []
-    return "; ".join([*parts, *rest])
+    return tr("; ").join([*parts, *rest])

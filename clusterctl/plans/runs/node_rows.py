@@ -97,7 +97,7 @@ def _describe_since(node: NodeState | None, age: Age) -> str:
 
 
 def _join_notes(*notes: str) -> str:
-    return "; ".join(filter(None, notes))
+    return tr("; ").join(filter(None, notes))
 
 
 def _describe_quiet(nodes: Sequence[NodeState | None], age: Age) -> str:
@@ -110,7 +110,7 @@ def _describe_quiet(nodes: Sequence[NodeState | None], age: Age) -> str:
 def _describe_stalls(names: Sequence[str], stalls: Mapping[str, Mapping[Rank, str]]) -> str:
     """Say which of the ranks of these nodes may hang; of many the first."""
     found = [(rank, text) for name in names for rank, text in stalls.get(name, NO_STALLS).items()]
-    shown = "; ".join(f"r{rank}: {clip(text, LONGEST_NOTE)}" for rank, text in found[:MOST_STALLS])
+    shown = tr("; ").join(f"r{rank}: {clip(text, LONGEST_NOTE)}" for rank, text in found[:MOST_STALLS])
     if len(found) <= MOST_STALLS:
         return shown
     more = len(found) - MOST_STALLS
