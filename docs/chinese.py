@@ -12,6 +12,7 @@ from ruamel.yaml import YAML
 WORDS = Path(__file__).parent / "zh" / "words.yaml"
 CELL = re.compile(r"(?<!\\)\|")
 CODE = re.compile(r"`[^`]*`")
+SECONDS = re.compile(r"(\d+(?:\.\d+)?) s")
 HOLE = "{}"  # what differs each time, such as a number that was measured
 
 
@@ -30,6 +31,8 @@ def translate(part: str) -> str:
 def cell(english: str) -> str:
     """Write one cell or line in Chinese, within the same spaces."""
     text = english.strip()
+    if seconds := SECONDS.fullmatch(text):
+        return english.replace(text, f"{seconds[1]} 秒")
     entry = next(entries(text), None)
     if entry is None:
         return english

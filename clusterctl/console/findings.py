@@ -359,7 +359,7 @@ def _render_finding(console: Console, finding: Finding, consequences: Sequence[F
     head = (tr("waived"), "dim") if finding.waived else (severity, STYLES[finding.severity])
     title = tr("{subject}: {text}", subject=finding.code, text=sanitize(finding.title))
     console.print(
-        Text.assemble(head, f" {title} ", (tr("({text})", text=fold_names(finding.nodes)), "bold")),
+        Text.assemble(head, f" {title}", (tr(" ({text})", text=fold_names(finding.nodes)), "bold")),
         soft_wrap=True,
     )
     _print_labelled(console, tr("seen:"), finding.evidence)

@@ -198,7 +198,7 @@ def _render_problems(nodes: Sequence[NodeUsage], now: float, silence_limit: floa
         if problem:
             names_by_problem.setdefault(problem, []).append(gauged.node.name)
     for text, names in list(names_by_problem.items())[:MOST_PROBLEMS]:
-        yield Text.assemble((sanitize(fold_names(names)), "bold"), ": ", (sanitize(text), "red"))
+        yield Text.assemble((sanitize(fold_names(names)), "bold"), tr(": "), (sanitize(text), "red"))
     if len(names_by_problem) > MOST_PROBLEMS:
         more = len(names_by_problem) - MOST_PROBLEMS
         yield Text(trn("and {n} more note; --json has all", "and {n} more notes; --json has all", more))
@@ -212,7 +212,7 @@ def _summarize(nodes: Sequence[NodeUsage], now: float, silence_limit: float) -> 
     if utilizations:
         busy = sum(utilizations) / len(utilizations)
         gpu_text = trn("{n} GPU: {busy:.0f} % busy", "{n} GPUs: {busy:.0f} % busy", len(gpus), busy=busy)
-        summary = f"{summary}, {gpu_text}"
+        summary = tr(", ").join((summary, gpu_text))
     missing = fold_names([gauged.node.name for gauged in nodes if gauged not in reporting])
     return Text.assemble(summary, (tr("; no answer: {nodes}", nodes=missing) if missing else "", "red"))
 

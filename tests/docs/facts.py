@@ -26,13 +26,15 @@ _PATTERNS = {
 _NUMBER = re.compile(r"(?<![\w.:/-])\d+(?:[.,:]\d+)*")
 _COMMAND = re.compile(r"(?m)^(?:\$ )?((?:clusterctl|cctl|ssh|pip|python|git|cd|export) .*?)\s*$")
 _WORD = re.compile(  # an option, a variable, a key, a path, anything with a digit
-    r"(?<![\w-])--?[a-zA-Z][\w-]*|\b[A-Z][A-Z0-9_]{2,}\b|(?m:^[ -]*\w+:)|[\w.~$<{}>-]+/[\w./~$<{}>-]*|[\w.]*\d[\w.]*"
+    r"(?<![\w-])--?[a-zA-Z][\w-]*|\b[A-Z][A-Z0-9_]{2,}(?=s?\b)|(?m:^[ -]*\w+:)|[\w.~$<{}>-]+/[\w./~$<{}>-]*|[\w.]*\d[\w.]*"
 )
+
+_TIME = re.compile(r"^(\d[\d.]*)[smhd]$")  # `0.2s` on an English screen
 
 # Headings of tables and beginnings of lines that a Chinese screen has in Chinese: `NODE`, `note:`
 _CATALOGUE = ROOT / "clusterctl" / "locale" / "zh_CN" / "LC_MESSAGES" / "clusterctl.po"
-_SHOWN = re.findall(r'(?m)^msgid "([A-Z_ ]+(?=")|[a-z]+:(?= \{))', _CATALOGUE.read_text(encoding="utf-8"))
-TRANSLATED = frozenset(word for heading in _SHOWN for word in heading.split()) - {"GPU"}
+_SHOWN = re.findall(r'(?m)^msgid "([A-Z_ ]+(?=")|[a-z]+:(?= \{|"))', _CATALOGUE.read_text(encoding="utf-8"))
+TRANSLATED = frozenset(word for heading in _SHOWN for word in heading.split())
 
 Fact = tuple[str, str]
 
@@ -76,8 +78,8 @@ def differences(english: tuple[str, str], chinese: tuple[str, str]) -> set[Fact]
 def block_facts(text: str) -> Counter[Fact]:
     """Count the lines of a block, the commands in it, and the words that are no prose."""
     found = [("command", one) for one in _COMMAND.findall(text)]
-    words = [one.strip() for one in _WORD.findall(text)]
-    found += [("value", one) for one in words if one not in TRANSLATED]
+    words = [_TIME.sub(r"\1", one.strip().rstrip(".")) for one in _WORD.findall(text.replace("\uff1a", ":"))]
+    found += [("value", one) for one in words if one not in TRANSLATED and not HAN.search(one)]
     return Counter([*found, ("lines", str(len(text.splitlines())))])
 
 
