@@ -634,27 +634,16 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-SETUP-001": Entry(
         "error",
         Text(
-            "a step of `setup` failed on a node; its last lines and the command to repeat it are shown",
-            "某个节点上 `setup` 的一步失败；会列出最后几行输出和重现的命令",
+            "a step of `setup` failed on a node; the last lines of its output and the command to repeat it are shown",
+            "某个节点上 `setup` 的一步失败；会列出最后几行输出和在节点上重现的命令",
         ),
         do=Text(
-            "Its last lines show the reason; the full output is in `setup.log` in the run's directory. On nodes without internet use [a wheelhouse](without-internet.md)",
-            "最后几行是原因；完整输出在任务目录的 `setup.log` 里。节点没有外网时，请使用[离线 wheel](without-internet.md)",
+            "Its last lines show the reason; the full output is in `setup.log` in the run's directory",
+            "最后几行是原因；完整输出在任务目录的 `setup.log` 里",
         ),
         cases={
             "again": Case(
-                same("{message}"),
-                Text(
-                    "correct what its last lines report; to repeat it on the node: {command}",
-                    "按最后几行的报错修改；在节点上重现：{command}",
-                ),
-            ),
-            "offline": Case(
-                same("{message}"),
-                Text(
-                    "the node cannot reach the package index: download the wheels here, and write `wheelhouse: FOLDER` under `setup:`; or set PIP_INDEX_URL under `env:` to an index that it reaches",
-                    "节点连不上软件源：在本机下载 wheel，并在 `setup:` 下写 `wheelhouse: FOLDER`；或者在 `env:` 里把 PIP_INDEX_URL 设为它能连上的镜像",
-                ),
+                same("{message}"), Text("to repeat it on the node: {command}", "在节点上重现：{command}")
             ),
             "log": Case(
                 same("{message}"), Text("the full output is in {log} of the run", "完整输出在该任务的 {log}")

@@ -138,9 +138,7 @@ def test_what_a_record_tells_of_strangers_is_left_out() -> None:
     invented = parse_state(Untrusted({**state, "gang": {**record, "parts": told[:1]}}))
     verdicts = [
         conclude("r", {"gpu01": parse_state(Untrusted({**state, "gang": record}))}, ["gpu01", "gpu02"]),
-        conclude(
-            "r", {"gpu01": invented, "gpu02": parse_state(Untrusted({**state, "gang": record}))}, []
-        ),
+        conclude("r", {"gpu01": invented, "gpu02": parse_state(Untrusted({**state, "gang": record}))}, []),
     ]
 
     for verdict in verdicts:

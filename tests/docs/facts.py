@@ -26,7 +26,8 @@ _PATTERNS = {
 _NUMBER = re.compile(r"(?<![\w.:/-])\d+(?:[.,:]\d+)*")
 _COMMAND = re.compile(r"(?m)^(?:\$ )?((?:clusterctl|cctl|ssh|pip|python|git|cd|export) .*?)\s*$")
 _WORD = re.compile(  # an option, a variable, a key, a path, anything with a digit
-    r"(?<![\w-])--?[a-zA-Z][\w-]*|\b[A-Z][A-Z0-9_]{2,}(?=s?\b)|(?m:^[ -]*\w+:)|[\w.~$<{}>-]+/[\w./~$<{}>-]*|[\w.]*\d[\w.]*"
+    r"(?<![\w-])--?[a-zA-Z][\w-]*|\b[A-Z][A-Z0-9_]{2,}(?=s?\b)|(?m:^[ -]*\w+:)"
+    r"|[\w.~$<{}>-]+/[\w./~$<{}>-]*|[\w.]*\d[\w.]*"
 )
 
 _TIME = re.compile(r"^(\d[\d.]*)[smhd]$")  # `0.2s` on an English screen

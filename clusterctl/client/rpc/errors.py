@@ -236,13 +236,6 @@ def _gate_error(header: Untrusted, node: str, detail: str) -> StartError:
     return StartError(code, REPORTED, node=node, evidence=evidence, message=translate_node_text(reason))
 
 
-# what pip, uv and conda print of a package index that the node does not reach
-_NO_INDEX = re.compile(
-    "(?i)failed to establish a new connection|failure in name resolution|could not resolve host"
-    "|dns error|network is unreachable|connecttimeout|connection timed out"
-)
-
-
 def _setup_error(header: Untrusted, node: str) -> StartError:
     """Make an error of what a node reports of its `setup` or `before`."""
     code = parse_code(header) or "CC-SETUP-001"
@@ -250,6 +243,6 @@ def _setup_error(header: Untrusted, node: str) -> StartError:
     error = StartError(code, REPORTED, node=node, evidence=header.text("text"), message=reason)
     if not error.fix:
         retry_command, log = header.text("again"), header.text("log", 1000)
-        case = "log" if not retry_command else "offline" if _NO_INDEX.search(error.evidence) else "again"
+        case = "again" if retry_command else "log"
         error.fix = word("CC-SETUP-001", case, {"message": reason, "command": retry_command, "log": log})[1]
     return error
