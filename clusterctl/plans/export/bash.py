@@ -27,6 +27,7 @@ from clusterctl.plans.export.shell import (
 from clusterctl.plans.launch.launchers import visible_env
 from clusterctl.plans.ssh import render_options
 from clusterctl.specs.text import command_line, quote_word
+from clusterctl.translation import tr
 
 NODE_SCRIPT = "END OF NODE SCRIPT"
 REMOTE = "clusterctl-export"  # in the home directory on the nodes
@@ -45,15 +46,21 @@ def _head(export: Export) -> list[str]:
     job = export.job
     return [
         "#!/bin/bash",
-        f"# The job {job.name} over SSH, made by `clusterctl export bash`. It runs without clusterctl:",
+        *render_comment(
+            tr(
+                "The job {job} over SSH, made by `clusterctl export bash`. It runs without clusterctl:",
+                job=job.name,
+            )
+        ),
         "#",
-        f"#     bash {quote_word(export.file)} [ARGUMENTS]    # they follow the arguments of the job file",
+        f"#     bash {quote_word(export.file)} [ARGUMENTS]    # {tr('they follow the arguments of the job file')}",
         "#",
         *render_comment(
-            f"The code is in {export.source!r}, relative to this file, and is copied to ~/{REMOTE} on every node, "
-            "where it stays. The job runs as long as this script does: Ctrl-C, an error of one node or the end of "
-            "this machine stops all nodes. ssh must log in without questions. The checks of `clusterctl check` are "
-            "not included."
+            tr(
+                "The code is in {source!r}, relative to this file, and is copied to ~/{remote} on every node, where it stays. The job runs as long as this script does: Ctrl-C, an error of one node or the end of this machine stops all nodes. ssh must log in without questions. The checks of `clusterctl check` are not included.",  # noqa: E501  one message
+                source=export.source,
+                remote=REMOTE,
+            )
         ),
     ]
 
@@ -66,7 +73,9 @@ def _settings(export: Export) -> list[str]:
         "set -euo pipefail",
         'cd "$(dirname -- "$0")"',
         *(
-            ["# Secrets: they travel over the connection; no value is in this file or in a command line."]
+            render_comment(
+                tr("Secrets: they travel over the connection; no value is in this file or in a command line.")
+            )
             if secrets
             else []
         ),

@@ -33,7 +33,7 @@ from clusterctl.specs.job.model import VISIBLE_DEVICES_VARIABLES, Hook, Job, Res
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.placeholders import MEANINGS, Placeholder, parse_template
 from clusterctl.specs.text import command_line, quote_word, render_duration
-from clusterctl.translation import english_of, tr
+from clusterctl.translation import tr
 
 WIDTH = 100  # of comments
 PORTS = (20000, 29999)  # below the ports that Linux gives to connections
@@ -101,7 +101,7 @@ def render_comment(text: str, *, hanging: str = "# ") -> list[str]:
     """Write a text as lines of comment."""
     import textwrap  # noqa: PLC0415 - only this verb needs it
 
-    one_line = " ".join(english_of(text).split())
+    one_line = " ".join(text.split())
     return textwrap.wrap(one_line, WIDTH, initial_indent="# ", subsequent_indent=hanging)
 
 
@@ -109,8 +109,8 @@ def render_notes(notes: Sequence[str]) -> list[str]:
     """Write the notes as comments."""
     if not notes:
         return []
-    lines = [line for note in notes for line in render_comment(f"- {english_of(note)}", hanging="#   ")]
-    return ["#", "# What the job file asks for and this script does not do:", *lines]
+    lines = [line for note in notes for line in render_comment(f"- {note}", hanging="#   ")]
+    return ["#", *render_comment(tr("What the job file asks for and this script does not do:")), *lines]
 
 
 def shell_word(value: Template) -> str:

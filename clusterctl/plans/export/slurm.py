@@ -28,6 +28,7 @@ from clusterctl.plans.export.shell import (
 from clusterctl.plans.launch.placement import needs_gpus
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import quote_word
+from clusterctl.translation import tr
 
 
 def render_slurm(export: Export) -> Script:
@@ -42,15 +43,21 @@ def _head(export: Export) -> list[str]:
     return [
         # modules are functions of a login shell
         "#!/bin/bash -l" if render_activate(export) else "#!/bin/bash",
-        f"# The job {job.name} on Slurm, made by `clusterctl export slurm`. It runs without clusterctl:",
+        *render_comment(
+            tr(
+                "The job {job} on Slurm, made by `clusterctl export slurm`. It runs without clusterctl:",
+                job=job.name,
+            )
+        ),
         "#",
-        f"#     sbatch {quote_word(export.file)} [ARGUMENTS]    # they follow the arguments of the job file",
-        f"#     tail -F {job.name}-JOBID/*.out    # one file for each node",
+        f"#     sbatch {quote_word(export.file)} [ARGUMENTS]    # {tr('they follow the arguments of the job file')}",
+        f"#     tail -F {job.name}-JOBID/*.out    # {tr('one file for each node')}",
         "#",
         *render_comment(
-            "Submit it in its own folder, which all nodes must share under the same path; the code is in "
-            f"{export.source!r} there. Options on the command line of sbatch take precedence over those below, such as "
-            "`sbatch --partition gpu --account me`. The checks of `clusterctl check` are not included."
+            tr(
+                "Submit it in its own folder, which all nodes must share under the same path; the code is in {source!r} there. Options on the command line of sbatch take precedence over those below, such as `sbatch --partition gpu --account me`. The checks of `clusterctl check` are not included.",  # noqa: E501  one message
+                source=export.source,
+            )
         ),
     ]
 
@@ -74,7 +81,7 @@ def _options(export: Export) -> list[str]:
     ]
     hints = ["##SBATCH --partition=gpu", "##SBATCH --account=me"]
     if any(option.startswith("--cpus-per-task") for option in options):
-        hints += ["# cpus-per-task is for all workers of a node: raise it for data loaders"]
+        hints += render_comment(tr("cpus-per-task is for all workers of a node: raise it for data loaders"))
     return ["#", *(f"#SBATCH {option}" for option in options), *hints]
 
 
@@ -133,7 +140,8 @@ def _main(export: Export) -> list[str]:
     low, high = next((member.node.ports for member in export.members if member.node.ports), None) or PORTS
     lines = ["", "set -euo pipefail"]
     if job.secrets:
-        lines += ["", "# Secrets: export them before sbatch, which passes them on; no value is in this file."]
+        remark = tr("Secrets: export them before sbatch, which passes them on; no value is in this file.")
+        lines += ["", *render_comment(remark)]
         lines += [f': "${{{name}:?export it before sbatch}}"' for name in job.secrets]
     lines += [
         "",
