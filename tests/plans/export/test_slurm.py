@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from exporting import INVENTORY, make_export, option_lines
@@ -15,6 +16,7 @@ from waiting import HANG
 
 from clusterctl.plans.export.bash import render_bash
 from clusterctl.plans.export.slurm import render_slurm
+from clusterctl.translation import Language, use_language
 
 BASIC = ["--job-name=j", "--nodes=3", "--ntasks-per-node=1"]
 
@@ -147,3 +149,21 @@ def test_bash_and_shellcheck_accept_the_scripts(job: str, tmp_path: Path) -> Non
     for words in checks:
         done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=HANG, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("target", ["slurm", "bash"])
+def test_only_comments_are_in_the_users_language(target: Literal["slurm", "bash"]) -> None:
+    """What runs is the same in each language."""
+    programs = {}
+    languages: tuple[Language, ...] = ("zh", "en")
+    for language in languages:
+        use_language(language)
+        export = make_export("nproc_per_node: 2, secrets: [TOKEN], grace: 2s", target, INVENTORY)
+        text = (render_slurm if target == "slurm" else render_bash)(export).text
+        assert ("# 通过 SSH" in text or "# Slurm 上的作业" in text) == (language == "zh")
+        programs[language] = [
+            line.partition("  # ")[0] for line in text.splitlines() if not line.startswith("# ")
+        ]
+    assert [line for line in programs["zh"] if not line.startswith("#  ")] == [
+        line for line in programs["en"] if not line.startswith("#  ")
+    ]
