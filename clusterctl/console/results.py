@@ -78,7 +78,7 @@ def report_sent(sent: Mapping[tuple[str, str], SentFiles]) -> None:
     for (node, path), files in sorted(sent.items(), key=lambda item: item[0]):
         groups.setdefault(_render_sent(path, files), []).append(node)
     for line, nodes in groups.items():
-        print(sanitize(f"{fold_names(nodes)}: {line}"), flush=True)
+        print(sanitize(tr("{subject}: {text}", subject=fold_names(nodes), text=line)), flush=True)
     for (node, _), files in sent.items():
         for path in files.kept:
             text = tr(

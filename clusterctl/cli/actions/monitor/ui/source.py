@@ -39,6 +39,7 @@ from clusterctl.plans.runs.state import NodeState, Parts, find_stalls
 from clusterctl.plans.runs.verdict import conclude
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.inventory.model import Inventory, Node
+from clusterctl.translation import tr
 
 POLL, POLL_ENDED = 4.0, 15.0  # seconds between two questions for the runs
 SOONEST = 1.0  # seconds between two, where a node reports a change
@@ -152,7 +153,10 @@ class ClusterSource:
             return fragments.render_lines(stop_and_describe(cluster, found, run_id))
         held = [node for node in nodes if may_have_processes(node.name, parts, found.pythons)]
         lines = stop_and_report(RunHandle(cluster, run_id, held, found.pythons))
-        lines += [sanitize(f"{error.node}: {error.code} {error.message}") for error in found.errors]
+        lines += [
+            sanitize(tr("{subject}: {text}", subject=error.node, text=f"{error.code} {error.message}"))
+            for error in found.errors
+        ]
         return fragments.render_lines(lines)
 
 
@@ -316,7 +320,8 @@ class RunFollower:
             self._publish_state()
             self.view.wake()
         elif isinstance(update, StreamEnd) and update.error is not None:
-            self._notice(f"{update.node}: {update.error.code} {update.error.message}")
+            problem = f"{update.error.code} {update.error.message}"
+            self._notice(tr("{subject}: {text}", subject=update.node, text=problem))
 
     def _notice(self, text: str) -> None:
         self._notices.append(f"{time.strftime('%H:%M:%S')} {sanitize(text)}")
