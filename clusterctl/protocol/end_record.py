@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 
 from .ranks import NodeRank, Rank
 from .root_cause import Failure
-from .states import CANCELLED, FINAL, LOST, TIMEOUT
-from .stops import STOP, STOPPED_BY, TIME
+from .states import CANCELLED, FINAL, LOST, STOP, STOPPED_BY, TIME, TIMEOUT
 from .tracebacks import StderrParser
 from .untrusted import Untrusted
 

@@ -21,8 +21,7 @@ from ...protocol.messages import gang as messages
 from ...protocol.messages.gang import Message
 from ...protocol.ranks import Slot
 from ...protocol.reasons import CODE, NODE_LOST
-from ...protocol.states import CANCELLED, LOST, TIMEOUT
-from ...protocol.stops import FAILURE, TIME
+from ...protocol.states import CANCELLED, FAILURE, LOST, TIME, TIMEOUT
 from ..runtime.connections import ChannelError
 from ..state.run_record import time_to_prepare
 from .channel import SecureChannel

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Protocol
 
 from ...protocol.messages.gang import Cleared, StopOrder
 from ...protocol.ranks import Slot
-from ...protocol.stops import STOP, TIME
+from ...protocol.states import STOP, TIME
 from .end_record import make_record
 from .endpoints import Listener
 from .membership import GangContext

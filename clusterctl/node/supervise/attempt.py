@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Callable, Dict, List, NamedTuple, Optional, Se
 from ...protocol.exit_status import describe_end
 from ...protocol.ranks import Rank
 from ...protocol.run_paths import STDERR_LOG, RunPaths
-from ...protocol.states import SUCCEEDED
-from ...protocol.stops import DONE
+from ...protocol.states import DONE, SUCCEEDED
 from ..lifecycle import events
 from ..lifecycle.actions import AwaitListener, BuildPart, RecordWorkers, SendGo, SignalAll, StartAfter
 from ..lifecycle.events import Event

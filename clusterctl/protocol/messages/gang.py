@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple, TypeVar
 
 from ..ranks import NodeRank, Slot
 from ..reasons import CODE
-from ..states import CANCELLED, FAILED, FAILED_SETUP, LOST, SUCCEEDED, TIMEOUT, RunState
-from ..stops import STOP, STOP_KINDS
+from ..states import CANCELLED, FAILED, FAILED_SETUP, LOST, STOP, STOP_KINDS, SUCCEEDED, TIMEOUT, RunState
 from ..untrusted import LATEST, MalformedError, Untrusted
 
 if TYPE_CHECKING:
