@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+from .messages.stop_kinds import STOP, STOPPED_BY, TIME
 from .ranks import NodeRank, Rank
 from .root_cause import Failure
-from .states import CANCELLED, FINAL, LOST, STOP, STOPPED_BY, TIME, TIMEOUT
+from .states import CANCELLED, FINAL, LOST, TIMEOUT
 from .tracebacks import StderrParser
 from .untrusted import Untrusted
 

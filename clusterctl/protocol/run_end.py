@@ -21,8 +21,9 @@ from dataclasses import dataclass, replace
 
 from .end_record import EndRecord, RecordedPart
 from .exit_status import is_stall
+from .messages.stop_kinds import STOP, TIME
 from .root_cause import CLOCK_SLACK, DOUBTFUL, Cause, Failure, find_cause, weight_of
-from .states import CANCELLED, FAILED, FAILED_SETUP, LOST, STOP, SUCCEEDED, TIME, TIMEOUT, UNKNOWN
+from .states import CANCELLED, FAILED, FAILED_SETUP, LOST, SUCCEEDED, TIMEOUT, UNKNOWN
 
 CUT_OFF = "lost: none of the other nodes was heard there any more"
 

@@ -51,9 +51,3 @@ LIVE = (SUBMITTED, PREPARING, WAITING, RUNNING)
 NOT_SUCCEEDED = (FAILED, FAILED_SETUP, CANCELLED, TIMEOUT, LOST, UNKNOWN)
 FINAL = (SUCCEEDED, *NOT_SUCCEEDED)
 STATES = (*FINAL, *LIVE)
-
-# On what occasion a run is ended, as orders and records have it. STOP: a person, or a signal to an agent; DONE: node 0's
-# program has ended in order, and the others served it only.
-FAILURE, STOP, TIME, DONE = "failure", "stop", "time", "done"
-STOP_KINDS = (FAILURE, STOP, TIME, DONE)
-STOPPED_BY = "stopped by "  # how the reason begins when a person asked for the end

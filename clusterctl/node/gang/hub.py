@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Dict, List, Optional, Set
 
 from ...protocol.messages import gang as messages
 from ...protocol.messages.gang import Message
+from ...protocol.messages.stop_kinds import FAILURE, TIME
 from ...protocol.ranks import Slot
 from ...protocol.reasons import CODE, NODE_LOST
-from ...protocol.states import CANCELLED, FAILURE, LOST, TIME, TIMEOUT
+from ...protocol.states import CANCELLED, LOST, TIMEOUT
 from ..runtime.connections import ChannelError
 from ..state.run_record import time_to_prepare
 from .channel import SecureChannel

@@ -24,7 +24,7 @@ from typing import (
 )
 
 from ...protocol.messages.gang import LONGEST_REASON, BeatReply, Bounds, HubBeat, StopOrder
-from ...protocol.states import FAILURE
+from ...protocol.messages.stop_kinds import FAILURE
 from ..runtime.connections import ChannelError
 from ..runtime.event_loop import Loop
 from .channel import SecureChannel

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Callable, Optional, Tuple
 
 from ...protocol.exit_status import describe_end, describe_limit, describe_stall
 from ...protocol.messages.gang import StopOrder
+from ...protocol.messages.stop_kinds import DONE, FAILURE, TIME
 from ...protocol.reasons import NODE_0_ENDED
-from ...protocol.states import CANCELLED, DONE, FAILED, FAILED_SETUP, FAILURE, SUCCEEDED, TIME, TIMEOUT
+from ...protocol.states import CANCELLED, FAILED, FAILED_SETUP, SUCCEEDED, TIMEOUT
 from ..gang.timeouts import FAILURE_WAIT
 from ..runtime.processes import UNKILLABLE_AFTER
 from . import events

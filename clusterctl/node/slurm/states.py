@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, cast
 
+from ...protocol.messages.stop_kinds import STOP, TIME
 from ...protocol.reasons import STOPPED_BY_SLURM
 from ...protocol.run_paths import RunPaths, WorkdirPaths, is_meant
-from ...protocol.states import CANCELLED, FAILED_SETUP, FINAL, LOST, PREPARING, STOP, SUCCEEDED, TIME, TIMEOUT
+from ...protocol.states import CANCELLED, FAILED_SETUP, FINAL, LOST, PREPARING, SUCCEEDED, TIMEOUT
 from ...protocol.untrusted import Untrusted
 from ..runtime.stream import VerbError
 from ..state.run_record import new_state, read_state, with_record, with_stop

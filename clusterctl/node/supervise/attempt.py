@@ -8,9 +8,10 @@ import time
 from typing import TYPE_CHECKING, Callable, Dict, List, NamedTuple, Optional, Sequence, Set
 
 from ...protocol.exit_status import describe_end
+from ...protocol.messages.stop_kinds import DONE
 from ...protocol.ranks import Rank
 from ...protocol.run_paths import STDERR_LOG, RunPaths
-from ...protocol.states import DONE, SUCCEEDED
+from ...protocol.states import SUCCEEDED
 from ..lifecycle import events
 from ..lifecycle.actions import AwaitListener, BuildPart, RecordWorkers, SendGo, SignalAll, StartAfter
 from ..lifecycle.events import Event

@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple, TypeVar
 
 from ..ranks import NodeRank, Slot
 from ..reasons import CODE
-from ..states import CANCELLED, FAILED, FAILED_SETUP, LOST, STOP, STOP_KINDS, SUCCEEDED, TIMEOUT, RunState
+from ..states import CANCELLED, FAILED, FAILED_SETUP, LOST, SUCCEEDED, TIMEOUT, RunState
 from ..untrusted import LATEST, MalformedError, Untrusted
+from .stop_kinds import STOP, STOP_KINDS
 
 if TYPE_CHECKING:
     from .files import (

@@ -45,7 +45,7 @@ from clusterctl.node.runtime.processes import UNKILLABLE_AFTER, Stat
 from clusterctl.node.supervise.agent import can_end_in_order
 from clusterctl.node.supervise.executor import Executor
 from clusterctl.protocol.messages.gang import StopOrder
-from clusterctl.protocol.states import DONE, FAILURE, STOP, TIME
+from clusterctl.protocol.messages.stop_kinds import DONE, FAILURE, STOP, TIME
 
 pytestmark = pytest.mark.unit
 

@@ -28,7 +28,7 @@ from clusterctl.node.lifecycle.state import Phase, RunState, new_attempt
 from clusterctl.node.lifecycle.transitions import transition
 from clusterctl.node.runtime.processes import Stat
 from clusterctl.protocol.messages.gang import StopOrder
-from clusterctl.protocol.states import FAILURE, STOP
+from clusterctl.protocol.messages.stop_kinds import FAILURE, STOP
 
 pytestmark = pytest.mark.unit
 
