@@ -9,19 +9,16 @@ The names below are the public Python API; they load when they are first used.
     print(clusterctl.render_plan(plan))
 """
 
+import os
 import sys
 
 _COMMANDS = ("clusterctl", "cctl")
 
 
-def _exit_interrupted(
-    kind: "type[BaseException]", error: BaseException, trace: "TracebackType | None"
-) -> None:
-    """Leave with 130 if Ctrl-C ends the command outside of its `main`; all else is shown as Python shows it."""
-    if issubclass(kind, KeyboardInterrupt):
-        sys.stderr.write("interrupted\n")
-        sys.exit(130)
-    sys.__excepthook__(kind, error, trace)
+def _exit_interrupted(*_: object) -> None:
+    """Leave at once: nothing was begun, and an exception could be dropped in an import."""
+    os.write(2, b"interrupted\n")
+    os._exit(130)
 
 
 def _is_command() -> bool:
@@ -30,14 +27,19 @@ def _is_command() -> bool:
     return bool(asked) and asked[0].rpartition("/")[2] in _COMMANDS
 
 
-# These are the first lines of ours that run: an interrupt before them meets nothing but Python. A program that imports
-# this package keeps its own hook.
+# These are the first lines of ours that run: an interrupt before them meets nothing but Python. It holds until
+# `clusterctl.interrupts` takes over. A program that imports this package keeps its own handler.
 if _is_command():
-    sys.excepthook = _exit_interrupted
+    try:
+        import signal
 
-TYPE_CHECKING = False  # typing takes as long to load as all that follows, and Ctrl-C may come meanwhile
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, _exit_interrupted)
+    except KeyboardInterrupt:
+        _exit_interrupted()
+
+TYPE_CHECKING = False  # typing takes as long to load as all that follows
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Any
 
     from clusterctl.errors import ClusterctlError as ClusterctlError

@@ -21,6 +21,7 @@ ARROW = (
     "node_texts",
     "codes",
     "errors",
+    "interrupts",
     "protocol",
     "specs",
     "plans",
@@ -34,7 +35,16 @@ MAY_IMPORT = {
     "__main__": ("cli",),
     "__init__": ("errors", "specs", "plans"),  # the public API, loaded lazily
     # it starts and ends processes as a node does
-    "lab": ("translation", "node_texts", "codes", "errors", "specs", "lab", "node.runtime.processes"),
+    "lab": (
+        "translation",
+        "node_texts",
+        "codes",
+        "errors",
+        "interrupts",
+        "specs",
+        "lab",
+        "node.runtime.processes",
+    ),
     "protocol": (),  # nothing but the standard library: it is shipped to the nodes
     "node": ("protocol",),  # the same, by relative import
 }

@@ -25,6 +25,7 @@ from clusterctl.cli.help import (
 )
 from clusterctl.cli.options import shared_options
 from clusterctl.errors import ClusterctlError, UsageError
+from clusterctl.interrupts import INTERRUPTS, announce_interrupted
 from clusterctl.translation import (
     VARIABLE,
     language,
@@ -123,9 +124,10 @@ def root(settings: Settings) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the command line and leave with its exit code (0, 1, 2, 3, 4, 5, 70 or 130)."""
+    """Run the command line and leave with its exit code (0 to 5, 70, or 128 and the number of a signal)."""
+    INTERRUPTS.install()
     _speed_up_start()
-    code = run(argv)
+    code = INTERRUPTS.finish(run(argv))
     gc.freeze()  # else Python looks through all objects again before it leaves: a tenth of a verb's processor time
     sys.exit(code)
 
@@ -143,10 +145,13 @@ def run(argv: Sequence[str] | None = None) -> int:
     """Run the command line and give its exit code."""
     _open_streams()
     try:
-        return _invoke(argv)
-    except (click.Abort, KeyboardInterrupt):
-        click.echo(tr("interrupted"), err=True)
-        return 130
+        with INTERRUPTS.leaving(announce_interrupted):
+            return _invoke(argv)
+    except KeyboardInterrupt:
+        return INTERRUPTS.exit_code
+    except click.Abort:  # the end of the input at a prompt
+        announce_interrupted()
+        return INTERRUPTS.exit_code
     except (BrokenPipeError, SystemExit):  # click turns the first into the second
         _discard_output()
         return 0  # the reader closed the pipe, as `head` does
@@ -161,11 +166,16 @@ def _invoke(argv: Sequence[str] | None) -> int:
     choose_language(os.environ, (sys.stdout, sys.stderr))
     if COMPLETE_VARIABLE not in os.environ:  # an error between two keys of the user would only spoil the line
         refuse_unknown_language(os.environ)
-    code = root.main(
-        args=list(argv) if argv is not None else None,
-        complete_var=COMPLETE_VARIABLE,
-        standalone_mode=False,
-    )
+    try:
+        code = root.main(
+            args=list(argv) if argv is not None else None,
+            complete_var=COMPLETE_VARIABLE,
+            standalone_mode=False,
+        )
+    except click.Abort as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            raise error.__cause__ from None
+        raise
     try:
         sys.stdout.flush()
     except BrokenPipeError:

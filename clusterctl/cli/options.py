@@ -16,6 +16,7 @@ from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import TYPED_KEY, SharedOption
 from clusterctl.console.text import sanitize
 from clusterctl.errors import UsageError
+from clusterctl.interrupts import INTERRUPTS
 from clusterctl.translation import to_translate, tr, use_language
 
 Command = Callable[..., Any]
@@ -213,15 +214,19 @@ def is_confirmed(question: str, *, default: bool = False) -> bool:
     """Ask a question until it is answered with yes or no; an empty answer is `default`."""
     choices = "Y/n" if default else "y/N"
     return bool(
-        click.prompt(
+        prompt(
             question,
             default=default,
             type=_YesNo(),
-            err=True,
             show_default=False,
             prompt_suffix=f" [{choices}]: ",
         )
     )
+
+
+def prompt(question: str, **options: Any) -> Any:
+    """Ask at the terminal, as click does with these options; a signal ends the wait for the answer."""
+    return INTERRUPTS.call(lambda: click.prompt(question, err=True, **options))
 
 
 def confirm(lines: Sequence[str], question: str, what: Literal["run", "lab"], command: str) -> None:

@@ -25,6 +25,7 @@ from clusterctl.client.local.private_files import keep_newest, read_own, remove_
 from clusterctl.client.rpc.bundle import payload_zip
 from clusterctl.client.rpc.session import Session
 from clusterctl.errors import ClusterctlError
+from clusterctl.interrupts import INTERRUPTS
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.checks.framework import LocalFacts
 from clusterctl.plans.diagnose.mesh import (
@@ -161,7 +162,7 @@ class _MeshTest:
                     if answer is not None:
                         answers[name] = answer
                 remaining = max(0.0, deadline - time.monotonic())
-                ready = [key.data for key, _ in selector.select(remaining)] if waiting else []
+                ready = [key.data for key, _ in INTERRUPTS.select(selector, remaining)] if waiting else []
         for name in waiting:
             self.absent[name] = tr("it did not answer within {limit:g} s", limit=limit)
         return answers

@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import select
-import signal
 import socket
 import sys
 import termios
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from clusterctl.client.rpc.session import Interpreter, Session, SessionLimits
 from clusterctl.client.rpc.tasks import on_node
+from clusterctl.interrupts import INTERRUPTS
 from clusterctl.protocol.untrusted import MalformedError, Untrusted
 from clusterctl.specs.inventory.model import Node
 
@@ -77,7 +77,7 @@ class Tunnel:
             if not self._running or self.session.ended:
                 return
             self.session.check_silence(SILENCE_LIMIT)
-            for descriptor, _ in self._poller().poll(TICK * 1000):
+            for descriptor, _ in INTERRUPTS.poll(self._poller(), TICK):
                 self._serve(descriptor)
             on_tick()
 
@@ -217,10 +217,8 @@ def raw_terminal() -> Iterator[None]:
         yield
         return
     before: Any = termios.tcgetattr(descriptor)
-    previous = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         tty.setraw(descriptor)
         yield
     finally:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
-        signal.signal(signal.SIGTERM, previous)

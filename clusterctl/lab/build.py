@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clusterctl.errors import LabError
+from clusterctl.interrupts import INTERRUPTS
 from clusterctl.lab.labs import DEFAULT_NAME, Lab, remove_dead, remove_lab
 from clusterctl.lab.layout import (
     DEFAULT_NICS,
@@ -270,7 +271,7 @@ def _wait_for_slurm(lab: Lab) -> None:
         if time.monotonic() > deadline:
             logs = "\n".join(_tail(log) for log in sorted(lab.directory.glob("nodes/*/sshd.log")))
             raise LabError("CC-LAB-007", "slurm", evidence=logs[-4000:], seconds=_SLURM_SECONDS)
-        time.sleep(0.05)
+        INTERRUPTS.sleep(0.05)
 
 
 def _make_keys(plan: LabPlan, directory: Path) -> None:
@@ -284,7 +285,7 @@ def _make_keys(plan: LabPlan, directory: Path) -> None:
         return
     command = [find_program("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f"]
     for keygen in [subprocess.Popen([*command, str(file)], stdin=subprocess.DEVNULL) for file in files]:
-        if keygen.wait() != 0:
+        if INTERRUPTS.call(keygen.wait) != 0:
             raise LabError("CC-LAB-007", "ssh-keygen", evidence=shlex.join(map(str, command)))
 
 
@@ -304,13 +305,13 @@ def _spawn_holder(plan: LabPlan, directory: Path, holder_end: socket.socket) -> 
             pass_fds=[holder_end.fileno()],
             start_new_session=True,
         )
-    starter.wait()
+    INTERRUPTS.call(starter.wait)
 
 
 def _receive_report(owner_socket: socket.socket, directory: Path) -> NodeReport:
     owner_socket.settimeout(_BUILD_SECONDS)
     try:
-        message = owner_socket.recv(65536)
+        message = INTERRUPTS.call(lambda: owner_socket.recv(65536))
     except TimeoutError as error:
         raise LabError("CC-LAB-007", "time") from error
     if not message:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from clusterctl.errors import LabError
+from clusterctl.interrupts import INTERRUPTS
 from clusterctl.lab.layout import LabNodePlan, LabPlan, session_environment
 from clusterctl.lab.linux import find_program, kill_lab_processes, list_descendants
 from clusterctl.lab.state import (
@@ -110,7 +111,7 @@ class Lab:
     def send_request(self, request: LabRequest) -> tuple[LabNodeState, ...]:
         """Send a request to the holder; returns the states of the nodes it concerns."""
         try:
-            reply = self._exchange(request)
+            reply = INTERRUPTS.call(lambda: self._exchange(request))
         except (OSError, ValueError) as error:
             raise LabError("CC-LAB-008", name=self.name, reason=translate_node_text(str(error))) from error
         if "error" in reply:

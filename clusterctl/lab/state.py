@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from clusterctl.interrupts import INTERRUPTS
 from clusterctl.node.runtime.processes import Identity, boot_id, read_stat, send_signal
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Process:
             if time.monotonic() > deadline:
                 return False
             send_signal(Identity(self.pid, self.starttime), number)
-            time.sleep(pause)
+            INTERRUPTS.sleep(pause)
         return True
 
 
@@ -121,7 +122,7 @@ def hold_lock(state_dir: Path) -> Iterator[None]:
     """Let one process at a time build or remove labs here."""
     descriptor = os.open(state_dir, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        INTERRUPTS.call(lambda: fcntl.flock(descriptor, fcntl.LOCK_EX))
         yield
     finally:
         os.close(descriptor)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from clusterctl.cli.actions.find_runs import FoundRuns, choose_found_run, find_runs
-from clusterctl.cli.actions.notify import notify_end, notify_stall, warn_not_notified
+from clusterctl.cli.actions.notify import announce_detached, notify_end, notify_stall
 from clusterctl.cli.context.nodes import (
     interpreter,
     notice,
@@ -29,10 +29,11 @@ from clusterctl.console.runs import describe_launch, make_status_view
 from clusterctl.console.terminal import can_redraw, info, is_quiet, show_live_line
 from clusterctl.console.verdict import show_verdict
 from clusterctl.errors import ClusterctlError
+from clusterctl.interrupts import INTERRUPTS, announce_interrupted
 from clusterctl.plans.runs.selection import Parts, choose_to_attach, is_live, submitted_at
 from clusterctl.plans.runs.verdict import name_state, verdict_to_json
 from clusterctl.protocol.run_id import RunId
-from clusterctl.protocol.states import RUNNING, UNKNOWN
+from clusterctl.protocol.states import UNKNOWN
 from clusterctl.specs.inventory.model import Inventory
 from clusterctl.specs.text import begin_commands
 from clusterctl.translation import trn
@@ -68,15 +69,23 @@ def watch_run(
             options.run_id, kept, [node.name for node in options.nodes], output.command, options.secrets
         ),
     )
+
+    def announce() -> None:
+        announce_detached(output, options.run_id, stopping=monitor.stopping)
+
+    INTERRUPTS.set_leaving(announce)
     try:
         verdict = monitor.watch()
-    except BaseException as error:
+        INTERRUPTS.set_leaving(announce_interrupted)
+    except KeyboardInterrupt as error:
+        INTERRUPTS.announce(error)
+        return INTERRUPTS.exit_code
+    except BrokenPipeError:
+        announce()
+        return INTERRUPTS.exit_code
+    except BaseException:
         info(output.describe_leaving(options.run_id, stopping=monitor.stopping))
-        if not isinstance(error, (KeyboardInterrupt, BrokenPipeError)):
-            raise
-        output.write_end(RUNNING, 130, run_id=options.run_id)
-        warn_not_notified(options.run_id, output.hint("attach", options.run_id))
-        return 130
+        raise
     if resume is not None and (code := resume(verdict)) is not None:
         return code
     output.write_json({"run": verdict.run_id, "verdict": verdict_to_json(verdict)})

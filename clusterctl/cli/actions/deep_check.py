@@ -9,10 +9,11 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clusterctl.cli.actions.launch import make_run_id, measure
+from clusterctl.cli.actions.launch import STOP_LIMIT, make_run_id, measure
 from clusterctl.cli.actions.preflight import Preflight
 from clusterctl.cli.context.nodes import interpreter, launch_record, notice
 from clusterctl.client.cleanup import remove_run
@@ -26,6 +27,7 @@ from clusterctl.client.watch.monitor import MonitorOptions, RunMonitor
 from clusterctl.codes.lookup import word
 from clusterctl.console.progress import Phases
 from clusterctl.errors import ClusterctlError
+from clusterctl.interrupts import INTERRUPTS, announce_interrupted
 from clusterctl.plans.checks.registry import evaluate
 from clusterctl.plans.diagnose.collective import (
     LINE_PREFIX,
@@ -113,6 +115,8 @@ class DeepCheckRun:
         }
         plan = plan_launch(self._job, members, measured, run_id=make_run_id(self._job.name))
         started_at = time.monotonic()
+        leave = partial(announce_interrupted, tr("interrupted; stopping the test job"))
+        INTERRUPTS.set_leaving(leave, STOP_LIMIT)
         try:
             self._start(plan, scan)
             options = MonitorOptions(plan.run_id, self._nodes, self._interpreters, self._preflight.offsets)
@@ -123,6 +127,7 @@ class DeepCheckRun:
         finally:
             self._phases.stop()
             remove_run(self._handle(plan.run_id))
+        INTERRUPTS.set_leaving(announce_interrupted)
         for node in self._nodes:
             self._phases.mark_done("deep", node.name)
         return conclude(self._phases, started_at, replace(deep, ranks=plan.world_size or 0), lines, problem)

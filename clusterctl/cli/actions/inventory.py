@@ -21,6 +21,7 @@ from clusterctl.cli.context.nodes import (
     reading_exit_code,
     report_failures,
 )
+from clusterctl.cli.options import prompt
 from clusterctl.client.rpc import tasks
 from clusterctl.client.ssh.host_keys import HostKeys
 from clusterctl.console.terminal import hint, info
@@ -330,9 +331,7 @@ class InitCommand:
                 else tr("hosts in your SSH configuration: {hosts}", hosts=hosts)
             )
             click.echo(sanitize(line), err=True)
-        text = click.prompt(
-            tr("Machines (names, user@host:port, gpu[01-04], or a file that lists them)"), err=True
-        )
+        text = prompt(tr("Machines (names, user@host:port, gpu[01-04], or a file that lists them)"))
         return (
             self._read_file(text)
             if Path(text).expanduser().is_file()
@@ -357,7 +356,7 @@ class InitCommand:
                 "python3 on {nodes} has no torch. Path of the Python that has it (empty: later)",
                 nodes=nodes_without_torch,
             )
-            python = click.prompt(question, default="", show_default=False, err=True).strip()
+            python = prompt(question, default="", show_default=False).strip()
             if python:
                 answers = probe_hosts(
                     _with_defaults(imported, python=python), self._name, prompts, made_by="init"
@@ -373,7 +372,7 @@ class InitCommand:
             scripts[0] if scripts else "train.py",
         )
         if self._interactive:
-            return str(click.prompt(tr("Training script"), default=guess, err=True))
+            return str(prompt(tr("Training script"), default=guess))
         return guess
 
     # what is next

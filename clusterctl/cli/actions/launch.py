@@ -8,9 +8,10 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
+from functools import partial
 from typing import TYPE_CHECKING
 
-from clusterctl.cli.actions.notify import check_hooks, remember_hooks, warn_not_notified
+from clusterctl.cli.actions.notify import announce_detached, check_hooks, remember_hooks, warn_not_notified
 from clusterctl.cli.actions.preflight import (
     Preflight,
     Questions,
@@ -40,6 +41,7 @@ from clusterctl.console.progress import (
 )
 from clusterctl.console.terminal import info, stderr
 from clusterctl.errors import ClusterctlError, NodesBusy, UsageError
+from clusterctl.interrupts import INTERRUPTS, announce_interrupted
 from clusterctl.plans.checks.python import NOT_BUILT
 from clusterctl.plans.facts.facts import Facts
 from clusterctl.plans.launch.agent_spec import describe_node, render_spec
@@ -50,7 +52,7 @@ from clusterctl.plans.launch.plan import LaunchPlan, NodePlan, PlanFacts, plan_l
 from clusterctl.plans.launch.setup import setup_to_spec
 from clusterctl.protocol.redact import redact
 from clusterctl.protocol.run_id import RunId
-from clusterctl.protocol.states import CANCELLED, FAILED_SETUP, RUNNING
+from clusterctl.protocol.states import CANCELLED, FAILED_SETUP
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.nodeset import fold_names
@@ -59,6 +61,10 @@ from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.files import LaunchRecord
+
+
+CANCEL_LIMIT = 15.0  # seconds for all nodes to confirm that what was prepared has ended
+STOP_LIMIT = 60.0  # seconds for all nodes to stop what some of them have started
 
 
 class LaunchBase(ABC):
@@ -70,11 +76,6 @@ class LaunchBase(ABC):
         self._output = RunOutput(options.as_json, options.command)
         self._began = time.time()
         self._setup_files: SetupFiles | None = None
-        self._started: RunId | None = (
-            None  # while it runs, or waits in Slurm's queue, and nothing follows it yet
-        )
-        self._is_followed = False
-        self._is_stopping = False  # what was started is being stopped
 
     @property
     @abstractmethod
@@ -90,40 +91,33 @@ class LaunchBase(ABC):
         secrets: dict[str, str] = {}
         self._phases.set_steps(cluster.steps)
         try:
-            self._announce()
-            secrets = read_secrets(self._job)
-            if not self._options.detach:
-                check_hooks(self._job)
-            self._setup_files = read_job_setup(self._job)
-            code = read_code(self._job, big=self._options.allow_big)
-            warn_of_code(self._job, self._node_count, code)
-            return self._start_run(cluster, code, secrets)
+            with INTERRUPTS.leaving(partial(self._announce_cancelled, tr("interrupted"))):
+                self._announce()
+                secrets = read_secrets(self._job)
+                if not self._options.detach:
+                    check_hooks(self._job)
+                self._setup_files = read_job_setup(self._job)
+                code = read_code(self._job, big=self._options.allow_big)
+                warn_of_code(self._job, self._node_count, code)
+                return self._start_run(cluster, code, secrets)
         except ClusterctlError as error:
             error.message = redact(error.message, secrets.values())
             error.evidence = redact(error.evidence, secrets.values())
             self._output.write_end(FAILED_SETUP, error.exit_code, error=f"{error.code} {error.message}")
             raise
-        except KeyboardInterrupt:
-            if self._started is not None:
-                return self._leave(self._started)
-            if not self._is_followed:  # else its end is written
-                self._output.write_end(CANCELLED, 130)
-            raise
         finally:
             self._phases.break_off()
 
-    def _hand_over(self) -> None:
-        """Leave Ctrl-C to what follows the run: after its end nothing continues, and its hooks have run."""
-        self._started, self._is_followed = None, True
+    def _announce_cancelled(self, text: str) -> None:
+        """Report a launch that is left before anything runs."""
+        announce_interrupted(text)
+        self._output.write_end(CANCELLED, INTERRUPTS.exit_code)
 
-    def _leave(self, run_id: RunId) -> int:
-        """Report a run that continues after Ctrl-C, before it was followed."""
+    def _announce_started(self, run_id: RunId, *, stopping: bool = False) -> None:
+        """Report a run that continues after a signal, before it was followed."""
         remember_hooks(self._job, self._inventory, run_id)
         remember_runs([run_id])
-        info(self._output.describe_leaving(run_id, stopping=self._is_stopping))
-        self._output.write_end(RUNNING, 130, run_id=run_id)
-        warn_not_notified(run_id, self._output.hint("attach", run_id))
-        return 130
+        announce_detached(self._output, run_id, stopping=stopping)
 
     def _announce(self) -> None:
         if self._job.debug:
@@ -264,6 +258,8 @@ class Launch(LaunchBase):
             lock_policy=lock_policy,
             setup_upload=setup_upload,
         )
+        leave = partial(self._announce_cancelled, tr("interrupted; stopping prepared processes"))
+        INTERRUPTS.set_leaving(leave, CANCEL_LIMIT)
         try:
             ready = prepare.prepare_all(cluster, plan, self._interpreters, inputs, self._phases)
         except BaseException as error:
@@ -316,13 +312,18 @@ class Launch(LaunchBase):
 
     def _start_workers(self, cluster: Cluster, plan: LaunchPlan, ready: Mapping[str, prepare.Ready]) -> None:
         self._phases.start("go")
+        leave = partial(
+            self._announce_cancelled,
+            tr("interrupted before all nodes had started; stopping the run on all nodes"),
+        )
         try:
+            INTERRUPTS.set_leaving(leave, STOP_LIMIT)
             port = prepare.send_go(plan, ready)
+            INTERRUPTS.set_leaving(partial(self._announce_started, plan.run_id))
         except BaseException as error:
             self._phases.break_off()
             self._stop_started(cluster, plan, ready, error)
             raise
-        self._started = plan.run_id
         for node in plan.all_nodes:
             self._phases.mark_done("go", node.name)
         seconds = time.time() - self._began
@@ -340,11 +341,8 @@ class Launch(LaunchBase):
     ) -> None:
         """End a run that not all nodes have started, and say on which nodes it may still be there."""
         run_id, reason = plan.run_id, prepare.describe_start_failure(error)
-        try:
-            errors = prepare.stop_started(cluster, plan, self._interpreters, ready, error)
-        except KeyboardInterrupt:
-            self._started, self._is_stopping = run_id, True
-            raise
+        INTERRUPTS.set_leaving(partial(self._announce_started, run_id, stopping=True), STOP_LIMIT)
+        errors = prepare.stop_started(cluster, plan, self._interpreters, ready, error)
         if errors:
             nodes, command = fold_names(errors), self._output.hint("stop", run_id)
             info(
@@ -370,7 +368,6 @@ class Launch(LaunchBase):
             plan.run_id, self._nodes, self._interpreters, preflight.offsets, tuple(secrets.values())
         )
         logs = self._output.logs(plan.run_id, node_ranks, plan.world_size)
-        self._hand_over()
         return watch_run(cluster, options, self._output, logs, self._began)
 
 

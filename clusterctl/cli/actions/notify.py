@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,11 +16,14 @@ from clusterctl.cli.context.load import state_dir
 from clusterctl.cli.context.nodes import notice, report_failures
 from clusterctl.console.terminal import info
 from clusterctl.errors import ClusterctlError, UsageError
+from clusterctl.interrupts import INTERRUPTS, announce_interrupted
 from clusterctl.node_texts import describe_system_error
+from clusterctl.protocol.states import RUNNING
 from clusterctl.specs.text import command_line
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:
+    from clusterctl.cli.context.run_output import RunOutput
     from clusterctl.client.local.notify import Delivery
     from clusterctl.plans.diagnose.hang import KeptDiagnosis
     from clusterctl.plans.hooks import Hooks
@@ -78,6 +82,13 @@ def warn_not_notified(run_id: RunId, attach: str) -> None:
         _warn_unreadable(error)
 
 
+def announce_detached(output: RunOutput, run_id: RunId, *, stopping: bool = False) -> None:
+    """Report a run that continues after a signal, and how to come back to it."""
+    info(output.describe_leaving(run_id, stopping=stopping))
+    output.write_end(RUNNING, INTERRUPTS.exit_code, run_id=run_id)
+    warn_not_notified(run_id, output.hint("attach", run_id))
+
+
 def notify_end(verdict: Verdict, seconds: float, command: str, secrets: Collection[str]) -> None:
     """Send what is to be sent, then run the command; what could not be sent is kept for the next `attach`."""
     from clusterctl.client.local.hooks import claim_hooks
@@ -92,9 +103,12 @@ def notify_end(verdict: Verdict, seconds: float, command: str, secrets: Collecti
         return
     notifier = EndNotifier(hooks, RunEnd(hooks.job, hooks.cluster, seconds, command, verdict), secrets)
     try:
-        notifier.notify()
-    except KeyboardInterrupt:
-        info("\n" + tr("interrupted before all notifications were sent"))
+        with INTERRUPTS.leaving(
+            partial(announce_interrupted, tr("interrupted before all notifications were sent"))
+        ):
+            notifier.notify()
+    except KeyboardInterrupt:  # the run has its verdict, and its exit code
+        pass
     except Exception as error:  # the run has its verdict, and a bug here must not take its exit code
         report_failures([as_bug(error)])
     finally:
@@ -154,7 +168,9 @@ class EndNotifier:
 
         faults = {entry: fault for entry in entries if (fault := _find_problem(entry))}
         ready = [entry for entry in entries if entry not in faults]
-        problems = dict(zip(ready, send_all([*self._deliveries(ready)]), strict=True))
+        problems = dict(
+            zip(ready, INTERRUPTS.call(lambda: send_all([*self._deliveries(ready)])), strict=True)
+        )
         failed = [entry for entry in entries if entry in faults or problems[entry]]
         self.unsent = replace(self.unsent, notify=tuple(failed))
         for entry in entries:

@@ -8,13 +8,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from clusterctl.cli.context.nodes import prompt_secret
 from clusterctl.cli.options import is_confirmed
 from clusterctl.console.text import sanitize
 from clusterctl.errors import ClusterctlError, LocalSystemError, UsageError
+from clusterctl.interrupts import INTERRUPTS
 from clusterctl.node_texts import describe_system_error
 from clusterctl.specs.text import command_line
 from clusterctl.translation import to_translate, tr, trn
@@ -101,9 +103,7 @@ class KeyPush:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)]
         try:
-            completed = subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-            )
+            completed = _run_keygen(command)
         except OSError as error:
             raise _key_error(path, f"ssh-keygen: {describe_system_error(error)}") from error
         if completed.returncode != 0:
@@ -176,12 +176,12 @@ class KeyPush:
             return {}
         if attempt == 0 and self._options.same_password:
             count = len(self._pending)
-            password = _prompt_password(trn("Password for {n} node: ", "Password for all {n} nodes: ", count))
+            password = prompt_secret(trn("Password for {n} node: ", "Password for all {n} nodes: ", count))
             return {node.name: password for node in self._pending if password}
         passwords = {}
         for node in self._pending:
             account = f"{node.ssh.user}@{node.host}" if node.ssh.user else node.host
-            passwords[node.name] = _prompt_password(
+            passwords[node.name] = prompt_secret(
                 tr(
                     "Password for {account} ({node}; empty: skip this node): ",
                     account=account,
@@ -241,9 +241,7 @@ def _read_public(private: Path) -> str:
             text = file.read_text(encoding="utf-8", errors="replace").strip()
         else:
             command = ["ssh-keygen", "-y", "-P", "", "-f", str(private)]
-            completed = subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-            )
+            completed = _run_keygen(command)
             text = completed.stdout.strip()
     except OSError as error:
         raise _key_error(
@@ -254,21 +252,17 @@ def _read_public(private: Path) -> str:
     return text
 
 
+def _run_keygen(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
+    return INTERRUPTS.call(lambda: subprocess.run(command, check=False, **options))
+
+
 def _keygen_command(path: Path) -> str:
     return command_line("ssh-keygen", "-t", "ed25519", "-f", str(path))
 
 
 def _key_error(path: Path, reason: str) -> LocalSystemError:
     return LocalSystemError("CC-KEYS-009", evidence=reason, path=path, command=_keygen_command(path))
-
-
-def _prompt_password(text: str) -> str:
-    from getpass import getpass
-
-    try:
-        return getpass(text, stream=sys.stderr)
-    except EOFError:
-        return ""
 
 
 def _no_terminal_error(node: Node) -> UsageError:

@@ -16,6 +16,7 @@ from clusterctl.console.runs import describe_launch, describe_run
 from clusterctl.console.terminal import info
 from clusterctl.console.text import sanitize
 from clusterctl.errors import NodeError, UsageError
+from clusterctl.interrupts import INTERRUPTS
 from clusterctl.plans.runs.selection import Parts, Runs, choose_live_run, is_live, owner_of
 from clusterctl.protocol.messages.stop_kinds import STOPPED_BY
 from clusterctl.protocol.run_id import RunId
@@ -83,17 +84,18 @@ def stop_run(
     info(_describe_start(run, grace))
     reports: list[str] = []  # for stdout, once no progress moves on the screen any more
     try:
-        try:
-            with phases.display_phase(PHASE, run.cluster.steps):
-                return _stop_nodes(
-                    run, unanswered, options, phases, reports, was_live=was_live, ended_before=ended_before
-                )
-        finally:
-            for report in reports:
-                click.echo(report)
+        with (
+            INTERRUPTS.leaving(lambda: info(_describe_interrupt(run, command))),
+            phases.display_phase(PHASE, run.cluster.steps),
+        ):
+            return _stop_nodes(
+                run, unanswered, options, phases, reports, was_live=was_live, ended_before=ended_before
+            )
     except KeyboardInterrupt:
-        info(_describe_interrupt(run, command))
-        return 130
+        return INTERRUPTS.exit_code
+    finally:
+        for report in reports:
+            click.echo(report)
 
 
 def _describe_interrupt(run: tasks.RunHandle, command: str) -> str:

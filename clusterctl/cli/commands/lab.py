@@ -17,6 +17,7 @@ from clusterctl.cli.help import RawArgumentsCommand, VerbCommand, VerbGroup
 from clusterctl.cli.options import WholeNumber, json_option, refuse_mixed, shared_options
 from clusterctl.console.terminal import info
 from clusterctl.console.text import json_text
+from clusterctl.interrupts import INTERRUPTS, announce_interrupted
 from clusterctl.specs.text import command_line
 from clusterctl.translation import to_translate, tr, trn
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from clusterctl.errors import LabError
     from clusterctl.lab.labs import Lab, LabNodeState
 
+REMOVE_LIMIT = 30.0  # seconds to end and remove what was half built
 NIC_STATES = {"up": to_translate("up"), "down": to_translate("down")}
 _name_option = click.option(
     "--name", "--lab", "name", default=None, metavar="NAME", help="The lab, if several are running."
@@ -105,7 +107,8 @@ def up(
         slurm=slurm,
     )
     try:
-        new_lab = build.up(lab_dir(), options, on_fallback=info)
+        with INTERRUPTS.leaving(announce_interrupted, REMOVE_LIMIT):
+            new_lab = build.up(lab_dir(), options, on_fallback=info)
     except KeyboardInterrupt:
         info(_describe_interrupted(lab_dir(), [options.name]))
         raise
@@ -173,7 +176,8 @@ def down(name: str | None, everything: bool, yes: bool) -> None:
     if not everything and named is None:
         names = [_choose_to_stop(labs_dir, ask=not yes)]
     try:
-        ended = labs.down(labs_dir, None if everything else names)
+        with INTERRUPTS.leaving(announce_interrupted, REMOVE_LIMIT):
+            ended = labs.down(labs_dir, None if everything else names)
     except KeyboardInterrupt:
         info(_describe_interrupted(labs_dir, names))
         raise

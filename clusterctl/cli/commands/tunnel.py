@@ -14,6 +14,7 @@ from clusterctl.cli.help import TYPED_KEY, RawArgumentsCommand, VerbCommand
 from clusterctl.cli.options import WholeNumber, refuse_mixed, shared_options
 from clusterctl.console.terminal import info
 from clusterctl.errors import UsageError
+from clusterctl.interrupts import INTERRUPTS
 from clusterctl.protocol.ranks import Rank
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.text import command_line
@@ -117,7 +118,7 @@ def forward(settings: Settings, run: str, port: str, node: str | None) -> int:
             try:
                 tunnel.run()
             except KeyboardInterrupt:
-                return 0
+                return INTERRUPTS.exit_code_of_server
     return 0
 
 
@@ -340,7 +341,7 @@ def _serve_debugger(session: Session, rank: int, again: str) -> int:
         tunnel.run()
     except KeyboardInterrupt:
         if 0 not in tunnel.channels:
-            return 0
+            return INTERRUPTS.exit_code_of_server
     if 0 in tunnel.channels:
         info(tr("rank {rank} still waits; again: {command}", rank=rank, command=again))
     return 0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from clusterctl.cli.context.load import expand, state_dir
 from clusterctl.cli.context.nodes import notice
 from clusterctl.errors import UsageError
+from clusterctl.interrupts import INTERRUPTS
 
 if TYPE_CHECKING:
     from clusterctl.client.launch.setup import SetupFiles
@@ -32,7 +33,8 @@ def read_code(job: Job, *, big: bool = False) -> ScanResult:
 
     source = Path(job.file).parent / expand(job.sync.source)
     exclude = (*job.sync.exclude, *_exclude_wheelhouse(job, source))
-    scan = scan_source(source, exclude=exclude, cache_dir=state_dir() / "trees", big=big)
+    cache = state_dir() / "trees"
+    scan = INTERRUPTS.call(lambda: scan_source(source, exclude=exclude, cache_dir=cache, big=big))
     for warning in scan.warnings:
         notice(warning)
     paths = {entry.path for entry in scan.manifest.entries}

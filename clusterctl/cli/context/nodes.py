@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from clusterctl.cli.context.bug_report import write_bug_report
 from clusterctl.cli.context.load import own_id
 from clusterctl.console.terminal import hint, info
+from clusterctl.interrupts import INTERRUPTS
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:
@@ -38,13 +39,15 @@ def open_cluster(hostkeys: HostKeys | None = None) -> Cluster:
 
 def prompt_passphrase(path: str) -> str | None:
     """Ask the person at the terminal for the passphrase of a key; None without an answer."""
-    from getpass import getpass
+    return prompt_secret(tr("Passphrase for {path} (empty: skip this key): ", path=path)) or None
 
+
+def prompt_secret(question: str) -> str:
+    """Ask for what is not shown while it is typed; empty at the end of the input. A signal ends the wait."""
     try:
-        prompt = tr("Passphrase for {path} (empty: skip this key): ", path=path)
-        return getpass(prompt, stream=sys.stderr) or None
+        return INTERRUPTS.call(lambda: getpass.getpass(question, stream=sys.stderr))
     except EOFError:
-        return None
+        return ""
 
 
 def _is_interactive() -> bool:

@@ -14,7 +14,7 @@ import click
 
 from clusterctl.cli.actions.attach import QueuedRun, watch_run
 from clusterctl.cli.actions.find_runs import FoundRuns, find_runs
-from clusterctl.cli.actions.notify import notify_end, warn_not_notified
+from clusterctl.cli.actions.notify import announce_detached, notify_end
 from clusterctl.cli.actions.stop import stop_and_report, stop_run
 from clusterctl.cli.context.nodes import report_failures
 from clusterctl.cli.context.run_output import RunOutput
@@ -29,6 +29,7 @@ from clusterctl.console.progress import Phases
 from clusterctl.console.terminal import can_redraw, info, stderr
 from clusterctl.console.verdict import show_verdict
 from clusterctl.errors import ClusterctlError, ConnectError, ConnectionLost
+from clusterctl.interrupts import INTERRUPTS, announce_interrupted
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.checks.python import NOT_BUILT
 from clusterctl.plans.runs.selection import is_live, submitted_at
@@ -36,7 +37,7 @@ from clusterctl.plans.runs.verdict import Verdict, conclude_over, verdict_to_jso
 from clusterctl.plans.slurm.report import to_findings
 from clusterctl.protocol.redact import redact
 from clusterctl.protocol.run_id import RunId
-from clusterctl.protocol.states import FAILED_SETUP, RUNNING, SUCCEEDED
+from clusterctl.protocol.states import FAILED_SETUP, SUCCEEDED
 from clusterctl.specs.inventory.model import Node
 from clusterctl.translation import tr, trn
 
@@ -69,22 +70,22 @@ class Following:
 def follow_from_queue(following: Following) -> int:
     """Show how the job waits, then follow the run; Ctrl-C detaches, in the queue too."""
     login, run_id, output = following.login, following.run_id, following.output
+    INTERRUPTS.set_leaving(partial(announce_detached, output, run_id))
     try:
         state = wait_for_nodes(following)
         following = replace(following, requeues=state.requeues)
         if state.begun:
             info(tr("Slurm job {number} runs on {nodes}", number=state.job, nodes=state.nodes or "?"))
         found = find_runs(login.cluster, [login.node], run_id, only_one=True)
-    except KeyboardInterrupt:
-        info(output.describe_leaving(run_id, stopping=False))
-        output.write_end(RUNNING, 130, run_id=run_id)
-        warn_not_notified(run_id, output.hint("attach", run_id))
-        return 130
+    except KeyboardInterrupt as error:
+        INTERRUPTS.announce(error)
+        return INTERRUPTS.exit_code
     report_failures(found.errors)
     if run_id not in found.runs:
         return 4
     if state.begun and (is_live(found.runs[run_id]) or not state.failure):
         return follow_found_run(following, found)
+    INTERRUPTS.set_leaving(announce_interrupted)
     return show_failed_start(following, found, state)
 
 
@@ -264,7 +265,7 @@ def pause_for_login(login: LoginNode, error: ClusterctlError, since: float, trie
             )
         )
     login.cluster.forget(login.node)
-    time.sleep(min(LONGEST_PAUSE, 2.0**tries / 2))
+    INTERRUPTS.sleep(min(LONGEST_PAUSE, 2.0**tries / 2))
     return min(tries + 1, 10)
 
 

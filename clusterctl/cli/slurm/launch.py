@@ -6,6 +6,7 @@ import secrets as random_source
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from clusterctl.cli.actions.launch import LaunchBase, make_run_id
@@ -22,6 +23,7 @@ from clusterctl.client.sync.scan import ScanResult
 from clusterctl.client.sync.upload import TreeUpload
 from clusterctl.console.progress import render_size, render_upload
 from clusterctl.errors import UsageError
+from clusterctl.interrupts import INTERRUPTS, announce_interrupted
 from clusterctl.plans.checks.registry import all_checks, resolve_waivers
 from clusterctl.plans.launch.setup import setup_probe_request, setup_to_spec
 from clusterctl.plans.slurm.request import (
@@ -34,6 +36,7 @@ from clusterctl.plans.slurm.request import (
 from clusterctl.plans.slurm.template import make_template, plan_check
 from clusterctl.protocol.ranks import Slot
 from clusterctl.protocol.run_id import ALLOCATION, RunId
+from clusterctl.protocol.states import UNKNOWN
 from clusterctl.specs.inventory.model import Inventory, Slurm
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.nodeset import ALL
@@ -97,7 +100,6 @@ class SlurmLaunch(LaunchBase):
         )
         hidden = tuple(secrets.values())
         following = Following(login, self._run_id, self._nodes.total, self._output, hidden, self._began)
-        self._hand_over()
         return follow_from_queue(following)
 
     def _send_code(self, login: LoginNode, code: ScanResult) -> None:
@@ -148,6 +150,14 @@ class SlurmLaunch(LaunchBase):
         )
         return {**check, "enforce": not self._options.no_check}
 
+    def _announce_submission(self) -> None:
+        """Report that the job may be in the queue: the answer was not awaited."""
+        command = self._output.hint("stop", self._run_id)
+        announce_interrupted(
+            tr("interrupted while the job was submitted; to make sure: {command}", command=command)
+        )
+        self._output.write_end(UNKNOWN, INTERRUPTS.exit_code, run_id=self._run_id)
+
     def _submit(self, login: LoginNode, secrets: Mapping[str, str]) -> str:
         check = self._plan_check()
         record: LaunchRecord = {**self._record(), **self._send_setup(login)}
@@ -159,8 +169,9 @@ class SlurmLaunch(LaunchBase):
             secrets,
             random_source.token_hex(32),
         )
+        INTERRUPTS.set_leaving(self._announce_submission)
         number = submit_job(login, submission)
-        self._started = self._run_id
+        INTERRUPTS.set_leaving(partial(self._announce_started, self._run_id))
         self._phases.mark_done("submit", self._login.name)
         self._phases.finish("submit", tr("Slurm job {number}", number=number))
         self._output.write_json({"run": self._run_id, "slurm_job": number})

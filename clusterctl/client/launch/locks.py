@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.session import Session
 from clusterctl.errors import NodesBusy
+from clusterctl.interrupts import INTERRUPTS
 from clusterctl.plans.facts.gpu_use import LockHolder, describe_holders, parse_holders
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.nodeset import fold_names
@@ -117,7 +118,7 @@ class LockWaiter:
                 self._wait_until_free(blocked)
                 began = time.monotonic()
             else:
-                time.sleep(random.uniform(0.05, 0.3))
+                INTERRUPTS.sleep(random.uniform(0.05, 0.3))
             blocked = self._send_order("lock", self._sessions)
 
     def _wait_until_free(self, blocked: HoldersByNode) -> None:
@@ -135,7 +136,7 @@ class LockWaiter:
                         holders="; ".join(describe_blocked(blocked, self._specs)),
                     )
                 )
-            time.sleep(POLL * random.uniform(0.8, 1.2))
+            INTERRUPTS.sleep(POLL * random.uniform(0.8, 1.2))
             blocked = self._send_order("list_holders", self._sessions)
 
     def _is_first(self, holders: Sequence[LockHolder]) -> bool:

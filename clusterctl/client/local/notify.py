@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from clusterctl.interrupts import INTERRUPTS
 from clusterctl.node_texts import describe_system_error
 from clusterctl.plans.notify import WebhookRequest, describe_rejection
 from clusterctl.protocol.redact import REDACTED
@@ -180,8 +181,9 @@ def run_command(command: Sequence[str], text: str, folder: str, limit: float) ->
         return tr("cannot be run: {reason}", reason=describe_system_error(error))
     try:
         with suppress(BrokenPipeError):  # it need not read
-            child.communicate(text.encode("utf-8", "replace"), timeout=limit)
-        status = child.wait(limit)
+            data = text.encode("utf-8", "replace")
+            INTERRUPTS.call(lambda: child.communicate(data, timeout=limit))
+        status = INTERRUPTS.call(lambda: child.wait(limit))
     except subprocess.TimeoutExpired:
         _kill_session(child)
         return tr("was stopped after {limit:g} s", limit=limit)

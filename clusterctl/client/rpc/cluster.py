@@ -24,6 +24,7 @@ from clusterctl.client.ssh.identities import AskPassphrase, Identities
 from clusterctl.client.ssh.route import Hop, Routes
 from clusterctl.client.ssh.sockets import raise_file_limit
 from clusterctl.client.ssh.timeouts import retry_while_busy
+from clusterctl.interrupts import INTERRUPTS
 from clusterctl.specs.inventory.model import Node
 from clusterctl.translation import tr
 
@@ -174,13 +175,13 @@ class Cluster:
             else:
                 is_opener = False
         if is_opener:
-            self._open_into(node, future)
+            INTERRUPTS.call(lambda: self._open_into(node, future))
         return self._await_connection(node, future)
 
     def _await_connection(self, node: Node, future: Future[Connection]) -> Connection:
         """Wait for a connection that is being made, for any number of threads; how that ended is reported once."""
         try:
-            return future.result()
+            return INTERRUPTS.result(future)
         finally:
             with self._lock:
                 if self._pending.get(connection_of(node)) is future:

@@ -7,13 +7,13 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Generic, TypeVar
 
 from clusterctl.client.ssh.sockets import is_file_limit_error, too_few_files
 from clusterctl.errors import ClusterctlError, InternalError
+from clusterctl.interrupts import INTERRUPTS
 from clusterctl.specs.inventory.model import Node
 
 T = TypeVar("T")
@@ -35,7 +35,6 @@ class Outcome(Generic[T]):
 
 
 MAX_PARALLEL = 128  # nodes at a time
-SIGNAL_TICK = 0.5  # seconds
 
 
 def fan_out(
@@ -59,16 +58,9 @@ def fan_out(
 def _collect(count: int, waiting: deque[Node], outcomes: SimpleQueue[Outcome[T]]) -> Iterator[Outcome[T]]:
     try:
         for _ in range(count):
-            yield _next(outcomes)
+            yield INTERRUPTS.get(outcomes)
     finally:
         waiting.clear()
-
-
-def _next(outcomes: SimpleQueue[Outcome[T]]) -> Outcome[T]:
-    """Wait for an outcome; a signal that arrives just before Python begins to wait would else not be seen."""
-    while True:
-        with suppress(Empty):
-            return outcomes.get(timeout=SIGNAL_TICK)
 
 
 def _work(waiting: deque[Node], function: Callable[[Node], T], outcomes: SimpleQueue[Outcome[T]]) -> None:

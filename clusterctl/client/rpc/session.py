@@ -28,6 +28,7 @@ from clusterctl.client.rpc.channels import WINDOW_TICK, Channel, ParamikoChannel
 from clusterctl.client.rpc.frames import Frame, FrameLimits, FrameReader, limits_for
 from clusterctl.client.ssh.timeouts import WATCHDOG, Timeouts
 from clusterctl.errors import ClusterctlError
+from clusterctl.interrupts import INTERRUPTS
 from clusterctl.plans.ssh import DECOYS, render_bootstrap
 from clusterctl.protocol.frames import FrameError, encode_frame
 from clusterctl.protocol.run_paths import WorkdirPaths
@@ -258,6 +259,7 @@ class Session:
             try:
                 sent = self._channel.send(chunk)
             except TimeoutError:
+                INTERRUPTS.check()
                 self._receive_available(UNLIMITED)  # the node may be waiting for us to read before it reads
                 if self._held_bytes >= self._max_held:
                     raise errors.unsolicited_data(self.node, self.verb, self._held_bytes) from None
@@ -374,13 +376,13 @@ def _open_channel(connection: Any, verb: str, limit: float) -> Channel:
     """Run the constant command on a node, over whichever kind of connection this is."""
     if isinstance(connection, OpensshConnection):
         return connection.open_channel()
-    return ParamikoChannel(connection.transport, verb, limit)
+    return INTERRUPTS.call(lambda: ParamikoChannel(connection.transport, verb, limit))
 
 
 def _poll(descriptor: int, timeout: float | None) -> None:
     poller = select.poll()
     poller.register(descriptor, select.POLLIN)
-    poller.poll(None if timeout is None else max(0.0, timeout) * 1000)
+    INTERRUPTS.poll(poller, timeout)
 
 
 def _bootstrap(header: VerbHeader, modules: bytes, interpreter: Interpreter) -> bytes:

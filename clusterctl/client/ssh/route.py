@@ -25,6 +25,7 @@ from clusterctl.client.ssh.config import (
 )
 from clusterctl.client.ssh.sockets import expand_proxy_command
 from clusterctl.errors import ClusterctlError, InvalidValueError, Unreachable
+from clusterctl.interrupts import INTERRUPTS
 from clusterctl.specs.addresses import LONGEST_CHAIN, Bastion, parse_host, parse_user, split_jump
 from clusterctl.specs.inventory.model import Node, Ssh
 from clusterctl.specs.values import parse_port
@@ -93,9 +94,12 @@ class Routes:
         """Resolve many routes at once; failures are raised by `find`."""
         unresolved = [node for node in nodes if node not in self._resolved]
         if unresolved:
-            with ThreadPoolExecutor(MAX_PARALLEL, "ssh configuration") as pool:
-                list(pool.map(self._resolve, unresolved))
+            INTERRUPTS.call(lambda: self._resolve_all(unresolved))
             self._config.save()
+
+    def _resolve_all(self, nodes: Sequence[Node]) -> None:
+        with ThreadPoolExecutor(MAX_PARALLEL, "ssh configuration") as pool:
+            list(pool.map(self._resolve, nodes))
 
     def iter_hops(self, nodes: Sequence[Node]) -> Iterator[Hop]:
         """Yield all servers on the way to some nodes, as far as the ways are known."""

@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 from clusterctl.client.rpc.fanout import Outcome, run_on
 from clusterctl.client.rpc.session import Session
 from clusterctl.errors import ClusterctlError, ConnectError, ConnectionLost, HostKeyError, NodeError
+from clusterctl.interrupts import INTERRUPTS
 from clusterctl.protocol.untrusted import MalformedError, Untrusted
 from clusterctl.specs.inventory.model import Node
 
@@ -100,7 +101,7 @@ class Streams(Generic[T]):
                 self.add(opened.node.name, opened.value)
         if only is not None:
             self._pause_others(only)
-        ready = {key.data for key, _ in self._selector.select(wait)}
+        ready = {key.data for key, _ in INTERRUPTS.select(self._selector, wait)}
         if None in ready:
             self._wakeup_reader.recv(512)
         for name in [name for name in self._sessions if name in ready]:

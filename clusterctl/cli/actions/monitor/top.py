@@ -34,6 +34,7 @@ from clusterctl.console.top import (
     top_to_json,
 )
 from clusterctl.errors import ClusterctlError
+from clusterctl.interrupts import INTERRUPTS
 from clusterctl.plans.facts.utilization import NodeUsage, render_openmetrics
 from clusterctl.plans.launch.placement import choose_nodes
 from clusterctl.plans.runs.selection import choose_run
@@ -84,7 +85,7 @@ class UtilizationMonitor:
             while self._pending_nodes() and time.monotonic() < deadline:
                 self._receive(streams, 0.2)
         if finding is not None:
-            finding.join(RUNS_LIMIT)
+            INTERRUPTS.call(lambda: finding.join(RUNS_LIMIT))
         self._show()
         report_failures(self._errors.values())
         answered = sum(gauged.sample is not None for gauged in self._gauged.values())

@@ -19,11 +19,10 @@ from clusterctl.cli.actions.monitor.ui.source import ClusterSource, Target
 from clusterctl.cli.context.nodes import current_owner
 from clusterctl.console.terminal import hint, info
 from clusterctl.errors import UsageError
+from clusterctl.interrupts import INTERRUPTS
 from clusterctl.node_texts import describe_system_error
 from clusterctl.specs.text import command_line
 from clusterctl.translation import tr
-
-CHECK = 0.2  # seconds in which the server takes notice of its end
 
 
 def serve(target: Target, port: int, *, opens_browser: bool) -> int:
@@ -35,9 +34,9 @@ def serve(target: Target, port: int, *, opens_browser: bool) -> int:
         raise UsageError("CC-USE-098", port=port, reason=describe_system_error(error)) from error
     try:
         _announce(server, opens_browser=opens_browser)
-        server.serve_forever(CHECK)
+        INTERRUPTS.call(server.serve_forever)
     except KeyboardInterrupt:
-        return 0
+        return INTERRUPTS.exit_code_of_server
     finally:
         feed.close()
         server.server_close()
