@@ -80,6 +80,7 @@ class Verbs(TranslatedHelp, click.Group):
         if cmd_name not in VERBS:
             return None
         module = importlib.import_module(f"clusterctl.cli.commands.{VERBS[cmd_name][0]}")
+        INTERRUPTS.check()  # the modules of a verb take longest before its first wait
         command: click.Command = getattr(module, cmd_name)
         _name_in_errors(command)
         return command

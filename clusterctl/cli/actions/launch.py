@@ -105,6 +105,8 @@ class LaunchBase(ABC):
             error.evidence = redact(error.evidence, secrets.values())
             self._output.write_end(FAILED_SETUP, error.exit_code, error=f"{error.code} {error.message}")
             raise
+        except KeyboardInterrupt:  # what it means has been written
+            return INTERRUPTS.exit_code
         finally:
             self._phases.break_off()
 
@@ -321,6 +323,8 @@ class Launch(LaunchBase):
             port = prepare.send_go(plan, ready)
             INTERRUPTS.set_leaving(partial(self._announce_started, plan.run_id))
         except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                INTERRUPTS.announce(error)
             self._phases.break_off()
             self._stop_started(cluster, plan, ready, error)
             raise

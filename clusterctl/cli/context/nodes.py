@@ -32,6 +32,7 @@ def open_cluster(hostkeys: HostKeys | None = None) -> Cluster:
     from clusterctl.client.rpc.bundle import keep_packed
     from clusterctl.client.rpc.cluster import Cluster
 
+    INTERRUPTS.check()
     keep_packed(state_dir() / "packed")
     passphrase_prompt = prompt_passphrase if _is_interactive() else None
     return Cluster(notice, cache_dir=state_dir() / "ssh", ask_passphrase=passphrase_prompt, hostkeys=hostkeys)

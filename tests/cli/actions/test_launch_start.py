@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -16,6 +16,7 @@ from clusterctl.cli.actions import attach, launch
 from clusterctl.cli.context.code import warn_of_code
 from clusterctl.client.local.hooks import has_hooks
 from clusterctl.client.sync.scan import scan_source
+from clusterctl.interrupts import INTERRUPTS
 from clusterctl.plans.launch.placement import plan_placement
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.inventory.parse import parse_inventory
@@ -67,8 +68,7 @@ def test_a_start_that_is_interrupted_is_called_that(
 ) -> None:
     """Ctrl-C between ready and go is no failure of a node; where the run may still be, is said."""
     monkeypatch.setattr(launch.prepare, "stop_started", lambda *_: unstopped)
-    with pytest.raises(KeyboardInterrupt):
-        left_before_go()
+    assert left_before_go() == 130
     printed = capsys.readouterr()
     assert f"interrupted before all nodes had started; {end}\n" in printed.err
     assert '"state": "CANCELLED"' in printed.out
@@ -79,8 +79,7 @@ def test_ctrl_c_twice_while_go_is_sent_claims_no_end(
 ) -> None:
     """The second one cuts short the stop of what had begun; the command for what may be left is there."""
     monkeypatch.setattr(launch.prepare, "stop_started", interrupt)
-    with suppress(KeyboardInterrupt):  # which would end pytest
-        assert left_before_go() == 130
+    assert left_before_go() == 130
     printed = capsys.readouterr()
     assert '"run": "a-20261123T140026-66ec", "verdict": {"state": "RUNNING"' in printed.out
     assert "detached while the run was being stopped; to make sure: clusterctl stop 66ec" in printed.err
@@ -117,7 +116,7 @@ class LeftAfterGo(launch.Launch):
     """A launch whose user presses Ctrl-C when the workers have started and nothing is shown yet."""
 
     def _start_run(self, *_: object) -> int:
-        self._started = RunId("a-20261123T140026-66ec")
+        INTERRUPTS.set_leaving(partial(self._announce_started, RunId("a-20261123T140026-66ec")))
         raise KeyboardInterrupt
 
 
@@ -142,7 +141,8 @@ class LeftAfterItsEnd(launch.Launch):
     """A launch whose user presses Ctrl-C when the end of the run is on the screen."""
 
     def _start_run(self, *_: object) -> int:
-        run_id = self._started = RunId("a-20261123T140026-66ec")
+        run_id = RunId("a-20261123T140026-66ec")
+        INTERRUPTS.set_leaving(partial(self._announce_started, run_id))
         plan: Any = SimpleNamespace(run_id=run_id, all_nodes=(), world_size=1)
         nothing: Any = SimpleNamespace(offsets={})
         return self._follow(nothing, plan, nothing, {})
@@ -153,11 +153,10 @@ def test_ctrl_c_after_the_end_starts_nothing_again(
 ) -> None:
     """The run neither continues nor was cancelled, and its `on_end`, which has run, is not kept for another time."""
 
-    def end(*_: object) -> NoReturn:
-        raise KeyboardInterrupt
-
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(attach, "watch_run", end)
+    ended = SimpleNamespace(watch=lambda: SimpleNamespace(run_id="a"), stopping=False)
+    monkeypatch.setattr(attach, "RunMonitor", lambda *_, **__: ended)
+    monkeypatch.setattr(attach, "verdict_to_json", interrupt)
     (tmp_path / "train.py").write_text("print(1)")
     job = Job(
         name="a",
@@ -169,8 +168,7 @@ def test_ctrl_c_after_the_end_starts_nothing_again(
     inventory = parse_inventory("cluster: c\nnodes: [{host: gpu01}]", "-")
     options = launch.LaunchOptions(detach=False, no_check=True, as_json=True)
     cluster: Any = SimpleNamespace(steps=None)
-    with pytest.raises(KeyboardInterrupt):
-        LeftAfterItsEnd(inventory, job, plan_placement(inventory, job), options).run(cluster)
+    assert LeftAfterItsEnd(inventory, job, plan_placement(inventory, job), options).run(cluster) == 130
     printed = capsys.readouterr()
     assert printed.out == "" and "continues" not in printed.err
     assert not has_hooks(tmp_path / "clusterctl" / "ends", RunId("a-20261123T140026-66ec"))

@@ -331,7 +331,7 @@ def test_leaving_leaves_no_command_behind(home: Path) -> None:
 
     assert (out, err) == (
         "the verdict's exit code follows\n",
-        "\ninterrupted before all notifications were sent\n",
+        "interrupted before all notifications were sent\n",
     )
     assert not Path(f"/proc/{started.read_text()}").exists()
     assert kept(home) == []
