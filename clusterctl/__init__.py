@@ -15,10 +15,10 @@ import sys
 _COMMANDS = ("clusterctl", "cctl")
 
 
-def _exit_interrupted(*_: object) -> None:
+def _exit_interrupted(number: int = 2, *_: object) -> None:
     """Leave at once: nothing was begun, and an exception could be dropped in an import."""
     os.write(2, b"interrupted\n")
-    os._exit(130)
+    os._exit(128 + number)
 
 
 def _is_command() -> bool:
@@ -33,8 +33,9 @@ if _is_command():
     try:
         import signal
 
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, _exit_interrupted)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, _exit_interrupted)
     except KeyboardInterrupt:
         _exit_interrupted()
 

@@ -61,6 +61,10 @@ def announce_interrupted(text: str = "") -> None:
     sys.stderr.flush()
 
 
+def announce_nothing() -> None:
+    """Write nothing, where a verb has written before that a signal is what ends it."""
+
+
 class Interrupts:
     """The signals of this process, and the waits of its main thread that they end.
 
@@ -243,7 +247,8 @@ class Interrupts:
         while self._next_signal(SAME_SIGNAL):
             pass
         if not self._next_signal(ANNOUNCE_AFTER):
-            threading.Thread(target=self.announce, name="announcing", daemon=True).start()
+            if not self._is_announced:
+                threading.Thread(target=self.announce, name="announcing", daemon=True).start()
             again = self._next_signal(REACH_LIMIT)
             if not again and self._raised is not None:
                 self._next_signal(self._leaving.limit)

@@ -14,7 +14,7 @@ from clusterctl.cli.help import TYPED_KEY, RawArgumentsCommand, VerbCommand
 from clusterctl.cli.options import WholeNumber, refuse_mixed, shared_options
 from clusterctl.console.terminal import info
 from clusterctl.errors import UsageError
-from clusterctl.interrupts import INTERRUPTS
+from clusterctl.interrupts import INTERRUPTS, announce_nothing
 from clusterctl.protocol.ranks import Rank
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.text import command_line
@@ -116,7 +116,8 @@ def forward(settings: Settings, run: str, port: str, node: str | None) -> int:
             info(tr("{here} -> {node}:{port}; Ctrl-C ends", here=here, node=chosen.name, port=remote))
             tunnel = Tunnel(session, lambda _: True, _report_refused, listener)
             try:
-                tunnel.run()
+                with INTERRUPTS.leaving(announce_nothing):
+                    tunnel.run()
             except KeyboardInterrupt:
                 return INTERRUPTS.exit_code_of_server
     return 0
@@ -336,12 +337,12 @@ def _serve_debugger(session: Session, rank: int, again: str) -> int:
         info(tr("rank {rank} continues; waiting for its next breakpoint, Ctrl-C ends", rank=rank))
         return True
 
-    tunnel.on_frame = on_frame
+    tunnel.on_frame, code = on_frame, 0
     try:
-        tunnel.run()
+        with INTERRUPTS.leaving(announce_nothing):
+            tunnel.run()
     except KeyboardInterrupt:
-        if 0 not in tunnel.channels:
-            return INTERRUPTS.exit_code_of_server
+        code = INTERRUPTS.exit_code_of_server
     if 0 in tunnel.channels:
         info(tr("rank {rank} still waits; again: {command}", rank=rank, command=again))
-    return 0
+    return code

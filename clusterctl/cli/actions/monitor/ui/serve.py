@@ -19,7 +19,7 @@ from clusterctl.cli.actions.monitor.ui.source import ClusterSource, Target
 from clusterctl.cli.context.nodes import current_owner
 from clusterctl.console.terminal import hint, info
 from clusterctl.errors import UsageError
-from clusterctl.interrupts import INTERRUPTS
+from clusterctl.interrupts import INTERRUPTS, announce_nothing
 from clusterctl.node_texts import describe_system_error
 from clusterctl.specs.text import command_line
 from clusterctl.translation import tr
@@ -34,7 +34,8 @@ def serve(target: Target, port: int, *, opens_browser: bool) -> int:
         raise UsageError("CC-USE-098", port=port, reason=describe_system_error(error)) from error
     try:
         _announce(server, opens_browser=opens_browser)
-        INTERRUPTS.call(server.serve_forever)
+        with INTERRUPTS.leaving(announce_nothing):
+            INTERRUPTS.call(server.serve_forever)
     except KeyboardInterrupt:
         return INTERRUPTS.exit_code_of_server
     finally:
