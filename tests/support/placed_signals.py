@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-SITECUSTOMIZE = '''
+SITECUSTOMIZE = """
 import os, signal, sys, threading, time
 
 kind, count, number, late, log = os.environ.pop("PLACED_SIGNAL").split(",", 4)
@@ -35,7 +35,8 @@ def note(frame, event, arg):
 def place(where):
     sys.setprofile(None)
     with open(log, "w") as file:
-        file.write(f"{seen} {where}")
+        ended = signal.getsignal(number) is signal.SIG_IGN  # the verb is over, and its exit code is on its way
+        file.write("after the end" if ended else f"{seen} {where}")
     os.kill(os.getpid(), number) if threading.current_thread() is not main else signal.raise_signal(number)
 
 
@@ -47,7 +48,7 @@ def give_up():
 
 threading.Thread(target=give_up, daemon=True).start()
 sys.setprofile(note)
-'''
+"""
 LATE = 30.0  # seconds after which the signal comes anywhere: the place was not reached
 
 
