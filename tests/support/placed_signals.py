@@ -1,7 +1,7 @@
 """A signal at one exact place of a command: at the nth call of its main thread that waits, or the nth end of an import.
 
-Python runs the handler of a signal between two instructions of the main thread. A profiler of that thread is called there:
-it counts, and raises the signal in place. Nothing depends on how fast the machine is.
+Python runs the handler of a signal between two instructions of the main thread. A profiler of that thread is called
+there: it counts, and raises the signal in place. Nothing depends on how fast the machine is.
 """
 
 from __future__ import annotations
