@@ -181,8 +181,8 @@ def test_a_full_pipe_does_not_hold_the_process() -> None:
     """Nobody reads what is written: neither the sentence nor the verb can be waited for."""
     process = start(
         """
-        print("ready", flush=True)
         INTERRUPTS.set_leaving(lambda: sys.stderr.write("x" * (1 << 20)))
+        print("ready", flush=True)
         while True:
             sys.stdout.write("x" * 8192)
         """

@@ -67,21 +67,28 @@ LAUNCH = (40, 130, 190, 214, 245, 270, 301, 450)
 LAUNCH_PLACES = (5, 25, 60, 85, 105, 150, 170, 200, 207, 221, 228, 235, 252, 260, 280, 350, 600)
 
 
-def cases() -> Iterator[object]:
+def cases() -> list[object]:
     """Give every verb with its places; those that are not its own are variants."""
-    for name, (_, own) in FOLLOWING.items():
-        yield from (pytest.param(name, "wait", place, id=f"{name}-{place}") for place in own)
-        others = [("wait", place) for place in PLACES] + [("import", 40), ("import", 250)]
-        for kind, place in others:
-            yield pytest.param(name, kind, place, marks=VARIANT, id=f"{name}-{kind}-{place}")
+    anywhere = [("wait", place) for place in PLACES] + [("import", 40), ("import", 250)]
+    return [
+        pytest.param(name, "wait", place, id=f"{name}-{place}")
+        for name, (_, own) in FOLLOWING.items()
+        for place in own
+    ] + [
+        pytest.param(name, kind, place, marks=VARIANT, id=f"{name}-{kind}-{place}")
+        for name in FOLLOWING
+        for kind, place in anywhere
+    ]
 
 
-def launch_cases() -> Iterator[object]:
+def launch_cases() -> list[object]:
     """Give the places of a launch."""
-    yield from (pytest.param("import", place, id=f"import-{place}") for place in (50, 400))
-    yield from (pytest.param("wait", place, id=str(place)) for place in LAUNCH)
-    yield from (pytest.param("wait", place, marks=VARIANT, id=str(place)) for place in LAUNCH_PLACES)
-    yield pytest.param("import", 200, marks=VARIANT, id="import-200")
+    return [
+        *(pytest.param("import", place, id=f"import-{place}") for place in (50, 400)),
+        *(pytest.param("wait", place, id=str(place)) for place in LAUNCH),
+        *(pytest.param("wait", place, marks=VARIANT, id=str(place)) for place in LAUNCH_PLACES),
+        pytest.param("import", 200, marks=VARIANT, id="import-200"),
+    ]
 
 
 @pytest.fixture(scope="module")
