@@ -16,6 +16,7 @@ LAYERS = (
     "plans",
     "specs",
     "protocol",
+    "interrupts",
     "errors",
     "codes",
     "node_texts",
@@ -23,7 +24,7 @@ LAYERS = (
     "lab",
     "node",
 )
-FILES = ("errors.py", "node_texts.py", "translation.py")
+FILES = ("errors.py", "interrupts.py", "node_texts.py", "translation.py")
 SENT = (("client", "node"), ("client", "protocol"))  # read as files and sent, besides what is imported
 PER_LINE = 5  # folders beside each other in a box of the picture
 
