@@ -92,7 +92,7 @@ class Interrupts:
         signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
         for number in SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, self._note)
+                signal.signal(number, self._on_signal)
 
     @property
     def exit_code(self) -> int:
@@ -234,7 +234,7 @@ class Interrupts:
 
     # the thread, and the end
 
-    def _note(self, number: int, _: FrameType | None) -> None:
+    def _on_signal(self, number: int, _: FrameType | None) -> None:
         """Remember the first signal; runs in the main thread, between any two instructions."""
         self._signal = self._signal or number
 
