@@ -23,12 +23,16 @@ from driving import (
     run_id,
     tagged,
 )
-from placed_signals import placed_environment, write_sitecustomize
+from placed_signals import LATE, placed_environment, write_sitecustomize
 from variants import VARIANT
 from waiting import HANG, wait_until
 
+from clusterctl.lab import labs
 from clusterctl.lab.labs import Lab
 
+SOON = (
+    5.0  # seconds after which a verb that never ends gets the signal where a variant's place is not reached
+)
 TICKS = """
 import time
 for count in range(36000):
@@ -60,6 +64,12 @@ FOLLOWING: dict[str, tuple[Sequence[str], Sequence[int]]] = {
     "debug": (("debug", "RUN"), (45,)),
     "report": (("report", "RUN", "-o", "FOLDER/report.html"), (41,)),
     "inventory": (("inventory", "show"), (9,)),
+    "discover": (
+        ("inventory", "discover", "gpu[01-03]", "--ssh-config", "CONFIG", "-o", "FOLDER/made.yaml"),
+        (28,),
+    ),
+    "init": (("init", "gpu01", "--ssh-config", "CONFIG", "--dir", "FOLDER"), (10,)),
+    "keys": (("keys", "push", "-y"), (20,)),
     "stop": (("stop", "no-such-run", "-y"), (30,)),
 }
 PLACES = (2, 7, 12, 20, 25, 33, 40, 48, 55, 65, 80, 95, 120, 160, 200, 260)
@@ -101,13 +111,20 @@ def run(cluster: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
     kill_leftovers(cluster)
 
 
+@pytest.fixture
+def place_of_labs(place: Path) -> Iterator[Path]:
+    """A state directory whose labs end with the test."""
+    yield place
+    labs.down(place / "clusterctl" / "lab")
+
+
 def run_names(cluster: Lab) -> set[str]:
     """Name the runs that have processes on the nodes."""
     return {process.run_id for processes in tagged(cluster).values() for process in processes}
 
 
 def signalled(
-    cluster: Lab, folder: Path, words: Sequence[str], placed: tuple[str, int]
+    cluster: Lab, folder: Path, words: Sequence[str], placed: tuple[str, int], late: float = LATE, **env: str
 ) -> tuple[subprocess.CompletedProcess[str], int, str]:
     """Run a command that gets one signal at a place; gives how it ended, the signal, and where it was."""
     kind, place = placed
@@ -115,7 +132,9 @@ def signalled(
     write_sitecustomize(folder / "site")
     done = subprocess.run(
         [*COMMAND, *words],
-        env=environment(cluster, **placed_environment(folder / "site", kind, place, number, log)),
+        env=environment(
+            cluster, **placed_environment(folder / "site", kind, place, number, log, late), **env
+        ),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -132,18 +151,39 @@ def test_a_signal_at_any_place_ends_a_verb(
 ) -> None:
     """It ends, with the exit code of the signal, unless it was over before the place was reached."""
     job = make_project(tmp_path / "job", "print(1)", env=STUBBED)
-    values = {"RUN": run, "JOB": str(job), "FOLDER": str(tmp_path)}
+    values = {"RUN": run, "JOB": str(job), "FOLDER": str(tmp_path), "CONFIG": str(cluster.ssh_config)}
     words = [values.get(word, word.replace("FOLDER", str(tmp_path))) for word in FOLLOWING[verb][0]]
-    done, number, where = signalled(cluster, tmp_path, words, (kind, place))
+    own = place in FOLLOWING[verb][1]
+    done, number, where = signalled(cluster, tmp_path, words, (kind, place), late=LATE if own else SOON)
 
     if where in ("", "after the end") and done.returncode < 128:
-        assert place not in FOLLOWING[verb][1], "a place of the default suite is reached"
+        assert not own, "a place of the default suite is reached"
         return
     codes = {128 + number, *((0,) if verb in SERVERS and number == signal.SIGINT else ())}
     assert done.returncode in codes, (where, done.stderr)
     assert (
         done.returncode == 0 or verb in SERVERS or "interrupted" in done.stderr or "detached" in done.stderr
     )
+
+
+@pytest.mark.parametrize(
+    "at", [4, 9, 15, *(pytest.param(each, marks=VARIANT) for each in (1, 6, 12, 20, 30))]
+)
+def test_a_signal_at_any_place_leaves_no_half_of_a_lab(
+    cluster: Lab,
+    at: int,
+    place_of_labs: Path,
+    tmp_path: Path,
+) -> None:
+    """`lab up` ends, and what it says of the lab is so."""
+    words = ["lab", "up", "-n", "1", "--name", "half", "--backend", "inproc"]
+    done, number, where = signalled(cluster, tmp_path, words, ("wait", at), XDG_STATE_HOME=str(place_of_labs))
+    running = [lab.name for lab in labs.list_running(place_of_labs / "clusterctl" / "lab")]
+    if done.returncode != 128 + number:
+        assert (done.returncode, where in ("", "after the end"), running) == (0, True, ["half"])
+        return
+    assert ("lab half is running" in done.stderr) == bool(running), (where, done.stderr)
+    assert "interrupted" in done.stderr
 
 
 @pytest.mark.parametrize(("kind", "place"), launch_cases())
