@@ -13,20 +13,22 @@ from __future__ import annotations
 
 import os
 import select
-import selectors
 import signal
-import socket
 import stat
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager, suppress
+from functools import partial
 from queue import SimpleQueue
+from selectors import EVENT_READ, BaseSelector, SelectorKey
 from types import FrameType
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 from clusterctl.translation import tr
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 T = TypeVar("T")
 
@@ -83,13 +85,12 @@ class Interrupts:
     def install(self) -> None:
         """Take over the signals that end a process; one that our parent ignores stays ignored."""
         self._main = threading.get_ident()
-        self._signals, writer = socket.socketpair()
-        self._wake_reader, self._wake_writer = socket.socketpair()
-        writer.setblocking(False)
-        self._writer = writer
+        self._signals, writer = os.pipe()
+        self._wake_reader, self._wake_writer = os.pipe()
+        os.set_blocking(writer, False)
         self._terminal = _terminal_modes()
         threading.Thread(target=self._serve, name="signals", daemon=True).start()
-        signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         for number in SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self._on_signal)
@@ -184,16 +185,9 @@ class Interrupts:
         """Call what waits by itself in a thread, and wait for its end; at a signal the thread is left behind."""
         if not self._may_raise():
             return function()
-        future: Future[T] = Future()
-
-        def work() -> None:
-            try:
-                future.set_result(function())
-            except BaseException as error:  # raised where it is waited for
-                future.set_exception(error)
-
-        threading.Thread(target=work, name="waiting", daemon=True).start()
-        return self.result(future)
+        outcome: SimpleQueue[Callable[[], T]] = SimpleQueue()
+        threading.Thread(target=_run, args=(function, outcome), name="waiting", daemon=True).start()
+        return self.get(outcome)()
 
     def sleep(self, seconds: float) -> None:
         """Wait for some seconds."""
@@ -212,13 +206,11 @@ class Interrupts:
         self.check()
         return ready
 
-    def select(
-        self, selector: selectors.BaseSelector, seconds: float | None
-    ) -> list[tuple[selectors.SelectorKey, int]]:
+    def select(self, selector: BaseSelector, seconds: float | None) -> list[tuple[SelectorKey, int]]:
         """Return which entries of a selector are ready, within some seconds."""
         if not self._may_raise():
             return selector.select(seconds)
-        selector.register(self._wake_reader, selectors.EVENT_READ)
+        selector.register(self._wake_reader, EVENT_READ)
         try:
             ready = selector.select(seconds)
         finally:
@@ -240,7 +232,7 @@ class Interrupts:
 
     def _serve(self) -> None:
         self._signal = self._signal or self._next_signal(None)
-        self._wake_writer.send(b"!")
+        os.write(self._wake_writer, b"!")
         waited_for = self._waited_for
         if waited_for is not None:
             waited_for.put(WAKE)
@@ -255,13 +247,13 @@ class Interrupts:
         self._exit_now()
 
     def _next_signal(self, seconds: float | None) -> int:
-        """Wait for the next signal that is one of ours; 0 if there is none in time."""
-        self._signals.settimeout(seconds)
-        with suppress(TimeoutError):
-            while True:
-                number = self._signals.recv(1)[0]
-                if number in SIGNALS:
-                    return number
+        """Wait for the next signal that is one of ours; 0 if there is none for so long."""
+        poller = select.poll()
+        poller.register(self._signals, select.POLLIN)
+        while poller.poll(None if seconds is None else seconds * 1000):
+            number = os.read(self._signals, 1)[0]
+            if number in SIGNALS:
+                return number
         return 0
 
     def _exit_now(self) -> None:
@@ -302,6 +294,20 @@ class Interrupts:
 
 
 INTERRUPTS = Interrupts()
+
+
+def _run(function: Callable[[], T], outcome: SimpleQueue[Callable[[], T]]) -> None:
+    """Call a function in a thread, and put what returns its value, or raises its error, where it is waited for."""
+    try:
+        value = function()
+    except BaseException as error:
+        outcome.put(partial(_raise, error))
+    else:
+        outcome.put(lambda: value)
+
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error
 
 
 def _flush() -> None:
