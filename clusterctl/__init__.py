@@ -17,8 +17,10 @@ _COMMANDS = ("clusterctl", "cctl")
 
 def _exit_interrupted(number: int = 2, *_: object) -> None:
     """Leave at once: nothing was begun, and an exception could be dropped in an import."""
-    os.write(2, b"interrupted\n")
-    os._exit(128 + number)
+    try:
+        os.write(2, b"interrupted\n")
+    finally:
+        os._exit(128 + number)
 
 
 def _is_command() -> bool:

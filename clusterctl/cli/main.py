@@ -126,6 +126,7 @@ def root(settings: Settings) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and leave with its exit code (0 to 5, 70, or 128 and the number of a signal)."""
+    _open_streams()
     INTERRUPTS.install()
     _speed_up_start()
     code = INTERRUPTS.finish(run(argv))
@@ -144,7 +145,6 @@ def _speed_up_start() -> None:
 
 def run(argv: Sequence[str] | None = None) -> int:
     """Run the command line and give its exit code."""
-    _open_streams()
     try:
         with INTERRUPTS.leaving(announce_interrupted):
             return _invoke(argv)
