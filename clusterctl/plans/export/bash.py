@@ -7,6 +7,7 @@ program, guard ends every process that has the run's mark in its environment.
 
 from __future__ import annotations
 
+import hashlib
 from math import ceil
 
 from clusterctl.plans.export.shell import (
@@ -29,7 +30,6 @@ from clusterctl.plans.ssh import render_options
 from clusterctl.specs.text import command_line, quote_word
 from clusterctl.translation import tr
 
-NODE_SCRIPT = "END OF NODE SCRIPT"
 REMOTE = "clusterctl-export"  # in the home directory on the nodes
 
 
@@ -37,7 +37,7 @@ def render_bash(export: Export) -> Script:
     """Write the script; it needs bash 4.4, ssh and GNU tar here, bash, tar, grep and iproute2 on the nodes."""
     notes = list_notes(export.job, export.nodes, "bash")
     lines = [*_head(export), *render_notes(notes), "", *_settings(export), *_on_node(export)]
-    lines += [f"node_script=$(cat <<'{NODE_SCRIPT}'", *_node_script(export), NODE_SCRIPT, ")", ""]
+    lines += [*_carry(_node_script(export)), ""]
     lines += [*_prepare(export), *START_NODE, "", *_main(export)]
     return Script("\n".join(lines) + "\n", notes)
 
@@ -116,6 +116,18 @@ def _on_node(export: Export) -> list[str]:
 
 
 # ---- what runs on a node ----
+
+
+def _carry(script: list[str]) -> list[str]:
+    """Write the function that prints the script of the node.
+
+    A value of the job may have any line, and here a line that ends the here-document would begin commands on this
+    machine. No text can hold its own hash. In a function, because bash before 5.2 reads a here-document inside of
+    `$( )` by looser rules.
+    """
+    digest = hashlib.sha256("\n".join(script).encode("utf-8", "surrogateescape")).hexdigest()
+    end = f"END OF NODE SCRIPT {digest[:32]}"
+    return ["node_script() { # prints it", f"    cat <<'{end}'", *script, end, "}"]
 
 
 def _node_script(export: Export) -> list[str]:
@@ -254,7 +266,7 @@ def _prepare(export: Export) -> list[str]:
                 f"tar -C {quote_word(export.source)} {options} --exclude-vcs-ignores -cf - . |",
                 '    on_node "$1" "bash -c \'umask 077; mkdir -p $remote/$1/code && tar -xf - -C $remote/$1/code\'"',
                 *(setup if export.setup else []),
-                'on_node "$1" "bash -c \'umask 077; cat >$remote/$1/node.sh\'" <<<"$node_script"',
+                'on_node "$1" "bash -c \'umask 077; cat >$remote/$1/node.sh\'" < <(node_script)',
             ]
         ),
         "}",

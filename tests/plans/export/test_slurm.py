@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -135,7 +136,7 @@ JOBS = {
 def test_bash_and_shellcheck_accept_the_scripts(job: str, tmp_path: Path) -> None:
     """Both scripts, with the node's part of the one for bash; shellcheck reads the longest, where it is installed."""
     bash = render_bash(make_export(job, "bash", INVENTORY)).text
-    node_part = bash.partition("<<'END OF NODE SCRIPT'\n")[2].partition("\nEND OF NODE SCRIPT")[0]
+    _, node_part, _ = re.split(r"(?<=<<')END OF NODE SCRIPT \w+'\n|\nEND OF NODE SCRIPT \w+\n", bash)
     texts = {
         "job.sbatch": render_slurm(make_export(job, "slurm", INVENTORY)).text,
         "job.sh": bash,
