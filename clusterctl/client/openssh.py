@@ -30,18 +30,22 @@ from clusterctl.client.rpc.channels import SSH_FAILED, OpensshChannel
 from clusterctl.client.ssh.timeouts import WATCHDOG, Timeouts
 from clusterctl.errors import AuthenticationFailed, ConnectError, ConnectTimeout, HostKeyError, Unreachable
 from clusterctl.plans.ssh import (
+    OWN_CONFIG,
     ConnectionSharing,
     bastion_argv,
+    bastion_settings_argv,
     control_argv,
     master_argv,
     name_lab,
     parse_new_host_keys,
     parse_sharing,
+    render_bastion_config,
     render_lab_command,
     session_argv,
     settings_argv,
     with_english_messages,
 )
+from clusterctl.specs.addresses import LONGEST_CHAIN
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.text import command_line, quote_word
 from clusterctl.translation import tr
@@ -302,10 +306,11 @@ class Masters:
     def __init__(self, notice: Callable[[str], None], program: str = "ssh") -> None:
         self._notice = notice
         self._program = shutil.which(program) or program
-        self._lock, self._prompt_lock = threading.Lock(), threading.Lock()
+        self._lock, self._prompt_lock, self._config_lock = (threading.Lock() for _ in range(3))
         self._numbers = itertools.count()
         self._starting: set[subprocess.Popen[bytes]] = set()
         self._bastions: dict[tuple[str, str | None], ConnectError | None] = {}  # None: it answers
+        self._configs: dict[tuple[object, ...], str] = {}  # for nodes behind bastions
         self._folder: Path | None = None
         self._closer: subprocess.Popen[bytes] | None = None
         self._closed = False
@@ -316,6 +321,8 @@ class Masters:
         sharing = parse_sharing(self._run(node, settings_argv(self._program, node), timeouts.connect))
         if sharing.control_path is not None and is_listening(sharing.control_path):
             return OpensshConnection(self._program, node, sharing.control_path, owned=False)
+        if sharing.bastions:
+            node = self._with_bastion_config(node, sharing, timeouts)
         own_socket = None if sharing.persists else str(self._open_folder() / str(next(self._numbers)))
         try:
             self._log_in(node, sharing, own_socket, timeouts, batch=True)
@@ -356,14 +363,15 @@ class Masters:
 
     def _check_bastion(self, node: Node, sharing: ConnectionSharing, timeouts: Timeouts) -> None:
         """Prompt for no node whose bastion does not answer at all."""
-        if sharing.bastion is None:
+        if not sharing.bastions:
             return
-        key = sharing.bastion, node.ssh.config
+        first = sharing.bastions[0]
+        key = first, node.ssh.config
         if key not in self._bastions:
-            self._bastions[key] = self._probe_bastion(node, sharing.bastion, timeouts)
+            self._bastions[key] = self._probe_bastion(node, first, timeouts)
         failure = self._bastions[key]
         if failure is not None:
-            raise bastion_unreachable(node, sharing.bastion, failure)
+            raise bastion_unreachable(node, first, failure)
 
     def _probe_bastion(self, node: Node, bastion: str, timeouts: Timeouts) -> ConnectError | None:
         argv = bastion_argv(self._program, node, bastion, timeout=timeouts.connect)
@@ -372,6 +380,41 @@ class Masters:
         except ConnectError as error:
             return error if error.code in UNREACHABLE_CODES else None
         return None
+
+    def _with_bastion_config(self, node: Node, sharing: ConnectionSharing, timeouts: Timeouts) -> Node:
+        """Have ssh judge the host keys of bastions as it judges the node's, whatever the user's files leave open."""
+        ssh = node.ssh
+        key = (sharing.bastions, ssh.config, ssh.known_hosts, ssh.host_keys)
+        with self._config_lock:
+            if key not in self._configs:
+                accept_new = (
+                    self._accept_new_keys(node, sharing.bastions, timeouts, ())
+                    if ssh.host_keys is None
+                    else ssh.host_keys == "accept-new"
+                )
+                known_hosts = _expand_user(ssh.known_hosts) if ssh.known_hosts else None
+                text = render_bastion_config(
+                    _read_own_config(ssh.config), accept_new=accept_new, known_hosts=known_hosts
+                )
+                path = self._open_folder() / f"config-{len(self._configs)}"
+                path.write_text(text, encoding="utf-8", errors="surrogateescape")
+                self._configs[key] = str(path)
+            return replace(node, ssh=replace(ssh, config=self._configs[key]))
+
+    def _accept_new_keys(
+        self, node: Node, bastions: Sequence[str], timeouts: Timeouts, visited: tuple[str, ...]
+    ) -> bool:
+        """Return whether the user's own files accept unknown keys of all these bastions and of those before them."""
+        for place, bastion in enumerate(bastions):
+            if bastion in visited or len(visited) >= LONGEST_CHAIN:
+                return False  # a circle, which ssh reports
+            visited = (*visited, bastion)
+            argv = bastion_settings_argv(self._program, node, bastion)
+            settings = parse_sharing(self._run(node, argv, timeouts.connect))
+            before = settings.bastions if place == 0 else ()
+            if not settings.accepts_new_keys or not self._accept_new_keys(node, before, timeouts, visited):
+                return False
+        return True
 
     def _log_in(
         self,
@@ -539,7 +582,22 @@ def _with_expanded_config(node: Node) -> Node:
     """Fill in what ssh leaves to the shell: `~` in the name of its configuration file."""
     if node.ssh.config is None:
         return node
-    return replace(node, ssh=replace(node.ssh, config=os.path.expanduser(node.ssh.config)))  # noqa: PTH111, RUF100 - also where there is no home
+    return replace(node, ssh=replace(node.ssh, config=_expand_user(node.ssh.config)))
+
+
+def _expand_user(path: str) -> str:
+    return os.path.expanduser(path)  # noqa: PTH111, RUF100 - also where there is no home
+
+
+def _read_own_config(path: str | None) -> str:
+    """Return the text of the user's configuration, which `ssh -G` has just read without an error."""
+    if path is None:
+        return OWN_CONFIG
+    if path == "none":
+        return ""
+    with suppress(OSError):
+        return Path(path).read_text(encoding="utf-8", errors="surrogateescape")
+    return ""
 
 
 def _request(program: str, path: str, request: str) -> None:

@@ -119,7 +119,7 @@ class ConnectionSharing:
     persists: bool  # an ordinary `ssh NODE` would leave a master there
     accepts_new_keys: bool  # it would accept an unknown host key
     via_text: str | None = None  # what stands between, if something does: `the bastion gate`
-    bastion: str | None = None  # the first of the bastions: nothing stands before it
+    bastions: tuple[str, ...] = ()  # nothing stands before the first, except what its own settings name
 
 
 LAB_RELAY, LAB_ADDRESSES = "/lab/netns/relay.py", "127.77."  # of practice clusters, see `lab/layout.py`
@@ -186,14 +186,13 @@ def parse_sharing(output: str) -> ConnectionSharing:
     persists = settings.get("controlpersist", "no") not in ("no", "false")
     usable_path = None if control_path == "none" else control_path
     accepts_new_keys = settings.get("stricthostkeychecking") == "accept-new"
-    first = settings.get("proxyjump", "none").partition(",")[0]
-    bastion = None if first == "none" else first
+    jump = settings.get("proxyjump", "none")
     return ConnectionSharing(
         usable_path,
         usable_path is not None and makes_masters and persists,
         accepts_new_keys,
         _describe_intermediary(settings),
-        bastion,
+        () if jump == "none" else tuple(jump.split(",")),
     )
 
 
@@ -214,8 +213,7 @@ def master_argv(
     """
     level = _QUIET_OPTIONS if batch and not sharing.accepts_new_keys else _VERBOSE_OPTIONS
     argv = [program, *_PLAIN_OPTIONS, *level, *render_options(node), "-o", f"ConnectTimeout={timeout:.0f}"]
-    if not sharing.accepts_new_keys:
-        argv += ["-o", "StrictHostKeyChecking=yes"]
+    argv += ["-o", f"StrictHostKeyChecking={_strictness(accept_new=sharing.accepts_new_keys)}"]
     if batch:
         argv += ["-o", "BatchMode=yes"]
     if socket is not None:
@@ -233,10 +231,43 @@ def master_argv(
 
 def bastion_argv(program: str, node: Node, bastion: str, *, timeout: float) -> list[str]:
     """Write the command that shows whether a bastion answers at all; it never prompts."""
-    argv = [program, *_PLAIN_OPTIONS, *_QUIET_OPTIONS, *(["-F", node.ssh.config] if node.ssh.config else [])]
+    argv = [program, *_PLAIN_OPTIONS, *_QUIET_OPTIONS, *_config_option(node)]
     argv += ["-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "ControlPath=none"]
-    target = bastion if bastion.startswith("ssh://") else f"ssh://{bastion}"
-    return [*argv, "-o", f"ConnectTimeout={timeout:.0f}", "--", target, "exit 0"]
+    return [*argv, "-o", f"ConnectTimeout={timeout:.0f}", "--", _bastion_target(bastion), "exit 0"]
+
+
+def bastion_settings_argv(program: str, node: Node, bastion: str) -> list[str]:
+    """Write the command that prints what ssh would do for a bastion."""
+    return [program, "-G", *_config_option(node), "--", _bastion_target(bastion)]
+
+
+def _config_option(node: Node) -> list[str]:
+    return ["-F", node.ssh.config] if node.ssh.config else []
+
+
+def _bastion_target(bastion: str) -> str:
+    return bastion if bastion.startswith("ssh://") else f"ssh://{bastion}"
+
+
+def _strictness(*, accept_new: bool) -> str:
+    return STRICTNESS["accept-new" if accept_new else "strict"]
+
+
+OWN_CONFIG = "Include ~/.ssh/config /etc/ssh/ssh_config"  # what ssh reads without `-F`
+SYSTEM_KNOWN_HOSTS = "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"
+
+
+def render_bastion_config(own: str, *, accept_new: bool, known_hosts: str | None) -> str:
+    """Write the configuration by which ssh judges the host keys of bastions; `own` is the user's.
+
+    Of its options ssh passes `-F` on to the ssh that it starts for a bastion, and no `-o`. The first value counts,
+    so ours stand before the user's, outside of any `Host`. The inventory's file of keys is one more of the system's:
+    the user's own files count for a bastion as well.
+    """
+    lines = [f"StrictHostKeyChecking {_strictness(accept_new=accept_new)}"]
+    if known_hosts is not None:
+        lines.append(f"GlobalKnownHostsFile {_quote_path(known_hosts)} {SYSTEM_KNOWN_HOSTS}")
+    return "\n".join([*lines, own]) + "\n"
 
 
 def parse_new_host_keys(stderr: str) -> list[str]:

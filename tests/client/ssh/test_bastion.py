@@ -18,7 +18,7 @@ from typing import Any
 import paramiko
 import pytest
 from paramiko.common import cMSG_CHANNEL_DATA
-from servers import ME, PATIENT, Server, closed_port
+from servers import ME, PATIENT, Server, closed_port, make_key
 from test_connect import listener
 from waiting import HANG, wait_until
 
@@ -168,6 +168,67 @@ def test_a_bastions_host_key_is_verified(serve: Serve, tmp_path: Path) -> None:
     assert (error.code, "bastion" in error.message) == ("CC-SSH-018", True)
     assert "CC-SSH-009" in error.evidence
     assert "Accepted" not in bastion.log
+
+
+# key of the bastion, the user's StrictHostKeyChecking, ssh.host_keys of the inventory, and whether it is entered
+HOST_KEYS = [
+    *(("known", own, wish, True) for own in ("ask", "no") for wish in (None, "strict")),
+    *(("unknown", own, wish, False) for own in ("ask", "no", "off") for wish in (None, "strict")),
+    ("unknown", "accept-new", None, True),
+    ("unknown", "accept-new", "strict", False),
+    ("unknown", "no", "accept-new", True),
+    *(("changed", own, "accept-new", False) for own in ("no", "accept-new")),
+    ("changed", "no", None, False),
+]
+CHAINED_HOST_KEYS = [("unknown", "no", None, False), ("unknown", "no", "accept-new", True)]
+
+
+@pytest.mark.parametrize("transport", ["paramiko", "openssh"])
+@pytest.mark.parametrize("chain", ["bastion", "bastion,inner", "inner"])
+def test_every_transport_judges_a_bastions_host_key_alike(
+    serve: Serve, tmp_path: Path, transport: str, chain: str
+) -> None:
+    """Whatever the user's own files would accept, with one bastion and with one before another."""
+    bastion, inner, far = (serve(name=name) for name in ("bastion", "inner", "far"))
+    config = Path(configure(tmp_path / "config", bastion=bastion, inner=inner))
+    hosts = config.read_text() + ("Host inner\n  ProxyJump bastion\n" if chain == "inner" else "")
+    right, wrong = (
+        bastion.known_hosts.read_text(),
+        make_key(tmp_path / "wrong").with_suffix(".pub").read_text(),
+    )
+    keys = {"known": right, "unknown": "", "changed": f"[127.0.0.1]:{bastion.port} {wrong}"}
+    of_node = far.known_hosts.read_text()
+    for key, own, wish, entered in HOST_KEYS if chain == "bastion" else CHAINED_HOST_KEYS:
+        bastion.known_hosts.write_text(keys[key])
+        far.known_hosts.write_text(of_node)
+        config.write_text(f"StrictHostKeyChecking {own}\n{hosts}")
+        node = far.node(jump=chain, config=str(config), host_keys=wish, transport=transport)
+        before = bastion.log.count("Accepted")
+        with opened(tmp_path) as cluster:
+            (outcome,) = cluster.each([node], probe)
+        row = (key, own, wish)
+        assert (*row, outcome.ok) == (*row, entered)
+        assert (*row, bastion.log.count("Accepted") > before) == (*row, entered)
+        recorded = (bastion.known_hosts.read_text(), far.known_hosts.read_text()) != (keys[key], of_node)
+        assert (*row, recorded) == (*row, key == "unknown" and entered)
+
+
+@pytest.mark.parametrize("transport", ["paramiko", "openssh"])
+def test_the_inventorys_known_hosts_verify_a_bastion_too(
+    serve: Serve, tmp_path: Path, transport: str
+) -> None:
+    """A key that only this file has lets us in; another one there is a changed key."""
+    bastion, far = serve(name="bastion"), serve(name="far")
+    config = configure(tmp_path / "config", bastion=bastion)
+    ours = bastion.known_hosts.read_text()
+    bastion.known_hosts.write_text("")
+    known, wrong = tmp_path / "known hosts", make_key(tmp_path / "wrong").with_suffix(".pub").read_text()
+    node = far.node(jump="bastion", config=config, known_hosts=str(known), transport=transport)
+    for text, entered in ((ours, True), (f"[127.0.0.1]:{bastion.port} {wrong}", False)):
+        known.write_text(far.known_hosts.read_text() + text)
+        with opened(tmp_path) as cluster:
+            (outcome,) = cluster.each([node], probe)
+        assert outcome.ok == entered
 
 
 def test_a_bastion_that_does_not_let_us_in(serve: Serve, tmp_path: Path) -> None:
