@@ -623,6 +623,29 @@ ENTRIES: Mapping[str, Entry] = {
             ),
         },
     ),
+    "CC-USE-042": Entry(
+        "error",
+        Text(
+            "an inventory that was not named, or a file that it names, belongs to another account or is writable by others, who could run commands as you with it",
+            "没有指定而自动使用的 inventory，或者其中写的文件，属于其他账号，或者其他用户可写：他们可以借此以你的身份执行命令",
+        ),
+        do=Text(
+            "Read the file; if you trust it, name it with `-i inventory.yaml`",
+            "检查这个文件；信任它的话，用 `-i inventory.yaml` 指定它",
+        ),
+        cases={
+            "": Case(
+                Text(
+                    "{file} is not used, because such a file can run commands on this machine: {path} {reason}",
+                    "不使用 {file}，因为这种文件能在本机执行命令：{path} {reason}",
+                ),
+                Text(
+                    "read the file; if you trust it, name the inventory: `clusterctl -i inventory.yaml ...`",
+                    "检查这个文件；信任它的话就指定 inventory：`clusterctl -i inventory.yaml ...`",
+                ),
+            ),
+        },
+    ),
     "CC-USE-050": Entry(
         "error",
         Text(

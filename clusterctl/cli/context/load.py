@@ -16,6 +16,7 @@ from clusterctl.cli.context.settings import Settings
 from clusterctl.client.local.private_files import (
     NotOursError,
     check_base,
+    check_not_planted,
     check_private,
     read_own,
     write_once,
@@ -101,6 +102,7 @@ class ChosenInventory:
     path: Path
     reason: str
     lab: str | None = None
+    named: bool = True
 
     @property
     def label(self) -> str:
@@ -143,8 +145,15 @@ def load_chosen_inventory(settings: Settings) -> tuple[Inventory, ChosenInventor
     from clusterctl.specs.inventory.model import Inventory
 
     chosen = choose_inventory(settings)
+    if not chosen.named:
+        _refuse_planted(chosen.path)
     text, file = read_spec(chosen.path), str(chosen.path)
     inventory = parse_once(_parse_cache_dir(), text, file, Inventory, _parse_inventory)
+    if not chosen.named:
+        configs = {node.ssh.config for node in inventory.nodes if node.ssh.config not in (None, "none")}
+        for config in sorted(filter(None, configs)):
+            if not expand(config).is_absolute():
+                _refuse_planted(Path(config))
     info(
         trn(
             "inventory: {path} ({reason}), {n} node",
@@ -155,6 +164,14 @@ def load_chosen_inventory(settings: Settings) -> tuple[Inventory, ChosenInventor
         )
     )
     return inventory, chosen
+
+
+def _refuse_planted(file: Path) -> None:
+    """Raise UsageError if another account could have written a file that is used without being named."""
+    try:
+        check_not_planted(file.absolute())
+    except NotOursError as error:
+        raise UsageError("CC-USE-042", file=file, path=error.filename, reason=error.strerror) from error
 
 
 def expand(path: str) -> Path:
@@ -178,7 +195,7 @@ def choose_inventory(settings: Settings) -> ChosenInventory:
     if chosen is not None:
         return chosen
     if Path("inventory.yaml").exists():
-        return ChosenInventory(Path("inventory.yaml"), tr("in this directory"))
+        return ChosenInventory(Path("inventory.yaml"), tr("in this directory"), named=False)
     if labs:
         raise UsageError(
             "CC-USE-002",

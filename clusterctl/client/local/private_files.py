@@ -38,6 +38,22 @@ def check_base(folder: Path) -> None:
         _check(folder, folder_stat, (os.geteuid(), ROOT), others_may_add=sticky)
 
 
+def check_not_planted(file: Path) -> None:
+    """Raise NotOursError if another account could have put a file there that nobody named, or can change it.
+
+    A link is judged itself, and so is what it leads to.
+    """
+    check_base(file.parent)
+    owners = (os.geteuid(), ROOT)
+    with suppress(FileNotFoundError, NotADirectoryError):
+        is_link = file.is_symlink()
+        _check(file, file.lstat(), owners, others_may_add=is_link)  # every link has the mode 0777
+        if is_link:
+            target = file.resolve()
+            check_base(target.parent)
+            _check(target, target.stat(), owners)
+
+
 def check_private(folder: Path) -> None:
     """Raise NotOursError if a directory of ours is not ours alone to write; a missing one is fine."""
     with suppress(FileNotFoundError, NotADirectoryError):
