@@ -558,6 +558,44 @@ ENTRIES: Mapping[str, Entry] = {
             "": Case(Text("the node sent invalid data: {reason}", "节点发来的数据无效：{reason}")),
         },
     ),
+    "CC-RUN-036": Entry(
+        "error",
+        Text(
+            "a process of the run has replaced its log by something that is not a file; that log is not read",
+            "任务的进程用不是文件的东西替换了自己的日志；不读取这个日志",
+        ),
+        do=Text(
+            "Look at what the script does to its own output; the other logs are complete",
+            "检查脚本对自己的输出做了什么；其他日志是完整的",
+        ),
+        cases={
+            "": Case(
+                Text(
+                    "{file} is a {kind} and not a file any more: it was replaced on the node, and is not read",
+                    "{file} 是{kind}，已经不是文件：它在节点上被替换，不会读取",
+                ),
+            ),
+        },
+    ),
+    "CC-RUN-037": Entry(
+        "error",
+        Text(
+            "a node's stream breaks again and again without anything new",
+            "节点的数据流一再中断，而且没有任何新内容",
+        ),
+        do=Text(
+            "Look at the processes of the node: `clusterctl exec --nodes NODE -- ps x`; the run itself goes on",
+            "检查节点上的进程：`clusterctl exec --nodes NODE -- ps x`；任务本身会继续",
+        ),
+        cases={
+            "": Case(
+                Text(
+                    "the stream broke {count} times in a row without anything new",
+                    "数据流连续 {count} 次中断，没有任何新内容",
+                ),
+            ),
+        },
+    ),
     "CC-RUN-040": Entry(
         "error",
         Text(

@@ -409,6 +409,16 @@ ENTRIES: Mapping[str, Entry] = {
                 Text("--grep {grep}: {reason}", "--grep {grep} 不是正则表达式（Python 报告：{reason}）"),
                 Text("escape special characters with \\", "用 \\ 转义特殊字符"),
             ),
+            "slow": Case(
+                Text(
+                    "--grep {grep}: a repetition within a repetition can take exponential time",
+                    "--grep {grep}：重复中又有重复，匹配时间可能按指数增长",
+                ),
+                Text(
+                    "write it with one repetition, as `a+` for `(a+)+`",
+                    "改成只有一层重复，例如把 `(a+)+` 写成 `a+`",
+                ),
+            ),
         },
     ),
     "CC-USE-027": Entry(

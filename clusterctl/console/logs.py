@@ -193,7 +193,8 @@ def describe_dropped(dropped: tuple[int, int]) -> str:
     from clusterctl.console.progress import render_size
 
     size = render_size(dropped[1] - dropped[0])
-    return f"{size} of this log were dropped here to hold log_limit"  # a part of a log: English, as all of it
+    # a part of a log: English, as all of it
+    return f"{size} of this log are missing here: dropped to hold log_limit, or a hole in the file"
 
 
 def label_color(index: int) -> str:

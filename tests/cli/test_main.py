@@ -118,6 +118,7 @@ def test_a_launch_reports_what_it_will_run_here_before_it_does_anything(folder: 
         (["launch", "job.yaml", "--exclude", "one", "--dry-run"], 2, "CC-USE-004"),
         (["launch", "job.yaml", "--set", "nodes=3", "--dry-run"], 2, "needs 3 nodes, 1 are available"),
         (["logs", "--grep", "("], 2, "CC-USE-026"),
+        (["logs", "--grep", "(a+)+$"], 2, "a repetition within a repetition"),
         (["logs", "--tail", "-1"], 2, "--tail"),
         (["exec", "uptime", "-p"], 2, "options for the command go after `--`"),
         (["clean", "--older-than", "10"], 2, "--older-than 10d"),

@@ -102,7 +102,7 @@ def test_torchruns_own_report_stays_in_its_log() -> None:
     shown.show(replace(lines("from the job's `before`", rank=None), file="attempt-1/before.log"))
 
     assert stream.getvalue().splitlines() == [
-        "gpu01 -  ~ 1.0 kB of this log were dropped here to hold log_limit",
+        "gpu01 -  ~ 1.0 kB of this log are missing here: dropped to hold log_limit, or a hole in the file",
         "gpu01 -  ! the user's own sitecustomize speaks",
         "gpu01 r0 ! Traceback (most recent call last):",
         "gpu01 -  | from the job's `before`",
@@ -139,7 +139,7 @@ def test_what_was_dropped_is_reported_where_it_was(capsys: pytest.CaptureFixture
     """On the screen and in JSON."""
     cut = replace(lines("after"), gone=(1000, 3_200_001_000), began=5.0)
     assert printed(cut) == [
-        "gpu01 r3  ~ 3.2 GB of this log were dropped here to hold log_limit",
+        "gpu01 r3  ~ 3.2 GB of this log are missing here: dropped to hold log_limit, or a hole in the file",
         "gpu01 r3  | after",
     ]
     JsonLogPrinter("r-1", {}).show(cut)

@@ -84,7 +84,7 @@ def test_a_log_that_is_too_long_says_what_is_missing(cluster: Lab, talked: str) 
     """Its beginning and its end are there, the files take no more room than allowed, and a bar is one line."""
     lines = cctl(cluster, "logs", talked, "--node", "1").out.splitlines()
     (gap,) = [place for place, line in enumerate(lines) if line.startswith("gpu02 r1 ~ ")]
-    assert "of this log were dropped here to hold log_limit" in lines[gap]
+    assert "of this log are missing here: dropped to hold log_limit, or a hole in the file" in lines[gap]
     assert lines[0].endswith(" 0") and 0 < gap < len(lines) - 900
     assert any(line.split()[-1] == "79" for line in lines[-901:])
     assert not any("\0" in line for line in lines)
@@ -172,3 +172,38 @@ def test_followed_lines_come_in_the_order_of_time(cluster: Lab, tmp_path: Path) 
     for rank in (0, 1):
         own = [entry["line"] for entry in entries if entry["rank"] == rank]
         assert own == [f"line {number}" for number in range(80)]
+
+
+# Rank 0 stays as it is, 1 puts a pipe in place of its log, and 2 makes it a sparse file of terabytes.
+REPLACING = """
+import os
+rank, log = int(os.environ["RANK"]), os.readlink("/proc/self/fd/1")
+print("before", flush=True)
+if rank == 1:
+    os.unlink(log)
+    os.mkfifo(log)
+if rank == 2:
+    os.truncate(log, 8 << 40)
+print("after", flush=True)
+"""
+
+
+def test_logs_that_ranks_have_replaced_keep_no_verb(cluster: Lab, tmp_path: Path) -> None:
+    """Every verb that reads logs ends and names the one; the run is none the worse, and the other logs are shown."""
+    job = make_project(tmp_path, REPLACING, env=STUBBED)
+    launched = cctl(cluster, "launch", "--no-check", job)
+    assert launched.code == 0, launched.err
+    run = next(line.split()[1].rstrip(":") for line in launched.err.splitlines() if line.startswith("run "))
+    attached = cctl(cluster, "attach", run)
+    assert attached.code == 0, attached.err
+    assert "stdout.log is a pipe and not a file any more" in attached.err
+    for words in (
+        ("logs", run),
+        ("logs", run, "-t"),
+        ("logs", run, "--tail", "9"),
+        ("report", run, "-o", tmp_path / "r.html"),
+    ):
+        shown = cctl(cluster, *words)
+        assert (words[0], shown.code) == (words[0], 5), shown.err
+        assert "CC-RUN-036" in shown.err and "gpu02" in shown.err, shown.err
+        assert words[0] == "report" or shown.out.count("before") == 2, shown.out

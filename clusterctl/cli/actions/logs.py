@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from clusterctl.cli.actions.find_runs import FoundRuns, choose_found_run, find_runs, refuse_queued
 from clusterctl.cli.context.nodes import (
+    PARTLY,
     interpreter,
     notice,
     open_cluster,
@@ -27,6 +28,7 @@ from clusterctl.console.logs import BatchLogSink, JsonLogPrinter, LogPrinter
 from clusterctl.console.terminal import info
 from clusterctl.errors import UsageError
 from clusterctl.plans.launch.placement import choose_nodes
+from clusterctl.plans.runs.replaced_log import ReplacedLog
 from clusterctl.plans.runs.selection import Parts, choose_run
 from clusterctl.plans.runs.state import NodeState
 from clusterctl.protocol.ranks import Rank
@@ -97,6 +99,7 @@ class LineFilter:
         self._printer, self._since = printer, since
         self._guessed_nodes: set[str] | None = set() if show_times or since is not None else None
         self.lines = 0
+        self.replaced = False  # whether a log could not be read, since something else is there
 
     def show_all(self, entries: Iterable[LogLines]) -> None:
         """Write complete lines of several files."""
@@ -166,7 +169,8 @@ def read_logs(
         info(tr("no line matches {pattern!r}", pattern=query.grep))
     elif query.since is not None and not line_filter.lines:
         info(tr("nothing was written since then"))
-    return reading_exit_code(found_runs.asked - len(failed), found_runs.asked)
+    code = reading_exit_code(found_runs.asked - len(failed), found_runs.asked)
+    return code or (PARTLY if line_filter.replaced else 0)
 
 
 def _choose_slurm_nodes(
@@ -334,10 +338,11 @@ def _read_in_order(request: LogRequest) -> set[str]:
 def _print_in_order(log_reader: LogReader, line_filter: LineFilter) -> set[str]:
     failed = set()
     for batch in log_reader.read_by_time():
-        if not isinstance(batch, StreamEnd):
+        if isinstance(batch, list):
             line_filter.show_all(batch)
-        elif batch.error is not None:
-            _print(batch, line_filter)
+            continue
+        _print(batch, line_filter)
+        if isinstance(batch, StreamEnd) and batch.error is not None:
             failed.add(batch.node)
     return failed
 
@@ -355,6 +360,9 @@ def _print(update: Update, line_filter: LineFilter) -> None:
     """Print lines; report the failure of a node at once, since the other nodes may send lines for hours."""
     if isinstance(update, LogLines):
         line_filter.show_all((update,))
+    elif isinstance(update, ReplacedLog):
+        line_filter.replaced = True
+        report_failures([update.error])
     elif isinstance(update, StreamEnd) and update.error is not None:
         update.error.node = update.error.node or update.node
         report_failures([update.error])

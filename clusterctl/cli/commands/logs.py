@@ -106,9 +106,13 @@ def _checked(grep: str | None) -> str | None:
     import re
 
     from clusterctl.errors import UsageError
+    from clusterctl.specs.patterns import is_slow
 
     try:
         re.compile(grep or "")
-    except re.error as error:
+        slow = is_slow(grep or "")
+    except (re.error, OverflowError, RecursionError) as error:
         raise UsageError("CC-USE-026", grep=grep, reason=error) from error
+    if slow:
+        raise UsageError("CC-USE-026", "slow", grep=grep)
     return grep

@@ -108,11 +108,14 @@ def launch_record() -> LaunchRecord:
     return {"launched_by": _own_name(), "launched_id": own_id(), "launched_from": folder}
 
 
+PARTLY = 5  # exit code of a verb that only reads: not all of it was there
+
+
 def reading_exit_code(answered: int, asked: int) -> int:
     """Give the exit code of a verb that only reads: 0 all answered, 5 some, 4 none."""
     if answered == asked:
         return 0
-    return 5 if answered else 4
+    return PARTLY if answered else 4
 
 
 def report_failures(errors: Iterable[ClusterctlError]) -> None:

@@ -39,7 +39,7 @@ def check_base(folder: Path) -> None:
 
 
 def check_not_planted(file: Path) -> None:
-    """Raise NotOursError if another account could have put a file there that nobody named, or can change it.
+    """Raise NotOursError if another account could have put a file there that was not named, or can change it.
 
     A link is judged itself, and so is what it leads to.
     """

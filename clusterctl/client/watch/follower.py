@@ -15,6 +15,7 @@ from clusterctl.client.rpc.tasks import measure_clock
 from clusterctl.client.watch.streams import StreamEnd, Streams
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.runs.gang_record import attempt_of
+from clusterctl.plans.runs.replaced_log import ReplacedLog, parse_replaced
 from clusterctl.plans.runs.state import NodeState, parse_state
 from clusterctl.protocol.end_record import parse_rank
 from clusterctl.protocol.ranks import NodeRank, Rank
@@ -102,7 +103,7 @@ class NodeEvent:
     event: Untrusted
 
 
-Update = LogLines | StateChange | NodeEvent | StreamEnd
+Update = LogLines | ReplacedLog | StateChange | NodeEvent | StreamEnd
 
 
 class FollowParser:
@@ -115,6 +116,7 @@ class FollowParser:
         self.positioned: set[str] = set()  # nodes that have reported where the requested tails begin
         self.clock_offsets: dict[str, float] = {}  # each node's clock minus ours, in seconds
         self._node_ranks: dict[str, dict[int, NodeRank | None]] = {}  # of nodes, by attempt
+        self._replaced: set[ReplacedLog] = set()
 
     def parse(self, node: str, header: Untrusted, body: bytes) -> Iterator[Update]:
         """Give the updates of one frame; MalformedError if it is not a frame of `follow`."""
@@ -130,8 +132,17 @@ class FollowParser:
             known = self.offsets.setdefault(node, {})
             known.update(header.named_integers("positions", MAX_FILES))
             self.positioned.add(node)
+        elif "replaced_by" in header:
+            yield from self._parse_replaced(node, header)
         elif "log" in header:
             yield self._parse_log(node, header, body)
+
+    def _parse_replaced(self, node: str, header: Untrusted) -> Iterator[ReplacedLog]:
+        """Give it once: every stream that is opened again reports it again."""
+        replaced = parse_replaced(node, header)
+        if replaced is not None and replaced not in self._replaced and len(self._replaced) < MAX_FILES:
+            self._replaced.add(replaced)
+            yield replaced
 
     def _parse_log(self, node: str, header: Untrusted, body: bytes) -> LogLines:
         file, offset = header.text("log", MAX_PATH_LENGTH), _required_integer(header, "offset")
@@ -225,7 +236,11 @@ class NodeStreams:
             self._parser.offsets[name] = dict(file_offsets)
             self._parser.positioned.add(name)
         self._streams = Streams(
-            run.nodes, self._open_session, self._parser.parse, pauses=(FIRST_PAUSE, longest_pause)
+            run.nodes,
+            self._open_session,
+            self._parser.parse,
+            pauses=(FIRST_PAUSE, longest_pause),
+            is_new=lambda update: not isinstance(update, StateChange),  # each new stream begins with one
         )
         self._measured: set[str] = set()  # whose clock is known as well as it can be
         self.broke_at: dict[str, float] = {}  # since when each node's stream is broken

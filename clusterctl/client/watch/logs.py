@@ -13,6 +13,7 @@ from clusterctl.client.rpc import tasks
 from clusterctl.client.watch.follower import LogLines, NodeStreams, StateChange, Update
 from clusterctl.client.watch.streams import StreamEnd, can_reconnect
 from clusterctl.errors import ClusterctlError
+from clusterctl.plans.runs.replaced_log import ReplacedLog
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.verbs import FollowChoice
@@ -177,7 +178,7 @@ class LogReader:
         finally:
             self._streams.close()
 
-    def read_by_time(self) -> Iterator[list[LogLines] | StreamEnd]:
+    def read_by_time(self) -> Iterator[list[LogLines] | ReplacedLog | StreamEnd]:
         """Give the lines of all nodes, the oldest first, as many at a time as are known to be next."""
         merger = TimeMerger(self._remaining)
         self._streams.open_all()
@@ -189,6 +190,8 @@ class LogReader:
                             merger.add(update)
                         elif isinstance(update, StreamEnd):
                             merger.finish(update.node)
+                            yield update
+                        elif isinstance(update, ReplacedLog):
                             yield update
                 yield list(merger.pop_ready())
         finally:

@@ -16,11 +16,12 @@ from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.session import Interpreter
 from clusterctl.client.watch.follower import LogLines, NodeEvent, NodeStreams, StateChange, Update
 from clusterctl.client.watch.node_report import AttemptTracker, Message, NodeReport, read_event_name
-from clusterctl.client.watch.streams import SILENCE_LIMIT, StreamEnd, can_reconnect
+from clusterctl.client.watch.streams import SILENCE_LIMIT, StreamEnd, can_reconnect, is_barren
 from clusterctl.errors import ClusterctlError
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.diagnose.hang import KeptDiagnosis
 from clusterctl.plans.launch.world_size_check import describe_world_event
+from clusterctl.plans.runs.replaced_log import ReplacedLog
 from clusterctl.plans.runs.state import NodeState
 from clusterctl.plans.runs.verdict import Verdict, conclude_over, is_recorded
 from clusterctl.protocol.redact import redact
@@ -252,6 +253,8 @@ class RunMonitor:
             entry = replace(update, lines=tuple(redact(line, self._secrets) for line in update.lines))
             self._attempts.on_lines(entry.file)
             self._show(entry)
+        elif isinstance(update, ReplacedLog):
+            self._notice(tr("{subject}: {text}", subject=report.node.name, text=update.error.message))
         elif isinstance(update, StateChange):
             self._on_state(report, update.state)
         elif isinstance(update, NodeEvent):
@@ -350,10 +353,15 @@ class RunMonitor:
             report.done = True
         elif report.lost_reason:
             return
-        elif can_reconnect(error):
+        elif can_reconnect(error) or self._others_decide(report, error):
             self._reconnect(report, error)
         else:
             self._mark_lost(report, error.english if error else "")
+
+    def _others_decide(self, report: NodeReport, error: ClusterctlError | None) -> bool:
+        """Return whether a stream without anything new may be opened again: the other nodes see whether it lives."""
+        others = (other for other in self._others(report) if other.contacted and not other.done)
+        return is_barren(error) and self._has_gang and any(others)
 
     # streams that break
 

@@ -23,6 +23,9 @@ from clusterctl.specs.inventory.model import Node
 SILENCE_LIMIT = 20.0  # a node sends something at least every 2 s; ten times that is a dead connection
 HEARTBEAT_INTERVAL = 5.0
 CHECK_INTERVAL = 1.0
+MAX_BARREN = 6  # streams in a row of a node that break soon and send nothing new
+BARREN_AGE = 60.0  # seconds after which a stream that breaks was none of these: a quiet run only beats
+BARREN_CODE = "CC-RUN-037"
 PROCESS_DIED_CODE = "CC-RUN-003"  # the stream's process on the node was killed: worth another try
 
 T = TypeVar("T")
@@ -46,14 +49,17 @@ class Streams(Generic[T]):
         parse: Callable[[str, Untrusted, bytes], Iterable[T]],
         *,
         pauses: tuple[float, float],
+        is_new: Callable[[T], bool] = lambda _: True,
     ) -> None:
         """`open_session` is called in a thread, with whether the node's connection may look alive and be dead.
 
-        `pauses` are the seconds before a stream is opened again the first time, and at most.
+        `pauses` are the seconds before a stream is opened again the first time, and at most. `is_new` is whether an
+        update is more than what any stream begins with.
         """
         self._nodes = {node.name: node for node in nodes}
         self._open_session, self._parse = open_session, parse
         self._first_pause, self._longest_pause = pauses
+        self._is_new = is_new
         self._opened: deque[Outcome[Session]] = deque()
         self._sessions: dict[str, Session] = {}
         self._unread: set[str] = set()
@@ -65,6 +71,8 @@ class Streams(Generic[T]):
         self._selector.register(self._wakeup_reader, selectors.EVENT_READ, None)
         self.last_received: dict[str, float] = {}  # when each node last sent anything, beats included
         self.tries: dict[str, int] = {}  # how often in a row each node's stream failed
+        self._barren: dict[str, int] = {}  # how often in a row it broke soon without anything new
+        self._opened_at: dict[str, float] = {}
 
     def open_all(self) -> None:
         """Open every node's stream."""
@@ -75,12 +83,14 @@ class Streams(Generic[T]):
         """Open a stream again after a pause that grows."""
         tries = self.tries[name] = self.tries.get(name, 0) + 1
         longest = min(self._longest_pause, self._first_pause * 2.0 ** min(tries - 1, 20))
-        stale = isinstance(error, (ConnectError, ConnectionLost))
+        stale = isinstance(error, (ConnectError, ConnectionLost)) or is_barren(error)
         self._start_opening(self._nodes[name], longest * random.uniform(0.5, 1.0), stale=stale)
 
     def add(self, name: str, session: Session) -> None:
         """Begin to read a node's stream."""
         self._sessions[name] = session
+        self._opened_at[name] = time.monotonic()
+        self._barren[name] = self._barren.get(name, 0) + 1
         self._selector.register(session, selectors.EVENT_READ, name)
 
     @property
@@ -154,6 +164,8 @@ class Streams(Generic[T]):
                 self.last_received[name] = time.monotonic()
                 for update in self._parse(name, header, body):
                     self.tries.pop(name, None)
+                    if self._is_new(update):
+                        self._barren[name] = 0
                     yield update
         except ClusterctlError as error:
             yield self._drop(name, error)
@@ -181,6 +193,10 @@ class Streams(Generic[T]):
 
     def _drop(self, name: str, error: ClusterctlError | None) -> StreamEnd:
         self._close_session(name)
+        if time.monotonic() - self._opened_at[name] > BARREN_AGE:
+            self._barren[name] = 0
+        if error is not None and self._barren[name] >= MAX_BARREN:
+            error = NodeError(BARREN_CODE, node=name, count=self._barren[name], evidence=error.message)
         return StreamEnd(name, error)
 
     def _close_session(self, name: str) -> None:
@@ -190,6 +206,11 @@ class Streams(Generic[T]):
         else:
             self._selector.unregister(session)
         session.close()
+
+
+def is_barren(error: ClusterctlError | None) -> bool:
+    """Return whether a node's streams break again and again without anything new."""
+    return error is not None and error.code == BARREN_CODE
 
 
 def can_reconnect(error: ClusterctlError | None) -> bool:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional
 
 from ...protocol.run_paths import RunPaths
 from ...protocol.untrusted import MalformedError, Untrusted, parse_object
+from ..logs.log_file import read_tail
 from ..probe.questions import read_text
 from ..runtime.processes import Identity, find_process
 from ..state.run_record import parse_identity
-from ..state.workdir import read_tail
 from .stacks import (
     RECORDS,
     StackRequest,

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 import re
-import signal
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
+from ..logs.log_file import open_log
 from ..logs.time_index import TimeIndex
+from ..runtime.time_limit import TooSlowError
 
 if TYPE_CHECKING:
     from re import Pattern
@@ -68,26 +68,6 @@ class Scalar(NamedTuple):
     time: float
     step: Optional[int]
     value: float
-
-
-class TooSlowError(Exception):
-    """The time is over."""
-
-
-@contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """Raise TooSlowError after so many seconds, also out of a regular expression; only in the main thread."""
-
-    def stop(*_: Any) -> None:
-        raise TooSlowError
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def find_values(line: str, patterns: Mapping[str, Pattern[str]]) -> Dict[str, float]:
@@ -164,7 +144,7 @@ class LogScalars:
 
 def _lines(path: str) -> Iterator[Tuple[int, str]]:
     """Yield the lines that may hold a number of interest, with their places; a bar that redraws itself is many."""
-    with open(path, "rb") as source:
+    with os.fdopen(open_log(path), "rb") as source:
         size = os.fstat(source.fileno()).st_size
         pieces = max(1, min(MOST_READ, size) // PIECE)
         stride = PIECE if size <= MOST_READ else size // pieces

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional
 from ...protocol.states import FINAL
 from ..runtime.processes import Identity, boot_id, find_process
 from ..state.run_record import parse_identity
+from .log_file import read_log_end
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import RankActivity, RankRecord, State
@@ -69,9 +70,6 @@ def started_at(identity: Identity) -> float:
 
 def last_line(path: str) -> str:
     """Read the last line that is not empty; of a bar that redraws itself, how it looks now."""
-    with open(path, "rb") as source:
-        source.seek(0, os.SEEK_END)
-        source.seek(max(0, source.tell() - TAIL_BYTES))
-        chunks = source.read(TAIL_BYTES).replace(b"\r", b"\n").split(b"\n")
+    chunks = read_log_end(path, TAIL_BYTES).replace(b"\r", b"\n").split(b"\n")
     lines = [chunk for chunk in chunks if chunk.strip()]
     return lines[-1][:LONGEST_LINE].decode("utf-8", "replace") if lines else ""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import Optional, Tuple
 
+from .holes import find_hole_end, is_empty_block
+from .log_file import check_log, open_log
 from .truncation import read_truncation
 
 BLOCK = 1 << 18
@@ -26,12 +28,16 @@ class LineReader:
         self._searched = 0  # there is no newline between the position and this place
 
     def read(self, last: bool = False, most: int = BLOCK) -> Block:
-        """Return where the next complete lines begin, and them; with `last` also a line that never ended."""
+        """Return where the next complete lines begin, and them; with `last` also a line that never ended.
+
+        Raises NotALogError where something else has taken the file's place.
+        """
         self.skipped = (0, 0)
         try:
-            self.last_stat = status = os.stat(self.path)
+            status = os.lstat(self.path)
         except OSError:
             return self.position, b""
+        self.last_stat = check_log(status)
         if status.st_size < self.position or status.st_ino != (self._inode or status.st_ino):
             self.position = self._searched = 0
         self._inode = status.st_ino
@@ -43,17 +49,19 @@ class LineReader:
     def size(self) -> int:
         """Return how long the file is now."""
         try:
-            return os.stat(self.path).st_size
+            return check_log(os.lstat(self.path)).st_size
         except OSError:
             return 0
 
     def _read_block(self, size: int, last: bool, most: int) -> Block:
-        descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_log(self.path)
         try:
             if not last and not self._is_usable(descriptor, size):
                 return self.position, b""
             content = os.pread(descriptor, min(most, size - self.position), self.position)
-            content, whole = self._skip_hole(descriptor, content, most)
+            content, whole = self._skip_truncation(descriptor, content, most)
+            if is_empty_block(content):
+                content = self._skip_hole(descriptor, content, size, most)
         finally:
             os.close(descriptor)
         start = self.position
@@ -71,8 +79,17 @@ class LineReader:
         self._searched = max(self._searched, size)
         return False
 
-    def _skip_hole(self, descriptor: int, content: bytes, most: int) -> Tuple[bytes, bool]:
-        """Pass over the hole, if we have come to it; what stands before it is complete."""
+    def _skip_hole(self, descriptor: int, content: bytes, size: int, most: int) -> bytes:
+        """Pass over what was never written, or was freed by another program: it takes no time, however long it is."""
+        data = find_hole_end(descriptor, self.position, size)
+        if data <= self.position:
+            return content
+        begin = self.position if self.skipped == (0, 0) else self.skipped[0]
+        self.skipped, self.position = (begin, data), data
+        return os.pread(descriptor, min(most, size - data), data)
+
+    def _skip_truncation(self, descriptor: int, content: bytes, most: int) -> Tuple[bytes, bool]:
+        """Pass over what was cut out, if we have come to it; what stands before it is complete."""
         cut = read_truncation(self.path) if b"\0" in content else None
         if cut is None or self.position >= cut.end or self.position + len(content) <= cut.begin:
             return content, False

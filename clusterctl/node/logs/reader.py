@@ -16,6 +16,7 @@ from ...protocol.ranks import NESTED, Rank
 from ...protocol.run_paths import attempt_folder, early_logs, torchrun_log
 from ...protocol.states import FAILED_SETUP
 from .lines import BLOCK, PIECE, LineReader
+from .log_file import NotALogError, open_log
 from .search import Grep, lines_in
 from .time_index import TimeIndex
 
@@ -33,6 +34,11 @@ class LogChunk(NamedTuple):
     body: bytes
     began: float  # no line of it is older, by the node's clock; 0 where times are not asked for
 
+    @property
+    def is_sent(self) -> bool:
+        """Whether it has anything to report."""
+        return bool(self.body) or "gone" in self.header or "replaced_by" in self.header
+
 
 class Log:
     """One file that is read."""
@@ -47,6 +53,7 @@ class Log:
         self._nested = os.path.join(rundir, attempt_folder(attempt), NESTED)
         self.initial_size = 0  # how long it was when we came
         self.tailed = False
+        self._replaced = False  # something else has taken its place, which was reported
         self._times: Optional[TimeIndex] = None
 
     def start(self, request: LogChoice) -> None:
@@ -62,12 +69,15 @@ class Log:
         """Take what comes next; None if there is nothing new."""
         teed = self.of_program and os.path.isdir(self._nested)
         reader = self.reader
-        start, content = reader.read(last, size)
+        try:
+            start, content = reader.read(last, size)
+        except NotALogError as error:
+            return self._report_replaced(error)
         if reader.last_stat is not None and self._times is not None:
             self._times.update(reader.last_stat, time.time())
         if not content and reader.skipped == (0, 0):
             return None
-        header: LogFrame = {"log": self.file, "rank": self.rank, "stream": self.stream, "offset": start}
+        header = self._header(start)
         if reader.skipped != (0, 0):
             header["gone"] = list(reader.skipped)
         self._add_age(header, start)
@@ -75,6 +85,18 @@ class Log:
         return LogChunk(
             header, filter_lines(header, start, content, grep, teed) if grep or teed else content, began
         )
+
+    def _header(self, start: int) -> LogFrame:
+        return {"log": self.file, "rank": self.rank, "stream": self.stream, "offset": start}
+
+    def _report_replaced(self, error: NotALogError) -> Optional[LogChunk]:
+        """Say once what has taken the place of the file."""
+        if self._replaced:
+            return None
+        self._replaced = True
+        header = self._header(self.reader.position)
+        header["replaced_by"] = error.kind
+        return LogChunk(header, b"", 0.0)
 
     def close(self) -> None:
         """Let go of it."""
@@ -116,7 +138,7 @@ def line_at(path: str, offset: int) -> int:
     """Go back to the beginning of the line that a place is in; of a very long one, no further than a piece."""
     start = max(0, offset - (1 << 16))
     try:
-        with open(path, "rb") as source:
+        with os.fdopen(open_log(path), "rb") as source:
             source.seek(start)
             newline = source.read(offset - start).rfind(b"\n")
     except OSError:
@@ -204,6 +226,6 @@ class TimeMerger:
             chunk = log.next_chunk(self._grep, self._has_ended(log), CHUNK_SIZE)
             if chunk is None:
                 return
-            if chunk.body or "gone" in chunk.header:
+            if chunk.is_sent:
                 heapq.heappush(heap, (chunk.began, number, chunk))
                 return

@@ -7,18 +7,24 @@ import re
 from contextlib import suppress
 from typing import Callable, Iterator, List, Optional, Tuple
 
+from ..runtime.stream import VerbError
+from ..runtime.time_limit import TooSlowError, time_limit
+from .holes import find_hole_begin, is_empty_block
 from .lines import BLOCK, PIECE, Block
+from .log_file import open_log
 from .truncation import read_truncation
 
 # What may see beyond its line, or take more than its line and not give it back: there every line is tried alone.
 SINGLE_LINE_ONLY = re.compile(r"\\[AZz]|\(\?(?!:|P<|P=|[ims]+\))|[*+?}]\+")
 LINE_ENDS = "\r\n"
+LIMIT = 10.0  # seconds for a block: a client waits 20 s for a sign of life
 
 
 class Grep:
     """Selects lines; `pattern` is searched within each line, as text; re.error if it is none."""
 
     def __init__(self, pattern: str) -> None:
+        self._pattern = pattern
         self._search = re.compile(pattern).search
         self._multiline = SINGLE_LINE_ONLY.search(pattern) is None
         self._search_ahead = re.compile(pattern, re.MULTILINE).search
@@ -27,8 +33,16 @@ class Grep:
         """Return whether a line is wanted."""
         return self._search(line.decode("utf-8", "replace").rstrip(LINE_ENDS)) is not None
 
-    def find_hits(self, content: bytes) -> Iterator[Tuple[int, int]]:
-        """Yield where each wanted line begins and ends."""
+    def find_hits(self, content: bytes) -> List[Tuple[int, int]]:
+        """Return where each wanted line begins and ends; VerbError if that takes too long."""
+        try:
+            with time_limit(LIMIT):
+                return list(self._iter_hits(content))
+        except TooSlowError:
+            problem = f"--grep {self._pattern}: took more than {LIMIT:.0f} s for {len(content)} bytes"
+            raise VerbError("CC-USE-026", problem) from None
+
+    def _iter_hits(self, content: bytes) -> Iterator[Tuple[int, int]]:
         if self._multiline and content.isascii() and b"\r" not in content:
             yield from self._find_hits(content.decode("ascii"))
             return
@@ -74,7 +88,7 @@ def tail_position(
     """
     descriptor = -1
     with suppress(OSError):
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_log(path)
     if descriptor < 0:
         return 0
     try:
@@ -115,6 +129,11 @@ def whole_lines(descriptor: int, begin: int, end: int, tick: Callable[[], None])
         tick()
         start = max(begin, end - BLOCK)
         content = os.pread(descriptor, end - start, start)
+        if is_empty_block(content) and (hole := find_hole_begin(descriptor, begin, end)) < end:
+            if later:
+                yield end, later
+            later, end = b"", hole
+            continue
         line_start = content.find(b"\n", 0, len(content) if later else len(content) - 1) + 1
         if start == begin:
             line_start = 0

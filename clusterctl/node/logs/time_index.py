@@ -12,6 +12,8 @@ import time
 from contextlib import suppress
 from typing import List, Optional, Tuple
 
+from .log_file import open_log
+
 RECORD = struct.Struct("<Qd")
 PAUSE = 0.25  # seconds without a change that are worth a record of their own
 WRITE_EVERY = 5.0  # seconds that records may wait to be written, but for those after a long pause
@@ -64,7 +66,7 @@ class SizeIndex:
             return
         content = b"".join(RECORD.pack(*mark) for mark in self._marks)
         with suppress(OSError):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             descriptor = os.open(index_path(self.log), flags, 0o600)
             try:
                 if self._written == 0:
@@ -103,7 +105,7 @@ class TimeIndex:
         self._recent: List[Mark] = []  # what is in no index
         self._initial_size, self._checked_at = 0, time.time()
         with suppress(OSError):
-            self._descriptor = os.open(index_path(log), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            self._descriptor = open_log(index_path(log))
             self._count = os.fstat(self._descriptor).st_size // RECORD.size
         with suppress(OSError):
             self._load(os.stat(log))

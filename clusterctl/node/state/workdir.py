@@ -162,14 +162,3 @@ def _verify_own(path: str) -> None:
     if status.st_mode & 0o022:
         mode = stat.S_IMODE(status.st_mode)
         raise VerbError("CC-DISK-002", f"{path} can be written by others (mode {mode:04o}); chmod go-w it")
-
-
-def read_tail(path: str, limit: int = 4096) -> str:
-    """Return the end of a text file; empty if there is none."""
-    try:
-        with open(path, "rb") as source:
-            size = source.seek(0, os.SEEK_END)
-            source.seek(max(0, size - limit))
-            return source.read().decode("utf-8", "replace")
-    except OSError:
-        return ""

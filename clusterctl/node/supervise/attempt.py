@@ -16,12 +16,12 @@ from ..lifecycle import events
 from ..lifecycle.actions import AwaitListener, BuildPart, RecordWorkers, SendGo, SignalAll, StartAfter
 from ..lifecycle.events import Event
 from ..lifecycle.state import AttemptState
+from ..logs.log_file import read_tail
 from ..runtime.event_loop import Loop, call_in_thread
 from ..runtime.ports import hold_port, owns_listener, port_of
 from ..runtime.processes import Stat, describe_leftovers, running_descendants
 from ..runtime.stream import describe_failure
 from ..state.run_record import Record, run_tag_prefix
-from ..state.workdir import read_tail
 from ..sync.outside_files import summarise
 from .evidence import Evidence
 from .gate_process import GateProcess

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Dict, Iterable, List, Mapping, NamedTuple, Opt
 from ...protocol.messages.gang import BLOCK_LINES, LONGEST_LINE, TAIL_LINES, TRACEBACKS
 from ...protocol.ranks import Rank
 from ...protocol.redact import redact_values, secret_values
+from ..logs.log_file import open_log
 from ..runtime.processes import find_process
 from ..state.workdir import release_disk_reserve
 from .ranks.workers import Worker
@@ -61,7 +62,8 @@ class Evidence:
     def _write_disk_full(self, worker: Worker) -> None:
         """Say on its stderr that the disk is full: its own last words may not have found room."""
         release_disk_reserve(self._rundir)
-        with suppress(OSError), open(self._file(worker, "stderr"), "ab") as sink:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with suppress(OSError), open(os.open(self._file(worker, "stderr"), flags, 0o600), "ab") as sink:
             sink.write(f"\nclusterctl: No space left on device: {self._rundir}\n".encode())
 
     def failures(self, workers: Iterable[Worker]) -> List[FailureRecord]:
@@ -177,7 +179,7 @@ def file_times(path: str) -> List[Tuple[int, float]]:
 def read_end(path: str) -> List[Line]:
     """Return the last lines of a file."""
     try:
-        with open(path, "rb") as source:
+        with os.fdopen(open_log(path), "rb") as source:
             size = source.seek(0, os.SEEK_END)
             start = max(0, size - READ_BYTES)
             source.seek(start)

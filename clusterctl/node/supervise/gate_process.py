@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional
 from ...protocol.exit_status import split_status
 from ...protocol.run_paths import RunPaths
 from ..diagnose.rank import VARIABLE
+from ..logs.log_file import read_tail
 from ..runtime.event_loop import Loop
 from ..runtime.processes import Stat, find_process
 from ..state.environments import append_programs_to_path
-from ..state.workdir import read_tail
 from .launchers.temp_files import make_mpi_order, make_order
 from .ranks.workers import Worker, Workers, WorkerWatch
 from .spawn import (

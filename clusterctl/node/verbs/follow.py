@@ -174,7 +174,7 @@ class RunFollower:
             known = self._logs.get(log.file)
             if known is not None:
                 known.rank = log.rank  # a program's, until it has started ranks itself
-            if known is not None or not os.path.exists(log.reader.path):
+            if known is not None or not os.path.lexists(log.reader.path):
                 continue
             log.start(self._log_request)
             if not self._follow:
@@ -228,7 +228,7 @@ class RunFollower:
         )
 
     def _send_chunk(self, chunk: LogChunk) -> None:
-        if chunk.body or "gone" in chunk.header:
+        if chunk.is_sent:
             self._send(chunk.header, chunk.body)
 
     def _includes_torchrun(self) -> bool:

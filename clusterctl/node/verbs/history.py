@@ -20,18 +20,17 @@ from ..history.scalars import (
     TIME_LIMIT,
     LogScalars,
     Scalar,
-    TooSlowError,
     compile_patterns,
     log_files,
     thin_scalars,
-    time_limit,
 )
+from ..logs.log_file import NotALogError, check_log, read_tail
 from ..runtime.stream import Stream
+from ..runtime.time_limit import TooSlowError, time_limit
 from ..state.run_record import find_run, read_spec, resolve_state
-from ..state.workdir import read_tail
 
 if TYPE_CHECKING:
-    from ...protocol.messages.evidence import LaunchedWith, RankOutput, ScalarSeries
+    from ...protocol.messages.evidence import LaunchedWith, RankOutput, ReplacedLogRecord, ScalarSeries
     from ...protocol.messages.files import Hole, Spec, State
     from ...protocol.messages.verbs import HistoryRequest
 
@@ -65,7 +64,8 @@ def run(request: HistoryRequest, stream: Stream) -> None:
     journal = read_tail(RunPaths(rundir).events, MOST_JOURNAL).encode("utf-8", "replace")
     stream.answer({"journal": len(journal)}, journal)
     stream.answer({"launched": describe_launch(spec)})
-    stream.answer({"output": read_output(rundir, state, request["lines"])})
+    output = read_output(rundir, state, request["lines"])
+    stream.answer({"output": output, "replaced": find_replaced(rundir, state)})
     scalars, cut = read_all_scalars(rundir, state, spec, max(2, min(request["points"], MOST_POINTS)))
     stream.answer({"scalars": scalars, "cut": cut})
 
@@ -132,6 +132,20 @@ def read_output(rundir: str, state: State, lines: int) -> Dict[str, RankOutput]:
         }
         for rank, entry in ranks
     }
+
+
+def find_replaced(rundir: str, state: State) -> List[ReplacedLogRecord]:
+    """Name the logs of ranks that are no files any more, and what each is."""
+    found: Dict[str, str] = {}
+    entries = list(state["ranks"].values())[:MOST_RANKS]
+    for file in [file for entry in entries for file in (entry["stdout"], entry["stderr"]) if file]:
+        try:
+            check_log(os.lstat(os.path.join(rundir, file)))
+        except NotALogError as error:
+            found[file] = error.kind
+        except OSError:
+            continue
+    return [{"log": file, "replaced_by": kind} for file, kind in found.items()]
 
 
 def _tail(rundir: str, file: Any, lines: int) -> List[str]:

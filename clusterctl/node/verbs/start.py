@@ -15,6 +15,7 @@ from ...protocol.run_paths import PAYLOAD, RunPaths, WorkdirPaths, part_name
 from ...protocol.untrusted import Untrusted
 from ..fork.inherited import read_inherited
 from ..fork.warm_client import pack_variables, query, socket_folder
+from ..logs.log_file import read_tail
 from ..runtime.processes import interpreter_options, restore_signals
 from ..runtime.stream import Stream, VerbError
 from ..state.run_record import Record, new_state
@@ -24,7 +25,6 @@ from ..state.workdir import (
     make_private,
     open_workdir,
     read_bytes,
-    read_tail,
     workdir_id,
     write_atomically,
     write_new,

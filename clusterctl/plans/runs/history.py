@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from clusterctl.plans.runs.replaced_log import ReplacedLog, parse_replaced
 from clusterctl.protocol.end_record import MOST_RANK
 from clusterctl.protocol.untrusted import LATEST, MalformedError, Untrusted, parse_object
 
@@ -112,6 +113,7 @@ class NodeRecord:
     journal: tuple[JournalEvent, ...] = ()
     launched: Launched = Launched()
     output: Mapping[int, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    replaced_logs: tuple[ReplacedLog, ...] = ()
     scalars: tuple[Scalars, ...] = ()
     scalars_cut: bool = False
 
@@ -135,7 +137,9 @@ class RecordParser:
         elif header.has_record("launched"):
             self._record = replace(record, launched=_parse_launched(header.record("launched")))
         elif header.has_record("output"):
-            self._record = replace(record, output=_parse_output(header))
+            self._record = replace(
+                record, output=_parse_output(header), replaced_logs=_parse_replaced(record.node, header)
+            )
         elif header.is_list("scalars"):
             scalars = tuple(map(self._parse_scalars, header.records("scalars", MOST_SCALARS)))
             self._record = replace(record, scalars=scalars, scalars_cut=header.flag("cut"))
@@ -254,6 +258,11 @@ def _parse_output(header: Untrusted) -> dict[int, Mapping[str, tuple[str, ...]]]
         rank: {name: entry.texts(name, MOST_LINES, LONGEST_LINE) for name in ("stdout", "stderr")}
         for rank, entry in header.numbered_records("output", MOST_RANKS)
     }
+
+
+def _parse_replaced(node: str, header: Untrusted) -> tuple[ReplacedLog, ...]:
+    found = (parse_replaced(node, raw) for raw in header.records("replaced", 2 * MOST_RANKS))
+    return tuple(log for log in found if log is not None)
 
 
 def pick(values: Sequence[float | None]) -> list[float]:

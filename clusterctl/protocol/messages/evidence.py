@@ -149,10 +149,18 @@ class RankOutput(TypedDict):
     stderr: list[str]
 
 
+class ReplacedLogRecord(TypedDict):
+    """A log that is no file any more, and what is there."""
+
+    log: str
+    replaced_by: str
+
+
 class OutputFrame(TypedDict):
     """The last lines of each rank."""
 
     output: dict[str, RankOutput]
+    replaced: list[ReplacedLogRecord]
 
 
 class ScalarSeries(TypedDict):

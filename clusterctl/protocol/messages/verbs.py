@@ -54,6 +54,7 @@ VerbName = Literal[
 
 
 StreamName = Literal["stdout", "stderr"]
+ReplacedBy = Literal["link", "directory", "pipe", "socket", "device"]  # what a rank can put in place of a log
 
 
 class _VerbHeader(TypedDict):
@@ -456,6 +457,7 @@ class LogFrame(_LogFrame, total=False):
     """Lines of one log, in the body."""
 
     gone: list[int]  # what was dropped before them, from and to
+    replaced_by: ReplacedBy  # what is there in place of the file, and is not read
     written: float
     before: int  # how long it was when a tail was asked for
     time_marks: list[Any]  # [offset, time] between which lines are timed

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -39,6 +37,7 @@ from clusterctl.specs.job.model import (
     StartMethod,
 )
 from clusterctl.specs.nodeset import parse_pattern
+from clusterctl.specs.patterns import is_slow
 from clusterctl.specs.text import did_you_mean
 from clusterctl.specs.values import SIZE_PATTERN, parse_size
 from clusterctl.specs.yaml.tree import YamlList, YamlMapping, quoted
@@ -159,8 +158,6 @@ def _parse_nodes(pattern: str) -> int | str:
 # lines, and a timer.
 LONGEST_PATTERN = 300
 METRIC_NAME_PATTERN = "[A-Za-z0-9][A-Za-z0-9_./-]{0,47}"
-_parser: Any = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
-_REPEATS = (_parser.MAX_REPEAT, _parser.MIN_REPEAT)
 
 
 def parse_metric_name(text: str) -> str:
@@ -176,36 +173,14 @@ def parse_metric_pattern(text: str) -> str:
         raise InvalidValueError("CC-SPEC-013", "too-long", text=quoted(text), max_length=LONGEST_PATTERN)
     try:
         count = re.compile(text).groups
-        parsed = _parser.parse(text)
+        slow = is_slow(text)
     except (re.error, OverflowError, RecursionError) as error:
         raise InvalidValueError("CC-SPEC-013", "metric-pattern", text=quoted(text), reason=error) from error
     if count != 1:
         raise InvalidValueError("CC-SPEC-013", "metric-group", text=quoted(text), count=count)
-    if any(_repeats_a_repetition(parsed)):
+    if slow:
         raise InvalidValueError("CC-SPEC-013", "metric-slow", text=quoted(text))
     return text
-
-
-def _repeats_a_repetition(parsed: Any, *, inside: bool = False) -> Iterator[bool]:
-    """Yield true for each repetition without a small limit that stands within another."""
-    for kind, argument in parsed:
-        repeats = kind in _REPEATS and argument[1] > 20
-        if repeats and inside:
-            yield True
-        yield from (
-            found
-            for part in _parts(argument)
-            for found in _repeats_a_repetition(part, inside=inside or repeats)
-        )
-
-
-def _parts(argument: Any) -> Iterator[Any]:
-    """Yield the patterns within a part of a pattern."""
-    if isinstance(argument, _parser.SubPattern):
-        yield argument
-    elif isinstance(argument, (tuple, list)):
-        for part in argument:
-            yield from _parts(part)
 
 
 _EMPTY_ARG = to_translate("write '' for an empty argument, 'null' in quotes for the word")

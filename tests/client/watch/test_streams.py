@@ -11,7 +11,7 @@ from waiting import HANG, wait_until
 
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.utilization import UtilizationStreams
-from clusterctl.client.watch.streams import StreamEnd, Streams
+from clusterctl.client.watch.streams import MAX_BARREN, StreamEnd, Streams, can_reconnect
 from clusterctl.errors import ConnectionLost
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
@@ -88,6 +88,28 @@ def test_a_stream_that_broke_is_opened_again_and_counts_from_there() -> None:
     streams.close()
     assert stale == [False, True, False]
     assert all(session.closed for session in sessions)
+
+
+def test_a_node_whose_streams_bring_nothing_new_is_given_up() -> None:
+    """What any stream begins with is not new: a node that sends only that and breaks would be opened again for ever."""
+    opened: list[Session] = []
+
+    def open_session(_: Node, __: bool) -> Any:
+        opened.append(Session({"value": 7}, *([{"value": 8}] if len(opened) == 2 else []), LOST))
+        return opened[-1]
+
+    streams = Streams([NODE], open_session, values, pauses=(0.0, 0.0), is_new=lambda value: value != 7)
+    streams.open_all()
+    ends = list[StreamEnd]()
+    while not ends or can_reconnect(ends[-1].error):
+        ends += [update for update in streams.updates(0.05) if isinstance(update, StreamEnd)]
+        assert len(ends) <= 3 + MAX_BARREN
+        if ends and len(ends) == len(opened):
+            streams.reopen("gpu01", ends[-1].error)
+    streams.close()
+    assert len(ends) == 3 + MAX_BARREN - 1 + 1  # the third brought something
+    assert ends[-1].error is not None
+    assert ends[-1].error.code == "CC-RUN-037"
 
 
 def test_a_stream_that_opens_when_no_client_reads_any_more_is_closed() -> None:

@@ -13,13 +13,12 @@ import pytest
 from clusterctl.node.history import scalars, tensorboard
 from clusterctl.node.history.scalars import (
     LogScalars,
-    TooSlowError,
     compile_patterns,
     find_values,
     log_files,
     thin_scalars,
-    time_limit,
 )
+from clusterctl.node.runtime.time_limit import TooSlowError, time_limit
 
 LINES = [
     ("{'loss': 0.6931, 'grad_norm': 1.25, 'learning_rate': 5e-05, 'epoch': 0.1}",

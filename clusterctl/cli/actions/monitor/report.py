@@ -17,7 +17,7 @@ from clusterctl.cli.actions.find_runs import (
     find_runs,
     refuse_queued,
 )
-from clusterctl.cli.context.nodes import open_cluster, reading_exit_code, report_failures
+from clusterctl.cli.context.nodes import PARTLY, open_cluster, reading_exit_code, report_failures
 from clusterctl.client.diagnose import load_hang, read_slowness
 from clusterctl.client.history import HistoryChoice, Records, fetch_records
 from clusterctl.client.rpc.cluster import Cluster
@@ -58,8 +58,12 @@ def write_report(inventory: Inventory, runs: Sequence[str], output: str | None, 
     missing = sum(len(run.silent) for run in reported)
     if inventory.slurm is not None:
         asked = sum(len(run.parts) for run in reported)
-        return reading_exit_code(asked - missing, asked)
-    return reading_exit_code(found.asked - len(found.errors) - min(missing, found.answered - 1), found.asked)
+        code = reading_exit_code(asked - missing, asked)
+    else:
+        answered = found.asked - len(found.errors) - min(missing, found.answered - 1)
+        code = reading_exit_code(answered, found.asked)
+    replaced = any(record.replaced_logs for run in reported for record in run.records.values())
+    return code or (PARTLY if replaced else 0)
 
 
 def _read(
@@ -76,6 +80,7 @@ def _read(
     handle = RunHandle(cluster, run_id, nodes, found.pythons)
     records = fetch_records(handle, choice)
     report_failures(records.errors.values())
+    report_failures(log.error for record in records.nodes.values() for log in record.replaced_logs)
     run = report_run(run_id, parts, verdict, found.offsets, records, command)
     return replace(run, hang=load_hang(handle, parts), slow=read_slowness(handle, parts))
 

@@ -27,9 +27,9 @@ from ...diagnose.stacks import (
     read_state,
     send_question,
 )
+from ...logs.log_file import read_tail
 from ...runtime.event_loop import Loop
 from ...runtime.processes import ENDED_STATES, Stat, find_process
-from ...state.workdir import read_tail
 from .workers import Worker
 
 if TYPE_CHECKING:

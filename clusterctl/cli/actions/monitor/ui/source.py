@@ -34,6 +34,7 @@ from clusterctl.plans.diagnose.hang import Judgement, KeptDiagnosis
 from clusterctl.plans.report.markup import Html
 from clusterctl.plans.report.reported_run import ReportedRun
 from clusterctl.plans.runs.node_rows import list_node_rows
+from clusterctl.plans.runs.replaced_log import ReplacedLog
 from clusterctl.plans.runs.selection import is_live, may_have_processes, sort_own_first
 from clusterctl.plans.runs.state import NodeState, Parts, find_stalls
 from clusterctl.plans.runs.verdict import conclude
@@ -319,7 +320,7 @@ class RunFollower:
             self._states[update.node] = time.monotonic(), update.state
             self._publish_state()
             self.view.wake()
-        elif isinstance(update, StreamEnd) and update.error is not None:
+        elif isinstance(update, (ReplacedLog, StreamEnd)) and update.error is not None:
             problem = f"{update.error.code} {update.error.message}"
             self._notice(tr("{subject}: {text}", subject=update.node, text=problem))
 
