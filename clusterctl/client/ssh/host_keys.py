@@ -174,9 +174,13 @@ class HostKeys:
 
     def _accept(self, hop: Hop, name: str, key_type: str, key: bytes) -> None:
         with self._lock:
-            file = self._read_file(self._paths(hop)[0])
-            if any(entry.key == key and not entry.marker for entry in file.known.match(name)):
+            files = [self._read_file(path) for path in self._paths(hop)]
+            known = _trusted([entry for file in files for entry in file.known.match(name)])
+            if any(entry.key == key for entry in known):
                 return  # another thread has met the same server
+            if known:  # another thread has met a server with another key at this address
+                raise _changed_key(hop, name, known, key_type, key)
+            file = files[0]
             try:
                 _append(file.path, f"{name} {key_type} {base64.b64encode(key).decode()}")
             except OSError as error:

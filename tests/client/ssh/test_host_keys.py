@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from servers import Client, Server, hop_named, make_key, run_keygen
@@ -286,6 +287,35 @@ def test_many_threads_record_each_key_once(judge: Judge) -> None:
         thread.join()
     lines = (judge.home / ".ssh/known_hosts").read_text().splitlines()
     assert len(lines) == len(set(lines)) == len(judge.recorded) == 40
+
+
+def test_one_of_two_new_keys_of_an_address_is_accepted(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both threads have found nothing known before either records its key: the second is a changed key."""
+    node, together, errors = (
+        hop_named("n", host_keys="accept-new"),
+        threading.Barrier(2),
+        list[HostKeyError](),
+    )
+    accept = HostKeys._accept
+
+    def accept_together(*arguments: Any) -> None:
+        together.wait(HANG)
+        accept(*arguments)
+
+    def meet(key: bytes) -> None:
+        try:
+            judge.keys.verify(node, "ssh-ed25519", key)
+        except HostKeyError as error:
+            errors.append(error)
+
+    monkeypatch.setattr(HostKeys, "_accept", accept_together)
+    threads = [threading.Thread(target=meet, args=(key,)) for key in (ED, ED_OTHER)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [error.code for error in errors] == ["CC-SSH-010"]
+    assert len((judge.home / ".ssh/known_hosts").read_text().splitlines()) == len(judge.recorded) == 1
 
 
 def test_new_key_that_cannot_be_recorded_is_refused(judge: Judge) -> None:
