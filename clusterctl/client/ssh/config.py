@@ -50,7 +50,7 @@ USED_KEYWORDS = {
     *("hostname", "user", "port", "proxyjump", "proxycommand"),
     *("identityfile", "certificatefile", "identitiesonly", "identityagent"),
     *("hostkeyalias", "userknownhostsfile", "globalknownhostsfile", "stricthostkeychecking"),
-    "revokedhostkeys",
+    *("revokedhostkeys", "hashknownhosts"),
 }
 HostOptions = Mapping[str, list[str]]
 

@@ -17,6 +17,7 @@ from clusterctl.client.ssh.known_hosts import (
     KnownHostsEntry,
     find_revocation,
     fingerprint,
+    hash_name,
     parse_certificate,
     parse_entries,
     render_name,
@@ -28,6 +29,7 @@ from clusterctl.specs.text import command_line
 from clusterctl.translation import tr
 
 SYSTEM_FILE = Path("/etc/ssh/ssh_known_hosts")
+SALT_SIZE = 20  # bytes, as OpenSSH
 
 
 @dataclass(frozen=True)
@@ -181,11 +183,12 @@ class HostKeys:
             if known:  # another thread has met a server with another key at this address
                 raise _changed_key(hop, name, known, key_type, key)
             file = files[0]
+            written = hash_name(name, os.urandom(SALT_SIZE)) if hop.hashes_names else name
             try:
-                _append(file.path, f"{name} {key_type} {base64.b64encode(key).decode()}")
+                _append(file.path, f"{written} {key_type} {base64.b64encode(key).decode()}")
             except OSError as error:
                 raise _unwritable(hop, file.path, error) from error
-            file.known.add(KnownHostsEntry(str(file.path), 0, "", name, key_type, key))
+            file.known.add(KnownHostsEntry(str(file.path), 0, "", written, key_type, key))
         self._on_recorded(RecordedHostKey(hop.name, name, key_type, fingerprint(key), str(file.path)))
 
 

@@ -60,11 +60,17 @@ def render_name(host: str, port: int) -> str:
     return host.lower() if port == DEFAULT_PORT else f"[{host.lower()}]:{port}"
 
 
+def hash_name(name: str, salt: bytes) -> str:
+    """Write a name of `render_name` as `HashKnownHosts` has it."""
+    parts = (salt, hmac.digest(salt, name.encode(), "sha1"))
+    return HASHED_PREFIX + "|".join(base64.b64encode(part).decode() for part in parts)
+
+
 def parse_entries(text: str, file: str) -> Iterator[KnownHostsEntry]:
     """Yield the lines that mean something; malformed ones are passed over, as OpenSSH does."""
     for number, line in enumerate(text.split("\n"), 1):
-        fields = line.split()
-        if not fields or fields[0].startswith("#"):
+        fields = re.split("[ \t]+", line.strip(" \t\r"))  # as ssh, to which no other space separates
+        if not fields[0] or fields[0].startswith("#"):
             continue
         marker = fields.pop(0) if fields[0].startswith("@") else ""
         if marker not in {"", REVOKED, AUTHORITY} or len(fields) < 3:

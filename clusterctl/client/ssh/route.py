@@ -51,6 +51,7 @@ class Hop:
     revoked_keys: str | None = None  # a file; what stands in it is never believed
     host_key_alias: str | None = None
     host_keys: Literal["strict", "accept-new"] = "strict"
+    hashes_names: bool = False  # HashKnownHosts: a new key is recorded without the server's name
     proxy_command: str | None = None  # expanded
     jump: Hop | None = None
 
@@ -216,6 +217,7 @@ def _base_hop(node: str, query: ConfigQuery, options: HostOptions) -> tuple[Hop,
         revoked_keys=_revoked_keys(options, tokens),
         host_key_alias=_expand_first(options, "hostkeyalias", tokens),
         host_keys=_host_key_policy(options),
+        hashes_names=_first_value(options, "hashknownhosts") == "yes",
     )
     return hop, tokens
 

@@ -8,6 +8,7 @@ import stat
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -88,10 +89,13 @@ def test_malformed_lines_are_passed_over() -> None:
             "|1|a|b|c " + good.split(" ", 1)[1],
             "gpu01 2048 65537 123456\n",
             "\udcff\udcfe\n",
+            good.replace(" ", "\x0b"),
+            good.replace(" ", "\xa0"),
+            good.replace(" ", "\x0b", 1),
             good.rstrip("\n"),
         ]
     )
-    assert matches(text, "gpu01") == [13]
+    assert matches(text, "gpu01") == [16]
 
 
 def test_hashed_names_made_by_ssh_keygen(tmp_path: Path) -> None:
@@ -106,6 +110,29 @@ def test_hashed_names_made_by_ssh_keygen(tmp_path: Path) -> None:
     for number, name in enumerate(names, 1):
         assert matches(text, name) == [number]
     assert matches(text, "gpu02") == []
+
+
+def test_a_file_with_ends_of_lines_of_windows_is_read() -> None:
+    """As ssh does."""
+    assert matches(line("gpu01").replace("\n", "\r\n") + "gpu02\t" + line("x").split(" ", 1)[1], "gpu01") == [
+        1
+    ]
+
+
+@pytest.mark.parametrize(("name", "port"), [("gpu01", 22), ("gpu01", 2222)])
+def test_a_new_key_is_recorded_under_a_hash_where_the_user_has_it_so(
+    judge: Judge, name: str, port: int
+) -> None:
+    """ssh-keygen finds it by its name, which is not in the file; the key is known from then on."""
+    node = replace(hop_named("n", host_keys="accept-new"), host=name, port=port, hashes_names=True)
+    key = base64.b64decode(make_key(judge.home / "key").with_suffix(".pub").read_text().split()[1])
+    judge.keys.verify(node, "ssh-ed25519", key)
+    file = judge.home / ".ssh/known_hosts"
+    assert "gpu01" not in file.read_text()
+    assert "found" in run_keygen("-F", render_name(name, port), "-f", str(file))
+    judge.keys.verify(node, "ssh-ed25519", key)
+    assert HostKeys(home=judge.home, system_file=judge.home / "system").key_types(node) == ["ssh-ed25519"]
+    assert judge.refusal(node, ED_OTHER).code == "CC-SSH-010"
 
 
 def test_fingerprint_is_ssh_keygens(tmp_path: Path) -> None:
