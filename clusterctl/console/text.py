@@ -15,6 +15,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from clusterctl.plans.facts.untrusted import UNSEEN
+
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions
     from rich.measure import Measurement
@@ -28,12 +30,12 @@ _ESCAPE_SEQUENCE = re.compile(
     r"|\x9b[0-?]*[ -/]*[@-~]"  # CSI in its one-byte form
     r"|[\x90\x98\x9d-\x9f][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
 )
-_CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_CONTROL = re.compile(f"[\n{UNSEEN}]")
 _PRINTABLE = re.compile(r"[ -~\t]*\Z")
 
 
 def sanitize(line: str) -> str:
-    """Drop escape sequences, control characters (all but tab) and bidirectional overrides from one line."""
+    """Drop escape sequences and what a terminal acts on or an eye misses (all but tab) from one line."""
     if _PRINTABLE.match(line):
         return line
     return _CONTROL.sub("", _ESCAPE_SEQUENCE.sub("", last_overwrite(line)))
@@ -63,11 +65,8 @@ def last_overwrite(line: str) -> str:
     return parts[-1]
 
 
-# What JSON lets through and a terminal acts on or an eye misses: C1, bidirectional and zero-width characters, tags;
-# and surrogates, which are no UTF-8. They stand in strings only, where `\\u....` is the same to every parser.
-_INVISIBLE = re.compile(
-    "[\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
-)
+# In JSON they stand in strings only, where `\\u....` is the same to every parser; below U+0020 it escapes them itself.
+_INVISIBLE = re.compile(f"[{UNSEEN}]")
 
 
 def json_text(document: Any, *, indent: int | None = None) -> str:

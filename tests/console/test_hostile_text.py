@@ -45,9 +45,12 @@ from clusterctl.protocol.messages.verbs import StreamName
 PACKAGE = Path(clusterctl.__file__).parent
 CONTROLS = "".join(map(chr, [*range(9), *range(11, 32), *range(0x7F, 0xA0)]))
 BIDI = "\u061c\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-HOSTILE = f"a\x1b]52;c;YQ==\x07b\x1b[2Jc\x9b2Jd\x9d0;t\x9ce\x1b[31mf\rg{CONTROLS}{BIDI}h"
-ACTED_ON = re.compile(f"[{re.escape(CONTROLS + BIDI)}]")
-UNSEEN = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]")
+HIDDEN = (
+    "\xad\u180e\u200b\u200c\u200d\u2060\u2064\u206a\u206f\ufeff\ufff9\ufffb\U000e0001\U000e0041\U000e007f"
+)
+HOSTILE = f"a\x1b]52;c;YQ==\x07b\x1b[2Jc\x9b2Jd\x9d0;t\x9ce\x1b[31mf\rg{CONTROLS}{BIDI}{HIDDEN}h"
+ACTED_ON = re.compile(f"[{re.escape(CONTROLS + BIDI + HIDDEN)}]")
+UNSEEN = re.compile(f"[\x7f-\x9f{BIDI}{HIDDEN}\ud800-\udfff]")
 
 
 def hostile(kind: Any, deep: int = 0) -> Any:

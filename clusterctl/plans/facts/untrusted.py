@@ -21,7 +21,14 @@ MAX_TEXT = 1000
 MAX_ITEMS = 2000
 MAX_NUMBER = (1 << 63) - 1
 LARGEST_FLOAT = 1e300
-INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]")
+# What a terminal acts on or an eye misses, but for tab and newline, as the inside of a class of characters: control
+# characters, soft hyphens, bidirectional and zero-width ones, annotations and tags; and surrogates, which are no UTF-8.
+# It is the only such table: what is printed, JSON and the pages are made from it.
+UNSEEN = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e007f"
+)
+INVISIBLE = re.compile(f"[\t\n{UNSEEN}]")
 
 Reader = Callable[[Any, str, list[str]], Any]
 
@@ -121,23 +128,26 @@ def clean_text(text: str) -> str:
     """Shorten a text and show what a terminal would act on, or an eye would miss, as `\\x..` or `\\u....`."""
     if text.isascii() and text.isprintable() and len(text) <= MAX_TEXT:
         return text
-    return INVISIBLE.sub(_escape, text[:MAX_TEXT])
+    return INVISIBLE.sub(show_escaped, text[:MAX_TEXT])
 
 
 def clean_lines(text: str, limit: int) -> str:
     """Clean a text of several lines as `clean_text` does one; of a long one keep the end, where the reason stands."""
     kept = text[-limit:].rstrip()
     lines = "\n".join(
-        INVISIBLE.sub(_escape, line.removesuffix("\r").expandtabs(4)) for line in kept.split("\n")
+        INVISIBLE.sub(show_escaped, line.removesuffix("\r").expandtabs(4)) for line in kept.split("\n")
     )
     return (
         lines if len(text) <= limit else f"[the first {len(text) - limit} characters are left out]\n{lines}"
     )
 
 
-def _escape(match: re.Match[str]) -> str:
+def show_escaped(match: re.Match[str]) -> str:
+    """Write a character as Python writes it: `\\x1b`, `\\u202e`, `\\U000e0041`."""
     number = ord(match.group())
-    return f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}"
+    if number < 256:
+        return f"\\x{number:02x}"
+    return f"\\u{number:04x}" if number < 1 << 16 else f"\\U{number:08x}"
 
 
 def _drop(raw: object, path: str, notes: list[str]) -> Any:

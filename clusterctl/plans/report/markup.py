@@ -13,7 +13,7 @@ from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from clusterctl.plans.facts.untrusted import INVISIBLE
+from clusterctl.plans.facts.untrusted import INVISIBLE, show_escaped
 
 _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9-]*")
 _SPECIAL = {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;", ord('"'): "&quot;", ord("'"): "&#39;"}
@@ -37,12 +37,7 @@ NOTHING = Html("")
 
 def escape(text: str) -> str:
     """Write a text so that it is nothing but text; what an eye would miss becomes visible, a tab four spaces."""
-    return INVISIBLE.sub(_make_visible, text.replace("\t", "    ")).translate(_SPECIAL)
-
-
-def _make_visible(match: re.Match[str]) -> str:
-    number = ord(match.group())
-    return f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}"
+    return INVISIBLE.sub(show_escaped, text.replace("\t", "    ")).translate(_SPECIAL)
 
 
 def element(tag: str, *children: Child, **attributes: str | float | None) -> Html:

@@ -113,9 +113,9 @@ class NodeRecord:
     journal: tuple[JournalEvent, ...] = ()
     launched: Launched = Launched()
     output: Mapping[int, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
-    replaced_logs: tuple[ReplacedLog, ...] = ()
     scalars: tuple[Scalars, ...] = ()
     scalars_cut: bool = False
+    replaced_logs: tuple[ReplacedLog, ...] = ()
 
 
 class RecordParser:
