@@ -16,6 +16,7 @@ import tty
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clusterctl.client.rpc.session import Interpreter, Session, SessionLimits
@@ -188,11 +189,40 @@ class Tunnel:
         return None if number is None else self.channels.get(number)
 
 
-def listen(port: int) -> socket.socket:
-    """Listen for connections of this machine only; 0 is any free port."""
-    listener = socket.create_server(("127.0.0.1", port))
+def listen(place: int | str) -> socket.socket:
+    """Listen for connections of this machine, at a port (0: any free one), or of this account, at a path."""
+    is_port = isinstance(place, int)
+    listener = socket.create_server(("127.0.0.1", place)) if is_port else _listen_privately(str(place))
     listener.setblocking(False)
     return listener
+
+
+def _listen_privately(path: str) -> socket.socket:
+    """Listen on a Unix socket of mode 0600, which has that mode from its first moment on."""
+    listener = socket.socket(socket.AF_UNIX)
+    mask = os.umask(0o177)
+    try:
+        listener.bind(path)
+        listener.listen()
+    except OSError:
+        listener.close()
+        raise
+    finally:
+        os.umask(mask)
+    return listener
+
+
+def render_place(listener: socket.socket) -> str:
+    """Write where a socket listens."""
+    name = listener.getsockname()
+    return name if isinstance(name, str) else f"{name[0]}:{name[1]}"
+
+
+def stop_listening(listener: socket.socket) -> None:
+    """Close a socket that listens, and remove its path."""
+    if listener.family == socket.AF_UNIX:
+        Path(listener.getsockname()).unlink(missing_ok=True)
+    listener.close()
 
 
 def standard_channel() -> Local:

@@ -908,8 +908,8 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         cases={
             "": Case(
-                Text("cannot listen on 127.0.0.1:{port}: {reason}", "无法监听 127.0.0.1:{port}：{reason}"),
-                Text("choose another port here: PORT:LOCAL", "换一个本地端口：PORT:LOCAL"),
+                Text("cannot listen on {place}: {reason}", "无法监听 {place}：{reason}"),
+                Text("choose another port or path here: PORT:LOCAL", "换一个本地端口或路径：PORT:LOCAL"),
             ),
         },
     ),

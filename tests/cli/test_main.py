@@ -239,6 +239,31 @@ def test_shared_options_work_on_both_sides_of_the_verb(folder: Path) -> None:
         assert done.stderr == ""
 
 
+def test_code_from_elsewhere_is_announced_before_anything_is_sent(folder: Path) -> None:
+    """A job of another person can name any directory; what lies below its own is no news."""
+    (folder / "secret").mkdir()
+    (folder / "secret" / "train.py").write_text("")
+    below = folder / "below"
+    (below / "code" / ".ssh").mkdir(parents=True)
+    (below / "code" / ".ssh" / "id_rsa").write_text("")
+    (below / "code" / "train.py").write_text("")
+    shown = {}
+    for source in (".", "code", "../secret"):
+        (below / "job.yaml").write_text(f"{JOB}sync: {{source: {source}}}\n")
+        (below / "train.py").write_text("")
+        done = run(folder, "launch", "below/job.yaml", "--dry-run")
+        assert done.returncode == 0, done.stderr
+        shown[source] = [line for line in done.stderr.splitlines() if "will send" in line]
+    assert [len(lines) for lines in shown.values()] == [1, 1, 1]
+    assert f".ssh of {below}" in shown["."][0]
+    assert f".ssh of {below / 'code'}" in shown["code"][0]
+    assert f"{folder / 'secret'} (outside of the job's directory)" in shown["../secret"][0]
+    (below / "code" / ".ssh" / "id_rsa").unlink()
+    (below / "code" / ".ssh").rmdir()
+    (below / "job.yaml").write_text(f"{JOB}sync: {{source: code}}\n")
+    assert "will send" not in run(folder, "launch", "below/job.yaml", "--dry-run").stderr
+
+
 def test_the_inventory_is_chosen_in_the_documented_order(folder: Path) -> None:
     """-i, then CLUSTERCTL_INVENTORY, then ./inventory.yaml; stderr reports which and why; none is an error."""
     other = folder / "other.yaml"

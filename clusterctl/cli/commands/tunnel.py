@@ -81,6 +81,7 @@ def ssh(settings: Settings, node: str, run: str | None, command: tuple[str, ...]
         ("clusterctl forward train-2026 6006", "TensorBoard on node 0: http://localhost:6006"),
         ("clusterctl forward train-2026 8265:9000", "another port here"),
         ("clusterctl forward train-2026 5678 --node gpu02", "a port of another node"),
+        ("clusterctl forward train-2026 8888:./jupyter.sock", "a socket that only you can use"),
     ],
 )
 @click.argument("run", metavar="RUN", shell_complete=complete_run)
@@ -92,27 +93,33 @@ def ssh(settings: Settings, node: str, run: str | None, command: tuple[str, ...]
 def forward(settings: Settings, run: str, port: str, node: str | None) -> int:
     """Connect a port of this machine to a port of a run's node, until Ctrl-C.
 
-    Listens on 127.0.0.1 only. On the node the connection goes to the loopback address, else to the node's training
-    address, so a program that listens on either is reached: TensorBoard, a dashboard, a debugger. Works over bastions;
-    the nodes' sshd need not allow forwarding.
+    Listens on 127.0.0.1 only, where every account of this machine can connect. With a path in place of LOCAL, such as
+    6006:./sock, it listens on a Unix socket that only you can use. On the node the connection goes to the loopback
+    address, else to the node's training address, so a program that listens on either is reached: TensorBoard, a
+    dashboard, a debugger. Works over bastions; the nodes' sshd need not allow forwarding.
     """
-    from clusterctl.cli.context.nodes import open_cluster
-    from clusterctl.client.tunnel import Tunnel, listen, open_tunnel
+    from contextlib import ExitStack
 
-    remote, local = _parse_ports(port)
+    from clusterctl.cli.context.nodes import open_cluster
+    from clusterctl.client.tunnel import Tunnel, listen, open_tunnel, render_place, stop_listening
+
+    remote, local = _parse_target(port)
     inventory = load_inventory(settings, on_slurm=True)
     try:
         listener = listen(local)
     except OSError as error:
-        raise UsageError("CC-USE-094", port=local, reason=error.strerror or str(error)) from error
-    with listener, open_cluster() as cluster:
+        place = f"127.0.0.1:{local}" if isinstance(local, int) else local
+        raise UsageError("CC-USE-094", place=place, reason=error.strerror or str(error)) from error
+    with ExitStack() as stack:
+        stack.callback(stop_listening, listener)
+        cluster = stack.enter_context(open_cluster())
+        here = render_place(listener)
         found = _find_run(cluster, inventory, run, settings.command, verb="forward")
         chosen = found.choose(node)
         request = _request("port", found.run_id)
         request["port"], request["addresses"] = remote, ["127.0.0.1", "::1"]
         python = found.interpreters[chosen.name]
         with open_tunnel(cluster.connection(chosen), chosen, python, request) as session:
-            here = f"127.0.0.1:{listener.getsockname()[1]}"
             info(tr("{here} -> {node}:{port}; Ctrl-C ends", here=here, node=chosen.name, port=remote))
             tunnel = Tunnel(session, lambda _: True, _report_refused, listener)
             try:
@@ -242,11 +249,13 @@ def _choose_node(inventory: Inventory, name: str) -> Node:
     return nodes[0]
 
 
-def _parse_ports(text: str) -> tuple[int, int]:
-    """Read PORT[:LOCAL]; the same port here if there is none."""
+def _parse_target(text: str) -> tuple[int, int | str]:
+    """Read PORT[:LOCAL]; the same port here if there is none; with a slash LOCAL is the path of a socket."""
     remote, colon, local = text.partition(":")
     kind = WholeNumber(PORT, 1, 65535)
     first = kind.convert(remote, None, click.get_current_context(silent=True))
+    if "/" in local:
+        return first, local
     return first, kind.convert(local, None, click.get_current_context(silent=True)) if colon else first
 
 

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 from clusterctl.cli.context.load import expand, state_dir
 from clusterctl.cli.context.nodes import notice
+from clusterctl.console.text import make_visible
 from clusterctl.errors import UsageError
 from clusterctl.interrupts import INTERRUPTS
+from clusterctl.translation import tr
 
 if TYPE_CHECKING:
     from clusterctl.client.launch.setup import SetupFiles
@@ -35,6 +37,7 @@ def read_code(job: Job, *, big: bool = False) -> ScanResult:
     exclude = (*job.sync.exclude, *_exclude_wheelhouse(job, source))
     cache = state_dir() / "trees"
     scan = INTERRUPTS.call(lambda: scan_source(source, exclude=exclude, cache_dir=cache, big=big))
+    _announce_source(job, scan)
     for warning in scan.warnings:
         notice(warning)
     paths = {entry.path for entry in scan.manifest.entries}
@@ -44,6 +47,20 @@ def read_code(job: Job, *, big: bool = False) -> ScanResult:
     if job.script and not Path(job.script).is_absolute() and os.path.normpath(job.script) not in paths:
         raise _script_missing(job, scan)
     return scan
+
+
+KEY_FOLDERS = frozenset({".ssh", ".gnupg", ".aws"})  # hold private keys and passwords
+
+
+def _announce_source(job: Job, scan: ScanResult) -> None:
+    """Report before anything is sent what one does not expect of a job: another person may have written it."""
+    folder, root = Path(job.file).parent.resolve(), scan.root.resolve()
+    if not root.is_relative_to(folder):
+        notice(tr("will send: {root} (outside of the job's directory)", root=make_visible(str(root))))
+    parts = (part for entry in scan.manifest.entries for part in Path(entry.path).parts)
+    found = sorted(KEY_FOLDERS.intersection([*parts, root.name]))
+    if found:
+        notice(tr("will send: {folders} of {root}", folders=", ".join(found), root=make_visible(str(root))))
 
 
 def _script_missing(job: Job, scan: ScanResult) -> UsageError:
