@@ -189,10 +189,10 @@ class Tunnel:
         return None if number is None else self.channels.get(number)
 
 
-def listen(place: int | str) -> socket.socket:
+def listen(address: int | str) -> socket.socket:
     """Listen for connections of this machine, at a port (0: any free one), or of this account, at a path."""
-    is_port = isinstance(place, int)
-    listener = socket.create_server(("127.0.0.1", place)) if is_port else _listen_privately(str(place))
+    is_port = isinstance(address, int)
+    listener = socket.create_server(("127.0.0.1", address)) if is_port else _listen_privately(str(address))
     listener.setblocking(False)
     return listener
 
@@ -212,7 +212,7 @@ def _listen_privately(path: str) -> socket.socket:
     return listener
 
 
-def render_place(listener: socket.socket) -> str:
+def render_address(listener: socket.socket) -> str:
     """Write where a socket listens."""
     name = listener.getsockname()
     return name if isinstance(name, str) else f"{name[0]}:{name[1]}"

@@ -908,7 +908,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         cases={
             "": Case(
-                Text("cannot listen on {place}: {reason}", "无法监听 {place}：{reason}"),
+                Text("cannot listen on {address}: {reason}", "无法监听 {address}：{reason}"),
                 Text("choose another port or path here: PORT:LOCAL", "换一个本地端口或路径：PORT:LOCAL"),
             ),
         },

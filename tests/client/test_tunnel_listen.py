@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterctl.client.tunnel import listen, render_place, stop_listening
+from clusterctl.client.tunnel import listen, render_address, stop_listening
 
 
 @pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
@@ -24,7 +24,7 @@ def test_a_socket_is_ours_alone_and_is_removed(tmp_path: Path, mask: int) -> Non
     finally:
         os.umask(before)
     try:
-        assert render_place(listener) == str(path)
+        assert render_address(listener) == str(path)
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         with closing(socket.socket(socket.AF_UNIX)) as client:
             client.connect(str(path))
@@ -45,5 +45,5 @@ def test_a_file_that_is_there_is_left(tmp_path: Path) -> None:
 def test_a_port_is_one_of_the_loopback_address() -> None:
     """Nothing outside this machine reaches it."""
     listener = listen(0)
-    assert render_place(listener).startswith("127.0.0.1:")
+    assert render_address(listener).startswith("127.0.0.1:")
     stop_listening(listener)

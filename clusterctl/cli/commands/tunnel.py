@@ -101,19 +101,19 @@ def forward(settings: Settings, run: str, port: str, node: str | None) -> int:
     from contextlib import ExitStack
 
     from clusterctl.cli.context.nodes import open_cluster
-    from clusterctl.client.tunnel import Tunnel, listen, open_tunnel, render_place, stop_listening
+    from clusterctl.client.tunnel import Tunnel, listen, open_tunnel, render_address, stop_listening
 
     remote, local = _parse_target(port)
     inventory = load_inventory(settings, on_slurm=True)
     try:
         listener = listen(local)
     except OSError as error:
-        place = f"127.0.0.1:{local}" if isinstance(local, int) else local
-        raise UsageError("CC-USE-094", place=place, reason=error.strerror or str(error)) from error
+        address = f"127.0.0.1:{local}" if isinstance(local, int) else local
+        raise UsageError("CC-USE-094", address=address, reason=error.strerror or str(error)) from error
     with ExitStack() as stack:
         stack.callback(stop_listening, listener)
         cluster = stack.enter_context(open_cluster())
-        here = render_place(listener)
+        here = render_address(listener)
         found = _find_run(cluster, inventory, run, settings.command, verb="forward")
         chosen = found.choose(node)
         request = _request("port", found.run_id)

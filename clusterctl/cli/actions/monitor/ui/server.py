@@ -168,6 +168,11 @@ def find_owners(table: str, client: tuple[str, int], port: int) -> set[int]:
     return {int(row[7]) for row in rows if len(row) > 7 and row[1].endswith(there) and row[2].endswith(here)}
 
 
+def is_own_connection(owners: set[int]) -> bool:
+    """Return whether a connection is known to be of this account, or of root; one that is in no table is not."""
+    return bool(owners) and owners <= {0, os.getuid()}
+
+
 class Handler(BaseHTTPRequestHandler):
     """One request on one connection, which is closed after it (HTTP/1.0)."""
 
@@ -235,7 +240,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _open(self, ticket: str) -> None:
         owners = find_owners(_list_connections(), self.client_address, self.server.port)
-        if not owners <= {0, os.getuid()} or not self.server.use_ticket(ticket):
+        if not is_own_connection(owners) or not self.server.use_ticket(ticket):
             raise RefusedError(
                 403, tr("this link was used or is too old; open the address that `clusterctl ui` prints")
             )
