@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rich.console import Console, Group
@@ -32,6 +32,8 @@ from clusterctl.plans.runs.node_rows import fold_numbers
 from clusterctl.plans.runs.selection import Owner, owner_of
 from clusterctl.plans.runs.state import Parts, roster_of, taking_part
 from clusterctl.plans.runs.verdict import Verdict, conclude, judged_state, name_state
+from clusterctl.plans.runs.state import Parts, find_lone_reporter, roster_of, taking_part
+from clusterctl.plans.runs.verdict import Verdict, judge_recorded, judged_state, name_state
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.run_paths import short_id
 from clusterctl.protocol.states import LIVE, SUCCEEDED, UNKNOWN
@@ -49,14 +51,20 @@ class _Row:
     parts: Parts
     verdict: Verdict | None
     is_own: bool
+    lone_reporter: str = ""  # the only node that reports it, although others that should know it answered
 
     @property
     def state(self) -> str:
         return judged_state(self.verdict, self.parts)
 
 
-def show_runs(runs: Mapping[RunId, Parts], viewer: Owner, node_names: Collection[str] = ()) -> None:
-    """Print the runs in the order in which they come; `node_names` are the inventory's.
+def show_runs(
+    runs: Mapping[RunId, Parts],
+    viewer: Owner,
+    node_names: Collection[str] = (),
+    answered: Collection[str] = (),
+) -> None:
+    """Print the runs in the order in which they come; `node_names` are the inventory's, `answered` those that did.
 
     With -v ids, names of nodes and the directory of the launch are shown in full, in a terminal that is too narrow for
     that as a block for each run.
@@ -64,7 +72,11 @@ def show_runs(runs: Mapping[RunId, Parts], viewer: Owner, node_names: Collection
     if not runs:
         stdout().print(tr("no runs on these nodes"))
         return
-    rows = _judge_runs(runs, viewer, node_names)
+    counts = len(node_names), len(set(answered))
+    rows = [
+        replace(row, lone_reporter=find_lone_reporter(row.parts, *counts))
+        for row in _judge_runs(runs, viewer, node_names)
+    ]
     console = stdout()
     table = _make_runs_table(rows, None)
     if not is_verbose() and console.is_terminal:
@@ -173,6 +185,8 @@ def _describe_end(row: _Row) -> str:
     """Say in a few words why a run did not succeed."""
     known = [part for part in row.parts.values() if part]
     if row.state in LIVE:
+        if row.lone_reporter:
+            return tr("only {node} reports it", node=row.lone_reporter)
         return tr("being stopped") if any(part.live and part.stopping for part in known) else ""
     if row.state == SUCCEEDED:
         return ""

@@ -67,7 +67,7 @@ def ps(settings: Settings, orphans: bool, as_json: bool) -> int:
         runs = runs_to_json(sort_own_first(found_runs.runs, me), me, names)
         click.echo(json_text({**runs, "warm": warm_to_json(warm)}, indent=2))
     elif found_runs.answered:
-        show_runs(found_runs.runs, me, names)
+        show_runs(found_runs.runs, me, names, found_runs.pythons)
         if warm:
             from clusterctl.console.cleanup import show_warm
 

@@ -285,6 +285,18 @@ def live_state(parts: Mapping[str, NodeState | None]) -> str:
     return next((state for state in (RUNNING, WAITING, PREPARING, SUBMITTED) if state in states), UNKNOWN)
 
 
+def find_lone_reporter(parts: Mapping[str, NodeState | None], asked: int, answered: int) -> str:
+    """Name the only node that reports a run of several, although another one of them must have answered.
+
+    A node may invent a run, or the others have removed their parts of it.
+    """
+    known = {name: part for name, part in parts.items() if part is not None}
+    if len(known) != 1:
+        return ""
+    ((name, part),) = known.items()
+    return name if min(part.agent_count, asked) - 1 > asked - answered else ""
+
+
 def roster_of(parts: Mapping[str, NodeState | None]) -> tuple[SlotState, ...]:
     """Return which slot has which rank now; empty if the run does not start again.
 
