@@ -30,10 +30,8 @@ from clusterctl.console.verdict import UNBROKEN, describe_cause, state_mark
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.runs.node_rows import fold_numbers
 from clusterctl.plans.runs.selection import Owner, owner_of
-from clusterctl.plans.runs.state import Parts, roster_of, taking_part
-from clusterctl.plans.runs.verdict import Verdict, conclude, judged_state, name_state
 from clusterctl.plans.runs.state import Parts, find_lone_reporter, roster_of, taking_part
-from clusterctl.plans.runs.verdict import Verdict, judge_recorded, judged_state, name_state
+from clusterctl.plans.runs.verdict import Verdict, conclude, judged_state, name_state
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.run_paths import short_id
 from clusterctl.protocol.states import LIVE, SUCCEEDED, UNKNOWN

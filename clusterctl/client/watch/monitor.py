@@ -360,8 +360,8 @@ class RunMonitor:
 
     def _others_decide(self, report: NodeReport, error: ClusterctlError | None) -> bool:
         """Return whether a stream without anything new may be opened again: the other nodes see whether it lives."""
-        others = (other for other in self._others(report) if other.contacted and not other.done)
-        return is_barren(error) and self._has_gang and any(others)
+        others = (other for other in self._reports.values() if other is not report)
+        return is_barren(error) and any(other.contacted and not other.done for other in others)
 
     # streams that break
 
