@@ -298,6 +298,6 @@ def test_nobody_is_trusted_who_reads_nothing() -> None:
 def test_paramiko_is_new_enough() -> None:
     """Older ones accept SHA-1 signatures (CVE-2026-44405) or a cut handshake (CVE-2023-48795)."""
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    (floor,) = re.findall(r'^ +"paramiko>=([0-9.]+)"', project, re.MULTILINE)
+    (floor,) = re.findall(r'^ +"paramiko>=([0-9.]+),<6"', project, re.MULTILINE)
 
     assert tuple(map(int, floor.split("."))) >= (5, 0, 0)
