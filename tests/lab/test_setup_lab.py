@@ -87,6 +87,35 @@ def test_a_setup_that_fails_on_one_node(cluster: Lab, tmp_path: Path) -> None:
     wait_until(lambda: not running_processes(cluster), "nothing left")
 
 
+@pytest.mark.parametrize("order", ["node 0 first", "the other first"])
+def test_a_setup_that_fails_on_node_0(cluster: Lab, tmp_path: Path, order: str) -> None:
+    """Its own failure is shown, not the connection that the other node loses by it, whichever is reported first."""
+    steps = [
+        "test $CLUSTERCTL_NODE = gpu02 || { while [ ! -e /tmp/go ]; do sleep 0.05; done; echo no room; exit 9; }",
+        "sleep 1000",
+    ]
+    job = make_job(tmp_path, setup={"run": steps})
+    launch = start_cctl(cluster, "launch", job)
+    wait_until(lambda: sum(len(found) for found in tagged(cluster).values()) >= 4, "the steps on both nodes")
+    relays = [str(one.pid) for one in cluster.nodes[0].list_processes() if one.command.startswith("sshd: ")]
+    if order == "the other first":
+        cluster.nodes[0].run(["kill", "-STOP", *relays])
+    cluster.nodes[0].run(["touch", "/tmp/go"])
+    if order == "the other first":
+        wait_until(
+            lambda: cluster.nodes[1].name not in tagged(cluster), "the other node has reported and ended"
+        )
+        cluster.nodes[0].run(["kill", "-CONT", *relays])
+    _, err = launch.communicate(timeout=HANG)
+    cluster.nodes[0].run(["rm", "-f", "/tmp/go"])
+
+    assert launch.returncode == 1
+    assert "error CC-SETUP-001: gpu01: setup: " in err
+    assert "no room" in err
+    assert "CC-NET-022" not in err
+    wait_until(lambda: not running_processes(cluster), "nothing left")
+
+
 @pytest.mark.parametrize("how", first(1, ["interrupt", "kill"]))
 def test_a_launch_that_is_left_during_its_setup(cluster: Lab, tmp_path: Path, how: str) -> None:
     """Ctrl-C, or kill -9 of the client: the steps end on all nodes."""

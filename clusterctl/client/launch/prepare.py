@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from clusterctl.protocol.messages.files import Spec
 
 HUB_LIMIT = 330.0  # seconds; node 0 itself fails before that
+NO_HUB_CODE = "CC-NET-022"
+FAILURE_LIMIT = 5.0  # seconds for node 0's report of the failure that has cost another node its connection
 
 ListenerAddress = tuple[Slot, str, int]  # an agent's slot, its address, and the port at which it can be met
 
@@ -52,6 +55,7 @@ class HubAddress:
 
     def __init__(self) -> None:
         self._port: Future[int] = Future()
+        self._failure: Future[BaseException] = Future()  # of the first node that failed by itself
         self._all_listeners: Future[list[ListenerAddress]] = Future()
         self._listeners: list[ListenerAddress] = []
         self._lock = threading.Lock()
@@ -72,9 +76,20 @@ class HubAddress:
     def fail(self, error: BaseException) -> None:
         """A node did not come up: stop waiting for it."""
         with self._lock:
+            if not self._failure.done() and not is_without_hub(error):
+                self._failure.set_result(error)
             for future in (self._port, self._all_listeners):
                 if not future.done():
                     future.set_exception(error)
+
+    def find_cause(self, error: BaseException) -> BaseException:
+        """Return what made a node fail: for a lost connection to node 0, what node 0 failed with, if it did."""
+        if not is_without_hub(error):
+            return error
+        try:
+            return self._failure.result(FAILURE_LIMIT)
+        except FutureTimeoutError:  # before Python 3.11 not the built-in one
+            return error
 
     def port(self) -> int:
         """Wait for the port; raises what node 0 failed with."""
@@ -83,6 +98,11 @@ class HubAddress:
     def listeners(self) -> list[ListenerAddress]:
         """Wait for all listeners; raises what a node failed with."""
         return self._all_listeners.result(HUB_LIMIT)
+
+
+def is_without_hub(error: BaseException) -> bool:
+    """Return whether a node only reports that it cannot connect to node 0."""
+    return isinstance(error, ClusterctlError) and error.code == NO_HUB_CODE
 
 
 CANCEL_LIMIT = 10.0
@@ -225,7 +245,10 @@ def prepare(
         if node.member.node_rank == 0 or has_listeners(spec):
             inputs.hub_address.fail(error)
         cancel(session)
-        raise
+        cause = inputs.hub_address.find_cause(error)
+        if cause is error:
+            raise
+        raise cause from None
     observer.mark_done("ready", node.name)
     torch, port = events.get("ready", EMPTY).text("torch", 40), events.get("port", EMPTY)
     return Ready(session, port.integer("port", 1, 65535), torch, lock_holders)
