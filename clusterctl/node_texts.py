@@ -224,6 +224,8 @@ TEMPLATES = (
     to_translate("cancelled before the start"),
     to_translate("interrupted before all nodes had started"),
     to_translate("the start failed before all nodes had started"),
+    to_translate("stopped by SIGTERM to the agent on {node}"),
+    to_translate("stopped by SIGTERM to the guardian on {node}"),
     to_translate("stopped by {user}"),
     to_translate("this spare was not needed"),
     to_translate("spare"),

@@ -17,6 +17,7 @@ from driving import (
     running_processes,
     start_cctl,
 )
+from victims import PLAIN, begin
 from waiting import HANG, wait_until
 
 from clusterctl.lab.labs import Lab
@@ -85,3 +86,26 @@ def test_a_stop_says_what_it_waits_for_and_goes_on_without_us(cluster: Lab, tmp_
     assert [node["stopping"].startswith("stopped by ") for node in live["nodes"]] == [True] * len(names)
     assert ended.code == 0, ended.err
     assert f"{run}: stopped" in ended.out
+
+
+def test_a_sigterm_to_one_agent_blames_no_rank(cluster: Lab, tmp_path: Path) -> None:
+    """As by a service manager: every node and every verb names that agent, and no rank is called the cause."""
+    struck = begin("terminated", cluster, cluster.nodes[:3], tmp_path, worker=PLAIN)
+    wait_until(struck.settled, "all ranks are at work")
+    node, run = cluster.nodes[1], struck.run
+    struck.signal(node, "agent", "TERM")
+    code = struck.ended(HANG)
+    attached = cctl(cluster, "attach", run)
+    state = json.loads(cctl(cluster, "status", run, "--json").out)
+    listed = json.loads(cctl(cluster, "ps", "--json").out)
+
+    reason = f"stopped by SIGTERM to the agent on {node.name}"
+    for said in (struck.err, attached.err):
+        assert "CANCELLED after" in said
+        assert reason in said
+        assert not re.search(r"rank \d", said)
+    assert (code, attached.code) == (1, 1)
+    assert state["run"]["state"] == "CANCELLED"
+    assert {part["reason"] for part in state["nodes"]} == {reason}
+    assert [one["state"] for one in listed["runs"] if one["run"] == run] == ["CANCELLED"]
+    assert not struck.left()

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Deque, Dict, List, NamedTuple, Optional, cast
 
 from ...protocol.messages.gang import LONGEST_REASON, StopOrder
+from ...protocol.reasons import STOPPED_BY_SIGTERM
 from ...protocol.states import FINAL
 from ...protocol.untrusted import Untrusted
 from ..gang.membership import Gang, GangContext
@@ -44,7 +45,8 @@ def make_gang(context: GangContext, orders: Optional[GangOrders]) -> Gang:
 
 
 GO_LIMIT = 3600.0  # seconds that a ready gate waits
-SIGNAL_WAIT = 1.0  # seconds in which a signal to all processes has reached each of them
+SLURM_SIGNAL_WAIT = 1.0  # seconds in which Slurm's signal to all processes has reached each of them
+SIGNAL_WAIT = 0.2  # the same for a service manager, or the end of a login session
 HISTORY_AFTER = (
     1.5  # seconds after which sampling begins: its import takes the workers of a warm node no time
 )
@@ -97,15 +99,17 @@ class Agent:
     def post(self, event: Event) -> None:
         """Let the state follow an event, and perform what comes of it; events that come of that wait their turn.
 
-        Slurm signals agent and workers at once. The end of a worker may be seen first, and would make the run FAILED:
-        it waits a moment for the signal that explains it, with all that follows.
+        Slurm, a service manager or the end of a login session signals agent and workers at once. The end of a worker
+        may be seen first, and would make the run FAILED: it waits a moment for the signal that explains it, with all
+        that follows.
         """
         is_stop = isinstance(event, (events.StopRequested, events.StopOrdered))
         if self._held and not is_stop:
             self._held.append(event)
-        elif is_sigterm(event) and self._spec.get("outside_stop") and self.state.phase is Phase.RUNNING:
+        elif is_sigterm(event) and self.state.phase is Phase.RUNNING:
             self._held.append(event)
-            self._loop.after(SIGNAL_WAIT, "outside stop", self._release)
+            wait = SLURM_SIGNAL_WAIT if self._spec.get("outside_stop") else SIGNAL_WAIT
+            self._loop.after(wait, "outside stop", self._release)
         else:
             self._events.append(event)
             self._release()
@@ -228,7 +232,7 @@ class Agent:
     def _on_guardian(self) -> None:
         """Pass on a stop; end everything at once if the guardian is gone."""
         if os.read(self._descriptors.orders, 64):
-            self._stop()
+            self._stop("guardian")
             return
         self._loop.unwatch(self._descriptors.orders)
         self.post(events.Notice.GUARDIAN_LOST)
@@ -236,22 +240,23 @@ class Agent:
     def _on_signals(self, signal_numbers: bytes) -> None:
         """Serve signals."""
         if signal.SIGTERM in signal_numbers:
-            self._stop()
+            self._stop("agent")
         for pid, status in reap():
             self._executor.attempt.on_child_exit(pid, status)
 
-    def _stop(self) -> None:
-        """End the run as a person asked for, perhaps only after it is kept where the ranks are."""
+    def _stop(self, signalled: str) -> None:
+        """End the run because this process of it received SIGTERM, perhaps after keeping where the ranks are."""
         request = Untrusted(read_json(os.path.join(self._rundir, "stop.json")))
         if request.flag("dump") and self.state.attempt.phase is Phase.RUNNING and not self.state.stops:
-            self._executor.attempt.stall.keep("stop", lambda: self._post_stop(request))
+            self._executor.attempt.stall.keep("stop", lambda: self._post_stop(request, signalled))
         else:
-            self._post_stop(request)
+            self._post_stop(request, signalled)
 
-    def _post_stop(self, request: Untrusted) -> None:
+    def _post_stop(self, request: Untrusted, signalled: str) -> None:
+        """Post what `stop` has asked for; without stop.json the signal came from outside."""
         requested_grace = request.number("grace", 0.0)
         without_request = self._spec.get("outside_stop") or {
-            "reason": "stopped",
+            "reason": STOPPED_BY_SIGTERM.format(process=signalled, node=self._spec["node"]),
             "grace": self._spec["grace"],
         }
         grace = float(without_request["grace"]) if requested_grace is None else requested_grace

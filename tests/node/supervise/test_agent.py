@@ -40,10 +40,11 @@ ENDED_BY_SIGTERM = events.RankExited(Rank(1), 7, None, signal.SIGTERM, "killed b
 STOP = events.StopRequested(StopOrder("stopped by Slurm", 1.0))
 
 
+@pytest.mark.parametrize("outside_stop", [None, {"reason": "stopped by Slurm"}])
 @pytest.mark.parametrize("stop", [STOP, events.StopOrdered(STOP.order)])
-def test_a_stop_by_slurm_comes_before_the_end_that_it_caused(stop: Any) -> None:
-    """Whichever of the two is seen first: else scancel would make a run FAILED. What follows keeps its order."""
-    own = Followed(Phase.RUNNING, {"reason": "stopped by Slurm"})
+def test_a_stop_from_outside_comes_before_the_end_that_it_caused(stop: Any, outside_stop: object) -> None:
+    """Whichever of the two is seen first: else the end of a login session, or scancel, would blame a rank."""
+    own = Followed(Phase.RUNNING, outside_stop)
     own.post(ENDED_BY_SIGTERM)
     own.post(events.Notice.PREPARED)
     assert own.followed == []
@@ -53,9 +54,10 @@ def test_a_stop_by_slurm_comes_before_the_end_that_it_caused(stop: Any) -> None:
     assert len(own.followed) == 3 and len(own.timers) == 1
 
 
-def test_a_sigterm_that_is_no_stop_by_slurm_is_a_failure_after_a_moment() -> None:
+@pytest.mark.parametrize("outside_stop", [None, {"reason": "stopped by Slurm"}])
+def test_a_sigterm_to_one_worker_is_a_failure_after_a_moment(outside_stop: object) -> None:
     """That worker alone was signalled."""
-    own = Followed(Phase.RUNNING, {"reason": "stopped by Slurm"})
+    own = Followed(Phase.RUNNING, outside_stop)
     own.post(ENDED_BY_SIGTERM)
     own.timers[0]()
     assert own.followed == [ENDED_BY_SIGTERM]
@@ -64,13 +66,12 @@ def test_a_sigterm_that_is_no_stop_by_slurm_is_a_failure_after_a_moment() -> Non
 @pytest.mark.parametrize(
     ("phase", "outside_stop", "number"),
     [
-        (Phase.RUNNING, None, signal.SIGTERM),
-        (Phase.ENDING, {"reason": "stopped by Slurm"}, signal.SIGTERM),
-        (Phase.RUNNING, {"reason": "stopped by Slurm"}, signal.SIGKILL),
+        (Phase.ENDING, None, signal.SIGTERM),
+        (Phase.RUNNING, None, signal.SIGKILL),
     ],
 )
 def test_other_ends_are_taken_at_once(phase: Phase, outside_stop: object, number: int) -> None:
-    """Without Slurm, at an end of ours, and by another signal."""
+    """At an end of ours, and by another signal."""
     own, event = Followed(phase, outside_stop), ENDED_BY_SIGTERM._replace(signal=number)
     own.post(event)
     assert own.followed == [event] and own.timers == []
