@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.tasks import RunHandle
 from clusterctl.errors import ClusterctlError
-from clusterctl.plans.diagnose.evidence import MOST_ENTRIES, MOST_RECENT, NodeEvidence, RankEvidence
+from clusterctl.plans.diagnose.evidence import MOST_ENTRIES, MOST_RECENT, NodeEvidence, RankEvidence, Watcher
 from clusterctl.plans.diagnose.hang import KeptDiagnosis, judge_kept, render_kept
 from clusterctl.plans.diagnose.slow import Slowness, judge_slowness
 from clusterctl.plans.facts.utilization import GpuUsage, parse_sample
@@ -43,6 +43,11 @@ class Answers:
             (rank for node in self.nodes.values() for rank in node.ranks),
             key=lambda one: (one.rank, one.node),
         )
+
+
+def watchers_of(answers: Answers) -> list[Watcher]:
+    """List the processes of all nodes that start and watch the ranks."""
+    return [watcher for node in answers.nodes.values() for watcher in node.watchers]
 
 
 def diagnose_ranks(run: tasks.RunHandle, entries: int = MOST_ENTRIES) -> Answers:

@@ -313,4 +313,37 @@ ENTRIES: Mapping[str, Entry] = {
             ),
         },
     ),
+    "CC-HANG-013": Entry(
+        "error",
+        Text(
+            "torchrun, the agent or the guardian of a node is halted, or torchrun does not exit",
+            "某个节点的 torchrun、agent 或 guardian 被暂停，或者 torchrun 没有退出",
+        ),
+        do=Text(
+            "A halted process does nothing until it gets SIGCONT, or its debugger detaches: torchrun then does not notice that its ranks have ended, and the run does not end. Continue it on its node, or stop the run.",
+            "被暂停的进程在收到 SIGCONT（或调试器放行）之前什么都不做：torchrun 不会发现 rank 已经退出，任务也就不会结束。请在该节点上让它继续运行，或者停止任务。",
+        ),
+        cases={
+            "": Case(
+                Text(
+                    "{process} on {node} (pid {pid}) is halted by a signal or a debugger",
+                    "{node} 上的 {process}（pid {pid}）被信号或调试器暂停",
+                ),
+                Text(
+                    "continue it: `clusterctl exec --nodes {node} -- kill -CONT {pid}`",
+                    "让它继续运行：`clusterctl exec --nodes {node} -- kill -CONT {pid}`",
+                ),
+            ),
+            "remains": Case(
+                Text(
+                    "all ranks have ended, and {process} on {node} (pid {pid}) has not exited",
+                    "所有 rank 都已结束，但 {node} 上的 {process}（pid {pid}）没有退出",
+                ),
+                Text(
+                    "stop the run: `clusterctl stop`",
+                    "停止任务：`clusterctl stop`",
+                ),
+            ),
+        },
+    ),
 }

@@ -43,6 +43,10 @@ SLOW_NODE = Text(
     "check whether its disk or file system is slow, or its memory full: run `import torch` on the node by hand",
     "检查节点的磁盘或文件系统是否很慢、内存是否已满：在节点上手工执行 `import torch`",
 )
+RUN_TOGETHER = Text(
+    "read the log of a rank: it may report that GPUs are missing. Lightning needs `devices`, `num_nodes` and `strategy`; accelerate, TRL and DeepSpeed need torchrun (`script:` or `module:`) or the numbers of machines and processes; a script of your own needs `init_process_group`. If each rank is to work alone, write `alone: ok` in the job",
+    "查看某个 rank 的日志：它可能报告缺少 GPU。Lightning 需要 `devices`、`num_nodes` 和 `strategy`；accelerate、TRL 和 DeepSpeed 需要由 torchrun 启动（`script:` 或 `module:`），或者写明机器数和进程数；自己的脚本需要 `init_process_group`。如果各 rank 本来就要单独工作，在作业里写 `alone: ok`",
+)
 PASS_THE_RANK = Text(
     "pass ${node_rank}, ${nnodes} and ${master_addr} to it, or use `launcher: torchrun` to start the workers",
     "把 ${node_rank}、${nnodes} 和 ${master_addr} 传给它，或者用 `launcher: torchrun` 启动 worker",
@@ -679,6 +683,37 @@ ENTRIES: Mapping[str, Entry] = {
                     "set `env: {PYTHONPATH: src}`, unless the package is installed on the nodes",
                     "设置 `env: {PYTHONPATH: src}`；如果节点上已安装该包，则不需要",
                 ),
+            ),
+        },
+    ),
+    "CC-RUN-053": Entry(
+        "error",
+        Text(
+            "all ranks ended with exit code 0, but formed no process group of the planned size",
+            "所有 rank 的退出码都是 0，但没有形成计划大小的进程组",
+        ),
+        what=Text(
+            "Every rank reports that it was never in a process group of the planned number of ranks. So each has trained a model of its own, or has done nothing.",
+            "所有 rank 都报告自己从未加入过计划大小的进程组。也就是说，每个 rank 各训练了一个模型，或者什么都没做。",
+        ),
+        do=Text(
+            "Give the program the numbers of nodes and processes, start it by torchrun, or call `init_process_group`; if each rank is to work alone, `alone: ok` in the job",
+            "把节点数和进程数传给程序，用 torchrun 启动它，或者调用 `init_process_group`；如果各 rank 本来就要单独工作，在作业里写 `alone: ok`",
+        ),
+        cases={
+            "": Case(
+                Text(
+                    "{ranks} ranks ran alone: all ended with exit code 0, and were in no process group of {planned}",
+                    "{ranks} 个 rank 各自单独运行：退出码都是 0，但没有加入过 {planned} 个 rank 的进程组",
+                ),
+                RUN_TOGETHER,
+            ),
+            "groups": Case(
+                Text(
+                    "the {ranks} ranks formed process groups of {largest}, {planned} were planned; all ended with exit code 0",
+                    "{ranks} 个 rank 形成的进程组大小为 {largest}，计划为 {planned}；退出码都是 0",
+                ),
+                RUN_TOGETHER,
             ),
         },
     ),

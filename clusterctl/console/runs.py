@@ -13,6 +13,7 @@ from clusterctl.console.terminal import stdout, uses_color
 from clusterctl.console.text import ItemsCell, WrappedCell, json_text, sanitize, wrap_text
 from clusterctl.console.verdict import (
     UNBROKEN,
+    render_alone,
     render_assembled_note,
     render_attempts,
     render_cause,
@@ -22,6 +23,7 @@ from clusterctl.console.verdict import (
     wrap_remarks,
 )
 from clusterctl.plans.diagnose.hang import KeptDiagnosis, kept_to_json
+from clusterctl.plans.runs.alone import alone_to_json
 from clusterctl.plans.runs.node_rows import describe_node, list_node_rows
 from clusterctl.plans.runs.state import (
     NodeState,
@@ -185,6 +187,8 @@ def show_status(
     if verdict is not None and verdict.cause is not None:
         start = f"{state_mark(verdict.state)} "
         lines += ["", *render_cause(verdict.cause, run_id, command, width, start)]
+    elif verdict is not None and verdict.alone:
+        lines += ["", *render_alone(verdict, command, width)]
     if hang is not None:
         lines += [*([] if lines else [""]), *render_hang(hang, width, command)]
     outside = with_outside_files(
@@ -316,6 +320,7 @@ def status_to_json(
         },
         "nodes": nodes,
         "cause": cause,
+        "alone": alone_to_json(verdict.alone) if verdict is not None and verdict.alone else None,
         "hang": None if hang is None else kept_to_json(hang),
     }
 
@@ -355,6 +360,7 @@ def _node_to_json(
         "torchrun_exit": node.torchrun_exit,
         "reason": node.reason,
         "stopping": node.stopping or None,
+        "halted": [{"process": halted.process, "pid": halted.pid} for halted in node.halted],
         "left": list(node.left_processes),
         "outside": outside_to_json(node.outside_files),
         "ranks": [

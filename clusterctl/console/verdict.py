@@ -13,6 +13,7 @@ from clusterctl.console.text import cut_text, display_width, sanitize, wrap_pros
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.diagnose.hang import KeptDiagnosis, render_kept
 from clusterctl.plans.launch.world_size_check import render_unplanned
+from clusterctl.plans.runs.alone import ALONE_CODE, describe_alone
 from clusterctl.plans.runs.gang_record import GIVEN_UP, Attempt
 from clusterctl.plans.runs.verdict import Verdict, advised_command
 from clusterctl.plans.sync.outside_files import OutsideFiles
@@ -111,7 +112,8 @@ def show_verdict(verdict: Verdict, seconds: float, command: str = "clusterctl", 
     width = stderr().width if terminal else UNBROKEN
     start = _render_end(verdict, seconds)
     if verdict.cause is None:
-        lines = [f"{start}   {verdict.run_id}", *render_reasons(verdict)]
+        reasons = [] if verdict.alone else render_reasons(verdict)
+        lines = [f"{start}   {verdict.run_id}", *reasons, *render_alone(verdict, command, width)]
     else:
         lines = render_cause(verdict.cause, verdict.run_id, command, width, f"{start}   ")
         lines += _render_hidden(hidden)
@@ -430,6 +432,20 @@ def _lower_first(text: str) -> str:
     first_word = text.partition(" ")[0]
     is_name = first_word != first_word.capitalize() or first_word.endswith(":")
     return text if is_name else f"{text[:1].lower()}{text[1:]}"
+
+
+def render_alone(verdict: Verdict, command: str, width: int = WIDTH) -> list[str]:
+    """Give the lines on ranks that ran alone, and what helps; nothing of any other run."""
+    if verdict.alone is None:
+        return []
+    columns, (message, fix) = max(NARROWEST, min(WIDTH, width)), describe_alone(verdict.alone)
+    sentence = tr("{sentence} ({code})", sentence=message, code=ALONE_CODE)
+    logs = command_line("logs", short_id(verdict.run_id), command=command)
+    return [
+        *wrap_text(sentence, columns, INDENT, INDENT),
+        *wrap_text(tr("fix: {fix}", fix=fix), columns, INDENT, INDENT),
+        _labelled(tr("more"), f"{logs} --rank 0"),
+    ]
 
 
 def render_reasons(verdict: Verdict) -> list[str]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+from .messages.gang import read_alone
 from .messages.stop_kinds import STOP, STOPPED_BY, TIME
 from .ranks import NodeRank, Rank
 from .root_cause import Failure
-from .states import CANCELLED, FINAL, LOST, TIMEOUT
+from .states import CANCELLED, FINAL, LOST, SUCCEEDED, TIMEOUT
 from .tracebacks import StderrParser
 from .untrusted import Untrusted
 
@@ -26,6 +27,15 @@ MOST_EXIT, MOST_SIGNAL = 1 << 31, 128
 
 
 @dataclass(frozen=True)
+class AloneRanks:
+    """How many ranks were in no process group of more than `largest`, where `planned` were to be in one."""
+
+    ranks: int
+    largest: int  # 1: each was alone
+    planned: int
+
+
+@dataclass(frozen=True)
 class RecordedPart:
     """One node's part as the hub wrote it down; times are seconds on the hub's clock."""
 
@@ -37,6 +47,7 @@ class RecordedPart:
     failures: tuple[Failure, ...]
     address: str = ""  # on the training network
     stop_kind: str = ""  # of the order that ended it
+    alone: AloneRanks | None = None  # of one that succeeded
 
     @property
     def asked(self) -> str:
@@ -98,6 +109,15 @@ class EndRecord:
         return tuple(part.node for part in self.parts if part.lost)
 
     @property
+    def alone(self) -> AloneRanks | None:
+        """Return how the ranks of all nodes ran alone; None if one of the nodes does not report that."""
+        known = [part.alone for part in self.parts if part.alone is not None]
+        if not known or len(known) < len(self.parts):
+            return None
+        largest, planned = max(each.largest for each in known), max(each.planned for each in known)
+        return AloneRanks(sum(each.ranks for each in known), largest, planned)
+
+    @property
     def addresses(self) -> dict[str, str]:
         """Give the nodes' training addresses, as far as they are known."""
         return {part.node: part.address for part in self.parts if part.address}
@@ -145,8 +165,14 @@ def _parse_part(raw: Untrusted) -> RecordedPart:
         lost = Failure(node, None, None, None, ended, reason=f"lost: {reason}", lost=True)
         failures.append(replace(lost, last_seen=last_seen))
     node_rank, address = NodeRank(raw.count("node_rank", MOST_SLOTS)), raw.text("address", LONGEST_ADDRESS)
-    kind = raw.text("stop_kind")
-    return RecordedPart(node, node_rank, state, reason, stopped_at, tuple(failures), address, kind)
+    kind, alone = raw.text("stop_kind"), parse_alone(raw.record("alone")) if state == SUCCEEDED else None
+    return RecordedPart(node, node_rank, state, reason, stopped_at, tuple(failures), address, kind, alone)
+
+
+def parse_alone(raw: Untrusted) -> AloneRanks | None:
+    """Read what a part, or a state, records as `alone`; None if that is nothing."""
+    alone = read_alone(raw)
+    return AloneRanks(**alone) if alone is not None else None
 
 
 def parse_rank(raw: Untrusted) -> Rank | None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import signal
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .messages.files import AloneRecord
 
 
 def split_status(status: int) -> tuple[int | None, int | None]:
@@ -59,3 +63,10 @@ def describe_stall(seconds: float) -> str:
 def is_stall(reason: str) -> bool:
     """Tell whether a part's reason is that it was ended because no rank made progress, there or on another node."""
     return STALL_TEXT in reason[:200]
+
+
+def describe_alone(alone: AloneRecord) -> str:
+    """Describe of a part that succeeded that its ranks had no process group of the planned size."""
+    if alone["largest"] == 1:
+        return f"ran alone: no process group of {alone['planned']} was formed"
+    return f"formed process groups of {alone['largest']}, planned were {alone['planned']}"

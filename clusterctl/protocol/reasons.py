@@ -10,4 +10,3 @@ CODE = "code"
 NODE_0_ENDED = "node 0 has ended"  # why programs on the other nodes are stopped with `ends_with: node 0`
 REQUEUED = "requeued"  # Slurm has stopped the job and put it back into the queue
 STOPPED_BY_SLURM = "stopped by Slurm"  # how the reason of a part begins that Slurm has ended
-STOPPED_BY_SIGTERM = "stopped by SIGTERM to the {process} on {node}"  # neither `stop` nor Slurm has sent it

@@ -246,6 +246,7 @@ STRIKES: dict[str, Callable[[Struck], None]] = {
     "worker-killed": signal_to("worker", "KILL"),
     "worker-segfault": order("import ctypes; ctypes.string_at(0)"),
     "worker-stopped": signal_to("worker", "STOP"),
+    "torchrun-stopped": signal_to("torchrun", "STOP"),
     "torchrun-killed": signal_to("torchrun", "KILL"),
     "agent-killed": signal_to("agent", "KILL"),
     "hub-killed": signal_to("agent", "KILL", 0),
@@ -314,9 +315,11 @@ def observe(fault: Fault, run: Struck, limit: float = HANG) -> Seen:
 def see_it_borne(fault: Fault, run: Struck) -> None:
     """See that all workers live on, and let them end well."""
     screen = fault.says[0].replace("{node}", run.nodes[fault.place].name)
-    if fault.name == "worker-stopped":
+    part, _, what = fault.name.partition("-")
+    if what == "stopped":
         wait_until(lambda: screen in run.err, screen)
-        run.signal(run.nodes[fault.place], "worker", "CONT")
+        if part != "guardian":  # its agent continues it at the end
+            run.signal(run.nodes[fault.place], part, "CONT")
     time.sleep(0.5)
     for each in run.nodes:
         assert run.find(each, "worker"), f"{fault.name}: no worker on {each.name}"

@@ -33,7 +33,15 @@ NICS = ("mgmt0+enp65s0f0", "mgmt0+ib0np0", "mgmt0+eno2")  # SSH does not go over
 # Faults of whole nodes have nodes of their own; all others share the first three.
 # What ./test strikes; the others are like one of these, and left to ./test --all.
 STRUCK = (
-    *("worker-raises", "worker-killed", "worker-stopped", "agent-killed", "hub-killed", "guardian-killed"),
+    *(
+        "worker-raises",
+        "worker-killed",
+        "worker-stopped",
+        "torchrun-stopped",
+        "agent-killed",
+        "hub-killed",
+        "guardian-killed",
+    ),
     *("agent-stopped", "power-off", "power-off-node-0", "nic-down", "launcher-killed"),
     *("stale-store", "port-stolen", "ignores-term"),
 )
@@ -42,7 +50,7 @@ PLACES = {"power-off-node-0": 1, "power-off": 2, "nic-down": 3, "nic-5s": 4, "ss
 BATCHES = (  # few at a time: other tests run beside
     ("power-off-node-0", "power-off", "nic-down", "agent-stopped"),
     ("nic-5s", "worker-raises", "worker-killed", "worker-segfault"),
-    ("torchrun-killed", "worker-stopped", "agent-killed", "hub-killed"),
+    ("torchrun-killed", "worker-stopped", "torchrun-stopped", "agent-killed", "hub-killed"),
     ("guardian-killed", "guardian-stopped", "ignores-term", "launcher-killed"),
     ("stale-store", "port-stolen", "disk-full", "workdir-full", "clock-off", "sshd-killed", "child-left"),
 )

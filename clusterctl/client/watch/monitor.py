@@ -22,6 +22,7 @@ from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.diagnose.hang import KeptDiagnosis
 from clusterctl.plans.launch.world_size_check import describe_world_event
 from clusterctl.plans.runs.replaced_log import ReplacedLog
+from clusterctl.plans.runs.node_rows import describe_halted
 from clusterctl.plans.runs.state import NodeState
 from clusterctl.plans.runs.verdict import Verdict, conclude_over, is_recorded
 from clusterctl.protocol.redact import redact
@@ -301,6 +302,9 @@ class RunMonitor:
                     rank=rank,
                 )
             )
+        for halted in report.newly_halted(state):
+            text = describe_halted(report.node.name, halted)
+            self._notice(tr("{subject}: {text}", subject=report.node.name, text=text))
         report.state = replace(state, reason=redact(state.reason, self._secrets))
         if report.state.state in FAILED_STATES and not self._attempts.is_not_participating(report.node.name):
             self._on_failure(

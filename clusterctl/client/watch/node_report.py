@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.runs.gang_record import SlotState, attempt_of
-from clusterctl.plans.runs.state import NodeState, roster_of
+from clusterctl.plans.runs.state import HaltedProcess, NodeState, roster_of
 from clusterctl.protocol.end_record import MOST_ATTEMPTS, MOST_EXIT, MOST_SIGNAL, parse_rank
 from clusterctl.protocol.ranks import Rank
 from clusterctl.protocol.reasons import NODE_0_ENDED
@@ -61,6 +61,7 @@ class NodeReport:
     contacted: bool = True
     stop_requested: bool = False
     suspended: set[Rank] = field(default_factory=set)  # ranks that SIGSTOP held, while they lived
+    halted: tuple[HaltedProcess, ...] = ()  # guardian, agent, torchrun, as last reported
     attempt: int = 1
     serves_node_0: bool = False  # the end of its program does not count once node 0's has ended
 
@@ -81,6 +82,11 @@ class NodeReport:
         previous, ended = self.suspended, {rank.rank for rank in state.ranks if rank.failed}
         self.suspended = {rank.rank for rank in state.ranks if rank.stopped} | (previous & ended)
         return sorted(self.suspended - previous)
+
+    def newly_halted(self, state: NodeState) -> list[HaltedProcess]:
+        """Take notice of the processes beside the ranks that are halted; gives those that ran before."""
+        previous, self.halted = self.halted, state.halted if state.live else ()
+        return [halted for halted in self.halted if halted not in previous]
 
     def on_event(self, event: Untrusted) -> Message | None:
         """Take an event; return what failed by it, or nothing."""

@@ -16,6 +16,8 @@ from ..logs.log_file import read_tail
 from ..probe.questions import read_text
 from ..runtime.processes import Identity, find_process
 from ..state.run_record import parse_identity
+from ..state.watchers import find_watchers
+from ..state.workdir import read_tail
 from .stacks import (
     RECORDS,
     StackRequest,
@@ -59,7 +61,8 @@ def diagnose(rundir: str, state: State, selected: Optional[List[int]], entries: 
     stacks: List[str] = []
     now, code = time.time(), RunPaths(rundir).code + "/"
     ranks = [one.describe(rundir, stacks, entries, now) for one in asked]
-    return {"ranks": ranks, "stacks": stacks, "code": code, "took": time.monotonic() - started, "time": now}
+    took, watchers = time.monotonic() - started, find_watchers(state)
+    return {"ranks": ranks, "watchers": watchers, "stacks": stacks, "code": code, "took": took, "time": now}
 
 
 class Target(NamedTuple):

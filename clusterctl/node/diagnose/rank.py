@@ -27,9 +27,12 @@ VARIABLE = "CLUSTERCTL_DIAGNOSE"  # the directory; a rank takes it away, so that
 SITE = "site"  # the directory in it that comes first in PYTHONPATH
 BREAKPOINT = "clusterctl_breakpoint"  # breakpoint.py there, if the run is one for `clusterctl debug`
 MODULE = "clusterctl_rank"  # the name of this file there
-STARTER = """import sys
+GROUP = "clusterctl_group"  # group.py there
+STARTER = """import os.path, sys
 if sys.version_info >= (3, 8):
+    from clusterctl_group import watch
     from clusterctl_rank import customize
+    watch(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     customize(__file__)
 """  # an older Python that the job starts goes on without
 # The next three are also in stacks.py, which has the other side: here this file is alone.
@@ -176,6 +179,6 @@ def customize(file: str) -> None:
     install(os.environ)
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or os.curdir) != here]
     sys.path_importer_cache.pop(here, None)
-    for name in (MODULE, "sitecustomize"):
+    for name in (MODULE, GROUP, "sitecustomize"):
         del sys.modules[name]
     __import__("sitecustomize")  # where there is none, the error is what the interpreter expects

@@ -16,6 +16,7 @@ import threading
 import types
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple
 
+from ..diagnose import group as watched_group
 from ..diagnose import rank as diagnosed_rank
 from . import interface
 
@@ -56,6 +57,9 @@ def apply_command(command: Command, stdout: int, stderr: int) -> None:
     reset_random_numbers()
     reset_multiprocessing(command.cwd)
     reset_faulthandler()
+    folder = os.environ.get(diagnosed_rank.VARIABLE)
+    if folder:
+        watched_group.watch(folder)
     diagnosed_rank.install(os.environ)
 
 

@@ -11,7 +11,14 @@ from ..runtime.processes import Stat
 
 if TYPE_CHECKING:
     from ...protocol.messages.agent import AnyEventFacts, EventName, Stage
-    from ...protocol.messages.files import AnyJournalFacts, JournalEvent, PartRecord, Spec, StateChange
+    from ...protocol.messages.files import (
+        AloneRecord,
+        AnyJournalFacts,
+        JournalEvent,
+        PartRecord,
+        Spec,
+        StateChange,
+    )
     from ...protocol.states import RunState
 
 
@@ -119,6 +126,7 @@ class BuildPart(NamedTuple):
 
     state: RunState
     reason: str
+    alone: Optional[AloneRecord] = None
 
 
 class StartAfter(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Callable, Optional, Tuple
 
-from ...protocol.exit_status import describe_end, describe_limit, describe_stall
+from ...protocol.exit_status import describe_alone, describe_end, describe_limit, describe_stall
 from ...protocol.messages.gang import StopOrder
 from ...protocol.messages.stop_kinds import DONE, FAILURE, TIME
 from ...protocol.reasons import NODE_0_ENDED
@@ -355,7 +355,10 @@ def stop_unsupervised(state: RunState, reason: str) -> Step:
 def on_all_ended(state: RunState, event: events.AllEnded) -> Step:
     """Decide how it ended."""
     state = state._replace(leftovers=tuple(event.leftovers)).change(signalled=tuple(event.signalled))
-    return state, (BuildPart(*judge(state.attempt.observed._replace(worlds=event.worlds))),)
+    name, reason = judge(state.attempt.observed._replace(worlds=event.worlds))
+    if name != SUCCEEDED or reason or event.alone is None:
+        return state, (BuildPart(name, reason),)
+    return state, (BuildPart(name, describe_alone(event.alone), event.alone),)
 
 
 def judge(observed: Observed) -> Tuple[StateName, str]:
@@ -424,12 +427,13 @@ def hand_over(state: RunState) -> Step:
     assert part is not None  # this follows from PartBuilt
     name, reason, left = part["state"], part["reason"], list(state.leftovers)
     end: JournalFacts = {"state": name, "reason": reason, "ended": list(attempt.signalled), "left": left}
+    alone: StateChange = {"alone": part["alone"]} if "alone" in part else {}
     state = state.change(phase=Phase.ENDED)
     if state.restartable and (attempt.observed.started or not attempt.is_first):
-        waits = SetState({"state": "WAITING", "reason": "waits for the other nodes", "left": left})
+        waits = SetState({"state": "WAITING", "reason": "waits for the other nodes", "left": left, **alone})
         recorded = Journal("attempt_ended", {"attempt": attempt.number, **end}), waits
         return state, (Act.CONCLUDE_LOGS, *recorded, GangEnd(part))
-    recorded = Journal("ended", end), SetState({"state": name, "reason": reason, "left": left})
+    recorded = Journal("ended", end), SetState({"state": name, "reason": reason, "left": left, **alone})
     reported = SendClient("ended", {"state": name, "reason": reason}), Act.CLOSE_CLIENT, Act.UNLOCK
     saved = Act.CONCLUDE_LOGS, SaveRecord(part)
     return state._replace(final=True), (*saved, *recorded, *reported, GangEnd(part))

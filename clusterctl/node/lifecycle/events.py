@@ -11,6 +11,7 @@ from ..runtime.processes import Stat
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import (
+        AloneRecord,
         AttemptEnd,
         AttemptRecord,
         EndedProcess,
@@ -245,6 +246,7 @@ class AllEnded(NamedTuple):
     leftovers: List[LeftProcess]
     signalled: List[EndedProcess]
     worlds: Dict[Rank, Optional[int]]
+    alone: Optional[AloneRecord] = None
 
 
 class PartBuilt(NamedTuple):

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
         GangRecord,
         JournalEvent,
         Membership,
-        RankRecord,
         Spec,
         State,
         StateChange,
@@ -236,19 +235,6 @@ def with_leftovers(state: State) -> State:
     found += find_tagged_below(run_tag_prefix(state))
     left: Any = describe_leftovers({stat.pid: stat for stat in found}.values())
     return {**state, "left": left}
-
-
-def mark_stopped(state: State) -> State:
-    """Mark the ranks that live and that a signal (SIGSTOP, a debugger) has stopped; costs one look at each."""
-    if state["state"] in FINAL or state["boot_id"] != boot_id():
-        return state
-    return {**state, "ranks": {rank: {**entry, **_stopped(entry)} for rank, entry in state["ranks"].items()}}
-
-
-def _stopped(entry: RankRecord) -> Any:
-    identity = parse_identity(entry) if entry.get("exit") is None and entry.get("signal") is None else None
-    stat = find_process(identity) if identity is not None else None
-    return {"stopped": True} if stat is not None and stat.state in "Tt" else {}
 
 
 def is_lingering(state: State) -> bool:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Deque, Dict, List, NamedTuple, Optional, cast
 
 from ...protocol.messages.gang import LONGEST_REASON, StopOrder
-from ...protocol.reasons import STOPPED_BY_SIGTERM
+from ...protocol.stops import STOPPED_BY
 from ...protocol.states import FINAL
 from ...protocol.untrusted import Untrusted
 from ..gang.membership import Gang, GangContext
@@ -23,6 +23,7 @@ from ..runtime.event_loop import Loop, reraise
 from ..runtime.processes import Identity, identify, reap, send_signal, set_subreaper, wake_on
 from ..state.locks import ORDERS, Locks, NodeLocks
 from ..state.run_record import Record, new_state, time_to_prepare
+from ..state.watchers import HaltedJournal
 from ..state.workdir import read_json, reserve_disk
 from .attempt import Site
 from .executor import Client, Executor
@@ -45,6 +46,9 @@ def make_gang(context: GangContext, orders: Optional[GangOrders]) -> Gang:
 
 
 GO_LIMIT = 3600.0  # seconds that a ready gate waits
+STOPPED_BY_SIGTERM = (
+    STOPPED_BY + "SIGTERM to the {process} on {node}"
+)  # that neither `stop` nor Slurm has sent
 SLURM_SIGNAL_WAIT = 1.0  # seconds in which Slurm's signal to all processes has reached each of them
 SIGNAL_WAIT = 0.2  # the same for a service manager, or the end of a login session
 HISTORY_AFTER = (
@@ -85,6 +89,7 @@ class Agent:
             lambda: self.post(events.Notice.CLIENT_LEFT),
         )
         self._record = Record(rundir, new_state(spec))
+        self._halted = HaltedJournal(self._record)
         locks = Locks(self._loop, spec, lambda: self.state.attempt.observed.started)
         self._locks = NodeLocks(locks, self._record, spec, self._client.send_event)
         self.state = RunState(new_attempt(spec, idle=bool(spec.get("spare"))), bool(spec.get("restart")))
@@ -282,6 +287,7 @@ class Agent:
             os.write(self._descriptors.beats, b".")
         self._executor.gang.beat()
         self._executor.attempt.scan_output()
+        self._halted.scan()
         self._record.flush()
         if not self._is_removed and not os.path.isdir(self._rundir):
             self._is_removed = True  # nothing of it can be recorded or followed any more

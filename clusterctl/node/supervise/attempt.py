@@ -27,6 +27,7 @@ from .evidence import Evidence
 from .gate_process import GateProcess
 from .gpu_memory import GpuMemoryWait
 from .launchers.temp_files import COLLECT_LIMIT, TemporaryFiles, needs_temporary_files
+from .ranks.groups import find_alone
 from .ranks.nested import Callbacks, NestedRanks
 from .ranks.stall import StallWatch
 from .ranks.workers import Worker
@@ -37,7 +38,7 @@ from .stages import Stages
 from .warm_server import WarmServer
 
 if TYPE_CHECKING:
-    from ...protocol.messages.files import JournalEvent, PartRecord, Spec
+    from ...protocol.messages.files import AloneRecord, JournalEvent, PartRecord, Spec
     from .gate_process import TorchrunFacts
 
 
@@ -312,7 +313,14 @@ class Attempt:
             self.torchrun.close()
             self.record_workers(RecordWorkers())
         worlds = {rank: worker.world_size for rank, worker in self.workers().items()}
-        self.post(events.AllEnded(describe_leftovers(remaining), self._process_tree.signalled(), worlds))
+        signalled, alone = self._process_tree.signalled(), self._find_alone()
+        self.post(events.AllEnded(describe_leftovers(remaining), signalled, worlds, alone))
+
+    def _find_alone(self) -> Optional[AloneRecord]:
+        """Return whether the ranks of this node were in no process group of the planned size."""
+        started = bool(self._spec["module"]) or self._nested.workers is not None
+        folder = RunPaths(self._site.rundir).diagnosis(self._spec["attempt"])
+        return find_alone(folder, self._spec, self.ranks().values(), started=started)
 
     def _file_of(self, program: Worker) -> str:
         """Name the stderr of the node's only program."""
@@ -347,6 +355,8 @@ class Attempt:
             "stop_kind": observed.stop_kind,
             "failures": failures,
         }
+        if action.alone is not None:
+            part["alone"] = action.alone
         self.post(events.PartBuilt(part, self.stages.has_after))
 
     def start_after(self, action: StartAfter) -> None:

@@ -17,9 +17,17 @@ from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Tuple
 
 from ...protocol.exit_status import describe_end, split_status
 from ...protocol.states import FAILED, FAILED_SETUP, FINAL, PREPARING, SUBMITTED, WAITING
-from ..runtime.processes import ProcessTree, describe_leftovers, identify, set_subreaper, wake_on
+from ..runtime.processes import (
+    ProcessTree,
+    describe_leftovers,
+    identify,
+    read_stat,
+    set_subreaper,
+    wake_on,
+)
 from ..state.run_record import Record, new_state, read_spec, read_state, run_tag_prefix
 from ..state.temp_dirs import own_prefix, remove_all
+from ..state.watchers import HALTED
 from ..state.workdir import parse_dict, release_disk_reserve
 from .run_processes import RunProcesses, find_spared
 
@@ -112,6 +120,7 @@ def make_agent(
 def guard(rundir: str, spec: Spec, pid: int, silence: Optional[str]) -> None:
     """See the agent off; if it did not end in order, do its work. Nothing of the run survives this."""
     if silence is not None:
+        silence += describe_halt(pid)
         os.kill(pid, signal.SIGKILL)
     status = os.waitpid(pid, 0)[1]
     if silence is not None or status != 0:
@@ -140,6 +149,12 @@ def watch_agent(pipes: Pipes, wakeup: int, limit: float) -> Optional[str]:
         if pipes.beats_read in ready and not os.read(pipes.beats_read, 512):
             return None
     return f"the agent was silent for {limit:g} s"
+
+
+def describe_halt(pid: int) -> str:
+    """Describe why our child sends nothing, if a signal or a debugger has halted it."""
+    stat = read_stat(pid)
+    return ": it was halted (SIGSTOP)" if stat is not None and stat.state in HALTED else ""
 
 
 def describe_loss(status: int) -> str:

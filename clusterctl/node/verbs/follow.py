@@ -25,12 +25,12 @@ from ..runtime.stream import Stream, VerbError
 from ..state.run_record import (
     find_run,
     is_lingering,
-    mark_stopped,
     resolve_state,
     with_leftovers,
     with_record,
     with_stop,
 )
+from ..state.watchers import mark_halted
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import State
@@ -137,7 +137,7 @@ class RunFollower:
         if state is None:
             return None
         return self._activity.add_to(
-            with_record(self._rundir, mark_stopped(with_stop(self._rundir, with_leftovers(state))))
+            with_record(self._rundir, mark_halted(with_stop(self._rundir, with_leftovers(state))))
         )
 
     def _is_lingering(self, state: State) -> bool:

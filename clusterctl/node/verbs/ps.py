@@ -11,7 +11,6 @@ from ...protocol.states import NOT_SUCCEEDED
 from ..logs.activity import ActivityReader
 from ..runtime.stream import Stream
 from ..state.run_record import (
-    mark_stopped,
     record_size,
     resolve_state,
     run_dirs,
@@ -19,6 +18,7 @@ from ..state.run_record import (
     with_record,
     with_stop,
 )
+from ..state.watchers import mark_halted
 
 if TYPE_CHECKING:
     from ...protocol.messages.files import State
@@ -54,7 +54,7 @@ def list_runs(workdir: str, node: Optional[str], run_id: Optional[str], limit: O
             states.append(with_record(rundir, state) if room >= 0 else state)
         else:
             states.append(state)
-    return [mark_stopped(state) for state in states]
+    return [mark_halted(state) for state in states]
 
 
 def _with_activity(workdir: str, state: State) -> State:

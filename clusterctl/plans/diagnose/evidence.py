@@ -18,6 +18,7 @@ MOST_THREADS, MOST_FRAMES = 128, 128
 MOST_GROUPS, MOST_ENTRIES, MOST_RECENT = 32, 12, 256
 MOST_CLOCKS, LARGEST_OFFSET = 4096, 10**12  # nodes; microseconds
 LONGEST_AGE = 1e9  # seconds
+WATCHERS = ("guardian", "agent", "torchrun")
 _THREAD = re.compile(r"(?:Current t|T)hread\b.*\(most recent call first\):")
 _FRAME = re.compile(r'  File "(.*)", line (\d{1,9}) in (.*)')
 LONGEST_FILE, LONGEST_FUNCTION = 1000, 200  # characters
@@ -114,6 +115,16 @@ class RankEvidence:
 
 
 @dataclass(frozen=True)
+class Watcher:
+    """The guardian, the agent or torchrun of a node, which lives; `halted` by a signal or a debugger."""
+
+    node: str
+    process: str
+    pid: int
+    halted: bool
+
+
+@dataclass(frozen=True)
 class NodeEvidence:
     """The ranks of one node, and how long they took to answer, in seconds.
 
@@ -125,6 +136,7 @@ class NodeEvidence:
     took: float
     time: float = 0.0
     clocks: Mapping[str, float] = field(default_factory=dict)
+    watchers: tuple[Watcher, ...] = ()
 
 
 def parse_evidence(raw: Untrusted, node: str) -> NodeEvidence:
@@ -139,7 +151,15 @@ def parse_evidence(raw: Untrusted, node: str) -> NodeEvidence:
     took, time = raw.number("took", 0.0, LONGEST_AGE) or 0.0, raw.moment("time") or 0.0
     clocks = raw.named_integers("clocks", MOST_CLOCKS, -LARGEST_OFFSET, LARGEST_OFFSET)
     seconds = {name: microseconds / 1e6 for name, microseconds in clocks.items()}
-    return NodeEvidence(node, tuple(ranks.values()), took, time, seconds)
+    watchers = tuple(_parse_watchers(raw, node))
+    return NodeEvidence(node, tuple(ranks.values()), took, time, seconds, watchers)
+
+
+def _parse_watchers(raw: Untrusted, node: str) -> Iterator[Watcher]:
+    for entry in raw.records("watchers", len(WATCHERS)):
+        process, pid = entry.one_of("process", WATCHERS), entry.integer("pid", 1, 1 << 22)
+        if process and pid is not None:
+            yield Watcher(node, process, pid, entry.flag("halted"))
 
 
 def _texts(raw: Untrusted) -> tuple[str, ...]:

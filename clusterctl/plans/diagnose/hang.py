@@ -2,9 +2,9 @@
 
 The first that holds is the answer:
 
-1. a process is stopped, by a signal or a debugger
+1. a rank is stopped, by a signal or a debugger; else torchrun, the agent or the guardian of a node
 2. a process waits for a file system in the kernel, while others wait for it or nothing goes on
-3. a rank has written its traceback, and its process has not ended
+3. a rank has written its traceback, and its process has not ended; or all ranks have ended, and torchrun has not
 4. of a process group, ranks have not entered a collective that others wait in: ended, unreachable, GIL held, elsewhere
 5. all are in one, but not in the same: another operation, size or type; or groups in another order
 6. all are in the same, and none completes
@@ -30,6 +30,7 @@ from clusterctl.plans.diagnose.evidence import (
     GroupRecord,
     NodeEvidence,
     RankEvidence,
+    Watcher,
     parse_evidence,
 )
 from clusterctl.protocol.tracebacks import final_exception
@@ -44,6 +45,7 @@ USUAL_GAPS = 1.5  # times the longest time between two collectives
 IDLE_CPU = 0.05  # processors
 SAME_ON_ALL = ("all_reduce", "allreduce", "broadcast", "reduce", "reduce_scatter", "all_gather", "barrier")
 MOST_RANGES = 12
+WATCHERS_CODE = "CC-HANG-013"
 
 
 @dataclass(frozen=True)
@@ -99,14 +101,20 @@ def judge(
     silent_nodes: Sequence[str] = (),
     world: int | None = None,
     least_wait: float = PATIENCE,
+    watchers: Sequence[Watcher] = (),
 ) -> Judgement:
-    """Judge what the ranks of a run report; `silent_nodes` did not answer, `world` is how many ranks there are."""
+    """Judge what the ranks of a run report; `silent_nodes` did not answer, `world` is how many ranks there are.
+
+    `watchers` are the processes of the nodes that start and watch the ranks.
+    """
     by_rank = {rank.rank: rank for rank in ranks}
     waits = find_waits(by_rank, world, least_wait)
-    for step in (_stopped, _in_kernel, _zombie):
-        found = step(by_rank, waits)
-        if found is not None:
-            return found
+    found = (
+        _stopped(by_rank, waits) or _halted(watchers) or _in_kernel(by_rank, waits) or _zombie(by_rank, waits)
+    )
+    found = found or _remains(by_rank, watchers, least_wait)
+    if found is not None:
+        return found
     if waits:
         return _judge_waits(by_rank, waits, silent_nodes)
     return _without_wait(by_rank, silent_nodes, least_wait)
@@ -204,6 +212,31 @@ def _stopped(by_rank: Mapping[int, RankEvidence], waits: Sequence[Wait]) -> Judg
         return None
     case = "traced" if any(rank.traced or rank.process == "t" for rank in stopped) else ""
     return _about(stopped, "CC-HANG-001", case, waits, by_rank, pid=stopped[0].pid or 0)
+
+
+def _halted(watchers: Sequence[Watcher]) -> Judgement | None:
+    for watcher in watchers:
+        if watcher.halted:
+            return Judgement(WATCHERS_CODE, "", _facts_of(watcher))
+    return None
+
+
+def _remains(
+    by_rank: Mapping[int, RankEvidence], watchers: Sequence[Watcher], least_wait: float
+) -> Judgement | None:
+    """Name a torchrun that has not exited although no rank is left that it could wait for."""
+    launchers = [watcher for watcher in watchers if watcher.process == "torchrun"]
+    silences = [rank.silent for rank in by_rank.values() if rank.silent is not None]
+    all_ended = by_rank and all(rank.ended or rank.problem == "ended" for rank in by_rank.values())
+    if not (launchers and silences and all_ended) or min(silences) < least_wait:
+        return None
+    return Judgement(WATCHERS_CODE, "remains", _facts_of(launchers[0]))
+
+
+def _facts_of(watcher: Watcher) -> dict[str, object]:
+    names = {"guardian": tr("the guardian"), "agent": tr("the agent")}
+    process = names.get(watcher.process, watcher.process)
+    return {"process": process, "pid": watcher.pid, "node": watcher.node}
 
 
 def _in_kernel(by_rank: Mapping[int, RankEvidence], waits: Sequence[Wait]) -> Judgement | None:
@@ -541,7 +574,8 @@ def judge_kept(
     longest = max(seconds, default=None)
     # of a stall the nodes have waited as long as the job says
     least_wait = min(PATIENCE, longest) if longest else PATIENCE
-    judgement = judge(ranks, silent_nodes, world, least_wait)
+    watchers = [watcher for each in kept for watcher in each.evidence.watchers]
+    judgement = judge(ranks, silent_nodes, world, least_wait, watchers)
     suspects = tuple(rank for rank in ranks if rank.rank in judgement.suspects)
     return KeptDiagnosis(kept[0].why, longest, judgement, suspects or tuple(ranks), tuple(ranks))
 
@@ -564,6 +598,7 @@ def render_kept(kept: KeptDiagnosis, command: str = "clusterctl") -> list[str]:
     judgement = kept.judgement
     if kept.why == TIME_LIMIT and not judgement.hangs:
         return []
-    lines = [kept.summary, tr("{sentence} ({code})", sentence=judgement.sentence, code=judgement.code)]
+    places = [] if judgement.code == WATCHERS_CODE else [kept.summary]  # it is about no rank
+    lines = [*places, tr("{sentence} ({code})", sentence=judgement.sentence, code=judgement.code)]
     advice = begin_commands(judgement.fix, command)
     return [*lines, tr("next: {command}", command=advice)] if advice else lines

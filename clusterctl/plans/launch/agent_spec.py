@@ -91,6 +91,7 @@ def render_spec(plan: LaunchPlan, node: NodePlan, record: LaunchRecord) -> Spec:
         "output_dir": f"{WorkdirPaths(node.member.node.workdir).outputs}/{plan.job.name}",
         "zombie_after": plan.job.zombie_after,
         "stall": _render_stall(plan.job),
+        "alone": plan.job.alone,
         "diagnose": plan.job.diagnose,
         "debug": plan.job.debug,
         "sample": True,

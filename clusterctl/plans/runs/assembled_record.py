@@ -125,4 +125,4 @@ def _own_part(part: NodeState, offset: float) -> RecordedPart:
         failures.append(Failure(part.node, None, None, None, ended, reason=part.reason or part.state))
     state = UNKNOWN if part.live else part.state
     end = RecordedPart(part.node, part.node_rank, state, part.reason, None, tuple(failures))
-    return replace(end, stop_kind=part.stop_kind)
+    return replace(end, stop_kind=part.stop_kind, alone=part.alone)

@@ -9,13 +9,14 @@ from types import MappingProxyType
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.diagnose.hang import Judgement
 from clusterctl.plans.runs.gang_record import SlotState
-from clusterctl.plans.runs.state import NodeState, Parts, RankState, node_ranks, roster_of
+from clusterctl.plans.runs.state import HaltedProcess, NodeState, Parts, RankState, node_ranks, roster_of
 from clusterctl.plans.runs.verdict import Verdict
 from clusterctl.protocol.exit_status import signal_name
 from clusterctl.protocol.ranks import NodeRank, Rank
 from clusterctl.protocol.states import CANCELLED, LOST, UNKNOWN
 from clusterctl.protocol.tracebacks import clip
 from clusterctl.specs.nodeset import fold_names
+from clusterctl.specs.text import command_line
 from clusterctl.translation import tr, trn
 
 MOST_ROWS = 8  # nodes; of more those that are alike share a row
@@ -193,6 +194,7 @@ def _describe_part(node: NodeState | None, slot: SlotState | None, loss: str) ->
     notes = [own_reason if adds_loss else given, stopping]
     notes += [tr("still running: {process}", process=remaining) for remaining in node.left_processes]
     notes += [translate_node_text(slot.reason)] if slot is not None and slot.reason != node.reason else []
+    notes += [describe_halted(node.node, halted) for halted in node.halted if node.live]
     if node.unplanned_world_size:
         observed, planned = node.unplanned_world_size
         notes.append(tr("WORLD_SIZE {observed}, planned {planned}", observed=observed, planned=planned))
@@ -207,3 +209,15 @@ def _describe_rank(rank: RankState, *, live: bool) -> str:
     if rank.stopped and live:
         return tr("stopped (SIGSTOP)")
     return tr("running") if live else "?"
+
+
+def describe_halted(node: str, halted: HaltedProcess) -> str:
+    """Say which process of a node is halted, and the command that continues it."""
+    return tr(
+        "{process} is halted (SIGSTOP, pid {pid}); to continue it: {command}",
+        process=halted.name,
+        pid=halted.pid,
+        command=command_line(
+            "exec", "--nodes", node, "--", "kill", "-CONT", str(halted.pid), command="clusterctl"
+        ),
+    )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from clusterctl.plans.diagnose.evidence import WATCHERS
 from clusterctl.plans.facts.gpu_use import render_gpu_memory
 from clusterctl.plans.facts.untrusted import LARGEST_PID, MAX_PROCESS_NAME
 from clusterctl.plans.runs.gang_record import (
@@ -22,7 +23,9 @@ from clusterctl.protocol.end_record import (
     MOST_RANK,
     MOST_SIGNAL,
     MOST_SLOTS,
+    AloneRanks,
     EndRecord,
+    parse_alone,
     parse_record,
 )
 from clusterctl.protocol.ranks import NodeRank, Rank
@@ -34,6 +37,7 @@ from clusterctl.protocol.states import (
     RUNNING,
     STATES,
     SUBMITTED,
+    SUCCEEDED,
     UNKNOWN,
     WAITING,
 )
@@ -114,6 +118,20 @@ class EndSummary:
 
 
 @dataclass(frozen=True)
+class HaltedProcess:
+    """The guardian, the agent or torchrun of a node, halted by a signal or a debugger."""
+
+    process: str
+    pid: int
+
+    @property
+    def name(self) -> str:
+        """Return the name of the process as texts have it."""
+        names = {"guardian": tr("the guardian"), "agent": tr("the agent")}
+        return names.get(self.process, self.process)
+
+
+@dataclass(frozen=True)
 class NodeState:
     """One node's part of a run; times are seconds since 1970 by that node's clock.
 
@@ -167,6 +185,8 @@ class NodeState:
     stop_kind: str = ""  # of the order that ended it, where there is no record of that
     end: EndSummary | None = None  # of the whole run, by its complete record
     warm_until: float | None = None  # how long a process of its node waits for the next launch at most
+    halted: tuple[HaltedProcess, ...] = ()  # while it lives
+    alone: AloneRanks | None = None  # of one that succeeded, see RecordedPart
 
     @property
     def agent_count(self) -> int:
@@ -241,6 +261,8 @@ def parse_state(raw: Untrusted) -> NodeState:
         stop_kind=raw.text("stop_kind", 10),
         end=_parse_end(raw.record("end")),
         warm_until=raw.record("warm").moment("until"),
+        halted=tuple(_parse_halted(raw)),
+        alone=parse_alone(raw.record("alone")) if state == SUCCEEDED else None,
     )
 
 
@@ -252,6 +274,13 @@ def _parse_end(raw: Untrusted) -> EndSummary | None:
 def can_be_on_slurm(state: NodeState) -> bool:
     """Tell whether a part's node and job can be those of Slurm; a login node's list must not put text into commands."""
     return is_node_name(state.node) and re.fullmatch("[0-9]+", state.slurm_job) is not None
+
+
+def _parse_halted(raw: Untrusted) -> Iterator[HaltedProcess]:
+    for entry in raw.records("halted", len(WATCHERS)):
+        process, pid = entry.one_of("process", WATCHERS), entry.integer("pid", 1, LARGEST_PID)
+        if process and pid is not None:
+            yield HaltedProcess(process, pid)
 
 
 def _parse_ranks(raw: Untrusted) -> tuple[RankState, ...]:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from clusterctl.codes.lookup import find_entry
 from clusterctl.plans.diagnose.hang import KeptDiagnosis, kept_to_json
 from clusterctl.plans.diagnose.slow import Slowness
+from clusterctl.plans.runs.alone import alone_to_json
 from clusterctl.plans.runs.assembled_record import assemble_record, with_own_reasons
 from clusterctl.plans.runs.gang_record import NO_PROGRESS, Attempt, choose_record
 from clusterctl.plans.runs.state import (
@@ -20,11 +21,11 @@ from clusterctl.plans.runs.state import (
     taking_part,
 )
 from clusterctl.plans.sync.outside_files import OutsideFiles, outside_to_json, with_outside_files
-from clusterctl.protocol.end_record import EndRecord, RecordedPart
+from clusterctl.protocol.end_record import AloneRanks, EndRecord, RecordedPart
 from clusterctl.protocol.root_cause import Cause, Failure, render_ending
 from clusterctl.protocol.run_end import RunEnd, judge_end
 from clusterctl.protocol.run_id import RunId
-from clusterctl.protocol.states import LOST, SUCCEEDED, UNKNOWN
+from clusterctl.protocol.states import FAILED, LOST, SUCCEEDED, UNKNOWN
 from clusterctl.protocol.tracebacks import strip_rank
 from clusterctl.specs.text import quote_word
 from clusterctl.translation import english_of
@@ -63,6 +64,7 @@ class Verdict:
     losses: Mapping[str, str] = field(default_factory=dict)  # why the others lost a node
     slow: Slowness | None = None  # who made the others wait, by a sample that the nodes took
     hang: KeptDiagnosis | None = None  # where the ranks were before the end, if the nodes have kept that
+    alone: AloneRanks | None = None  # why a run is FAILED of which all ranks ended with 0
     is_assembled: bool = (
         False  # judged on this machine: the run had begun, and no node has the complete record
     )
@@ -197,6 +199,7 @@ def make_verdict(
         },
         away=tuple(name for name in parts if name in lost and parts[name] is None),
         unwatched=tuple(name for name, part in known.items() if part.state == LOST and part.left_processes),
+        alone=record.alone if end.state == FAILED else None,
         losses={part.node: f"lost: {part.reason}" for part in record.parts if part.lost and part.reason},
     )
 
@@ -235,6 +238,7 @@ def verdict_to_json(verdict: Verdict) -> dict[str, object]:
         "outside": {name: outside_to_json(files) for name, files in verdict.outside_files.items()},
         "world_sizes": {name: observed for name, (observed, _) in verdict.world_sizes.items()},
         "cause": cause_to_json(cause, verdict.run_id) if cause else None,
+        "alone": alone_to_json(verdict.alone) if verdict.alone else None,
         "hang": kept_to_json(verdict.hang) if verdict.hang else None,
         "recorded": not verdict.is_assembled,
         "slow": english_of(verdict.slow.judgement.sentence) if verdict.slow else None,

@@ -49,6 +49,14 @@ class RankEvidence(_RankEvidence, total=False):
     records_problem: str
 
 
+class WatcherEvidence(TypedDict):
+    """The guardian, the agent or torchrun of a node, which lives; `halted` by a signal or a debugger."""
+
+    process: str
+    pid: int
+    halted: bool
+
+
 class Diagnosis(TypedDict, total=False):
     """The ranks of a node; equal stacks stand there once. `code` is the run's code, `took` is in seconds.
 
@@ -57,6 +65,7 @@ class Diagnosis(TypedDict, total=False):
     """
 
     ranks: list[RankEvidence]
+    watchers: list[WatcherEvidence]
     stacks: list[str]
     code: str
     took: float

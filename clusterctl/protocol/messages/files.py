@@ -230,6 +230,7 @@ class _Spec(TypedDict):
     ends_with: str  # "all", or "node 0": the run ends when node 0's program does
     zombie_after: float  # seconds; 0 is never
     stall: StallSpec | None  # null where progress is not watched
+    alone: str  # "ok": ranks need not form a process group; or "fail"
     debug: bool  # whether a rank waits at `breakpoint()` for `clusterctl debug`
     diagnose: bool  # whether the ranks are prepared to be asked where they are
     sample: bool  # whether the agent samples the machine
@@ -392,6 +393,14 @@ class WarmRecord(ProcessRecord, total=False):
     until: float
 
 
+class AloneRecord(TypedDict):
+    """Of a part that SUCCEEDED: how many ranks were in no process group of more than `largest`, `planned` were more."""
+
+    ranks: int
+    largest: int  # 1: each was alone
+    planned: int
+
+
 class StateChange(TypedDict, total=False):
     """What changes in a record: all that is not of a run with `restart`, of a GPU or of `after` is always there."""
 
@@ -421,6 +430,7 @@ class StateChange(TypedDict, total=False):
     after: str
     outside: OutsideSummary
     warm: WarmRecord
+    alone: AloneRecord
 
 
 class Membership(TypedDict, total=False):
@@ -442,9 +452,17 @@ class _State(CopiedFromSpec):
     gang: bool | GangRecord  # a flag; in answers the record, if there is one
 
 
+class HaltedProcess(TypedDict):
+    """The guardian, the agent or torchrun, halted by a signal or a debugger."""
+
+    process: str
+    pid: int
+
+
 class State(_State, StateChange, Membership, total=False):
     """state.json: one node's part of a run."""
 
+    halted: list[HaltedProcess]  # in answers only
     stopping: str | None  # in answers only
     activity: dict[str, RankActivity]  # in answers only
     slurm_job: str  # in answers of a login node only
@@ -500,13 +518,14 @@ class _PartRecord(TypedDict):
     failures: list[FailureRecord]
 
 
-class LastSeen(TypedDict, total=False):
-    """The last sign of life of a node that is lost."""
+class PartDetails(TypedDict, total=False):
+    """What only some parts have."""
 
-    last_seen: float | None
+    last_seen: float | None  # of a node that is lost: its last sign of life
+    alone: AloneRecord  # of one that succeeded, and whose ranks certainly ran alone
 
 
-class PartRecord(_PartRecord, LastSeen, total=False):
+class PartRecord(_PartRecord, PartDetails, total=False):
     """One node's account of its end, or what the others write of a node that is lost."""
 
     stop_kind: str  # of the order that ended it, see StopOrder; empty if none did; older records lack it
@@ -590,6 +609,8 @@ JournalEvent = Literal[
     "failure_held",
     "stalled",
     "stall_over",
+    "halted",
+    "continued",
     "torchrun_exited",
     "stopping",
     "after",
@@ -637,6 +658,7 @@ class JournalFacts(StartFailure, total=False):
     port: int | None
     ranks: list[Rank]
     rank: int
+    process: str  # guardian or torchrun
     pid: int
     exit: int | None
     signal: int | None

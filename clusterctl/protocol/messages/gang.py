@@ -26,12 +26,13 @@ from .stop_kinds import STOP, STOP_KINDS
 
 if TYPE_CHECKING:
     from .files import (
+        AloneRecord,
         AttemptEnd,
         Block,
         EndState,
         FailureRecord,
         GangRecord,
-        LastSeen,
+        PartDetails,
         PartRecord,
         RestartsEnd,
         RosterEntry,
@@ -48,6 +49,7 @@ LONGEST_ADDRESS = 64  # characters
 LONGEST_TIME = 1e9  # seconds that a run may have left
 LARGEST_EXIT = 1 << 31
 MOST_ATTEMPTS = 100_000
+MOST_RANKS = 1 << 20  # of a run
 HIGHEST_SIGNAL = 64
 TAIL_LINES = 20
 TRACEBACKS = 4  # the last ones, as a chain may hold several
@@ -447,6 +449,9 @@ def read_part(message: Untrusted, bounds: Bounds) -> PartRecord:
         "node": "",
         "node_rank": None,
     }
+    alone = read_alone(message.record("alone"))
+    if alone is not None:
+        part["alone"] = alone
     return limit_parts([part])[0]
 
 
@@ -478,19 +483,33 @@ def _read_recorded(message: Untrusted, bounds: Bounds) -> PartRecord:
     if not bounds.is_name(node):
         raise MalformedError("a part of no node of this run")
     state = _state(message, PART_STATES)
-    last_seen: LastSeen = {"last_seen": _read_shifted_time(message, "last_seen")} if state == LOST else {}
-    return {
+    details: PartDetails = {"last_seen": _read_shifted_time(message, "last_seen")} if state == LOST else {}
+    part: PartRecord = {
         "node": node,
         "node_rank": NodeRank(required(message.integer("node_rank", 0, bounds.slots - 1), "node rank")),
         "address": message.text("address", LONGEST_ADDRESS),
         "state": state,
         "reason": message.text("reason"),
         "time": required(_read_shifted_time(message, "time"), "time"),
-        **last_seen,
+        **details,
         "stopped_at": _read_shifted_time(message, "stopped_at"),
         "stop_kind": message.one_of("stop_kind", STOP_KINDS),
         "failures": _read_failures(message, bounds),
     }
+    alone = read_alone(message.record("alone"))
+    if alone is not None:
+        part["alone"] = alone
+    return part
+
+
+def read_alone(record: Untrusted) -> AloneRecord | None:
+    """Read that the ranks of a part ran alone; None where a number is missing or wrong."""
+    ranks, largest, planned = (
+        record.integer(name, 1, MOST_RANKS) for name in ("ranks", "largest", "planned")
+    )
+    if ranks is None or largest is None or planned is None or largest >= planned:
+        return None
+    return {"ranks": ranks, "largest": largest, "planned": planned}
 
 
 def _state(message: Untrusted, allowed: tuple[RunState, ...]) -> RunState:

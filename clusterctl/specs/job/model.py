@@ -142,6 +142,7 @@ class Job:
     time_limit: float | None = None
     log_limit: int = 50 * 1000**3
     zombie_after: float = 30.0
+    alone: Literal["fail", "ok"] = "fail"
     stall: Stall = field(default_factory=Stall)
     diagnose: bool = True
     debug: bool = False

@@ -267,6 +267,7 @@ def parse_job(text: str, file: str, overrides: Sequence[tuple[str, str]] = ()) -
         time_limit=entry.time_limit,
         log_limit=entry.log_limit,
         zombie_after=entry.zombie_after,
+        alone=entry.alone,
         stall=Stall(after=entry.stall.after, then=entry.stall.then),
         diagnose=entry.diagnose,
         debug=entry.debug,

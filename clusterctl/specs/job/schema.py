@@ -236,6 +236,7 @@ Flag = Annotated[bool, FLAG]
 GpuIndex = Annotated[
     int, ScalarType(to_translate("the index of a GPU"), values.parse_count, whole_number_schema(minimum=0))
 ]
+Alone = Annotated[Literal["fail", "ok"], one_of("fail", "ok")]
 Backend = Annotated[Literal["nccl", "gloo"], one_of("nccl", "gloo")]
 Via = Annotated[Literal["auto", "direct", "tree"], one_of("auto", "direct", "tree")]
 _DURATION = {
@@ -379,6 +380,11 @@ class JobFile(StrictModel):
     zombie_after: Duration = Field(
         30.0,
         description="When a rank that has written its traceback and does not exit is ended; `0` for never.",
+    )
+    alone: Alone = Field(
+        "fail",
+        description="Whether a run fails whose ranks all end with 0 and formed no process group: `fail`, or `ok` where"
+        " each rank works alone on purpose; see below.",
     )
     stall: Annotated[StallEntry, ShortForm("after", _STALL_TIME)] = Field(
         default_factory=StallEntry,

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import json
 import random
-import signal
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from waiting import wait_until
-
 from clusterctl.node.logs.activity import ActivityReader
 from clusterctl.node.logs.reader import logs_since
-from clusterctl.node.runtime.processes import find_process, identify
 from clusterctl.node.state.ended import list_ended
 from clusterctl.node.state.run_record import (
     STATES,
     Record,
-    mark_stopped,
     new_state,
     read_spec,
     read_state,
@@ -69,24 +63,6 @@ def test_since_follows_the_state(tmp_path: Path) -> None:
 def test_the_tag_names_run_node_and_attempt() -> None:
     """It is what every process of the attempt carries."""
     assert run_tag(SPEC) == "job-1/gpu01/2"
-
-
-def test_a_rank_that_a_signal_has_stopped_is_marked() -> None:
-    """SIGSTOP marks it, SIGCONT takes the mark away; a rank that has ended is not looked at."""
-    with subprocess.Popen(["sleep", "3600"]) as worker:
-        entry = {"local_rank": 0, **identify(worker.pid).as_dict(), "exit": None, "signal": None}
-        state = {**new_state(SPEC), "ranks": {"0": entry, "1": {**entry, "exit": 0}}}
-        worker.send_signal(signal.SIGSTOP)
-        wait_until(lambda: find_process(identify(worker.pid)).state == "T", "the stop")
-        marked = mark_stopped(state)["ranks"]
-        worker.send_signal(signal.SIGCONT)
-        wait_until(lambda: find_process(identify(worker.pid)).state != "T", "its life")
-        after = mark_stopped(state)["ranks"]
-        worker.kill()
-
-    assert [rank for rank, told in marked.items() if told.get("stopped")] == ["0"]
-    assert [rank for rank, told in after.items() if told.get("stopped")] == []
-    assert mark_stopped({**state, "state": "FAILED"})["ranks"]["0"] == entry
 
 
 SPOILED: list[Any] = [

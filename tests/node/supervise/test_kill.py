@@ -135,7 +135,10 @@ def test_a_frozen_agent_is_ended(node: Make) -> None:
     os.kill(run.pid("agent"), signal.SIGSTOP)
     state = run.ended()
 
-    assert (state["state"], state["reason"]) == ("FAILED", "the agent was silent for 5 s")
+    assert (state["state"], state["reason"]) == (
+        "FAILED",
+        "the agent was silent for 5 s: it was halted (SIGSTOP)",
+    )
 
 
 @pytest.mark.usefixtures("bystander")

@@ -245,3 +245,40 @@ def test_daemons_of_the_ranks_are_counted(monkeypatch: pytest.MonkeyPatch, tmp_p
     finally:
         for child in children:
             child.communicate()
+
+
+def test_a_torchrun_that_outlives_its_ranks_is_no_progress(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A halted one does not notice that they have ended: the node's quiet counts from then, until the attempt ends."""
+    now = [1000.0]
+    monkeypatch.setattr(stall, "time", SimpleNamespace(monotonic=lambda: now[0], time=lambda: now[0]))
+    worker: Any = SimpleNamespace(identity=identify(os.getpid()), ended=False, folder=None)
+    loop: Any = SimpleNamespace(after=lambda *_: None, cancel=lambda _: None)
+    record: Any = SimpleNamespace(rundir=str(tmp_path), state={}, set=lambda _: None)
+    spec: Any = {"stall": {"after": 60.0, "then": ""}, "attempt": 1}
+    watch = StallWatch(loop, record, spec, lambda _: None)
+    monkeypatch.setattr(watch, "_measure", lambda _: IDLE)
+    monkeypatch.setattr(watch, "_request_records", lambda: None)
+    watch.watch(lambda: [worker], None)
+    quiet = []
+    for seconds, ended in ((50.0, False), (10.0, True), (30.0, True), (40.0, True)):
+        now[0] += seconds
+        worker.ended = ended
+        watch._scan()
+        quiet.append(watch.quiet)
+    watch.stop()
+
+    assert quiet[1:] == [0.0, 30.0, 70.0]
+    assert watch.quiet == 0.0
+
+
+def test_a_node_without_ranks_yet_is_not_quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """There is nothing that could have ended."""
+    loop: Any = SimpleNamespace(after=lambda *_: None, cancel=lambda _: None)
+    record: Any = SimpleNamespace(rundir=str(tmp_path), state={}, set=lambda _: None)
+    spec: Any = {"stall": {"after": 60.0, "then": ""}, "attempt": 1}
+    watch = StallWatch(loop, record, spec, lambda _: None)
+    watch.watch(list, None)
+    monkeypatch.setattr(stall, "time", SimpleNamespace(monotonic=lambda: 1e9, time=lambda: 1e9))
+    assert watch.quiet == 0.0

@@ -15,6 +15,7 @@ from clusterctl.plans.diagnose.evidence import (
     Frame,
     GroupRecord,
     RankEvidence,
+    Watcher,
     main_frames,
     parse_evidence,
 )
@@ -313,3 +314,52 @@ def test_an_answer_is_read_with_distrust() -> None:
     assert node.ranks[0].groups[0].entries == (Entry(3, None, "all_reduce", "[[1]]", "Float", False, 2.5),)
     assert node.ranks[1].stack == "" and node.ranks[1].ended
     assert parse_evidence(Untrusted({}), "gpu01").ranks == ()
+
+
+def watcher(process: str = "torchrun", *, halted: bool = False) -> Watcher:
+    """Build a process of the second node that starts or watches the ranks."""
+    return Watcher("gpu02", process, 4711, halted)
+
+
+@pytest.mark.parametrize("process", ["torchrun", "agent", "guardian"])
+def test_a_halted_process_beside_the_ranks_is_named(process: str) -> None:
+    """Also while the ranks make progress: torchrun would not notice their end. A rank that is stopped goes before."""
+    halted = judge(seven_of_eight(behind(3)), watchers=[watcher(process, halted=True)])
+    running = judge(seven_of_eight(behind(3)), watchers=[watcher(process)])
+    both = judge(seven_of_eight(STOPPED), watchers=[watcher(process, halted=True)])
+
+    assert (halted.code, halted.hangs) == ("CC-HANG-013", True)
+    assert f"{process} on gpu02 (pid 4711) is halted" in halted.sentence
+    assert "clusterctl exec --nodes gpu02 -- kill -CONT 4711" in halted.fix
+    assert (running.code, both.code) == ("CC-HANG-004", "CC-HANG-001")
+
+
+def test_a_torchrun_that_outlives_all_ranks() -> None:
+    """Once they have been silent for a while; while one of them lives it may wait for that one."""
+    ended = [replace(EXITED, rank=rank, silent=6.0) for rank in range(4)]
+    found = judge(ended, watchers=[watcher("agent"), watcher()])
+
+    assert (found.code, found.case) == ("CC-HANG-013", "remains")
+    assert found.sentence == "all ranks have ended, and torchrun on gpu02 (pid 4711) has not exited"
+    for ranks, watchers in (
+        ([*ended[:3], replace(ended[3], silent=2.0)], [watcher()]),
+        ([*ended[:3], replace(ended[3], problem="", exit=None)], [watcher()]),
+        (ended, [watcher("agent")]),
+        ([], [watcher()]),
+    ):
+        assert judge(ranks, watchers=watchers).code == "CC-HANG-010"
+
+
+@pytest.mark.parametrize(
+    ("entry", "found"),
+    [
+        ({"process": "torchrun", "pid": 4711, "halted": True}, [Watcher("gpu02", "torchrun", 4711, True)]),
+        ({"process": "rm -rf /", "pid": 4711, "halted": True}, []),
+        ({"process": "agent", "pid": -1, "halted": True}, []),
+        ({"process": "agent", "pid": "1; reboot"}, []),
+        ("agent", []),
+    ],
+)
+def test_what_a_node_reports_of_them_is_read_with_distrust(entry: object, found: list[Watcher]) -> None:
+    """Their names and pids stand in a command."""
+    assert list(parse_evidence(Untrusted({"watchers": [entry]}), "gpu02").watchers) == found

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from clusterctl.console.runs import MOST_LINES, activity_to_json, render_last_lines, render_timing
+from clusterctl.plans.runs.node_rows import list_node_rows
 from clusterctl.plans.runs.state import (
     NodeState,
     RankActivity,
@@ -111,3 +112,24 @@ def test_pulses_as_json() -> None:
 def test_a_node_may_say_anything(raw: Any) -> None:
     """Nothing raises, nothing of the wrong type stays."""
     assert parse_activity(Untrusted({"activity": raw}), 9) in ((), (RankActivity(1),))
+
+
+def test_a_halted_process_is_in_the_note_of_its_node() -> None:
+    """With the command that continues it, as long as the run lives; what no node of ours writes is left out."""
+    facts = [
+        {"process": "torchrun", "pid": 4711},
+        {"process": "sh -c", "pid": 1},
+        {"process": "agent", "pid": "1;"},
+    ]
+    living = part({}, node="gpu02", halted=facts)
+    ended = parse_state(Untrusted({"run": "r", "state": "FAILED", "node": "gpu02", "halted": facts}))
+    notes = [
+        list_node_rows({"gpu02": each}, find_stalls({"gpu02": each}, {}, NOW), None, str)[0].note
+        for each in (living, ended)
+    ]
+
+    assert [halted.process for halted in living.halted] == ["torchrun"]
+    assert notes == [
+        "torchrun is halted (SIGSTOP, pid 4711); to continue it: clusterctl exec --nodes gpu02 -- kill -CONT 4711",
+        "",
+    ]

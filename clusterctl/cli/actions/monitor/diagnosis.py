@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from clusterctl.cli.actions.find_runs import FoundRuns, refuse_without_nodes
-from clusterctl.client.diagnose import Answers, count_entries, diagnose_ranks, read_gpus
+from clusterctl.client.diagnose import Answers, count_entries, diagnose_ranks, read_gpus, watchers_of
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.tasks import RunHandle
 from clusterctl.plans.diagnose.hang import Judgement, choose_least_wait, judge
@@ -37,7 +37,7 @@ def diagnose_run(cluster: Cluster, found: FoundRuns, run_id: RunId, command: str
     silent = [name for name, part in parts.items() if part is None or name in answers.errors]
     world = next((part.world_size for part in parts.values() if part and part.world_size), None)
     least_wait = choose_least_wait(part.diagnosed for part in parts.values() if part and part.live)
-    judgement = judge(answers.ranks, silent, world, least_wait)
+    judgement = judge(answers.ranks, silent, world, least_wait, watchers_of(answers))
     answered = [node for node in nodes if node.name in answers.nodes]
     gpus = read_gpus(handle.on(answered)) if judgement.hangs and not slow else {}
     return Diagnosis(answers, judgement, gpus, len(nodes) + len(found.errors))

@@ -134,6 +134,7 @@ class StallWatch:
         self._began = self._asked = self._answered = 0.0
         self._keeping = self._found = self._requested = False
         self._since: Optional[float] = None  # of the stall that was found
+        self._ended_at: Optional[float] = None  # when no rank ran any more, and torchrun had not exited
 
     # the looks
 
@@ -157,6 +158,7 @@ class StallWatch:
             self._loop.after(SAMPLE_AFTER, "sample", self._sample)
         if self._limit > 0:
             self._began = self._asked = self._answered = time.monotonic()
+            self._ended_at = None
             self._scan()
 
     def stop(self) -> None:
@@ -174,9 +176,15 @@ class StallWatch:
         self._progress = {pid: self._progress.get(pid) or WorkerProgress(now) for pid in self._pids}
         for pid, progress in self._progress.items():
             progress.on_usage(now, self._measure(pid))
+        self._record_end(now)
         certain = max((each.certain for each in self._progress.values()), default=now)
         if now - certain >= self._limit * ASKED_AFTER:
             self._request_records()
+
+    def _record_end(self, now: float) -> None:
+        """Take notice that no rank runs any more: until the attempt ends here a halted torchrun is waited for."""
+        ended = not self._progress and any(True for _ in self._workers())
+        self._ended_at = (self._ended_at or now) if ended else None
 
     def _find_groups(self) -> Dict[int, List[int]]:
         """Find the processes of each worker, and as one more group what has daemonised: it is the agent's child."""
@@ -200,9 +208,9 @@ class StallWatch:
     @property
     def quiet(self) -> float:
         """Return for how many seconds no rank here has got on; 0 where nothing is watched."""
-        if not self._began or not self._progress:
-            return 0.0
         now = time.monotonic()
+        if not self._began or not self._progress:
+            return now - self._ended_at if self._began and self._ended_at is not None else 0.0
         seconds = now - max(each.last for each in self._progress.values())
         is_fresh = now - self._answered <= self._limit * ASKED_AFTER + LIMIT
         return seconds if is_fresh else min(seconds, self._limit * (1 - 1 / ASKS))
@@ -227,6 +235,7 @@ class StallWatch:
         """End the attempt, unless the ranks here ended since: the next beat of the gang may be too late for that."""
         if not any(map(is_running, self._workers())):
             self._progress = {}
+            self._record_end(time.monotonic())
         if self.quiet < self._limit * ASKED_AFTER:
             self.on_gang_quiet(self.quiet)
         else:

@@ -1,0 +1,137 @@
+"""When the ranks of a node count as ones that ran alone: only if that is certain of every process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from clusterctl.node.lifecycle import events
+from clusterctl.node.lifecycle.actions import BuildPart, SetState
+from clusterctl.node.lifecycle.ending import hand_over, on_all_ended
+from clusterctl.node.lifecycle.state import Observed, RunState, new_attempt
+from clusterctl.node.runtime.processes import Identity
+from clusterctl.node.supervise.ranks import groups
+from clusterctl.node.supervise.ranks.groups import find_alone
+
+pytestmark = pytest.mark.unit
+
+TORCHRUN: Any = {"world_size": 4, "nnodes": 2, "module": "torch.distributed.run", "ends_with": "all"}
+COMMAND: Any = {**TORCHRUN, "module": None}
+ALONE = {"ranks": 2, "largest": 1, "planned": 4}
+
+
+def report(folder: Path, *sizes: int | None) -> list[Any]:
+    """Write what processes of these sizes report; gives the first two as ranks."""
+    for pid, size in enumerate(sizes, start=7):
+        content = {"pid": pid, "starttime": 100 + pid, "size": size}
+        (folder / f"{pid}.group").write_text(json.dumps(content))
+    return [SimpleNamespace(identity=Identity(pid, 100 + pid)) for pid in (7, 8)]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "alone"),
+    [
+        ((1, 1), ALONE),
+        ((1, 1, 1), ALONE),
+        ((2, 2), {**ALONE, "largest": 2}),
+        ((1, 2), {**ALONE, "largest": 2}),
+        ((4, 4), None),
+        ((4, 1), None),  # a group of four has all ranks, whatever this one reports
+        ((1, 1, 8), None),  # below a rank
+        ((0, 1), None),
+        ((None, 1), None),
+        ((1, 1, None), None),
+        ((1,), None),
+        ((), None),
+    ],
+)
+def test_ranks_of_torchrun(tmp_path: Path, sizes: tuple[int | None, ...], alone: object) -> None:
+    """Each rank must have reported, and no process of the node a larger group or nothing."""
+    ranks = report(tmp_path, *sizes)
+    assert find_alone(str(tmp_path), TORCHRUN, ranks, started=True) == alone
+
+
+def test_a_rank_is_known_by_its_start(tmp_path: Path) -> None:
+    """The file of an earlier process of its number is no report of it."""
+    ranks = report(tmp_path, 1, 1)
+    ranks[0].identity = Identity(7, 999)
+    assert find_alone(str(tmp_path), TORCHRUN, ranks, started=True) is None
+
+
+def test_programs_that_start_their_ranks_themselves(tmp_path: Path) -> None:
+    """A shell reports nothing; how many ranks a node has is theirs, so that only the nodes are planned."""
+    report(tmp_path, 1)
+    shell: Any = [SimpleNamespace(identity=Identity(70, 1))]
+    assert find_alone(str(tmp_path), COMMAND, shell, started=False) == {
+        "ranks": 1,
+        "largest": 1,
+        "planned": 2,
+    }
+    assert find_alone(str(tmp_path), COMMAND, shell, started=True) is None
+    report(tmp_path, 2)
+    assert find_alone(str(tmp_path), COMMAND, shell, started=False) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"alone": "ok"},
+        {"diagnose": False},
+        {"ray": {}},
+        {"mpi": {}},
+        {"ends_with": "node 0"},
+        {"world_size": 1},
+        {"world_size": None},
+    ],
+)
+def test_jobs_that_are_not_judged(tmp_path: Path, change: dict[str, Any]) -> None:
+    """By their launcher or their words; and a single rank is always alone."""
+    ranks = report(tmp_path, 1, 1)
+    assert find_alone(str(tmp_path), {**TORCHRUN, **change}, ranks, started=True) is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        '{"pid": 9, "size": 1}',
+        '{"pid": 8, "starttime": 1, "size": 1}',
+        '{"pid": -1, "starttime": 1}',
+    ],
+)
+def test_a_report_that_cannot_be_read_makes_nothing_certain(tmp_path: Path, content: str) -> None:
+    """The job could have written it."""
+    ranks = report(tmp_path, 1, 1)
+    (tmp_path / "9.group").write_text(content)
+    assert find_alone(str(tmp_path), TORCHRUN, ranks, started=True) is None
+
+
+def test_too_many_processes_make_nothing_certain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not read may be a group."""
+    ranks = report(tmp_path, 1, 1, 1)
+    monkeypatch.setattr(groups, "MOST_PROCESSES", 2)
+    assert find_alone(str(tmp_path), TORCHRUN, ranks, started=True) is None
+
+
+def test_only_a_part_that_succeeded_is_one_that_ran_alone() -> None:
+    """Else its failure is what counts; the record and the state file hold it."""
+    spec: Any = {**TORCHRUN, "attempt": 1, "node_rank": 0, "master_addr": "", "processes": 0}
+    state = RunState(new_attempt(spec, idle=False), False)
+    observed = Observed(processes=0, world_size=4, started=True, exit=0)
+    for exit_code, reason in (
+        (0, "ran alone: no process group of 4 was formed"),
+        (3, "torchrun exited with 3"),
+    ):
+        ended = events.AllEnded([], [], {}, ALONE)  # type: ignore[arg-type]  # of literal numbers
+        now = state.change(observed=observed._replace(exit=exit_code))
+        _, (action,) = on_all_ended(now, ended)
+        assert action == BuildPart(*(("SUCCEEDED", reason, ALONE) if not exit_code else ("FAILED", reason)))
+    part: Any = {"state": "SUCCEEDED", "reason": "", "alone": ALONE}
+    _, actions = hand_over(state._replace(part=part))
+    assert [action.values.get("alone") for action in actions if isinstance(action, SetState)] == [ALONE]

@@ -1,0 +1,107 @@
+"""A run whose ranks ran alone is no success, if all of its nodes report that, and the same in every account of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clusterctl.plans.runs.alone import describe_alone
+from clusterctl.plans.runs.state import NodeState, parse_state
+from clusterctl.plans.runs.verdict import Verdict, conclude, verdict_to_json
+from clusterctl.protocol.end_record import AloneRanks, parse_record
+from clusterctl.protocol.messages.gang import read_part, read_record
+from clusterctl.protocol.run_end import judge_end
+from clusterctl.protocol.run_id import RunId
+from clusterctl.protocol.untrusted import Untrusted
+
+ALONE = {"ranks": 2, "largest": 1, "planned": 4}
+RUN = RunId("r")
+
+
+def part(state: str = "SUCCEEDED", **facts: Any) -> NodeState:
+    """Build a node's part of a run of two nodes."""
+    return parse_state(Untrusted({"run": "r", "nnodes": 2, "state": state, **facts}))
+
+
+def end_of(**parts: NodeState | None) -> Verdict:
+    """Conclude how a run of these nodes ended."""
+    verdict = conclude(RUN, parts)
+    assert verdict is not None
+    return verdict
+
+
+def test_all_nodes_must_report_it() -> None:
+    """Then the run failed, whatever its parts; one that does not report it may have been in a group."""
+    verdict = end_of(a=part(node="a", alone=ALONE), b=part(node="b", alone={**ALONE, "ranks": 3}))
+
+    assert (verdict.state, verdict.exit_code, verdict.cause) == ("FAILED", 1, None)
+    assert verdict.alone == AloneRanks(5, 1, 4)
+    assert verdict_to_json(verdict)["alone"] == {"ranks": 5, "largest": 1, "planned": 4, "code": "CC-RUN-053"}
+    for other, state in (
+        (part(node="b"), "SUCCEEDED"),
+        (part("FAILED", node="b", alone=ALONE), "FAILED"),
+        (None, "UNKNOWN"),
+    ):
+        verdict = end_of(a=part(node="a", alone=ALONE), b=other)
+        assert (verdict.state, verdict.alone) == (state, None)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        True,
+        {},
+        {"ranks": 2, "largest": 1},
+        {**ALONE, "ranks": -1},
+        {**ALONE, "ranks": 1 << 40},
+        {**ALONE, "largest": 4},
+        {**ALONE, "planned": "4"},
+    ],
+)
+def test_what_no_node_of_ours_writes_counts_as_nothing(wrong: object) -> None:
+    """Neither in a state nor in a record; those of older versions have no such key."""
+    assert part(alone=wrong).alone is None
+    assert part().alone is None
+
+
+def record(**facts: Any) -> dict[str, Any]:
+    """Build the record of a hub."""
+    parts = [
+        {"node": name, "node_rank": rank, "state": "SUCCEEDED", "time": 5.0, "failures": [], **facts}
+        for rank, name in enumerate("ab")
+    ]
+    return {"run": "r", "hub": "a", "whole": True, "parts": parts}
+
+
+def test_the_record_tells_of_a_node_that_does_not_answer(bounds: Any) -> None:
+    """Through the messages of the gang as through the file; without it an older record is a success."""
+    passed: Any = read_record(Untrusted(record(alone=ALONE)), bounds)
+    own = read_part(Untrusted(record(alone=ALONE)["parts"][0]), bounds)
+    for alone, state in ((ALONE, "FAILED"), (None, "SUCCEEDED")):
+        facts = {"alone": alone} if alone else {}
+        told = record(**facts)
+        recorded = parse_record(Untrusted(told))
+        assert recorded is not None and judge_end(recorded).state == state
+        for known in (told, {**told, "state": state}):
+            verdict = end_of(a=part(node="a", gang=known, **facts), b=None)
+            assert (verdict.state, verdict.alone is not None) == (state, alone is not None)
+
+    assert [one["alone"] for one in passed["parts"]] == [ALONE, ALONE]
+    assert own["alone"] == ALONE
+
+
+def test_what_it_says() -> None:
+    """Ranks that were each alone, and groups that are too small; with the key that allows it."""
+    assert describe_alone(AloneRanks(4, 1, 4))[0].startswith("4 ranks ran alone: ")
+    message, fix = describe_alone(AloneRanks(8, 2, 8))
+    assert message.startswith("the 8 ranks formed process groups of 2, 8 were planned")
+    assert "`alone: ok`" in fix
+
+
+@pytest.fixture
+def bounds() -> Any:
+    """Bounds of a run of the nodes a and b."""
+    from clusterctl.protocol.messages.gang import Bounds
+
+    return Bounds("r", ("a", "b"), 2, 2, 10, 1, 60.0, 60.0)
