@@ -21,8 +21,8 @@ from clusterctl.errors import ClusterctlError
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.diagnose.hang import KeptDiagnosis
 from clusterctl.plans.launch.world_size_check import describe_world_event
-from clusterctl.plans.runs.replaced_log import ReplacedLog
 from clusterctl.plans.runs.node_rows import describe_halted
+from clusterctl.plans.runs.replaced_log import ReplacedLog
 from clusterctl.plans.runs.state import NodeState
 from clusterctl.plans.runs.verdict import Verdict, conclude_over, is_recorded
 from clusterctl.protocol.redact import redact

@@ -17,7 +17,6 @@ from ..probe.questions import read_text
 from ..runtime.processes import Identity, find_process
 from ..state.run_record import parse_identity
 from ..state.watchers import find_watchers
-from ..state.workdir import read_tail
 from .stacks import (
     RECORDS,
     StackRequest,
