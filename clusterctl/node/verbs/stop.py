@@ -113,6 +113,7 @@ def topmost(processes: List[Stat], supervisors: Set[int]) -> List[Stat]:
     return [stat for stat in processes if stat.pid in pids and stat.parent not in pids]
 
 
+NO_ANSWERS = ("halted", "continued")  # events that an agent writes also while it does not know of the stop
 NO_ANSWER_AFTER = 3.0  # seconds in which a guardian has passed a stop on, or an agent has taken it
 SPARE_TIME = 5.0  # seconds beyond those in which a healthy agent has finished
 RELEASE_LIMIT = 70.0  # seconds in which an agent has given up waiting for GPU memory
@@ -206,7 +207,7 @@ class StopOrder:
             time.sleep(POLL_INTERVAL)
             now = time.monotonic()
             for event in self._read():
-                self._answered = True
+                self._answered = self._answered or event["event"].get("event") not in NO_ANSWERS
                 yield event
             if now - started > self._limit():
                 return

@@ -111,6 +111,8 @@ def test_the_agent_waits_for_the_moment_at_which_its_next_beat_is_due(
             attempt=SimpleNamespace(scan_output=lambda: None),
         ),
         _record=SimpleNamespace(flush=lambda: None),
+        _halted=SimpleNamespace(scan=lambda: None),
+        _is_removed=True,
     )
     Agent._beat(own)
     assert waits == [pytest.approx(0.7)] and own._beat_due == 11.0 and beats == ["gang"]

@@ -16,9 +16,11 @@ from typing import Any
 
 import pytest
 
+from clusterctl.node.diagnose import group as group_module
 from clusterctl.node.diagnose import rank as rank_module
 from clusterctl.node.diagnose.query import diagnose
 from clusterctl.node.runtime.processes import identify
+from clusterctl.node.state.run_record import new_state
 from clusterctl.plans.diagnose.evidence import RankEvidence, parse_evidence
 from clusterctl.plans.diagnose.hang import judge, uncaught_exception
 from clusterctl.protocol.untrusted import Untrusted
@@ -57,7 +59,8 @@ class Ranks:
         self.folder = rundir / "diagnose" / "1"
         site = self.folder / "site"
         site.mkdir(parents=True)
-        shutil.copy(str(rank_module.__file__), site / f"{rank_module.MODULE}.py")
+        for module in (rank_module, group_module):
+            shutil.copy(str(module.__file__), site / f"{module.MODULE}.py")
         (site / "sitecustomize.py").write_text(rank_module.STARTER, encoding="ascii")
         self.processes: list[subprocess.Popen[bytes]] = []
 
@@ -90,7 +93,7 @@ class Ranks:
     def diagnose(self) -> dict[int, RankEvidence]:
         """Ask them as the verb does."""
         state: Any = {
-            "attempt": 1,
+            **new_state({"run": "job-1", "node": "gpu01", "node_rank": 0, "attempt": 1}),
             "ranks": {
                 str(rank): {
                     **identify(process.pid).as_dict(),
