@@ -75,7 +75,7 @@ def make_record(
 
 def judge_state(record: GangRecord) -> EndState:
     """Return the state of the run that a record describes; the judge is loaded only for one that did not succeed."""
-    if all(part["state"] == SUCCEEDED for part in record["parts"]):
+    if all(part["state"] == SUCCEEDED and "alone" not in part for part in record["parts"]):
         return SUCCEEDED
     from ...protocol.end_record import parse_record  # noqa: PLC0415, RUF100 - see above
     from ...protocol.run_end import judge_end  # noqa: PLC0415, RUF100 - see above

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from clusterctl.node.gang.end_record import make_record
 from clusterctl.plans.runs.alone import describe_alone
 from clusterctl.plans.runs.state import NodeState, parse_state
 from clusterctl.plans.runs.verdict import Verdict, conclude, verdict_to_json
@@ -89,6 +90,15 @@ def test_the_record_tells_of_a_node_that_does_not_answer(bounds: Any) -> None:
 
     assert [one["alone"] for one in passed["parts"]] == [ALONE, ALONE]
     assert own["alone"] == ALONE
+
+
+def test_the_hub_writes_the_state_into_the_record() -> None:
+    """As every verb shows it then: FAILED only if all parts report it."""
+    spec: Any = {"run": "r", "hub": "a"}
+    alone, together = record(alone=ALONE)["parts"], record()["parts"]
+
+    assert make_record(spec, alone, None, whole=True)["state"] == "FAILED"
+    assert make_record(spec, [alone[0], together[1]], None, whole=True)["state"] == "SUCCEEDED"
 
 
 def test_what_it_says() -> None:
