@@ -10,7 +10,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Deque, Dict, List, NamedTuple, Optional, cast
 
 from ...protocol.messages.gang import LONGEST_REASON, StopOrder
-from ...protocol.states import FINAL, STOPPED_BY
+from ...protocol.messages.stop_kinds import STOPPED_BY
+from ...protocol.states import FINAL
 from ...protocol.untrusted import Untrusted
 from ..gang.membership import Gang, GangContext
 from ..gang.timeouts import beat_interval, overdue_after
