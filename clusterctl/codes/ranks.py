@@ -502,15 +502,15 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-JOB-039": Entry(
         "error",
         Text(
-            "this node lacks something the script needs: a torch build with that backend, or a name that resolves",
-            "该节点缺少脚本需要的条件：支持该后端的 torch，或者可解析的主机名",
+            "this node lacks something the script needs: a name that resolves, or a torch build with MPI",
+            "该节点缺少脚本需要的条件：可解析的主机名，或者带 MPI 的 torch",
         ),
         do=Text(
-            "Use `backend: gloo` with a CPU build of torch, an address instead of a name, and no downloads on nodes without internet access.",
-            "CPU 版 torch 使用 `backend: gloo`；用地址代替主机名；不要在无法访问互联网的节点上下载。",
+            "Use an address instead of a name, no downloads on nodes without internet access, and NCCL or Gloo instead of MPI.",
+            "用地址代替主机名；不要在无法访问互联网的节点上下载；用 NCCL 或 Gloo 代替 MPI。",
         ),
         texts=(
-            "Distributed package doesn't have NCCL built in",
+            "Distributed package doesn't have MPI built in",
             "Name or service not known",
             "Temporary failure in name resolution",
         ),
@@ -678,10 +678,13 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text("the code is written for a torch older than 2.0", "代码是为 2.0 之前的 torch 编写的"),
         do=Text(
-            "torch 2.0 removed `torch._six`. Update the package that imports it (often an old apex, timm or DeepSpeed): the traceback names the file. In your own code: `from math import inf`, `str` for `string_classes`, `collections.abc` for `container_abcs`.",
-            "torch 2.0 删除了 `torch._six`。请升级导入它的包（常见的是旧版 apex、timm 或 DeepSpeed），traceback 中有文件名。自己的代码里：用 `from math import inf`，用 `str` 代替 `string_classes`，用 `collections.abc` 代替 `container_abcs`。",
+            "torch 2.0 removed `torch._six`. If the traceback names a package (often an old apex, timm or DeepSpeed), update it. In your own code replace the name where it is used: `torch._six.string_classes` by `str`, `torch._six.int_classes` by `int`, `torch._six.inf` by `math.inf`, `torch._six.container_abcs` by `collections.abc`; then remove the import, if there is one.",
+            "torch 2.0 删除了 `torch._six`。如果 traceback 指向某个包（常见的是旧版 apex、timm 或 DeepSpeed），请升级它。自己的代码里，在使用处替换：`torch._six.string_classes` 换成 `str`，`torch._six.int_classes` 换成 `int`，`torch._six.inf` 换成 `math.inf`，`torch._six.container_abcs` 换成 `collections.abc`；如果有对应的 import，再把它删掉。",
         ),
-        texts=("ModuleNotFoundError: No module named 'torch._six'",),
+        texts=(
+            "ModuleNotFoundError: No module named 'torch._six'",
+            "AttributeError: module 'torch' has no attribute '_six'",
+        ),
         command="clusterctl exec -- python3 -m pip list",
     ),
     "CC-JOB-064": Entry(
@@ -736,5 +739,88 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         texts=("clusterctl: orted on gpu02 ended: -9",),
         command="clusterctl exec --nodes {node} -- sh -c 'uptime; dmesg | tail'",
+    ),
+    "CC-JOB-069": Entry(
+        "error",
+        Text(
+            "the script uses NCCL, and this rank has no GPU for it",
+            "脚本使用 NCCL，但这个 rank 没有可用的 GPU",
+        ),
+        do=Text(
+            'NCCL needs a GPU for each rank, and a CUDA build of torch. To train on CPUs, let the script choose: `init_process_group("nccl" if torch.cuda.is_available() else "gloo")`, and write `backend: gloo` in the job, so that `check` looks for what the script uses. If the node has GPUs, `check` shows why torch does not see them.',
+            'NCCL 要求每个 rank 都有 GPU，并且 torch 是 CUDA 版。在 CPU 上训练时，让脚本自行选择：`init_process_group("nccl" if torch.cuda.is_available() else "gloo")`，并在作业里写 `backend: gloo`，使 `check` 检查的内容与脚本一致。如果节点有 GPU，`check` 会指出 torch 为什么看不到它们。',
+        ),
+        texts=(
+            "ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!",
+            "Distributed package doesn't have NCCL built in",
+        ),
+        command="clusterctl check job.yaml --set backend=gloo",
+        related="CC-TORCH-006",
+    ),
+    "CC-JOB-070": Entry(
+        "error",
+        Text(
+            "torch.distributed is used before init_process_group",
+            "在 init_process_group 之前使用了 torch.distributed",
+        ),
+        do=Text(
+            "Call `torch.distributed.init_process_group(...)` before the line that is shown: `get_world_size()`, `get_rank()`, `barrier()`, DistributedSampler and DDP need the group. With torchrun the numbers are also in the environment variables WORLD_SIZE, RANK and LOCAL_RANK.",
+            "在上面显示的那一行之前调用 `torch.distributed.init_process_group(...)`：`get_world_size()`、`get_rank()`、`barrier()`、DistributedSampler 和 DDP 都需要进程组。使用 torchrun 时，这些数值也在环境变量 WORLD_SIZE、RANK、LOCAL_RANK 里。",
+        ),
+        texts=(
+            "ValueError: Default process group has not been initialized, please make sure to call init_process_group.",
+        ),
+    ),
+    "CC-JOB-071": Entry(
+        "error",
+        Text(
+            "the address given to init_process_group has no scheme, or an unknown one",
+            "传给 init_process_group 的地址没有协议前缀，或者前缀未知",
+        ),
+        do=Text(
+            '`init_method` is a URL: write `tcp://` before the address, such as tcp://10.0.0.1:23456. In a job for a script with `--tcp` and `--rank`: `launcher: python` and `args: [--tcp, "tcp://${master_addr}:${master_port}", --rank, "${node_rank}"]`.',
+            '`init_method` 是 URL：地址前面要写 `tcp://`，例如 tcp://10.0.0.1:23456。如果脚本接受 `--tcp` 和 `--rank`，作业里写 `launcher: python` 和 `args: [--tcp, "tcp://${master_addr}:${master_port}", --rank, "${node_rank}"]`。',
+        ),
+        texts=("RuntimeError: No rendezvous handler for ://",),
+    ),
+    "CC-JOB-072": Entry(
+        "error",
+        Text("SyncBatchNorm works on GPUs only", "SyncBatchNorm 只能在 GPU 上使用"),
+        do=Text(
+            "Convert only where there are GPUs: `if torch.cuda.is_available(): model = nn.SyncBatchNorm.convert_sync_batchnorm(model)`. With GPUs move the model to its GPU before DDP: `model.to(local_rank)`.",
+            "只在有 GPU 时转换：`if torch.cuda.is_available(): model = nn.SyncBatchNorm.convert_sync_batchnorm(model)`。有 GPU 时，先把模型移到 GPU 再包装成 DDP：`model.to(local_rank)`。",
+        ),
+        texts=(
+            "ValueError: SyncBatchNorm layers only work with GPU modules",
+            "ValueError: SyncBatchNorm expected input tensor to be on GPU",
+        ),
+    ),
+    "CC-JOB-073": Entry(
+        "error",
+        Text(
+            "the script waits for an argument --local_rank that it was not given",
+            "脚本需要参数 --local_rank，但没有收到",
+        ),
+        do=Text(
+            'torchrun passes the number in the environment variable LOCAL_RANK, not as an argument. Without a change of the script write in the job: `args: ["--local_rank=${local_rank}"]`, with a dash if the script has --local-rank. Or in the script: `local_rank = int(os.environ["LOCAL_RANK"])`.',
+            'torchrun 通过环境变量 LOCAL_RANK 传递该数值，而不是参数。不修改脚本时，在作业里写：`args: ["--local_rank=${local_rank}"]`（脚本里是 --local-rank 时写成 --local-rank）。或者在脚本里写：`local_rank = int(os.environ["LOCAL_RANK"])`。',
+        ),
+        texts=(
+            "TypeError: int() argument must be a string, a bytes-like object or a real number, not 'NoneType'",
+        ),
+    ),
+    "CC-JOB-074": Entry(
+        "error",
+        Text(
+            "the script divides by the number of GPUs, and this rank sees none",
+            "脚本除以 GPU 数量，而这个 rank 看不到 GPU",
+        ),
+        do=Text(
+            '`torch.cuda.device_count()` is 0 without GPUs, or where none is visible. To train on CPUs, read LOCAL_RANK instead of dividing: `local_rank = int(os.environ["LOCAL_RANK"])`. If the node has GPUs, `check` shows why torch does not see them.',
+            '没有 GPU，或者 GPU 不可见时，`torch.cuda.device_count()` 是 0。在 CPU 上训练时，直接读取 LOCAL_RANK，不要用除法或取余计算：`local_rank = int(os.environ["LOCAL_RANK"])`。如果节点有 GPU，`check` 会指出 torch 为什么看不到它们。',
+        ),
+        texts=("ZeroDivisionError: integer modulo by zero",),
+        command="clusterctl check job.yaml",
+        related="CC-GPU-001",
     ),
 }

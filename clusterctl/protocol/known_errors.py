@@ -25,10 +25,14 @@ KILLS = (signal.SIGKILL, signal.SIGTERM)
 
 @dataclass(frozen=True)
 class Symptom:
-    """One known text or signal; `restart` is the reason for which a run may be started again, None if it may not."""
+    """One known text or signal; `restart` is the reason for which a run may be started again, None if it may not.
+
+    A text that many errors share counts only if the script's line that raised it matches `source`.
+    """
 
     code: str
     pattern: str = ""  # none where a signal, or something else than a text, shows it
+    source: str = ""
     grade: str = "own"
     restart: str | None = None
 
@@ -47,23 +51,23 @@ class SymptomMatch:
     values: Mapping[str, str] = field(default_factory=dict)
 
 
-def match_symptom(symptoms: Sequence[Symptom], text: str) -> SymptomMatch | None:
-    """Return the first symptom, in the table's order, that a text shows."""
+def match_symptom(symptoms: Sequence[Symptom], text: str, source: str = "") -> SymptomMatch | None:
+    """Return the first symptom, in the table's order, that a text and the line of the script show."""
     for symptom in symptoms:
         match = re.search(symptom.pattern, text, re.IGNORECASE) if text else None
-        if match:
+        if match and re.search(symptom.source, source, re.IGNORECASE):
             names = {key: value for key, value in match.groupdict().items() if value}
             return SymptomMatch(symptom, match[0], names)
     return None
 
 
-def recognise(message: str, tail: Sequence[str], by: int | None) -> SymptomMatch | None:
+def recognise(message: str, tail: Sequence[str], by: int | None, source: str = "") -> SymptomMatch | None:
     """Name the symptom that a rank's exception shows, or else its last lines, or else the signal that ended it.
 
-    The last lines of a rank that was killed do not say why, but for ours: it could not write anything then.
+    `source` is the line of the script that raised the exception. The last lines of a rank that was killed do not say why, but for ours: it could not write anything then.
     """
     if message:
-        return match_symptom(_IN_WORDS, message)
+        return match_symptom(_IN_WORDS, message, source)
     found = match_symptom(_IN_PASSING if by not in KILLS else _OUR_WORDS, "\n".join(tail))
     if found is None and by is not None and by in BY_SIGNAL:
         return SymptomMatch(BY_SIGNAL[by])
@@ -156,7 +160,7 @@ NETWORK = (
     ),
     Symptom(
         "CC-JOB-039",
-        r"Distributed package doesn't have (NCCL|MPI) built in|Name or service not known"
+        r"Distributed package doesn't have MPI built in|Name or service not known"
         r"|Temporary failure in name resolution",
     ),
     Symptom(
@@ -266,7 +270,8 @@ PROGRAM = (
     ),
     Symptom(
         "CC-JOB-063",
-        r"No module named 'torch\._six'",
+        r"No module named 'torch\._six'|module 'torch' has no attribute '_six'"
+        r"|cannot import name '_six' from 'torch'",
     ),
     Symptom(
         "CC-JOB-064",
@@ -275,6 +280,33 @@ PROGRAM = (
     Symptom(
         "CC-JOB-065",
         r"(?m:^bdb\.BdbQuit)",
+    ),
+    Symptom(
+        "CC-JOB-069",
+        r"ProcessGroupNCCL is only supported with GPUs|Distributed package doesn't have NCCL built in",
+    ),
+    Symptom(
+        "CC-JOB-070",
+        r"Default process group has not been initialized",
+    ),
+    Symptom(
+        "CC-JOB-071",
+        r"No rendezvous handler for (?P<scheme>[\w.+-]{0,64})://",
+    ),
+    Symptom(
+        "CC-JOB-072",
+        r"SyncBatchNorm (layers only work with GPU modules|expected input tensor to be on GPU)",
+    ),
+    Symptom(
+        "CC-JOB-073",
+        r"int\(\) argument must be [^\n]{0,99}'NoneType'|with a specified index or an integer, but got: ?None"
+        r"|Invalid device string: '(cuda:)?None'",
+        source=r"local_?rank",
+    ),
+    Symptom(
+        "CC-JOB-074",
+        r"(?m:^ZeroDivisionError: )",
+        source=r"device_count|gpu",
     ),
     Symptom(
         "CC-JOB-011",

@@ -264,7 +264,8 @@ def find_symptom(failure: Failure) -> SymptomMatch | None:
     if failure.rank is None:
         tail = () if failure.reason or failure.signal in KILLS else failure.tail
         return recognise(said, tail, None) or _find_in_origin(failure)
-    return recognise(said, failure.tail, failure.signal) or _find_in_origin(failure)
+    source = failure.own_frame[2] if len(failure.own_frame) > 2 else ""
+    return recognise(said, failure.tail, failure.signal, source) or _find_in_origin(failure)
 
 
 def _find_in_origin(failure: Failure) -> SymptomMatch | None:

@@ -10,6 +10,10 @@ from clusterctl.protocol.known_errors import BY_SIGNAL, ENDED_EARLY, OOM_KILLED,
 SPOKEN = [
     (code, text) for code, entry in entries().items() if family_of(code) == "JOB" for text in entry.texts
 ]
+SOURCES = {  # the script's line, for texts that other errors share
+    "CC-JOB-073": "local_rank = int(args.local_rank)",
+    "CC-JOB-074": "local_rank = rank % torch.cuda.device_count()",
+}
 ENDINGS = {one.code for one in (*BY_SIGNAL.values(), OOM_KILLED, ENDED_EARLY)}
 
 
@@ -30,5 +34,5 @@ def is_recognised(code: str, text: str) -> bool:
     if code in ENDINGS:
         name = text.removeprefix("killed by ")
         return name.startswith("SIG") and code in (OOM_KILLED.code, BY_SIGNAL[signal.Signals[name]].code)
-    found = recognise(text, (), None)
+    found = recognise(text, (), None, SOURCES.get(code, ""))
     return found is not None and found.symptom.code == code

@@ -55,7 +55,7 @@ TEXTS = {
     "CC-JOB-036": "torch.distributed.DistBackendError: Mismatched NCCL version detected : rank 0 version 22703",
     "CC-JOB-037": "torch.distributed.DistBackendError: NCCL error in: x.cpp, unhandled system error, NCCL version 2.21",
     "CC-JOB-038": "torch.distributed.DistBackendError: NCCL error in: x.cpp, unhandled cuda error, NCCL version 2.21.5",
-    "CC-JOB-039": "RuntimeError: Distributed package doesn't have NCCL built in",
+    "CC-JOB-039": "RuntimeError: Distributed package doesn't have MPI built in",
     "CC-JOB-050": "RuntimeError: [unbound_buffer.cc:78] Timed out waiting 4000ms for recv operation to complete",
     "CC-JOB-052": "RuntimeError: [pair.cc:537] Connection closed by peer [10.0.0.2]:4242. This is typically caused by",
     "CC-JOB-060": "cannot start accelerate: [Errno 2] No such file or directory",
@@ -66,6 +66,11 @@ TEXTS = {
     "CC-JOB-066": "clusterctl: Ray ended with exit code 1 on gpu02 (10.0.0.2)",
     "CC-JOB-068": "clusterctl: orted on gpu02 ended: -9",
     "CC-JOB-067": "ray.exceptions.ActorDiedError: The actor died because its node has died.",
+    "CC-JOB-069": "ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!",
+    "CC-JOB-070": "ValueError: Default process group has not been initialized, please make sure to call "
+    "init_process_group.",
+    "CC-JOB-071": "RuntimeError: No rendezvous handler for ://",
+    "CC-JOB-072": "ValueError: SyncBatchNorm layers only work with GPU modules",
     "CC-JOB-064": "FileNotFoundError: [Errno 2] No such file or directory: '/out/step-100/.metadata'",
 }
 SIGNALS = {
@@ -76,6 +81,17 @@ SIGNALS = {
     "CC-JOB-045": signal.SIGTERM,
     "CC-JOB-046": signal.SIGILL,
 }
+# Texts that other errors share: the script's line that raised them decides.
+BY_SOURCE = {
+    "CC-JOB-073": (
+        "local_rank = int(args.local_rank)",
+        "TypeError: int() argument must be a string, a bytes-like object or a real number, not 'NoneType'",
+    ),
+    "CC-JOB-074": (
+        "local_rank = rank % torch.cuda.device_count()",
+        "ZeroDivisionError: integer modulo by zero",
+    ),
+}
 BY_OTHER_SIGNS = {"CC-JOB-040", "CC-JOB-053"}  # the kernel's counter; a rank that ended with 0
 
 
@@ -85,6 +101,43 @@ def test_a_text_leads_to_its_code(code: str) -> None:
     for known in (recognise(TEXTS[code], (), None), recognise("", ("step 3", TEXTS[code]), signal.SIGABRT)):
         assert known is not None
         assert known.symptom.code == code
+
+
+@pytest.mark.parametrize("code", BY_SOURCE)
+def test_a_common_text_needs_the_line_that_raised_it(code: str) -> None:
+    """Without that line, as in the last lines of a rank, and with another line nothing is claimed."""
+    source, text = BY_SOURCE[code]
+    known = recognise(text, (), None, source)
+    assert known is not None
+    assert known.symptom.code == code
+    assert recognise(text, (), None) is None
+    assert recognise(text, (), None, "total = int(config.steps) / config.batches") is None
+    assert recognise("", (source, text), None) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("RuntimeError: Distributed package doesn't have NCCL built in", "CC-JOB-069"),
+        ("AttributeError: module 'torch' has no attribute '_six'", "CC-JOB-063"),
+        ("ImportError: cannot import name '_six' from 'torch' (/opt/torch/__init__.py)", "CC-JOB-063"),
+        ("RuntimeError: No rendezvous handler for localhost://", "CC-JOB-071"),
+        ("ValueError: SyncBatchNorm expected input tensor to be on GPU or XPU", "CC-JOB-072"),
+    ],
+)
+def test_other_words_for_the_same(text: str, code: str) -> None:
+    """What torch prints for the same mistake elsewhere, or in another version."""
+    known = recognise(text, (), None)
+    assert known is not None
+    assert known.symptom.code == code
+
+
+def test_the_advice_for_six_replaces_the_name_where_it_is_used() -> None:
+    """A script that has no import of it has nothing to remove."""
+    advice = entries()["CC-JOB-063"].do
+    for text in advice:
+        assert "`torch._six.string_classes`" in text
+        assert "`str`" in text
 
 
 def test_a_silent_death_is_known_by_its_signal() -> None:
@@ -114,7 +167,7 @@ def test_own_words_are_not_known() -> None:
 
 def test_every_symptom_is_tried_here_once() -> None:
     """One code has one meaning, and one of these tests."""
-    assert [one.code for one in all_symptoms()] == sorted({*TEXTS, *SIGNALS, *BY_OTHER_SIGNS})
+    assert [one.code for one in all_symptoms()] == sorted({*TEXTS, *SIGNALS, *BY_SOURCE, *BY_OTHER_SIGNS})
 
 
 def test_every_symptom_can_be_told() -> None:

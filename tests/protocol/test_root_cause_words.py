@@ -212,6 +212,7 @@ def heard_failure(
         words.message,
         words.raised_at,
         origin=words.origin,
+        own_frame=words.own_frame,
         where=words.where,
         survived=words.survived,
     )
@@ -362,3 +363,22 @@ def test_the_first_exception_of_a_chain_is_recognised_where_the_last_is_not() ->
     assert cause.failure.exception.startswith("ModuleNotFoundError: Could not import")
     assert cause.symptom_match is not None
     assert cause.symptom_match.symptom.code == "CC-JOB-062"
+
+
+def test_the_line_of_the_script_says_what_a_common_error_means() -> None:
+    """Of `int(None)` nothing is known, unless the script's innermost line reads a local_rank."""
+
+    def told(line: str) -> str:
+        said = (
+            "Traceback (most recent call last):",
+            '  File "/code/train.py", line 7, in <module>',
+            f"    {line}",
+            "    ^^^^",
+            "TypeError: int() argument must be a string, a bytes-like object or a real number, not 'NoneType'",
+        )
+        cause = find_cause([heard_failure(0, 1.0, heard(*said, time=1.0))], None)
+        assert cause is not None
+        return cause.symptom_match.symptom.code if cause.symptom_match else ""
+
+    assert told("local_rank = int(args.local_rank)") == "CC-JOB-073"
+    assert told("epochs = int(args.epochs)") == ""
