@@ -35,14 +35,15 @@ if TYPE_CHECKING:
 
 MODULES: Mapping[str, str] = {"torchrun": "torch.distributed.run", "launch": "torch.distributed.launch"}
 
-# What programs that start their own workers look for; others ask for the placeholders.
+# What programs that start their own workers look for; others ask for the placeholders. Not WORLD_SIZE: without RANK
+# it makes programs that read both take themselves for rank 0 on every node, as TrainingArguments of transformers does.
 ONE_PROCESS_ENV: Mapping[str, str] = {
     "MASTER_ADDR": "master_addr",
     "MASTER_PORT": "master_port",
     "NODE_RANK": "node_rank",
     "NNODES": "nnodes",
     "NPROC_PER_NODE": "nproc_per_node",
-    "WORLD_SIZE": "world_size",
+    "CLUSTERCTL_WORLD_SIZE": "world_size",
 }
 
 

@@ -8,6 +8,7 @@ from clusterctl.errors import UsageError
 from clusterctl.plans.launch.agent_spec import render_spec
 from clusterctl.plans.launch.placement import plan_placement
 from clusterctl.plans.launch.plan import LaunchPlan, PlanFacts, offline, plan_launch, render_plan
+from clusterctl.plans.launch.template import render_template
 from clusterctl.specs.inventory.parse import parse_inventory
 from clusterctl.specs.job.parse import parse_job
 
@@ -41,7 +42,6 @@ def make_plan(
 
 def words(plan: LaunchPlan, rank: int = 0) -> list[str]:
     """Give a node's torchrun words with holes shown."""
-    from clusterctl.plans.launch.template import render_template
 
     return [render_template(word) for word in plan.nodes[rank].argv]
 
@@ -368,3 +368,22 @@ def test_under_mpirun_every_node_has_its_own_words_and_all_the_slots() -> None:
     assert spec["mpi"] == {"slots": [4, 4, 4]}
     assert (spec["argv"], spec["ends_with"], spec["processes"]) == (["/opt/py", "t.py"], "node 0", 1)
     assert not {"MASTER_ADDR", "WORLD_SIZE", "PET_LOG_DIR"} & set(spec["env"])
+
+
+@pytest.mark.parametrize(
+    ("keys", "named"),
+    [
+        ("script: t.py, launcher: torchrun", set()),
+        ("script: t.py, launcher: launch", set()),
+        ("script: t.py, launcher: python", {"CLUSTERCTL_WORLD_SIZE"}),
+        ("command: [trl, sft], launcher: command", {"CLUSTERCTL_WORLD_SIZE"}),
+        ("script: t.py, launcher: ray", set()),
+        ("script: t.py, launcher: mpirun", set()),
+    ],
+)
+def test_no_launcher_gives_a_world_size_without_a_rank(keys: str, named: set[str]) -> None:
+    """A program that finds one alone takes itself for rank 0 on every node and waits forever."""
+    plan = make_plan(f"{{name: j, {keys}, nproc_per_node: 2}}")
+    for node in plan.nodes:
+        assert {name for name in node.env if "WORLD_SIZE" in name or name == "RANK"} == named
+    assert all(render_template(plan.nodes[0].env[name]) == "6" for name in named)
