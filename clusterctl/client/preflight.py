@@ -45,6 +45,7 @@ from clusterctl.translation import tr
 
 if TYPE_CHECKING:
     from clusterctl.client.rpc.session import Interpreter
+    from clusterctl.plans.launch.script import JobCode
     from clusterctl.protocol.messages.network import MeshCallOrder, MeshListen
 
 
@@ -187,11 +188,11 @@ def _master_port(listening: Mapping[str, MeshListener]) -> int | None:
 MOST_NAMES = 2000
 
 
-def read_local_facts(nodes: Sequence[Node], job: Job | None) -> LocalFacts:
+def read_local_facts(nodes: Sequence[Node], job: Job | None, code: JobCode | None) -> LocalFacts:
     """Look at the keys that the inventory names and at the directory of the job's script; never raises."""
     keys = {node.ssh.key for node in nodes if node.ssh.key}
     modes = {path: mode for path in sorted(keys) if (mode := _mode(path)) & 0o077}
-    return LocalFacts(modes, tuple(_list_sibling_modules(job)) if job is not None else ())
+    return LocalFacts(modes, tuple(_list_sibling_modules(job)) if job is not None else (), code)
 
 
 def _mode(path: str) -> int:

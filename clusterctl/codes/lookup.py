@@ -24,6 +24,7 @@ FAMILIES: Mapping[str, Text] = {
     "DISK": Text("Disks", "磁盘"),
     "SYS": Text("The system", "系统"),
     "TIME": Text("Clocks", "时钟"),
+    "CODE": Text("The job's code", "作业的代码"),
     "SPEC": Text("Inventory and job files", "inventory 和作业文件"),
     "USE": Text("The command line", "命令行"),
     "KEYS": Text("Installing keys", "安装密钥"),
@@ -53,6 +54,7 @@ def entries() -> Mapping[str, Entry]:
         python,
         ranks,
         runs,
+        script,
         slurm,
         specs,
         ssh,
@@ -60,7 +62,7 @@ def entries() -> Mapping[str, Entry]:
         usage,
     )
 
-    families = (ssh, python, gpu, network, system, specs, usage, runs, ranks, hang, slurm, lab)
+    families = (ssh, python, gpu, network, system, script, specs, usage, runs, ranks, hang, slurm, lab)
     return {code: entry for family in families for code, entry in family.ENTRIES.items()}
 
 

@@ -625,21 +625,27 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-RUN-050": Entry(
         "warning",
-        Text(
-            "all nodes would start the same process: neither the job nor its script uses the node's rank; a warning before the start, for `launcher: python` and `command`",
-            "各节点会启动相同的进程：作业和脚本都没有使用节点的编号；启动前的警告，用于 `launcher: python` 和 `command`",
+        Text("all nodes would start the same process", "各节点会启动相同的进程"),
+        why=Text(
+            "Each node may train on its own, and the run succeeds nevertheless.",
+            "各节点可能各自训练，而任务仍会显示成功。",
+        ),
+        what=Text(
+            "`launcher: python` and `command` start one process on each node. Neither the job nor the files that it runs use a placeholder such as `${node_rank}`, or one of the variables NODE_RANK, NNODES, MASTER_ADDR, RANK, so nothing shows how the processes find each other.",
+            "`launcher: python` 和 `command` 在每个节点上启动一个进程。作业和它运行的文件都没有使用 `${node_rank}` 之类的占位符，也没有使用 NODE_RANK、NNODES、MASTER_ADDR、RANK 等变量，看不出各进程如何找到对方。",
         ),
         do=Text(
             "Use `${node_rank}`, `${nnodes}`, `${master_addr}` in `args` or `command`; or `launcher: torchrun`",
             "在 `args` 或 `command` 里使用 `${node_rank}`、`${nnodes}`、`${master_addr}`；或者用 `launcher: torchrun`",
         ),
         cases={
-            "": Case(
-                Text(
-                    "{nodes} nodes would start the same process: neither the job nor {scripts} uses ${node_rank}, NODE_RANK, MASTER_ADDR or similar, so each node may train on its own",
-                    "{nodes} 个节点会启动相同的进程：作业和 {scripts} 都没有使用 ${node_rank}、NODE_RANK、MASTER_ADDR 等，各节点可能各自训练",
-                ),
-                PASS_THE_RANK,
+            "": Case(fix=PASS_THE_RANK),
+            "args": Case(fix=Text("in the job: {line}", "写进作业：{line}")),
+            "spawn": Case(
+                fix=Text(
+                    'at the start of the worker function in the script: rank += int(os.environ["NODE_RANK"]) * int(os.environ["NPROC_PER_NODE"]); world_size = int(os.environ["NNODES"]) * int(os.environ["NPROC_PER_NODE"])',
+                    '在脚本的 worker 函数开头写：rank += int(os.environ["NODE_RANK"]) * int(os.environ["NPROC_PER_NODE"]); world_size = int(os.environ["NNODES"]) * int(os.environ["NPROC_PER_NODE"])',
+                )
             ),
         },
     ),
@@ -666,8 +672,16 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-RUN-052": Entry(
         "warning",
         Text(
-            "the job's module is in `src/`, where Python does not look; a warning before the start",
-            "作业的模块在 `src/` 里，而 Python 不会在那里查找；启动前的警告",
+            "the job's module is in src/, where Python does not look",
+            "作业的模块在 src/ 里，而 Python 不会在那里查找",
+        ),
+        why=Text(
+            "Python finds the module only if the package is installed on the nodes.",
+            "只有在节点上安装了该包时，Python 才能找到这个模块。",
+        ),
+        what=Text(
+            "`module:` is imported from the folder of the code, which is the working directory; a package below `src/` is not found from there.",
+            "`module:` 从代码所在的目录（即工作目录）导入；从那里找不到 `src/` 下的包。",
         ),
         do=Text(
             "Set `env: {PYTHONPATH: src}`; ignore it if the package is installed on the nodes",
@@ -675,11 +689,7 @@ ENTRIES: Mapping[str, Entry] = {
         ),
         cases={
             "": Case(
-                Text(
-                    "module {module} is at {path} in the code, where Python does not look",
-                    "模块 {module} 在代码的 {path}，Python 不会在那里查找",
-                ),
-                Text(
+                fix=Text(
                     "set `env: {PYTHONPATH: src}`, unless the package is installed on the nodes",
                     "设置 `env: {PYTHONPATH: src}`；如果节点上已安装该包，则不需要",
                 ),

@@ -358,10 +358,8 @@ def _render_finding(console: Console, finding: Finding, consequences: Sequence[F
     severity = tr(SEVERITY_NAMES[finding.severity])
     head = (tr("waived"), "dim") if finding.waived else (severity, STYLES[finding.severity])
     title = tr("{subject}: {text}", subject=finding.code, text=sanitize(finding.title))
-    console.print(
-        Text.assemble(head, f" {title}", (tr(" ({text})", text=fold_names(finding.nodes)), "bold")),
-        soft_wrap=True,
-    )
+    names = (tr(" ({text})", text=fold_names(finding.nodes)), "bold") if finding.nodes else ""
+    console.print(Text.assemble(head, f" {title}", names), soft_wrap=True)
     _print_labelled(console, tr("seen:"), finding.evidence)
     if finding.waived:
         _print_labelled(console, tr("waived:"), finding.waived)

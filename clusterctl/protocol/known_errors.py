@@ -64,7 +64,8 @@ def match_symptom(symptoms: Sequence[Symptom], text: str, source: str = "") -> S
 def recognise(message: str, tail: Sequence[str], by: int | None, source: str = "") -> SymptomMatch | None:
     """Name the symptom that a rank's exception shows, or else its last lines, or else the signal that ended it.
 
-    `source` is the line of the script that raised the exception. The last lines of a rank that was killed do not say why, but for ours: it could not write anything then.
+    `source` is the line of the script that raised the exception. The last lines of a rank that was killed do not say
+    why, but for ours: it could not write anything then.
     """
     if message:
         return match_symptom(_IN_WORDS, message, source)

@@ -15,8 +15,9 @@ from clusterctl.plans.facts.facts import Facts, parse_facts
 from clusterctl.specs.importers.imported import Imported, ImportedHost
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.inventory.parse import parse_inventory
-from clusterctl.specs.inventory.render import render_discovered, render_scalar
+from clusterctl.specs.inventory.render import render_discovered
 from clusterctl.specs.yaml.reader import read_tree
+from clusterctl.specs.yaml.scalars import render_scalar
 from clusterctl.specs.yaml.tree import YamlList, YamlScalar
 
 

@@ -26,6 +26,7 @@ from clusterctl.plans.checks.registry import (
 from clusterctl.plans.diagnose.collective import LINE_PREFIX, DeepCheckResult, parse_deep_result
 from clusterctl.plans.diagnose.mesh import MASTER, MESH, MeshPath, MeshResult
 from clusterctl.plans.facts.facts import Facts, parse_facts, plan_neighbours, with_session_output
+from clusterctl.plans.launch.script import JobCode, merge_uses, parse_file
 from clusterctl.specs.inventory.model import Node, Ssh, Waiver
 from clusterctl.specs.job.model import Job
 
@@ -110,10 +111,17 @@ def judge(case: Mapping[str, Any]) -> tuple[Finding, ...]:
     for name, said in case.get("noise", {}).items():  # what the login shell prints, in one line or more
         facts[name] = with_session_output(facts[name], "", said.encode())
     told = case.get("here", {})
-    here = LocalFacts(told.get("open_keys", {}), tuple(told.get("beside_script", ())))
-    job = Job(name="j", file="job.yaml", script="t.py", **case["job"]) if "job" in case else None
+    job = Job(**{"name": "j", "file": "job.yaml", "script": "t.py", **case["job"]}) if "job" in case else None
+    code = code_of(told["code"], case.get("nodes", 3)) if "code" in told else None
+    here = LocalFacts(told.get("open_keys", {}), tuple(told.get("beside_script", ())), code)
     observed = Observations(facts, failures, wire_of(case), deep_of(case), here)
     return evaluate(nodes(case), observed, job, choice_of(case))
+
+
+def code_of(files: Mapping[str, str], nnodes: int) -> JobCode:
+    """Read the code of a case: the texts of its files; `t.py` is the script."""
+    uses = [parse_file(path, text.encode()).use for path, text in files.items()]
+    return JobCode(nnodes, frozenset(files), {"t.py": files.get("t.py", "")}, merge_uses(uses))
 
 
 def choice_of(case: Mapping[str, Any]) -> CheckSelection:

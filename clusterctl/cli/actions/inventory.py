@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -30,6 +31,7 @@ from clusterctl.errors import ClusterctlError, UsageError
 from clusterctl.plans.discover import plan_discovery
 from clusterctl.plans.facts.facts import Facts
 from clusterctl.plans.facts.untrusted import clean_text
+from clusterctl.plans.launch.script import LARGEST_SCRIPT, ScriptLaunch, parse_file, plan_script
 from clusterctl.specs.importers.hostfile import parse_hostfile
 from clusterctl.specs.importers.imported import Imported
 from clusterctl.specs.inventory.model import Inventory
@@ -264,7 +266,16 @@ class InitCommand:
             return self._write_without_answers(imported, answers, inventory)
         script = self._choose_script()
         gpus = all(facts.gpus.devices for facts in answers.facts.values())
-        template = JobDraft(self._name, script, gpus, (self._folder / script).is_file())
+        found = self._read_script(script)
+        template = JobDraft(
+            self._name,
+            script,
+            gpus,
+            (self._folder / script).is_file(),
+            found.launcher,
+            found.args,
+            found.nproc_per_node,
+        )
         write_new_file(answers.text, str(inventory), force=self._options.force)
         write_new_file(render_job(template), str(job), force=self._options.force)
         info(
@@ -374,6 +385,14 @@ class InitCommand:
         if self._interactive:
             return str(prompt(tr("Training script"), default=guess))
         return guess
+
+    def _read_script(self, script: str) -> ScriptLaunch:
+        """Read from the script how it is launched; one that cannot be read is launched as usual."""
+        source, path = b"", self._folder / script
+        with suppress(OSError, ValueError):
+            if path.is_file() and path.stat().st_size <= LARGEST_SCRIPT:
+                source = path.read_bytes()
+        return plan_script(parse_file(script, source).use)
 
     # what is next
 

@@ -19,7 +19,7 @@ from clusterctl.cli.actions.preflight import (
     run_preflight,
     select_checks,
 )
-from clusterctl.cli.context.code import read_code, read_job_setup, warn_of_code
+from clusterctl.cli.context.code import read_code, read_job_code, read_job_setup
 from clusterctl.cli.context.load import checks_dir, remember_runs
 from clusterctl.cli.context.nodes import interpreter, launch_record, notice
 from clusterctl.cli.context.run_output import RunOutput
@@ -98,7 +98,6 @@ class LaunchBase(ABC):
                     check_hooks(self._job)
                 self._setup_files = read_job_setup(self._job)
                 code = read_code(self._job, big=self._options.allow_big)
-                warn_of_code(self._job, self._node_count, code)
                 return self._start_run(cluster, code, secrets)
         except ClusterctlError as error:
             error.message = redact(error.message, secrets.values())
@@ -165,7 +164,7 @@ class Launch(LaunchBase):
         return sum(not member.spare for member in self._members)
 
     def _start_run(self, cluster: Cluster, scan: ScanResult, secrets: Mapping[str, str]) -> int:
-        questions = self._make_questions()
+        questions = self._make_questions(scan)
         preflight = self._run_preflight(cluster, questions)
         if blocks_launch(preflight, no_check=self._options.no_check):
             info(tr("nothing was started"))
@@ -187,11 +186,12 @@ class Launch(LaunchBase):
             keep_check(questions, preflight, checks_dir())
         return code
 
-    def _make_questions(self) -> Questions:
+    def _make_questions(self, scan: ScanResult) -> Questions:
         selection = select_checks(self._inventory, self._job)
         setup = self._setup_files.plan if self._setup_files else None
         command, recheck = self._options.command, self._options.recheck
-        return Questions(self._nodes, self._job, selection, setup, command, recheck, launches=True)
+        code = read_job_code(self._job, self._node_count, scan)
+        return Questions(self._nodes, self._job, selection, setup, command, recheck, launches=True, code=code)
 
     def _run_preflight(self, cluster: Cluster, questions: Questions) -> Preflight:
         self._phases.start("check")

@@ -25,8 +25,9 @@ from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.session import Session
 from clusterctl.console.progress import Phases
+from clusterctl.console.terminal import stderr
 from clusterctl.errors import ClusterctlError, ConnectError, ConnectionLost
-from clusterctl.plans.checks.framework import Finding, Observations
+from clusterctl.plans.checks.framework import Finding, LocalFacts, Observations
 from clusterctl.plans.checks.registry import (
     ALL_CHECKS,
     CheckSelection,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from clusterctl.client.rpc.session import Interpreter
     from clusterctl.plans.diagnose.collective import DeepCheckResult
     from clusterctl.plans.diagnose.mesh import MeshResult
+    from clusterctl.plans.launch.script import JobCode
 
 PHASE = "check"
 
@@ -97,7 +99,7 @@ def select_checks(
 
 @dataclass(frozen=True)
 class Questions:
-    """What a check is about: the nodes, the job, and options; `setup` is what the job makes an environment of.
+    """What a check is about: the nodes, the job, its code, and options; `setup` is what makes its environment.
 
     `program` is how a command begins that uses the same inventory. With `recheck` nothing of an earlier check is used.
     `launches`: a launch follows, after which all is tested again.
@@ -110,6 +112,7 @@ class Questions:
     program: str = "clusterctl"
     recheck: bool = False
     launches: bool = False
+    code: JobCode | None = None
 
     @property
     def interpreters(self) -> dict[str, Interpreter]:
@@ -201,11 +204,21 @@ def _judge(
     mesh: MeshResult | None,
     reused: RecentCheck | None = None,
 ) -> Preflight:
-    local_facts = read_local_facts(questions.nodes, questions.job)
+    local_facts = read_local_facts(questions.nodes, questions.job, questions.code)
     observed = Observations(facts, failures, mesh, local_facts=local_facts, program=questions.program)
     findings = evaluate(questions.nodes, observed, questions.job, questions.selection)
     age = time.time() - reused.time if reused else None
     return Preflight(facts, failures, findings, observed, mesh, selection=questions.selection, age=age)
+
+
+def report_code(nodes: Sequence[Node], job: Job, code: JobCode, selection: CheckSelection) -> None:
+    """Print what the code alone shows, where no node answers: before a run is put into a queue, or only planned."""
+    observed = Observations({}, {}, local_facts=LocalFacts(code=code))
+    findings = [replace(finding, nodes=()) for finding in evaluate(nodes, observed, job, selection)]
+    if findings:
+        from clusterctl.console.findings import render_findings  # which loads tables
+
+        render_findings(stderr(), findings)
 
 
 class _Probes:

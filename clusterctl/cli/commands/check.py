@@ -19,6 +19,7 @@ from clusterctl.translation import tr
 
 if TYPE_CHECKING:
     from clusterctl.cli.actions.preflight import Preflight
+    from clusterctl.plans.launch.script import JobCode
     from clusterctl.specs.inventory.model import Inventory, Node
     from clusterctl.specs.job.model import Job
 
@@ -66,9 +67,8 @@ def check(
     the nodes. Exit code 0: ready; 3: an error prevents a launch; 4: a node is
     unreachable. On a Slurm cluster a short job of a few minutes gathers the facts; Ctrl-C cancels it.
     """
-    from clusterctl.cli.context.code import read_code, read_job_setup, warn_of_code
+    from clusterctl.cli.context.code import read_job_setup
     from clusterctl.cli.context.nodes import hint_next, open_cluster
-    from clusterctl.plans.launch.placement import choose_nodes, plan_placement
 
     job = _load_job(job_file, overrides)
     inventory = load_inventory(settings, on_slurm=True)
@@ -77,13 +77,7 @@ def check(
             inventory, job, (pattern, exclude), (only, skip), settings.command, deep=deep
         )
         return _report(settings, nodes, result, as_json=as_json, deep=deep)
-    if job is None:
-        nodes = choose_nodes(inventory, pattern, exclude)
-    else:
-        members = plan_placement(inventory, job, pattern=pattern, exclude=exclude)
-        nodes = tuple(member.node for member in members)
-        scan = read_code(job, big=True)  # how much may be sent is for `launch` to say
-        warn_of_code(job, sum(not member.spare for member in members), scan)
+    nodes, code = _choose_nodes(inventory, job, pattern, exclude)
     setup = read_job_setup(job) if job else None
     with open_cluster() as cluster:
         cluster.open_early(nodes)
@@ -94,7 +88,7 @@ def check(
         selection, phases = select_checks(inventory, job, only, skip), Phases([node.name for node in nodes])
         with phases.display_phase(PHASE, cluster.steps):
             plan = setup.plan if setup else None
-            questions = Questions(nodes, job, selection, plan, settings.command, recheck)
+            questions = Questions(nodes, job, selection, plan, settings.command, recheck, code=code)
             result = run_preflight(cluster, questions, phases, checks_dir())
         if deep and result.exit_code == 0:
             from clusterctl.cli.actions.deep_check import run_deep_check
@@ -106,6 +100,21 @@ def check(
         given = [word for name, value in options if value is not None for word in (name, value)]
         hint_next(command_line("launch", job_file or "JOB.yaml", *given, command=settings.command))
     return result.exit_code
+
+
+def _choose_nodes(
+    inventory: Inventory, job: Job | None, pattern: str | None, exclude: str | None
+) -> tuple[tuple[Node, ...], JobCode | None]:
+    """Choose the nodes, and read the code that the job would send to them."""
+    from clusterctl.cli.context.code import read_code, read_job_code
+    from clusterctl.plans.launch.placement import choose_nodes, plan_placement
+
+    if job is None:
+        return tuple(choose_nodes(inventory, pattern, exclude)), None
+    members = plan_placement(inventory, job, pattern=pattern, exclude=exclude)
+    scan = read_code(job, big=True)  # `launch` limits how much may be sent
+    code = read_job_code(job, sum(not member.spare for member in members), scan)
+    return tuple(member.node for member in members), code
 
 
 def _check_on_slurm(
@@ -123,14 +132,14 @@ def _check_on_slurm(
     from clusterctl.cli.slurm.check import SlurmCheck
 
     assert inventory.slurm is not None
-    setup = None
+    setup = scan = None
     if job is not None:
-        read_code(job, big=True)  # for its errors
+        scan = read_code(job, big=True)
         setup = read_job_setup(job)
         if deep and setup is not None:
             raise UsageError("CC-SLURM-001", "deep-setup")
     with open_cluster() as cluster:
-        check = SlurmCheck(inventory, inventory.slurm, job, setup.plan if setup else None, program)
+        check = SlurmCheck(inventory, inventory.slurm, job, setup.plan if setup else None, program, scan)
         return check.run(cluster, choice, *selected, deep=deep)
 
 

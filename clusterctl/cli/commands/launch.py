@@ -94,7 +94,7 @@ def launch(
         return _launch_on_slurm(inventory, job, (pattern, exclude), options, dry_run=dry_run)
     members = plan_placement(inventory, job, pattern=pattern, exclude=exclude)
     if dry_run:
-        return _show_plan(job, members, as_json, big=big)
+        return _show_plan(inventory, job, members, as_json, big=big)
     from clusterctl.cli.context.nodes import interpreter, open_cluster
 
     with open_cluster() as cluster:
@@ -276,15 +276,17 @@ def _plan_export(
     )
 
 
-def _show_plan(job: Job, members: Sequence[Member], as_json: bool, *, big: bool) -> int:
-    from clusterctl.cli.context.code import read_code, read_job_setup, warn_of_code
+def _show_plan(inventory: Inventory, job: Job, members: Sequence[Member], as_json: bool, *, big: bool) -> int:
+    from clusterctl.cli.actions.preflight import report_code, select_checks
+    from clusterctl.cli.context.code import read_code, read_job_code, read_job_setup
     from clusterctl.console.progress import render_size
     from clusterctl.plans.hooks import hooks_to_json, render_hooks
     from clusterctl.plans.launch.plan import offline, plan_launch, plan_to_json, render_plan
     from clusterctl.plans.launch.setup import render_attempt_hooks, render_setup, setup_to_json
 
     scan, setup_files = read_code(job, big=big), read_job_setup(job)
-    warn_of_code(job, sum(not member.spare for member in members), scan)
+    code = read_job_code(job, sum(not member.spare for member in members), scan)
+    report_code([member.node for member in members], job, code, select_checks(inventory, job))
     setup = (setup_files.plan, setup_files.scan.manifest) if setup_files else None
     plan = plan_launch(job, members, {member.name: offline(member) for member in members}, run_id=None)
     if as_json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posixpath
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from clusterctl.translation import tr
 if TYPE_CHECKING:
     from clusterctl.client.launch.setup import SetupFiles
     from clusterctl.client.sync.scan import ScanResult
+    from clusterctl.plans.launch.script import JobCode, ScriptUse
     from clusterctl.specs.job.model import Job
 
 
@@ -85,24 +87,30 @@ def _line_of_script(job: Job) -> str:
     return job.file
 
 
-def warn_of_code(job: Job, nnodes: int, scan: ScanResult) -> None:
-    """Warn of what the code shows: processes on several nodes cannot find each other, or Python not the module."""
-    from clusterctl.plans.launch.world_size_check import (
-        LARGEST_SCRIPT,
-        describe_src_layout,
-        describe_unaware,
-        list_scripts,
-    )
+def read_job_code(job: Job, nnodes: int, scan: ScanResult) -> JobCode:
+    """Read what the job runs, and the files of the code that these import; what cannot be read shows nothing."""
+    from clusterctl.plans.checks.script import list_scripts
+    from clusterctl.plans.launch.script import LARGEST_SCRIPT, MOST_FILES, JobCode, merge_uses, parse_file
 
     sizes = {entry.path: entry.size for entry in scan.manifest.entries if entry.kind == "file"}
-    small = [path for path in list_scripts(job, sizes.keys()) if sizes[path] <= LARGEST_SCRIPT]
-    texts = {}
-    for path in small if job.is_single_process else ():
+    scripts = list_scripts(job, sizes.keys())
+    root = posixpath.dirname(scripts[0]) if scripts and job.module is None else ""
+    texts: dict[str, str] = {}
+    uses: dict[str, ScriptUse] = {}
+    waiting = list(scripts)
+    while waiting and len(uses) < MOST_FILES:
+        path = waiting.pop(0)
+        if path in uses or sizes.get(path, LARGEST_SCRIPT + 1) > LARGEST_SCRIPT:
+            continue
+        source = b""
         with suppress(OSError):  # removed since the scan; sending it reports the error
-            texts[path] = (scan.root / path).read_text(encoding="utf-8", errors="replace")
-    for warning in (describe_unaware(job, nnodes, texts), describe_src_layout(job, sizes.keys())):
-        if warning:
-            notice(warning)
+            source = (scan.root / path).read_bytes()[:LARGEST_SCRIPT]
+        if path in scripts:
+            texts[path] = source.decode("utf-8", "replace")
+        parsed = parse_file(path, source if path.endswith(".py") else b"", root)
+        uses[path] = parsed.use
+        waiting += [name for name in parsed.imports if name in sizes]
+    return JobCode(nnodes, frozenset(sizes), texts, merge_uses(uses.values()))
 
 
 def _exclude_wheelhouse(job: Job, source: Path) -> tuple[str, ...]:

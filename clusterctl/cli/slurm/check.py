@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING
 from clusterctl.cli.actions.deep_check import pack_modules
 from clusterctl.cli.actions.launch import make_run_id
 from clusterctl.cli.actions.preflight import PHASE, Preflight
+from clusterctl.cli.context.code import read_job_code
 from clusterctl.cli.context.nodes import interpreter, launch_record
 from clusterctl.cli.slurm.deep_check import choose_deep_backend, run_deep_check, send_modules
 from clusterctl.cli.slurm.follow import QUEUE, describe_queue
 from clusterctl.client.preflight import read_local_facts
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.slurm import AllocatedNode, LoginNode, QueueState, Submission, gather_facts
+from clusterctl.client.sync.scan import ScanResult
 from clusterctl.console.progress import Phases
 from clusterctl.console.terminal import can_redraw, info
 from clusterctl.errors import NodeError, StartError
@@ -66,7 +68,13 @@ class SlurmCheck:
     """One check: holds what the steps share; `program` is how a command begins that uses the same inventory."""
 
     def __init__(
-        self, inventory: Inventory, slurm: Slurm, job: Job | None, setup: SetupPlan | None, program: str
+        self,
+        inventory: Inventory,
+        slurm: Slurm,
+        job: Job | None,
+        setup: SetupPlan | None,
+        program: str,
+        scan: ScanResult | None = None,
     ) -> None:
         if job is not None:
             refuse_unsupported(job, slurm)
@@ -77,7 +85,7 @@ class SlurmCheck:
             setup,
             program,
         )
-        self._login = inventory.nodes[0]
+        self._login, self._scan = inventory.nodes[0], scan
 
     def run(
         self,
@@ -128,7 +136,8 @@ class SlurmCheck:
         failures = {
             node.name: NodeError(NO_ANSWER, node=node.name) for node in nodes if node.name not in facts
         }
-        local_facts = read_local_facts((), self._job)
+        code = read_job_code(self._job, len(nodes), self._scan) if self._job and self._scan else None
+        local_facts = read_local_facts((), self._job, code)
         observed = Observations(facts, failures, local_facts=local_facts, program=self._program)
         selection = select_in_allocation(check, nodes, skipped)
         findings = evaluate(nodes, observed, self._job, selection)

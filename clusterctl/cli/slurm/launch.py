@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from clusterctl.cli.actions.launch import LaunchBase, make_run_id
 from clusterctl.cli.actions.notify import remember_hooks
+from clusterctl.cli.actions.preflight import report_code
+from clusterctl.cli.context.code import read_job_code
 from clusterctl.cli.context.load import remember_runs
 from clusterctl.cli.context.nodes import interpreter
 from clusterctl.cli.context.settings import LaunchOptions
@@ -24,7 +26,7 @@ from clusterctl.client.sync.upload import TreeUpload
 from clusterctl.console.progress import render_size, render_upload
 from clusterctl.errors import UsageError
 from clusterctl.interrupts import INTERRUPTS, announce_interrupted
-from clusterctl.plans.checks.registry import all_checks, resolve_waivers
+from clusterctl.plans.checks.registry import AppliedWaiver, CheckSelection, all_checks, resolve_waivers
 from clusterctl.plans.launch.setup import setup_probe_request, setup_to_spec
 from clusterctl.plans.slurm.request import (
     choose_slurm_nodes,
@@ -79,6 +81,7 @@ class SlurmLaunch(LaunchBase):
 
     def _start_run(self, cluster: Cluster, scan: ScanResult, secrets: Mapping[str, str]) -> int:
         login = LoginNode(cluster, self._login, interpreter(self._login))
+        self._report_code(scan)
         self._phases.announce(
             trn(
                 "run {run}: {n} node of the Slurm cluster {cluster}",
@@ -101,6 +104,17 @@ class SlurmLaunch(LaunchBase):
         hidden = tuple(secrets.values())
         following = Following(login, self._run_id, self._nodes.total, self._output, hidden, self._began)
         return follow_from_queue(following)
+
+    def _report_code(self, scan: ScanResult) -> None:
+        """Print what the code shows; the address of node 0 is not known yet."""
+        code = read_job_code(self._job, self._node_count, scan)
+        selection = CheckSelection(frozenset({"CC-CODE-003"}), self._resolve_waivers())
+        report_code([self._login], self._job, code, selection)
+
+    def _resolve_waivers(self) -> tuple[AppliedWaiver, ...]:
+        """Resolve the waivers as if they were for all nodes: which ones there will be is not known."""
+        waivers = (*self._inventory.waive, *self._job.waive)
+        return resolve_waivers(all_checks(), [replace(one, nodes=ALL) for one in waivers], [self._login.name])
 
     def _send_code(self, login: LoginNode, code: ScanResult) -> None:
         self._phases.start("code")
@@ -137,14 +151,12 @@ class SlurmLaunch(LaunchBase):
     def _plan_check(self) -> CheckPart:
         """Plan the check that the nodes make before anything starts."""
         waivers = (*self._inventory.waive, *self._job.waive)
-        # only for errors: which nodes there will be is not known
-        resolve_waivers(all_checks(), [replace(one, nodes=ALL) for one in waivers], [self._login.name])
         setup = self._setup_files.plan if self._setup_files else None
         check = plan_check(
             self._job,
             self._login,
             waivers,
-            read_local_facts((), self._job).script_siblings,
+            read_local_facts((), self._job, None).script_siblings,
             self._options.command,
             setup_probe_request(setup, self._job.activate or self._login.activate),
         )

@@ -20,6 +20,7 @@ from clusterctl.codes.lookup import find_entry
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.facts.facts import ENVIRONMENT_ANSWERS, Facts
 from clusterctl.plans.launch.network import NodeNetwork
+from clusterctl.plans.launch.script import JobCode
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.nodeset import fold_names
@@ -100,10 +101,11 @@ def across_nodes(nodes: Iterable[str], evidence: str, case: str | None = "", /, 
 
 @dataclass(frozen=True)
 class LocalFacts:
-    """What this machine adds: key files that others may read, with their modes, and names beside the job's script."""
+    """What this machine adds: modes of key files that others may read, names beside the job's script, the code."""
 
     readable_keys: Mapping[str, int] = field(default_factory=dict)
     script_siblings: tuple[str, ...] = ()
+    code: JobCode | None = None
 
 
 @dataclass(frozen=True)
@@ -307,6 +309,7 @@ CONSEQUENCES: Mapping[str, tuple[str, ...]] = {
     "CC-GPU-004": ("CC-GPU-001", "CC-GPU-003", "CC-GPU-008", "CC-GPU-009", "CC-GPU-016"),
     "CC-GPU-016": ("CC-GPU-003", "CC-GPU-008"),
     "CC-DISK-009": ("CC-DISK-008", "CC-SYS-011"),
+    "CC-CODE-006": ("CC-CODE-003", "CC-CODE-004", "CC-RUN-050"),
 }
 
 

@@ -20,6 +20,7 @@ from clusterctl.plans.checks import (
     python,
     resources,
     routes,
+    script,
     system,
     torch,
 )
@@ -149,6 +150,7 @@ FAMILIES = (
     connectivity,
     collective,
     resources,
+    script,
 )
 MOST_FIXES = 4
 MOST_EVIDENCE = 12

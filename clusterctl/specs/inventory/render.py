@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -13,14 +11,13 @@ from clusterctl.errors import InvalidValueError, Issue, Location, SpecError
 from clusterctl.specs.importers.imported import Imported, ImportedHost, Remark
 from clusterctl.specs.values import parse_name, parse_node_name
 from clusterctl.specs.yaml.reader import MOST_BYTES
+from clusterctl.specs.yaml.scalars import render_scalar
 from clusterctl.specs.yaml.tree import quoted
 from clusterctl.translation import to_translate, tr, trn
 
 MOST_REMARKS = 40
 MOST_GROUPS = 12
 
-_PLAIN = re.compile(r"[A-Za-z0-9_/~][A-Za-z0-9._/~@+-]*")
-_NULLS = frozenset(("~", "null", "Null", "NULL"))
 _NODE_KEYS = ("gpus", "python")
 SSH_KEYS = ("user", "port", "key", "jump", "proxy_command", "config", "known_hosts", "host_keys")
 _ADVICE = (
@@ -105,13 +102,6 @@ def render_flow_mapping(pairs: Pairs) -> str:
 
 def _render_value(value: object) -> str:
     return render_flow_mapping(value) if isinstance(value, list) else render_scalar(value)
-
-
-def render_scalar(value: object) -> str:
-    """Write a text so that it is read as that text: plain where that is safe, else in double quotes."""
-    text = str(value)
-    plain = _PLAIN.fullmatch(text) and text not in _NULLS
-    return text if plain else json.dumps(text).replace("\x7f", "\\x7f")  # JSON lets it stand, YAML does not
 
 
 def render_comment(text: str) -> str:

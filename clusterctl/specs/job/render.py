@@ -5,19 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from clusterctl.errors import InvalidValueError
-from clusterctl.specs.inventory.render import render_scalar
+from clusterctl.specs.job.model import Launcher
 from clusterctl.specs.values import parse_name
+from clusterctl.specs.yaml.scalars import render_args, render_scalar
 from clusterctl.translation import tr
 
 
 @dataclass(frozen=True)
 class JobDraft:
-    """What is known of a job before its file exists; `gpus`: whether every node has some."""
+    """What is known of a job before its file exists; `gpus`: whether every node has some.
+
+    `launcher`, `args` and `nproc_per_node` are what the script shows; None where the nodes decide.
+    """
 
     name: str
     script: str
     gpus: bool
     script_exists: bool = True
+    launcher: Launcher = "torchrun"
+    args: tuple[str, ...] = ()
+    nproc_per_node: int | None = None
 
 
 COMMENT_COLUMN = 32
@@ -27,15 +34,23 @@ def render_job(draft: JobDraft) -> str:
     """Write the job; parse_job reads it."""
     workers, backend = ("gpu", "nccl") if draft.gpus else ("1", "gloo")
     per_node = tr("one worker for each GPU; or a number") if draft.gpus else tr("the nodes have no GPUs")
+    if draft.nproc_per_node is not None:
+        workers, per_node = str(draft.nproc_per_node), tr("as the script starts them")
     script = f"script: {render_scalar(draft.script)}"
-    args = _with_comment(
-        "args: []", tr("such as {example}", example='[--epochs, 3, --output, "${output_dir}"]')
+    example = '[--epochs, 3, --output, "${output_dir}"]'
+    found = tr("found in the script")
+    args = (
+        _with_comment(render_args(draft.args), found)
+        if draft.args
+        else _with_comment("args: []", tr("such as {example}", example=example))
     )
+    launcher = [_with_comment(f"launcher: {draft.launcher}", found)] if draft.launcher != "torchrun" else []
     lines = (
         tr("# What to run:   clusterctl check job.yaml     clusterctl launch job.yaml"),
         f"name: {render_scalar(draft.name)}",
         "",
         script if draft.script_exists else f"{script}                # {tr('does not exist yet')}",
+        *launcher,
         args,
         "",
         _with_comment("nodes: all", tr("or a count, names, ranges: 2, gpu01, 0-3")),

@@ -13,11 +13,12 @@ from typing import Any, NoReturn
 import pytest
 
 from clusterctl.cli.actions import attach, launch
-from clusterctl.cli.context.code import warn_of_code
+from clusterctl.cli.context.code import read_job_code
 from clusterctl.client.local.hooks import has_hooks
 from clusterctl.client.sync.scan import scan_source
 from clusterctl.interrupts import INTERRUPTS
 from clusterctl.plans.launch.placement import plan_placement
+from clusterctl.plans.launch.script import JobCode
 from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.inventory.parse import parse_inventory
 from clusterctl.specs.job.model import Job, OnEnd
@@ -86,30 +87,31 @@ def test_ctrl_c_twice_while_go_is_sent_claims_no_end(
     assert "stopped on all nodes" not in printed.err and "continues" not in printed.err
 
 
-def test_a_job_that_is_told_nothing_is_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Two nodes, one process each, and a script that reads nothing of where it runs."""
-    (tmp_path / "train.py").write_text("print(1)")
-    job = Job(name="a", file="job.yaml", launcher="python", script="train.py")
-    warn_of_code(job, 2, scan_source(tmp_path))
-    assert "CC-RUN-050" in capsys.readouterr().err
+def read(folder: Path, **keys: Any) -> JobCode:
+    """Read the code of a job in a folder, as `launch` does."""
+    job = Job(**{"name": "a", "file": str(folder / "job.yaml"), "script": "train.py", **keys})
+    return read_job_code(job, 2, scan_source(folder))
 
 
-class WithoutNodes(launch.Launch):
-    """A launch that ends where the nodes would be connected to."""
+def test_the_script_and_its_own_modules_are_read(tmp_path: Path) -> None:
+    """What it imports counts, however the imports lead in a circle; other files of the code do not."""
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "train.py").write_text("import data\nprint(1)")
+    (tmp_path / "data.py").write_text("from lib import old\nimport train")
+    (tmp_path / "lib" / "old.py").write_text("import torch\ntorch._six.inf")
+    (tmp_path / "other.py").write_text("import torch._six")
+    code = read(tmp_path)
+    assert [line.file for line in code.use.six] == ["lib/old.py"]
+    assert code.texts == {"train.py": "import data\nprint(1)"}
 
-    def _start_run(self, *_: object) -> int:
-        return 0
 
-
-def test_launch_warns_of_it_before_it_connects(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The same words come from `launch` itself, not only from its parts."""
-    (tmp_path / "train.py").write_text("print(1)")
-    job = Job(name="a", file=str(tmp_path / "job.yaml"), launcher="python", script="train.py")
-    inventory = parse_inventory("cluster: c\nnodes: [{host: gpu01}, {host: gpu02}]", "-")
-    options = launch.LaunchOptions(detach=True, no_check=True, as_json=False)
-    cluster: Any = SimpleNamespace(steps=None)
-    assert WithoutNodes(inventory, job, plan_placement(inventory, job), options).run(cluster) == 0
-    assert "CC-RUN-050" in capsys.readouterr().err
+def test_what_is_too_large_or_no_python_is_not_parsed(tmp_path: Path) -> None:
+    """A shell script's words count, its syntax does not; 256 KiB is the limit of a file."""
+    (tmp_path / "train.sh").write_text("import torch._six")
+    (tmp_path / "train.py").write_text("import torch._six\n" + "#" * (256 << 10))
+    assert read(tmp_path).use.six == ()
+    assert read(tmp_path, script="train.sh").use.six == ()
+    assert read(tmp_path, script="train.sh").texts == {"train.sh": "import torch._six"}
 
 
 class LeftAfterGo(launch.Launch):
