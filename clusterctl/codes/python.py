@@ -638,15 +638,26 @@ ENTRIES: Mapping[str, Entry] = {
             "某个节点上 `setup` 的一步失败；会列出最后几行输出和在节点上重现的命令",
         ),
         do=Text(
-            "Its last lines show the reason; the full output is in `setup.log` in the run's directory",
-            "最后几行是原因；完整输出在任务目录的 `setup.log` 里",
+            "Its last lines show the reason; the full output is in `setup.log` in the run's directory. Where the node has no internet, send the packages along: `--set setup.wheelhouse=wheels`, see [nodes without internet](without-internet.md)",
+            "最后几行是原因；完整输出在任务目录的 `setup.log` 里。节点没有外网时，把包一起发送：`--set setup.wheelhouse=wheels`，见[没有外网的节点](without-internet.md)",
         ),
         cases={
             "again": Case(
-                same("{message}"), Text("to repeat it on the node: {command}", "在节点上重现：{command}")
+                same("{message}"),
+                Text(
+                    "correct what the last lines name; to repeat the step on the node: {command}",
+                    "按最后几行的提示修正；在节点上单独重现这一步：{command}",
+                ),
             ),
             "log": Case(
                 same("{message}"), Text("the full output is in {log} of the run", "完整输出在该任务的 {log}")
+            ),
+            "offline": Case(
+                same("{message}"),
+                Text(
+                    "the node reaches no package index; send the packages along (docs/en/without-internet.md):\npip download -r requirements.txt -d wheels\nclusterctl launch job.yaml --set setup.wheelhouse=wheels",
+                    "该节点连不上软件源；把包一起发送（docs/zh/without-internet.md）：\npip download -r requirements.txt -d wheels\nclusterctl launch job.yaml --set setup.wheelhouse=wheels",
+                ),
             ),
         },
     ),

@@ -236,6 +236,14 @@ def _gate_error(header: Untrusted, node: str, detail: str) -> StartError:
     return StartError(code, REPORTED, node=node, evidence=evidence, message=translate_node_text(reason))
 
 
+# As pip, uv, conda and curl report that a node resolves no name, or has no way out.
+_WITHOUT_NETWORK = re.compile(
+    r"name resolution|Name or service not known|NameResolutionError|resolve host|dns error|Network is unreachable"
+    r"|No route to host|Failed to establish a new connection|ConnectTimeoutError|CondaHTTPError",
+    re.IGNORECASE,
+)
+
+
 def _setup_error(header: Untrusted, node: str) -> StartError:
     """Make an error of what a node reports of its `setup` or `before`."""
     code = parse_code(header) or "CC-SETUP-001"
@@ -244,5 +252,7 @@ def _setup_error(header: Untrusted, node: str) -> StartError:
     if not error.fix:
         retry_command, log = header.text("again"), header.text("log", 1000)
         case = "again" if retry_command else "log"
+        if code == "CC-SETUP-001" and _WITHOUT_NETWORK.search(error.evidence):
+            case = "offline"
         error.fix = word("CC-SETUP-001", case, {"message": reason, "command": retry_command, "log": log})[1]
     return error

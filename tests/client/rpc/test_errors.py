@@ -34,7 +34,7 @@ def test_a_module_that_cannot_be_loaded_is() -> None:
 @pytest.mark.parametrize(
     ("again", "fix"),
     [
-        ("cd x && make", "to repeat it on the node: cd x && make"),
+        ("cd x && make", "correct what the last lines name; to repeat the step on the node: cd x && make"),
         ("", "the full output is in setup.log of the run"),
     ],
 )
@@ -44,6 +44,27 @@ def test_a_failed_setup_leads_to_its_output(code: str, again: str, fix: str) -> 
     error = start_error(Untrusted(event), "gpu01")
 
     assert (error.code, error.message, error.fix) == (code, "it failed", fix)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError(\"<HTTPSConnection>: Failed to "
+        "establish a new connection: [Errno -3] Temporary failure in name resolution\")': /simple/rich/",
+        "error: Failed to fetch: `https://pypi.org/simple/rich/`\n  Caused by: dns error",
+        "curl: (6) Could not resolve host: conda.anaconda.org",
+    ],
+)
+def test_a_node_without_internet_gets_its_packages_sent(text: str) -> None:
+    """The fix is a wheelhouse, as two commands to paste; a missing package alone is no sign of it."""
+    event = {"event": "setup_failed", "code": "CC-SETUP-001", "again": "pip install rich", "text": text}
+    fix = start_error(Untrusted(event), "gpu01").fix
+    assert fix.splitlines()[1:] == [
+        "pip download -r requirements.txt -d wheels",
+        "clusterctl launch job.yaml --set setup.wheelhouse=wheels",
+    ]
+    event["text"] = "ERROR: No matching distribution found for ritch"
+    assert "wheelhouse" not in start_error(Untrusted(event), "gpu01").fix
 
 
 def test_a_code_with_a_fix_of_its_own_keeps_it() -> None:
