@@ -68,7 +68,8 @@ def check(
     unreachable. On a Slurm cluster a short job of a few minutes gathers the facts; Ctrl-C cancels it.
     """
     from clusterctl.cli.context.code import read_job_setup
-    from clusterctl.cli.context.nodes import hint_next, open_cluster
+    from clusterctl.cli.context.nodes import hint_next, notice, open_cluster
+    from clusterctl.plans.launch.placement import explain_rank_pattern
 
     job = _load_job(job_file, overrides)
     inventory = load_inventory(settings, on_slurm=True)
@@ -78,6 +79,8 @@ def check(
         )
         return _report(settings, nodes, result, as_json=as_json, deep=deep)
     nodes, code = _choose_nodes(inventory, job, pattern, exclude)
+    if explanation := explain_rank_pattern(pattern, nodes):
+        notice(explanation)
     setup = read_job_setup(job) if job else None
     with open_cluster() as cluster:
         cluster.open_early(nodes)

@@ -82,7 +82,8 @@ def launch(
     Shows the output of all ranks until the run ends. Ctrl-C before the workers start cancels the launch; later it
     leaves the run going and prints how to attach again. Everything after -- is passed to your script.
     """
-    from clusterctl.plans.launch.placement import plan_placement
+    from clusterctl.cli.context.nodes import notice
+    from clusterctl.plans.launch.placement import explain_rank_pattern, plan_placement
 
     refuse_surplus(script_args, "launch")
     overrides += () if keep_warm is None else (f"keep_warm={keep_warm}",)
@@ -93,6 +94,8 @@ def launch(
         options = LaunchOptions(detach, no_check, as_json, wait, settings.command, big)
         return _launch_on_slurm(inventory, job, (pattern, exclude), options, dry_run=dry_run)
     members = plan_placement(inventory, job, pattern=pattern, exclude=exclude)
+    if explanation := explain_rank_pattern(pattern, [member.node for member in members]):
+        notice(explanation)
     if dry_run:
         return _show_plan(inventory, job, members, as_json, big=big)
     from clusterctl.cli.context.nodes import interpreter, open_cluster

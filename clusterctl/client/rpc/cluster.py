@@ -194,7 +194,10 @@ class Cluster:
             future.set_exception(error)
 
     def _open(self, node: Node) -> Connection:
+        before = self.steps.find(node.name)
         fresh = self._connect(node)
+        # what it was at goes on; a node whose turn has not come is no longer logging in
+        self.steps.set(node.name, before.description if before else tr("waiting for its turn"))
         with self._lock:
             self._connections[connection_of(node)] = fresh
             closed = self._closed

@@ -243,7 +243,8 @@ def describe_end(job: SlurmJob) -> str:
         tail = last_output(job.files)
         why = f": {tail}" if tail else ""
         return f"Slurm job {job.number} ended before all nodes had written their final state{why}"
-    reason = job.queued.reason if job.queued is not None else ""
+    # of a cancelled job Slurm keeps why it waited
+    reason = job.queued.reason if job.queued is not None and job.over != "CANCELLED" else ""
     return f"Slurm job {job.number}: {job.over}{f' ({reason})' if reason else ''}"
 
 

@@ -49,6 +49,19 @@ def choose_nodes(inventory: Inventory, pattern: str | None, exclude: str | None)
     return chosen
 
 
+def explain_rank_pattern(pattern: str | None, nodes: Sequence[Node]) -> str:
+    """Say that a single number as `--nodes` is a node's rank, and how that many nodes are chosen; else nothing."""
+    text = (pattern or "").strip()
+    if not (text.isascii() and text.isdecimal()) or int(text) < 2 or len(nodes) != 1:
+        return ""
+    return tr(
+        "--nodes {number} is the one node with rank {number}, {node}; for {number} nodes: --nodes 0-{last}",
+        number=int(text),
+        node=nodes[0].name,
+        last=int(text) - 1,
+    )
+
+
 def plan_placement(
     inventory: Inventory, job: Job, *, pattern: str | None = None, exclude: str | None = None
 ) -> tuple[Member, ...]:

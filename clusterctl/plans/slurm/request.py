@@ -44,6 +44,8 @@ def choose_slurm_nodes(job: Job, pattern: str | None, exclude: str | None) -> Sl
     if pattern is None and isinstance(job.nodes, int):
         return SlurmNodes(job.nodes, spares, excluded=excluded)
     text = pattern if pattern is not None else str(job.nodes)
+    if count := _parse_count(text):
+        return SlurmNodes(count, spares, excluded=excluded)
     if text.strip() == ALL:
         raise UsageError("CC-SLURM-001", "all", file=job.file)
     names = tuple(name for name in _expand(text) if name not in excluded)
@@ -55,6 +57,8 @@ def choose_slurm_nodes(job: Job, pattern: str | None, exclude: str | None) -> Sl
 def choose_named_nodes(pattern: str | None, exclude: str | None) -> SlurmNodes:
     """Read which nodes are meant where there is no job: names and ranges, else any one node."""
     excluded = _expand(exclude) if exclude else ()
+    if pattern and (count := _parse_count(pattern)):
+        return SlurmNodes(count, excluded=excluded)
     names = tuple(name for name in _expand(pattern) if name not in excluded) if pattern else ()
     return SlurmNodes(len(names) or 1, names=names, excluded=() if names else excluded)
 
@@ -69,6 +73,12 @@ def plan_check_job(job: Job | None, slurm: Slurm) -> Job:
         base = replace(base, nproc_per_node=1, backend="gloo")
     brief = replace(base, name=CHECK, time_limit=0.0, grace=0.0, setup=None, before=None, after=None)
     return replace(brief, restart=None, secrets=())
+
+
+def _parse_count(pattern: str) -> int:
+    """Return the number of nodes that a pattern is; 0 for names. There are no node ranks before Slurm has chosen."""
+    text = pattern.strip()
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= len(str(MOST_NODES)) else 0
 
 
 def _expand(pattern: str) -> tuple[str, ...]:

@@ -60,3 +60,20 @@ def test_a_failure_is_told_and_then_tried_again(serve: Callable[..., Server], tm
         assert {type(one) for one in ask_at_once(cluster, node)} == {Unreachable}
         serve(port=port)
         assert cluster.connection(node).is_connected, "somebody answers there now"
+
+
+def test_a_node_that_has_logged_in_is_shown_at_what_follows(
+    serve: Callable[..., Server], tmp_path: Path
+) -> None:
+    """One whose turn has not come waits for it; one that logs in again in the middle goes on with its work."""
+    node = serve().node(config="none")
+    with Cluster(lambda _: None, cache_dir=tmp_path / "answers") as cluster:
+        cluster.connection(node)
+        first = cluster.steps.find(node.name)
+        cluster.steps.set(node.name, "copying")
+        cluster.forget(node)
+        cluster.connection(node)
+        second = cluster.steps.find(node.name)
+
+    assert first is not None and second is not None
+    assert (first.description, second.description) == ("waiting for its turn", "copying")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +30,8 @@ from clusterctl.node.slurm.command_output import (
     parse_time,
 )
 from clusterctl.node.slurm.commands import MOST_NAMED, Finished, query_numbers, query_queue
+from clusterctl.node.slurm.job_files import JobFiles
+from clusterctl.node.slurm.states import SlurmJob, describe_end
 
 EXPECTED = time.mktime((2026, 11, 24, 7, 30, 0, 0, 0, -1))
 
@@ -256,3 +259,18 @@ def test_settings_of_the_login_shell_hide_no_job(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("SLURM_CONF", "/etc/slurm.conf")
     shown = commands.run_program(["env"]).output
     assert "SLURM_CONF=/etc/slurm.conf" in shown and "=x\n" not in shown
+
+
+@pytest.mark.parametrize(
+    ("over", "reason", "text"),
+    [
+        ("CANCELLED", "Resources", "Slurm job 8: CANCELLED"),
+        ("NODE_FAIL", "NodeDown", "Slurm job 8: NODE_FAIL (NodeDown)"),
+    ],
+)
+def test_why_a_job_waited_is_not_why_it_was_cancelled(
+    tmp_path: Path, over: str, reason: str, text: str
+) -> None:
+    """Slurm keeps the reason of the queue for a job that a user has cancelled there."""
+    job = SlurmJob(JobFiles(str(tmp_path)), "8", QueuedJob("8", over, reason), over)
+    assert describe_end(job) == text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clusterctl.errors import UsageError
-from clusterctl.plans.launch.placement import choose_nodes, plan_placement
+from clusterctl.plans.launch.placement import choose_nodes, explain_rank_pattern, plan_placement
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.job.parse import parse_job
@@ -88,3 +88,10 @@ def test_spares_come_last() -> None:
     ) as error:
         placed("restart: {spares: 2}")
     assert error.value.code == "CC-USE-032"
+
+
+def test_a_single_number_is_explained_as_a_rank() -> None:
+    """Who writes `--nodes 2` for two nodes learns how two are chosen; 0, 1, names and ranges are plain."""
+    nodes = [Node(name="gpu03", index=2, host="10.0.0.3")]
+    assert explain_rank_pattern("2", nodes).endswith("rank 2, gpu03; for 2 nodes: --nodes 0-1")
+    assert [explain_rank_pattern(text, nodes) for text in (None, "0", "1", "gpu03", "2-3")] == [""] * 5

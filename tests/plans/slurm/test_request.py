@@ -155,6 +155,8 @@ def test_a_check_asks_for_the_nodes_of_the_job_for_a_few_minutes() -> None:
     )
     assert {"--nodes=1", "--gpus-per-node=4", "--time=00:06:00"} <= set(alone)
     assert choose_named_nodes("gpu[01-03]", "gpu02").names == ("gpu01", "gpu03")
+    assert choose_named_nodes("3", None) == SlurmNodes(3)
+    assert choose_slurm_nodes(make_job("nodes: 2"), "3", "gpu02") == SlurmNodes(3, excluded=("gpu02",))
     assert choose_named_nodes(None, "gpu02") == SlurmNodes(1, excluded=("gpu02",))
 
 
