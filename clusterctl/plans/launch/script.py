@@ -289,7 +289,8 @@ class _FileReader:
             if isinstance(value, ast.Attribute) and keyword in INIT_KEYWORDS
         }
         self._use = replace(self._use, init_options={**dests, **self._use.init_options})
-        if "init_method" in given and (text := self._value_of(given["init_method"])):
+        url = next((value for keyword, value in given.items() if keyword == "init_method"), None)
+        if url is not None and (text := self._value_of(url)):
             self._add_address(text, call)
 
     def _add_address(self, text: str, node: ast.AST, *, is_master_addr: bool = False) -> None:

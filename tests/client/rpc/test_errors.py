@@ -49,7 +49,7 @@ def test_a_failed_setup_leads_to_its_output(code: str, again: str, fix: str) -> 
 @pytest.mark.parametrize(
     "text",
     [
-        "WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError(\"<HTTPSConnection>: Failed to "
+        "WARNING: Retrying after connection broken by 'NewConnectionError(\"<HTTPSConnection>: Failed to "
         "establish a new connection: [Errno -3] Temporary failure in name resolution\")': /simple/rich/",
         "error: Failed to fetch: `https://pypi.org/simple/rich/`\n  Caused by: dns error",
         "curl: (6) Could not resolve host: conda.anaconda.org",
