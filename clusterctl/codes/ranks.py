@@ -747,8 +747,8 @@ ENTRIES: Mapping[str, Entry] = {
             "脚本使用 NCCL，但这个 rank 没有可用的 GPU",
         ),
         do=Text(
-            'NCCL needs a GPU for each rank, and a CUDA build of torch. To train on CPUs, let the script choose: `init_process_group("nccl" if torch.cuda.is_available() else "gloo")`, and write `backend: gloo` in the job, so that `check` looks for what the script uses. If the node has GPUs, `check` shows why torch does not see them.',
-            'NCCL 要求每个 rank 都有 GPU，并且 torch 是 CUDA 版。在 CPU 上训练时，让脚本自行选择：`init_process_group("nccl" if torch.cuda.is_available() else "gloo")`，并在作业里写 `backend: gloo`，使 `check` 检查的内容与脚本一致。如果节点有 GPU，`check` 会指出 torch 为什么看不到它们。',
+            "NCCL needs a GPU for each rank, and a CUDA build of torch. To train on CPUs, let the script choose nccl or gloo by `torch.cuda.is_available()`, and write `backend: gloo` in the job, so that `check` looks for what the script uses. If the node has GPUs, `check` shows why torch does not see them.",
+            "NCCL 要求每个 rank 都有 GPU，并且 torch 是 CUDA 版。在 CPU 上训练时，让脚本按 `torch.cuda.is_available()` 选择 nccl 或 gloo，并在作业里写 `backend: gloo`，使 `check` 检查的内容与脚本一致。如果节点有 GPU，`check` 会指出 torch 为什么看不到它们。",
         ),
         texts=(
             "ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!",
