@@ -32,7 +32,15 @@ test | all)
     ;;
 esac
 
-say() { printf 'set-up: %s\n' "$*" >&2; }
+# The language of the lines that are shown, as the program chooses its own (clusterctl/translation.py).
+locale=${CLUSTERCTL_LANG:-${LC_ALL:-${LC_MESSAGES:-${LANG-}}}}
+
+say() { # ENGLISH CHINESE
+    case $locale in
+    zh*) printf '准备环境：%s\n' "$2" >&2 ;;
+    *) printf 'set-up: %s\n' "$1" >&2 ;;
+    esac
+}
 
 fail() {
     say "$@"
@@ -47,7 +55,7 @@ quietly() { # COMMAND...: run it; its words go to the log
 or_fail() { # COMMAND...: run it quietly; if it fails show its last words, and stop
     quietly "$@" && return
     tail -n 15 "$log" >&2
-    fail "this step failed; the whole log is $log"
+    fail "this step failed; the whole log is $log" "这一步失败，完整日志在 $log"
 }
 
 # ---- the interpreter ----
@@ -114,14 +122,14 @@ apt_get() { # SYSTEMD_OFFLINE keeps the packages' scripts from starting services
 }
 
 install_packages() { # from the package lists that are there, else from fresh ones
-    say "installing Debian packages: $*"
+    say "installing Debian packages: $*" "正在安装 Debian 软件包：$*"
     quietly apt_get install --no-install-recommends "$@" && return
     quietly apt_get update
     quietly apt_get install --no-install-recommends "$@"
 }
 
 keep_sshd_off() { # the lab wants the program only: this machine must not become reachable by it
-    say "leaving the SSH service of this machine off, as it was"
+    say "leaving the SSH service of this machine off, as it was" "本机的 SSH 服务保持关闭"
     if [ -d /run/systemd/system ]; then
         quietly as_root systemctl disable --now ssh.service ssh.socket
     elif [ -x /etc/init.d/ssh ]; then
@@ -142,16 +150,18 @@ provide_packages() {
     # shellcheck disable=SC2086  # lists of words
     if [ -n "$missing" ] && ! { may_install && install_packages $missing; }; then
         tail -n 5 "$log" >&2
-        fail "please install as root (Debian's names): $missing$bare$unmet"
+        fail "please install as root (Debian's names): $missing$bare$unmet" \
+            "请以 root 身份安装（Debian 的软件包名）：$missing$bare$unmet"
     fi
     # shellcheck disable=SC2086
     if [ -n "$bare" ] && ! { may_install && install_packages $bare; }; then
-        say "going on without ${bare}(the lab's nodes become plain processes; root may install it)"
+        say "going on without ${bare}(the lab's nodes become plain processes; root may install it)" \
+            "不使用 ${bare}继续（lab 的节点改为普通进程；root 可以安装）"
     fi
     case $bare in *openssh-server*) ! command -v sshd >/dev/null || keep_sshd_off ;; esac
     # shellcheck disable=SC2086
     if [ -n "$unmet" ] && ! { may_install && install_packages $unmet; }; then
-        say "going on without ${unmet}(the tests that use them are left out)"
+        say "going on without ${unmet}(the tests that use them are left out)" "不使用 ${unmet}继续（跳过需要它们的测试）"
     fi
     case $unmet in *slurm-wlm*) ! command -v slurmctld >/dev/null || keep_slurm_off ;; esac
 }
@@ -160,14 +170,15 @@ provide_packages() {
 
 prepare_folder() {
     mkdir -p "$venv" 2>/dev/null && [ -w "$venv" ] && return
-    fail "$(id -un) may not write to $venv: please use a checkout of your own"
+    fail "$(id -un) may not write to $venv: please use a checkout of your own" \
+        "$(id -un) 没有写入 $venv 的权限：请使用自己的克隆"
 }
 
 lock() { # one set-up at a time
     while ! mkdir "$venv/.lock" 2>/dev/null; do
         holder=$(cat "$venv/.lock/pid" 2>/dev/null || echo "$$")
         if [ -d "/proc/$holder" ]; then
-            [ -n "${waiting-}" ] || say "waiting for another set-up of this checkout"
+            [ -n "${waiting-}" ] || say "waiting for another set-up of this checkout" "正在等待本目录的另一次准备"
             waiting=yes
             sleep 1
         else
@@ -181,7 +192,8 @@ lock() { # one set-up at a time
 }
 
 make_venv() {
-    say "making .venv with $python ($("$python" -c 'import platform; print(platform.python_version())'))"
+    version=$("$python" -c 'import platform; print(platform.python_version())')
+    say "making .venv with $python ($version)" "正在用 $python（$version）创建 .venv"
     echo unfinished >"$venv/.made-by"
     (cd "$venv" && rm -rf bin lib lib64 include share pyvenv.cfg .ready-*)
     if has_modules venv ensurepip; then
@@ -195,7 +207,7 @@ make_venv() {
 pip() { or_fail "$venv/bin/python" -m pip install -c "$root/constraints.txt" "$@"; }
 
 install_project() { # hatchling beforehand, so that a later run without a network needs no isolated build
-    say "installing clusterctl and what it imports"
+    say "installing clusterctl and what it imports" "正在安装 clusterctl 及其依赖"
     "$venv/bin/python" -c 'import pip' 2>/dev/null || or_fail "$venv/bin/python" -m ensurepip
     pip 'hatchling>=1.24' editables
     pip --no-build-isolation -e "$root$extras"
@@ -224,7 +236,23 @@ borrow_torch() { # the calling interpreter may be a virtual environment itself, 
     done >"$borrowed"
     [ -s "$borrowed" ] || return
     torch_works || { quietly "$venv/bin/python" -m pip install numpy && torch_works; } || return
-    say "using the torch of $python"
+    say "using the torch of $python" "使用 $python 的 torch"
+}
+
+# torch's own index of builds without CUDA, which the default index of packages does not have
+cpu_index=https://download.pytorch.org/whl/cpu
+
+wants_cpu_build() { # no NVIDIA GPU, and neither pip's settings nor the environment say where packages come from
+    [ "$(uname -sm)" = 'Linux x86_64' ] || return
+    [ ! -e /proc/driver/nvidia/version ] && ! command -v nvidia-smi >/dev/null || return
+    ! "$venv/bin/python" -m pip config list 2>/dev/null | grep -Eq '(index-url|find-links|no-index)='
+}
+
+install_cpu_build() { # TORCH: false if it cannot be had there; the other packages come from where they always do
+    say "looking for $1 without CUDA (no NVIDIA GPU here): 200 MB, 1 GB unpacked, about a minute" \
+        "正在查找不含 CUDA 的 $1（本机没有 NVIDIA GPU）：下载 200 MB，解压后 1 GB，约 1 分钟"
+    quietly "$venv/bin/python" -m pip install --no-deps --no-compile --retries 1 --timeout 10 \
+        --index-url "$cpu_index" "$1"
 }
 
 train_once() { # compiles the fifth of torch that is used, which pip would take twice as long for; nodes only read it
@@ -241,10 +269,15 @@ dist.destroy_process_group()'
 provide_torch() {
     torch_works || borrow_torch && return
     rm -f "$borrowed"
-    say "installing $(sed -n 's/^\(torch==[^ ]*\).*/\1/p' "$root/constraints.txt") and numpy: this takes a while"
+    torch=$(sed -n 's/^\(torch==[^ ]*\).*/\1/p' "$root/constraints.txt")
+    if ! wants_cpu_build || ! install_cpu_build "$torch"; then
+        say "installing $torch and numpy: with its CUDA libraries up to 4.7 GB, 5 minutes or more" \
+            "正在安装 $torch 和 numpy：连同 CUDA 库最多 4.7 GB，需要 5 分钟以上"
+    fi
     pip --no-compile --no-build-isolation -e "${root}[torch]"
     train_once
-    torch_works || fail "torch was installed but does not work; the reason is at the end of $log"
+    torch_works || fail "torch was installed but does not work; the reason is at the end of $log" \
+        "torch 已安装但无法使用，原因在 $log 的末尾"
 }
 
 # ---- what happens ----
@@ -265,7 +298,8 @@ python=$(find_python)
 provide_packages
 is_ready "$1" && exit
 python=$(find_python)
-[ -n "$python" ] || fail "no Python 3.10 or newer found: please install python3 and python3-venv"
+[ -n "$python" ] || fail "no Python 3.10 or newer found: please install python3 and python3-venv" \
+    "找不到 Python 3.10 或更新版本：请安装 python3 和 python3-venv"
 venv_stands || make_venv
 borrowed=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/zz-borrowed-torch.pth
 [ ! -e "$borrowed" ] || rm -f "$borrowed" "$venv"/.ready-* # pip would count on what is borrowed
