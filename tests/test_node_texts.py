@@ -55,7 +55,7 @@ def test_every_template_is_found_again_with_its_facts(chinese: None) -> None:  #
 def test_a_reason_within_a_reason_is_translated(chinese: None) -> None:  # noqa: ARG001 - sets the language
     """As deep as nodes nest them; what is unknown inside stays."""
     text = "node 0 (gpu01) is lost: it was silent for 20 s"
-    assert translate_node_text(text) == "节点 0（gpu01）失联：20 秒无响应"
+    assert translate_node_text(text) == "0 号节点（gpu01）失联：20 秒无响应"
     assert translate_node_text("before: RuntimeError") == "before：RuntimeError"
 
 

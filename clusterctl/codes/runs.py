@@ -627,8 +627,8 @@ ENTRIES: Mapping[str, Entry] = {
         "warning",
         Text("all nodes would start the same process", "各节点会启动相同的进程"),
         why=Text(
-            "Each node may train on its own, and the run succeeds nevertheless.",
-            "各节点可能各自训练，而任务仍会显示成功。",
+            "Each node may train on its own.",
+            "各节点可能各自训练。",
         ),
         what=Text(
             "`launcher: python` and `command` start one process on each node. Neither the job nor the files that it runs use a placeholder such as `${node_rank}`, or one of the variables NODE_RANK, NNODES, MASTER_ADDR, RANK, so nothing shows how the processes find each other.",
