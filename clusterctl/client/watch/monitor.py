@@ -154,6 +154,7 @@ class RunMonitor:
         self._start_events: set[str] = set()
         self._stall = StallNotice(self._run, on_stall)
         self._hub_views: dict[str, set[str]] = {}  # by hub, the nodes that have lost it
+        self._announced_losses: set[str] = set()
 
     @property
     def stopping(self) -> bool:
@@ -315,12 +316,14 @@ class RunMonitor:
         """Report why the nodes stop; that the hub is lost is one node's view while the hub and most others answer."""
         loss = find_reported_loss(reason)
         if loss is None or not loss.is_hub:
+            self._announced_losses.update({loss.node} if loss is not None else ())
             self._on_failure(Message.of_node(reason))
             return
         views = self._hub_views.setdefault(loss.node, set())
         views.add(node)
         responding = self._connected_nodes - set(self._silences(time.monotonic()))
         if loss.node not in responding or 2 * len(views) > len(self._reports):
+            self._announced_losses.add(loss.node)
             self._on_failure(Message.of_node(f"{loss.node} is lost: {loss.why}"))
         elif not self._failure_shown and len(views) == 1:
             text = to_translate("{node} has lost its connection to {hub}: {why}")
@@ -403,6 +406,8 @@ class RunMonitor:
 
     def _mark_lost(self, report: NodeReport, reason: str) -> None:
         report.done, report.lost_reason = True, reason
+        if report.node.name in self._announced_losses:
+            return
         text = to_translate("{node} is lost: {why}; its processes could not be stopped from here")
         shown = tr(text, node=report.node.name, why=translate_node_text(reason))
         self._notice(redact(shown, self._secrets))

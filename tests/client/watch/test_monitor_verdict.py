@@ -200,9 +200,10 @@ def test_a_lost_node_is_announced_once() -> None:
     attached._on_update(stopping("gpu01", f"gpu02 is lost: {SILENT}"))
     attached._on_update(stopping("gpu03", f"gpu02 is lost: {SILENT}"))
     attached._mark_lost(attached._reports["gpu02"], SILENT)
+    attached._mark_lost(attached._reports["gpu03"], GONE)
     assert notices == [
         f"gpu02 is lost: {SILENT}; stopping all nodes",
-        f"gpu02 is lost: {SILENT}; its processes could not be stopped from here",
+        f"gpu03 is lost: {GONE}; its processes could not be stopped from here",
     ]
 
 
