@@ -150,7 +150,7 @@ class WrappedCell:
         return Measurement(min(width, NARROWEST_CELL), width)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        """Give the lines for the width that the table leaves."""
+        """Return the lines for the width that the table leaves."""
         from rich.text import Text
 
         lines = [piece for line in self._text.split("\n") for piece in wrap_text(line, options.max_width)]
@@ -182,7 +182,7 @@ class ItemsCell:
         return Measurement(widest, display_width("  ".join(self._items)))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        """Give the lines for the width that the table leaves."""
+        """Return the lines for the width that the table leaves."""
         from rich.text import Text
 
         yield Text("\n".join(fill_lines(self._items, options.max_width)), overflow="fold")

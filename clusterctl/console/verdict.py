@@ -435,7 +435,7 @@ def _lower_first(text: str) -> str:
 
 
 def render_alone(verdict: Verdict, command: str, width: int = WIDTH) -> list[str]:
-    """Give the lines on ranks that ran alone, and what helps; nothing of any other run."""
+    """Return the lines on ranks that ran alone, and what helps; nothing of any other run."""
     if verdict.alone is None:
         return []
     columns, (message, fix) = max(NARROWEST, min(WIDTH, width)), describe_alone(verdict.alone)

@@ -19,7 +19,7 @@ Plant = Callable[[Path], None]
 
 
 def writable_file(folder: Path) -> None:
-    """Let everybody write the inventory."""
+    """Make the inventory writable for all accounts."""
     (folder / "inventory.yaml").chmod(0o666)
 
 

@@ -138,7 +138,7 @@ class FollowParser:
             yield self._parse_log(node, header, body)
 
     def _parse_replaced(self, node: str, header: Untrusted) -> Iterator[ReplacedLog]:
-        """Give it once: every stream that is opened again reports it again."""
+        """Yield it once: every stream that is opened again reports it again."""
         replaced = parse_replaced(node, header)
         if replaced is not None and replaced not in self._replaced and len(self._replaced) < MAX_FILES:
             self._replaced.add(replaced)

@@ -90,7 +90,7 @@ class Log:
         return {"log": self.file, "rank": self.rank, "stream": self.stream, "offset": start}
 
     def _report_replaced(self, error: NotALogError) -> Optional[LogChunk]:
-        """Say once what has taken the place of the file."""
+        """Report once what has taken the place of the file."""
         if self._replaced:
             return None
         self._replaced = True

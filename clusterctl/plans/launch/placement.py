@@ -50,7 +50,7 @@ def choose_nodes(inventory: Inventory, pattern: str | None, exclude: str | None)
 
 
 def explain_rank_pattern(pattern: str | None, nodes: Sequence[Node]) -> str:
-    """Say that a single number as `--nodes` is a node's rank, and how that many nodes are chosen; else nothing."""
+    """Return the note that a single number as `--nodes` is a node's rank, and how that many nodes are chosen."""
     text = (pattern or "").strip()
     if not (text.isascii() and text.isdecimal()) or int(text) < 2 or len(nodes) != 1:
         return ""

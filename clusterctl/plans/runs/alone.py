@@ -18,6 +18,6 @@ def describe_alone(alone: AloneRanks) -> tuple[str, str]:
 
 
 def alone_to_json(alone: AloneRanks) -> dict[str, object]:
-    """Give its place in the JSON of a verdict."""
+    """Return its place in the JSON of a verdict."""
     numbers = {"ranks": alone.ranks, "largest": alone.largest, "planned": alone.planned}
     return {**numbers, "code": ALONE_CODE}

@@ -212,7 +212,7 @@ def _describe_rank(rank: RankState, *, live: bool) -> str:
 
 
 def describe_halted(node: str, halted: HaltedProcess) -> str:
-    """Say which process of a node is halted, and the command that continues it."""
+    """Return which process of a node is halted, and the command that continues it."""
     return tr(
         "{process} is halted (SIGSTOP, pid {pid}); to continue it: {command}",
         process=halted.name,
