@@ -24,17 +24,17 @@ def writable_file(folder: Path) -> None:
 
 
 def writable_directory(folder: Path) -> None:
-    """Let everybody replace the inventory."""
+    """Make the directory of the inventory writable for all accounts."""
     folder.chmod(0o777)
 
 
 def foreign_file(folder: Path) -> None:
-    """Give the inventory to another account, in a directory of ours."""
+    """Change the owner of the inventory, in a directory of ours, to another account."""
     os.chown(folder / "inventory.yaml", STRANGER, STRANGER)
 
 
 def foreign_directory(folder: Path) -> None:
-    """Give the directory to another account, which has copied a file of ours into it."""
+    """Change the owner of the directory to another account, which has copied a file of ours into it."""
     os.chown(folder, STRANGER, STRANGER)
 
 
@@ -45,7 +45,7 @@ def foreign_file_in_tmp(folder: Path) -> None:
 
 
 def foreign_link_in_tmp(folder: Path) -> None:
-    """Let another account lead to a file of ours, which was meant for something else."""
+    """Place a link of another account to a file of ours, which was meant for something else."""
     folder.chmod(0o1777)
     (folder / "inventory.yaml").rename(folder / "other.yaml")
     (folder / "inventory.yaml").symlink_to("other.yaml")
@@ -61,7 +61,7 @@ def link_to_an_open_directory(folder: Path) -> None:
 
 
 def writable_config(folder: Path) -> None:
-    """Let everybody write the SSH configuration that the inventory names."""
+    """Make the SSH configuration that the inventory names writable for all accounts."""
     (folder / "ssh_config").chmod(0o666)
 
 

@@ -40,7 +40,7 @@ def screen() -> Console:
 
 
 def lines_of(console: Console) -> list[str]:
-    """Give the lines that a console has printed."""
+    """Return the lines that a console has printed."""
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue().splitlines()
 

@@ -78,7 +78,7 @@ LAUNCH_PLACES = (5, 25, 60, 85, 105, 150, 170, 200, 207, 221, 228, 235, 252, 260
 
 
 def cases() -> list[object]:
-    """Give every verb with its places; those that are not its own are variants."""
+    """Return every verb with its places; those that are not its own are variants."""
     anywhere = [("wait", place) for place in PLACES] + [("import", 40), ("import", 250)]
     return [
         pytest.param(name, "wait", place, id=f"{name}-{place}")
@@ -92,7 +92,7 @@ def cases() -> list[object]:
 
 
 def launch_cases() -> list[object]:
-    """Give the places of a launch."""
+    """Return the places of a launch."""
     return [
         *(pytest.param("import", place, id=f"import-{place}") for place in (50, 400)),
         *(pytest.param("wait", place, id=str(place)) for place in LAUNCH),

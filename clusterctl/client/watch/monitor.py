@@ -15,7 +15,7 @@ from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.session import Interpreter
 from clusterctl.client.watch.follower import LogLines, NodeEvent, NodeStreams, StateChange, Update
-from clusterctl.client.watch.node_report import AttemptTracker, Message, NodeReport, read_event_name
+from clusterctl.client.watch.node_report import AttemptTracker, NodeReport, read_event_name
 from clusterctl.client.watch.streams import SILENCE_LIMIT, StreamEnd, can_reconnect, is_barren
 from clusterctl.errors import ClusterctlError
 from clusterctl.node_texts import translate_node_text
@@ -33,7 +33,7 @@ from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.values import Size
-from clusterctl.translation import to_translate, tr
+from clusterctl.translation import tr
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.files import JournalEvent
@@ -309,7 +309,7 @@ class RunMonitor:
         report.state = replace(state, reason=redact(state.reason, self._secrets))
         if report.state.state in FAILED_STATES and not self._attempts.is_not_participating(report.node.name):
             self._on_failure(
-                Message.of_node(f"{report.node.name}: {report.state.reason or report.state.state}")
+                translate_node_text(f"{report.node.name}: {report.state.reason or report.state.state}")
             )
 
     def _on_gang_stop(self, node: str, reason: str) -> None:
@@ -317,25 +317,25 @@ class RunMonitor:
         loss = find_reported_loss(reason)
         if loss is None or not loss.is_hub:
             self._announced_losses.update({loss.node} if loss is not None else ())
-            self._on_failure(Message.of_node(reason))
+            self._on_failure(translate_node_text(reason))
             return
         views = self._hub_views.setdefault(loss.node, set())
         views.add(node)
         responding = self._connected_nodes - set(self._silences(time.monotonic()))
         if loss.node not in responding or 2 * len(views) > len(self._reports):
             self._announced_losses.add(loss.node)
-            self._on_failure(Message.of_node(f"{loss.node} is lost: {loss.why}"))
+            self._on_failure(translate_node_text(f"{loss.node} is lost: {loss.why}"))
         elif not self._failure_shown and len(views) == 1:
-            text = to_translate("{node} has lost its connection to {hub}: {why}")
-            lost = Message.of(text, node=node, hub=loss.node, why=loss.why)
-            self._notice(redact(lost.shown, self._secrets))
+            why = translate_node_text(loss.why)
+            lost = tr("{node} has lost its connection to {hub}: {why}", node=node, hub=loss.node, why=why)
+            self._notice(redact(lost, self._secrets))
 
-    def _on_failure(self, reason: Message) -> None:
+    def _on_failure(self, reason: str) -> None:
         """Report the first failure of an attempt, which the nodes end."""
         if self._failure_shown or not self._is_running():
             return
         self._failure_shown = True
-        shown = redact(reason.shown, self._secrets)
+        shown = redact(reason, self._secrets)
         if self._attempts.may_follow:
             self._notice(tr("{reason}; the nodes are ending this attempt", reason=shown))
         else:
@@ -408,8 +408,11 @@ class RunMonitor:
         report.done, report.lost_reason = True, reason
         if report.node.name in self._announced_losses:
             return
-        text = to_translate("{node} is lost: {why}; its processes could not be stopped from here")
-        shown = tr(text, node=report.node.name, why=translate_node_text(reason))
+        shown = tr(
+            "{node} is lost: {why}; its processes could not be stopped from here",
+            node=report.node.name,
+            why=translate_node_text(reason),
+        )
         self._notice(redact(shown, self._secrets))
 
     def _is_running(self) -> bool:

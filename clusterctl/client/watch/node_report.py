@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.runs.gang_record import SlotState, attempt_of
@@ -17,30 +17,10 @@ from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import render_duration
-from clusterctl.translation import fill, to_translate, tr
+from clusterctl.translation import tr
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.files import JournalEvent
-
-
-class Message(NamedTuple):
-    """A text in English, for the records of nodes, and the same in the user's language."""
-
-    english: str
-    shown: str
-
-    @classmethod
-    def of(cls, message: str, **facts: object) -> Message:
-        """Fill a message that is marked with `to_translate`; its facts may be texts of nodes."""
-        shown = {
-            name: translate_node_text(fact) if isinstance(fact, str) else fact for name, fact in facts.items()
-        }
-        return cls(fill(message, facts), tr(message, **shown))
-
-    @classmethod
-    def of_node(cls, text: str) -> Message:
-        """Take a text that a node sent."""
-        return cls(text, translate_node_text(text))
 
 
 SUPERVISOR_LOST: tuple[JournalEvent, ...] = ("guardian_lost", "agent_lost")
@@ -88,7 +68,7 @@ class NodeReport:
         previous, self.halted = self.halted, state.halted if state.live else ()
         return [halted for halted in self.halted if halted not in previous]
 
-    def on_event(self, event: Untrusted) -> Message | None:
+    def on_event(self, event: Untrusted) -> str | None:
         """Take an event; return what failed by it, or nothing."""
         kind, name = read_event_name(event), self.node.name
         if kind == "attempt":
@@ -100,16 +80,16 @@ class NodeReport:
             self.serves_node_0 = True
         elif kind in SUPERVISOR_LOST:
             return (
-                Message.of(to_translate("{node}: the guardian was lost"), node=name)
+                tr("{node}: the guardian was lost", node=name)
                 if kind == "guardian_lost"
-                else Message.of(to_translate("{node}: the agent was lost"), node=name)
+                else tr("{node}: the agent was lost", node=name)
             )
         elif has_failed(event) and not (self.stop_requested or self.serves_node_0):
             rank = parse_rank(event)
             if kind == "rank_exited" and rank is not None:
-                return Message.of(to_translate("{node}: rank {rank} failed"), node=name, rank=rank)
+                return tr("{node}: rank {rank} failed", node=name, rank=rank)
             if kind == "torchrun_exited":
-                return Message.of(to_translate("{node}: torchrun failed"), node=name)
+                return tr("{node}: torchrun failed", node=name)
         return None
 
 
