@@ -282,8 +282,11 @@ class Attempt:
         self._process_tree.terminate([stat] if stat is not None else [])
 
     def find_remaining(self) -> None:
-        """Post what still runs."""
-        self.post(events.Remaining(self._process_tree.remaining()))
+        """Post what still runs; first the ends of workers that do not: torchrun may have left them as our zombies."""
+        remaining = self._process_tree.remaining()
+        if self.torchrun is not None:
+            self.torchrun.check_workers()
+        self.post(events.Remaining(remaining))
 
     def close(self, remaining: List[Stat], *, started: bool) -> None:
         """Read the GPUs' memory once, let go of ports and pipes, and post the end of all processes."""

@@ -169,6 +169,10 @@ class GateProcess:
         if worker is not None:
             self._on_worker_end(worker)
 
+    def check_workers(self) -> None:
+        """Look which workers have ended."""
+        self._watch.check()
+
     def fill_unseen_ends(self) -> List[Worker]:
         """Fill in what only torchrun saw of its workers; returns those of them that failed."""
         return self.workers.fill_unseen_ends(self.exit, read_tail(self.log, 1 << 20))
