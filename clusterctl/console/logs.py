@@ -7,6 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from clusterctl.console.terminal import clear_live_line, uses_color
@@ -45,7 +46,7 @@ class BatchLogSink(LogSink, Protocol):
 
 
 class LogPrinter:
-    """Writes log lines as `gpu02 r3 | text`; lines of stderr have `!` for `|`.
+    """Writes log lines as `gpu02 r3 | text`; lines of stderr have `!` for `|`, the rest of a long line has `+`.
 
     `with_times` puts before each line when it was written, by the clock and in the zone of this machine.
     """
@@ -74,19 +75,22 @@ class LogPrinter:
         self._stream.flush()
 
     def _render(self, entry: LogLines) -> str:
-        label, separator = self._label(entry), self._separator(entry)
+        label, separators = self._label(entry), self._separators(entry)
         dropped_line = (
             f"{self._render_time(entry.began)}{label} ~ {describe_dropped(entry.gone)}\n"
             if entry.gone
             else ""
         )
         if not self._with_times:
-            return dropped_line + "".join([f"{label} {separator} {sanitize(line)}\n" for line in entry.lines])
-        timed_lines = zip(entry.times, entry.lines, strict=True)
+            lines = zip(separators, entry.lines, strict=False)
+            return dropped_line + "".join(
+                [f"{label} {separator} {sanitize(line)}\n" for separator, line in lines]
+            )
+        timed_lines = zip(entry.times, separators, entry.lines, strict=False)
         return dropped_line + "".join(
             [
                 f"{self._render_time(timestamp)}{label} {separator} {sanitize(line)}\n"
-                for timestamp, line in timed_lines
+                for timestamp, separator, line in timed_lines
             ]
         )
 
@@ -99,10 +103,11 @@ class LogPrinter:
             self._cached_second = tenths // 10, time.strftime("%m-%d %H:%M:%S", time.localtime(tenths // 10))
         return f"{self._cached_second[1]}.{tenths % 10} "
 
-    def _separator(self, entry: LogLines) -> str:
-        if entry.stream != "stderr":
-            return "|"
-        return f"{_RED}!{_RESET}" if self._color else "!"
+    def _separators(self, entry: LogLines) -> Iterator[str]:
+        """Return the sign before each line."""
+        red, reset = (_RED, _RESET) if self._color and entry.stream == "stderr" else ("", "")
+        sign = "!" if entry.stream == "stderr" else "|"
+        return chain([f"{red}+{reset}"] if entry.continues else [], repeat(f"{red}{sign}{reset}"))
 
     def _label(self, entry: LogLines) -> str:
         rank = "-" if entry.rank is None else f"r{entry.rank}"
@@ -126,7 +131,10 @@ class JsonLogPrinter:
         self.show_all((entry,))
 
     def show_all(self, entries: Iterable[LogLines]) -> None:
-        """Write the lines of several files; `offset` is each line's place in the file in bytes."""
+        """Write the lines of several files; `offset` is each line's place in the file in bytes.
+
+        `continues` marks the rest of a line that is too long for one piece.
+        """
         for entry in entries:
             sys.stdout.write("".join(json_text(record) + "\n" for record in self._records(entry)))
         sys.stdout.flush()
@@ -152,7 +160,8 @@ class JsonLogPrinter:
             }
         times = entry.times or (entry.time,) * len(entry.lines)
         for line, offset, timestamp in zip(entry.lines, entry.offsets, times, strict=True):
-            yield {**common, "offset": offset, "time": timestamp, "line": line}
+            rest = {"continues": True} if entry.continues and offset == entry.offsets[0] else {}
+            yield {**common, "offset": offset, "time": timestamp, "line": line, **rest}
 
 
 class TorchrunFilter:

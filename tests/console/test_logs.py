@@ -38,6 +38,19 @@ def test_prefixes_align_and_mark_stderr() -> None:
     assert shown == ["gpu01 r3  | a", "n2    r12 ! b", "gpu01 -   | c"]
 
 
+def test_the_rest_of_a_long_line_is_marked(capsys: pytest.CaptureFixture[str]) -> None:
+    """Only the first line of an entry can be that; a later part of the entry has it no more."""
+    entry = replace(lines("rest", "next"), continues=True)
+    assert printed(entry, replace(lines("b", stream="stderr"), continues=True)) == [
+        "gpu01 r3  + rest",
+        "gpu01 r3  | next",
+        "gpu01 r3  + b",
+    ]
+    assert printed(entry.cut(slice(1, 2), None)) == ["gpu01 r3  | next"]
+    JsonLogPrinter("run", {}).show(entry)
+    assert [json.loads(line).get("continues") for line in capsys.readouterr().out.splitlines()] == [True, None]
+
+
 def test_names_are_padded_by_display_width() -> None:
     """A Chinese character takes two columns."""
     assert printed(lines("x", node="节点"), lines("y", node="abcd"), names=("节点", "abcd"), size=2) == [

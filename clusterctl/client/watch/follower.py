@@ -69,6 +69,7 @@ class LogLines:
     began: float = 0.0  # with times: nothing that this node sends later is older
     times_guessed: bool = False  # whether the times are no better than when the file was last written
     gone: tuple[int, int] | None = None  # what was dropped before these lines, to hold the limit on the log
+    continues: bool = False  # whether the first is the rest of a long line, the last of the entry before
 
     @property
     def offsets(self) -> tuple[int, ...]:
@@ -84,6 +85,7 @@ class LogLines:
             line_offsets=self.offsets[lines],
             times=self.times[lines],
             gone=gone,
+            continues=self.continues and lines.start == 0,
         )
 
 
@@ -117,6 +119,7 @@ class FollowParser:
         self.clock_offsets: dict[str, float] = {}  # each node's clock minus ours, in seconds
         self._node_ranks: dict[str, dict[int, NodeRank | None]] = {}  # of nodes, by attempt
         self._replaced: set[ReplacedLog] = set()
+        self._line_open: dict[str, set[str]] = {}  # by node, the files of which a line was sent in part
 
     def parse(self, node: str, header: Untrusted, body: bytes) -> Iterator[Update]:
         """Give the updates of one frame; MalformedError if it is not a frame of `follow`."""
@@ -150,6 +153,7 @@ class FollowParser:
         offsets = self.offsets.setdefault(node, {})
         if len(offsets) >= MAX_FILES and file not in offsets:
             raise MalformedError("more log files than a run has")
+        continues = self._continues(node, file, offset, body)
         offsets[file] = offset + len(body) if next_offset is None else next_offset
         raw_lines = body.split(b"\n")
         if raw_lines[-1] == b"":
@@ -169,10 +173,21 @@ class FollowParser:
             line_offsets=header.integers("places", len(raw_lines), 0, MAX_BYTES),
             times_guessed=header.flag("guessed"),
             gone=_parse_dropped(header),
+            continues=continues,
         )
         if len(entry.line_offsets) not in (0, len(entry.lines)):
             raise MalformedError("lines without a place")
         return self._with_times(entry, header) if header.length("time_marks") else entry
+
+    def _continues(self, node: str, file: str, offset: int, body: bytes) -> bool:
+        """Return whether these are the bytes after a piece of a line; notes whether they end with one."""
+        open_files = self._line_open.setdefault(node, set())
+        continues = file in open_files and offset == self.offsets[node].get(file)
+        if body.endswith(b"\n"):
+            open_files.discard(file)
+        elif body:
+            open_files.add(file)
+        return continues
 
     def _with_times(self, entry: LogLines, header: Untrusted) -> LogLines:
         clock_offset = self.clock_offsets.get(entry.node, 0.0)

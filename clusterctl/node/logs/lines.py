@@ -11,6 +11,7 @@ from .truncation import read_truncation
 
 BLOCK = 1 << 18
 PIECE = 1 << 16  # a longer line is handed out in pieces
+LONGEST_CHARACTER = 4  # bytes in UTF-8
 
 Block = Tuple[int, bytes]
 
@@ -104,7 +105,17 @@ class LineReader:
 
 
 def usable_length(content: bytes, last: bool) -> int:
-    """Count the bytes to hand out: up to the last newline, all at the very end, else whole pieces."""
+    """Count the bytes to hand out: up to the last newline, all at the very end, else whole pieces of characters."""
     if last:
         return len(content)
-    return content.rfind(b"\n") + 1 or len(content) // PIECE * PIECE
+    return content.rfind(b"\n") + 1 or end_of_character(content, len(content) // PIECE * PIECE)
+
+
+def end_of_character(content: bytes, end: int) -> int:
+    """Return the last place up to `end` that does not break a character of UTF-8, if the text is that."""
+    for begin in range(end - 1, max(0, end - LONGEST_CHARACTER) - 1, -1):
+        first = content[begin]
+        if first & 0xC0 != 0x80:  # no continuation byte
+            size = 1 if first < 0xC0 else 2 if first < 0xE0 else 3 if first < 0xF0 else 4
+            return begin if begin + size > end else end
+    return end

@@ -69,6 +69,18 @@ def test_a_line_that_never_ends_comes_in_pieces(log: Path) -> None:
     assert piece + reader.read(last=True)[1] == content
 
 
+def test_no_piece_breaks_a_character(log: Path) -> None:
+    """A long line in any script; what is no UTF-8 is broken anywhere."""
+    for text in ("a" + "\N{CJK UNIFIED IDEOGRAPH-4E2D}" * lines.PIECE, "ab" + "\N{GRINNING FACE}" * lines.PIECE):
+        log.write_bytes(text.encode())
+        reader, pieces = LineReader(str(log)), []
+        while piece := reader.read(most=lines.PIECE)[1]:
+            pieces.append(piece)
+        pieces.append(reader.read(last=True)[1])
+        assert "".join(map(bytes.decode, pieces)) == text
+    assert lines.end_of_character(b"\x80" * 9, 8) == 8
+
+
 def test_large_files_come_in_blocks(log: Path) -> None:
     """Every block ends with a line, and all of them make up the file."""
     content = b"".join(b"%d %s\n" % (number, b"x" * (number % 200)) for number in range(20000))
