@@ -19,6 +19,7 @@ from clusterctl.console.verdict import (
     render_cause,
     render_hang,
     render_outside_note,
+    render_suspicion,
     state_mark,
     wrap_remarks,
 )
@@ -187,14 +188,15 @@ def show_status(
     if verdict is not None and verdict.cause is not None:
         start = f"{state_mark(verdict.state)} "
         lines += ["", *render_cause(verdict.cause, run_id, command, width, start)]
-    elif verdict is not None and verdict.alone:
-        lines += ["", *render_alone(verdict, command, width)]
+    elif verdict is not None and (alone := render_alone(verdict, command, width)):
+        lines += ["", *alone]
     if hang is not None:
         lines += [*([] if lines else [""]), *render_hang(hang, width, command)]
     outside = with_outside_files(
         {name: node_state.outside_files for name, node_state in node_states.items() if node_state}
     )
-    lines += wrap_remarks(render_assembled_note(verdict) if verdict is not None else [], width)
+    if verdict is not None:
+        lines += wrap_remarks([*render_suspicion(verdict), *render_assembled_note(verdict)], width)
     lines += render_outside_note(outside, run_id, command, width)
     # as `launch` prints them: the terminal breaks long lines, so that they can be copied whole
     for line in lines:
@@ -450,11 +452,21 @@ class JsonStatusView(StatusView):
 
 
 class LineStatusView(StatusView):
-    """Writes one line for each node that has changed: `14:03:05 gpu02 RUNNING  r1 running`."""
+    """Writes one line for each node that has changed: `14:03:05 gpu02 RUNNING  r1 running`; last the run's own.
+
+    The first node that has the record of the end shows the run's state; the others may change after that.
+    """
 
     def __init__(self, run_id: RunId, offsets: Mapping[str, float]) -> None:
         super().__init__(run_id, offsets)
         self._written: dict[str, str] = {}
+        self._last = ""  # whose line was written last
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None and self._last not in ("", self._run_id):
+            self._write(self._run_id, self._written[self._run_id])
 
     def show(self, node_states: Parts) -> None:
         """Write what is new."""
@@ -465,8 +477,12 @@ class LineStatusView(StatusView):
         lines[self._run_id] = f"{self._run_id} {name_state(self._run_id, node_states)}"
         for name, line in lines.items():
             if self._written.get(name) != line:
-                print(f"{time.strftime('%H:%M:%S')} {line}", flush=True)
+                self._write(name, line)
         self._written = lines
+
+    def _write(self, name: str, line: str) -> None:
+        self._last = name
+        print(f"{time.strftime('%H:%M:%S')} {line}", flush=True)
 
 
 class LiveStatusView(StatusView):

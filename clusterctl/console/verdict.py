@@ -13,7 +13,7 @@ from clusterctl.console.text import cut_text, display_width, sanitize, wrap_pros
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.diagnose.hang import KeptDiagnosis, render_kept
 from clusterctl.plans.launch.world_size_check import render_unplanned
-from clusterctl.plans.runs.alone import ALONE_CODE, describe_alone
+from clusterctl.plans.runs.alone import ALONE_CODE, SUSPECTED_CODE, describe_alone
 from clusterctl.plans.runs.gang_record import GIVEN_UP, Attempt
 from clusterctl.plans.runs.verdict import Verdict, advised_command
 from clusterctl.plans.sync.outside_files import OutsideFiles
@@ -112,8 +112,8 @@ def show_verdict(verdict: Verdict, seconds: float, command: str = "clusterctl", 
     width = stderr().width if terminal else UNBROKEN
     start = _render_end(verdict, seconds)
     if verdict.cause is None:
-        reasons = [] if verdict.alone else render_reasons(verdict)
-        lines = [f"{start}   {verdict.run_id}", *reasons, *render_alone(verdict, command, width)]
+        alone = render_alone(verdict, command, width)
+        lines = [f"{start}   {verdict.run_id}", *(alone or render_reasons(verdict))]
     else:
         lines = render_cause(verdict.cause, verdict.run_id, command, width, f"{start}   ")
         lines += _render_hidden(hidden)
@@ -134,6 +134,7 @@ def show_verdict(verdict: Verdict, seconds: float, command: str = "clusterctl", 
 def render_remarks(verdict: Verdict, command: str) -> list[str]:
     """Give what else is to be known of an end: what could not be stopped, attempts, warnings, files left behind."""
     return [
+        *render_suspicion(verdict),
         *render_assembled_note(verdict),
         *_render_left(verdict, command_line("stop", short_id(verdict.run_id), command=command)),
         *render_attempts(verdict.attempts),
@@ -435,8 +436,8 @@ def _lower_first(text: str) -> str:
 
 
 def render_alone(verdict: Verdict, command: str, width: int = WIDTH) -> list[str]:
-    """Return the lines on ranks that ran alone, and what helps; nothing of any other run."""
-    if verdict.alone is None:
+    """Return the lines on ranks that certainly ran alone, and what helps; nothing of any other run."""
+    if verdict.alone is None or not verdict.alone.is_certain:
         return []
     columns, (message, fix) = max(NARROWEST, min(WIDTH, width)), describe_alone(verdict.alone)
     sentence = tr("{sentence} ({code})", sentence=message, code=ALONE_CODE)
@@ -446,6 +447,15 @@ def render_alone(verdict: Verdict, command: str, width: int = WIDTH) -> list[str
         *wrap_text(tr("fix: {fix}", fix=fix), columns, INDENT, INDENT),
         _labelled(tr("more"), f"{logs} --rank 0"),
     ]
+
+
+def render_suspicion(verdict: Verdict) -> list[str]:
+    """Return the warning about a run that succeeded, and whose ranks may have run alone; nothing of any other."""
+    if verdict.alone is None or verdict.alone.is_certain:
+        return []
+    message, fix = describe_alone(verdict.alone)
+    sentence = tr("{sentence} ({code})", sentence=message, code=SUSPECTED_CODE)
+    return [tr("warning: {text}", text=sentence), "  " + tr("fix: {fix}", fix=fix)]
 
 
 def render_reasons(verdict: Verdict) -> list[str]:

@@ -31,8 +31,13 @@ class AloneRanks:
     """How many ranks were in no process group of more than `largest`, where `planned` were to be in one."""
 
     ranks: int
-    largest: int  # 1: each was alone
+    largest: int  # 1: each was alone; 0: that is suspected only, and not known
     planned: int
+
+    @property
+    def is_certain(self) -> bool:
+        """Return whether the ranks' reports prove it."""
+        return self.largest > 0
 
 
 @dataclass(frozen=True)
@@ -115,6 +120,7 @@ class EndRecord:
         if not known or len(known) < len(self.parts):
             return None
         largest, planned = max(each.largest for each in known), max(each.planned for each in known)
+        largest = largest if all(each.is_certain for each in known) else 0
         return AloneRanks(sum(each.ranks for each in known), largest, planned)
 
     @property

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .messages.files import AloneRecord
 
+SUSPECTED = "suspected"  # `alone` of a spec: neither the job nor its script distinguishes the nodes
+
 
 def split_status(status: int) -> tuple[int | None, int | None]:
     """Split a wait status into exit code and signal; one of them is None."""
@@ -66,7 +68,9 @@ def is_stall(reason: str) -> bool:
 
 
 def describe_alone(alone: AloneRecord) -> str:
-    """Describe of a part that succeeded that its ranks had no process group of the planned size."""
+    """Describe of a part that succeeded that its ranks had no process group of the planned size; "" if not certain."""
+    if not alone["largest"]:
+        return ""
     if alone["largest"] == 1:
         return f"ran alone: no process group of {alone['planned']} was formed"
     return f"formed process groups of {alone['largest']}, planned were {alone['planned']}"

@@ -6,7 +6,7 @@ both. What follows from what is decided in `root_cause`; here is what a state is
 
 | the end | state |
 |---|---|
-| every part succeeded | SUCCEEDED; FAILED if all report that their ranks ran alone |
+| every part succeeded | SUCCEEDED; FAILED if all are certain that their ranks ran alone |
 | a person or the time limit ended it; what failed began after that, or only follows from it | CANCELLED, TIMEOUT |
 | a node is lost, and no failure explains that | LOST |
 | a process failed, or a node could not start | FAILED, FAILED_SETUP |
@@ -63,7 +63,8 @@ def judge_end(record: EndRecord) -> RunEnd:
     if record.state in (SUCCEEDED, CANCELLED, TIMEOUT):
         return RunEnd(record.state)
     if record.parts and all(part.state == SUCCEEDED for part in record.parts):
-        return RunEnd(record.state or (FAILED if record.alone else SUCCEEDED))
+        failed = record.alone is not None and record.alone.is_certain
+        return RunEnd(record.state or (FAILED if failed else SUCCEEDED))
     failures = _with_cut_off_hub(record)
     asked = "" if record.state else _asked_state(record, failures)
     if asked:

@@ -48,7 +48,10 @@ def test_the_rest_of_a_long_line_is_marked(capsys: pytest.CaptureFixture[str]) -
     ]
     assert printed(entry.cut(slice(1, 2), None)) == ["gpu01 r3  | next"]
     JsonLogPrinter("run", {}).show(entry)
-    assert [json.loads(line).get("continues") for line in capsys.readouterr().out.splitlines()] == [True, None]
+    assert [json.loads(line).get("continues") for line in capsys.readouterr().out.splitlines()] == [
+        True,
+        None,
+    ]
 
 
 def test_names_are_padded_by_display_width() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clusterctl.console.runs import show_status
+from clusterctl.console.runs import LineStatusView, show_status
 from clusterctl.console.verdict import render_cause, show_verdict
 from clusterctl.plans.runs.state import NodeState, parse_state
 from clusterctl.plans.runs.verdict import conclude
@@ -63,3 +63,19 @@ def test_an_explanation_is_wrapped_once_to_the_terminal() -> None:
         lines = render_cause(verdict.cause, RUN, "clusterctl", width)
         text = [line for line in lines if not line.strip().startswith(("try", "more", "all"))]
         assert most - 20 < max(map(len, text)) <= most
+
+
+def test_the_last_line_of_a_watched_run_is_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    """The first record of the end gives the run's state; of a node that changes after that there is a line too."""
+    live = parse_state(Untrusted({"run": RUN, "node": "gpu02", "nnodes": 2, "state": "RUNNING"}))
+    ended = parse_state(Untrusted({"run": RUN, "node": "gpu02", "nnodes": 2, "state": "CANCELLED"}))
+    with LineStatusView(RUN, {}) as view:
+        for state in (live, ended):
+            view.show({**parts(), "gpu02": state})
+    lines = [line.split()[1:3] for line in capsys.readouterr().out.splitlines()]
+
+    end = [RUN, "FAILED"]
+    assert lines == [["gpu01", "FAILED"], ["gpu02", "RUNNING"], end, ["gpu02", "CANCELLED"], end]
+    with LineStatusView(RUN, {}) as view:
+        view.show(parts())
+    assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == ["gpu01", RUN]

@@ -34,6 +34,15 @@ if __name__ == "__main__":
     address = "tcp://%s:%s" % tuple(sys.argv[2:4])
     mp.start_processes(work, (int(sys.argv[1]), address), nprocs=1, start_method=sys.argv[4])
 """
+BY_NODE = """
+import tempfile
+def work(rank, folder):
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    dist.barrier()
+    END
+if __name__ == "__main__":
+    mp.spawn(work, (tempfile.mkdtemp(),), nprocs=2)
+"""
 PLACE = ["${node_rank}", "${master_addr}", "${master_port}"]
 PYTHON: dict[str, Any] = {"launcher": "python", "nproc_per_node": 1}
 
@@ -58,6 +67,13 @@ CASES = [
         id="pairs",
     ),
     pytest.param(ALONE, PYTHON, 1, "2 ranks ran alone: ", marks=VARIANT, id="alone-python"),
+    pytest.param(
+        TRAINS + BY_NODE.replace("END", "pass"),
+        PYTHON,
+        1,
+        "the 4 ranks formed process groups of 2, 4 were planned",
+        id="groups-of-each-node",
+    ),
     pytest.param(ALONE, {"diagnose": False}, 0, "", marks=VARIANT, id="not-prepared"),
     pytest.param(TRAINS + SPAWNS, {**PYTHON, "args": [*PLACE, "spawn"]}, 0, "", marks=VARIANT, id="spawned"),
     pytest.param(TRAINS + SPAWNS, {**PYTHON, "args": [*PLACE, "fork"]}, 0, "", marks=VARIANT, id="forked"),
@@ -96,3 +112,23 @@ def test_every_verb_says_the_same(cluster: Lab, tmp_path: Path) -> None:
     assert parsed["alone"] == {"ranks": 4, "largest": 1, "planned": 4, "code": "CC-RUN-053"}
     assert [one["state"] for one in json.loads(listed.out)["runs"] if one["run"] == run] == ["FAILED"]
     assert not leftovers(cluster)
+
+
+def test_groups_that_were_destroyed_are_a_warning_where_nothing_distinguishes_the_nodes(
+    cluster: Lab, tmp_path: Path
+) -> None:
+    """The check suspects it before the start; the result repeats it, in every verb, and is a success."""
+    left = TRAINS + BY_NODE.replace("END", "dist.destroy_process_group()")
+    done = launch(cluster, tmp_path, left, PYTHON)
+    run = run_id(done.err)
+    with ThreadPoolExecutor() as pool:
+        verbs = [("attach", run), ("status", run), ("attach", run, "--json")]
+        attached, status, as_json = pool.map(lambda words: cctl(cluster, *words), verbs)
+    verdict = json.loads(as_json.out.splitlines()[-1])["verdict"]
+
+    assert (done.code, attached.code, verdict["state"]) == (0, 0, "SUCCEEDED"), done.err
+    before, after = done.err.split(" SUCCEEDED ")
+    assert "warning CC-RUN-050" in before
+    for shown in (after, attached.err, status.out):
+        assert "warning: the ranks of the 2 nodes may have run alone: " in " ".join(shown.split())
+    assert verdict["alone"] == {"ranks": 2, "largest": 0, "planned": 2, "code": "CC-RUN-050"}

@@ -215,7 +215,13 @@ def test_a_run_that_disappears_under_the_watcher_is_lost_not_retried_for_ever(
     node = cluster.nodes[1]
     runs = f"{cluster.plan.account.home}/.clusterctl/runs"
     # this run's, and no other's; moved first, since `rm` fails where the agent writes a file meanwhile
-    node.run(["sh", "-c", f'cd {runs} && mv "$(ls -t | head -n 1)" ../gone && {{ rm -rf ../gone || rm -rf ../gone; }}'])
+    node.run(
+        [
+            "sh",
+            "-c",
+            f'cd {runs} && mv "$(ls -t | head -n 1)" ../gone && {{ rm -rf ../gone || rm -rf ../gone; }}',
+        ]
+    )
     sessions = [process for process in node.list_processes() if process.command.startswith("sshd: ")]
     node.run(
         ["kill", "-9", *(str(process.pid) for process in sessions)], check=False

@@ -50,6 +50,7 @@ from clusterctl.plans.launch.network import resolve_network
 from clusterctl.plans.launch.placement import Member, plan_devices, warn_of_losses
 from clusterctl.plans.launch.plan import LaunchPlan, NodePlan, PlanFacts, plan_launch
 from clusterctl.plans.launch.setup import setup_to_spec
+from clusterctl.plans.runs.alone import is_suspected
 from clusterctl.protocol.redact import redact
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.states import CANCELLED, FAILED_SETUP
@@ -229,14 +230,17 @@ class Launch(LaunchBase):
         secrets: Mapping[str, str],
         preflight: Preflight,
     ) -> dict[str, prepare.Ready]:
-        record = self._record()
+        record, suspected = self._record(), is_suspected(preflight.findings)
         code = scan.manifest.hash
         abouts = {
             node.name: describe_node(node, preflight.facts[node.name], code, secrets) for node in self._nodes
         }
         specs = {
             node.name: render_spec(
-                plan, node, {**record, **self._setup_for(node), "about": abouts[node.name]}
+                plan,
+                node,
+                {**record, **self._setup_for(node), "about": abouts[node.name]},
+                alone_suspected=suspected,
             )
             for node in plan.all_nodes
         }

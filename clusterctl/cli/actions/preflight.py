@@ -211,14 +211,17 @@ def _judge(
     return Preflight(facts, failures, findings, observed, mesh, selection=questions.selection, age=age)
 
 
-def report_code(nodes: Sequence[Node], job: Job, code: JobCode, selection: CheckSelection) -> None:
-    """Print what the code alone shows, where no node answers: before a run is put into a queue, or only planned."""
+def report_code(
+    nodes: Sequence[Node], job: Job, code: JobCode, selection: CheckSelection
+) -> Sequence[Finding]:
+    """Print and return what the code alone shows, where no node answers: before a run is queued, or only planned."""
     observed = Observations({}, {}, local_facts=LocalFacts(code=code))
     findings = [replace(finding, nodes=()) for finding in evaluate(nodes, observed, job, selection)]
     if findings:
         from clusterctl.console.findings import render_findings  # which loads tables
 
         render_findings(stderr(), findings)
+    return findings
 
 
 class _Probes:

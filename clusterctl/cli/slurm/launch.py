@@ -28,6 +28,7 @@ from clusterctl.errors import UsageError
 from clusterctl.interrupts import INTERRUPTS, announce_interrupted
 from clusterctl.plans.checks.registry import AppliedWaiver, CheckSelection, all_checks, resolve_waivers
 from clusterctl.plans.launch.setup import setup_probe_request, setup_to_spec
+from clusterctl.plans.runs.alone import is_suspected
 from clusterctl.plans.slurm.request import (
     choose_slurm_nodes,
     describe_request,
@@ -36,6 +37,7 @@ from clusterctl.plans.slurm.request import (
     render_script,
 )
 from clusterctl.plans.slurm.template import make_template, plan_check
+from clusterctl.protocol.exit_status import SUSPECTED
 from clusterctl.protocol.ranks import Slot
 from clusterctl.protocol.run_id import ALLOCATION, RunId
 from clusterctl.protocol.states import UNKNOWN
@@ -81,7 +83,7 @@ class SlurmLaunch(LaunchBase):
 
     def _start_run(self, cluster: Cluster, scan: ScanResult, secrets: Mapping[str, str]) -> int:
         login = LoginNode(cluster, self._login, interpreter(self._login))
-        self._report_code(scan)
+        suspected = self._report_code(scan)
         self._phases.announce(
             trn(
                 "run {run}: {n} node of the Slurm cluster {cluster}",
@@ -92,7 +94,7 @@ class SlurmLaunch(LaunchBase):
             )
         )
         self._send_code(login, scan)
-        number = self._submit(login, secrets)
+        number = self._submit(login, secrets, alone_suspected=suspected)
         remember_hooks(self._job, self._inventory, self._run_id)
         remember_runs([self._run_id])
         if self._options.detach:
@@ -105,11 +107,14 @@ class SlurmLaunch(LaunchBase):
         following = Following(login, self._run_id, self._nodes.total, self._output, hidden, self._began)
         return follow_from_queue(following)
 
-    def _report_code(self, scan: ScanResult) -> None:
-        """Print what the code shows; the address of node 0 is not known yet."""
+    def _report_code(self, scan: ScanResult) -> bool:
+        """Print what the code shows; the address of node 0 is not known yet.
+
+        Returns whether nothing distinguishes the nodes.
+        """
         code = read_job_code(self._job, self._node_count, scan)
         selection = CheckSelection(frozenset({"CC-CODE-003"}), self._resolve_waivers())
-        report_code([self._login], self._job, code, selection)
+        return is_suspected(report_code([self._login], self._job, code, selection))
 
     def _resolve_waivers(self) -> tuple[AppliedWaiver, ...]:
         """Resolve the waivers as if they were for all nodes: which ones there will be is not known."""
@@ -170,12 +175,17 @@ class SlurmLaunch(LaunchBase):
         )
         self._output.write_end(UNKNOWN, INTERRUPTS.exit_code, run_id=self._run_id)
 
-    def _submit(self, login: LoginNode, secrets: Mapping[str, str]) -> str:
+    def _submit(self, login: LoginNode, secrets: Mapping[str, str], *, alone_suspected: bool) -> str:
         check = self._plan_check()
         record: LaunchRecord = {**self._record(), **self._send_setup(login)}
+        template = make_template(
+            self._job, self._slurm, self._login, self._nodes, self._run_id, record, check
+        )
+        if alone_suspected:
+            template["spec"]["alone"] = SUSPECTED
         self._phases.start("submit")
         submission = Submission(
-            make_template(self._job, self._slurm, self._login, self._nodes, self._run_id, record, check),
+            template,
             plan_options(self._job, self._slurm, self._nodes, self._run_id),
             render_script(self._job, self._login),
             secrets,

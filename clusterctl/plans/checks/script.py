@@ -219,7 +219,7 @@ def find_unaware(job: Job, code: JobCode) -> tuple[str, ...]:
     Below a launcher of the command's own the files prove nothing: their RANK is that launcher's. Other programs
     without a script may read our variables.
     """
-    if not job.is_single_process or job.runs_on_head or code.nnodes < 2:
+    if not job.is_single_process or job.runs_on_head or code.nnodes < 2 or job.alone == "ok":
         return ()
     launchers = [word for word in job.command if posixpath.basename(word) in NESTED_LAUNCHERS][:1]
     names, texts = (launchers, ()) if launchers else (list(code.texts), tuple(code.texts.values()))

@@ -64,7 +64,7 @@ class Verdict:
     losses: Mapping[str, str] = field(default_factory=dict)  # why the others lost a node
     slow: Slowness | None = None  # who made the others wait, by a sample that the nodes took
     hang: KeptDiagnosis | None = None  # where the ranks were before the end, if the nodes have kept that
-    alone: AloneRanks | None = None  # why a run is FAILED of which all ranks ended with 0
+    alone: AloneRanks | None = None  # of a run whose ranks all ended with 0: why it is FAILED, or a warning
     is_assembled: bool = (
         False  # judged on this machine: the run had begun, and no node has the complete record
     )
@@ -199,9 +199,15 @@ def make_verdict(
         },
         away=tuple(name for name in parts if name in lost and parts[name] is None),
         unwatched=tuple(name for name, part in known.items() if part.state == LOST and part.left_processes),
-        alone=record.alone if end.state == FAILED else None,
+        alone=_alone_of(record, end.state),
         losses={part.node: f"lost: {part.reason}" for part in record.parts if part.lost and part.reason},
     )
+
+
+def _alone_of(record: EndRecord, state: str) -> AloneRanks | None:
+    if record.alone is None or state not in (FAILED, SUCCEEDED):
+        return None
+    return record.alone if record.alone.is_certain == (state == FAILED) else None
 
 
 def _name_node_state(part: NodeState | None, recorded: RecordedPart | None) -> str:

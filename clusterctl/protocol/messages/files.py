@@ -230,7 +230,7 @@ class _Spec(TypedDict):
     ends_with: str  # "all", or "node 0": the run ends when node 0's program does
     zombie_after: float  # seconds; 0 is never
     stall: StallSpec | None  # null where progress is not watched
-    alone: str  # "ok": ranks need not form a process group; or "fail"
+    alone: str  # "ok": ranks need not form a process group; "fail", or "suspected": nothing distinguishes the nodes
     debug: bool  # whether a rank waits at `breakpoint()` for `clusterctl debug`
     diagnose: bool  # whether the ranks are prepared to be asked where they are
     sample: bool  # whether the agent samples the machine
@@ -397,7 +397,7 @@ class AloneRecord(TypedDict):
     """Of a part that SUCCEEDED: how many ranks were in no process group of more than `largest`, `planned` were more."""
 
     ranks: int
-    largest: int  # 1: each was alone
+    largest: int  # 1: each was alone; 0: that is suspected only, and not known
     planned: int
 
 

@@ -504,9 +504,8 @@ def _read_recorded(message: Untrusted, bounds: Bounds) -> PartRecord:
 
 def read_alone(record: Untrusted) -> AloneRecord | None:
     """Read that the ranks of a part ran alone; None where a number is missing or wrong."""
-    ranks, largest, planned = (
-        record.integer(name, 1, MOST_RANKS) for name in ("ranks", "largest", "planned")
-    )
+    ranks, planned = (record.integer(name, 1, MOST_RANKS) for name in ("ranks", "planned"))
+    largest = record.integer("largest", 0, MOST_RANKS)
     if ranks is None or largest is None or planned is None or largest >= planned:
         return None
     return {"ranks": ranks, "largest": largest, "planned": planned}

@@ -71,7 +71,10 @@ def test_a_line_that_never_ends_comes_in_pieces(log: Path) -> None:
 
 def test_no_piece_breaks_a_character(log: Path) -> None:
     """A long line in any script; what is no UTF-8 is broken anywhere."""
-    for text in ("a" + "\N{CJK UNIFIED IDEOGRAPH-4E2D}" * lines.PIECE, "ab" + "\N{GRINNING FACE}" * lines.PIECE):
+    for text in (
+        "a" + "\N{CJK UNIFIED IDEOGRAPH-4E2D}" * lines.PIECE,
+        "ab" + "\N{GRINNING FACE}" * lines.PIECE,
+    ):
         log.write_bytes(text.encode())
         reader, pieces = LineReader(str(log)), []
         while piece := reader.read(most=lines.PIECE)[1]:

@@ -16,6 +16,7 @@ from clusterctl.node.lifecycle.state import Observed, RunState, new_attempt
 from clusterctl.node.runtime.processes import Identity
 from clusterctl.node.supervise.ranks import groups
 from clusterctl.node.supervise.ranks.groups import find_alone
+from clusterctl.protocol.exit_status import SUSPECTED
 
 pytestmark = pytest.mark.unit
 
@@ -74,6 +75,43 @@ def test_programs_that_start_their_ranks_themselves(tmp_path: Path) -> None:
     assert find_alone(str(tmp_path), COMMAND, shell, started=True) is None
     report(tmp_path, 2)
     assert find_alone(str(tmp_path), COMMAND, shell, started=False) is None
+
+
+@pytest.mark.parametrize(
+    ("sizes", "alone"),
+    [
+        ((1, 2, 2), {"ranks": 2, "largest": 2, "planned": 4}),
+        ((1, 4, 4, 4, 4), {"ranks": 4, "largest": 4, "planned": 8}),
+        ((1, 4, 4), None),  # the other two are on the other node
+        ((1, 4, 4, 4, 0), None),
+        ((8, 8, 4, 4, 4, 4), None),
+    ],
+)
+def test_a_group_with_all_its_members_here_has_none_elsewhere(
+    tmp_path: Path, sizes: tuple[int, ...], alone: object
+) -> None:
+    """Workers that a program starts on each node for itself, however many; planned were those of all nodes."""
+    spawner = report(tmp_path, *sizes)[:1]
+    assert find_alone(str(tmp_path), COMMAND, spawner, started=False) == alone
+
+
+@pytest.mark.parametrize(
+    ("sizes", "alone"),
+    [
+        ((0, 0), {"ranks": 1, "largest": 0, "planned": 2}),
+        ((1, None), {"ranks": 1, "largest": 0, "planned": 2}),
+        ((1, 2, 2), {"ranks": 2, "largest": 2, "planned": 4}),
+        ((1, 8), None),
+        ((), None),
+    ],
+)
+def test_what_is_not_certain_is_suspected_where_nothing_distinguishes_the_nodes(
+    tmp_path: Path, sizes: tuple[int | None, ...], alone: object
+) -> None:
+    """A group that was destroyed, a process that was killed; not one that was in a group of other nodes too."""
+    spawner = report(tmp_path, *sizes)[:1]
+    spec: Any = {**COMMAND, "alone": SUSPECTED}
+    assert find_alone(str(tmp_path), spec, spawner, started=False) == alone
 
 
 @pytest.mark.parametrize(

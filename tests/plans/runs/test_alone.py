@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from clusterctl.console.verdict import render_alone, render_suspicion
 from clusterctl.node.gang.end_record import make_record
 from clusterctl.plans.runs.alone import describe_alone
 from clusterctl.plans.runs.state import NodeState, parse_state
@@ -90,6 +91,27 @@ def test_the_record_tells_of_a_node_that_does_not_answer(bounds: Any) -> None:
 
     assert [one["alone"] for one in passed["parts"]] == [ALONE, ALONE]
     assert own["alone"] == ALONE
+
+
+def test_a_suspicion_is_a_warning_of_a_success() -> None:
+    """Of all nodes; one that is certain makes it no more than that."""
+    suspected = {**ALONE, "largest": 0}
+    for other in (suspected, ALONE):
+        verdict = end_of(a=part(node="a", alone=suspected), b=part(node="b", alone=other))
+        assert (verdict.state, verdict.exit_code, verdict.alone) == ("SUCCEEDED", 0, AloneRanks(4, 0, 4))
+        assert verdict_to_json(verdict)["alone"] == {
+            "ranks": 4,
+            "largest": 0,
+            "planned": 4,
+            "code": "CC-RUN-050",
+        }
+        (warning, fix) = render_suspicion(verdict)
+        assert warning.startswith("warning: the ranks of the 4 nodes may have run alone: ")
+        assert "(CC-RUN-050)" in warning and "${node_rank}" in fix
+        assert render_alone(verdict, "clusterctl") == []
+    spec: Any = {"run": "r", "hub": "a"}
+    assert make_record(spec, record(alone=suspected)["parts"], None, whole=True)["state"] == "SUCCEEDED"
+    assert end_of(a=part(node="a", alone=suspected), b=part(node="b")).alone is None
 
 
 def test_the_hub_writes_the_state_into_the_record() -> None:

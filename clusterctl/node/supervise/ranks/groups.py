@@ -2,19 +2,23 @@
 
 A group of the planned size has all ranks. So this is certain, if it is certain of every process of the attempt:
 
-- each rank has torch.distributed imported, has reported its end, and its group, if it had one, was smaller;
+- each rank has torch.distributed imported, has reported its end, and its group, if it had one, was smaller, or had
+  all its members on this node;
 - no other Python process of the attempt had a larger one, or ended without a report (killed, `os._exit`).
 
 All else is undecided: a rank without torch, with jax, mpi4py, ray and the like imported, one that had a group and
 destroyed it, and all of a job with `diagnose: false`, `alone: ok`, Ray or mpirun, or whose servants end with node 0.
+It is suspected where neither the job nor its script distinguishes the nodes (CC-RUN-050), and no process has reported
+a group of more than this node.
 What the processes write is in `node/diagnose/group.py`.
 """
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Dict, Iterable, Optional
+from typing import TYPE_CHECKING, Dict, Iterable, Mapping, Optional, Tuple
 
+from ....protocol.exit_status import SUSPECTED
 from ....protocol.untrusted import MalformedError, parse_object
 from ...diagnose.group import SUFFIX
 from ...probe.questions import list_folder, read_text
@@ -29,7 +33,7 @@ LARGEST_NUMBER = 1 << 50
 
 
 def find_alone(folder: str, spec: Spec, ranks: Iterable[Worker], *, started: bool) -> Optional[AloneRecord]:
-    """Return how many ranks of this node ran alone, or in too small groups; None if that is not certain.
+    """Return how many ranks of this node ran alone, or in too small groups; None if it is not certain or suspected.
 
     `started` by torchrun, ours or the program's, so that each is a Python that reports; else it is the program itself.
     """
@@ -38,12 +42,26 @@ def find_alone(folder: str, spec: Spec, ranks: Iterable[Worker], *, started: boo
     if planned is None or planned < 2 or not is_judged(spec):
         return None
     sizes = read_sizes(folder)
-    if not sizes or min(sizes.values()) < 1 or max(sizes.values()) >= planned:
+    largest, own = measure_largest(sizes)
+    local = largest > 1 and own >= largest
+    if largest >= planned and not local:
         return None
     identities = [worker.identity for worker in ranks]
-    if not identities or (started and not set(identities) <= set(sizes)):
-        return None
-    return {"ranks": len(identities), "largest": max(sizes.values()), "planned": planned}
+    is_certain = (
+        identities and min(sizes.values(), default=0) > 0 and (not started or set(identities) <= set(sizes))
+    )
+    ranks_of_node = max(len(identities), own if local else 0)
+    if is_certain:
+        return {"ranks": ranks_of_node, "largest": largest, "planned": max(planned, spec["nnodes"] * largest)}
+    if spec.get("alone") == SUSPECTED and sizes and identities:
+        return {"ranks": ranks_of_node, "largest": 0, "planned": planned}
+    return None
+
+
+def measure_largest(sizes: Mapping[Identity, int]) -> Tuple[int, int]:
+    """Return the size of the largest process group, and how many processes of this node were in one of that size."""
+    largest = max(sizes.values(), default=0)
+    return largest, sum(size == largest for size in sizes.values())
 
 
 def is_judged(spec: Spec) -> bool:
