@@ -641,13 +641,6 @@ ENTRIES: Mapping[str, Entry] = {
         cases={
             "": Case(fix=PASS_THE_RANK),
             "args": Case(fix=Text("in the job: {line}", "写进作业：{line}")),
-            "ended": Case(
-                Text(
-                    "the ranks of the {planned} nodes may have run alone: nothing distinguishes the nodes, and no process group of all of them was seen",
-                    "{planned} 个节点上的 rank 可能各自单独运行：没有任何内容用来区分各节点，也没有检测到包含所有节点的进程组",
-                ),
-                PASS_THE_RANK,
-            ),
             "spawn": Case(
                 fix=Text(
                     'at the start of the worker function in the script: rank += int(os.environ["NODE_RANK"]) * int(os.environ["NPROC_PER_NODE"]); world_size = int(os.environ["NNODES"]) * int(os.environ["NPROC_PER_NODE"])',
@@ -731,6 +724,13 @@ ENTRIES: Mapping[str, Entry] = {
                     "{ranks} 个 rank 形成的进程组大小为 {largest}，计划为 {planned}；退出码都是 0",
                 ),
                 RUN_TOGETHER,
+            ),
+            "suspected": Case(
+                Text(
+                    "the ranks of the {planned} nodes may have run alone: nothing distinguishes the nodes, and no process group of all of them was seen",
+                    "{planned} 个节点上的 rank 可能各自单独运行：没有任何内容用来区分各节点，也没有检测到包含所有节点的进程组",
+                ),
+                PASS_THE_RANK,
             ),
         },
     ),

@@ -33,7 +33,7 @@ def describe_alone(alone: AloneRanks) -> tuple[str, str]:
     """Describe it in a sentence, and what fixes it."""
     facts = {"ranks": alone.ranks, "largest": alone.largest, "planned": alone.planned}
     if not alone.is_certain:
-        return word(SUSPECTED_CODE, "ended", facts)
+        return word(ALONE_CODE, "suspected", facts)
     return word(ALONE_CODE, "groups" if alone.largest > 1 else "", facts)
 
 
