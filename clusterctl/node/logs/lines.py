@@ -108,10 +108,10 @@ def usable_length(content: bytes, last: bool) -> int:
     """Count the bytes to hand out: up to the last newline, all at the very end, else whole pieces of characters."""
     if last:
         return len(content)
-    return content.rfind(b"\n") + 1 or end_of_character(content, len(content) // PIECE * PIECE)
+    return content.rfind(b"\n") + 1 or find_character_end(content, len(content) // PIECE * PIECE)
 
 
-def end_of_character(content: bytes, end: int) -> int:
+def find_character_end(content: bytes, end: int) -> int:
     """Return the last place up to `end` that does not break a character of UTF-8, if the text is that."""
     for begin in range(end - 1, max(0, end - LONGEST_CHARACTER) - 1, -1):
         first = content[begin]

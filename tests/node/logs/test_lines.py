@@ -81,7 +81,7 @@ def test_no_piece_breaks_a_character(log: Path) -> None:
             pieces.append(piece)
         pieces.append(reader.read(last=True)[1])
         assert "".join(map(bytes.decode, pieces)) == text
-    assert lines.end_of_character(b"\x80" * 9, 8) == 8
+    assert lines.find_character_end(b"\x80" * 9, 8) == 8
 
 
 def test_large_files_come_in_blocks(log: Path) -> None:
