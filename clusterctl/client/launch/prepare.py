@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ from clusterctl.client.launch.locks import (
 from clusterctl.client.launch.setup import SetupUpload, check_same_torch, describe_step, needs_setup
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
-from clusterctl.client.rpc.fanout import MAX_PARALLEL
+from clusterctl.client.rpc.fanout import MAX_PARALLEL, Outcome
 from clusterctl.client.rpc.session import Interpreter, Session
 from clusterctl.client.rpc.tasks import stop_everywhere
 from clusterctl.client.sync.distribute import Distribution, SharedHomeLocks
@@ -135,6 +135,10 @@ class Ready:
     lock_holders: tuple[LockHolder, ...] = ()
 
 
+class AbandonedError(Exception):
+    """A node's part was given up, because another node has failed; nobody is shown this."""
+
+
 @dataclass(frozen=True)
 class LaunchInputs:
     """What the nodes receive: each its own spec, all the same code and secrets."""
@@ -148,6 +152,12 @@ class LaunchInputs:
     lock_policy: LockPolicy = field(default_factory=LockPolicy)
     hub_address: HubAddress = field(default_factory=HubAddress)
     setup_upload: SetupUpload | None = None
+    abandoned: threading.Event = field(default_factory=threading.Event)  # another node has failed
+
+    def check_not_abandoned(self) -> None:
+        """Raise AbandonedError if nothing is to start any more."""
+        if self.abandoned.is_set():
+            raise AbandonedError
 
 
 def prepare_all(
@@ -163,13 +173,19 @@ def prepare_all(
     # Where every agent has a listener, no node is ready before all have reported theirs.
     limit = len(plans) if any(map(has_listeners, inputs.specs.values())) else MAX_PARALLEL
 
+    in_flight: set[str] = set()
+
     def prepare_node(c: Connection, node: Node) -> Ready:
+        inputs.check_not_abandoned()
+        in_flight.add(node.name)
         return prepare(c, plans[node.name], interpreters[node.name], inputs, observer)
 
+    nodes = [node.member.node for node in plan.all_nodes]
+    outcomes = cluster.each(nodes, prepare_node, step=tr("starting the agent"), limit=limit)
     try:
         try:
-            nodes = [node.member.node for node in plan.all_nodes]
-            for outcome in cluster.each(nodes, prepare_node, step=tr("starting the agent"), limit=limit):
+            for outcome in outcomes:
+                in_flight.discard(outcome.node.name)
                 if outcome.error is not None:
                     raise outcome.error
                 if outcome.value is not None:
@@ -186,15 +202,35 @@ def prepare_all(
         sessions = {name: node.session for name, node in ready.items()}
         blocked = {name: node.lock_holders for name, node in ready.items() if node.lock_holders}
         LockWaiter(sessions, inputs.specs, inputs.lock_policy).acquire(blocked)
-    except BaseException:
-        cancel_all(ready)
+    except BaseException as error:
+        inputs.abandoned.set()
+        if isinstance(error, KeyboardInterrupt):  # what is in flight cancels when its connection closes
+            cancel_all(ready)
+        else:
+            inputs.hub_address.fail(error)
+            _join_all([partial(cancel_in_flight, outcomes, in_flight)], ready)
         raise
     return ready
 
 
+def cancel_in_flight(outcomes: Iterator[Outcome[Ready]], in_flight: set[str]) -> None:
+    """End what other nodes were still preparing: an agent that has just begun would outlive the launch for a moment."""
+    while in_flight:
+        outcome = next(outcomes)
+        in_flight.discard(outcome.node.name)
+        if outcome.value is not None:
+            cancel(outcome.value.session)
+
+
 def cancel_all(ready: Mapping[str, Ready]) -> None:
-    """End what was prepared; nodes that are still on their way cancel when their connection closes."""
-    threads = [threading.Thread(target=cancel, args=(node.session,), daemon=True) for node in ready.values()]
+    """End what was prepared."""
+    _join_all([], ready)
+
+
+def _join_all(calls: Sequence[Callable[[], None]], ready: Mapping[str, Ready]) -> None:
+    """Cancel on all nodes, and do the calls, side by side and for CANCEL_LIMIT seconds at most."""
+    targets: list[Callable[[], None]] = [*calls, *(partial(cancel, node.session) for node in ready.values())]
+    threads = [threading.Thread(target=target, daemon=True) for target in targets]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -208,6 +244,11 @@ def prepare(
     spec = inputs.specs[node.name]
     run_id = str(spec["run"])
     slot = node.member.slot
+
+    def on_bytes(count: int) -> None:
+        inputs.check_not_abandoned()
+        observer.add_bytes(node.name, count)
+
     session = tasks.start(c, node.member.node, interpreter, spec, inputs.secrets, inputs.token)
     try:
         events = tasks.await_event(session, "started", tasks.ANSWER_LIMIT, node=node.name)
@@ -225,7 +266,6 @@ def prepare(
         if inputs.setup_upload is not None and creates_environment:
             observer.set_step(node.name, tr("receiving the setup files"))
             with inputs.home_locks.acquire(workdir_id):
-                on_bytes = partial(observer.add_bytes, node.name)
                 inputs.setup_upload.send(c, node.member.node, interpreter, slot, session, on_bytes)
         observer.set_step(node.name, tr("receiving the code"))
         with inputs.home_locks.acquire(workdir_id):
@@ -236,7 +276,7 @@ def prepare(
                 run_id,
                 slot,
                 TreeUpload(inputs.scan, distribution=inputs.distribution),
-                partial(observer.add_bytes, node.name),
+                on_bytes,
             )
         observer.mark_done("code", node.name)
         observer.set_step(node.name, tr("preparing to start"))
