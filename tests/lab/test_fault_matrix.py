@@ -9,7 +9,7 @@ import json
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -45,6 +45,8 @@ STRUCK = (
     *("agent-stopped", "power-off", "power-off-node-0", "nic-down", "launcher-killed"),
     *("stale-store", "port-stolen", "ignores-term"),
 )
+# Of these every verb is asked afterwards: one of each kind of end, and each way in which a node may be dark then.
+ASKED = ("worker-raises", "worker-stopped", "hub-killed", "agent-stopped", "power-off-node-0", "nic-down")
 NEEDED = ("agent-stopped", "power-off", "stale-store", "port-stolen")  # by tests of their own
 PLACES = {"power-off-node-0": 1, "power-off": 2, "nic-down": 3, "nic-5s": 4, "sshd-killed": 4}
 BATCHES = (  # few at a time: other tests run beside
@@ -72,8 +74,8 @@ def matrix(
     request: pytest.FixtureRequest,
 ) -> Iterator[Matrix]:
     """Strike the faults that are asked for, batch by batch; what comes of each is there when it is looked at."""
-    params = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
-    wanted = {*NEEDED, *(one["fault"].name for one in params if isinstance(one.get("fault"), Fault))}
+    struck = selected(request.session, test_a_fault)
+    asked = selected(request.session, test_every_verb_reports_the_same_end)
     with ExitStack() as stack:
         folder = Path(tempfile.mkdtemp(prefix="cl-"))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -89,14 +91,21 @@ def matrix(
             strike(
                 lab,
                 folder,
-                [fault for fault in FAULTS if fault.name in wanted.intersection(batch)],
+                [fault for fault in FAULTS if fault.name in {*NEEDED, *struck, *asked}.intersection(batch)],
                 pool,
                 seen,
                 ends,
+                asked,
             )
             if "power-off" in batch:
                 dark = ask_in_the_dark(lab, folder, pool)
         yield Matrix(lab, seen, ends, dark)
+
+
+def selected(session: pytest.Session, test: Callable[..., None]) -> set[str]:
+    """Name the faults with which a test is about to run."""
+    items = [item for item in session.items if isinstance(item, pytest.Function) and item.function is test]
+    return {item.callspec.params["fault"].name for item in items}
 
 
 def strike(
@@ -106,8 +115,9 @@ def strike(
     pool: ThreadPoolExecutor,
     seen: dict[str, Future[Seen]],
     ends: dict[str, Future[dict[str, End]]],
+    asked: Collection[str],
 ) -> None:
-    """Launch the runs of a batch side by side, and strike each."""
+    """Launch the runs of a batch side by side, strike each, and ask all verbs about those that are to be `asked`."""
     runs = {}
     for fault in batch:
         first = 3 * PLACES.get(fault.name, 0)
@@ -118,9 +128,10 @@ def strike(
     for fault in batch:
         wait_until(runs[fault.name].settled, f"{fault.name} settled: {runs[fault.name].err}")
         seen[fault.name] = pool.submit(observe, fault, runs[fault.name])
-        ends[fault.name] = pool.submit(
-            ask_afterwards, seen[fault.name], runs[fault.name], folder / fault.name
-        )
+        if fault.name in asked:
+            ends[fault.name] = pool.submit(
+                ask_afterwards, seen[fault.name], runs[fault.name], folder / fault.name
+            )
 
 
 def ask_afterwards(seen: Future[Seen], run: Struck, folder: Path) -> dict[str, End]:
@@ -158,7 +169,7 @@ def test_a_fault(matrix: Matrix, fault: Fault) -> None:
 
 @pytest.mark.parametrize(
     "fault",
-    [pytest.param(one, id=one.name, marks=[] if one.name in STRUCK else [VARIANT]) for one in FAULTS],
+    [pytest.param(one, id=one.name, marks=[] if one.name in ASKED else [VARIANT]) for one in FAULTS],
 )
 def test_every_verb_reports_the_same_end(matrix: Matrix, fault: Fault) -> None:
     """State, cause and exit code are those of `launch`, in each verb, also while a node has no power."""
