@@ -44,23 +44,24 @@ if __name__ == "__main__":
     mp.spawn(work, (tempfile.mkdtemp(),), nprocs=2)
 """
 PLACE = ["${node_rank}", "${master_addr}", "${master_port}"]
+FORK: dict[str, Any] = {"start": "fork"}
 PYTHON: dict[str, Any] = {"launcher": "python", "nproc_per_node": 1}
 
 
 def launch(lab: Lab, folder: Path, source: str, job: dict[str, Any]) -> Result:
-    """Launch a script on two nodes with two ranks each."""
-    wish = {"nodes": 2, "nproc_per_node": 2, "backend": "gloo", **job}
+    """Launch a script on two nodes with one rank each."""
+    wish = {"nodes": 2, "nproc_per_node": 1, "backend": "gloo", **job}
     return cctl(lab, "launch", make_project(folder, source, **wish))
 
 
 CASES = [
-    pytest.param(ALONE, {"start": "fork"}, 1, "4 ranks ran alone: ", id="alone-forked"),
-    pytest.param(ALONE, {"alone": "ok"}, 0, "", id="alone-ok"),
-    pytest.param(TRAINS + JOINS, {}, 0, "", id="together"),
-    pytest.param(TRAINS + LEAVES, {"start": "fork"}, 0, "", id="left"),
+    pytest.param(ALONE, FORK, 1, "2 ranks ran alone: ", marks=VARIANT, id="alone-forked"),
+    pytest.param(ALONE, {**FORK, "alone": "ok"}, 0, "", id="alone-ok"),
+    pytest.param(TRAINS + JOINS, FORK, 0, "", id="together"),
+    pytest.param(TRAINS + LEAVES, FORK, 0, "", marks=VARIANT, id="left"),
     pytest.param(
         TRAINS + PAIRS,
-        {},
+        {"nproc_per_node": 2},
         1,
         "the 4 ranks formed process groups of 2, 4 were planned",
         marks=VARIANT,
@@ -104,12 +105,12 @@ def test_every_verb_says_the_same(cluster: Lab, tmp_path: Path) -> None:
     parsed = json.loads(as_json.out)
 
     for shown in (done.err, attached.err, status.out):
-        assert "4 ranks ran alone: " in shown
+        assert "2 ranks ran alone: " in shown
         assert "`alone: ok`" in shown
     assert (done.code, attached.code) == (1, 1)
-    assert "ran alone: no process group of 4 was formed" in " ".join(status.out.split())
+    assert "ran alone: no process group of 2 was formed" in " ".join(status.out.split())
     assert parsed["run"]["state"] == "FAILED"
-    assert parsed["alone"] == {"ranks": 4, "largest": 1, "planned": 4, "code": "CC-RUN-053"}
+    assert parsed["alone"] == {"ranks": 2, "largest": 1, "planned": 2, "code": "CC-RUN-053"}
     assert [one["state"] for one in json.loads(listed.out)["runs"] if one["run"] == run] == ["FAILED"]
     assert not leftovers(cluster)
 
