@@ -120,7 +120,7 @@ def begin(lab: Bed, folder: Path, script: str) -> None:
 
 
 def launch(lab: Bed, folder: Path) -> Result:
-    """Launch the job that `init` has written, or that was changed since; forked where that is possible: it is faster."""
+    """Launch the job that `init` has written, or that was changed since; forked where possible: it is faster."""
     job = YAML(typ="safe").load((folder / "job.yaml").read_text())
     fork = ("--set", "start=fork") if job.get("launcher", "torchrun") == "torchrun" else ()
     result = cctl(None, "launch", "job.yaml", "--set", "grace=2s", *fork, cwd=folder)
