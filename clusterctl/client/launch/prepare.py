@@ -136,7 +136,7 @@ class Ready:
 
 
 class AbandonedError(Exception):
-    """A node's part was given up, because another node has failed; nobody is shown this."""
+    """A node's part was given up, because another node has failed; this is never shown."""
 
 
 @dataclass(frozen=True)

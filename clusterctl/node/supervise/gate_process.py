@@ -60,7 +60,7 @@ class GateProcess:
         self.failure = ""
         self._loop = loop
         self._notify = notify
-        self._watch = WorkerWatch(loop, self.workers, "poll", self._on_worker_end)
+        self._watch = WorkerWatch(loop, self.workers, "poll", self._on_worker_end, self._read_reports)
         self._gate: Optional[Gate] = None
         self._templates: Dict[str, SentTemplate] = {}
         self._diagnosis = self._search_path = ""
@@ -159,7 +159,6 @@ class GateProcess:
     def on_child_exit(self, pid: int, status: int) -> None:
         """Take the end of a child; workers are our children when torchrun died before them."""
         if pid == self.pid:
-            self._read_reports()
             self._watch.check()
             self.ended = True
             self.exit, self.signal = split_status(status)
@@ -179,6 +178,8 @@ class GateProcess:
 
     def _read_reports(self) -> None:
         assert self._gate is not None
+        if self._closed:
+            return
         while True:
             try:
                 chunk = os.read(self._gate.report, 1 << 16)

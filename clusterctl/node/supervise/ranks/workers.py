@@ -194,10 +194,22 @@ POLL_INTERVAL = 0.1  # seconds between looks at known workers where the kernel o
 
 
 class WorkerWatch:
-    """Calls `on_end` for each worker that has ended and whose exit status can be read."""
+    """Calls `on_end` for each worker that has ended and whose exit status can be read.
 
-    def __init__(self, loop: Loop, workers: Workers, timer: str, on_end: Callable[[Worker], None]) -> None:
+    `read_reports` takes in what the parent of the workers has reported, in its order: of several ends that are seen at
+    once, as by an agent that was halted, the first is the cause of the others.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        workers: Workers,
+        timer: str,
+        on_end: Callable[[Worker], None],
+        read_reports: Callable[[], None] = lambda: None,
+    ) -> None:
         self._loop, self._workers, self._timer, self._on_end = loop, workers, timer, on_end
+        self._read_reports = read_reports
 
     def add(self, worker: Worker) -> None:
         """Watch it, by its pidfd where there is one."""
@@ -221,6 +233,7 @@ class WorkerWatch:
 
     def check(self) -> None:
         """Look which of them have ended."""
+        self._read_reports()
         for worker in self._workers.find_gone():
             status = worker.status()
             if status is None:
