@@ -106,6 +106,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return output, train(output, "--epochs", "2", "--lr", "4e-3")
 
 
+@VARIANT  # of test_hello_ranks in tests/lab, on nodes
 def test_every_rank_introduces_itself(trained: tuple[Path, str]) -> None:
     """Rank, world size and the NIC variable that it was given."""
     for rank in (0, 1):

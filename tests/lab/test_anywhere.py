@@ -24,6 +24,7 @@ from driving import (
     run_id,
     start_cctl,
 )
+from variants import VARIANT
 from waiting import HANG, wait_until
 
 from clusterctl.lab.labs import Lab, LabNode
@@ -33,6 +34,7 @@ CUTS = 10
 # Numbers its lines until it is told that it is enough; fails when it is told to.
 COUNTING = """
 import os, time
+from variants import VARIANT
 count, end = 0, None
 while end is None or count < end:
     print("line", count, flush=True)
@@ -139,6 +141,7 @@ def test_ten_cuts_lose_and_double_no_line(cluster: Lab, tmp_path: Path) -> None:
     assert json.loads(attach.out.splitlines()[-1])["verdict"]["state"] == "SUCCEEDED"
 
 
+@VARIANT  # of test_every_verb_reports_the_same_end in test_fault_matrix.py
 def test_two_watchers_and_a_stranger_see_one_failure(cluster: Lab, tmp_path: Path) -> None:
     """A launch, an attach and a stranger watch the same failure; all three name the same cause."""
     other = {

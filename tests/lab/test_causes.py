@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from driving import cctl, leftovers, make_project, read_until, start_cctl
+from variants import VARIANT
 from waiting import HANG, wait_until
 
 from clusterctl.lab.labs import Lab
@@ -22,6 +23,7 @@ dist.all_reduce(torch.ones(1), group=short)
 """
 
 
+@VARIANT  # of worker-stopped in test_fault_matrix.py: here the others give up waiting
 def test_a_rank_that_sigstop_holds_is_never_forgotten(cluster: Lab, tmp_path: Path) -> None:
     """status and the watching launch say that it is stopped; when the others give up, it is the cause, not they."""
     launching = start_cctl(cluster, "launch", make_project(tmp_path, WAITING, nodes=2, start="fork"))
@@ -57,6 +59,7 @@ def test_a_rank_that_sigstop_holds_is_never_forgotten(cluster: Lab, tmp_path: Pa
 
 ASLEEP = """
 import atexit, sys, time, torch, torch.distributed as dist
+from variants import VARIANT
 dist.init_process_group("gloo")
 rank = dist.get_rank()
 try:

@@ -241,6 +241,7 @@ def test_a_head_and_its_workers_end_with_the_head(cluster: Lab, tmp_path: Path) 
     assert leftovers(cluster) == {}
 
 
+@VARIANT  # of test_of_two_launches_at_once_one_gets_the_gpus in test_locks_lab.py
 def test_two_runs_share_the_nodes_on_different_gpus(cluster: Lab, tmp_path: Path) -> None:
     """Each sees its own GPU and has its own port and directories; a GPU that is not there is refused."""
     script = """

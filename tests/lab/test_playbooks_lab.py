@@ -52,6 +52,7 @@ def test_hello_ranks(rented: Lab) -> None:
     ]
 
 
+@VARIANT  # of test_hello_ranks, with the other launcher, which tests/node/supervise/test_run.py starts too
 @pytest.mark.parametrize("job", first(1, ["job.yaml", "job-use-env.yaml"]))
 def test_launch_legacy(rented: Lab, job: str) -> None:
     """Both scripts find the line, whether the local rank is an argument or a variable."""

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from noderun import NodeRun
 from restarting import RestartGang, vanish
+from variants import VARIANT
 from waiting import wait_until
 
 Make = Callable[..., NodeRun]
@@ -57,6 +58,7 @@ def test_a_lost_node_is_replaced_by_a_spare(node: Make) -> None:
     assert [part["node"] for part in gang.record(2)["parts"]] == ["gpu01", "gpu03"]
 
 
+@VARIANT  # of what the transcripts of the gang prove without processes
 def test_a_spare_that_is_not_needed_spoils_nothing(node: Make) -> None:
     """It has waited, and ends well; one that is lost before it is called stops nobody."""
     gang = RestartGang(node, spares=2).begin()
@@ -70,6 +72,7 @@ def test_a_spare_that_is_not_needed_spoils_nothing(node: Make) -> None:
     assert [part["node"] for part in gang.record(2)["parts"]] == ["gpu01", "gpu02"]
 
 
+@VARIANT  # of what the transcripts of the gang prove without processes
 def test_who_is_lost_is_seen_before_the_pause(node: Make) -> None:
     """Who watches has no patience with a node that SSH reaches, but that does not end its part."""
     gang = RestartGang(node, spares=1).begin()
@@ -83,6 +86,7 @@ def test_who_is_lost_is_seen_before_the_pause(node: Make) -> None:
     assert "attempt_ended" not in first
 
 
+@VARIANT  # of what the transcripts of the gang prove without processes
 def test_a_node_without_its_guardian_is_replaced(node: Make) -> None:
     """Its agent is there and ends its part in order, but nobody would protect another one."""
     gang = RestartGang(node, spares=1, restart={"on": ["agent_killed"]}).begin()
@@ -96,6 +100,7 @@ def test_a_node_without_its_guardian_is_replaced(node: Make) -> None:
     assert (unfit["node"], unfit["unfit"]) == ("gpu02", "the guardian was killed")
 
 
+@VARIANT  # of what the transcripts of the gang prove without processes
 def test_a_spare_that_cannot_begin_is_passed_over(node: Make) -> None:
     """Its interpreter is broken: that attempt fails, and the next spare is called."""
     gang = RestartGang(node, spares=2)
@@ -110,6 +115,7 @@ def test_a_spare_that_cannot_begin_is_passed_over(node: Make) -> None:
     assert [states[seat]["state"] for seat in (0, 2, 3)] == ["SUCCEEDED", "FAILED_SETUP", "SUCCEEDED"]
 
 
+@VARIANT  # of what the transcripts of the gang prove without processes
 def test_ports_held_for_attempts_that_came_to_nothing_are_free_again(node: Make) -> None:
     """Two spares cannot begin; the range has two ports. What never began has not failed to get on either."""
     gang = RestartGang(node, spares=3)
@@ -147,6 +153,7 @@ def test_a_client_that_leaves_before_go_leaves_nothing(node: Make) -> None:
     assert {state["state"] for state in states} == {"CANCELLED"}
 
 
+@VARIANT  # of what the transcripts of the gang prove without processes
 def test_a_spare_that_is_called_in_before_the_clients_go_waits_for_the_gangs(node: Make) -> None:
     """The first attempt fails before the client has told the spare: its GO, with the old port, counts no more."""
     gang = RestartGang(node, spares=1, restart={"pause": 4.0}).prepare().join()
@@ -170,7 +177,9 @@ FATES = [
     ("raise ValueError('bad loss')", {}, "code", []),
     (KILL, {"on": ["node_lost"]}, "reason", []),
     ("raise RuntimeError('CUDA error: uncorrectable ECC error')", {"max": 1}, "max", ["gpu"]),
-    ("raise RuntimeError('Connection closed by peer')", {"max": 1}, "max", ["network"]),
+    pytest.param(
+        "raise RuntimeError('Connection closed by peer')", {"max": 1}, "max", ["network"], marks=VARIANT
+    ),
 ]
 
 
@@ -189,7 +198,7 @@ def test_what_is_not_tried_again(
     assert gang.record(0)["gave_up"] == gave_up
 
 
-@pytest.mark.parametrize("lost", [1, 0])
+@pytest.mark.parametrize("lost", [1, pytest.param(0, marks=VARIANT)])
 def test_an_error_of_the_script_is_not_tried_again_when_a_node_is_lost_after_it(
     node: Make, lost: int
 ) -> None:
@@ -218,6 +227,7 @@ def test_three_attempts_without_progress_are_enough(node: Make) -> None:
     assert [entry["progress"] for entry in state["attempts"]] == [True, False, False]
 
 
+@VARIANT  # of what the transcripts of the gang prove without processes
 def test_an_attempt_that_was_over_before_anybody_looked_is_shown(node: Make) -> None:
     """Who launches wants to see why the first one failed, however quickly it did; others see the last only."""
     gang = RestartGang(node, 1).begin()
@@ -250,6 +260,7 @@ def test_a_stop_in_the_pause_is_the_end(node: Make) -> None:
     ] * 2
 
 
+@VARIANT  # of what the transcripts of the gang prove without processes
 def test_a_stop_while_it_runs_is_the_end(node: Make) -> None:
     """Nothing is tried again after it, however the workers end."""
     gang = RestartGang(node, spares=1).begin()
@@ -314,6 +325,7 @@ def is_alive(pid: int) -> bool:
     return stat.rpartition(b")")[2].split()[0] not in (b"Z", b"X")
 
 
+@VARIANT  # of what the transcripts of the gang prove without processes
 def test_gates_start_in_the_pause_and_a_stop_ends_them(node: Make) -> None:
     """They import torch while the pause runs; GO comes when it is over, and not after a stop."""
     gang = RestartGang(node, restart={"pause": 30.0, "warm": 29.0}).begin()

@@ -35,6 +35,7 @@ def test_node_0_is_lost_and_the_run_goes_on(node: Make) -> None:
     assert (gang.record(1)["hub"], gang.record(1)["whole"]) == ("gpu02", True)
 
 
+@VARIANT  # of what the transcripts of the gang prove without processes
 def test_the_hub_is_lost_in_the_pause(node: Make) -> None:
     """An attempt that has ended already is not counted twice."""
     gang = RestartGang(node, spares=1, restart={"pause": 6.0, "warm": 0.0}).begin()
@@ -48,6 +49,7 @@ def test_the_hub_is_lost_in_the_pause(node: Make) -> None:
     assert [one.state()["state"] for one in gang.nodes[1:]] == ["SUCCEEDED"] * 2
 
 
+@VARIANT  # of what the transcripts of the gang prove without processes
 def test_the_hub_is_lost_while_gates_start(node: Make) -> None:
     """The attempt that was about to begin counts as one that failed, and the next is led by somebody else."""
     gang = RestartGang(node, spares=1, restart={"pause": 0.5}).begin()
@@ -78,6 +80,7 @@ def test_an_old_hub_that_comes_back_does_no_harm(node: Make) -> None:
     assert states[0]["state"] in ("FAILED", "CANCELLED")
 
 
+@VARIANT  # of what the transcripts of the gang prove without processes
 def test_a_peer_of_an_earlier_attempt_does_no_harm(node: Make) -> None:
     """It was replaced; when it wakes, nobody takes it in, it does not lead anybody, and it ends."""
     gang = RestartGang(node, spares=1, agent_limit=3600.0).begin()

@@ -99,6 +99,7 @@ def test_a_world_of_another_size_is_no_success(node: Make) -> None:
     assert (state["world_size_seen"], state["torchrun"]["exit"]) == (1, 0)
 
 
+@VARIANT  # of worker-raises in the fault matrix
 def test_a_worker_that_raises(node: Make) -> None:
     """The reason names the rank, its stderr is where state.json says, torchrun's table is kept."""
     script = "import os, time\nif os.environ['RANK'] == '1': raise ValueError('bad loss')\ntime.sleep(60)"
