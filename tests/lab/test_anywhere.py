@@ -34,7 +34,6 @@ CUTS = 10
 # Numbers its lines until it is told that it is enough; fails when it is told to.
 COUNTING = """
 import os, time
-from variants import VARIANT
 count, end = 0, None
 while end is None or count < end:
     print("line", count, flush=True)

@@ -59,7 +59,6 @@ def test_a_rank_that_sigstop_holds_is_never_forgotten(cluster: Lab, tmp_path: Pa
 
 ASLEEP = """
 import atexit, sys, time, torch, torch.distributed as dist
-from variants import VARIANT
 dist.init_process_group("gloo")
 rank = dist.get_rank()
 try:
