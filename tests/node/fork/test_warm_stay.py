@@ -153,14 +153,18 @@ def assert_started_once(tmp_path: Path) -> None:
     """Wait until guardian and agent have written down what they were given, and ended; no others may have."""
     # an agent that has not yet executed the program is not in the list of processes
     wait_until(lambda: set(STARTED) <= set(started(tmp_path)), "guardian and agent have the run")
-    assert started(tmp_path) == STARTED
+    assert started(tmp_path, len(STARTED)) == STARTED
 
 
-def started(tmp_path: Path) -> list[str]:
-    """Give what guardian and agent have written down, once both have ended."""
-    wait_until(lambda: not list_pids(tmp_path), "the end of guardian and agent")
+def started(tmp_path: Path, count: int = 0) -> list[str]:
+    """Give what guardian and agent have written down, once so many have, and both have ended."""
     output = tmp_path / "roles"
-    return sorted(output.read_text().splitlines()) if output.exists() else []
+
+    def read() -> list[str]:
+        return sorted(output.read_text().splitlines()) if output.exists() else []
+
+    wait_until(lambda: len(read()) >= count and not list_pids(tmp_path), "the end of guardian and agent")
+    return read()
 
 
 def list_pids(tmp_path: Path) -> list[int]:
@@ -233,7 +237,7 @@ def test_a_server_of_the_run_holds_neither_its_client_nor_its_log(
     start_with(server, tmp_path, verb, str(log))
     own_end.settimeout(HANG)
     assert receive(own_end)[0] is not None
-    assert started(tmp_path) == STARTED
+    assert started(tmp_path, len(STARTED)) == STARTED
     held = (tmp_path / "held").read_text().splitlines()
     assert os.devnull in held
     assert str(log) not in held
