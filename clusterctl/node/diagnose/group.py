@@ -36,6 +36,8 @@ OTHER_LIBRARIES = (
 def watch(folder: str) -> None:
     """Begin to watch this process; whatever prevents it must not prevent the job."""
     try:
+        if _is_resource_tracker():
+            return
         process = _Process(folder)
         process.write(None)
         atexit.register(process.write_at_exit)
@@ -55,6 +57,12 @@ def read_size() -> Optional[int]:
     used = any(getattr(c10d, name, "") is not None for name in KEPT_MARKS)
     has_rpc = getattr(sys.modules.get(RPC), "_init_counter", 0) > 0
     return 0 if other or used or has_rpc else 1
+
+
+def _is_resource_tracker() -> bool:
+    """Return whether multiprocessing has started this process to clean up: it outlives the others, and is then killed."""
+    with open("/proc/self/cmdline", "rb") as source:
+        return b"multiprocessing.resource_tracker" in source.read(4096)
 
 
 class _Process:
