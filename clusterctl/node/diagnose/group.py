@@ -60,7 +60,7 @@ def read_size() -> Optional[int]:
 
 
 def _is_resource_tracker() -> bool:
-    """Return whether multiprocessing has started this process to clean up: it outlives the others, and is then killed."""
+    """Return whether multiprocessing has started this process to clean up: it outlives the others, and is killed."""
     with open("/proc/self/cmdline", "rb") as source:
         return b"multiprocessing.resource_tracker" in source.read(4096)
 
