@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from clusterctl.cli.actions.find_runs import FoundRuns, choose_found_run, find_runs
@@ -76,7 +76,8 @@ def watch_run(
     INTERRUPTS.set_leaving(announce)
     try:
         verdict = monitor.watch()
-        INTERRUPTS.set_leaving(announce_interrupted)
+        INTERRUPTS.set_leaving(announce_interrupted)  # the run has ended
+        verdict = monitor.explain(verdict)
     except KeyboardInterrupt as error:
         INTERRUPTS.announce(error)
         return INTERRUPTS.exit_code
@@ -119,9 +120,7 @@ class RecentLogs:
             position += size
         skipped = max(0, old_lines - self.max_lines)
         if skipped < len(entry.lines):
-            offset = entry.offset + sum(entry.sizes[:skipped])
-            lines, sizes = entry.lines[skipped:], entry.sizes[skipped:]
-            self.logs.show(replace(entry, offset=offset, lines=lines, sizes=sizes))
+            self.logs.show(entry.cut(slice(skipped, None), entry.gone))
 
 
 @dataclass(frozen=True)

@@ -155,6 +155,7 @@ class RunMonitor:
         self._stall = StallNotice(self._run, on_stall)
         self._hub_views: dict[str, set[str]] = {}  # by hub, the nodes that have lost it
         self._announced_losses: set[str] = set()
+        self._final_states: Mapping[str, NodeState | None] = {}
 
     @property
     def stopping(self) -> bool:
@@ -162,7 +163,7 @@ class RunMonitor:
         return self._failure_shown
 
     def watch(self) -> Verdict:
-        """Follow until the run has ended; an exception out of here leaves the run alone."""
+        """Follow until the run has ended, and return how; an exception out of here leaves the run alone."""
         self._streams.open_all()
         try:
             while not self._is_over(time.monotonic()):
@@ -184,6 +185,12 @@ class RunMonitor:
         self._attempts.flush_notices()
         return self._conclude()
 
+    def explain(self, verdict: Verdict) -> Verdict:
+        """Add to the verdict of `watch` what the nodes have kept: who made the others wait, or where the ranks were."""
+        if verdict.state == SUCCEEDED:
+            return replace(verdict, slow=load_slowness(self._run, self._final_states))
+        return replace(verdict, hang=self._stall.load(self._final_states))
+
     def _is_over(self, now: float) -> bool:
         """Return whether all that can still come has come: the lines of nodes that respond are waited for."""
         waiting = [report for report in self._reports.values() if report.contacted and not report.done]
@@ -199,12 +206,8 @@ class RunMonitor:
     def _conclude(self) -> Verdict:
         unreachable = {name: part.lost_reason for name, part in self._reports.items() if part.lost_reason}
         states = {name: None if name in unreachable else state for name, state in self._states.items()}
-        verdict = conclude_over(
-            self._options.run_id, states, self._options.inventory_names, self._options.offsets, unreachable
-        )
-        if verdict.state == SUCCEEDED:
-            return replace(verdict, slow=load_slowness(self._run, states))
-        return replace(verdict, hang=self._stall.load(states))
+        self._final_states, options = states, self._options
+        return conclude_over(options.run_id, states, options.inventory_names, options.offsets, unreachable)
 
     @property
     def _states(self) -> dict[str, NodeState | None]:

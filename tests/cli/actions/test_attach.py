@@ -16,10 +16,7 @@ class Heard:
 
     def show(self, entry: LogLines) -> None:
         """Remember each line with its offset."""
-        offset = entry.offset
-        for line, size in zip(entry.lines, entry.sizes, strict=True):
-            self.lines.append((offset, line))
-            offset += size
+        self.lines += zip(entry.offsets, entry.lines, strict=True)
 
 
 @pytest.mark.parametrize(
