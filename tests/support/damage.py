@@ -30,11 +30,11 @@ PIECES += ["null", "${", "$${", '"\\x00"', '"\\U00110000"', '"\\ud800"']
 
 
 few = settings(
-    max_examples=250, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 
 
-fewer = settings(few, max_examples=80)
+fewer = settings(few, max_examples=40)
 
 
 noise = st.one_of(st.text(max_size=60), st.lists(st.sampled_from(PIECES), max_size=25).map("".join))
