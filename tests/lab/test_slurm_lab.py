@@ -137,7 +137,8 @@ def test_a_run_is_stopped_cancelled_by_slurm_and_loses_a_node(slurm: SlurmBed, t
     assert (tmp_path / "here" / "gpu02").is_dir()
     stopped = slurm.run("stop", run, "-y")
     assert stopped.code == 0, stopped.out + stopped.err
-    assert "gpu03: stopped" in stopped.out
+    # by the order, or by the nodes that had it first
+    assert all(f"{node}: stopped" in stopped.out for node in NICS)
     assert slurm.states(run) == dict.fromkeys(NICS, "CANCELLED")
     assert slurm.run("diagnose", run).code == 2
 

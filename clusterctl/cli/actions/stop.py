@@ -164,7 +164,8 @@ def _stop_nodes(
             # between two attempts there is no process to end
             any_stopped = any_stopped or (was_live and stopped_by_this)
             if outcome.value.run_known:
-                reports.append(render_stopped(outcome.node.name, outcome.value))
+                with_others = stopped_by_this and outcome.node.name not in ended_before
+                reports.append(render_stopped(outcome.node.name, outcome.value, with_others=with_others))
         elif outcome.error is not None:
             report_failures([outcome.error])
             missed.append(outcome.node.name)
@@ -204,10 +205,15 @@ def _other_account_error(node: str, account: str) -> NodeError:
     return NodeError("CC-RUN-018", node=node, account=account)
 
 
-def render_stopped(name: str, stopped: tasks.StopReport) -> str:
-    """List what was stopped on a node: `gpu01: stopped torchrun (pid 12), python3 (pid 14)`."""
+def render_stopped(name: str, stopped: tasks.StopReport, *, with_others: bool = False) -> str:
+    """List what was stopped on a node: `gpu01: stopped torchrun (pid 12), python3 (pid 14)`.
+
+    `with_others` if the other nodes, which had the order first, have ended its part.
+    """
     ended = ", ".join(stopped.ended)
-    if not ended:
+    if not ended and with_others:
+        lines = [tr("{node}: stopped by the other nodes", node=name)]
+    elif not ended:
         lines = [tr("{node}: nothing was running", node=name)]
     elif stopped.state:
         lines = [tr("{node}: stopped {processes}", node=name, processes=ended)]

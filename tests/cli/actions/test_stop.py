@@ -76,3 +76,10 @@ def test_the_same_name_from_another_machine_is_distinguished() -> None:
         stop.confirm_stop(RUN, parts, named=True, label="p", command="clusterctl")
 
     assert caught.value.code == "CC-USE-025"
+
+
+def test_a_part_that_the_other_nodes_have_ended_was_stopped_too() -> None:
+    """They may have the order first; a part that had ended before `stop` came was not running."""
+    nothing = StopReport((), (), parse_state(Untrusted({"run": str(RUN), "state": "CANCELLED"})))
+    assert stop.render_stopped("gpu01", nothing, with_others=True) == "gpu01: stopped by the other nodes"
+    assert stop.render_stopped("gpu01", nothing) == "gpu01: nothing was running"
