@@ -76,8 +76,7 @@ def watch_run(
     INTERRUPTS.set_leaving(announce)
     try:
         verdict = monitor.watch()
-        INTERRUPTS.set_leaving(announce_interrupted)  # the run has ended
-        verdict = monitor.explain(verdict)
+        INTERRUPTS.set_leaving(announce_interrupted)
     except KeyboardInterrupt as error:
         INTERRUPTS.announce(error)
         return INTERRUPTS.exit_code
@@ -87,13 +86,19 @@ def watch_run(
     except BaseException:
         info(output.describe_leaving(options.run_id, stopping=monitor.stopping))
         raise
-    if resume is not None and (code := resume(verdict)) is not None:
+    was_interrupted = False
+    try:  # the run has ended, and its verdict is shown in any case
+        verdict = monitor.explain(verdict)
+    except KeyboardInterrupt as error:
+        INTERRUPTS.announce(error)
+        was_interrupted = True
+    if resume is not None and not was_interrupted and (code := resume(verdict)) is not None:
         return code
     output.write_json({"run": verdict.run_id, "verdict": verdict_to_json(verdict)})
     seconds = time.time() - began
     show_verdict(verdict, seconds, output.command, logs.hidden)
     notify_end(verdict, seconds, output.command, options.secrets)
-    return verdict.exit_code
+    return INTERRUPTS.exit_code if was_interrupted else verdict.exit_code
 
 
 EVIDENCE_LINES = 100  # lines of each file from before we came that are read, in search of the cause

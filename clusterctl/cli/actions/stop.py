@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import click
 
@@ -11,6 +11,7 @@ from clusterctl.cli.actions.find_runs import choose_found_run
 from clusterctl.cli.context.nodes import current_owner, report_failures
 from clusterctl.cli.options import confirm, is_confirmed
 from clusterctl.client.rpc import tasks
+from clusterctl.client.rpc.fanout import Outcome
 from clusterctl.console.progress import Phases
 from clusterctl.console.runs import describe_launch, describe_run
 from clusterctl.console.terminal import info
@@ -135,41 +136,36 @@ def _stop_nodes(
     missed = list(unanswered)
     wrong_account: list[NodeError] = []
     any_stopped = False
+    stopped: dict[str, tasks.StopReport] = {}
+    by_this: set[str] = set()
     reason = options.reason
 
-    for outcome in run.cluster.each(
-        run.nodes,
-        lambda c, node: tasks.stop(
-            c,
-            node,
-            run.interpreters[node.name],
-            run.run_id,
-            options,
-            lived=node.name not in ended_before,
-        ),
-        step=tr(STEP),
-    ):
-        if outcome.error is None:
-            phases.mark_done(PHASE, outcome.node.name)
-        else:
-            phases.mark_failed(outcome.node.name)
-        if outcome.value is not None and outcome.value.other_account:
-            wrong_account.append(_other_account_error(outcome.node.name, outcome.value.other_account))
-            missed.append(outcome.node.name)
-            codes.add(5)
-        elif outcome.value is not None:
-            codes |= {5} if outcome.value.remaining else set()
-            any_stopped = any_stopped or bool(outcome.value.ended or outcome.value.remaining)
-            stopped_by_this = outcome.value.state is not None and outcome.value.state.reason == reason
-            # between two attempts there is no process to end
-            any_stopped = any_stopped or (was_live and stopped_by_this)
-            if outcome.value.run_known:
-                with_others = stopped_by_this and outcome.node.name not in ended_before
-                reports.append(render_stopped(outcome.node.name, outcome.value, with_others=with_others))
-        elif outcome.error is not None:
-            report_failures([outcome.error])
-            missed.append(outcome.node.name)
-            codes.add(4 if outcome.error.exit_code == 4 else 5)
+    try:
+        for outcome in _stop_each(run, options, ended_before):
+            if outcome.error is None:
+                phases.mark_done(PHASE, outcome.node.name)
+            else:
+                phases.mark_failed(outcome.node.name)
+            if outcome.value is not None and outcome.value.other_account:
+                wrong_account.append(_other_account_error(outcome.node.name, outcome.value.other_account))
+                missed.append(outcome.node.name)
+                codes.add(5)
+            elif outcome.value is not None:
+                codes |= {5} if outcome.value.remaining else set()
+                any_stopped = any_stopped or bool(outcome.value.ended or outcome.value.remaining)
+                stopped_by_this = outcome.value.state is not None and outcome.value.state.reason == reason
+                # between two attempts there is no process to end
+                any_stopped = any_stopped or (was_live and stopped_by_this)
+                if outcome.value.run_known:
+                    stopped[outcome.node.name] = outcome.value
+                    by_this |= {outcome.node.name} if stopped_by_this else set()
+            elif outcome.error is not None:
+                report_failures([outcome.error])
+                missed.append(outcome.node.name)
+                codes.add(4 if outcome.error.exit_code == 4 else 5)
+    finally:  # what is known at Ctrl-C is reported too
+        by_others = by_this - set(ended_before) if any(one.ended for one in stopped.values()) else set()
+        reports += [render_stopped(name, one, with_others=name in by_others) for name, one in stopped.items()]
     report_failures(wrong_account)
     name = sanitize(run.run_id)
     if missed:
@@ -179,6 +175,20 @@ def _stop_nodes(
             tr("{run}: stopped", run=name) if any_stopped else tr("{run}: already ended", run=name)
         )
     return min(codes, default=0)
+
+
+def _stop_each(
+    run: tasks.RunHandle, options: tasks.StopOptions, ended_before: Collection[str]
+) -> Iterator[Outcome[tasks.StopReport]]:
+    """Stop on all nodes at once."""
+    pythons, run_id = run.interpreters, run.run_id
+    return run.cluster.each(
+        run.nodes,
+        lambda c, node: tasks.stop(
+            c, node, pythons[node.name], run_id, options, lived=node.name not in ended_before
+        ),
+        step=tr(STEP),
+    )
 
 
 def stop_and_report(run: tasks.RunHandle) -> list[str]:
@@ -211,7 +221,7 @@ def render_stopped(name: str, stopped: tasks.StopReport, *, with_others: bool = 
     `with_others` if the other nodes, which had the order first, have ended its part.
     """
     ended = ", ".join(stopped.ended)
-    if not ended and with_others:
+    if not ended and not stopped.remaining and with_others:
         lines = [tr("{node}: stopped by the other nodes", node=name)]
     elif not ended:
         lines = [tr("{node}: nothing was running", node=name)]

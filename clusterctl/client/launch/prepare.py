@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -29,6 +30,7 @@ from clusterctl.client.sync.distribute import Distribution, SharedHomeLocks
 from clusterctl.client.sync.scan import ScanResult
 from clusterctl.client.sync.upload import TreeUpload
 from clusterctl.errors import ClusterctlError, NodeError, StartError
+from clusterctl.interrupts import INTERRUPTS
 from clusterctl.plans.facts.gpu_use import LockHolder
 from clusterctl.plans.launch.plan import LaunchPlan, NodePlan
 from clusterctl.protocol.ranks import Slot
@@ -152,6 +154,7 @@ class LaunchInputs:
     lock_policy: LockPolicy = field(default_factory=LockPolicy)
     hub_address: HubAddress = field(default_factory=HubAddress)
     setup_upload: SetupUpload | None = None
+    sessions: dict[str, Session] = field(default_factory=dict)  # of the nodes where an agent was started
     abandoned: threading.Event = field(default_factory=threading.Event)  # another node has failed
 
     def check_not_abandoned(self) -> None:
@@ -176,8 +179,8 @@ def prepare_all(
     in_flight: set[str] = set()
 
     def prepare_node(c: Connection, node: Node) -> Ready:
+        in_flight.add(node.name)  # first: who abandons the launch waits for what is in there
         inputs.check_not_abandoned()
-        in_flight.add(node.name)
         return prepare(c, plans[node.name], interpreters[node.name], inputs, observer)
 
     nodes = [node.member.node for node in plan.all_nodes]
@@ -208,13 +211,18 @@ def prepare_all(
             cancel_all(ready)
         else:
             inputs.hub_address.fail(error)
-            _join_all([partial(cancel_in_flight, outcomes, in_flight)], ready)
+            _join_all([partial(cancel_in_flight, inputs.sessions, outcomes, in_flight)], ready)
         raise
     return ready
 
 
-def cancel_in_flight(outcomes: Iterator[Outcome[Ready]], in_flight: set[str]) -> None:
+def cancel_in_flight(
+    sessions: Mapping[str, Session], outcomes: Iterator[Outcome[Ready]], in_flight: set[str]
+) -> None:
     """End what other nodes were still preparing: an agent that has just begun would outlive the launch for a moment."""
+    for session in [session for name, session in list(sessions.items()) if name in in_flight]:
+        with suppress(ClusterctlError, OSError):  # its thread gets the end, and closes it
+            session.send({"do": "cancel"})
     while in_flight:
         outcome = next(outcomes)
         in_flight.discard(outcome.node.name)
@@ -233,8 +241,12 @@ def _join_all(calls: Sequence[Callable[[], None]], ready: Mapping[str, Ready]) -
     threads = [threading.Thread(target=target, daemon=True) for target in targets]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join(CANCEL_LIMIT)
+
+    def join() -> None:
+        for thread in threads:
+            thread.join(CANCEL_LIMIT)
+
+    INTERRUPTS.call(join)
 
 
 def prepare(
@@ -250,7 +262,9 @@ def prepare(
         observer.add_bytes(node.name, count)
 
     session = tasks.start(c, node.member.node, interpreter, spec, inputs.secrets, inputs.token)
+    inputs.sessions[node.name] = session
     try:
+        inputs.check_not_abandoned()
         events = tasks.await_event(session, "started", tasks.ANSWER_LIMIT, node=node.name)
         workdir_id, lock_holders = events.get("workdir", EMPTY).text("id", 64), parse_lock_holders(events)
         if not inputs.lock_policy.wait and any(map(will_not_yield, lock_holders)):

@@ -177,6 +177,8 @@ class FollowParser:
         )
         if len(entry.line_offsets) not in (0, len(entry.lines)):
             raise MalformedError("lines without a place")
+        if entry.line_offsets[:1] not in ((), (offset,)):  # lines that were searched for, from further on
+            entry = replace(entry, continues=False)
         return self._with_times(entry, header) if header.length("time_marks") else entry
 
     def _continues(self, node: str, file: str, offset: int, body: bytes) -> bool:

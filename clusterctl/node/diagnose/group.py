@@ -4,8 +4,9 @@ Like `rank.py` this file is also written beside the `sitecustomize.py` of a run,
 Python process of an attempt calls `watch`, not only the ranks: a rank may leave the training to a process that it
 starts. In the directory of the attempt the process PID has
 
-    PID.group    {"pid", "starttime", "size"}; size: null until it exits, 0 where it is not known, 1 if
-                 torch.distributed is imported and was never initialized, else the ranks of its default group
+    PID.group    {"pid", "starttime", "size", "rank", "ended"}; size: null until it exits, 0 where it is not known,
+                 1 if torch.distributed is imported and was never initialized, else the ranks of its default group;
+                 rank: its own in that group, else null; ended: when it exits, in the ticks of starttime
 
 The file is removed at the exit of a process that has not imported torch.distributed.
 """
@@ -15,6 +16,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,6 +61,12 @@ def read_size() -> Optional[int]:
     return 0 if other or used or has_rpc else 1
 
 
+def read_rank() -> Optional[int]:
+    """Return the rank of this process in its default group; None if it is in none."""
+    c10d: Any = sys.modules.get(C10D)
+    return int(c10d.get_rank()) if c10d is not None and c10d.is_initialized() else None
+
+
 def _is_resource_tracker() -> bool:
     """Return whether multiprocessing has started this process to clean up: it outlives the others, and is killed."""
     with open("/proc/self/cmdline", "rb") as source:
@@ -77,8 +85,14 @@ class _Process:
         """Write the file."""
         with open("/proc/self/stat", "rb") as source:
             starttime = int(source.read().rpartition(b")")[2].split()[19])
-        facts = (os.getpid(), starttime, "null" if size is None else str(size))
-        content = '{"pid": %d, "starttime": %d, "size": %s}' % facts
+        ended = rank = None
+        if size is not None:
+            ended = int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
+            rank = read_rank() if size > 1 else None
+        facts = [
+            "null" if fact is None else str(fact) for fact in (os.getpid(), starttime, size, rank, ended)
+        ]
+        content = '{"pid": %s, "starttime": %s, "size": %s, "rank": %s, "ended": %s}' % tuple(facts)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
         descriptor = os.open(self._path(), flags, 0o600)
         try:

@@ -177,8 +177,7 @@ class GateProcess:
         return self.workers.fill_unseen_ends(self.exit, read_tail(self.log, 1 << 20))
 
     def _read_reports(self) -> None:
-        assert self._gate is not None
-        if self._closed:
+        if self._gate is None or self._closed:
             return
         while True:
             try:

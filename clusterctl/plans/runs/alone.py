@@ -21,7 +21,7 @@ ALONE_CODE, SUSPECTED_CODE = "CC-RUN-053", "CC-RUN-050"
 
 def is_suspected(findings: Sequence[Finding]) -> bool:
     """Return whether the checks found nothing that distinguishes the nodes, so that they warn of it at the end too."""
-    return any(finding.code == SUSPECTED_CODE for finding in findings)
+    return any(finding.code == SUSPECTED_CODE and not finding.waived for finding in findings)
 
 
 def code_of(alone: AloneRanks) -> str:

@@ -150,15 +150,13 @@ class LeftAfterItsEnd(launch.Launch):
         return self._follow(nothing, plan, nothing, {})
 
 
-@pytest.mark.parametrize("explains", [True, False])
 def test_ctrl_c_after_the_end_starts_nothing_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], explains: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The run neither continues nor was cancelled, and its `on_end`, which has run, is not kept for another time."""
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    explain = interrupt if explains else lambda verdict: verdict
-    ended = SimpleNamespace(watch=lambda: SimpleNamespace(run_id="a"), explain=explain, stopping=False)
+    ended = SimpleNamespace(watch=lambda: SimpleNamespace(run_id="a"), explain=interrupt, stopping=False)
     monkeypatch.setattr(attach, "RunMonitor", lambda *_, **__: ended)
     monkeypatch.setattr(attach, "verdict_to_json", interrupt)
     (tmp_path / "train.py").write_text("print(1)")

@@ -18,6 +18,7 @@ import sys, types
 c10d = types.SimpleNamespace(_backend=None, _default_pg_init_method=None, size=0)
 c10d.is_initialized = lambda: bool(c10d.size)
 c10d.get_world_size = lambda: c10d.size
+c10d.get_rank = lambda: 0
 sys.modules["torch.distributed.distributed_c10d"] = c10d
 def init(size):
     c10d.size, c10d._backend = size, "gloo"

@@ -26,9 +26,10 @@ ALONE = {"ranks": 2, "largest": 1, "planned": 4}
 
 
 def report(folder: Path, *sizes: int | None) -> list[Any]:
-    """Write what processes of these sizes report; gives the first two as ranks."""
+    """Write what processes of these sizes report, the ranks of each size counted; gives the first two as ranks."""
     for pid, size in enumerate(sizes, start=7):
-        content = {"pid": pid, "starttime": 100 + pid, "size": size}
+        rank = sizes[: pid - 7].count(size)
+        content = {"pid": pid, "starttime": 100 + pid, "size": size, "rank": rank, "ended": 999}
         (folder / f"{pid}.group").write_text(json.dumps(content))
     return [SimpleNamespace(identity=Identity(pid, 100 + pid)) for pid in (7, 8)]
 
@@ -93,6 +94,31 @@ def test_a_group_with_all_its_members_here_has_none_elsewhere(
     """Workers that a program starts on each node for itself, however many; planned were those of all nodes."""
     spawner = report(tmp_path, *sizes)[:1]
     assert find_alone(str(tmp_path), COMMAND, spawner, started=False) == alone
+
+
+@pytest.mark.parametrize(
+    ("change", "is_local"),
+    [
+        ({}, True),
+        ({"rank": 0}, False),  # the same program again, of which the other rank is on the other node
+        ({"rank": None}, False),
+        ({"starttime": 1000, "ended": 2000}, False),  # after the first had ended
+        ({"ended": None}, False),
+    ],
+)
+def test_members_are_known_by_rank_and_time(tmp_path: Path, change: dict[str, Any], is_local: bool) -> None:
+    """Two processes with a group of two are one group only as rank 0 and 1, at the same time."""
+    spawner = report(tmp_path, 2, 2)[:1]
+    file = tmp_path / "8.group"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
+    alone = find_alone(str(tmp_path), COMMAND, spawner, started=False)
+    assert alone == ({"ranks": 2, "largest": 2, "planned": 4} if is_local else None)
+
+
+def test_a_group_of_a_run_of_one_node_is_that_of_the_run(tmp_path: Path) -> None:
+    """All its members are on this node, as planned."""
+    ranks = report(tmp_path, 4, 4, 4, 4)
+    assert find_alone(str(tmp_path), {**TORCHRUN, "nnodes": 1}, ranks, started=True) is None
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 A group of the planned size has all ranks. So this is certain, if it is certain of every process of the attempt:
 
 - each rank has torch.distributed imported, has reported its end, and its group, if it had one, was smaller, or had
-  all its members on this node;
+  all its members on this node: all its ranks are reported here, by processes that lived at the same time;
 - no other Python process of the attempt had a larger one, or ended without a report (killed, `os._exit`).
 
 All else is undecided: a rank without torch, with jax, mpi4py, ray and the like imported, one that had a group and
@@ -16,7 +16,7 @@ What the processes write is in `node/diagnose/group.py`.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Dict, Iterable, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Iterable, List, NamedTuple, Optional, Sequence
 
 from ....protocol.exit_status import SUSPECTED
 from ....protocol.untrusted import MalformedError, parse_object
@@ -32,6 +32,15 @@ MOST_PROCESSES = 4096
 LARGEST_NUMBER = 1 << 50
 
 
+class Group(NamedTuple):
+    """What a process reports of its default group; `rank` is -1 and `ended` 0 where that is not known."""
+
+    identity: Identity
+    size: int
+    rank: int
+    ended: int  # ticks, as its start
+
+
 def find_alone(folder: str, spec: Spec, ranks: Iterable[Worker], *, started: bool) -> Optional[AloneRecord]:
     """Return how many ranks of this node ran alone, or in too small groups; None if it is not certain or suspected.
 
@@ -41,16 +50,17 @@ def find_alone(folder: str, spec: Spec, ranks: Iterable[Worker], *, started: boo
     planned = spec["world_size"] if spec["module"] else spec["nnodes"]
     if planned is None or planned < 2 or not is_judged(spec):
         return None
-    sizes = read_sizes(folder)
-    largest, own = measure_largest(sizes)
-    local = largest > 1 and own >= largest
+    groups = read_groups(folder)
+    sizes = {one.identity: one.size for one in groups}
+    largest, members = max(sizes.values(), default=0), find_members(groups)
+    local = spec["nnodes"] > 1 and members > 0
     if largest >= planned and not local:
         return None
     identities = [worker.identity for worker in ranks]
     is_certain = (
         identities and min(sizes.values(), default=0) > 0 and (not started or set(identities) <= set(sizes))
     )
-    ranks_of_node = max(len(identities), own if local else 0)
+    ranks_of_node = max(len(identities), members if local else 0)
     if is_certain:
         return {"ranks": ranks_of_node, "largest": largest, "planned": max(planned, spec["nnodes"] * largest)}
     if spec.get("alone") == SUSPECTED and sizes and identities:
@@ -58,10 +68,13 @@ def find_alone(folder: str, spec: Spec, ranks: Iterable[Worker], *, started: boo
     return None
 
 
-def measure_largest(sizes: Mapping[Identity, int]) -> Tuple[int, int]:
-    """Return the size of the largest process group, and how many processes of this node were in one of that size."""
-    largest = max(sizes.values(), default=0)
-    return largest, sum(size == largest for size in sizes.values())
+def find_members(groups: Sequence[Group]) -> int:
+    """Return the size of the largest group if all its members are among these processes; else 0."""
+    size = max((one.size for one in groups), default=0)
+    members = [one for one in groups if one.size == size]
+    if size < 2 or sorted(one.rank for one in members) != list(range(size)):
+        return 0
+    return size if max(one.identity.starttime for one in members) < min(one.ended for one in members) else 0
 
 
 def is_judged(spec: Spec) -> bool:
@@ -71,19 +84,22 @@ def is_judged(spec: Spec) -> bool:
     return not ("ray" in spec or "mpi" in spec or spec.get("ends_with") == "node 0")
 
 
-def read_sizes(folder: str) -> Dict[Identity, int]:
-    """Read what the processes have written; 0 for one that has not ended in order, or cannot be read."""
-    sizes: Dict[Identity, int] = {}
+def read_groups(folder: str) -> List[Group]:
+    """Read what the processes have written; of size 0 one that has not ended in order, or cannot be read."""
+    groups: List[Group] = []
     paths = list_folder(folder, "*" + SUFFIX)
     if len(paths) > MOST_PROCESSES:
-        return {}
+        return []
     for path in paths:
         try:
             content = parse_object((read_text(path) or "").encode("utf-8"))
         except MalformedError:
-            return {}
-        pid, starttime = (content.integer(name, 0, LARGEST_NUMBER) for name in ("pid", "starttime"))
+            return []
+        pid, starttime, size, rank, ended = (
+            content.integer(name, 0, LARGEST_NUMBER) for name in ("pid", "starttime", "size", "rank", "ended")
+        )
         if pid is None or starttime is None or os.path.basename(path) != "%d%s" % (pid, SUFFIX):
-            return {}
-        sizes[Identity(pid, starttime)] = content.integer("size", 0, LARGEST_NUMBER) or 0
-    return sizes
+            return []
+        identity, own_rank = Identity(pid, starttime), -1 if rank is None else rank
+        groups.append(Group(identity, size or 0, own_rank, ended or 0))
+    return groups
