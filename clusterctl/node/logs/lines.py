@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 from typing import Optional, Tuple
 
@@ -11,7 +12,6 @@ from .truncation import read_truncation
 
 BLOCK = 1 << 18
 PIECE = 1 << 16  # a longer line is handed out in pieces
-LONGEST_CHARACTER = 4  # bytes in UTF-8
 
 Block = Tuple[int, bytes]
 
@@ -113,9 +113,6 @@ def usable_length(content: bytes, last: bool) -> int:
 
 def find_character_end(content: bytes, end: int) -> int:
     """Return the last place up to `end` that does not break a character of UTF-8, if the text is that."""
-    for begin in range(end - 1, max(0, end - LONGEST_CHARACTER) - 1, -1):
-        first = content[begin]
-        if first & 0xC0 != 0x80:  # no continuation byte
-            size = 1 if first < 0xC0 else 2 if first < 0xE0 else 3 if first < 0xF0 else 4
-            return begin if begin + size > end else end
-    return end
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    decoder.decode(content[:end])
+    return end - len(decoder.getstate()[0])
