@@ -71,6 +71,7 @@ class Peer:
         self._answers = answers  # what else it does about a message
         self.lines: list[Line] = []
         self.heard: list[dict[str, Any]] = []
+        self.left = threading.Event()  # the last hub has closed the connection
 
     def join(self, port: int, address: str = "127.0.0.1") -> Line:
         """Go to a hub and prove the token; from then on beats are answered."""
@@ -103,6 +104,8 @@ class Peer:
             self.heard.append(message)
             if self._answers is not None:
                 self._answers(line, message)
+        if line is self.lines[-1]:
+            self.left.set()
 
     def close(self) -> None:
         """Hang up."""
