@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from .messages.files import AloneRecord
 
-SUSPECTED = "suspected"  # `alone` of a spec: neither the job nor its script distinguishes the nodes
+# `alone` of a spec whose job and script distinguish no node from another.
+SUSPECTED: Literal["suspected"] = "suspected"
 
 
 def split_status(status: int) -> tuple[int | None, int | None]:

@@ -43,6 +43,7 @@ from clusterctl.console.terminal import info, stderr
 from clusterctl.errors import ClusterctlError, NodesBusy, UsageError
 from clusterctl.interrupts import INTERRUPTS, announce_interrupted
 from clusterctl.plans.checks.python import NOT_BUILT
+from clusterctl.plans.checks.script import mark_suspected
 from clusterctl.plans.facts.facts import Facts
 from clusterctl.plans.launch.agent_spec import describe_node, render_spec
 from clusterctl.plans.launch.launchers import vendor_of
@@ -50,7 +51,6 @@ from clusterctl.plans.launch.network import resolve_network
 from clusterctl.plans.launch.placement import Member, plan_devices, warn_of_losses
 from clusterctl.plans.launch.plan import LaunchPlan, NodePlan, PlanFacts, plan_launch
 from clusterctl.plans.launch.setup import setup_to_spec
-from clusterctl.plans.runs.alone import is_suspected
 from clusterctl.protocol.redact import redact
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.states import CANCELLED, FAILED_SETUP
@@ -212,7 +212,8 @@ class Launch(LaunchBase):
 
     def _plan(self, preflight: Preflight) -> LaunchPlan:
         measured = {node.name: measure(self._job, node, preflight.facts[node.name]) for node in self._nodes}
-        plan = plan_launch(self._job, self._members, measured, run_id=make_run_id(self._job.name))
+        job = mark_suspected(self._job, preflight.findings)
+        plan = plan_launch(job, self._members, measured, run_id=make_run_id(self._job.name))
         for node in plan.all_nodes:
             # any may have to lead
             missing_ip = [f"ip@{node.name}"] if self._job.restart and node.ip is None else []
@@ -230,17 +231,14 @@ class Launch(LaunchBase):
         secrets: Mapping[str, str],
         preflight: Preflight,
     ) -> dict[str, prepare.Ready]:
-        record, suspected = self._record(), is_suspected(preflight.findings)
+        record = self._record()
         code = scan.manifest.hash
         abouts = {
             node.name: describe_node(node, preflight.facts[node.name], code, secrets) for node in self._nodes
         }
         specs = {
             node.name: render_spec(
-                plan,
-                node,
-                {**record, **self._setup_for(node), "about": abouts[node.name]},
-                alone_suspected=suspected,
+                plan, node, {**record, **self._setup_for(node), "about": abouts[node.name]}
             )
             for node in plan.all_nodes
         }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import click
 
@@ -137,7 +137,6 @@ def _stop_nodes(
     wrong_account: list[NodeError] = []
     any_stopped = False
     stopped: dict[str, tasks.StopReport] = {}
-    by_this: set[str] = set()
     reason = options.reason
 
     try:
@@ -158,14 +157,12 @@ def _stop_nodes(
                 any_stopped = any_stopped or (was_live and stopped_by_this)
                 if outcome.value.run_known:
                     stopped[outcome.node.name] = outcome.value
-                    by_this |= {outcome.node.name} if stopped_by_this else set()
             elif outcome.error is not None:
                 report_failures([outcome.error])
                 missed.append(outcome.node.name)
                 codes.add(4 if outcome.error.exit_code == 4 else 5)
     finally:  # what is known at Ctrl-C is reported too
-        by_others = by_this - set(ended_before) if any(one.ended for one in stopped.values()) else set()
-        reports += [render_stopped(name, one, with_others=name in by_others) for name, one in stopped.items()]
+        reports += render_all_stopped(stopped, reason, ended_before)
     report_failures(wrong_account)
     name = sanitize(run.run_id)
     if missed:
@@ -178,7 +175,7 @@ def _stop_nodes(
 
 
 def _stop_each(
-    run: tasks.RunHandle, options: tasks.StopOptions, ended_before: Collection[str]
+    run: tasks.RunHandle, options: tasks.StopOptions, ended_before: Collection[str] = ()
 ) -> Iterator[Outcome[tasks.StopReport]]:
     """Stop on all nodes at once."""
     pythons, run_id = run.interpreters, run.run_id
@@ -194,18 +191,19 @@ def _stop_each(
 def stop_and_report(run: tasks.RunHandle) -> list[str]:
     """Stop on all nodes at once and give what `stop` would print: what ended, and where that failed."""
     options = tasks.StopOptions(None, f"{STOPPED_BY}{current_owner().name}")
-    lines, missed = [], []
-    for outcome in run.cluster.each(
-        run.nodes, lambda c, node: tasks.stop(c, node, run.interpreters[node.name], run.run_id, options)
-    ):
+    errors: list[str] = []
+    missed: list[str] = []
+    stopped: dict[str, tasks.StopReport] = {}
+    for outcome in _stop_each(run, options):
         name, error = outcome.node.name, outcome.error
         if outcome.value is not None and outcome.value.other_account:
             error = _other_account_error(name, outcome.value.other_account)
         elif outcome.value is not None and outcome.value.run_known:
-            lines.append(render_stopped(name, outcome.value))
+            stopped[name] = outcome.value
         if error is not None:
             missed.append(name)
-            lines.append(sanitize(f"{name}: {error.code} {error.message}"))
+            errors.append(sanitize(f"{name}: {error.code} {error.message}"))
+    lines = [*render_all_stopped(stopped, options.reason), *errors]
     if missed:
         return [*lines, tr("{run}: not stopped on {nodes}", run=run.run_id, nodes=fold_names(missed))]
     return [*lines, tr("{run}: stopped", run=run.run_id)]
@@ -213,6 +211,24 @@ def stop_and_report(run: tasks.RunHandle) -> list[str]:
 
 def _other_account_error(node: str, account: str) -> NodeError:
     return NodeError("CC-RUN-018", node=node, account=account)
+
+
+def render_all_stopped(
+    reports: Mapping[str, tasks.StopReport], reason: str, ended_before: Collection[str] = ()
+) -> list[str]:
+    """List what a stop with this reason has ended on each node; the nodes that have the order first end the others."""
+    any_ended = any(report.ended for report in reports.values())
+    return [
+        render_stopped(
+            name,
+            report,
+            with_others=any_ended
+            and name not in ended_before
+            and report.state is not None
+            and report.state.reason == reason,
+        )
+        for name, report in reports.items()
+    ]
 
 
 def render_stopped(name: str, stopped: tasks.StopReport, *, with_others: bool = False) -> str:

@@ -27,8 +27,8 @@ from clusterctl.console.progress import render_size, render_upload
 from clusterctl.errors import UsageError
 from clusterctl.interrupts import INTERRUPTS, announce_interrupted
 from clusterctl.plans.checks.registry import AppliedWaiver, CheckSelection, all_checks, resolve_waivers
+from clusterctl.plans.checks.script import mark_suspected
 from clusterctl.plans.launch.setup import setup_probe_request, setup_to_spec
-from clusterctl.plans.runs.alone import is_suspected
 from clusterctl.plans.slurm.request import (
     choose_slurm_nodes,
     describe_request,
@@ -37,7 +37,6 @@ from clusterctl.plans.slurm.request import (
     render_script,
 )
 from clusterctl.plans.slurm.template import make_template, plan_check
-from clusterctl.protocol.exit_status import SUSPECTED
 from clusterctl.protocol.ranks import Slot
 from clusterctl.protocol.run_id import ALLOCATION, RunId
 from clusterctl.protocol.states import UNKNOWN
@@ -83,7 +82,7 @@ class SlurmLaunch(LaunchBase):
 
     def _start_run(self, cluster: Cluster, scan: ScanResult, secrets: Mapping[str, str]) -> int:
         login = LoginNode(cluster, self._login, interpreter(self._login))
-        suspected = self._report_code(scan)
+        job = self._report_code(scan)
         self._phases.announce(
             trn(
                 "run {run}: {n} node of the Slurm cluster {cluster}",
@@ -94,7 +93,7 @@ class SlurmLaunch(LaunchBase):
             )
         )
         self._send_code(login, scan)
-        number = self._submit(login, secrets, alone_suspected=suspected)
+        number = self._submit(login, secrets, job)
         remember_hooks(self._job, self._inventory, self._run_id)
         remember_runs([self._run_id])
         if self._options.detach:
@@ -107,14 +106,11 @@ class SlurmLaunch(LaunchBase):
         following = Following(login, self._run_id, self._nodes.total, self._output, hidden, self._began)
         return follow_from_queue(following)
 
-    def _report_code(self, scan: ScanResult) -> bool:
-        """Print what the code shows; the address of node 0 is not known yet.
-
-        Returns whether nothing distinguishes the nodes.
-        """
+    def _report_code(self, scan: ScanResult) -> Job:
+        """Print what the code shows, and return the job as it is planned; the address of node 0 is not known yet."""
         code = read_job_code(self._job, self._node_count, scan)
         selection = CheckSelection(frozenset({"CC-CODE-003"}), self._resolve_waivers())
-        return is_suspected(report_code([self._login], self._job, code, selection))
+        return mark_suspected(self._job, report_code([self._login], self._job, code, selection))
 
     def _resolve_waivers(self) -> tuple[AppliedWaiver, ...]:
         """Resolve the waivers as if they were for all nodes: which ones there will be is not known."""
@@ -175,17 +171,12 @@ class SlurmLaunch(LaunchBase):
         )
         self._output.write_end(UNKNOWN, INTERRUPTS.exit_code, run_id=self._run_id)
 
-    def _submit(self, login: LoginNode, secrets: Mapping[str, str], *, alone_suspected: bool) -> str:
+    def _submit(self, login: LoginNode, secrets: Mapping[str, str], job: Job) -> str:
         check = self._plan_check()
         record: LaunchRecord = {**self._record(), **self._send_setup(login)}
-        template = make_template(
-            self._job, self._slurm, self._login, self._nodes, self._run_id, record, check
-        )
-        if alone_suspected:
-            template["spec"]["alone"] = SUSPECTED
         self._phases.start("submit")
         submission = Submission(
-            template,
+            make_template(job, self._slurm, self._login, self._nodes, self._run_id, record, check),
             plan_options(self._job, self._slurm, self._nodes, self._run_id),
             render_script(self._job, self._login),
             secrets,

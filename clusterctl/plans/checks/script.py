@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from ipaddress import ip_address
 
-from clusterctl.plans.checks.framework import CheckContext, Hit, across_nodes, check, join_items
+from clusterctl.plans.checks.framework import CheckContext, Finding, Hit, across_nodes, check, join_items
 from clusterctl.plans.launch.script import (
     LOCAL_RANK_OPTIONS,
     MASTER_URL,
@@ -22,6 +23,7 @@ from clusterctl.plans.launch.script import (
     node_args,
     starts_workers,
 )
+from clusterctl.protocol.exit_status import SUSPECTED
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.placeholders import Placeholder, parse_template
 from clusterctl.specs.yaml.scalars import render_args
@@ -211,6 +213,12 @@ def nothing_distinguishes_the_nodes(context: CheckContext) -> Iterator[Hit]:
         args = node_args(code.use)
         case = "args" if args else "spawn" if code.use.spawns else ""
         yield _report(context, evidence, case, line=render_args(merge_args(job.args, args)))
+
+
+def mark_suspected(job: Job, findings: Sequence[Finding]) -> Job:
+    """Return the job with `alone` as it is planned: where nothing distinguishes the nodes they warn at the end too."""
+    suspected = any(finding.code == "CC-RUN-050" and not finding.waived for finding in findings)
+    return replace(job, alone=SUSPECTED) if suspected else job
 
 
 def find_unaware(job: Job, code: JobCode) -> tuple[str, ...]:

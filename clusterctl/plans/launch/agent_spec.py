@@ -13,7 +13,6 @@ from clusterctl.plans.launch.placement import needs_gpus
 from clusterctl.plans.launch.plan import LaunchPlan, NodePlan
 from clusterctl.plans.launch.setup import hooks_to_spec
 from clusterctl.plans.launch.template import template_to_json
-from clusterctl.protocol.exit_status import SUSPECTED
 from clusterctl.protocol.reasons import STALLED
 from clusterctl.protocol.run_paths import WorkdirPaths
 from clusterctl.protocol.states import PROTOCOL
@@ -57,13 +56,8 @@ SSH_PORT = 22  # where the inventory names none; that it is refused there is an 
 INHERITED_PREFIXES = ("PET_", "TORCHELASTIC_")
 
 
-def render_spec(
-    plan: LaunchPlan, node: NodePlan, record: LaunchRecord, *, alone_suspected: bool = False
-) -> Spec:
-    """Give the spec that a node's agent carries out; `record` adds who, when, in which cluster, and the setup.
-
-    `alone_suspected` if neither the job nor its script distinguishes the nodes.
-    """
+def render_spec(plan: LaunchPlan, node: NodePlan, record: LaunchRecord) -> Spec:
+    """Return the spec that a node's agent carries out; `record` adds who, when, in which cluster, and the setup."""
     master = plan.nodes[0]
     return {
         "protocol": PROTOCOL,
@@ -97,7 +91,7 @@ def render_spec(
         "output_dir": f"{WorkdirPaths(node.member.node.workdir).outputs}/{plan.job.name}",
         "zombie_after": plan.job.zombie_after,
         "stall": _render_stall(plan.job),
-        "alone": SUSPECTED if alone_suspected else plan.job.alone,
+        "alone": plan.job.alone,
         "diagnose": plan.job.diagnose,
         "debug": plan.job.debug,
         "sample": True,

@@ -7,21 +7,10 @@ The nodes decide what is certain (`node/supervise/ranks/groups.py`), and `protoc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 from clusterctl.codes.lookup import word
 from clusterctl.protocol.end_record import AloneRanks
 
-if TYPE_CHECKING:
-    from clusterctl.plans.checks.framework import Finding
-
 ALONE_CODE, SUSPECTED_CODE = "CC-RUN-053", "CC-RUN-050"
-
-
-def is_suspected(findings: Sequence[Finding]) -> bool:
-    """Return whether the checks found nothing that distinguishes the nodes, so that they warn of it at the end too."""
-    return any(finding.code == SUSPECTED_CODE and not finding.waived for finding in findings)
 
 
 def code_of(alone: AloneRanks) -> str:

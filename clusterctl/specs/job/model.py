@@ -142,7 +142,7 @@ class Job:
     time_limit: float | None = None
     log_limit: int = 50 * 1000**3
     zombie_after: float = 30.0
-    alone: Literal["fail", "ok"] = "fail"
+    alone: Literal["fail", "ok", "suspected"] = "fail"  # suspected: by a check, see plans/checks/script.py
     stall: Stall = field(default_factory=Stall)
     diagnose: bool = True
     debug: bool = False

@@ -79,7 +79,19 @@ def test_the_same_name_from_another_machine_is_distinguished() -> None:
 
 
 def test_a_part_that_the_other_nodes_have_ended_was_stopped_too() -> None:
-    """They may have the order first; a part that had ended before `stop` came was not running."""
-    nothing = StopReport((), (), parse_state(Untrusted({"run": str(RUN), "state": "CANCELLED"})))
-    assert stop.render_stopped("gpu01", nothing, with_others=True) == "gpu01: stopped by the other nodes"
-    assert stop.render_stopped("gpu01", nothing) == "gpu01: nothing was running"
+    """They may have the order first; where nothing ended anywhere, or by another order, nothing was running."""
+
+    def report(ended: tuple[str, ...], reason: str = "stopped by ann@x") -> StopReport:
+        state = parse_state(Untrusted({"run": str(RUN), "state": "CANCELLED", "reason": reason}))
+        return StopReport(ended, (), state)
+
+    def listed(*reports: StopReport, before: tuple[str, ...] = ()) -> list[str]:
+        by_node = {f"gpu0{number}": one for number, one in enumerate(reports, start=1)}
+        lines = stop.render_all_stopped(by_node, "stopped by ann@x", before)
+        return [line.partition(": ")[2] for line in lines]
+
+    one = report(("rank 0 (pid 7)",))
+    assert listed(report(()), one) == ["stopped by the other nodes", "stopped rank 0 (pid 7)"]
+    assert listed(report(()), report(())) == ["nothing was running"] * 2
+    assert listed(report(()), one, before=("gpu01",))[0] == "nothing was running"
+    assert listed(report((), "rank 0 failed"), one)[0] == "nothing was running"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from clusterctl.plans.checks.framework import LocalFacts, Observations
+from clusterctl.plans.checks.framework import Finding, LocalFacts, Observations
 from clusterctl.plans.checks.registry import evaluate
-from clusterctl.plans.checks.script import find_unaware, list_scripts
+from clusterctl.plans.checks.script import find_unaware, list_scripts, mark_suspected
 from clusterctl.plans.launch.script import JobCode
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import Job
@@ -48,11 +49,21 @@ def job(**keys: Any) -> Job:
         ),  # it sets the name, and reads nothing
         ({}, 2, SPAWN + "out = os.environ['CLUSTERCTL_OUTPUT_DIR']", True),
         ({}, 2, SPAWN + "import socket; name = socket.gethostname()", False),
+        ({"alone": "ok"}, 2, SPAWN, False),
     ],
 )
 def test_a_job_that_is_told_nothing_is_warned_of(keys: Any, nnodes: int, text: str, warned: bool) -> None:
     """By its words and its script, before anything is started."""
     assert find_unaware(job(**keys), code({"train.py": text}, nnodes)) == (("train.py",) if warned else ())
+
+
+def test_the_nodes_warn_at_the_end_too_of_what_was_not_waived() -> None:
+    """The planned job says so; a finding that is waived changes nothing, and no other one does."""
+    warning = Finding("CC-RUN-050", "warning", ("gpu01",), "", "", "", "")
+    other, waived = replace(warning, code="CC-RUN-052"), replace(warning, waived="on purpose")
+
+    assert mark_suspected(job(), [other, warning]) == job(alone="suspected")
+    assert mark_suspected(job(), [other, waived]) == job()
 
 
 def test_without_a_script_nothing_is_claimed() -> None:
