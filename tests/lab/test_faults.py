@@ -338,23 +338,26 @@ def test_a_missing_interpreter_is_named(cluster: Lab, tmp_path: Path) -> None:
 
 
 def test_a_gate_that_cannot_import_torch_stops_the_launch(cluster: Lab, tmp_path: Path) -> None:
-    """A broken torch on one node shows its own error, and the others are cancelled."""
-    node = cluster.nodes[2]
-    node.run(
-        [
-            "sh",
-            "-c",
-            "mkdir -p /tmp/bad/torch && echo 'raise OSError(\"libcudart.so.12: gone\")' > /tmp/bad/torch/__init__.py",
-        ]
-    )
+    """A broken torch on one node shows its own error; the others are cancelled before the launch ends, also one whose
+    import hangs."""
+    _, hangs, broken = cluster.nodes
+    for node, text in (
+        (hangs, "import time; time.sleep(600)"),
+        (broken, 'raise OSError("libcudart.so.12: gone")'),
+    ):
+        node.run(["mkdir", "-p", "/tmp/bad/torch"])
+        node.run(["sh", "-c", "cat > /tmp/bad/torch/__init__.py"], input=text)
     job = make_project(tmp_path, HELLO, env={"PYTHONPATH": f"/tmp/bad:{STUBBED['PYTHONPATH']}"})
 
     result = cctl(cluster, "launch", job)
+    left = running_processes(cluster)
+    gates = [name for name, commands in left.items() if any(".zip gate" in command for command in commands)]
 
     assert result.code == 1
     assert "libcudart.so.12: gone" in result.err
-    assert f"{node.name}: torchrun cannot be imported" in result.err
+    assert f"{broken.name}: torchrun cannot be imported" in result.err
     assert "nothing was started" in result.err
+    assert gates == [], left
     wait_until(lambda: running_processes(cluster) == {}, "nothing left")
 
 
