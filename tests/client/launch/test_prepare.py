@@ -36,7 +36,7 @@ def test_nodes_that_are_still_preparing_are_cancelled_and_waited_for() -> None:
 
     def outcomes() -> Iterator[Outcome[Ready]]:
         assert hanging.sent.get(timeout=HANG) == {"do": "cancel"}
-        yield Outcome(NODES[0], None, NodeError("CC-RUN-003", node="gpu01"), 0.0)
+        yield Outcome(NODES[0], None, NodeError("CC-RUN-033", node="gpu01"), 0.0)
 
     cancel_in_flight(sessions, outcomes(), in_flight)
     assert (in_flight, through.sent.empty()) == (set(), True)
@@ -44,7 +44,7 @@ def test_nodes_that_are_still_preparing_are_cancelled_and_waited_for() -> None:
 
 def test_an_abandoned_launch_starts_nothing_more() -> None:
     """A node's thread looks at it before and after it starts an agent, and with each piece of code it sends."""
-    inputs: Any = LaunchInputs({}, None)  # type: ignore[arg-type]  # nothing is sent
+    inputs: Any = LaunchInputs({}, None, {})  # type: ignore[arg-type]  # nothing is sent
     inputs.check_not_abandoned()
     inputs.abandoned.set()
     with pytest.raises(AbandonedError):
