@@ -1,15 +1,23 @@
-"""What `attach` shows of the lines from before it came."""
+"""What `attach` shows of the lines from before it came, and of an end at which it is interrupted."""
 
 from __future__ import annotations
 
+import json
+from types import SimpleNamespace
+from typing import Any, NoReturn
+
 import pytest
 
-from clusterctl.cli.actions.attach import RecentLogs
+from clusterctl.cli.actions import attach
+from clusterctl.cli.actions.attach import RecentLogs, watch_run
+from clusterctl.cli.context.run_output import RunOutput
 from clusterctl.client.watch.follower import LogLines
 
 
 class Heard:
     """Keeps what it is shown."""
+
+    hidden = 0
 
     def __init__(self) -> None:
         self.lines: list[tuple[int, str]] = []
@@ -34,3 +42,27 @@ def test_old_lines_are_cut_to_their_end_and_new_ones_are_all_shown(
     RecentLogs(heard, shown).show(entry)
 
     assert heard.lines == [] if first is None else [(4 * number, f"l{number}x") for number in range(first, 6)]
+
+
+def test_ctrl_c_while_the_end_is_explained_loses_no_verdict(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The run has ended: its plain verdict is shown, written and sent, with the exit code of the signal."""
+
+    def interrupt(_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    verdict, seen = SimpleNamespace(run_id="a", exit_code=0), []
+    monitor = SimpleNamespace(watch=lambda: verdict, explain=interrupt, stopping=False)
+    monkeypatch.setattr(attach, "RunMonitor", lambda *_, **__: monitor)
+    monkeypatch.setattr(attach, "verdict_to_json", lambda shown: {"state": str(shown is verdict)})
+    monkeypatch.setattr(attach, "show_verdict", lambda shown, *_: seen.append(("shown", shown)))
+    monkeypatch.setattr(attach, "notify_end", lambda shown, *_: seen.append(("sent", shown)))
+    cluster: Any = SimpleNamespace()
+    options: Any = SimpleNamespace(run_id="a", nodes=(), secrets=())
+
+    assert watch_run(cluster, options, RunOutput(True, "clusterctl"), Heard(), 0.0) == 130
+    assert seen == [("shown", verdict), ("sent", verdict)]
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["verdict"] == {"state": "True"}
+    assert "continues" not in printed.err
