@@ -29,7 +29,7 @@ class Session:
 
 
 def test_nodes_that_are_still_preparing_are_cancelled_and_waited_for() -> None:
-    """Only those: the session of a node that is through is another's to cancel."""
+    """The session of a node that is ready is not touched: `cancel` ends that one."""
     hanging, through = Session(), Session()
     sessions: Any = {"gpu01": hanging, "gpu02": through}
     in_flight = {"gpu01"}

@@ -157,7 +157,7 @@ def assert_started_once(tmp_path: Path) -> None:
 
 
 def started(tmp_path: Path, count: int = 0) -> list[str]:
-    """Give what guardian and agent have written down, once so many have, and both have ended."""
+    """Return what guardian and agent have written, once there are `count` lines and both have ended."""
     output = tmp_path / "roles"
 
     def read() -> list[str]:
