@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -321,8 +322,11 @@ def test_a_full_disk_is_a_clear_error_and_starts_nothing(cluster: Lab, tmp_path:
     assert node.name in result.err
     assert "/tmp/small/work" in result.err
     wait_until(lambda: running_processes(cluster) == {}, "nothing left")
-    newest = json.loads(cctl(cluster, "ps", "--json").out)["runs"][0]
-    assert (newest["job"], newest["state"]) == ("t", "CANCELLED")
+    started = re.search(r"run (t-[\w-]+):", result.err)
+    assert started is not None
+    listed = {run["run"]: run["state"] for run in json.loads(cctl(cluster, "ps", "--json").out)["runs"]}
+    # where no other node had begun when this one failed, none has a part of it
+    assert listed.get(started.group(1), "CANCELLED") == "CANCELLED"
 
 
 def test_a_missing_interpreter_is_named(cluster: Lab, tmp_path: Path) -> None:
