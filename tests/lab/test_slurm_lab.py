@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from conftest import Bed
-from driving import Result, cctl, make_project, read_until, start_cctl
+from driving import Result, cctl, make_project, read_until, read_until, start_cctl
 from one_end import ask_all, find_differences
 from page_client import press, stream
 from variants import VARIANT
@@ -144,6 +144,7 @@ def test_a_run_is_stopped_cancelled_by_slurm_and_loses_a_node(slurm: SlurmBed, t
 
     run = launch()
     follower = start_cctl(slurm.bed, "-i", slurm.inventory, "attach", run, "--json")
+    read_until(follower, "secret")  # it follows; without a connection it would end
     break_node(slurm.bed, "gpu01", "sshd")
     assert slurm.run("ps").code == 4
     heal_node(slurm.bed, "gpu01")
