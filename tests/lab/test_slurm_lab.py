@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from conftest import Bed
-from driving import Result, cctl, make_project, read_until, read_until, start_cctl
+from driving import Result, cctl, make_project, read_until, start_cctl
 from one_end import ask_all, find_differences
 from page_client import press, stream
 from variants import VARIANT

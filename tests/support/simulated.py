@@ -341,14 +341,18 @@ class SimulatedConnection(OpensshConnection):
 
     def __init__(self, node: Node, fate: Fate, far: FarSide) -> None:
         Context.__init__(self, Config(lazy=True))
-        self._set(node=node, fate=fate, far=far)
+        self._set(node=node, fate=fate, far=far, channels=[])
 
     def open_channel(self) -> SimulatedChannel:  # type: ignore[override]  # what a session needs of it is the same
         """Begin a conversation."""
-        return SimulatedChannel(self.node, self.fate, self.far)
+        channel = SimulatedChannel(self.node, self.fate, self.far)
+        self.channels.append(channel)
+        return channel
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Close what was not closed; else the descriptors stay with the process, and `select` takes 1024 at most."""
+        for channel in self.channels:
+            channel.close()
 
 
 class SimulatedCluster(Cluster):
