@@ -173,6 +173,7 @@ UNREAD = {
     "clusterctl/client/preflight.py:_call": "read_listening and read_ways do the same",
     "clusterctl/client/cleanup.py:find_orphans": "parse_orphans does the same",
     "clusterctl/client/rpc/tasks.py:_request_facts": "parse_facts does the same",
+    "clusterctl/client/rpc/tasks.py:find_pythons": "parse_pythons does the same",
 }
 FROM_NODES = ("header", "seen", "raw", "event", "entry", "told", "said", "frame", "answer")
 # Names of runs and jobs that become part of a path here, and by what they were checked before.

@@ -73,7 +73,8 @@ class Session:
         self.noise: bytes | None = None
         self._buffer = b""
         header = {"sentinel": self.sentinel, "verb": verb, "request": request, "payload": payload}
-        header.update({"module": f"files.{verb}"} if verb in ("copy", "pull") else {})
+        folder = next((path.parent.name for path in (PAYLOAD / "verbs").glob(f"*/{verb}.py")), None)
+        header.update({"module": f"{folder}.{verb}"} if folder else {})
         self._write(part((PAYLOAD / "boot.py").read_bytes()) + part(json.dumps(header).encode()))
         self._write(part(bundle() if modules is None else modules))
 

@@ -43,6 +43,7 @@ LIMITS: Mapping[str, FrameLimits] = {
     "history": FrameLimits(header=4 << 20, values=400_000, total=16 << 20),
     "stop": FrameLimits(header=2 << 20, total=16 << 20),
     "orphans": ANSWER_LIMITS,
+    "pythons": ANSWER_LIMITS,
     "warm": ANSWER_LIMITS,
     "start": FrameLimits(total=64 << 20),  # the progress of a setup that takes hours
 }

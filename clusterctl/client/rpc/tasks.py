@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from clusterctl.plans.diagnose.evidence import NodeEvidence
     from clusterctl.plans.diagnose.hang import KeptEvidence
     from clusterctl.plans.facts.facts import Facts
+    from clusterctl.plans.pythons import FoundPythons
     from clusterctl.plans.runs.state import NodeState
     from clusterctl.protocol.messages import verbs
     from clusterctl.protocol.messages.agent import EventName
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         FullProbeRequest,
         ProbeRequest,
         PsRequest,
+        PythonsRequest,
         Request,
         StartRequest,
         StopRequest,
@@ -224,6 +226,18 @@ def probe(c: Connection, node: Node, interpreter: Interpreter, nodes: Sequence[N
     )
     session.close()
     return facts
+
+
+@task  # type: ignore[untyped-decorator]  # fabric ships no types
+def find_pythons(c: Connection, node: Node, interpreter: Interpreter, code: str) -> FoundPythons:
+    """Request the interpreters of a node; `code` is the folder of the code here, which may be there too."""
+    from clusterctl.plans.pythons import parse_pythons
+
+    request: PythonsRequest = {"workdir": node.workdir, "node": node.name, "code": code}
+    with _open_session(c, "pythons", request, on_node(node, interpreter)) as session:
+        header, _ = _receive_answer(session, PROBE_LIMIT)
+        session.release()
+    return parse_pythons(header.unread("pythons"), header.unread("modules"))
 
 
 @task  # type: ignore[untyped-decorator]  # fabric ships no types

@@ -263,6 +263,14 @@ class LogindFacts(TypedDict):
     linger: bool | None
 
 
+class PythonFacts(TypedDict):
+    """An interpreter: its path, `~/...` in the home, its version such as `3.11`, and that of its torch."""
+
+    path: str
+    version: str
+    torch: str | None
+
+
 class InfinibandPortFacts(TypedDict):
     """One port of an adapter; `link` is InfiniBand or Ethernet (RoCE), `gids` the kinds of its addresses."""
 

@@ -17,7 +17,7 @@ from .evidence import (
     OutputFrame,
     ScalarsFrame,
 )
-from .facts import ProbeFacts, SetupQuery, UsageSample
+from .facts import ProbeFacts, Problem, PythonFacts, SetupQuery, UsageSample
 from .files import EndedProcess, JournalEntry, LeftProcess, OutsideSummary, Spec, State
 from .local import WarmServerFacts
 from .network import (
@@ -43,6 +43,7 @@ VerbName = Literal[
     "probe",
     "ps",
     "pull",
+    "pythons",
     "slurm",
     "start",
     "stop",
@@ -160,6 +161,19 @@ class ProbeAnswer(TypedDict):
     """The facts by topic."""
 
     facts: ProbeFacts
+
+
+class PythonsRequest(OfNode):
+    """The verb `pythons`: the interpreters of a node; `code` is where the code lies, if it is there."""
+
+    code: str
+
+
+class PythonsAnswer(TypedDict):
+    """Interpreters, those with torch first, and environment modules with torch in their name."""
+
+    pythons: list[PythonFacts] | Problem
+    modules: list[str] | Problem
 
 
 class ExecRequest(TypedDict):
@@ -772,6 +786,7 @@ Request = Union[
     HistoryRequest,
     TopRequest,
     PullRequest,
+    PythonsRequest,
     CopyRequest,
     CleanRequest,
     OrphansRequest,
@@ -816,6 +831,7 @@ NodeFrame = Union[
     ErrorFrame,
     Beat,
     ProbeAnswer,
+    PythonsAnswer,
     MeshListening,
     MeshProblem,
     MeshReport,

@@ -198,6 +198,7 @@ MOST_BYTES = {
     "probe": 33_700,
     "ps": 15_000,
     "pull": 20_000,
+    "pythons": 4_900,
     "slurm": 49_200,
     "start": 17_800,
     "stop": 20_400,

@@ -13,11 +13,11 @@ import select
 import time
 from typing import TYPE_CHECKING
 
-from ..probe.utilization import GpuSampler, UtilizationSampler
-from ..runtime.stream import Stream
+from ...probe.utilization import GpuSampler, UtilizationSampler
+from ...runtime.stream import Stream
 
 if TYPE_CHECKING:
-    from ...protocol.messages.verbs import NodeFrame, TopRequest
+    from ....protocol.messages.verbs import NodeFrame, TopRequest
 
 BEAT_INTERVAL = 2.0
 FIRST_INTERVAL = 0.4  # seconds over which the first rates are measured
