@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from clusterctl.console.runs import (
     render_directory,
     render_nodes,
     render_span,
+    run_ended,
     run_seconds,
     run_to_json,
     state_style,
@@ -30,8 +31,15 @@ from clusterctl.console.verdict import UNBROKEN, describe_cause, state_mark
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.runs.node_rows import fold_numbers
 from clusterctl.plans.runs.selection import Owner, owner_of
-from clusterctl.plans.runs.state import Parts, find_lone_reporter, roster_of, taking_part
-from clusterctl.plans.runs.verdict import Verdict, conclude, judged_state, name_state
+from clusterctl.plans.runs.state import (
+    NodeState,
+    Parts,
+    find_lone_reporter,
+    roster_of,
+    stalled_since,
+    taking_part,
+)
+from clusterctl.plans.runs.verdict import Verdict, conclude, judged_state
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.run_paths import short_id
 from clusterctl.protocol.states import LIVE, SUCCEEDED, UNKNOWN
@@ -180,20 +188,32 @@ def _count_nodes(parts: Parts) -> str:
 
 
 def _describe_end(row: _Row) -> str:
-    """Say in a few words why a run did not succeed."""
+    """Say in a few words why a run did not succeed, or what is wrong with one that lives."""
     known = [part for part in row.parts.values() if part]
     if row.state in LIVE:
-        if row.lone_reporter:
-            return tr("only {node} reports it", node=row.lone_reporter)
-        return tr("being stopped") if any(part.live and part.stopping for part in known) else ""
+        return _describe_life(row, known)
     if row.state == SUCCEEDED:
         return ""
+    why = _describe_cause(row, known)
+    return why if not why or stalled_since(row.parts) is None else tr("{cause}; it had stalled", cause=why)
+
+
+def _describe_cause(row: _Row, known: Sequence[NodeState]) -> str:
     if row.verdict is not None and row.verdict.cause is not None:
         return describe_cause(row.verdict.cause)
     if row.state == UNKNOWN:
         silent = [name for name, part in row.parts.items() if part is None]
         return tr("no answer from {nodes}", nodes=fold_names(silent)) if silent else ""
     return translate_node_text(next((part.reason for part in known if part.reason), ""))
+
+
+def _describe_life(row: _Row, known: Sequence[NodeState]) -> str:
+    if row.lone_reporter:
+        return tr("only {node} reports it", node=row.lone_reporter)
+    if any(part.live and part.stopping for part in known):
+        return tr("being stopped")
+    since = stalled_since(row.parts)
+    return "" if since is None else tr("no progress for {span}", span=render_age(since))
 
 
 def describe_live_runs(runs: Mapping[RunId, Parts]) -> dict[str, str]:
@@ -211,11 +231,16 @@ def runs_to_json(
     runs: Mapping[RunId, Parts], viewer: Owner, node_names: Collection[str] = ()
 ) -> dict[str, Any]:
     """Give `ps --json`; `node_names` are the nodes of the inventory."""
+    now = time.time()
     entries = [
         {
-            **run_to_json(run_id, node_states, name_state(run_id, node_states, node_names)),
-            "own": owner_of(node_states).is_same(viewer),
+            **run_to_json(row.run_id, row.parts, row.state),
+            "own": row.is_own,
+            "cause": _describe_end(row) or None,
+            "ran": run_seconds(row.parts, now),
+            "ended": run_ended(row.parts),
+            "stalled_since": stalled_since(row.parts),
         }
-        for run_id, node_states in runs.items()
+        for row in _judge_runs(runs, viewer, node_names)
     ]
     return {"schema": 1, "runs": entries}

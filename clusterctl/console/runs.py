@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +37,7 @@ from clusterctl.plans.runs.state import (
     measure_start_skew,
     node_ranks,
     roster_of,
+    stalled_since,
 )
 from clusterctl.plans.runs.verdict import (
     Verdict,
@@ -49,7 +50,7 @@ from clusterctl.plans.runs.verdict import (
 from clusterctl.plans.sync.outside_files import outside_to_json, with_outside_files
 from clusterctl.protocol.ranks import NodeRank, Rank
 from clusterctl.protocol.run_id import RunId
-from clusterctl.protocol.states import FAILED, FAILED_SETUP, LIVE, LOST, SUCCEEDED, UNKNOWN
+from clusterctl.protocol.states import FAILED, FAILED_SETUP, LIVE, LOST, STALLED, SUCCEEDED, UNKNOWN
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import render_duration
 from clusterctl.translation import fill, to_translate, tr
@@ -93,8 +94,13 @@ def run_seconds(node_states: Parts, now: float) -> float | None:
     began = min((part.began for part in known if part.began is not None), default=None)
     if began is None:
         return None
-    ended = now if any(part.live for part in known) else max(part.since for part in known)
-    return max(0.0, ended - began)
+    return max(0.0, (run_ended(node_states) or now) - began)
+
+
+def run_ended(node_states: Parts) -> float | None:
+    """Return when the last part of a run ended (Unix s); None while one lives."""
+    known = [part for part in node_states.values() if part]
+    return None if any(part.live for part in known) else max((part.since for part in known), default=None)
 
 
 def render_span(seconds: float) -> str:
@@ -174,33 +180,45 @@ def show_status(
     node_names: Collection[str] = (),
     hang: KeptDiagnosis | None = None,
 ) -> None:
-    """Print one run: its whole state, every node with its ranks, their last lines, and why it failed or stalled.
+    """Print one run: its whole state, why it failed or stalled, every node with its ranks, and their last lines.
 
     `node_names` are the nodes of the inventory.
     """
     from rich.text import Text
 
     verdict, console = conclude(run_id, node_states, node_names, offsets), stdout()
-    for item in render_status(run_id, node_states, offsets, verdict).renderables:
-        console.print(item, soft_wrap=isinstance(item, Text) or not console.is_terminal)
     width = console.width if console.is_terminal else UNBROKEN
-    lines = []
-    if verdict is not None and verdict.cause is not None:
-        start = f"{state_mark(verdict.state)} "
-        lines += ["", *render_cause(verdict.cause, run_id, command, width, start)]
-    elif verdict is not None and (alone := render_alone(verdict, command, width)):
-        lines += ["", *alone]
-    if hang is not None:
-        lines += [*([] if lines else [""]), *render_hang(hang, width, command)]
+
+    def print_lines(lines: Sequence[str]) -> None:
+        """Print as `launch` does: the terminal breaks long lines, so that they can be copied whole."""
+        for line in lines:
+            console.print(Text(sanitize(line)), soft_wrap=True)
+
+    head, *rest = render_status(run_id, node_states, offsets, verdict).renderables
+    console.print(head, soft_wrap=True)
+    print_lines(_render_why(verdict, hang, run_id, command, width))
+    for item in rest:
+        console.print(item, soft_wrap=isinstance(item, Text) or not console.is_terminal)
     outside = with_outside_files(
         {name: node_state.outside_files for name, node_state in node_states.items() if node_state}
     )
     if verdict is not None:
-        lines += wrap_remarks([*render_suspicion(verdict), *render_assembled_note(verdict)], width)
-    lines += render_outside_note(outside, run_id, command, width)
-    # as `launch` prints them: the terminal breaks long lines, so that they can be copied whole
-    for line in lines:
-        console.print(Text(sanitize(line)), soft_wrap=True)
+        print_lines(wrap_remarks([*render_suspicion(verdict), *render_assembled_note(verdict)], width))
+    print_lines(render_outside_note(outside, run_id, command, width))
+
+
+def _render_why(
+    verdict: Verdict | None, hang: KeptDiagnosis | None, run_id: RunId, command: str, width: int
+) -> list[str]:
+    """Give the lines that say why a run failed or stalled, with an empty one after them."""
+    lines: list[str] = []
+    if verdict is not None and verdict.cause is not None:
+        lines += render_cause(verdict.cause, run_id, command, width, f"{state_mark(verdict.state)} ")
+    elif verdict is not None:
+        lines += render_alone(verdict, command, width)
+    if hang is not None:
+        lines += render_hang(hang, width, command)
+    return [*lines, ""] if lines else []
 
 
 def render_status(
@@ -227,6 +245,8 @@ def render_status(
     head = Text.assemble(sanitize(run_id), "  ", (f"{state_mark(state)} {state}", state_style(state)))
     if stopping and state in LIVE:
         head.append(tr(", being stopped"))
+    if state == STALLED and (since := stalled_since(node_states)) is not None:
+        head.append(tr("   no progress for {span}", span=render_age(since)))
     if (seconds := run_seconds(node_states, now)) is not None:
         head.append(tr("   ran {span}", span=render_span(seconds)))
     texts = filter(
@@ -403,7 +423,7 @@ def make_table(*headings: str, no_wrap: bool = False) -> Table:
 
 def state_style(state: str) -> str:
     """Choose the colour of a state."""
-    return "cyan" if state in LIVE else _STYLES.get(state, "yellow")
+    return "cyan" if state in LIVE and state != STALLED else _STYLES.get(state, "yellow")
 
 
 _AGE_UNITS = ((86400, to_translate("{n}d")), (3600, to_translate("{n}h")), (60, to_translate("{n}m")))

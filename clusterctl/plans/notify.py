@@ -14,7 +14,7 @@ from clusterctl.plans.hooks import Hooks
 from clusterctl.plans.runs.verdict import Verdict, verdict_to_json
 from clusterctl.protocol.root_cause import render_ending
 from clusterctl.protocol.run_id import RunId
-from clusterctl.protocol.states import CANCELLED, LIVE, RUNNING, SUCCEEDED, TIMEOUT
+from clusterctl.protocol.states import CANCELLED, RUNNING, STALLED, SUCCEEDED, TIMEOUT
 from clusterctl.protocol.tracebacks import strip_rank
 from clusterctl.protocol.untrusted import MalformedError, parse_object
 from clusterctl.specs.job.model import Notify
@@ -61,8 +61,7 @@ def render_message(run_end: RunEnd) -> str:
     """Write the message, always in English: what ended how, after how long, why, and the command for the rest."""
     verdict = run_end.verdict
     attempts = f", {plural(verdict.attempt, 'attempt')}" if verdict.attempts else ""
-    state = "STALLED" if verdict.state in LIVE else verdict.state
-    head = f"{run_end.job} {state} after {english_of(render_duration(run_end.seconds))}{attempts}"
+    head = f"{run_end.job} {verdict.state} after {english_of(render_duration(run_end.seconds))}{attempts}"
     location = f"run {verdict.run_id} on {run_end.cluster}, {fold_names(verdict.node_states)}"
     return "\n".join(map(_cut, [head, location, *_render_why(verdict), _render_next_command(run_end)]))
 
@@ -112,8 +111,8 @@ def run_end_to_json(run_end: RunEnd) -> dict[str, Any]:
 
 
 def stall_of(hooks: Hooks, run_id: RunId, kept: KeptDiagnosis, nodes: Sequence[str], command: str) -> RunEnd:
-    """Give what is sent when a run stalls: it goes on, so its state is RUNNING, and there is no cause."""
-    verdict = Verdict(run_id, RUNNING, dict.fromkeys(nodes, RUNNING), None, {}, {}, hang=kept)
+    """Return what is sent when a run stalls: its parts still run, and there is no cause."""
+    verdict = Verdict(run_id, STALLED, dict.fromkeys(nodes, RUNNING), None, {}, {}, hang=kept)
     return RunEnd(hooks.job, hooks.cluster, kept.seconds or 0.0, command, verdict)
 
 

@@ -13,6 +13,8 @@
 | TIMEOUT      | the job's time limit stopped it                                              |
 | LOST         | guardian and agent are gone, or the other nodes lost it                      |
 | UNKNOWN      | the node was restarted meanwhile, or another machine that shares the home has it |
+
+A run that is RUNNING and in which no rank has made progress for the job's `stall` is STALLED; its parts stay RUNNING.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ RunState = Literal[
     "PREPARING",
     "WAITING",
     "RUNNING",
+    "STALLED",
     "SUCCEEDED",
     "FAILED",
     "FAILED_SETUP",
@@ -39,6 +42,7 @@ SUBMITTED: Literal["SUBMITTED"] = "SUBMITTED"
 PREPARING: Literal["PREPARING"] = "PREPARING"
 WAITING: Literal["WAITING"] = "WAITING"
 RUNNING: Literal["RUNNING"] = "RUNNING"
+STALLED: Literal["STALLED"] = "STALLED"
 SUCCEEDED: Literal["SUCCEEDED"] = "SUCCEEDED"
 FAILED: Literal["FAILED"] = "FAILED"
 FAILED_SETUP: Literal["FAILED_SETUP"] = "FAILED_SETUP"
@@ -47,7 +51,7 @@ TIMEOUT: Literal["TIMEOUT"] = "TIMEOUT"
 LOST: Literal["LOST"] = "LOST"
 UNKNOWN: Literal["UNKNOWN"] = "UNKNOWN"
 
-LIVE = (SUBMITTED, PREPARING, WAITING, RUNNING)
+LIVE = (SUBMITTED, PREPARING, WAITING, RUNNING, STALLED)
 NOT_SUCCEEDED = (FAILED, FAILED_SETUP, CANCELLED, TIMEOUT, LOST, UNKNOWN)
 FINAL = (SUCCEEDED, *NOT_SUCCEEDED)
 STATES = (*FINAL, *LIVE)

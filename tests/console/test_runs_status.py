@@ -40,7 +40,7 @@ def parts() -> dict[str, NodeState | None]:
 def test_status_breaks_no_line_of_a_rank_and_no_command(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At 80 columns the same lines as those of `launch`, each traceback line behind its mark."""
+    """At 80 columns the same lines as those of `launch`, each traceback line behind its mark, before the nodes."""
     monkeypatch.setenv("COLUMNS", "80")
     show_status(RUN, parts(), command=COMMAND)
     status = capsys.readouterr().out.splitlines()
@@ -52,7 +52,10 @@ def test_status_breaks_no_line_of_a_rank_and_no_command(
     assert f"    more  {COMMAND} logs {short_id(RUN)} --rank 0" in status
     start = status.index(next(line for line in status if "rank 0 on gpu01" in line))
     assert status[start].removeprefix("✗ ") == launch[0].removeprefix("✗ FAILED after 1.0 s   ")
-    assert status[start + 1 :] == launch[1:]
+    end = status.index("", start)
+    notes = len(status) - next(index for index, line in enumerate(status) if line.startswith("note: "))
+    assert start == 1 and status[end + 1].startswith("job ")
+    assert [*status[start + 1 : end], *status[-notes:]] == launch[1:]
 
 
 def test_an_explanation_is_wrapped_once_to_the_terminal() -> None:

@@ -37,8 +37,11 @@ time.sleep(1000)
 
 @pytest.mark.parametrize("start", ["fork", pytest.param("exec", marks=pytest.mark.variant)])
 def test_the_rank_that_the_others_wait_for_is_named(cluster: Lab, tmp_path: Path, start: str) -> None:
-    """Its line too, and nothing is stopped by the question; the files have the stacks."""
-    job = make_project(tmp_path, HANGS, start=start)
+    """Its line too, and nothing is stopped by the question; the files have the stacks.
+
+    After the job's `stall` the run is STALLED in every list, and that it was stays known after somebody has stopped it.
+    """
+    job = make_project(tmp_path, HANGS, start=start, stall={"after": "2s"})
     launched = cctl(cluster, "launch", "-d", job)
     assert launched.code == 0, launched.err
 
@@ -60,7 +63,19 @@ def test_the_rank_that_the_others_wait_for_is_named(cluster: Lab, tmp_path: Path
     assert json.loads((tmp_path / "kept/diagnosis.json").read_text())["suspects"] == [1]
     state = json.loads(cctl(cluster, "status", "--json").out)
     assert {node["state"] for node in state["nodes"]} == {"RUNNING"}
+
+    def newest() -> dict[str, Any]:
+        run: dict[str, Any] = json.loads(cctl(cluster, "ps", "--json").out)["runs"][0]
+        return run
+
+    wait_until(lambda: newest()["state"] == "STALLED", "the stall")
+    stalled = newest()
+    assert stalled["stalled_since"] is not None and stalled["cause"].startswith("no progress for ")
+    head = cctl(cluster, "status").out.splitlines()[0]
+    assert "STALLED" in head and "no progress for" in head
     assert cctl(cluster, "stop", "-y", run_id(launched.err + launched.out)).code == 0
+    stopped = newest()
+    assert stopped["state"] == "CANCELLED" and stopped["cause"].endswith("; it had stalled")
     assert leftovers(cluster) == {}
 
 

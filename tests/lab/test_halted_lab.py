@@ -37,7 +37,7 @@ def test_a_halted_torchrun_is_named_until_it_continues(cluster: Lab, tmp_path: P
     assert code == 0, struck.err
     assert command in " ".join(status.out.split())
     assert sentence in asked.out and command in asked.out
-    assert as_json["run"]["state"] == "RUNNING"
+    assert as_json["run"]["state"] == "STALLED"
     assert [one["halted"] for one in as_json["nodes"]] == [[], [{"process": "torchrun", "pid": pid}]]
     changes = [(one["event"], one["process"], one["pid"]) for one in entries if "process" in one]
     assert changes[0] == ("halted", "torchrun", pid)  # it may end before it is seen to continue

@@ -103,7 +103,7 @@ def _join_notes(*notes: str) -> str:
 
 def _describe_quiet(nodes: Sequence[NodeState | None], age: Age) -> str:
     """Say for how long no rank has made progress, if that is why one of these nodes has asked its ranks."""
-    stalled = [node for node in nodes if node is not None and node.live and node.diagnosed == "stall"]
+    stalled = [node for node in nodes if node is not None and node.is_stalled]
     since = [node.quiet_since for node in stalled if node.quiet_since is not None]
     return tr("no progress for {span}", span=age(min(since))) if since else ""
 

@@ -35,6 +35,7 @@ from clusterctl.protocol.states import (
     LIVE,
     PREPARING,
     RUNNING,
+    STALLED,
     STATES,
     SUBMITTED,
     SUCCEEDED,
@@ -181,7 +182,7 @@ class NodeState:
     expected_start: float | None = None  # of one that waits, as Slurm estimates it
     sampled: bool = False  # whether it was kept when its ranks entered their collectives
     diagnosed: str = ""  # why it was kept where the ranks were: stall, time_limit, stop
-    quiet_since: float | None = None  # of a stall: when a rank of the run made progress last
+    quiet_since: float | None = None  # of a stall that is not over: when a rank of the run made progress last
     stop_kind: str = ""  # of the order that ended it, where there is no record of that
     end: EndSummary | None = None  # of the whole run, by its complete record
     warm_until: float | None = None  # how long a process of its node waits for the next launch at most
@@ -209,6 +210,11 @@ class NodeState:
     def live(self) -> bool:
         """Tell whether this part has not ended yet."""
         return self.state in LIVE
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether it lives, and has found that no rank of the run makes progress."""
+        return self.live and self.quiet_since is not None
 
 
 def parse_state(raw: Untrusted) -> NodeState:
@@ -309,9 +315,17 @@ def _render_left_process(entry: Untrusted) -> str:
 
 
 def live_state(parts: Mapping[str, NodeState | None]) -> str:
-    """Name the state of a run of which a part lives: that which got furthest."""
-    states = {part.state for part in taking_part(parts).values() if part}
-    return next((state for state in (RUNNING, WAITING, PREPARING, SUBMITTED) if state in states), UNKNOWN)
+    """Name the state of a run of which a part lives: that which got furthest; STALLED if it makes no progress there."""
+    known = [part for part in taking_part(parts).values() if part]
+    states = {part.state for part in known}
+    furthest = next((state for state in (RUNNING, WAITING, PREPARING, SUBMITTED) if state in states), UNKNOWN)
+    return STALLED if furthest == RUNNING and any(part.is_stalled for part in known) else furthest
+
+
+def stalled_since(parts: Mapping[str, NodeState | None]) -> float | None:
+    """Return when a rank made progress last (Unix s), if that is too long ago or was when the run ended."""
+    quiet = [part.quiet_since for part in parts.values() if part]
+    return min((since for since in quiet if since is not None), default=None)
 
 
 def find_lone_reporter(parts: Mapping[str, NodeState | None], asked: int, answered: int) -> str:

@@ -133,6 +133,7 @@ class StallWatch:
         self._pids: Dict[int, List[int]] = {}  # of each worker and below it; of daemons, by our own pid
         self._began = self._asked = self._answered = 0.0
         self._keeping = self._found = self._requested = False
+        self._is_stopped = False  # by a person: that the ranks end then is no progress
         self._since: Optional[float] = None  # of the stall that was found
         self._ended_at: Optional[float] = None  # when no rank ran any more, and torchrun had not exited
 
@@ -225,7 +226,8 @@ class StallWatch:
             self.keep("stall")
             if self._ends:
                 self._loop.after(END_AFTER, "stalled", lambda: self._on_end_due(seconds))
-        elif self._found and seconds < self._limit * ASKED_AFTER:  # 0 once the ranks end: they were not stuck
+        elif self._found and not self._is_stopped and seconds < self._limit * ASKED_AFTER:
+            # 0 once the ranks end: they were not stuck
             self._found, self._since = False, None
             self._loop.cancel("stalled")
             self._record.set({"diagnosed": None})
@@ -273,6 +275,7 @@ class StallWatch:
 
     def keep(self, why: KeptReason, then: Optional[Callable[[], None]] = None) -> None:
         """Write down where the ranks are now, in a thread, and record that it is there; on a full disk it is not."""
+        self._is_stopped = self._is_stopped or why == "stop"
         if self._keeping:
             if then is not None:
                 then()

@@ -25,7 +25,7 @@ from clusterctl.plans.report.plot import plots_in_rows, render_plot
 from clusterctl.plans.report.reported_run import ReportedRun, make_scale
 from clusterctl.plans.report.timeline import render_timeline
 from clusterctl.protocol.run_paths import short_id
-from clusterctl.protocol.states import CANCELLED, LIVE, SUCCEEDED
+from clusterctl.protocol.states import CANCELLED, LIVE, STALLED, SUCCEEDED
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.translation import language, tr, trn
 
@@ -43,7 +43,7 @@ MOST_NODES = 8  # with plots of their own
 
 def _kind(state: str) -> str | None:
     if state in LIVE:
-        return "live"
+        return "warn" if state == STALLED else "live"
     return "good" if state == SUCCEEDED else None if state == CANCELLED else "bad"
 
 
