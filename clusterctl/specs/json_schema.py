@@ -47,6 +47,9 @@ def _render_schema(model: type[BaseModel]) -> str:
             if value.get("default") is None or (inherits and key in NodeSettings.model_fields):
                 value.pop("default", None)
             definition["properties"][key] = dict(sorted(value.items()))
+    if model is InventoryFile:  # `nodes: [gpu01]`, which is taken apart before the model sees it
+        nodes = schema["properties"]["nodes"]  # type: ignore[record-key]  # of pydantic
+        nodes["items"] = {"anyOf": [{"type": "string", "minLength": 1}, nodes["items"]]}
     return json.dumps({"$schema": DIALECT, **schema}, indent=2, ensure_ascii=False) + "\n"
 
 

@@ -51,13 +51,18 @@ def detect_format(text: str, file: str) -> str:
     lines = [line for _, line in iterate_lines(text, file)]
     if is_ssh_config(text, file):
         return "ssh"
-    if is_yaml(text, file) or any(_SECTION.fullmatch(line) or _VARIABLE.search(line) for line in lines):
+    if is_yaml(text, file) or any(map(is_ini_line, lines)):
         return "ansible"
     host_lines = list(split_lines(text, file))
     keys = {key.lower() for line in host_lines for _, key, value in line.settings if value}
     if keys - {"slots"}:
         return "mpi"
     return "deepspeed" if keys else _detect_by_numbers(host_lines)
+
+
+def is_ini_line(line: str) -> bool:
+    """Return whether a line is one that only Ansible's inventories in INI have."""
+    return bool(_SECTION.fullmatch(line) or _VARIABLE.search(line))
 
 
 def _detect_by_numbers(lines: list[HostLine]) -> str:

@@ -96,6 +96,17 @@ def parse_hostfile(text: str, file: str, format_name: str) -> Imported:
     return Imported(tr(FORMAT_DESCRIPTIONS[format_name]), file, tuple(hosts.values()), tuple(report.remarks))
 
 
+def parse_host_word(word: str, location: Location) -> tuple[ImportedHost, ...]:
+    """Read what names machines in one word, `gpu01`, `user@host:port` or `gpu[01-04]`; raises SpecError."""
+    report = ImportReport()
+    line = _parse_words(location, word, [])
+    hosts = [_read_line(one, "hosts", report) for one in _expand_ranges(line, "hosts", report)]
+    if len(hosts) > MOST_HOSTS:
+        report.fail_too_many(tr("{count} hosts", count=MOST_HOSTS), location)
+    report.raise_issues()
+    return tuple(host for host in hosts if host is not None)
+
+
 def _drop_process_slots(host: ImportedHost, report: ImportReport) -> ImportedHost:
     """Leave out slots that cannot be GPUs: schedulers count processes or cores by them."""
     if host.gpus is None or host.gpus <= MOST_GPUS:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
+
+from clusterctl.errors import InvalidValueError
+from clusterctl.specs.values import parse_name
+
+DEFAULT_CLUSTER = "cluster"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,10 +81,23 @@ class Node:
 
 @dataclass(frozen=True, kw_only=True)
 class Inventory:
-    """A cluster; `file` is where it was written. Of a Slurm cluster the only node is the login node."""
+    """A cluster; `file` is where it was written. Of a Slurm cluster the only node is the login node.
+
+    `cluster` is empty where the file gives no name.
+    """
 
     cluster: str
     file: str
     nodes: tuple[Node, ...]
     waive: tuple[Waiver, ...] = ()
     slurm: Slurm | None = None
+
+
+def name_cluster(inventory: Inventory, folder: str) -> Inventory:
+    """Name a cluster whose file gives no name after the folder of the file."""
+    if inventory.cluster:
+        return inventory
+    try:
+        return replace(inventory, cluster=parse_name(folder))
+    except InvalidValueError:
+        return replace(inventory, cluster=DEFAULT_CLUSTER)

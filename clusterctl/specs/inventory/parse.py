@@ -2,36 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from clusterctl.errors import InvalidValueError, Issue, SpecError
 from clusterctl.specs import addresses, values
-from clusterctl.specs.file_kind import refuse_job, refuse_script
+from clusterctl.specs.file_kind import detect_hostfile, refuse_ansible, refuse_job, refuse_script
+from clusterctl.specs.importers.hostfile import parse_host_word, parse_hostfile
+from clusterctl.specs.importers.imported import ImportedHost
 from clusterctl.specs.inventory.model import Allocation, Inventory, Node, Slurm, Ssh
+from clusterctl.specs.inventory.render import render_inventory
 from clusterctl.specs.inventory.schema import InventoryFile, NodeEntry, SlurmEntry, SshEntry, waivers_of
 from clusterctl.specs.yaml.reader import read_document, sort_issues
-from clusterctl.specs.yaml.tree import YamlList, YamlMapping, YamlScalar, quoted
+from clusterctl.specs.yaml.tree import YamlList, YamlMapping, YamlScalar, YamlTree, quoted
 from clusterctl.specs.yaml.validate import find_duplicates, find_scalar, missing_key, validate
 from clusterctl.translation import to_translate
 
 
 def parse_inventory(text: str, file: str) -> Inventory:
-    """Read an inventory; raises SpecError with everything that is wrong, in the order of the file."""
+    """Read an inventory or a hostfile; raises SpecError with everything that is wrong, in the order of the file."""
     refuse_script(text, file, to_translate("an inventory"))
+    if form := detect_hostfile(text, file):
+        text = render_inventory(parse_hostfile(text, file, form))
     tree, issues = read_document(text, file)
     refuse_job(tree, file)
+    refuse_ansible(tree, file)
+    tree, host_issues = _expand_hosts(tree)
     entry, model_issues = validate(tree, InventoryFile)
-    issues = sort_issues((*issues, *model_issues, *_node_issues(tree)))
+    issues = sort_issues((*issues, *host_issues, *model_issues, *_node_issues(tree)))
     if issues or entry is None:
         raise SpecError(issues)
     waive = waivers_of(entry.waive, file)
     if entry.slurm is not None:
         login, slurm = _login_node(entry, entry.slurm), _slurm_of(entry.slurm)
-        return Inventory(cluster=entry.cluster, file=file, nodes=(login,), waive=waive, slurm=slurm)
+        return Inventory(cluster=entry.cluster or "", file=file, nodes=(login,), waive=waive, slurm=slurm)
     nodes = tuple(_merge_node(entry, node, index) for index, node in enumerate(entry.nodes))
-    return Inventory(cluster=entry.cluster, file=file, nodes=nodes, waive=waive)
+    return Inventory(cluster=entry.cluster or "", file=file, nodes=nodes, waive=waive)
+
+
+def _expand_hosts(tree: YamlMapping) -> tuple[YamlMapping, list[Issue]]:
+    """Write nodes that are hosts as on the command line, such as `user@gpu02:2222`, as keys and values."""
+    key, listing = tree.get_key("nodes"), tree.get("nodes")
+    if key is None or not isinstance(listing, YamlList):
+        return tree, []
+    nodes: list[YamlTree] = []
+    issues: list[Issue] = []
+    for item in listing.items:
+        if not isinstance(item, YamlScalar) or item.text is None:
+            nodes.append(item)
+            continue
+        try:
+            nodes += [_node_of(host, item) for host in parse_host_word(item.text, item.location)]
+        except SpecError as error:
+            issues += error.issues
+    return tree.with_entry("nodes", key, YamlList(tuple(nodes), listing.location)), issues
+
+
+def _node_of(host: ImportedHost, item: YamlScalar) -> YamlMapping:
+    """Write one host as a node whose keys and values all stand where the item does."""
+    ssh: dict[str, YamlTree] = {}
+    if host.user is not None:
+        ssh["user"] = _scalar_at(item, host.user)
+    if host.port is not None:
+        ssh["port"] = _scalar_at(item, str(host.port))
+    node: dict[str, YamlTree] = {"host": _scalar_at(item, host.host)}
+    return _mapping_at(item, {**node, "ssh": _mapping_at(item, ssh)} if ssh else node)
+
+
+def _mapping_at(item: YamlScalar, keys: Mapping[str, YamlTree]) -> YamlMapping:
+    entries = {key: (_scalar_at(item, key), value) for key, value in keys.items()}
+    return YamlMapping(entries, item.location)
+
+
+def _scalar_at(item: YamlScalar, text: str) -> YamlScalar:
+    return YamlScalar(text, text, item.location)
 
 
 def _login_node(defaults: InventoryFile, slurm: SlurmEntry) -> Node:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -66,6 +67,17 @@ def render_inventory(imported: Imported, cluster: str = "", *, made_by: str = "i
         location = Location(imported.file, 1, 1)
         raise SpecError([Issue.of("CC-SPEC-003", "rendered", location, kib=MOST_BYTES >> 10)])
     return text
+
+
+def render_hosts(hosts: str) -> str:
+    """Write machines that are given in one line, `gpu01,user@gpu02:2222`, as an inventory for parse_inventory."""
+    nodes = [f"  - {render_scalar(host)}" for host in split_hosts(hosts)]
+    return "\n".join(["nodes:", *nodes] if nodes else ["nodes: []"]) + "\n"
+
+
+def split_hosts(hosts: str) -> list[str]:
+    """Split at commas and white space, but not inside the brackets of a range."""
+    return [host for host in re.split(r"[,\s]+(?![^\[]*\])", hosts) if host]
 
 
 def describe_groups(imported: Imported) -> str:
@@ -169,13 +181,14 @@ def _render_remarks(remarks: Sequence[Remark]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class DiscoveredNode:
-    """What a machine reported; a machine that did not answer has a `failure` and no more."""
+    """What a machine reported; one that was not read has a `failure` and no more, also where its server answered."""
 
     nic: tuple[str, ...] = ()
     ip: str | None = None
     gpus: int | None = None
     notes: tuple[str, ...] = ()
     failure: str = ""
+    is_reached: bool = True
 
 
 def render_discovered(
@@ -186,7 +199,7 @@ def render_discovered(
     *,
     made_by: str = "inventory discover",
 ) -> str:
-    """Write the inventory; `discovered` is by node name. Machines that did not answer stand in comments at the end."""
+    """Write the inventory; `discovered` is by node name. Machines that were not reached are comments at the end."""
     names, _ = name_nodes(imported.hosts)
     named_hosts = list(zip(imported.hosts, names, strict=True))
     ssh = {key: shared_value(imported.hosts, key) for key in SSH_KEYS}
@@ -200,15 +213,12 @@ def render_discovered(
     shared = {**ssh, "python": python}
     lines.append("nodes:")
     for host, name in named_hosts:
-        if not discovered[name].failure:
+        if discovered[name].is_reached:
             lines += _render_discovered_node(host, name, shared, discovered[name])
-    unreachable = [(host, name) for host, name in named_hosts if discovered[name].failure]
+    unreachable = [(host, name) for host, name in named_hosts if not discovered[name].is_reached]
     lines += ["", render_comment(tr("Not reached, so left out:"))] if unreachable else []
     for host, name in unreachable:
-        node_lines = _render_discovered_node(
-            host, name, shared, DiscoveredNode(notes=(discovered[name].failure,))
-        )
-        lines += [f"#{line}" for line in node_lines]
+        lines += [f"#{line}" for line in _render_discovered_node(host, name, shared, discovered[name])]
     return "\n".join(lines) + "\n"
 
 
@@ -226,6 +236,7 @@ def _render_discovered_node(
     texts += [f"nic: [{', '.join(map(render_scalar, discovered.nic))}]"] if discovered.nic else []
     texts += [f"ip: {render_scalar(discovered.ip)}"] if discovered.ip else []
     texts += [f"gpus: {discovered.gpus}"] if discovered.gpus else []
-    texts += map(render_comment, discovered.notes)
+    failure = [tr("not read yet: {failure}", failure=discovered.failure)] if discovered.failure else []
+    texts += map(render_comment, (*discovered.notes, *failure))
     for index, text in enumerate(texts):
         yield f"  {'  ' if index else '- '}{text}"

@@ -127,7 +127,7 @@ def waivers_of(entries: tuple[WaiveEntry, ...], file: str) -> tuple[Waiver, ...]
 
 _NIC_SCHEMA = {"type": "string", "pattern": f"^{addresses.NIC_PATTERN}$"}
 
-Name = Annotated[str, NAME]
+Name = Annotated[str | None, NAME]
 NodeName = Annotated[
     str | None,
     ScalarType(
@@ -355,7 +355,9 @@ class SlurmEntry(StrictModel):
 
 
 class _InventoryHeader(StrictModel):
-    cluster: Name = Field(description=to_translate("Name of the cluster."))
+    cluster: Name = Field(
+        None, description="Name of the cluster; default: the name of the folder that the inventory is in."
+    )
     waive: tuple[WaiveEntry, ...] = Field((), description="Findings of `check` to ignore, and why.")
 
 
@@ -369,7 +371,10 @@ class InventoryFile(NodeSettings, _InventoryHeader):
 
     nodes: tuple[NodeEntry, ...] = Field(
         (),
-        description=to_translate("The nodes; their order is the node_rank, and the first one is the master."),
+        description=to_translate(
+            "The nodes; their order is the node_rank, and the first one is the master. A node that needs no other keys "
+            "is a text as on the command line: `gpu01`, `user@host:port`, `gpu[01-04]`."
+        ),
         json_schema_extra={"minItems": 1},
     )
     slurm: SlurmEntry | None = Field(

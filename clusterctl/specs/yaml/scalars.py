@@ -19,4 +19,9 @@ def render_scalar(value: object) -> str:
 
 def render_args(args: Sequence[str]) -> str:
     """Write the arguments of a job as the line of its file."""
-    return f"args: [{', '.join(map(render_scalar, args))}]"
+    return f"args: {render_list(args)}"
+
+
+def render_list(texts: Sequence[str]) -> str:
+    """Write texts as a list in one line."""
+    return f"[{', '.join(map(render_scalar, texts))}]"
