@@ -91,10 +91,14 @@ class Issue:
 
 
 class SpecError(UsageError):
-    """An inventory or job file is wrong; holds every issue found, in the order of the file."""
+    """An inventory or job file is wrong; holds every issue found, in the order of the file.
+
+    `texts` are the files by name, as far as their lines are to be shown.
+    """
 
     def __init__(self, issues: Iterable[Issue]) -> None:
         self.issues = tuple(issues)
+        self.texts: dict[str, str] = {}
         first_issue = self.issues[0]
         super().__init__(first_issue.code, REPORTED, message=first_issue.message)
         self.fix = first_issue.fix

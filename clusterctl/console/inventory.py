@@ -35,7 +35,21 @@ def print_inventory(console: Console, inventory: Inventory) -> None:
     for index in shared:
         line = tr("{subject}: {text}", subject=tr(HEADINGS[index]), text=rows[0][index])
         console.print(Text(line), soft_wrap=True)
-    print_fitted_table(console, _make_table([i for i in range(len(HEADINGS)) if i not in shared], rows))
+    own = [index for index in range(len(HEADINGS)) if index not in shared]
+    table = _make_table(own, rows)
+    if table_width(console, table) <= console.width:
+        print_fitted_table(console, table)
+        return
+    for cells in rows:
+        _print_record(console, own, cells)
+
+
+def _print_record(console: Console, columns: Sequence[int], cells: tuple[str, ...]) -> None:
+    """Print a node with each value on a line of its own, where the terminal is too narrow for a table."""
+    console.print(Text(f"{cells[0]}  {cells[1]}", style="bold"))
+    for index in columns[2:]:
+        line = tr("{subject}: {text}", subject=tr(HEADINGS[index]), text=cells[index])
+        console.print(Text(f"   {line}"), soft_wrap=True)
 
 
 def _make_table(columns: Iterable[int], rows: Sequence[tuple[str, ...]]) -> Table:

@@ -153,7 +153,8 @@ def info(line: str, *, is_safe: bool = False) -> None:
         clear_live_line()
         lines = [sanitize(part) for part in line.split("\n")]
         text = line if is_safe else "\n".join(text for part in lines for text in _wrap_for_terminal(part))
-        print(text, file=sys.stderr, flush=True)
+        sys.stderr.write(f"{text}\n")  # at once: threads report at the same time
+        sys.stderr.flush()
 
 
 def _wrap_for_terminal(line: str) -> list[str]:

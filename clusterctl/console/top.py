@@ -18,7 +18,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from clusterctl.console.terminal import print_table, stdout
+from clusterctl.console.terminal import print_fitted_table, print_table, stdout
 from clusterctl.console.text import display_width, sanitize
 from clusterctl.plans.facts.utilization import GpuUsage, NodeUsage, group_alike, is_silent, measure_spread
 from clusterctl.plans.runs.history import History
@@ -152,7 +152,7 @@ def show_top(nodes: Sequence[NodeUsage], now: float, silence_limit: float, layou
     """Print how things stand, once."""
     for renderable in render_top(nodes, now, silence_limit, layout):
         if isinstance(renderable, Table):
-            print_table(stdout(), renderable)
+            print_fitted_table(stdout(), renderable)
         else:
             stdout().print(renderable)
 

@@ -128,3 +128,27 @@ def test_the_state_of_a_rank_is_not_broken(width: int) -> None:
 
     assert sum(line.count(item) for line in lines_of(console) for item in items) == len(items)
     assert all(cell_len(line) <= width for line in lines_of(console))
+
+
+@pytest.mark.usefixtures("language")
+def test_an_inventory_that_does_not_fit_as_a_table_becomes_records() -> None:
+    """Values stay whole, so that they can be copied: no name is broken in the middle of a word."""
+    nodes = tuple(
+        Node(
+            name=f"gpu-rack-{index}",
+            index=index,
+            host=f"node{index}.cluster.example.org",
+            nic=(f"enp{index}s0f0", f"enp{index}s0f1"),
+            python=f"/data/home{index}/alice/miniconda3/envs/train/bin/python",
+            ssh=Ssh(user="alice", port=2200 + index, jump="login.example.org"),
+        )
+        for index in range(2)
+    )
+    console = screen()
+
+    print_inventory(console, Inventory(cluster="lab-a", file="f", nodes=nodes))
+
+    lines = lines_of(console)
+    assert "0  gpu-rack-0" in lines and "1  gpu-rack-1" in lines
+    assert any(line.endswith("/data/home1/alice/miniconda3/envs/train/bin/python") for line in lines)
+    assert any("alice@node1.cluster.example.org:2201" in line for line in lines)
