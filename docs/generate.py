@@ -77,7 +77,7 @@ TABLES: Mapping[str, type[BaseModel]] = {
     "notify": NotifyEntry,
     "waive": WaiveEntry,
 }
-SHARED = ("--inventory", "--lab", "--verbose", "--quiet", "--color")
+SHARED = ("--inventory", "--lab", "--hosts", "--verbose", "--quiet", "--color")
 
 
 def table(headings: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:

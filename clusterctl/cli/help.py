@@ -57,6 +57,7 @@ VERB_GROUPS = {
     to_translate("Tools"): {
         "exec": ("exec", to_translate("Run a command on every node; equal output is shown once.")),
         "explain": ("explain", to_translate("Explain an error code and how to fix it.")),
+        "help": ("explain", to_translate("Show the help of a verb.")),
         "completion": ("explain", to_translate("Print the completion script for your shell.")),
     },
 }
@@ -88,7 +89,7 @@ OTHER_WORDS = {
     "clean": ("delete", "gc", "prune", "rm"),
     "exec": ("foreach", "sh"),
     "explain": ("error",),
-    "--help": ("help", "man"),
+    "help": ("man", "usage"),
     "--version": ("version",),
 }
 LAB_WORDS = {

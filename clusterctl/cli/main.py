@@ -18,6 +18,7 @@ from clusterctl.cli.completion import COMPLETE_VARIABLE
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import (
     OTHER_WORDS,
+    TYPED_KEY,
     VERB_GROUPS,
     VERBS,
     TranslatedHelp,
@@ -26,6 +27,7 @@ from clusterctl.cli.help import (
 from clusterctl.cli.options import shared_options
 from clusterctl.errors import ClusterctlError, UsageError
 from clusterctl.interrupts import INTERRUPTS, announce_interrupted
+from clusterctl.specs.text import command_line
 from clusterctl.translation import (
     VARIABLE,
     language,
@@ -81,7 +83,7 @@ class Verbs(TranslatedHelp, click.Group):
             return None
         module = importlib.import_module(f"clusterctl.cli.commands.{VERBS[cmd_name][0]}")
         INTERRUPTS.check()  # the modules of a verb take longest before its first wait
-        command: click.Command = getattr(module, cmd_name)
+        command: click.Command = getattr(module, cmd_name, None) or getattr(module, f"{cmd_name}_")
         _name_in_errors(command)
         return command
 
@@ -107,10 +109,10 @@ class Verbs(TranslatedHelp, click.Group):
 
 
 def _describe_unknown(words: Sequence[str]) -> str:
-    """Say which verb an unknown word stands for."""
+    """Name the verb that an unknown word stands for."""
     word, *others = words
-    if word in OTHER_WORDS["--help"] and others and others[0] in VERBS:
-        return tr("no verb {word!r}; did you mean {meant!r}?", word=word, meant=f"{others[0]} --help")
+    if word in OTHER_WORDS["help"] and others and others[0] in VERBS:
+        return tr("no verb {word!r}; did you mean {meant!r}?", word=word, meant=f"help {others[0]}")
     return describe_unknown_verb(word, VERBS, OTHER_WORDS)
 
 
@@ -246,8 +248,22 @@ def _report_usage_error(error: click.UsageError) -> int:
     program = (
         _FORWARDS_ARGUMENTS_TO.get(path.rpartition(" ")[2]) if isinstance(error, click.NoSuchOption) else None
     )
-    show_usage_error(_on_one_line(error.format_message()), path, tr(program) if program else "")
+    forwarded = _forward_option(error, path) if path.endswith(" launch") else ""
+    show_usage_error(_on_one_line(error.format_message()), path, tr(program) if program else "", forwarded)
     return 2
+
+
+def _forward_option(error: click.UsageError, path: str) -> str:
+    """Write the command with an unknown option, and its value, behind `--`."""
+    typed: Sequence[str] = error.ctx.meta.get(TYPED_KEY, ()) if error.ctx else ()
+    option = error.option_name if isinstance(error, click.NoSuchOption) else ""
+    index = next((at for at, word in enumerate(typed) if word.partition("=")[0] == option), None)
+    if index is None:
+        return ""
+    has_value = "=" not in typed[index] and index + 1 < len(typed) and not typed[index + 1].startswith("-")
+    end = index + 1 + has_value
+    kept, behind = [*typed[:index], *typed[end:]], list(typed[index:end])
+    return command_line(*kept, *([] if "--" in kept else ["--"]), *behind, command=path)
 
 
 def _on_one_line(message: str) -> str:

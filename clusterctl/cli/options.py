@@ -25,6 +25,9 @@ _shared_option = functools.partial(click.option, cls=SharedOption)
 _OPTIONS = (
     _shared_option("-i", "--inventory", metavar="FILE", help="The inventory file of the cluster."),
     _shared_option("--lab", metavar="NAME", help="Use this running lab instead of an inventory file."),
+    _shared_option(
+        "--hosts", "machines", metavar="HOSTS", help="Use these machines instead of a file: gpu01,user@gpu02."
+    ),
     _shared_option("-v", "--verbose", is_flag=True, help="Print each phase of each node."),
     _shared_option("-q", "--quiet", is_flag=True, help="Print only results and errors."),
     _shared_option(
@@ -41,10 +44,17 @@ def shared_options(function: Command) -> Command:
 
     @functools.wraps(function)
     def command(
-        inventory: str | None, lab: str | None, verbose: bool, quiet: bool, color: str | None, **rest: Any
+        inventory: str | None,
+        lab: str | None,
+        machines: str | None,
+        verbose: bool,
+        quiet: bool,
+        color: str | None,
+        **rest: Any,
     ) -> Any:
         ctx = click.get_current_context()
-        settings = _merge(ctx.obj or Settings(), Settings(inventory, lab, verbose, quiet, color or ""))
+        given = Settings(inventory, lab, verbose, quiet, color or "", machines)
+        settings = _merge(ctx.obj or Settings(), given)
         ctx.obj = settings
         _apply_output_settings(settings)
         return function(settings=settings, **rest)
@@ -61,11 +71,11 @@ def _merge(earlier: Settings, later: Settings) -> Settings:
         verbose=later.verbose or earlier.verbose,
         quiet=later.quiet or earlier.quiet,
         color=later.color or earlier.color,
+        hosts=earlier.hosts if later.hosts is None else later.hosts,
     )
-    if merged.inventory is not None and merged.lab is not None:
-        from clusterctl.errors import UsageError
-
-        raise UsageError("CC-USE-090", inventory=merged.inventory, lab=merged.lab)
+    if len(merged.choices) > 1:
+        (first, value), (second, other) = merged.choices[:2]
+        raise UsageError("CC-USE-090", first=first, value=value, second=second, other=other)
     return merged
 
 
@@ -225,8 +235,13 @@ def is_confirmed(question: str, *, default: bool = False) -> bool:
 
 
 def prompt(question: str, **options: Any) -> Any:
-    """Ask at the terminal, as click does with these options; a signal ends the wait for the answer."""
-    return INTERRUPTS.call(lambda: click.prompt(question, err=True, **options))
+    """Ask at the terminal, as click does with these options; a signal ends the wait for the answer.
+
+    The end of a line that was typed right after Ctrl-C is no answer.
+    """
+    answer = INTERRUPTS.call(lambda: click.prompt(question, err=True, **options))
+    INTERRUPTS.check()
+    return answer
 
 
 def confirm(lines: Sequence[str], question: str, what: Literal["run", "lab"], command: str) -> None:
@@ -254,6 +269,15 @@ def refuse_surplus(words: Sequence[str], verb: str) -> None:
         words=shlex.join(surplus),
         command=f"{_command()} {verb} {shlex.join([*kept, '--', *surplus, *behind])}",
     )
+
+
+def split_job_file(job_file: str | None, words: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
+    """Part the job file from the arguments of the script: where none is named click takes the first of these for it."""
+    behind = _split_at_dashes(_typed())[1]
+    named = [] if job_file is None else [job_file]
+    if behind and len(named) + len(words) == len(behind):
+        return None, (*named, *words)
+    return job_file, tuple(words)
 
 
 def refuse_mixed(command: Sequence[str], verb: str) -> None:

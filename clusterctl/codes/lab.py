@@ -145,7 +145,10 @@ ENTRIES: Mapping[str, Entry] = {
         cases={
             "": Case(
                 Text("a lab with the name {name} already exists", "名为 {name} 的 lab 已存在"),
-                same("clusterctl lab down --name {name}"),
+                Text(
+                    "use it: clusterctl --lab {name} check; or another one: clusterctl lab up --name NAME; or end it: clusterctl lab down --name {name}",
+                    "使用它：clusterctl --lab {name} check；或者另建一个：clusterctl lab up --name NAME；或者停止它：clusterctl lab down --name {name}",
+                ),
             ),
         },
     ),

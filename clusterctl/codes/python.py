@@ -402,8 +402,8 @@ ENTRIES: Mapping[str, Entry] = {
             "`python:` 指定的解释器没有安装 torch。常见情况是 torch 安装在另一个解释器中：只有登录 shell 才会激活的 conda 环境或虚拟环境。请指定该环境的 python，或者用 `activate:` 写激活它的命令。`launcher: command` 的作业可以使用其他 Python，此时节点的这个解释器不需要 torch。`launcher: python` 的作业如果由 `setup` 创建了没有 torch 的环境（例如 JAX），也不需要。",
         ),
         do=Text(
-            "Set `python:` to the environment that has torch, or run the `pip install` that is shown",
-            "把 `python:` 设为装有 torch 的环境，或者执行提示的 `pip install`",
+            "Set `python:` to the environment that has torch, or let `setup:` of the job make one; `clusterctl init` does both",
+            "把 `python:` 设为装有 torch 的环境，或者由作业的 `setup:` 创建环境；`clusterctl init` 会写好这两项",
         ),
         cases={
             "": Case(fix=same("$ {command}")),
@@ -411,6 +411,12 @@ ENTRIES: Mapping[str, Entry] = {
                 fix=Text(
                     "$ {command}  # with --index-url: PyTorch's index",
                     "$ {command}  # 加上 --index-url，指向 PyTorch 的包索引",
+                )
+            ),
+            "system": Case(
+                fix=Text(
+                    "{file}: `setup: {venv: requirements.txt}`, and `{requirement}` in requirements.txt; or `python:` of an environment with torch in the inventory",
+                    "在 {file} 写 `setup: {venv: requirements.txt}`，在 requirements.txt 写 `{requirement}`；或者在 inventory 中用 `python:` 指定装有 torch 的环境",
                 )
             ),
         },

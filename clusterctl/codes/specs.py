@@ -331,8 +331,8 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-SPEC-008": Entry(
         "error",
         Text(
-            "the wrong kind of file: a Python script, or inventory and job are swapped",
-            "文件类型不对：是 Python 脚本，或者 inventory 和作业文件写反了",
+            "the wrong kind of file: a Python script, another tool's inventory, or inventory and job are swapped",
+            "文件类型不对：是 Python 脚本、其他工具的 inventory，或者 inventory 和作业文件写反了",
         ),
         do=Text(
             "The inventory goes after `-i`, the job file after the verb; `clusterctl init --script FILE` writes a job for a script",
@@ -351,6 +351,13 @@ ENTRIES: Mapping[str, Entry] = {
                     "swap the two files: clusterctl -i INVENTORY.yaml VERB {file}",
                     "两个文件写反了：clusterctl -i INVENTORY.yaml VERB {file}",
                 ),
+            ),
+            "other-tool": Case(
+                Text(
+                    "this is {description}; expected an inventory of clusterctl",
+                    "这是{description}；这里应为 clusterctl 的 inventory",
+                ),
+                Text("`{command}` writes an inventory from it", "`{command}` 由它写出一个 inventory"),
             ),
             "script": Case(
                 Text(
@@ -770,7 +777,7 @@ ENTRIES: Mapping[str, Entry] = {
             ),
             "same-name": Case(
                 Text("the node at {location} has the name {text} too", "{location} 处的节点也叫 {text}"),
-                Text("give each node a different name:", "用 name: 给每个节点设置不同的名称"),
+                Text("give one of them a `name:` of its own", "用 `name:` 给其中一个设置不同的名称"),
             ),
             "host-as-name": Case(
                 Text(

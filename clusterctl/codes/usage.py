@@ -29,6 +29,13 @@ ENTRIES: Mapping[str, Entry] = {
             "forwarded": Case(
                 same("{problem}"),
                 Text(
+                    "{forwarded}, if it is an option of the {program}; else see `{command} --help`",
+                    "{forwarded}（如果是{program}的选项）；否则见 `{command} --help`",
+                ),
+            ),
+            "program": Case(
+                same("{problem}"),
+                Text(
                     "see `{command} --help`; options for the {program} go after `--`",
                     "见 `{command} --help`；{program}的选项写在 `--` 后面",
                 ),
@@ -48,12 +55,19 @@ ENTRIES: Mapping[str, Entry] = {
         cases={
             "": Case(
                 Text(
-                    "no inventory: no -i, no CLUSTERCTL_INVENTORY, no running lab, no ./inventory.yaml",
-                    "没有 inventory：没有指定 -i，没有设置 CLUSTERCTL_INVENTORY，没有运行中的 lab，也没有 ./inventory.yaml",
+                    "no inventory: no -i, no --hosts, no CLUSTERCTL_INVENTORY, no ./inventory.yaml, no running lab",
+                    "没有 inventory：没有指定 -i 或 --hosts，没有设置 CLUSTERCTL_INVENTORY，没有 ./inventory.yaml，也没有运行中的 lab",
                 ),
                 Text(
-                    "clusterctl -i FILE ..., or `clusterctl lab up` for a practice cluster on this machine",
-                    "clusterctl -i FILE ...，或者用 `clusterctl lab up` 在本机启动一个练习集群",
+                    "`clusterctl init HOST...` writes one for your machines; `clusterctl lab up` starts a practice cluster",
+                    "`clusterctl init HOST...` 为您的机器写一个；`clusterctl lab up` 在本机启动一个练习集群",
+                ),
+            ),
+            "near": Case(
+                Text("no ./inventory.yaml; there is {file}", "没有 ./inventory.yaml；有 {file}"),
+                Text(
+                    "clusterctl -i {file} ..., or rename it to inventory.yaml",
+                    "clusterctl -i {file} ...，或者改名为 inventory.yaml",
                 ),
             ),
             "slurm": Case(
@@ -179,6 +193,29 @@ ENTRIES: Mapping[str, Entry] = {
             "no-folder": Case(
                 Text("{target}: {reason}", "{target}：{reason}"),
                 Text("create its directory first", "先创建所在目录"),
+            ),
+        },
+    ),
+    "CC-USE-009": Entry(
+        "error",
+        Text("no job file, or no script, was found", "找不到作业文件或脚本"),
+        do=Text(
+            "Name the job file or the script; `clusterctl init --script FILE` writes a job file",
+            "写上作业文件或脚本；`clusterctl init --script FILE` 会写出作业文件",
+        ),
+        cases={
+            "": Case(
+                Text(
+                    "no job file is named, and there is no ./job.yaml", "没有指定作业文件，也没有 ./job.yaml"
+                ),
+                Text(
+                    "clusterctl launch SCRIPT.py, or `clusterctl init --script SCRIPT.py` to write job.yaml",
+                    "clusterctl launch SCRIPT.py，或者用 `clusterctl init --script SCRIPT.py` 写出 job.yaml",
+                ),
+            ),
+            "script": Case(
+                Text("there is no script {script}", "没有脚本 {script}"),
+                Text("give a path from this directory", "写上从当前目录出发的路径"),
             ),
         },
     ),
@@ -821,15 +858,17 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-USE-090": Entry(
         "error",
-        Text("`-i` and `--lab` cannot be combined", "`-i` 和 `--lab` 不能同时使用"),
-        do=Text("Remove one of them", "去掉其中一个"),
+        Text("`-i`, `--lab` and `--hosts` cannot be combined", "`-i`、`--lab` 和 `--hosts` 不能同时使用"),
+        do=Text("Keep one of them", "只保留一个"),
         cases={
             "": Case(
                 Text(
-                    "-i and --lab cannot be combined: each selects an inventory",
-                    "-i 和 --lab 不能同时使用：两者都指定 inventory",
+                    "{first} and {second} cannot be combined: each selects the machines",
+                    "{first} 和 {second} 不能同时使用：两者都指定机器",
                 ),
-                Text("remove -i {inventory} or --lab {lab}", "去掉 -i {inventory} 或 --lab {lab}"),
+                Text(
+                    "remove {first} {value} or {second} {other}", "去掉 {first} {value} 或 {second} {other}"
+                ),
             ),
         },
     ),

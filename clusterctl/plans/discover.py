@@ -6,12 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 
-from clusterctl.errors import InvalidValueError
+from clusterctl.errors import ClusterctlError, InvalidValueError
 from clusterctl.plans.checks.framework import join_items, join_parts
 from clusterctl.plans.checks.nics import SIDE_NETWORKS, render_speed
 from clusterctl.plans.facts.facts import Facts
 from clusterctl.plans.facts.records import Address, Nic
+from clusterctl.plans.facts.untrusted import clean_text
 from clusterctl.plans.launch.network import active_ports, plan_hcas, resolve_network
+from clusterctl.plans.pythons import FoundPython
 from clusterctl.specs.addresses import parse_nic
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.inventory.render import DiscoveredNode
@@ -37,23 +39,35 @@ class DiscoveredCluster:
 
 
 def plan_discovery(
-    nodes: Sequence[Node], facts: Mapping[str, Facts], failures: Mapping[str, str]
+    nodes: Sequence[Node],
+    facts: Mapping[str, Facts],
+    failures: Mapping[str, ClusterctlError],
+    pythons: Mapping[str, FoundPython] | None = None,
 ) -> DiscoveredCluster:
-    """Choose each machine's NIC and address; `failures` is why a machine did not answer."""
+    """Choose each machine's NIC and address; `failures` is why a machine was not read, `pythons` what it is to use."""
     candidates = {node.name: list(_list_candidates(facts[node.name])) for node in nodes if node.name in facts}
     networks = rank_networks(candidates, {name: facts[name].machine.ssh_address for name in candidates})
     network = networks[0] if networks else None
     answered = {
-        node.name: _describe_node(node, facts[node.name], candidates[node.name], network)
+        node.name: _describe_node(
+            node, facts[node.name], candidates[node.name], network, (pythons or {}).get(node.name)
+        )
         for node in nodes
         if node.name in facts
     }
     unanswered = {
-        node.name: DiscoveredNode(failure=failures.get(node.name, tr("no answer")))
-        for node in nodes
-        if node.name not in facts
+        node.name: _describe_failure(failures[node.name]) for node in nodes if node.name in failures
     }
     return DiscoveredCluster({**answered, **unanswered}, tuple(_render_advice(networks, candidates)))
+
+
+# Of a machine with any other error an SSH server answered.
+NOT_REACHED = ("CC-SSH-001", "CC-SSH-002", "CC-SSH-003", "CC-SSH-004", "CC-SSH-005", "CC-SSH-013")
+
+
+def _describe_failure(error: ClusterctlError) -> DiscoveredNode:
+    text = clean_text(f"{error.code} {error.message}")
+    return DiscoveredNode(failure=text, is_reached=error.code not in NOT_REACHED)
 
 
 def _list_candidates(facts: Facts) -> Iterator[CandidateAddress]:
@@ -124,7 +138,11 @@ def _slowest_speed(network: IPv4Network, candidates: Mapping[str, Sequence[Candi
 
 
 def _describe_node(
-    node: Node, facts: Facts, candidates: Sequence[CandidateAddress], network: IPv4Network | None
+    node: Node,
+    facts: Facts,
+    candidates: Sequence[CandidateAddress],
+    network: IPv4Network | None,
+    python: FoundPython | None,
 ) -> DiscoveredNode:
     chosen = next(
         (candidate for candidate in candidates if candidate.network == network), None
@@ -132,7 +150,7 @@ def _describe_node(
     ip = chosen.ip if chosen is not None and chosen.ip != node.host else None
     gpus = facts.gpus.count or None
     return DiscoveredNode(
-        (chosen.name,) if chosen else (), ip, gpus, tuple(_notes(facts, candidates, chosen))
+        (chosen.name,) if chosen else (), ip, gpus, tuple(_notes(facts, candidates, chosen, python))
     )
 
 
@@ -145,7 +163,10 @@ def _find_default_address(
 
 
 def _notes(
-    facts: Facts, candidates: Sequence[CandidateAddress], chosen: CandidateAddress | None
+    facts: Facts,
+    candidates: Sequence[CandidateAddress],
+    chosen: CandidateAddress | None,
+    python: FoundPython | None,
 ) -> Iterator[str]:
     if chosen:
         yield tr("{subject}: {text}", subject=chosen.name, text=_describe_candidate(chosen))
@@ -171,11 +192,12 @@ def _notes(
         else:
             yield tr("{subject}: {text}", subject="RoCE", text=port_texts)
     models = sorted({gpu.name or "GPU" for gpu in facts.gpus.devices})
+    used = python or FoundPython(facts.interpreter.executable or "Python", None, facts.torch.version)
     yield tr(
         "{gpus}; {python} has {torch}",
         gpus=join_items(models) or tr("no GPU"),
-        python=facts.interpreter.executable or "Python",
-        torch=f"torch {facts.torch.version}" if facts.torch.version else tr("no torch"),
+        python=used.path,
+        torch=f"torch {used.torch}" if used.torch else tr("no torch"),
     )
 
 

@@ -132,6 +132,22 @@ def find_code(word: str) -> str:
     raise _unknown_code_error(word, match, family, known)
 
 
+MOST_FOUND = 20  # codes
+
+
+def search_texts(words: Sequence[str]) -> dict[str, str]:
+    """List the codes in whose texts all of these words stand, in either language; titles with them come first."""
+    wanted = [word.casefold() for word in words]
+    found: list[tuple[int, str]] = []
+    for code, entry in entries().items():
+        title = f"{entry.title.en} {entry.title.zh}".casefold()
+        parts = (entry.why, entry.what, entry.do, *(text for case in entry.cases.values() for text in case))
+        whole = " ".join([title, *entry.texts, *(f"{part.en} {part.zh}" for part in parts)]).casefold()
+        if all(word in whole for word in wanted):
+            found.append((-sum(word in title for word in wanted), code))
+    return {code: short_title(code) for _, code in sorted(found)[:MOST_FOUND]}
+
+
 def _unknown_code_error(
     word: str, match: re.Match[str] | None, family: str, known: Mapping[str, str]
 ) -> UsageError:

@@ -108,7 +108,8 @@ def test_a_launch_reports_what_it_will_run_here_before_it_does_anything(folder: 
     ("args", "code", "said"),
     [
         (["chek"], 2, "did you mean 'check'?"),
-        (["launch"], 2, "Missing argument 'JOB.yaml'"),
+        (["launch", "--set", "nodes=9"], 2, "the job needs 9 nodes"),
+        (["launch", "--set", "nodes=9", "--", "--epochs", "3"], 2, "the job needs 9 nodes"),
         (["launch", "--foo", "job.yaml"], 2, "--foo"),
         (["launch", "none.yaml"], 2, "CC-SPEC-007"),
         (["-i", "none.yaml", "ps"], 2, "none.yaml"),
@@ -126,7 +127,7 @@ def test_a_launch_reports_what_it_will_run_here_before_it_does_anything(folder: 
         (["logs", "--rank", "-x"], 2, "Invalid value for '--rank': '-x' is not a rank"),
         (["stop", "--grace", "soon"], 2, "'soon' is not a number of seconds"),
         (["check", "--nodes", "7"], 2, "fix: the nodes are one"),
-        (["check", "--set", "nodes=1"], 2, "give JOB.yaml too"),
+        (["check", "--set", "nodes=9"], 2, "the job needs 9 nodes"),
         (["check", "job.yaml", "--set", "nodes=9"], 2, "the job needs 9 nodes"),
         (["check", "job.yaml", "--set", "nodes"], 2, "CC-USE-003"),
         (["lab", "down", "--name", "nope"], 2, "CC-LAB-005: no lab with the name nope is running"),
@@ -206,7 +207,7 @@ def test_all_errors_of_a_file_come_at_once_with_their_places(folder: Path) -> No
 def test_a_script_or_swapped_files_are_called_that(folder: Path) -> None:
     """Not a list of unknown keys; the fix names the command that writes a job for the script."""
     (folder / "train.py").write_text("import torch\nif True:\n    print(1)\n")
-    script = run(folder, "launch", "train.py", "--dry-run")
+    script = run(folder, "sync", "train.py")
     swapped = run(folder, "-i", "job.yaml", "launch", "inventory.yaml", "--dry-run")
 
     assert (script.returncode, swapped.returncode) == (2, 2)
@@ -265,19 +266,112 @@ def test_code_from_elsewhere_is_announced_before_anything_is_sent(folder: Path) 
 
 
 def test_the_inventory_is_chosen_in_the_documented_order(folder: Path) -> None:
-    """-i, then CLUSTERCTL_INVENTORY, then ./inventory.yaml; stderr reports which and why; none is an error."""
+    """-i, then CLUSTERCTL_INVENTORY, then ./inventory.yaml; stderr reports any but the last; none is an error."""
     other = folder / "other.yaml"
     other.write_text(INVENTORY)
     empty = folder / "empty"
     empty.mkdir()
 
-    assert "in this directory" in run(folder, "inventory", "show").stderr
+    here = run(folder, "inventory", "show")
+    assert (here.returncode, here.stderr) == (0, "")
     assert "CLUSTERCTL_INVENTORY" in run(folder, "inventory", "show", CLUSTERCTL_INVENTORY=str(other)).stderr
     assert (
         "given by -i" in run(folder, "-i", str(other), "inventory", "show", CLUSTERCTL_INVENTORY="x").stderr
     )
     nothing = run(empty, "inventory", "show")
     assert (nothing.returncode, "CC-USE-002" in nothing.stderr) == (2, True)
+    assert "`clusterctl init HOST...`" in nothing.stderr
+    (empty / "inventory.yml").write_text(INVENTORY)
+    other_ending = run(empty, "inventory", "show")
+    assert (other_ending.returncode, "clusterctl -i inventory.yml" in other_ending.stderr) == (2, True)
+
+
+def test_hosts_stand_for_an_inventory(folder: Path) -> None:
+    """Any verb takes `--hosts`; two choices at once are refused, and hints name the machines as they were given."""
+    listed = run(folder, "--hosts", "gpu[01-02],me@10.0.0.3:2222", "inventory", "show", "--json")
+    both = run(folder, "-i", "inventory.yaml", "ps", "--hosts", "gpu01")
+    wrong = run(folder, "--hosts", "gpu[01", "ps")
+
+    nodes = json.loads(listed.stdout)["nodes"]
+    assert [(node["host"], node["user"], node["port"]) for node in nodes] == [
+        ("gpu01", None, None),
+        ("gpu02", None, None),
+        ("10.0.0.3", "me", 2222),
+    ]
+    assert "inventory: gpu[01-02],me@10.0.0.3:2222 (given by --hosts), 3 nodes" in listed.stderr
+    assert (both.returncode, "remove -i inventory.yaml or --hosts gpu01" in both.stderr) == (2, True)
+    assert (wrong.returncode, "'[' is not closed" in wrong.stderr) == (2, True)
+
+
+def test_without_a_job_file_there_is_nothing_to_launch(folder: Path) -> None:
+    """`check` then looks at the nodes alone, and takes no changes to a job; `launch` names what would help."""
+    (folder / "job.yaml").unlink()
+    launched, changed = run(folder, "launch", "--", "--epochs", "3"), run(folder, "check", "--set", "nodes=1")
+
+    assert (launched.returncode, "CC-USE-009" in launched.stderr) == (2, True)
+    assert "clusterctl launch SCRIPT.py" in launched.stderr
+    assert (changed.returncode, "give JOB.yaml too" in changed.stderr) == (2, True)
+
+
+def test_a_hostfile_is_an_inventory(folder: Path) -> None:
+    """DeepSpeed's, MPI's, a list of hosts; for Ansible's and ssh's files the command that reads them is shown."""
+    texts = {
+        "deepspeed": "gpu01 slots=8\ngpu02 slots=8\n",
+        "mpi": "gpu01:8\ngpu02:8\n",
+        "list": "gpu[01-02]  # both\n",
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+        shown = json.loads(run(folder, "-i", name, "inventory", "show", "--json").stdout)
+        assert [node["host"] for node in shown["nodes"]] == ["gpu01", "gpu02"], name
+    for name, text in (("hosts.ini", "[gpu]\na ansible_host=10.0.0.1\n"), ("config", "Host a\n  Port 22\n")):
+        (folder / name).write_text(text)
+        refused = run(folder, "-i", name, "ps")
+        assert (refused.returncode, f"`clusterctl init --from {name}`" in refused.stderr) == (2, True)
+
+
+def test_a_wrong_line_is_shown_with_a_mark(folder: Path) -> None:
+    """Also of a long line, and behind wide characters; what is missing in a whole file has no line."""
+    (folder / "job.yaml").write_text(
+        "name: j\nenv: {甲: 乙, RANK: 0}\n" + f"args: [{'a, ' * 60}'${{nope}}']\n"
+    )
+    error = run(folder, "launch").stderr.splitlines()
+
+    rank = next(index for index, line in enumerate(error) if "RANK is set by torchrun" in line)
+    assert error[rank + 1 : rank + 3] == ["    2 | env: {甲: 乙, RANK: 0}", "      |               ^"]
+    long = next(index for index, line in enumerate(error) if "unknown placeholder" in line)
+    assert len(error[long + 1]) <= 80 and error[long + 2].endswith("^")
+    mark = error[long + 2].index("^")
+    assert error[long + 1][mark : mark + 7] == "${nope}"
+    whole = next(index for index, line in enumerate(error) if "none of script, module" in line)
+    assert error[whole + 1].startswith("    fix: ")
+
+
+def test_an_option_of_the_script_is_put_behind_dashes(folder: Path) -> None:
+    """Its value too; options of ours stay where they were."""
+    wrong = run(folder, "launch", "job.yaml", "--epochs", "3", "--nodes", "one")
+
+    assert wrong.returncode == 2
+    assert "fix: " in wrong.stderr and "launch job.yaml --nodes one -- --epochs 3, if it is" in wrong.stderr
+
+
+def test_a_script_needs_no_job_file(folder: Path) -> None:
+    """The job is made from what the script shows, and shown; the code is this directory's, or else the script's."""
+    (folder / "src").mkdir()
+    (folder / "src" / "fit.py").write_text("p.add_argument('--save', default='m.pt')\n")
+    inside = run(folder, "launch", "src/fit.py", "--dry-run", "--", "--epochs", "3")
+    other = folder / "elsewhere"
+    other.mkdir()
+    outside = run(other, "-i", "../inventory.yaml", "launch", "../src/fit.py", "--dry-run")
+
+    assert inside.returncode == 0, inside.stderr
+    assert "job.yaml:\n  name: fit\n  script: src/fit.py\n" in inside.stderr
+    assert "  nproc_per_node: gpu\n  backend: nccl\n" in inside.stderr  # the inventory gives 2 GPUs
+    assert "src/fit.py --save " in inside.stdout and inside.stdout.rstrip().endswith("--epochs 3")
+    assert f"from {folder}" in inside.stdout
+    assert outside.returncode == 0, outside.stderr
+    assert "script: fit.py\n" in outside.stderr
+    assert f"from {folder}/src" in outside.stdout
 
 
 def test_dry_run_prints_lines_that_can_be_pasted(folder: Path) -> None:

@@ -38,7 +38,8 @@ def test_a_directory_stands_for_the_job_in_it(folder: Path, capsys: pytest.Captu
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["launch", "train.py"], "clusterctl init --script train.py"),
+        (["sync", "train.py"], "clusterctl init --script train.py"),
+        (["launch", "nowhere.py"], "there is no script nowhere.py"),
         (["launch", "."], ". is a directory without job.yaml"),
         (["-i", "state", "ps"], "state is a directory without inventory.yaml"),
         (["check", "jib.yaml"], "did you mean job.yaml?"),
@@ -82,6 +83,9 @@ def test_an_unknown_key_has_the_guess_or_the_list_of_keys_once(
     (folder / "job.yaml").write_text("name: j\nscirpt: t.py\nscript: t.py\nwalltime: 1\nqueue: 1\n")
     assert main(["check", "job.yaml"]) == 2
     error = capsys.readouterr().err
-    assert "unknown key 'scirpt', did you mean 'script'?\njob.yaml:4:1:" in error
+    assert (
+        "unknown key 'scirpt', did you mean 'script'?\n    2 | scirpt: t.py\n      | ^\njob.yaml:4:1:"
+        in error
+    )
     assert error.count("known keys: name, script, ") == 1
     assert "nothing was started" not in error

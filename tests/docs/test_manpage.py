@@ -41,7 +41,8 @@ def test_a_terminal_shows_every_verb_and_option() -> None:
     shown = rendered(200)
     for path, command in commands(root):
         assert f"clusterctl {path} [OPTIONS]" in shown
-        names = [name for param in command.params if isinstance(param, click.Option) for name in param.opts]
+        options = [one for one in command.params if isinstance(one, click.Option) and not one.hidden]
+        names = [name for option in options for name in option.opts]
         assert [name for name in names if name not in shown] == []
     for word in ("EXIT STATUS", "CLUSTERCTL_LANG", "known_hosts", "a bug in clusterctl"):
         assert word in shown

@@ -63,7 +63,7 @@ def test_two_labs_are_named_and_chosen(home: dict[str, str], tmp_path: Path) -> 
 
     for words in (["--lab", "two", "ps"], ["ps", "--lab", "two"]):
         chosen = cctl(None, *words, cwd=tmp_path, **home)
-        assert chosen.code == 0 and "/two/inventory.yaml (given by --lab)" in chosen.err
+        assert chosen.code == 0 and "inventory: lab two (given by --lab)" in chosen.err
     both = cctl(None, "-i", "x.yaml", "ps", "--lab", "two", **home)
     assert (both.code, "CC-USE-090" in both.err) == (2, True)
     unknown = cctl(None, "--lab", "three", "ps", **home)

@@ -42,8 +42,8 @@ def test_two_files_that_check_and_launch_take_as_they_are(lab: Lab, tmp_path: Pa
     assert [node.nic for node in inventory.nodes] == [(node.plan.training_nic,) for node in lab.nodes]
     job = parse_job((tmp_path / "job.yaml").read_text(), "job.yaml")
     assert (job.name, job.script, job.nproc_per_node, job.backend) == ("first", "train.py", 1, "gloo")
-    assert "next: clusterctl check job.yaml\nthen: clusterctl launch job.yaml\n" in made.err
-    launched = cctl(None, "launch", "job.yaml", "--json", cwd=tmp_path)
+    assert "next: clusterctl check\nthen: clusterctl launch\n" in made.err
+    launched = cctl(None, "launch", "--json", cwd=tmp_path)
     assert launched.code == 0, launched.err
     verdict = json.loads(launched.out.splitlines()[-1])
     assert verdict["verdict"]["state"] == "SUCCEEDED"
@@ -64,8 +64,7 @@ def test_a_running_lab_has_its_own_ssh_settings(lab: Lab, tmp_path: Path) -> Non
     other = cctl(None, "--lab", "nope", "init", "gpu01", "--force", cwd=tmp_path, XDG_STATE_HOME=state)
 
     assert made.code == 0, made.err
-    command = "clusterctl -i inventory.yaml"  # without -i the running lab is chosen
-    assert f"next: {command} check job.yaml\nthen: {command} launch job.yaml\n" in made.err
+    assert "next: clusterctl check\nthen: clusterctl launch\n" in made.err
     text = (tmp_path / "inventory.yaml").read_text()
     assert text.startswith("# Made by `clusterctl init`.\n")
     nodes = parse_inventory(text, "inventory.yaml").nodes
@@ -73,28 +72,24 @@ def test_a_running_lab_has_its_own_ssh_settings(lab: Lab, tmp_path: Path) -> Non
     assert (other.code, "CC-LAB-005: no lab with the name nope is running" in other.err) == (2, True)
 
 
-def test_a_running_lab_goes_before_the_file_that_lies_here(lab: Lab, tmp_path: Path) -> None:
-    """The line that names the inventory has that the file is ignored, and how to choose it."""
+def test_the_file_of_this_directory_goes_before_a_running_lab(lab: Lab, tmp_path: Path) -> None:
+    """Nobody trains on the wrong cluster; a lab that starts here is then named in the commands that it prints."""
     state = str(lab.directory.parents[2])
 
     alone = cctl(None, "inventory", "show", cwd=tmp_path, XDG_STATE_HOME=state)
     (tmp_path / "inventory.yaml").write_text("cluster: c\nnodes: [{host: 192.0.2.1}]\n")
-    ignored = cctl(None, "inventory", "show", cwd=tmp_path, XDG_STATE_HOME=state)
-    chosen = cctl(None, "-i", "inventory.yaml", "inventory", "show", cwd=tmp_path, XDG_STATE_HOME=state)
-    same = cctl(None, "inventory", "show", cwd=lab.directory, XDG_STATE_HOME=state)
+    here = cctl(None, "inventory", "show", cwd=tmp_path, XDG_STATE_HOME=state)
+    chosen = cctl(None, "--lab", lab.name, "inventory", "show", cwd=tmp_path, XDG_STATE_HOME=state)
 
     assert "(the running lab), 2 nodes" in alone.err
-    assert (
-        "(the running lab; ./inventory.yaml is ignored: use it with -i inventory.yaml), 2 nodes"
-        in ignored.err
-    )
-    assert "(given by -i), 1 node" in chosen.err
-    assert "(the running lab), 2 nodes" in same.err
+    assert ("cluster c: 1 node" in here.out, here.err) == (True, "")
+    assert "(given by --lab), 2 nodes" in chosen.err
 
 
 def test_on_a_terminal_it_asks_what_it_cannot_know(lab: Lab, tmp_path: Path) -> None:
-    """Machines, out of those that the SSH configuration names, and the script; the Python only if it has no torch."""
+    """Machines, out of those that the SSH configuration names, and the script if there are several."""
     (tmp_path / "fit.py").write_text("print('fit')\n")
+    (tmp_path / "other.py").write_text("")
     words = [
         *COMMAND,
         "init",
@@ -110,14 +105,16 @@ def test_on_a_terminal_it_asks_what_it_cannot_know(lab: Lab, tmp_path: Path) -> 
     assert code == 4, seen
     assert "hosts in your SSH configuration: gpu01, gpu02" in seen
     assert "nothing was written" in seen
-    assert [path.name for path in tmp_path.iterdir()] == ["fit.py"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["fit.py", "other.py"]
 
-    answers = [("Machines", "gpu02"), ("gpu02 has no torch", lab.plan.python), ("script [fit.py]", "")]
-    code, seen = converse(words[:-2], environment(None, TERM="xterm"), answers)
+    words[-1] = lab.plan.python
+    answers = [("Machines", "gpu02"), ("script [fit.py]", ""), ("Check now? [Y/n]", "n")]
+    code, seen = converse(words, environment(None, TERM="xterm"), answers)
     assert code == 0, seen
     assert parse_job((tmp_path / "job.yaml").read_text(), "job.yaml").script == "fit.py"
     inventory = parse_inventory((tmp_path / "inventory.yaml").read_text(), "inventory.yaml")
     assert [(node.name, node.python) for node in inventory.nodes] == [("gpu02", lab.plan.python)]
+    assert f"next: cd {tmp_path}; clusterctl check" in seen
 
 
 def test_new_host_keys_are_believed_once(lab: Lab, tmp_path: Path) -> None:

@@ -147,7 +147,6 @@ def wait_for_port(port: int, server: subprocess.Popen[bytes]) -> None:
 def test_from_nothing_to_every_node(site: Site) -> None:
     """A key is made, host keys are shown and agreed to, the password is asked for once, and all is proven."""
     code, seen = site.converse(
-        "--same-password",
         answers=[
             ("Create it? [Y/n]", ""),
             ("Are these the keys of the nodes", "y"),
@@ -185,6 +184,7 @@ def test_a_wrong_password_is_asked_for_again_and_the_other_node_is_done_meanwhil
         "-y",
         "--accept-new",
         answers=[
+            ("Password for all 2 nodes (empty: one for each)", ""),
             ("trainer@127.0.0.2 (gpu02", "wrong"),
             ("trainer@127.0.0.3 (gpu03", ""),
             ("trainer@127.0.0.2 (gpu02", PASSWORD),

@@ -9,7 +9,7 @@ import pytest
 from cases import change, healthy_answer
 from variants import VARIANT
 
-from clusterctl.errors import Location
+from clusterctl.errors import AuthenticationFailed, Location, Unreachable
 from clusterctl.plans.discover import DiscoveredCluster, plan_discovery
 from clusterctl.plans.facts.facts import Facts, parse_facts
 from clusterctl.specs.importers.imported import Imported, ImportedHost
@@ -19,6 +19,8 @@ from clusterctl.specs.inventory.render import render_discovered
 from clusterctl.specs.yaml.reader import read_tree
 from clusterctl.specs.yaml.scalars import render_scalar
 from clusterctl.specs.yaml.tree import YamlList, YamlScalar
+
+CLOSED = Unreachable("CC-SSH-002", target="192.0.2.2 port 22")
 
 
 def facts_of(number: int, changes: dict[str, Any]) -> Facts:
@@ -38,7 +40,7 @@ def discovered(count: int, changes: dict[int, dict[str, Any]] | None = None, *lo
         for n in range(1, count + 1)
         if n not in lost
     }
-    return plan_discovery(nodes, facts, {f"gpu{n}": "CC-SSH-002 the SSH port is closed" for n in lost})
+    return plan_discovery(nodes, facts, {f"gpu{n}": CLOSED for n in lost})
 
 
 def written(found: DiscoveredCluster, **way: Any) -> tuple[str, Inventory]:
@@ -113,7 +115,21 @@ def test_what_is_written_is_an_inventory() -> None:
         in text
     )
     assert "mlx5_0:1 InfiniBand 200 Gb/sec; NCCL_IB_HCA==mlx5_0:1 selects them" in text
-    assert "# Not reached, so left out:\n#  - host: gpu2\n#    # CC-SSH-002 the SSH port is closed\n" in text
+    left_out = "# Not reached, so left out:\n#  - host: gpu2\n#    # not read yet: CC-SSH-002 "
+    assert left_out + "192.0.2.2 port 22 refused the connection\n" in text
+
+
+def test_a_machine_that_answered_stays() -> None:
+    """Its server refused the login, or it has no Python: it is a node, and a comment tells what was not read."""
+    nodes, facts = (Node(name="a", index=0, host="a"), Node(name="b", index=1, host="b")), {"a": Facts()}
+    refused = AuthenticationFailed(
+        "CC-SSH-007", node="b", server="b port 22", user="me", reason="", command="", copy_command=""
+    )
+
+    text, inventory = written(plan_discovery(nodes, facts, {"b": refused}))
+
+    assert [node.name for node in inventory.nodes] == ["a", "b"]
+    assert "  - host: b\n    # not read yet: CC-SSH-007 " in text
 
 
 def test_hostile_answers_stay_in_comments() -> None:

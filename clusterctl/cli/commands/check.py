@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from clusterctl.cli.completion import complete_job_file
-from clusterctl.cli.context.load import checks_dir, load_inventory, load_job
+from clusterctl.cli.context.load import LOCAL_JOB, checks_dir, is_script, load_inventory, load_job
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand
 from clusterctl.cli.options import json_option, recheck_option, set_option, shared_options, with_node_options
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         ("clusterctl check --skip NET-012", "ignore one check"),
     ],
 )
-@click.argument("job_file", metavar="[JOB.yaml]", required=False, shell_complete=complete_job_file)
+@click.argument("job_file", metavar="[JOB.yaml|SCRIPT.py]", required=False, shell_complete=complete_job_file)
 @with_node_options
 @click.option(
     "--deep", is_flag=True, help="Then run a real all_reduce and report the slow or failing node or link."
@@ -62,17 +62,17 @@ def check(
 ) -> int:
     """Check that all nodes are ready for a job, before anything starts.
 
-    One read-only pass over all nodes; network and GPU health are not tested again within 60 s after they have passed.
-    With --deep, ready nodes then run a real all_reduce through torchrun, which takes about 10 s and leaves nothing on
-    the nodes. Exit code 0: ready; 3: an error prevents a launch; 4: a node is
-    unreachable. On a Slurm cluster a short job of a few minutes gathers the facts; Ctrl-C cancels it.
+    Without JOB.yaml, the job is job.yaml of this directory if there is one. One read-only pass over all nodes; network
+    and GPU health are not tested again within 60 s after they have passed. With --deep, ready nodes then run a real
+    all_reduce through torchrun, which takes about 10 s and leaves nothing on the nodes. Exit code 0: ready; 3: an error
+    prevents a launch; 4: a node is unreachable. On a Slurm cluster a short job of a few minutes gathers the facts;
+    Ctrl-C cancels it.
     """
     from clusterctl.cli.context.code import read_job_setup
     from clusterctl.cli.context.nodes import hint_next, notice, open_cluster
     from clusterctl.plans.launch.placement import explain_rank_pattern
 
-    job = _load_job(job_file, overrides)
-    inventory = load_inventory(settings, on_slurm=True)
+    job, inventory = _load(settings, job_file, overrides)
     if inventory.slurm is not None:
         nodes, result = _check_on_slurm(
             inventory, job, (pattern, exclude), (only, skip), settings.command, deep=deep
@@ -101,7 +101,8 @@ def check(
     if result.exit_code == 0 and not as_json:
         options = [("--nodes", pattern), ("--exclude", exclude), *(("--set", text) for text in overrides)]
         given = [word for name, value in options if value is not None for word in (name, value)]
-        hint_next(command_line("launch", job_file or "JOB.yaml", *given, command=settings.command))
+        job_words = [job_file or "JOB.yaml"] if job_file or job is None else []
+        hint_next(command_line("launch", *job_words, *given, command=settings.command))
     return result.exit_code
 
 
@@ -184,12 +185,16 @@ def _print_result(nodes: Sequence[Node], result: Preflight, *, deep: bool, verbo
     render_check(console, nodes, result.facts, result.findings, print_network, verbose=verbose)
 
 
-def _load_job(job_file: str | None, overrides: Sequence[str]) -> Job | None:
-    """Read the job with its overrides; None without a job file, which then nothing may override."""
-    if job_file is not None:
-        return load_job(job_file, overrides, ())
-    if overrides:
+def _load(settings: Settings, job_file: str | None, overrides: Sequence[str]) -> tuple[Job | None, Inventory]:
+    """Read the job, or make one for a script; None where none is named and none is here, and nothing overrides it."""
+    if is_script(job_file):
+        from clusterctl.cli.actions.init.script import ScriptRun, load_script
+
+        inventory, job = load_script(settings, ScriptRun(str(job_file), overrides, ()))
+        return job, inventory
+    named = job_file is not None or LOCAL_JOB.is_file()
+    if overrides and not named:
         raise click.UsageError(
             tr("--set overrides a key of a job: give JOB.yaml too"), click.get_current_context()
         )
-    return None
+    return load_job(job_file, overrides, ()) if named else None, load_inventory(settings, on_slurm=True)

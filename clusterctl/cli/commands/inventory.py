@@ -82,7 +82,8 @@ def import_(
     configuration such as ~/.ssh/config; - is standard input. The order of the hosts gives the node_rank, slots
     become gpus. What has no counterpart is written as comments. No node is contacted.
     """
-    from clusterctl.cli.actions.inventory import find_unread, read_imported_file, with_config, write_new_file
+    from clusterctl.cli.actions.init.machines import find_unread, read_imported_file, with_config
+    from clusterctl.cli.actions.init.write_files import write_new_file
     from clusterctl.cli.context.nodes import hint_next, notice
     from clusterctl.console.terminal import info
     from clusterctl.specs.importers.detect import parse_imported
@@ -136,16 +137,16 @@ def discover(
     fastest network that all machines share; other NICs are written as comments. Writes nothing on the machines. Exit
     code 0: all answered; 5: some did, the others are written as comments; 4: none did.
     """
-    from clusterctl.cli.actions import inventory as actions
+    from clusterctl.cli.actions.init import machines
 
-    connect_options = actions.with_lab(actions.ConnectOptions(**connection), settings.lab)
-    return actions.discover(hosts, connect_options, cluster, output, force=force)
+    connect_options = machines.with_lab(machines.ConnectOptions(**connection), settings.lab)
+    return machines.discover(hosts, connect_options, cluster, output, force=force)
 
 
 @click.command(
     cls=VerbCommand,
     examples=[
-        ("clusterctl init gpu[01-04] --script train.py", "four machines and a script"),
+        ("clusterctl init gpu[01-04] --script train.py", "files, check, launch"),
         ("clusterctl init --from hostfile --user alice", "the machines of a hostfile"),
         ("clusterctl init --from-ssh-config 'gpu*'", "hosts of ~/.ssh/config"),
     ],
@@ -166,6 +167,12 @@ def discover(
 )
 @click.option("--force", is_flag=True, help="Replace existing inventory.yaml and job.yaml.")
 @click.option("--accept-new", is_flag=True, help="Trust new host keys and record them.")
+@click.option(
+    "--password-from",
+    metavar="VARIABLE",
+    help="Read the password of all machines from this environment variable, to install your key.",
+)
+@click.option("-y", "--yes", is_flag=True, help="Answer every question but that for new host keys with yes.")
 @with_connect_options
 @shared_options
 def init(
@@ -178,16 +185,22 @@ def init(
     name: str,
     force: bool,
     accept_new: bool,
+    password_from: str | None,
+    yes: bool,
     **connection: Any,
 ) -> int:
-    """Write inventory.yaml and job.yaml for machines that you reach by SSH.
+    """Write inventory.yaml and job.yaml for machines that you reach by SSH, then check and launch.
 
     HOST is a name, an address, user@host:port or a range such as gpu[01-04]; the order gives the node_rank. Reads the
-    NICs and GPUs of the machines and writes nothing there. On a terminal it asks for what is missing. Exit code 0: all
-    machines answered; 5: some did, the others are written as comments; 4: none did, nothing was written.
+    NICs, the GPUs and the Pythons of the machines. On a terminal it asks before it trusts host keys, installs your key
+    where none is accepted, checks, and launches; without one it prints these commands. Exit code: of the launch or the
+    check, else 0: all machines were read; 5: some were; 4: none.
     """
-    from clusterctl.cli.actions.inventory import ConnectOptions, InitCommand, InitOptions, with_lab
+    from clusterctl.cli.actions.init.command import InitCommand, InitOptions
+    from clusterctl.cli.actions.init.hosts import HostSource
+    from clusterctl.cli.actions.init.machines import ConnectOptions, with_lab
 
     connect_options = ConnectOptions(**connection, host_keys="accept-new" if accept_new else None)
-    options = InitOptions(hosts, source, from_ssh_config, script, name, force)
-    return InitCommand(Path(folder), options, with_lab(connect_options, settings.lab)).run()
+    machines = HostSource(hosts, source, from_ssh_config)
+    options = InitOptions(machines, script, name, force, yes, password_from)
+    return InitCommand(Path(folder), options, with_lab(connect_options, settings.lab), settings).run()

@@ -8,6 +8,7 @@ from clusterctl.cli.context.load import load_inventory
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand, VerbGroup
 from clusterctl.cli.options import shared_options, with_node_options
+from clusterctl.specs.text import command_line
 
 
 @click.group(cls=VerbGroup)
@@ -21,7 +22,6 @@ def keys(settings: Settings) -> None:
     short_help="Install your public key on every node.",
     examples=[
         ("clusterctl keys push", "all nodes of the inventory"),
-        ("clusterctl keys push --same-password", "one password for all nodes"),
         ("clusterctl keys push --nodes gpu05", "a new node"),
     ],
 )
@@ -29,9 +29,7 @@ def keys(settings: Settings) -> None:
 @click.option(
     "--key", metavar="FILE", help="The private key whose public key is installed; default: the inventory's."
 )
-@click.option(
-    "--same-password", is_flag=True, help="Ask once for all nodes; ask again for nodes that refuse it."
-)
+@click.option("--same-password", is_flag=True, hidden=True)  # what is done anyway, for older scripts
 @click.option(
     "--password-from",
     metavar="VARIABLE",
@@ -45,19 +43,23 @@ def push(
     pattern: str | None,
     exclude: str | None,
     key: str | None,
-    same_password: bool,
+    same_password: bool,  # noqa: ARG001 - see the option
     password_from: str | None,
     accept_new: bool,
     yes: bool,
 ) -> int:
     """Install your public key on every node, like ssh-keygen and ssh-copy-id.
 
-    Creates a key if there is none. Shows new host keys before anything is sent. Asks for each password once and stores
-    none; nodes that accept the key already are left unchanged. At the end every node is tested with the key. Safe to
-    repeat.
+    Creates a key if there is none. Shows new host keys before anything is sent. Asks for one password for all nodes,
+    then again for nodes that refuse it, and stores none; nodes that accept the key already are left unchanged. At the
+    end every node is tested with the key. Safe to repeat.
     """
-    from clusterctl.cli.actions.push_keys import KeyPush, PushKeysOptions
+    from clusterctl.cli.actions.init.push_keys import KeyPush, PushKeysOptions
+    from clusterctl.cli.context.nodes import hint_next
     from clusterctl.plans.launch.placement import choose_nodes
 
     nodes = choose_nodes(load_inventory(settings), pattern, exclude)
-    return KeyPush(nodes, PushKeysOptions(key, same_password, password_from, accept_new, yes)).run()
+    code = KeyPush(nodes, PushKeysOptions(key, password_from, accept_new, yes)).run()
+    if code == 0:
+        hint_next(command_line("check", command=settings.command))
+    return code

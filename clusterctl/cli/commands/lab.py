@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from clusterctl.cli.context.load import lab_dir
+from clusterctl.cli.context.load import LOCAL_FILE, lab_dir
 from clusterctl.cli.context.nodes import hint_next
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import RawArgumentsCommand, VerbCommand, VerbGroup
@@ -131,7 +131,7 @@ def _hint_after_up(new_lab: Lab) -> None:
     from clusterctl.lab import labs
     from clusterctl.lab.layout import SLURM_INVENTORY
 
-    is_default = labs.default_lab(labs.list_running(lab_dir())) == new_lab
+    is_default = labs.default_lab(labs.list_running(lab_dir())) == new_lab and not LOCAL_FILE.exists()
     command = "clusterctl" if is_default else command_line("clusterctl", "--lab", new_lab.name)
     hint_next(f"{command} check", f"{command} launch JOB.yaml")
     if new_lab.plan.slurmd:

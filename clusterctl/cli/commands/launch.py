@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from clusterctl.cli.completion import complete_job_file
-from clusterctl.cli.context.load import expand, load_inventory, load_job
+from clusterctl.cli.context.load import expand, is_script, load_inventory, load_job
 from clusterctl.cli.context.settings import LaunchOptions, Settings
 from clusterctl.cli.help import RawArgumentsCommand, VerbCommand
 from clusterctl.cli.options import (
@@ -20,6 +20,7 @@ from clusterctl.cli.options import (
     refuse_surplus,
     set_option,
     shared_options,
+    split_job_file,
     with_node_options,
 )
 from clusterctl.console.text import json_text, make_visible
@@ -37,12 +38,13 @@ if TYPE_CHECKING:
 @click.command(
     cls=RawArgumentsCommand,
     examples=[
-        ("clusterctl launch job.yaml", "check, start, follow"),
+        ("clusterctl launch", "job.yaml of this directory: check, start, follow"),
+        ("clusterctl launch train.py --hosts gpu01,gpu02", "without files"),
         ("clusterctl launch job.yaml --nodes 0-1 -- --epochs 3", "two nodes; an argument of the script"),
         ("clusterctl launch job.yaml --dry-run", "print the commands of each node"),
     ],
 )
-@click.argument("job_file", metavar="JOB.yaml", shell_complete=complete_job_file)
+@click.argument("job_file", metavar="[JOB.yaml|SCRIPT.py]", required=False, shell_complete=complete_job_file)
 @click.argument("script_args", metavar="[-- SCRIPT ARGS]", nargs=-1, type=click.UNPROCESSED)
 @click.option("--dry-run", is_flag=True, help="Print what would run on each node, and stop; uses no network.")
 @click.option("-d", "--detach", is_flag=True, help="Return when the workers have started.")
@@ -62,7 +64,7 @@ if TYPE_CHECKING:
 @shared_options
 def launch(
     settings: Settings,
-    job_file: str,
+    job_file: str | None,
     script_args: tuple[str, ...],
     dry_run: bool,
     detach: bool,
@@ -79,17 +81,18 @@ def launch(
 ) -> int:
     """Send the code and start torchrun on every node.
 
-    Shows the output of all ranks until the run ends. Ctrl-C before the workers start cancels the launch; later it
+    Without JOB.yaml, job.yaml of this directory; a script needs no file. Shows the output of all ranks until the run
+    ends. Ctrl-C before the workers start cancels the launch; later it
     leaves the run going and prints how to attach again. Everything after -- is passed to your script.
     """
     from clusterctl.cli.context.nodes import notice
     from clusterctl.plans.launch.placement import explain_rank_pattern, plan_placement
 
+    job_file, script_args = split_job_file(job_file, script_args)
     refuse_surplus(script_args, "launch")
     overrides += () if keep_warm is None else (f"keep_warm={keep_warm}",)
     overrides += ("debug=true",) if debug else ()
-    job = load_job(job_file, overrides, script_args)
-    inventory = load_inventory(settings, on_slurm=True)
+    inventory, job = _load(settings, job_file, overrides, script_args)
     if inventory.slurm is not None:
         options = LaunchOptions(detach, no_check, as_json, wait, settings.command, big)
         return _launch_on_slurm(inventory, job, (pattern, exclude), options, dry_run=dry_run)
@@ -113,6 +116,18 @@ def launch(
 
         options = LaunchOptions(detach, no_check, as_json, wait, settings.command, big, recheck)
         return Launch(inventory, job, members, options).run(cluster)
+
+
+def _load(
+    settings: Settings, job_file: str | None, overrides: Sequence[str], script_args: Sequence[str]
+) -> tuple[Inventory, Job]:
+    """Read the inventory and the job, or make a job for a script."""
+    if is_script(job_file):
+        from clusterctl.cli.actions.init.script import ScriptRun, load_script
+
+        return load_script(settings, ScriptRun(str(job_file), overrides, script_args))
+    job = load_job(job_file, overrides, script_args)
+    return load_inventory(settings, on_slurm=True), job
 
 
 def _launch_on_slurm(
@@ -144,7 +159,7 @@ def _launch_on_slurm(
         ("clusterctl sync job.yaml --json", "as JSON"),
     ],
 )
-@click.argument("job_file", metavar="JOB.yaml", shell_complete=complete_job_file)
+@click.argument("job_file", metavar="[JOB.yaml]", required=False, shell_complete=complete_job_file)
 @with_node_options
 @set_option
 @big_option
@@ -152,7 +167,7 @@ def _launch_on_slurm(
 @shared_options
 def sync(
     settings: Settings,
-    job_file: str,
+    job_file: str | None,
     pattern: str | None,
     exclude: str | None,
     overrides: tuple[str, ...],
@@ -183,7 +198,7 @@ def sync(
     ],
 )
 @click.argument("target", metavar="slurm|bash", type=click.Choice(["slurm", "bash"]))
-@click.argument("job_file", metavar="JOB.yaml", shell_complete=complete_job_file)
+@click.argument("job_file", metavar="[JOB.yaml]", required=False, shell_complete=complete_job_file)
 @click.argument("script_args", metavar="[-- SCRIPT ARGS]", nargs=-1, type=click.UNPROCESSED)
 @click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of standard output.")
 @click.option("--force", is_flag=True, help="Replace an existing FILE of -o.")
@@ -194,7 +209,7 @@ def sync(
 def export(
     settings: Settings,
     target: Target,
-    job_file: str,
+    job_file: str | None,
     script_args: tuple[str, ...],
     output: str | None,
     force: bool,
@@ -209,12 +224,13 @@ def export(
     one that starts the nodes of the inventory by ssh and stops all of them when one fails or the script ends. What
     the script leaves out is a comment in it and a note on the screen. Secrets are not in it. No node is contacted.
     """
-    from clusterctl.cli.actions.inventory import write_new_file
+    from clusterctl.cli.actions.init.write_files import write_new_file
     from clusterctl.cli.context.nodes import hint_next, notice
     from clusterctl.console.terminal import info
     from clusterctl.plans.export.bash import render_bash
     from clusterctl.plans.export.slurm import render_slurm
 
+    job_file, script_args = split_job_file(job_file, script_args)
     refuse_surplus(script_args, "export")
     job = load_job(job_file, overrides, script_args)
     if job.runs_on_head:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ from clusterctl.client.local.private_files import (
     write_own,
 )
 from clusterctl.console.terminal import info
-from clusterctl.errors import UsageError
+from clusterctl.errors import SpecError, UsageError
 from clusterctl.node_texts import describe_system_error
 from clusterctl.protocol.run_id import RunId, parse_run_id
 from clusterctl.specs.text import command_line
@@ -97,18 +97,24 @@ LARGEST_FILE = 256 << 10  # as `specs.yaml.reader` has it, which is not imported
 
 @dataclass(frozen=True)
 class ChosenInventory:
-    """An inventory file, why it is the one, and how the cluster is called in a question."""
+    """An inventory file, why it is the one, and how the cluster is called in a question.
+
+    `hosts` are machines that were given in place of a file; a file that is not `named` was found in this directory.
+    """
 
     path: Path
     reason: str
     lab: str | None = None
     named: bool = True
+    hosts: str | None = None
 
     @property
     def label(self) -> str:
-        """Name the lab, else the file."""
+        """Name the lab, the hosts, else the file."""
         if self.lab is not None:
             return tr("lab {name}", name=self.lab)
+        if self.hosts is not None:
+            return tr("hosts {hosts}", hosts=self.hosts)
         return tr("inventory {path}", path=self.path)
 
 
@@ -141,29 +147,43 @@ def refuse_on_slurm(inventory: Inventory, verb: str) -> None:
 
 def load_chosen_inventory(settings: Settings) -> tuple[Inventory, ChosenInventory]:
     """Read the inventory and give the choice of the file."""
-    from clusterctl.client.local.parse_cache import parse_once
-    from clusterctl.specs.inventory.model import Inventory
+    from clusterctl.specs.inventory.model import name_cluster
 
     chosen = choose_inventory(settings)
     if not chosen.named:
         _refuse_planted(chosen.path)
-    text, file = read_spec(chosen.path), str(chosen.path)
-    inventory = parse_once(_parse_cache_dir(), text, file, Inventory, _parse_inventory)
+    text, file = _read_inventory(chosen)
+    inventory = name_cluster(_parse_inventory(text, file), chosen.path.absolute().parent.name)
     if not chosen.named:
-        configs = {node.ssh.config for node in inventory.nodes if node.ssh.config not in (None, "none")}
-        for config in sorted(filter(None, configs)):
-            if not expand(config).is_absolute():
-                _refuse_planted(Path(config))
+        _refuse_planted_configs(inventory)
+        return inventory, chosen
     info(
         trn(
             "inventory: {path} ({reason}), {n} node",
             "inventory: {path} ({reason}), {n} nodes",
             len(inventory.nodes),
-            path=chosen.path,
+            path=file if chosen.lab is None else chosen.label,
             reason=chosen.reason,
         )
     )
     return inventory, chosen
+
+
+def _read_inventory(chosen: ChosenInventory) -> tuple[str, str]:
+    """Read the text of the inventory and how messages call its file; hosts are written as one."""
+    if chosen.hosts is None:
+        return read_spec(chosen.path), str(chosen.path)
+    from clusterctl.specs.inventory.render import render_hosts
+
+    return render_hosts(chosen.hosts), chosen.hosts
+
+
+def _refuse_planted_configs(inventory: Inventory) -> None:
+    """Refuse SSH configurations of this directory that another account could have written."""
+    configs = {node.ssh.config for node in inventory.nodes if node.ssh.config not in (None, "none")}
+    for config in sorted(filter(None, configs)):
+        if not expand(config).is_absolute():
+            _refuse_planted(Path(config))
 
 
 def _refuse_planted(file: Path) -> None:
@@ -183,19 +203,21 @@ def expand(path: str) -> Path:
 
 
 def choose_inventory(settings: Settings) -> ChosenInventory:
-    """Pick the inventory file: `-i` or `--lab`, CLUSTERCTL_INVENTORY, the running lab, ./inventory.yaml."""
+    """Pick the inventory: `-i`, `--lab` or `--hosts`, CLUSTERCTL_INVENTORY, ./inventory.yaml, the running lab."""
     if settings.inventory is not None:
         return _inventory_at(settings.inventory, tr("given by {option}", option="-i"))
     if settings.lab is not None:
         return _lab_inventory(settings.lab, tr("given by {option}", option="--lab"))
+    if settings.hosts is not None:
+        return ChosenInventory(LOCAL_FILE, tr("given by {option}", option="--hosts"), hosts=settings.hosts)
     if os.environ.get("CLUSTERCTL_INVENTORY"):
         return _inventory_at(os.environ["CLUSTERCTL_INVENTORY"], "CLUSTERCTL_INVENTORY")
+    if LOCAL_FILE.exists():
+        return ChosenInventory(LOCAL_FILE, "", named=False)
     labs = _running_labs()
     chosen = _default_lab(labs)
     if chosen is not None:
         return chosen
-    if Path("inventory.yaml").exists():
-        return ChosenInventory(Path("inventory.yaml"), tr("in this directory"), named=False)
     if labs:
         raise UsageError(
             "CC-USE-002",
@@ -204,12 +226,23 @@ def choose_inventory(settings: Settings) -> ChosenInventory:
             names=", ".join(lab.name for lab in labs),
             command=command_line("clusterctl", "--lab", labs[0].name, "ps"),
         )
-    raise UsageError("CC-USE-002")
+    raise _no_inventory()
 
 
-def choice_before_local_file() -> bool:
-    """Whether CLUSTERCTL_INVENTORY or a running lab is chosen where ./inventory.yaml is there too."""
-    return bool(os.environ.get("CLUSTERCTL_INVENTORY")) or _default_lab(_running_labs()) is not None
+LOCAL_FILE = Path("inventory.yaml")
+
+
+def _no_inventory() -> UsageError:
+    """Point to a file with another ending where one is there, else to `init`."""
+    other = next(
+        (path for path in (Path("inventory.yml"), Path("inventory.yaml.txt")) if path.exists()), None
+    )
+    return UsageError("CC-USE-002", "near", file=other) if other is not None else UsageError("CC-USE-002")
+
+
+def is_local_file_used() -> bool:
+    """Return whether ./inventory.yaml is chosen once it is there, or the environment names another one."""
+    return not os.environ.get("CLUSTERCTL_INVENTORY")
 
 
 def _inventory_at(text: str, reason: str) -> ChosenInventory:
@@ -237,18 +270,11 @@ def _default_lab(labs: Sequence[Lab]) -> ChosenInventory | None:
         return None
     others = ", ".join(other.name for other in labs if other is not lab)
     reason = (
-        tr("lab {name}; also running: {others}; select with --lab NAME", name=lab.name, others=others)
+        tr("also running: {others}; select with --lab NAME", others=others)
         if others
         else tr("the running lab")
     )
-    ignored = tr("./inventory.yaml is ignored: use it with -i inventory.yaml") if _ignores_file(lab) else ""
-    return ChosenInventory(lab.inventory, "; ".join(filter(None, (reason, ignored))), lab.name)
-
-
-def _ignores_file(lab: Lab) -> bool:
-    """Tell whether this directory has an inventory, and not that of the lab."""
-    here = Path("inventory.yaml")
-    return here.exists() and here.resolve() != lab.inventory.resolve()
+    return ChosenInventory(lab.inventory, reason, lab.name)
 
 
 def _lab_inventory(name: str, reason: str) -> ChosenInventory:
@@ -261,23 +287,38 @@ def _lab_inventory(name: str, reason: str) -> ChosenInventory:
 PUBLIC_SETTINGS = ("keep_warm", "nodes", "nproc_per_node", "start")
 
 
-def load_job(path: str, overrides: Sequence[str], more_args: Sequence[str]) -> Job:
-    """Read a job file, apply `--set KEY=VALUE` and what follows `--`."""
+LOCAL_JOB = Path("job.yaml")
+
+
+def is_script(path: str | None) -> bool:
+    """Return whether a word in place of a job file is a Python script."""
+    return path is not None and path.endswith(".py")
+
+
+def load_job(path: str | None, overrides: Sequence[str], more_args: Sequence[str]) -> Job:
+    """Read a job file, without one ./job.yaml; apply `--set KEY=VALUE` and what follows `--`."""
     from clusterctl.client.local.parse_cache import parse_once
     from clusterctl.specs.job.model import Job
 
-    file = _file_in(Path(path), "job.yaml")
-    if file != Path(path):
+    file = _find_local_job() if path is None else _file_in(Path(path), "job.yaml")
+    if path is None or file != Path(path):
         path = str(file)
         info(tr("job: {path}", path=path))
     text = read_spec(file)
-    changes = [_parse_override(override) for override in overrides]
+    changes = parse_settings(overrides)
     if all(key in PUBLIC_SETTINGS for key, _ in changes):
         asked = "\0".join([str(len(overrides)), *overrides, text])
         job = parse_once(_parse_cache_dir(), asked, path, Job, lambda *_: _parse_job(text, path, changes))
     else:
         job = _parse_job(text, path, changes)
     return replace(job, args=(*job.args, *more_args))
+
+
+def _find_local_job() -> Path:
+    if not LOCAL_JOB.is_file():
+        raise UsageError("CC-USE-009")
+    _refuse_planted(LOCAL_JOB)  # its hooks run on this machine
+    return LOCAL_JOB
 
 
 def _file_in(path: Path, name: str) -> Path:
@@ -299,15 +340,41 @@ def _parse_cache_dir() -> Path:
 
 
 def _parse_inventory(text: str, file: str) -> Inventory:
+    from clusterctl.client.local.parse_cache import parse_once
+    from clusterctl.specs.inventory.model import Inventory
+
+    return parse_once(_parse_cache_dir(), text, file, Inventory, _parse_inventory_anew)
+
+
+def _parse_inventory_anew(text: str, file: str) -> Inventory:
     from clusterctl.specs.inventory.parse import parse_inventory
 
-    return parse_inventory(text, file)
+    with _showing_lines(text, file):
+        return parse_inventory(text, file)
 
 
 def _parse_job(text: str, file: str, overrides: Sequence[tuple[str, str]] = ()) -> Job:
     from clusterctl.specs.job.parse import parse_job
 
-    return parse_job(text, file, overrides)
+    with _showing_lines(text, file):
+        return parse_job(text, file, overrides)
+
+
+@contextmanager
+def _showing_lines(text: str, file: str) -> Iterator[None]:
+    """Give an error the text of its file, whose lines are then shown."""
+    try:
+        yield
+    except SpecError as error:
+        with suppress(OSError):  # hosts that stand for a file have a name that is none
+            if Path(file).is_file():
+                error.texts[file] = text
+        raise
+
+
+def parse_settings(overrides: Sequence[str]) -> list[tuple[str, str]]:
+    """Read the values of `--set KEY=VALUE`."""
+    return [_parse_override(override) for override in overrides]
 
 
 def _parse_override(override: str) -> tuple[str, str]:

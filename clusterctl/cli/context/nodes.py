@@ -46,9 +46,11 @@ def prompt_passphrase(path: str) -> str | None:
 def prompt_secret(question: str) -> str:
     """Ask for what is not shown while it is typed; empty at the end of the input. A signal ends the wait."""
     try:
-        return INTERRUPTS.call(lambda: getpass.getpass(question, stream=sys.stderr))
+        secret = INTERRUPTS.call(lambda: getpass.getpass(question, stream=sys.stderr))
     except EOFError:
         return ""
+    INTERRUPTS.check()
+    return secret
 
 
 def _is_interactive() -> bool:

@@ -16,12 +16,19 @@ class Settings:
     verbose: bool = False
     quiet: bool = False
     color: str = "auto"
+    hosts: str | None = None
 
     @property
     def command(self) -> str:
-        """Give the beginning of a command to paste that means the same inventory."""
-        chosen = ["-i", self.inventory] if self.inventory else ["--lab", self.lab] if self.lab else []
+        """Return the beginning of a command to paste that means the same inventory."""
+        chosen = [word for option, value in self.choices for word in (option, value)]
         return command_line("clusterctl", *chosen)
+
+    @property
+    def choices(self) -> list[tuple[str, str]]:
+        """The options that choose the inventory, with their values."""
+        given = (("-i", self.inventory), ("--lab", self.lab), ("--hosts", self.hosts))
+        return [(option, value) for option, value in given if value]
 
 
 @dataclass(frozen=True)

@@ -75,12 +75,18 @@ def torch_is_missing(context: CheckContext) -> Iterator[Hit]:
     for node, facts in context.known:
         if not facts.torch.version:
             evidence = tr("{python} has no torch", python=facts.interpreter.executable or node.python)
-            yield on_node(
-                node,
-                evidence,
-                "index" if needs_index else "",
-                command=_install_torch(node, facts, version),
-            )
+            if _is_system_python(facts):
+                requirement = f"torch=={version.partition('+')[0]}" if version else "torch"
+                file = context.job.file if context.job else "job.yaml"
+                yield on_node(node, evidence, "system", requirement=requirement, file=file)
+            else:
+                command = _install_torch(node, facts, version)
+                yield on_node(node, evidence, "index" if needs_index else "", command=command)
+
+
+def _is_system_python(facts: Facts) -> bool:
+    """Recognise the Python of the distribution, into which pip installs nothing (PEP 668), or only as root."""
+    return facts.interpreter.prefix in ("/usr", "/usr/local")
 
 
 @check("CC-TORCH-002", needs=("torch",))

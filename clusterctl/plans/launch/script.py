@@ -17,6 +17,33 @@ LARGEST_SCRIPT = 256 << 10  # bytes
 MOST_FILES = 50  # of the code that a script imports
 LONGEST_SHOWN = 120  # characters of a value from the script
 
+# What options of scripts are usually called that say where results go; before the others, the more exact names.
+OUTPUT_OPTIONS = (
+    *(
+        "output_dir",
+        "out_dir",
+        "save_dir",
+        "checkpoint_dir",
+        "ckpt_dir",
+        "results_dir",
+        "work_dir",
+        "run_dir",
+    ),
+    *(
+        "output",
+        "out",
+        "save_path",
+        "checkpoint_path",
+        "ckpt_path",
+        "default_root_dir",
+        "log_dir",
+        "logdir",
+        "save",
+    ),
+)
+OUTPUT_DIR = "${output_dir}"
+OPTION_CALLS = ("click.option", "click.decorators.option")
+TRAINING_PARSERS = ("HfArgumentParser", "TrlParser")  # of transformers and trl
 LOCAL_RANK_OPTIONS = ("--local_rank", "--local-rank")
 MASTER_URL = "tcp://${master_addr}:${master_port}"
 SPAWN = ("torch.multiprocessing.spawn", "torch.multiprocessing.spawn.spawn")
@@ -102,6 +129,7 @@ class ScriptUse:
 
     `init_options` are the options, by `dest`, that are the arguments of init_process_group: dest by keyword.
     `assigned` are attributes that the code sets itself, so that their option does not decide.
+    `parses_training_arguments`: the parser is Hugging Face's, which makes an option of each training argument.
     """
 
     options: tuple[Option, ...] = ()
@@ -111,6 +139,7 @@ class ScriptUse:
     init_options: Mapping[str, str] = field(default_factory=dict)
     assigned: frozenset[str] = frozenset()
     reads_local_rank: bool = False
+    parses_training_arguments: bool = False
 
     def find_option(self, dest: str) -> Option | None:
         """Return the option whose value is this attribute."""
@@ -169,6 +198,7 @@ def merge_uses(uses: Iterable[ScriptUse]) -> ScriptUse:
             {**use.init_options, **merged.init_options},
             merged.assigned | use.assigned,
             merged.reads_local_rank or use.reads_local_rank,
+            merged.parses_training_arguments or use.parses_training_arguments,
         )
     return merged
 
@@ -253,8 +283,12 @@ class _FileReader:
 
     def _read_call(self, call: ast.Call, flags: tuple[str, ...]) -> None:
         name = self._name_of(call.func)
-        if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
+        if (
+            isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument"
+        ) or name in OPTION_CALLS:
             self._read_option(call)
+        elif name.rpartition(".")[2] in TRAINING_PARSERS:
+            self._use = replace(self._use, parses_training_arguments=True)
         elif name in SPAWN:
             nprocs = _keyword(call, "nprocs")
             count = nprocs.value if isinstance(nprocs, ast.Constant) else None
@@ -268,6 +302,9 @@ class _FileReader:
         if not names:
             return
         action = _text_of(_keyword(call, "action"))
+        is_flag = getattr(_keyword(call, "is_flag"), "value", False) is True or any(
+            "/" in name for name in names
+        )
         dest = _text_of(_keyword(call, "dest"))
         long_name = next((name for name in names if name.startswith("--")), names[0])
         default = _keyword(call, "default")
@@ -275,7 +312,7 @@ class _FileReader:
             names,
             dest or long_name.lstrip("-").replace("-", "_"),
             self._value_of(default) if default else "",
-            action.startswith("store_"),
+            is_flag or action.startswith("store_"),
             self._line(call, ", ".join(names)),
         )
         self._use = replace(self._use, options=(*self._use.options, option))
@@ -365,6 +402,17 @@ def plan_script(use: ScriptUse) -> ScriptLaunch:
         return ScriptLaunch("python", node_args(use), 1)
     option = use.local_rank_option
     return ScriptLaunch(args=(local_rank_arg(option),)) if option else ScriptLaunch()
+
+
+def output_args(use: ScriptUse) -> tuple[str, ...]:
+    """Return the argument that sends a script's results to the run's output folder; empty without such an option."""
+    options = {option.dest: option for option in use.options if not option.is_flag}
+    option = next((options[dest] for dest in OUTPUT_OPTIONS if dest in options), None)
+    if option is None:
+        return ("--output_dir", OUTPUT_DIR) if use.parses_training_arguments else ()
+    name = posixpath.basename(option.default)
+    is_file = "." in name.strip(".")  # such as `model.pt`
+    return (option.name, f"{OUTPUT_DIR}/{name}" if is_file else OUTPUT_DIR)
 
 
 def local_rank_arg(option: Option) -> str:

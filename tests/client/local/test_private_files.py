@@ -188,7 +188,7 @@ OPENERS = {
 OTHERS = {
     "cli/context/code.py": "the script that is to be run, which is the user's",
     "cli/context/load.py": "the inventory and the job, which are the user's",
-    "cli/actions/push_keys.py": "the user's keys in ~/.ssh",
+    "cli/actions/init/push_keys.py": "the user's keys in ~/.ssh",
     "client/local/hooks.py:claim_stall": "an empty file that must not be there yet, in a folder verified before",
     "client/rpc/bundle.py:boot_program": "our own module, which is sent",
     "client/rpc/bundle.py:_source": "our own modules, which are sent",

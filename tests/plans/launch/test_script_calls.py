@@ -12,6 +12,7 @@ from clusterctl.plans.launch.script import (
     ScriptUse,
     merge_args,
     merge_uses,
+    output_args,
     parse_file,
     plan_script,
 )
@@ -162,3 +163,29 @@ def test_the_arguments_of_the_job_stay(
 ) -> None:
     """A value that is there already is replaced, not given twice."""
     assert merge_args(args, wanted) == merged
+
+
+@pytest.mark.parametrize(
+    ("source", "args"),
+    [
+        ("p.add_argument('-o', '--output-dir', default='out')", ("--output-dir", "${output_dir}")),
+        ("p.add_argument('--save', default='runs/model.pt')", ("--save", "${output_dir}/model.pt")),
+        ("p.add_argument('--log-dir')\np.add_argument('--ckpt_dir')", ("--ckpt_dir", "${output_dir}")),
+        ("p.add_argument('--save', action='store_true')", ()),
+        ("p.add_argument('--lr')", ()),
+        (
+            "import click\n@click.option('--out', '-o', default='.')\ndef main(out): ...",
+            ("--out", "${output_dir}"),
+        ),
+        ("import click\n@click.option('--save/--no-save')\ndef main(save): ...", ()),
+        ("import click\n@click.option('--save', is_flag=True)\ndef main(save): ...", ()),
+        (
+            "from transformers import HfArgumentParser, TrainingArguments\nHfArgumentParser((TrainingArguments,))",
+            ("--output_dir", "${output_dir}"),
+        ),
+        ("from trl import TrlParser\nTrlParser((A, B))", ("--output_dir", "${output_dir}")),
+    ],
+)
+def test_the_option_for_results(source: str, args: tuple[str, ...]) -> None:
+    """Of argparse, click and Hugging Face; a file keeps its name, and a flag is no folder."""
+    assert output_args(parse_file("t.py", source.encode()).use) == args

@@ -37,7 +37,6 @@ class PushKeysOptions:
     """The options of `keys push`."""
 
     key: str | None
-    same_password: bool
     password_from: str | None
     accept_new: bool
     yes: bool
@@ -174,10 +173,10 @@ class KeyPush:
             for node in self._pending:
                 self._errors[node.name] = _no_terminal_error(node)
             return {}
-        if attempt == 0 and self._options.same_password:
-            count = len(self._pending)
-            password = prompt_secret(trn("Password for {n} node: ", "Password for all {n} nodes: ", count))
-            return {node.name: password for node in self._pending if password}
+        if attempt == 0 and len(self._pending) > 1:
+            question = tr("Password for all {n} nodes (empty: one for each): ", n=len(self._pending))
+            if password := prompt_secret(question):
+                return {node.name: password for node in self._pending}
         passwords = {}
         for node in self._pending:
             account = f"{node.ssh.user}@{node.host}" if node.ssh.user else node.host
@@ -227,6 +226,20 @@ class KeyPush:
             click.echo(message, err=True)
             return 0
         return 5 if self._results else max(error.exit_code for error in self._errors.values())
+
+
+def describe_key(key: str | None) -> str:
+    """Ask whether the key that KeyPush would take is to be installed; it is made if there is none."""
+    folder = Path.home() / ".ssh"
+    usual = (
+        (Path(key.removesuffix(".pub")).expanduser(),)
+        if key
+        else tuple(folder / name for name in DEFAULT_KEY_NAMES)
+    )
+    existing = next(filter(_key_exists, usual), None)
+    if existing is not None:
+        return tr("Install {key} there now?", key=existing)
+    return tr("Create {key} and install it there now?", key=usual[0])
 
 
 def _key_exists(private: Path) -> bool:
