@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,6 +21,17 @@ from waiting import HANG, wait_until
 
 from clusterctl.node.fork.warm_client import close_all, pack_variables, receive, send
 from clusterctl.node.runtime.processes import restore_signals, set_subreaper
+
+# Below those that Linux gives to outgoing connections (ip_local_port_range).
+MASTER_PORTS = range(20000, 30000)
+
+
+def choose_master_port() -> int:
+    """Return a port on which torchrun can listen a moment later: no outgoing connection can take it until then."""
+    for port in random.sample(MASTER_PORTS, 100):
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise AssertionError("100 ports are taken")
 
 
 @dataclass(frozen=True)
@@ -94,8 +106,7 @@ class Gate:
 
     def go(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Gate:
         """Give GO for a script or a module, with torchrun's own way of writing either."""
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            port = server.getsockname()[1]
+        port = choose_master_port()
         flags = {
             "--nnodes": 1,
             "--nproc-per-node": self.workers,
