@@ -398,8 +398,8 @@ ENTRIES: Mapping[str, Entry] = {
             "torchrun 是 torch 的一部分：没有它，该节点上无法启动任何进程。",
         ),
         what=Text(
-            "The interpreter set with `python:` has no torch. Often torch is installed for another interpreter: in a conda environment or a virtual environment that only a login shell activates. Then set that environment's python, or set `activate:` to the command that activates it. A job with `launcher: command` may use another Python; the nodes then need no torch here. The same holds for `launcher: python` with a `setup` that makes an environment without torch, as for JAX.",
-            "`python:` 指定的解释器没有安装 torch。常见情况是 torch 安装在另一个解释器中：只有登录 shell 才会激活的 conda 环境或虚拟环境。请指定该环境的 python，或者用 `activate:` 写激活它的命令。`launcher: command` 的作业可以使用其他 Python，此时节点的这个解释器不需要 torch。`launcher: python` 的作业如果由 `setup` 创建了没有 torch 的环境（例如 JAX），也不需要。",
+            "torch is missing in the interpreter set with `python:`. Often torch is installed for another interpreter: in a conda environment or a virtual environment that only a login shell activates. Then set that environment's python, or set `activate:` to the command that activates it. A job with `launcher: command` may use another Python; the nodes then need no torch here. The same holds for `launcher: python` with a `setup` that makes an environment without torch, as for JAX.",
+            "`python:` 指定的解释器缺少 torch。常见情况是 torch 安装在另一个解释器中：只有登录 shell 才会激活的 conda 环境或虚拟环境。请指定该环境的 python，或者用 `activate:` 写激活它的命令。`launcher: command` 的作业可以使用其他 Python，此时节点的这个解释器不需要 torch。`launcher: python` 的作业如果由 `setup` 创建了没有 torch 的环境（例如 JAX），也不需要。",
         ),
         do=Text(
             "Set `python:` to the environment that has torch, or let `setup:` of the job make one; `clusterctl init` does both",
