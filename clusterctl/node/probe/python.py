@@ -23,7 +23,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Callable, Iterator
 
 from ..state.environments import environment_folder, find_environment
-from .questions import list_folder, problem_of, read_text
+from .questions import find_assigned, list_folder, problem_of, read_text
 
 if TYPE_CHECKING:
     from ...protocol.messages.facts import (
@@ -213,18 +213,13 @@ def torch() -> TorchFacts | None:
     folder = os.path.dirname(spec.origin)
     text = read_text(os.path.join(folder, "version.py")) or ""
     return {
-        "version": _assigned("__version__", text) or _declared_version(),
-        "cuda": _assigned("cuda", text),
-        "hip": _assigned("hip", text),
-        "git": _assigned("git_version", text),
+        "version": find_assigned("__version__", text) or _declared_version(),
+        "cuda": find_assigned("cuda", text),
+        "hip": find_assigned("hip", text),
+        "git": find_assigned("git_version", text),
         "location": folder,
         "installed": packages().get("torch") or _declared_version(),
     }
-
-
-def _assigned(name: str, text: str) -> str | None:
-    match = re.search(r"^%s\s*(?::[^=\n]*)?=\s*['\"]([^'\"]*)['\"]" % name, text, re.M)
-    return match.group(1) if match else None
 
 
 def _declared_version() -> str | None:

@@ -11,7 +11,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Iterator
 
-from .questions import read_text
+from .questions import find_assigned, read_text
 
 if TYPE_CHECKING:
     from ...protocol.messages.facts import PythonFacts
@@ -86,10 +86,8 @@ def _describe(path: str, version: str, libraries: list[str]) -> Iterator[PythonF
     if not version or not os.access(path, os.X_OK) or os.path.isdir(path):
         return
     texts = (read_text(os.path.join(library, "torch", "version.py")) for library in libraries)
-    match = re.search(
-        r"^__version__\s*(?::[^=\n]*)?=\s*['\"]([^'\"]*)['\"]", next(filter(None, texts), ""), re.M
-    )
-    yield {"path": _from_home(path), "version": version, "torch": match.group(1) if match else None}
+    torch = find_assigned("__version__", next(filter(None, texts), ""))
+    yield {"path": _from_home(path), "version": version, "torch": torch}
 
 
 def _from_home(path: str) -> str:

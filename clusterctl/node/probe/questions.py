@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from fnmatch import filter as matching
@@ -58,6 +59,12 @@ def read_text(path: str, limit: int = 65536) -> str | None:
             return file.read(limit).decode("utf-8", "replace").strip()
     except OSError:
         return None
+
+
+def find_assigned(name: str, text: str) -> str | None:
+    """Find the text that a module assigns to a name at its top, such as `__version__`."""
+    match = re.search(r"^%s\s*(?::[^=\n]*)?=\s*['\"]([^'\"]*)['\"]" % name, text, re.M)
+    return match.group(1) if match else None
 
 
 def list_folder(path: str, pattern: str = "*") -> list[str]:

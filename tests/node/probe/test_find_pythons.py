@@ -84,9 +84,15 @@ def test_many_environments_are_cut(home: Path) -> None:
 
 
 def test_the_verb_answers_with_both_lists(tmp_path: Path) -> None:
-    """One frame; this machine has at least a Python, and probably no modules."""
-    with Session("pythons", {"workdir": str(tmp_path), "node": "one", "code": ""}) as session:
+    """One frame; a venv next to the code is among the Pythons, whatever else this machine has."""
+    make_python(tmp_path / "code" / ".venv", torch="2.13.0")
+    request = {"workdir": str(tmp_path), "node": "one", "code": str(tmp_path / "code")}
+    with Session("pythons", request) as session:
         header, _ = session.receive()
 
-    assert isinstance(header["pythons"], list) and isinstance(header["modules"], list)
-    assert all(set(one) == {"path", "version", "torch"} for one in header["pythons"])
+    found = {
+        "path": str(tmp_path / "code" / ".venv" / "bin" / "python"),
+        "version": "3.11",
+        "torch": "2.13.0",
+    }
+    assert found in header["pythons"] and isinstance(header["modules"], list)
