@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from driving import COMMAND, running_processes
 from plain_machines import CONDA, PASSWORD, PlainMachine, environment, set_up, write_ssh_config
 from terminal import converse
+from waiting import HANG
 
 from clusterctl.lab.labs import Lab
+from clusterctl.specs.inventory.model import Inventory
 from clusterctl.specs.inventory.parse import parse_inventory
 from clusterctl.specs.job.parse import parse_job
 
@@ -28,40 +32,60 @@ dist.destroy_process_group()
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="sshd can check passwords for root only")
-def test_one_command_four_keys_and_a_password(make_lab: Callable[..., Lab], tmp_path: Path) -> None:
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="sshd can check passwords for root only")
+
+
+@dataclass(frozen=True)
+class Stranger:
+    """A user with an empty home and a project folder, and the machines that `init` is given."""
+
+    lab: Lab
+    machines: list[PlainMachine]
+    home: Path
+    project: Path
+    config: Path
+
+    def command(self, *options: str) -> list[str]:
+        """Return the words of `init` for the machines."""
+        hosts = [f"trainer@{machine.address}:{machine.port}" for machine in self.machines]
+        folders = ["--ssh-config", str(self.config), "--dir", str(self.project)]
+        return [*COMMAND, "init", *hosts, *folders, *options]
+
+    def converse(self, *options: str, answers: Sequence[tuple[str, str]]) -> tuple[int, str]:
+        """Run `init` on a terminal."""
+        return converse(self.command(*options), environment(self.home), answers)
+
+    def read_inventory(self) -> Inventory:
+        """Read what was written."""
+        return parse_inventory((self.project / "inventory.yaml").read_text(), "inventory.yaml")
+
+
+@pytest.fixture
+def stranger(make_lab: Callable[..., Lab], tmp_path: Path) -> Stranger:
+    """Two machines with ports of their own, conda on the first, no torch in the usual Python of either."""
+    lab = make_lab(n=2)
+    first, second = (node.plan.host for node in lab.nodes)
+    machines = [PlainMachine(first, 22022, conda=True), PlainMachine(second, 2222, conda=False)]
+    if reason := set_up(lab, machines, tmp_path):
+        pytest.skip(reason)
+    home, project = tmp_path / "me", tmp_path / "project"
+    home.mkdir()
+    project.mkdir()
+    return Stranger(lab, machines, home, project, write_ssh_config(lab, machines, tmp_path))
+
+
+def test_one_command_four_keys_and_a_password(stranger: Stranger) -> None:
     """No key, unknown host keys, another port, conda on one machine and no torch on the other: SUCCEEDED.
 
     The machines are named by their own names, the Python of each is found, and the job makes the environment that one
     of them lacks; results go to the output folder. Nothing runs on afterwards.
     """
-    lab = make_lab(n=2)
-    addresses = [node.plan.host for node in lab.nodes]
-    machines = [PlainMachine(addresses[0], 22022, conda=True), PlainMachine(addresses[1], 2222, conda=False)]
-    if reason := set_up(lab, machines, tmp_path):
-        pytest.skip(reason)
-    config = write_ssh_config(lab, machines, tmp_path)
-    home, project = tmp_path / "me", tmp_path / "project"
-    home.mkdir()
-    project.mkdir()
-    (project / "train.py").write_text(TRAIN)
-    words = [f"trainer@{machine.address}:{machine.port}" for machine in machines]
-    command = [
-        *COMMAND,
-        "init",
-        *words,
-        "--ssh-config",
-        str(config),
-        "--script",
-        "train.py",
-        "--dir",
-        str(project),
-    ]
+    lab = stranger.lab
+    (stranger.project / "train.py").write_text(TRAIN)
 
-    code, seen = converse(
-        command,
-        environment(home),
-        [
+    code, seen = stranger.converse(
+        *("--script", "train.py"),
+        answers=[
             ("Are these the keys of the nodes", "y"),
             ("id_ed25519 and install it there now? [Y/n]", ""),
             ("Password for all 2 nodes", PASSWORD),
@@ -73,13 +97,13 @@ def test_one_command_four_keys_and_a_password(make_lab: Callable[..., Lab], tmp_
     assert code == 0, seen
     assert "SUCCEEDED" in seen
     assert seen.count("sum 2.0") == 2
-    inventory = parse_inventory((project / "inventory.yaml").read_text(), "inventory.yaml")
-    assert [(node.name, node.ssh.port) for node in inventory.nodes] == [
+    nodes = stranger.read_inventory().nodes
+    assert [(node.name, node.ssh.port) for node in nodes] == [
         (lab.nodes[0].name, 22022),
         (lab.nodes[1].name, 2222),
     ]
-    assert inventory.nodes[0].python == f"~/{CONDA}/bin/python"
-    job = parse_job((project / "job.yaml").read_text(), "job.yaml")
+    assert nodes[0].python == f"~/{CONDA}/bin/python"
+    job = parse_job((stranger.project / "job.yaml").read_text(), "job.yaml")
     assert job.setup is not None and job.setup.lock == "requirements.txt"
     assert job.args == ("--output", "${output_dir}")
     for node in lab.nodes:
@@ -89,31 +113,34 @@ def test_one_command_four_keys_and_a_password(make_lab: Callable[..., Lab], tmp_
     assert running_processes(lab) == {}
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="sshd can check passwords for root only")
-def test_who_says_no_keeps_the_machine_and_nothing_is_half_written(
-    make_lab: Callable[..., Lab], tmp_path: Path
-) -> None:
-    """Ctrl-C at a question writes nothing; a machine that answered but let nobody in stays in the inventory."""
-    lab = make_lab(n=2)
-    addresses = [node.plan.host for node in lab.nodes]
-    machines = [PlainMachine(address, 2222, conda=False) for address in addresses]
-    if reason := set_up(lab, machines, tmp_path):
-        pytest.skip(reason)
-    config = write_ssh_config(lab, machines, tmp_path)
-    home, project = tmp_path / "me", tmp_path / "project"
-    home.mkdir()
-    project.mkdir()
-    words = [f"trainer@{machine.address}:{machine.port}" for machine in machines]
-    command = [*COMMAND, "init", *words, "--ssh-config", str(config), "--dir", str(project)]
+def test_a_refused_question_keeps_the_machine_and_nothing_is_half_written(stranger: Stranger) -> None:
+    """Ctrl-C at a question writes nothing; a machine that answered stays in the inventory without a login.
 
+    `-y` with the password in a variable then installs the key without a terminal, and reads the machines.
+    """
     for answers in ([("Are these the keys", "\x03")], [("Are these the keys", "y"), ("there now?", "\x03")]):
-        code, seen = converse(command, environment(home), answers)
+        code, seen = stranger.converse(answers=answers)
         assert code == 130, seen
-        assert list(project.iterdir()) == [] and not (home / ".ssh" / "id_ed25519").exists()
+        assert list(stranger.project.iterdir()) == []
+        assert not (stranger.home / ".ssh" / "id_ed25519").exists()
 
-    refused, said = converse(command, environment(home), [("there now? [Y/n]", "n")])
+    refused, said = stranger.converse(answers=[("there now? [Y/n]", "n")])
+    hosts = [node.host for node in stranger.read_inventory().nodes]
+    done = subprocess.run(
+        stranger.command("-y", "--force", "--password-from", "SECRET"),
+        env={**environment(stranger.home), "SECRET": PASSWORD},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=HANG,
+        check=False,
+    )
 
     assert refused == 4, said
     assert "clusterctl keys push" in said
-    text = (project / "inventory.yaml").read_text()
-    assert [node.host for node in parse_inventory(text, "inventory.yaml").nodes] == addresses
+    assert hosts == [machine.address for machine in stranger.machines]
+    assert done.returncode == 0, done.stderr
+    assert "clusterctl check" in done.stderr  # there is no script yet, so nothing is launched
+    nics = [node.nic for node in stranger.read_inventory().nodes]
+    assert nics == [(node.plan.training_nic,) for node in stranger.lab.nodes]
+    assert PASSWORD not in done.stdout + done.stderr

@@ -15,14 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from plain_machines import HASH, PASSWORD, UID
 from terminal import converse
 from waiting import HANG
 
 from clusterctl.plans.ssh import parse_install_result, render_install
 
-PASSWORD = "right horse"
-HASH = "$6$clusterctl$DkWEabRoX4k7JY/WW8MM6UwUrxqFgWAstZxnZpz3zoXs3wRPKzKF0vQeEuEW8JbyhM93jKfuv.5AdpvuFtaFU/"
-UID = 61234
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
 START = 'mount --bind "$1/passwd" /etc/passwd && mount --bind "$1/shadow" /etc/shadow && exec "$2" -D -e -f "$1/config"'
 
