@@ -61,7 +61,8 @@ def _node_names(ctx: click.Context) -> Iterable[str]:
 
     terminal.set_verbosity(quiet=True, verbose=False)
     given = {**(ctx.parent.params if ctx.parent else {}), **{k: v for k, v in ctx.params.items() if v}}
-    settings = Settings(given.get("inventory"), given.get("lab"))  # type: ignore[record-key]  # options of ours, by click
+    inventory, lab, hosts = map(given.get, ("inventory", "lab", "machines"))
+    settings = Settings(inventory, lab, hosts=hosts)
     inventory = load_inventory(settings, on_slurm=True)
     return [node.name for node in inventory.nodes]
 

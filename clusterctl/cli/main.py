@@ -83,6 +83,7 @@ class Verbs(TranslatedHelp, click.Group):
             return None
         module = importlib.import_module(f"clusterctl.cli.commands.{VERBS[cmd_name][0]}")
         INTERRUPTS.check()  # the modules of a verb take longest before its first wait
+        # `help` would hide Python's own function
         command: click.Command = getattr(module, cmd_name, None) or getattr(module, f"{cmd_name}_")
         _name_in_errors(command)
         return command

@@ -188,7 +188,7 @@ def _count_nodes(parts: Parts) -> str:
 
 
 def _describe_end(row: _Row) -> str:
-    """Say in a few words why a run did not succeed, or what is wrong with one that lives."""
+    """Describe in a few words why a run did not succeed, or what is wrong with a live one."""
     known = [part for part in row.parts.values() if part]
     if row.state in LIVE:
         return _describe_life(row, known)

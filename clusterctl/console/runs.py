@@ -210,7 +210,7 @@ def show_status(
 def _render_why(
     verdict: Verdict | None, hang: KeptDiagnosis | None, run_id: RunId, command: str, width: int
 ) -> list[str]:
-    """Give the lines that say why a run failed or stalled, with an empty one after them."""
+    """Return the lines that explain why a run failed or stalled, and an empty line after them."""
     lines: list[str] = []
     if verdict is not None and verdict.cause is not None:
         lines += render_cause(verdict.cause, run_id, command, width, f"{state_mark(verdict.state)} ")

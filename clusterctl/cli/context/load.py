@@ -241,7 +241,7 @@ def _no_inventory() -> UsageError:
 
 
 def is_local_file_used() -> bool:
-    """Return whether ./inventory.yaml is chosen once it is there, or the environment names another one."""
+    """Return whether ./inventory.yaml is used where it exists: CLUSTERCTL_INVENTORY takes precedence over it."""
     return not os.environ.get("CLUSTERCTL_INVENTORY")
 
 
@@ -362,7 +362,7 @@ def _parse_job(text: str, file: str, overrides: Sequence[tuple[str, str]] = ()) 
 
 @contextmanager
 def _showing_lines(text: str, file: str) -> Iterator[None]:
-    """Give an error the text of its file, whose lines are then shown."""
+    """Add the text of the file to an error, so that its lines are shown."""
     try:
         yield
     except SpecError as error:

@@ -139,7 +139,7 @@ def name_nodes(hosts: Sequence[ImportedHost]) -> tuple[list[str], list[Remark]]:
         name = next(
             candidate
             for candidate in _candidate_names(host, rank)
-            if candidate not in names and _is_node_name(candidate)
+            if candidate not in names and is_node_name(candidate)
         )
         if name != host.name:
             message = tr("{host} is called {node} here", host=quoted(host.name), node=name)
@@ -156,7 +156,8 @@ def _candidate_names(host: ImportedHost, rank: int) -> Iterator[str]:
     yield from (f"node{rank}-{number}" for number in count(1))
 
 
-def _is_node_name(text: str) -> bool:
+def is_node_name(text: str) -> bool:
+    """Return whether a text can be the name of a node."""
     try:
         parse_node_name(text)
     except InvalidValueError:

@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from clusterctl.cli.actions.init.drafts import SetupDraft, draft_job, draft_setup
+from clusterctl.cli.actions.init.machines import has_gpus
+from clusterctl.plans.facts.facts import Facts
+from clusterctl.plans.facts.records import Gpu, Gpus
 from clusterctl.specs.job.parse import parse_job
 from clusterctl.specs.job.render import render_brief_job, render_job
 
@@ -52,3 +55,11 @@ def test_a_long_line_keeps_its_comment_apart(tmp_path: Path) -> None:
 
     assert 'args: [--output-dir, "${output_dir}"]  # found in the script\n' in text
     assert parse_job(text, "job.yaml").args == ("--output-dir", "${output_dir}")
+
+
+def test_one_machine_with_a_gpu_makes_a_job_for_gpus() -> None:
+    """A machine whose driver is broken is then named by `check`; it must not turn the training to processors."""
+    with_gpu, without = Facts(gpus=Gpus(count=1, devices=(Gpu(name="A100"),))), Facts()
+
+    assert has_gpus({"a": with_gpu, "b": without})
+    assert not has_gpus({"a": without, "b": without})

@@ -1,5 +1,6 @@
 """The steps of `init`: from host names to an inventory and a job that run.
 
-`machines` reads the machines, `push_keys` installs a key, `pythons` finds the Python of each, `command` is the whole
-verb, `write_files` writes what it made. Start with `command`.
+`hosts` finds out which machines are meant, `login` asks for host keys and a password, `push_keys` installs the key,
+`machines` reads the machines, `drafts` makes the job of a script, `write_files` shows and writes files. `command` is
+the whole verb; `script` does the same for `launch SCRIPT.py`, without files. Start with `command`.
 """

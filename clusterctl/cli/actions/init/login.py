@@ -26,14 +26,14 @@ NO_KEY = "CC-SSH-007"
 
 @dataclass(frozen=True)
 class Prompts:
-    """Who answers questions: with `yes` nobody is asked, but for new host keys; without a terminal nobody is there."""
+    """How questions are answered: by the user of a terminal, or all with yes, except those for new host keys."""
 
     yes: bool = False
     password_from: str | None = None
 
     @cached_property
     def interactive(self) -> bool:
-        """Whether somebody can answer."""
+        """Whether there is a terminal to ask on."""
         return sys.stdin.isatty() and sys.stderr.isatty()
 
     def agrees(self, question: str) -> bool:

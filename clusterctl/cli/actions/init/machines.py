@@ -22,19 +22,19 @@ from clusterctl.cli.context.nodes import (
     report_failures,
 )
 from clusterctl.client.rpc import tasks
+from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.ssh.host_keys import HostKeys
 from clusterctl.console.terminal import info
-from clusterctl.errors import ClusterctlError, InvalidValueError
+from clusterctl.errors import ClusterctlError
 from clusterctl.plans.discover import NOT_REACHED, plan_discovery
 from clusterctl.plans.facts.facts import Facts
 from clusterctl.plans.pythons import ACTIVE, FoundPythons, PythonChoice, choose_pythons
 from clusterctl.specs.importers.hostfile import parse_hostfile
 from clusterctl.specs.importers.imported import Imported
-from clusterctl.specs.inventory.model import Node
+from clusterctl.specs.inventory.model import DEFAULT_CLUSTER, Node
 from clusterctl.specs.inventory.parse import parse_inventory
-from clusterctl.specs.inventory.render import render_discovered, render_inventory
+from clusterctl.specs.inventory.render import is_node_name, render_discovered, render_inventory
 from clusterctl.specs.text import command_line
-from clusterctl.specs.values import parse_node_name
 from clusterctl.translation import to_translate, tr, trn
 
 Value = TypeVar("Value")
@@ -78,7 +78,6 @@ def with_config(imported: Imported, path: str) -> Imported:
 
 
 COMMAND_LINE = to_translate("the command line")
-DEFAULT_NAME = "cluster"
 
 
 @dataclass(frozen=True)
@@ -111,8 +110,8 @@ class Machines:
 
     @property
     def has_gpus(self) -> bool:
-        """Whether every machine that was read has a GPU."""
-        return all(facts.gpus.devices for facts in self.facts.values())
+        """Whether a machine has a GPU: `check` then names those without, instead of a training on processors."""
+        return has_gpus(self.facts)
 
     @property
     def unreached(self) -> list[Node]:
@@ -171,16 +170,9 @@ def read_machines(
 
     With the folder of the `code`, also their Pythons where the usual one does not have the same torch on all.
     """
-    nodes = parse_inventory(render_inventory(imported, cluster or DEFAULT_NAME), tr(COMMAND_LINE)).nodes
-    facts: dict[str, Facts] = {}
-    failures: dict[str, ClusterctlError] = {}
+    nodes = parse_inventory(render_inventory(imported, cluster or DEFAULT_CLUSTER), tr(COMMAND_LINE)).nodes
     with open_cluster(hostkeys) as connections:
-        read = connections.each(nodes, lambda c, node: tasks.probe(c, node, interpreter(node), nodes))
-        for outcome in read:
-            if outcome.value is not None:
-                facts[outcome.node.name] = outcome.value
-            elif outcome.error is not None:
-                failures[outcome.node.name] = outcome.error
+        facts, failures = probe_nodes(connections, nodes)
         versions = {one.torch.version for one in facts.values()}
         searched = [node for node in nodes if node.name in facts]
         if code is None or (len(versions) == 1 and None not in versions):
@@ -196,6 +188,25 @@ def read_machines(
     return Machines(imported, nodes, facts, failures, found)
 
 
+def probe_nodes(
+    connections: Cluster, nodes: Sequence[Node]
+) -> tuple[dict[str, Facts], dict[str, ClusterctlError]]:
+    """Read the facts of nodes, or the error of each, by name."""
+    facts: dict[str, Facts] = {}
+    failures: dict[str, ClusterctlError] = {}
+    for outcome in connections.each(nodes, lambda c, node: tasks.probe(c, node, interpreter(node), nodes)):
+        if outcome.value is not None:
+            facts[outcome.node.name] = outcome.value
+        elif outcome.error is not None:
+            failures[outcome.node.name] = outcome.error
+    return facts, failures
+
+
+def has_gpus(facts: Mapping[str, Facts]) -> bool:
+    """Return whether one of these machines has a GPU."""
+    return any(one.gpus.devices for one in facts.values())
+
+
 def render_machines(
     machines: Machines, cluster: str, *, made_by: str, pythons: PythonChoice | None = None
 ) -> str:
@@ -209,7 +220,7 @@ def render_machines(
     )
     discovery = plan_discovery(machines.nodes, machines.facts, machines.failures, chosen)
     return render_discovered(
-        imported, cluster or DEFAULT_NAME, discovery.nodes, discovery.advice, made_by=made_by
+        imported, cluster or DEFAULT_CLUSTER, discovery.nodes, discovery.advice, made_by=made_by
     )
 
 
@@ -222,7 +233,7 @@ def name_by_hostname(machines: Machines) -> Machines:
     names = {
         name: own
         for name, own in own_names.items()
-        if _is_address(name) and counts[own] == 1 and _is_node_name(own) and not own.startswith("localhost")
+        if _is_address(name) and counts[own] == 1 and is_node_name(own) and not own.startswith("localhost")
     }
 
     def renamed(values: Mapping[str, Value]) -> dict[str, Value]:
@@ -245,13 +256,6 @@ def _is_address(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _is_node_name(text: str) -> bool:
-    try:
-        return parse_node_name(text) == text
-    except InvalidValueError:
-        return False
 
 
 def read_hosts(hosts: Sequence[str], connect_options: ConnectOptions) -> Imported:

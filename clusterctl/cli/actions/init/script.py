@@ -9,12 +9,18 @@ from pathlib import Path
 
 from clusterctl.cli.actions.init.drafts import SetupDraft, draft_job
 from clusterctl.cli.actions.init.login import Login, Prompts
-from clusterctl.cli.actions.init.machines import COMMAND_LINE, ConnectOptions, read_hosts, render_machines
+from clusterctl.cli.actions.init.machines import (
+    COMMAND_LINE,
+    ConnectOptions,
+    has_gpus,
+    probe_nodes,
+    read_hosts,
+    render_machines,
+)
 from clusterctl.cli.actions.init.write_files import show_file
 from clusterctl.cli.context.load import load_inventory, parse_settings
-from clusterctl.cli.context.nodes import interpreter, open_cluster, report_failures
+from clusterctl.cli.context.nodes import open_cluster, report_failures
 from clusterctl.cli.context.settings import Settings
-from clusterctl.client.rpc import tasks
 from clusterctl.console.terminal import hint
 from clusterctl.errors import UsageError
 from clusterctl.specs.inventory.model import Inventory, name_cluster
@@ -52,7 +58,7 @@ def load_script(settings: Settings, run: ScriptRun) -> tuple[Inventory, Job]:
     if not Path(run.script).is_file():
         raise UsageError("CC-USE-009", "script", script=run.script)
     if settings.hosts is None:
-        inventory = load_inventory(settings)
+        inventory = load_inventory(settings, on_slurm=True)
         return inventory, _make_job(run, has_gpus=_have_gpus(inventory))
     name = choose_job_name(run.folder.resolve().name.lower())
     imported = read_hosts(split_hosts(settings.hosts), ConnectOptions())
@@ -62,9 +68,11 @@ def load_script(settings: Settings, run: ScriptRun) -> tuple[Inventory, Job]:
         report_failures(others)
         raise last
     text = render_machines(machines, name, made_by="launch --hosts", pythons=machines.choose_pythons())
-    show_file("inventory.yaml", "\n".join(line for line in text.splitlines() if "#" not in line and line))
+    lines = (line for line in text.splitlines() if line and not line.lstrip().startswith("#"))
+    show_file("inventory.yaml", "\n".join(lines))
     job = _make_job(run, has_gpus=machines.has_gpus)
-    keep = ["init", *split_hosts(settings.hosts), "--script", run.script]
+    keep = ["init", *split_hosts(settings.hosts), "--script", run.name]
+    keep += [] if run.folder == Path() else ["--dir", str(run.folder)]
     hint(tr("to write both files: {command}", command=command_line("clusterctl", *keep)))
     return name_cluster(parse_inventory(text, settings.hosts), name), job
 
@@ -79,11 +87,11 @@ def _make_job(run: ScriptRun, *, has_gpus: bool) -> Job:
 
 
 def _have_gpus(inventory: Inventory) -> bool:
-    """Return whether each node has a GPU: by the inventory, else by a look at the nodes."""
+    """Return whether a node has a GPU: by the inventory, else by the facts of the nodes; True where none answers."""
+    if inventory.slurm is not None:
+        return inventory.slurm.gpus_per_node != 0
     if all(node.gpus is not None for node in inventory.nodes):
-        return all(node.gpus for node in inventory.nodes)
-    nodes = inventory.nodes
+        return any(node.gpus for node in inventory.nodes)
     with open_cluster() as cluster:
-        read = cluster.each(nodes, lambda c, node: tasks.probe(c, node, interpreter(node), nodes))
-        facts = [outcome.value for outcome in read if outcome.value is not None]
-    return any(one.gpus.devices for one in facts) if facts else True
+        facts, _ = probe_nodes(cluster, inventory.nodes)
+    return has_gpus(facts) or not facts
