@@ -1,4 +1,4 @@
-"""The catalogue of known failures (`catalogue.yaml`): as values, as tables of the manual, and as `explain` shows it."""
+"""The catalogue of known failures (`catalogue.yaml`): as values, as tables, and as `explain` shows it."""
 
 from __future__ import annotations
 
@@ -8,29 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ruamel.yaml import YAML
+from tables import table
 
-from clusterctl.codes.entry import NOTHING, Text
+from clusterctl.codes.entry import Text
 from clusterctl.plans.checks.registry import all_checks
-from clusterctl.translation import language
 
 FILE = Path(__file__).parent / "catalogue.yaml"
-FINDINGS = Path(__file__).parent / "en" / "findings.md"
 HOW = {
-    "check": Text("found before a launch", "启动前发现"),
-    "run": Text("reported when it happens", "发生时报告"),
-    "design": Text("cannot happen, or does no harm", "不会发生或没有影响"),
-    "unseen": Text("not detected", "无法检测"),
+    "check": "found before a launch",
+    "run": "reported when it happens",
+    "design": "cannot happen, or does no harm",
+    "unseen": "not detected",
 }
-HEADINGS = (
-    Text(""),
-    Text("what goes wrong", "故障"),
-    Text("what is done about it", "处理方式"),
-    Text("codes", "错误码"),
-    Text("tested by", "测试"),
-)
-
-
-LISTED = Text(", ", "、")
+HEADINGS = ("", "what goes wrong", "what is done about it", "codes", "tested by")
 
 
 @dataclass(frozen=True)
@@ -43,7 +33,7 @@ class Row:
     how: str
     codes: tuple[str, ...]
     tests: tuple[str, ...]
-    answer: Text = NOTHING
+    answer: str = ""
 
 
 def rows() -> list[Row]:
@@ -58,7 +48,7 @@ def rows() -> list[Row]:
             row["how"],
             tuple(row["codes"]),
             tuple(row["tests"]),
-            Text(row.get("answer", ""), row.get("answer_zh", "")),
+            row.get("answer", ""),
         )
         for number, (part, row) in enumerate(listed, 1)
     ]
@@ -74,39 +64,34 @@ def happens() -> dict[str, dict[str, list[str]]]:
     return {name: dict(sorted(codes.items())) for name, codes in found.items()}
 
 
+def failing(part: str) -> str:
+    """Write one part of the catalogue; without a part, how much of it is covered."""
+    return table(HEADINGS, cells(part)) if part else share() + "\n"
+
+
 def share() -> str:
     """Give the number of known failures of each kind."""
     count = Counter(row.how for row in rows())
     total = sum(count.values())
-    if language() == "en":
-        return f"Of {total} known failures: {'; '.join(f'{count[how]} {HOW[how].en}' for how in HOW)}."
-    kinds = "，".join(f"{count[how]} 种{HOW[how].zh}" for how in HOW)  # noqa: RUF001  Chinese
-    return f"共 {total} 种已知故障：其中 {kinds}。"  # noqa: RUF001  Chinese
+    return f"Of {total} known failures: {'; '.join(f'{count[how]} {HOW[how]}' for how in HOW)}."
 
 
 def cells(part: str) -> Iterator[tuple[str, ...]]:
     """Give the rows of one part of the table."""
     for row in rows():
         if row.part == part:
-            codes = LISTED.here.join(f"[`{code}`](findings.md{anchor(code)})" for code in row.codes)
-            how = HOW[row.how].here
-            end, space = (".", " ") if language() == "en" else ("\u3002", "")
-            answer = f"{how[0].upper()}{how[1:]}{end}{space if row.answer.en else ''}{row.answer.here}"
-            yield str(row.number), row.fails.here, answer, codes, tested(row)
-
-
-def anchor(code: str) -> str:
-    """Give the anchor of a code on the page of findings; errors of a family stand in one table there."""
-    own = f"\n### {code}\n" in FINDINGS.read_text(encoding="utf-8")
-    return f"#{code.lower()}" if own else ""
+            codes = ", ".join(f"[`{code}`](../en/reference/codes.md#{code.lower()})" for code in row.codes)
+            how = HOW[row.how]
+            answer = f"{how[0].upper()}{how[1:]}.{' ' if row.answer else ''}{row.answer}"
+            yield str(row.number), row.fails.en, answer, codes, tested(row)
 
 
 def tested(row: Row) -> str:
     """Name how a row is tested: by cases of plain values, by known texts, and for real."""
     known = all_checks()
     kinds = [
-        Text("cases", "用例").here if any(code in known for code in row.codes) else "",
-        Text("texts", "文本").here if any(code.startswith("CC-JOB-") for code in row.codes) else "",
+        "cases" if any(code in known for code in row.codes) else "",
+        "texts" if any(code.startswith("CC-JOB-") for code in row.codes) else "",
         *(f"`{test.rpartition('::')[2] or test}`" for test in row.tests),
     ]
-    return LISTED.here.join(kind for kind in kinds if kind)
+    return ", ".join(kind for kind in kinds if kind)

@@ -7,37 +7,41 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from tables import anchor
+
 DOCS = Path(__file__).parent
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 HAN = re.compile(r"[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]")
 LINK = re.compile(r"(\[[^\]]*\])\(([^)\s#:]*)(?:#([^)\s]+))?\)((?:\uff08英文\uff09)?)")
 
 
-def to_chinese_pages(text: str, page: Path, pages: Mapping[str, str]) -> str:
+def to_chinese_pages(text: str, page: Path, pages: Mapping[Path, str]) -> str:
     """Turn links to English pages into links to those of the Chinese `pages`; only `[English](...)` stays.
 
     An anchor becomes that of the Chinese heading at the same place: both pages have the same headings.
     """
 
     def link(found: re.Match[str]) -> str:
-        words, path, anchor, _ = found.groups()
+        words, path, place, _ = found.groups()
         target = Path(os.path.normpath(page.parent / path))
-        if words == "[English]" or target.parent != DOCS / "en" or target.name not in pages:
+        if words == "[English]" or not target.is_relative_to(DOCS / "en"):
             return found[0]
-        if anchor:
-            ours, theirs = anchors(pages[target.name]), anchors(target.read_text(encoding="utf-8"))
-            if anchor not in theirs or len(ours) != len(theirs):
+        translated = DOCS / "zh" / target.relative_to(DOCS / "en")
+        if translated not in pages:
+            return found[0]
+        if place:
+            ours, theirs = anchors(pages[translated]), anchors(target.read_text(encoding="utf-8"))
+            if place not in theirs or len(ours) != len(theirs):
                 return found[0]  # one of the pages is still to be changed
-            anchor = f"#{ours[theirs.index(anchor)]}"
-        return f"{words}({os.path.relpath(DOCS / 'zh' / target.name, page.parent)}{anchor or ''})"
+            place = f"#{ours[theirs.index(place)]}"
+        return f"{words}({os.path.relpath(translated, page.parent)}{place or ''})"
 
     return LINK.sub(link, text)
 
 
 def anchors(text: str) -> list[str]:
     """Give the anchors of a page's headings in their order, as GitHub names them."""
-    headings = re.findall(r"^#+ (.*)$", FENCE.sub("", text), re.MULTILINE)
-    return [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
+    return [anchor(heading) for heading in re.findall(r"^#+ (.*)$", FENCE.sub("", text), re.MULTILINE)]
 
 
 def with_english_blocks(text: str, english: str) -> str:

@@ -1,4 +1,4 @@
-"""The tables of the page on faults: what the tests strike, and what the bench has measured."""
+"""The tables of docs/inside/faults.md: what the tests strike, and what the bench has measured."""
 
 from __future__ import annotations
 
@@ -12,10 +12,20 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "lab"))
 
 from fault_table import FAULTS, Fault
+from tables import table
 
 MEASURED = Path(__file__).parent / "measured" / "faults.json"
 LIMIT = 60.0  # seconds after which the bench ends a peer that does not react
 Rows = Iterator[tuple[str, ...]]
+
+
+def fault_table(name: str) -> str:
+    """Write what the tests strike, or what the bench has measured."""
+    if name == "struck":
+        return table(
+            ("what breaks", "how it is made", "within", "the screen shows", "exit code", ""), struck()
+        )
+    return f"{table(measured_headings(), measured())}\n{machine()}\n"
 
 
 def struck() -> Rows:

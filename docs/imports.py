@@ -1,4 +1,4 @@
-"""The folders of the package and the imports between them, read from the sources: for docs/en/architecture.md."""
+"""The folders of the package and the imports between them, read from the sources: for docs/inside/architecture.md."""
 
 from __future__ import annotations
 

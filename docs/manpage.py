@@ -1,4 +1,4 @@
-"""The man page: from the verbs, their options and examples, and from tables of the page of the command line."""
+"""The man page: from the verbs, their options and examples, and from tables of the manual."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from clusterctl.cli.help import VERB_GROUPS, VerbCommand, own_options
 from clusterctl.cli.main import root
 
 HERE = Path(__file__).parent
-FOLDER, PAGE = HERE / "man", HERE / "en" / "command-line.md"
-TABLES = {  # heading of the man page: heading on the page of the command line
-    "EXIT STATUS": "Exit codes",
-    "ENVIRONMENT": "Environment variables",
-    "FILES": "Files on your machine",
+FOLDER, PAGES = HERE / "man", HERE / "en"
+TABLES = {  # heading of the man page: page of the manual, and the heading there
+    "EXIT STATUS": ("command-line.md", "Exit codes"),
+    "ENVIRONMENT": ("command-line.md", "Environment variables"),
+    "FILES": ("reference/verbs.md", "Files on your machine"),
 }
 
 
@@ -47,8 +47,8 @@ def lines() -> Iterator[str]:
             command = root.get_command(context, name)
             assert command is not None
             yield from verb(command, click.Context(command, context, info_name=name))
-    for heading, on_page in TABLES.items():
-        yield from (f'.SH "{heading}"', *table(on_page))
+    for heading, (page, on_page) in TABLES.items():
+        yield from (f'.SH "{heading}"', *table(page, on_page))
     yield from (
         ".SH SEE ALSO",
         ".BR ssh (1),",
@@ -77,7 +77,8 @@ def verb(command: click.Command, context: click.Context) -> Iterator[str]:
         width = max(len(text) for text, _ in examples)
         yield from (".PP", "Examples:", ".PP", ".EX")
         for text, comment in examples:
-            yield escape(f"    {text:<{width}}  # {comment}" if comment else f"    {text}")
+            bare = comment.replace("`", "")  # nothing is bold within an example
+            yield escape(f"    {text:<{width}}  # {bare}" if bare else f"    {text}")
         yield ".EE"
 
 
@@ -93,9 +94,9 @@ def _emphasize(found: re.Match[str]) -> str:
     return f"\\f{'B' if found[0].startswith('-') else 'I'}{escape(found[0])}\\fR"
 
 
-def table(heading: str) -> Iterator[str]:
-    """Write the first table below a heading of the page as a list."""
-    section = PAGE.read_text(encoding="utf-8").split(f"\n## {heading}\n", 1)[1].split("\n## ")[0]
+def table(page: str, heading: str) -> Iterator[str]:
+    """Write the first table below a heading of a page as a list."""
+    section = (PAGES / page).read_text(encoding="utf-8").split(f"\n## {heading}\n", 1)[1].split("\n## ")[0]
     rows = [line.strip("|").split(" | ", 1) for line in section.splitlines() if line.startswith("|")]
     for term, text in rows[2:]:
         yield from (".TP", inline(term.strip()), inline(text.strip()))

@@ -1,4 +1,4 @@
-"""The messages between client and nodes, from their definitions: for docs/en/protocol.md."""
+"""The messages between client and nodes, from their definitions: for docs/inside/protocol.md."""
 
 from __future__ import annotations
 

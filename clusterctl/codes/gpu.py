@@ -319,8 +319,8 @@ ENTRIES: Mapping[str, Entry] = {
             "作业启动前，GPU 显存已被占用超过 512 MiB；设置了 `gpus:` 时只检查这些 GPU。占用者可能是其他用户的进程，也可能是崩溃的任务残留的进程。不属于任何列出进程的显存，由其他容器中的进程或正在退出的进程占用。",
         ),
         do=Text(
-            "Find the process: `clusterctl exec -- nvidia-smi`; `clusterctl ps --orphans`",
-            "查看是哪个进程：`clusterctl exec -- nvidia-smi`、`clusterctl ps --orphans`",
+            "Find the process: `clusterctl exec -- nvidia-smi`; `clusterctl clean --orphans`",
+            "查看是哪个进程：`clusterctl exec -- nvidia-smi`、`clusterctl clean --orphans`",
         ),
         cases={
             "": Case(
@@ -399,8 +399,8 @@ ENTRIES: Mapping[str, Entry] = {
             "节点上某个账号的 clusterctl 任务锁定了这些 GPU，报告中写明了所有者。`clusterctl ps` 列出本账号的任务，`stop RUN` 停止任务。如果持有者无响应，它是已冻结的 agent，或者根本不是 clusterctl 的进程；这时的 pid 和账号来自内核。",
         ),
         do=Text(
-            "Use `clusterctl launch --wait`, other GPUs or nodes, or `stop` that run; see [sharing GPUs](sharing-gpus.md)",
-            "用 `clusterctl launch --wait` 等待，换用其他 GPU 或节点，或者 `stop` 该任务；见[共用 GPU](sharing-gpus.md)",
+            "Use `clusterctl launch --wait`, other GPUs or nodes, or `stop` that run; see [sharing GPUs](../sharing.md#gpus-that-others-use)",
+            "用 `clusterctl launch --wait` 等待，换用其他 GPU 或节点，或者 `stop` 该任务；见[共用 GPU](../../en/sharing.md#gpus-that-others-use)",
         ),
         cases={
             "": Case(

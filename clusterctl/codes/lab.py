@@ -253,8 +253,8 @@ ENTRIES: Mapping[str, Entry] = {
             "不使用命名空间的 lab 不支持该操作：它的节点没有各自的网卡",
         ),
         do=Text(
-            "Use a lab with namespaces, see [the quickstart](quickstart.md#if-the-lab-does-not-come-up)",
-            "使用带命名空间的 lab，见[快速上手](quickstart.md#lab-起不来怎么办)",
+            "Use a lab with namespaces, see [a practice cluster](../start.md#no-machines-yet-a-practice-cluster)",
+            "使用带命名空间的 lab，见[练习集群](../../en/start.md#no-machines-yet-a-practice-cluster)",
         ),
         cases={
             "nics": Case(
@@ -290,8 +290,8 @@ ENTRIES: Mapping[str, Entry] = {
             "退出码 70；报错里有保存详情的文件。请报告",
         ),
         do=Text(
-            "The message shows a file with the details: [please report it](../../CONTRIBUTING.md#reporting-a-bug)",
-            "报错里有保存详情的文件：[请报告](../../CONTRIBUTING.md#reporting-a-bug)",
+            "The message shows a file with the details: [please report it](../../../CONTRIBUTING.md#reporting-a-bug)",
+            "报错里有保存详情的文件：[请报告](../../../CONTRIBUTING.md#reporting-a-bug)",
         ),
         cases={
             "": Case(

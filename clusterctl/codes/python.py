@@ -644,8 +644,8 @@ ENTRIES: Mapping[str, Entry] = {
             "某个节点上 `setup` 的一步失败；会列出最后几行输出和在节点上重现的命令",
         ),
         do=Text(
-            "Its last lines show the reason; the full output is in `setup.log` in the run's directory. Where the node has no internet, send the packages along: `--set setup.wheelhouse=wheels`, see [nodes without internet](without-internet.md)",
-            "最后几行是原因；完整输出在任务目录的 `setup.log` 里。节点没有外网时，把包一起发送：`--set setup.wheelhouse=wheels`，见[没有外网的节点](without-internet.md)",
+            "Its last lines show the reason; the full output is in `setup.log` in the run's directory. Where the node has no internet, send the packages along: `--set setup.wheelhouse=wheels`, see [nodes without internet](../environments.md#nodes-without-internet)",
+            "最后几行是原因；完整输出在任务目录的 `setup.log` 里。节点没有外网时，把包一起发送：`--set setup.wheelhouse=wheels`，见[没有外网的节点](../../en/environments.md#nodes-without-internet)",
         ),
         cases={
             "again": Case(
@@ -661,8 +661,8 @@ ENTRIES: Mapping[str, Entry] = {
             "offline": Case(
                 same("{message}"),
                 Text(
-                    "the node reaches no package index; send the packages along (docs/en/without-internet.md):\npip download -r requirements.txt -d wheels\nclusterctl launch job.yaml --set setup.wheelhouse=wheels",
-                    "该节点连不上软件源；把包一起发送（docs/zh/without-internet.md）：\npip download -r requirements.txt -d wheels\nclusterctl launch job.yaml --set setup.wheelhouse=wheels",
+                    "the node reaches no package index; send the packages along (docs/en/environments.md):\npip download -r requirements.txt -d wheels\nclusterctl launch job.yaml --set setup.wheelhouse=wheels",
+                    "该节点连不上软件源；把包一起发送（docs/zh/environments.md）：\npip download -r requirements.txt -d wheels\nclusterctl launch job.yaml --set setup.wheelhouse=wheels",
                 ),
             ),
         },
@@ -671,8 +671,8 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text("`setup` exceeded its `time_limit` on a node", "节点上的 `setup` 超过了它的 `time_limit`"),
         do=Text(
-            "Raise `setup.time_limit`; if a download waits for a network that the node does not have, use [a wheelhouse](without-internet.md)",
-            "调大 `setup.time_limit`；如果节点没有外网，下载会一直等待，请使用[离线 wheel](without-internet.md)",
+            "Raise `setup.time_limit`; if a download waits for a network that the node does not have, use [a wheelhouse](../environments.md#nodes-without-internet)",
+            "调大 `setup.time_limit`；如果节点没有外网，下载会一直等待，请使用[离线 wheel](../../en/environments.md#nodes-without-internet)",
         ),
         cases={
             "reported": Case(

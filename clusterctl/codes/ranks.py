@@ -419,7 +419,7 @@ ENTRIES: Mapping[str, Entry] = {
             "client socket has timed out after 60000ms while trying to connect to",
             "client socket has failed to connect",
         ),
-        command="clusterctl logs {run} --node 0 --tail 30",
+        command="clusterctl logs {run} --nodes 0 --tail 30",
     ),
     "CC-JOB-033": Entry(
         "error",
@@ -694,8 +694,8 @@ ENTRIES: Mapping[str, Entry] = {
             "分布式检查点（DCP）的一部分在其他节点上",
         ),
         do=Text(
-            "Without a shared disk each node holds only what its own ranks have saved, and `.metadata` is on node 0; loading needs all of it on every node. `clusterctl cp --gather` lets every node fetch the parts of the others: [DCP checkpoints](job.md#checkpoints-of-several-nodes).",
-            "没有共享磁盘时，每个节点只有自己的 rank 保存的部分，`.metadata` 在 0 号节点上；而加载时每个节点都需要全部文件。用 `clusterctl cp --gather` 让每个节点取回其他节点上的部分：[DCP 检查点](job.md#多节点的检查点)。",
+            "Without a shared disk each node holds only what its own ranks have saved, and `.metadata` is on node 0; loading needs all of it on every node. `clusterctl cp --gather` lets every node fetch the parts of the others: [DCP checkpoints](../restarts.md#checkpoints-of-several-nodes-dcp-fsdp-deepspeed).",
+            "没有共享磁盘时，每个节点只有自己的 rank 保存的部分，`.metadata` 在 0 号节点上；而加载时每个节点都需要全部文件。用 `clusterctl cp --gather` 让每个节点取回其他节点上的部分：[DCP 检查点](../../en/restarts.md#checkpoints-of-several-nodes-dcp-fsdp-deepspeed)。",
         ),
         texts=("FileNotFoundError: [Errno 2] No such file or directory: '/out/step-100/.metadata'",),
         command="clusterctl cp --run {run} --gather all:{folder}",

@@ -603,8 +603,8 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-RUN-040": Entry(
         "error",
         Text(
-            "another run uses the GPUs or the node that this one needs; its name is shown, and nothing was started (exit code 3); [`launch --wait`](sharing-gpus.md) waits",
-            "需要的 GPU 或节点正被另一个任务使用；会列出其名称，没有启动任何程序（退出码 3）；加 [`launch --wait`](sharing-gpus.md) 则会等待",
+            "another run uses the GPUs or the node that this one needs; its name is shown, and nothing was started (exit code 3); [`launch --wait`](../sharing.md#gpus-that-others-use) waits",
+            "需要的 GPU 或节点正被另一个任务使用；会列出其名称，没有启动任何程序（退出码 3）；加 [`launch --wait`](../../en/sharing.md#gpus-that-others-use) 则会等待",
         ),
         do=Text(
             "Use `clusterctl launch --wait`, other `gpus:` or other nodes",
@@ -652,8 +652,8 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-RUN-051": Entry(
         "warning",
         Text(
-            "workers started by your program have another WORLD_SIZE than planned; a warning, [where that can be seen](job.md#launchers)",
-            "由你的程序启动的 worker，WORLD_SIZE 与计划不一致；这是警告，[可检测的情况](job.md#launcher)",
+            "workers started by your program have another WORLD_SIZE than planned; a warning, [where that can be seen](../job.md#other-launchers-mpspawn-torchdistributedlaunch-ray-mpi)",
+            "由你的程序启动的 worker，WORLD_SIZE 与计划不一致；这是警告，[可检测的情况](../../en/job.md#other-launchers-mpspawn-torchdistributedlaunch-ray-mpi)",
         ),
         do=Text(
             "With a nested torchrun or accelerate, pass it `${nnodes}`, `${node_rank}`, `${master_addr}`, `${master_port}`",

@@ -75,6 +75,13 @@ ENTRIES: Mapping[str, Entry] = {
                 ),
                 Text("remove --wait", "去掉 --wait"),
             ),
+            "skip": Case(
+                Text(
+                    "--skip: on a Slurm cluster the nodes of the job make the checks",
+                    "--skip：Slurm 集群上由作业的节点执行检查",
+                ),
+                Text("write the codes as `waive` in the job file", "把这些代码写进作业文件的 `waive`"),
+            ),
         },
     ),
     "CC-SLURM-002": Entry(

@@ -1240,8 +1240,8 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-SPEC-050": Entry(
         "error",
         Text(
-            "`inventory import`: a line does not match the file format",
-            "`inventory import`：有一行不符合该文件格式",
+            "`init --from`: a line does not match the file format",
+            "`init --from`：有一行不符合该文件格式",
         ),
         do=Text("Fix or remove the reported line", "修改或删除报告的那一行"),
         cases={
@@ -1316,8 +1316,8 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-SPEC-051": Entry(
         "error",
         Text(
-            "`inventory import`: the file's format is unknown or not supported",
-            "`inventory import`：文件格式未知或不支持",
+            "`init --from`: the file's format is unknown or not supported",
+            "`init --from`：文件格式未知或不支持",
         ),
         do=Text("Choose the format with `--format`", "用 `--format` 指定格式"),
         cases={
@@ -1346,7 +1346,7 @@ ENTRIES: Mapping[str, Entry] = {
     ),
     "CC-SPEC-052": Entry(
         "error",
-        Text("`inventory import`: no such group", "`inventory import`：没有这个组"),
+        Text("`init --from`: no such group", "`init --from`：没有这个组"),
         do=Text("The message lists the groups", "报错里列出了已有的组"),
         cases={
             "no-ansible": Case(

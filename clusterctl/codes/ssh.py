@@ -266,8 +266,8 @@ ENTRIES: Mapping[str, Entry] = {
             "服务端在登录前断开连接，25 秒内反复如此；报错里写明了尝试次数。常见原因是正在进行的登录过多（MaxStartups）、因之前的失败惩罚本机地址（PerSourcePenalties），或者禁止该地址。如果服务端与本机没有共同的算法，则不会重试。",
         ),
         do=Text(
-            "The server is busy or blocks your address for a while: raise `MaxStartups`, see [bastions](bastions.md#servers-that-are-busy)",
-            "服务端太忙，或者暂时封禁了你的地址：调大 `MaxStartups`，见[跳板机](bastions.md#服务端太忙)",
+            "The server is busy or blocks your address for a while: raise `MaxStartups`, see [bastions](../machines.md#machines-behind-a-bastion-jump-host)",
+            "服务端太忙，或者暂时封禁了你的地址：调大 `MaxStartups`，见[跳板机](../../en/machines.md#machines-behind-a-bastion-jump-host)",
         ),
         cases={
             "algorithms": Case(
@@ -309,8 +309,8 @@ ENTRIES: Mapping[str, Entry] = {
             "节点不接受为该用户提供的任何密钥。用 `ssh-copy-id` 安装密钥。如果密钥已安装，sshd 可能因为主目录或 ~/.ssh 的权限而忽略它：`chmod go-w ~; chmod 700 ~/.ssh`。",
         ),
         do=Text(
-            "Run `ssh-copy-id`, as shown, or `clusterctl keys push`; on the node `chmod go-w ~; chmod 700 ~/.ssh`",
-            "按提示执行 `ssh-copy-id`，或者用 `clusterctl keys push`；在节点上执行 `chmod go-w ~; chmod 700 ~/.ssh`",
+            "Run `ssh-copy-id`, as shown, or `clusterctl init --keys`; on the node `chmod go-w ~; chmod 700 ~/.ssh`",
+            "按提示执行 `ssh-copy-id`，或者用 `clusterctl init --keys`；在节点上执行 `chmod go-w ~; chmod 700 ~/.ssh`",
         ),
         cases={
             "": Case(
@@ -979,8 +979,8 @@ ENTRIES: Mapping[str, Entry] = {
         cases={
             "": Case(
                 Text(
-                    "your own ssh logs in to this node (transport: openssh); keys push does not support that",
-                    "该节点由你自己的 ssh 登录（transport: openssh）；keys push 不支持",
+                    "your own ssh logs in to this node (transport: openssh); init --keys does not support that",
+                    "该节点由你自己的 ssh 登录（transport: openssh）；init --keys 不支持",
                 ),
                 same("{command}"),
             ),

@@ -186,8 +186,8 @@ ENTRIES: Mapping[str, Entry] = {
             "每个 rank 写自己的部分，`.metadata` 写在 0 号节点上，而各节点没有共享磁盘。这里比较 `${output_dir}` 中最新的含有这类文件的目录。",
         ),
         do=Text(
-            "Run `clusterctl cp --gather` if the job is to resume from it: [DCP checkpoints](job.md#checkpoints-of-several-nodes)",
-            "如果作业要从它恢复，先执行 `clusterctl cp --gather`：[DCP 检查点](job.md#多节点的检查点)",
+            "Run `clusterctl cp --gather` if the job is to resume from it: [DCP checkpoints](../restarts.md#checkpoints-of-several-nodes-dcp-fsdp-deepspeed)",
+            "如果作业要从它恢复，先执行 `clusterctl cp --gather`：[DCP 检查点](../../en/restarts.md#checkpoints-of-several-nodes-dcp-fsdp-deepspeed)",
         ),
         cases={
             "": Case(fix=Text("{command}  # if the job resumes from it", "{command}  # 如果作业要从它恢复")),
@@ -447,8 +447,8 @@ ENTRIES: Mapping[str, Entry] = {
             "带 `exclusive: true` 的任务正在使用该节点，或者本作业要求独占而该节点上有其他任务。",
         ),
         do=Text(
-            "Use `clusterctl launch --wait`, or other nodes; see [sharing GPUs](sharing-gpus.md)",
-            "用 `clusterctl launch --wait` 等待，或者换用其他节点；见[共用 GPU](sharing-gpus.md)",
+            "Use `clusterctl launch --wait`, or other nodes; see [sharing GPUs](../sharing.md#gpus-that-others-use)",
+            "用 `clusterctl launch --wait` 等待，或者换用其他节点；见[共用 GPU](../../en/sharing.md#gpus-that-others-use)",
         ),
         cases={
             "": Case(
@@ -555,8 +555,8 @@ ENTRIES: Mapping[str, Entry] = {
             "内核的 OOM killer 会用信号 9 终止 worker，常常发生在任务启动几分钟之后。",
         ),
         what=Text(
-            "Less than 512 MiB of memory is free for each worker, on the node or in the session's cgroup. `import torch` alone uses about 200 MB in each worker. Check what uses the memory: processes of other users, or leftovers of a run (`clusterctl ps --orphans`).",
-            "节点或会话的 cgroup 中，每个 worker 的空闲内存不足 512 MiB。仅 `import torch` 每个 worker 就要占用约 200 MB。请检查占用内存的进程：其他用户的进程，或者任务残留的进程（`clusterctl ps --orphans`）。",
+            "Less than 512 MiB of memory is free for each worker, on the node or in the session's cgroup. `import torch` alone uses about 200 MB in each worker. Check what uses the memory: processes of other users, or leftovers of a run (`clusterctl clean --orphans`).",
+            "节点或会话的 cgroup 中，每个 worker 的空闲内存不足 512 MiB。仅 `import torch` 每个 worker 就要占用约 200 MB。请检查占用内存的进程：其他用户的进程，或者任务残留的进程（`clusterctl clean --orphans`）。",
         ),
         do=Text(
             "Find the processes that use it: `ps -eo user,rss,args --sort -rss`",

@@ -45,8 +45,8 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-USE-002": Entry(
         "error",
         Text(
-            "no inventory was found; see [which inventory](command-line.md#which-inventory)",
-            "找不到 inventory；见[使用哪个 inventory](command-line.md#使用哪个-inventory)",
+            "no inventory was found; see [which inventory](../command-line.md#which-inventory-is-used)",
+            "找不到 inventory；见[使用哪个 inventory](../../en/command-line.md#which-inventory-is-used)",
         ),
         do=Text(
             "Use `-i FILE`, or create one with `clusterctl init`",
@@ -536,8 +536,8 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-USE-032": Entry(
         "error",
         Text(
-            "the job needs more [spares](job.md#restarts) than there are nodes left",
-            "作业需要的[备用节点](job.md#自动重启)多于剩余的节点",
+            "the job needs more [spares](../restarts.md#replace-a-lost-node-by-a-spare) than there are nodes left",
+            "作业需要的[备用节点](../../en/restarts.md#replace-a-lost-node-by-a-spare)多于剩余的节点",
         ),
         do=Text("Set a smaller `spares:`, or add nodes", "减小 `spares:`，或者增加节点"),
         cases={
@@ -955,7 +955,7 @@ ENTRIES: Mapping[str, Entry] = {
     "CC-USE-095": Entry(
         "error",
         Text("this node has no part in the run, or did not answer", "该节点不属于该任务，或者没有响应"),
-        do=Text("Name a node of the run with `--node`", "用 `--node` 指定该任务的节点"),
+        do=Text("Name a node of the run with `--nodes`", "用 `--nodes` 指定该任务的节点"),
         cases={
             "": Case(
                 Text("{name} has no part in {run}, or did not answer", "{name} 不属于 {run}，或者没有响应"),

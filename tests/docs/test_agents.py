@@ -7,41 +7,52 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import pairwise
+from typing import Any
 
 import pytest
 from facts import keys_of
 from pages import ROOT
 
+DOCS = ROOT / "docs"
 SKILL = (ROOT / "SKILL.md").read_text(encoding="utf-8")
-COMMAND_LINE = (ROOT / "docs" / "en" / "command-line.md").read_text(encoding="utf-8")
+COMMAND_LINE = (DOCS / "en" / "command-line.md").read_text(encoding="utf-8")
 KEYS = re.findall(r"^\| (`[^|]*--json`[^|]*) \| (`.*`) \|$", SKILL, re.MULTILINE)
 EXIT_CODE = re.compile(r"^\| (\d+) \|", re.MULTILINE)
 
 
 def test_exit_codes_are_those_of_the_command_line() -> None:
-    """The same numbers as on the page of the command line, which are those of errors.py."""
+    """SKILL.md has the exit codes of the page of the command line, which are those of errors.py."""
     assert EXIT_CODE.findall(SKILL) == EXIT_CODE.findall(COMMAND_LINE)
+
+
+def sample(verb: str) -> Any:
+    """Return the sample of a verb's JSON: the block below a paragraph that begins with the verb."""
+    texts = COMMAND_LINE + (DOCS / "en" / "reference" / "verbs.md").read_text(encoding="utf-8")
+    for paragraph, block in pairwise(texts.split("\n\n")):
+        if re.match(rf"`{verb}( --json)?`", paragraph) and block.startswith("```json\n"):
+            return json.loads(block.removeprefix("```json").removesuffix("```"))
+    raise AssertionError(f"no sample of {verb}")
 
 
 @pytest.mark.parametrize(("commands", "keys"), KEYS)
 def test_json_keys_exist(commands: str, keys: str) -> None:
-    """Each key is in the JSON of the verb on the page of the command line, which is compared with the code."""
+    """Each key that SKILL.md names is in the sample of the verb's JSON, which is compared with the code."""
     verb = re.findall(r"`(\w+) --json`", commands)[0]
-    section = COMMAND_LINE.partition(f"\n## {verb}\n")[2].partition("\n## ")[0]
-    document = json.loads(re.findall(r"^```json\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)[0])
 
-    assert {f".{key}" for key in re.findall(r"`([\w.]+)`", keys)} - keys_of(document) == set()
+    assert {f".{key}" for key in re.findall(r"`([\w.]+)`", keys)} - keys_of(sample(verb)) == set()
 
 
 def test_the_front_matter_is_short() -> None:
-    """A name and one description, as programs that load skills expect them."""
+    """The front matter is a name and one description, as programs that load skills expect them."""
     front = re.match(r"---\nname: clusterctl\ndescription: (.+)\n---\n", SKILL)
 
     assert front is not None and len(front[1]) < 1024
 
 
 def test_every_page_is_listed() -> None:
-    """`docs/llms.txt` names each page of the manual."""
-    listed = set(re.findall(r"\((en/[\w-]+\.md)\)", (ROOT / "docs" / "llms.txt").read_text(encoding="utf-8")))
+    """`docs/llms.txt` names each page of the manual and of docs/inside once."""
+    found = re.findall(r"\(((?:en|inside)/[\w/-]+\.md)\)", (DOCS / "llms.txt").read_text(encoding="utf-8"))
+    pages = [*(DOCS / "en").rglob("*.md"), *(DOCS / "inside").glob("*.md")]
 
-    assert listed == {f"en/{page.name}" for page in (ROOT / "docs" / "en").glob("*.md")} - {"en/README.md"}
+    assert sorted(found) == sorted(str(page.relative_to(DOCS)) for page in pages if page.name != "README.md")

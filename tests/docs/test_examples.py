@@ -104,8 +104,8 @@ STATE = {
 def test_status_and_ps_write_these_keys() -> None:
     """The examples have the keys of the code, no more and no fewer."""
     from clusterctl.console.cleanup import warm_to_json
-    from clusterctl.console.run_list import runs_to_json
-    from clusterctl.console.runs import status_to_json
+    from clusterctl.console.run.listing import runs_to_json
+    from clusterctl.console.run.status import status_to_json
     from clusterctl.plans.cleanup import WarmServer
     from clusterctl.plans.runs.selection import Owner
     from clusterctl.plans.runs.state import parse_state

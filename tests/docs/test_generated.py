@@ -34,9 +34,9 @@ def codes_in_package() -> set[str]:
 
 
 def codes_explained() -> set[str]:
-    """Find every code that the page of findings explains: in a heading, or first in a row of a table."""
-    page = (MANUAL / "findings.md").read_text(encoding="utf-8")
-    return set(re.findall(rf"^(?:### |\| `)({CODE.pattern})", page, re.MULTILINE))
+    """Find every code that has a section, and so an anchor, on the page of codes."""
+    page = (MANUAL / "reference" / "codes.md").read_text(encoding="utf-8")
+    return set(re.findall(rf"^### ({CODE.pattern})$", page, re.MULTILINE))
 
 
 def test_every_code_is_explained() -> None:
@@ -51,14 +51,14 @@ def test_nothing_else_is_explained() -> None:
 
 def test_no_page_names_an_unknown_code() -> None:
     """Also not in passing."""
-    named = {code for page in MANUAL.glob("*.md") for code in CODE.findall(page.read_text(encoding="utf-8"))}
+    named = {code for page in MANUAL.rglob("*.md") for code in CODE.findall(page.read_text(encoding="utf-8"))}
 
     assert named <= codes_in_package()
 
 
 def test_every_state_is_explained() -> None:
-    """`ps` and `status` show no word that the concepts do not explain."""
-    page = (MANUAL / "concepts.md").read_text(encoding="utf-8")
+    """`ps` and `status` show no state that the page of runs does not explain."""
+    page = (MANUAL / "runs.md").read_text(encoding="utf-8")
 
     assert {state for state in STATES if f"| `{state}` |" not in page} == set()
 
@@ -78,14 +78,14 @@ def test_every_exit_code_is_explained() -> None:
 
 def test_every_generated_part_has_its_end() -> None:
     """A part that swallowed the next one would leave an end too many, or the other part empty."""
-    for page in MANUAL.glob("*.md"):
+    for page in (*MANUAL.rglob("*.md"), *MANUAL.with_name("inside").glob("*.md")):
         marks = re.findall(
             r"^<!-- (generated|end of generated)\b", page.read_text(encoding="utf-8"), re.MULTILINE
         )
 
         assert marks == ["generated", "end of generated"] * (len(marks) // 2), page.name
-    page = (MANUAL / "command-line.md").read_text(encoding="utf-8")
-    assert "| `-q`, `--quiet` |" in page and "| `launch` |" in page
+    page = (MANUAL / "reference" / "verbs.md").read_text(encoding="utf-8")
+    assert "| `-q`, `--quiet` |" in page and "| [`launch`](#launch) |" in page
 
 
 @pytest.mark.parametrize("name", ["README.md", "README.zh-CN.md"])

@@ -18,14 +18,7 @@ from svg import delays, render_svg
 
 FOLDER = ROOT / "docs" / "pictures"
 PICTURES, SCREENSHOTS = sorted(FOLDER.glob("*.svg")), sorted(FOLDER.glob("*.png"))
-PAGES = (
-    "README.md",
-    "README.zh-CN.md",
-    "docs/en/report.md",
-    "docs/zh/report.md",
-    "docs/en/ui.md",
-    "docs/zh/ui.md",
-)
+PAGES = ("README.md", "README.zh-CN.md", "docs/en/runs.md", "docs/zh/runs.md")
 LARGEST = 200_000
 
 

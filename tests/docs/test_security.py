@@ -7,7 +7,7 @@ import re
 import pytest
 from pages import ROOT
 
-PAGE = (ROOT / "docs" / "en" / "security.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "inside" / "security.md").read_text(encoding="utf-8")
 ROWS = dict(re.findall(r"^\| (S\d+) \|(.*)\|$", PAGE, re.MULTILINE))
 TESTS = sorted(set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", PAGE)))
 

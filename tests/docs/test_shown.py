@@ -10,8 +10,7 @@ from pages import ROOT, blocks
 
 from clusterctl.cli.main import run
 
-FIRST = ROOT / "docs" / "en" / "first-cluster.md"
-INVENTORY, JOB = (ROOT / "docs" / "en" / name for name in ("inventory.md", "job.md"))
+MACHINES, JOB = (ROOT / "docs" / "en" / name for name in ("machines.md", "job.md"))
 WRONG_INVENTORY = """\
 cluster: lab-a
 ssh: {user: root, prot: 2222}
@@ -30,7 +29,6 @@ grace: 30s
 sync: {source: .}
 env: {RANK: 0, RANKED: "${node_rnk}"}
 """
-HOSTFILE = ROOT / "docs" / "en" / "from-a-hostfile.md"
 
 
 def texts(page: Path) -> list[str]:
@@ -50,11 +48,11 @@ def bare(text: str) -> list[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The files that the first real cluster has, in a folder of their own."""
-    (tmp_path / "inventory.yaml").write_text(holding(FIRST, "\nnodes:"), encoding="utf-8")
+    """The inventory and the job of the pages, in a folder of their own."""
+    (tmp_path / "inventory.yaml").write_text(holding(MACHINES, "\nnodes:"), encoding="utf-8")
     project = tmp_path / "digits"
     project.mkdir()
-    (project / "job.yaml").write_text(holding(FIRST, "name: digits"), encoding="utf-8")
+    (project / "job.yaml").write_text(holding(JOB, "name: digits"), encoding="utf-8")
     (project / "train.py").write_text("print('a script')\n", encoding="utf-8")
     monkeypatch.delenv("CLUSTERCTL_INVENTORY", raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -65,8 +63,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.usefixtures("folder")
 def test_inventory_show(capsys: pytest.CaptureFixture[str]) -> None:
-    """The whole table."""
-    shown = holding(FIRST, "$ clusterctl inventory show").partition("\n")[2]
+    """The page of machines shows the whole table of `inventory show`."""
+    shown = holding(MACHINES, "$ clusterctl inventory show").partition("\n")[2]
 
     assert run(["inventory", "show"]) == 0
     assert bare(capsys.readouterr().out) == bare(shown)
@@ -74,8 +72,8 @@ def test_inventory_show(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.usefixtures("folder")
 def test_a_dry_run(capsys: pytest.CaptureFixture[str]) -> None:
-    """The first node's part; how large the code is, and where it lies, may be otherwise."""
-    shown = [line.replace("...", "") for line in bare(holding(FIRST, "cd <run_dir>/code"))]
+    """The page of the job shows the first node's part; size and place of the code may be otherwise."""
+    shown = [line.replace("...", "") for line in bare(holding(JOB, "cd <run_dir>/code"))]
 
     assert run(["launch", "digits/job.yaml", "--dry-run"]) == 0
     printed = bare(capsys.readouterr().out)
@@ -85,26 +83,17 @@ def test_a_dry_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert printed[len(shown) - 1].startswith(shown[-1])
 
 
-def test_a_hostfile(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The file goes in as the page shows it, and comes out so."""
-    _, given, made = re.split(r"^\$ .*\n", holding(HOSTFILE, "$ cat hostfile"), flags=re.MULTILINE)
-    (folder / "hostfile").write_text(given, encoding="utf-8")
-
-    assert run(["inventory", "import", "hostfile"]) == 0
-    assert bare(capsys.readouterr().out) == bare(made)
-
-
 @pytest.mark.parametrize(
     ("page", "words", "wrong"),
     [
-        (INVENTORY, ["-i", "inventory.yaml", "check"], WRONG_INVENTORY),
+        (MACHINES, ["-i", "inventory.yaml", "check"], WRONG_INVENTORY),
         (JOB, ["launch", "job.yaml"], WRONG_JOB),
     ],
 )
 def test_what_is_wrong_in_a_file(
     folder: Path, capsys: pytest.CaptureFixture[str], page: Path, words: list[str], wrong: str
 ) -> None:
-    """Every mistake, with its place and its remedy; a list of all keys may be cut short."""
+    """The pages show every mistake with its place and its fix; a list of all keys may be cut short."""
     (folder / next(word for word in words if word.endswith(".yaml"))).write_text(wrong, encoding="utf-8")
     shown = holding(page, f"$ clusterctl {' '.join(words)}\nerror").partition("\n")[2]
 

@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from facts import Fact, blocks_of, differences, facts, sections
+from facts import HAN, Fact, blocks_of, differences, facts, sections
 from pages import ROOT, links
 
 sys.path.insert(0, str(ROOT / "docs"))
@@ -19,13 +19,18 @@ import generate
 
 DOCS = ROOT / "docs"
 INDEX = DOCS / "zh" / "README.md"
-TRANSLATED = sorted(path for path in (DOCS / "zh").glob("*.md") if path != INDEX)
+TRANSLATED = sorted(path for path in (DOCS / "zh").rglob("*.md") if path != INDEX)
 FRONT = ROOT / "README.zh-CN.md"
 
 
 def english(page: Path) -> Path:
     """Give the page that a Chinese page translates."""
-    return ROOT / "README.md" if page == FRONT else DOCS / "en" / page.name
+    return ROOT / "README.md" if page == FRONT else DOCS / "en" / page.relative_to(DOCS / "zh")
+
+
+def name(page: Path) -> str:
+    """Return the name of a case: `reference/job.md`."""
+    return page.name if page == FRONT else str(page.relative_to(DOCS / "zh"))
 
 
 def mismatches(english: str, chinese: str, page: Path, other: Path) -> list[str]:
@@ -53,7 +58,7 @@ def one_sided(theirs: Counter[Fact], ours: Counter[Fact], english: str) -> list[
     return sorted([*(theirs - ours), *more])
 
 
-@pytest.mark.parametrize("page", [FRONT, INDEX, *TRANSLATED], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [FRONT, INDEX, *TRANSLATED], ids=name)
 def test_it_states_what_the_english_page_states(page: Path) -> None:
     """If this fails, one page has changed and the other has not; sentences and comments are free."""
     other = english(page)
@@ -142,55 +147,66 @@ def test_output_is_taken_from_the_english_page() -> None:
     assert english_parts.with_english_blocks(ours, "```\nnew\n```\n") == ours
 
 
-def test_generated_tables_have_their_words() -> None:
-    """Every cell of a generated table has its Chinese in docs/zh/words.yaml, and no word there is of no use."""
-    shown = {"you see", "code", "do", *generate.AROUND}
-    for page in TRANSLATED:
-        for _, kind, name, _ in generate.PART.findall(english(page).read_text(encoding="utf-8")):
-            literal = kind in (*generate.FROM_CODES, *generate.FROM_HELP, *generate.LITERAL)
-            shown |= set() if literal else set(chinese.wanted(generate.fill(kind, name)))
-    found = {text: list(chinese.entries(text)) for text in shown}
+def test_generated_tables_have_their_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each text around those of the code has its Chinese in docs/zh/words.yaml, and no other text is there."""
+    asked = set()
 
-    assert [text for text, entries in found.items() if not entries] == [], "without Chinese"
-    assert chinese.words().keys() - {entry for entries in found.values() for entry in entries} == set(), (
-        "gone"
-    )
+    class Words(dict[str, str]):
+        def __getitem__(self, text: str) -> str:
+            asked.add(text)
+            return super().__getitem__(text)
+
+    found = Words(chinese.words())
+    monkeypatch.setattr(chinese, "words", lambda: found)
+    generate.rendered(TRANSLATED, "zh")
+    generate.use_language("en")
+
+    assert found.keys() == asked
+
+
+@pytest.mark.parametrize("file", ["inventory", "job"])
+def test_every_key_has_its_chinese(file: str) -> None:
+    """The kind of value and the meaning of each key are Chinese on the Chinese page, names and numbers aside."""
+    page = (DOCS / "zh" / "reference" / f"{file}.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `\w+` \| (.*) \| (.*) \| (.*) \|$", page, re.MULTILINE)
+
+    assert len(rows) > 20
+    assert [meaning for _, _, meaning in rows if not HAN.search(meaning)] == []
+    assert [kind for kind, _, _ in rows if re.search(r"\b(a|an|the|or|of) ", kind)] == []
 
 
 def test_every_chinese_page_can_be_reached() -> None:
-    """From the README by way of the index, and from either language to the other at the top of the page."""
+    """The README leads to the index, the index to each page, and either language to the other."""
     named = set(links(INDEX))
 
-    assert {page.name for page in TRANSLATED} <= named
+    assert {name(page) for page in TRANSLATED} <= named
     assert "docs/zh/README.md" in links(FRONT)
     for page, other in ((ROOT / "README.md", FRONT.name), (FRONT, "README.md"), (INDEX, "../en/README.md")):
         assert f"]({other})" in "\n".join(page.read_text(encoding="utf-8").splitlines()[:5]), page.name
     assert "../zh/README.md" in links(DOCS / "en" / "README.md")
 
 
-@pytest.mark.parametrize("page", [FRONT, INDEX, *TRANSLATED], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [FRONT, INDEX, *TRANSLATED], ids=name)
 def test_it_links_to_chinese_pages(page: Path) -> None:
-    """Only the switch of language, and pages that are English only, are exceptions."""
+    """A Chinese page links to English pages of the manual only to switch the language."""
     text = page.read_text(encoding="utf-8")
-    there = {name.name for name in TRANSLATED}
 
-    assert [
-        one for one in re.findall(r"(?<!\[English\])\((?:docs|\.\.)/en/([\w-]+\.md)", text) if one in there
-    ] == []
+    assert re.findall(r"(?<!\[English\])\((?:[./]*|docs)/en/[\w/-]+\.md", text) == []
 
 
 def test_a_link_leads_to_the_same_heading() -> None:
     """An anchor of an English page becomes that of the Chinese heading in its place; the switch of language stays."""
-    english = "[English](../en/job.md), [waivers](../en/inventory.md#keys-of-waive)\uff08英文\uff09"
-    pages = {page.name: page.read_text(encoding="utf-8") for page in TRANSLATED}
+    english = "[English](../en/job.md), [rules](../en/reference/inventory.md#rules)\uff08英文\uff09"
+    pages = {page: page.read_text(encoding="utf-8") for page in TRANSLATED}
 
     assert english_parts.to_chinese_pages(english, DOCS / "zh" / "a.md", pages) == (
-        "[English](../en/job.md), [waivers](inventory.md#waive-的键)"
+        "[English](../en/job.md), [rules](reference/inventory.md#规则)"
     )
 
 
 def test_both_manuals_have_the_same_pages() -> None:
-    """A new page needs its Chinese one."""
-    pages, chinese_pages = ({page.name for page in (DOCS / name).glob("*.md")} for name in ("en", "zh"))
+    """Each page of the manual and its reference is there in both languages."""
+    folders = (DOCS / "en", DOCS / "zh")
+    pages, chinese_pages = ({page.relative_to(one) for page in one.rglob("*.md")} for one in folders)
 
     assert chinese_pages == pages

@@ -1,4 +1,4 @@
-"""The texts in the tables of troubles are those that are recognised."""
+"""The texts of programs on the page of codes are those that are recognised."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ ENDINGS = {one.code for one in (*BY_SIGNAL.values(), OOM_KILLED, ENDED_EARLY)}
 
 
 def test_what_ranks_say_is_there_word_for_word() -> None:
-    """Who searches the page for the text on the screen finds it."""
+    """Each end of a rank has its text word for word, so that a search of the page finds it."""
     ranks = {code for code in entries() if family_of(code) == "JOB"}
     assert ranks - {code for code, _ in SPOKEN} <= {ENDED_EARLY.code}
 
 
 def test_a_text_is_recognised_as_its_code() -> None:
-    """What the page reports of a text is what a failed run reports of it."""
+    """A text on the page leads to the code that a failed run shows for it."""
     assert len(SPOKEN) > 50
     assert [(code, text) for code, text in SPOKEN if not is_recognised(code, text)] == []
 

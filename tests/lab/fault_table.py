@@ -1,7 +1,7 @@
 """The faults that a run must stand: what breaks, how it is made, what must be seen, and by when. Data only.
 
 Tests strike each of them once (`tests`), `tests/bench/faults.py` measures those with `within`, and docs/generate.py
-makes the table of docs/en/faults.md of them. In texts `{node}` is the node that is struck.
+makes the table of docs/inside/faults.md of them. In texts `{node}` is the node that is struck.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ FAULTS = (
         exit=1,
         tests=(MATRIX, "tests/lab/test_faults.py::test_a_full_disk_is_a_clear_error_and_starts_nothing"),
         note="Each run reserves disk space for its last error messages; the rank's own output may be lost. A disk "
-        "that is full before the start is [`CC-DISK-001`](findings.md#cc-disk-001), and nothing starts.",
+        "that is full before the start is [`CC-DISK-001`](../en/reference/codes.md#cc-disk-001), and nothing starts.",
     ),
     Fault(
         name="clock-off",
@@ -242,7 +242,7 @@ FAULTS = (
         breaks="workers ignore SIGTERM",
         how="`clusterctl stop --grace 1`; their children left the session and the environment, too",
         within=1.0 + DEATH,
-        says=("CANCELLED after", "stopped by"),
+        says=("STOPPED after", "stopped by"),
         exit=1,
         place=0,
         tests=(MATRIX, "tests/node/supervise/test_kill.py::test_stop_waits_for_the_grace_and_then_kills"),

@@ -1,4 +1,4 @@
-"""The quickstart does what it reports: its commands, in its order, print what the page shows."""
+"""The practice cluster of the page Start: its commands, in its order, print what the page shows."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from terminal import act_on, what_remains
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
 
-from pages import ROOT, blocks
+from pages import ROOT, blocks_below
 
-PAGE = ROOT / "docs" / "en" / "quickstart.md"
+PAGE, HEADING = ROOT / "docs" / "en" / "start.md", "No machines yet: a practice cluster"
 COMMANDS = re.compile(r"(?:\. .*\n)?((?:clusterctl .*\n)+)")
 PLAYBOOK = Path("playbooks") / "digits-ddp"
 IN_NO_TIME = """
@@ -104,8 +104,8 @@ def shell(namespaces: None, place: Path) -> Iterator[Shell]:  # noqa: ARG001 - t
 
 
 def told() -> list[tuple[list[str], str]]:
-    """Give the commands of every block of them on the page, with the block that follows: what they print."""
-    texts = [block.text for block in blocks() if block.page == PAGE]
+    """Give the commands of every block of them in the section, with the block that follows: what they print."""
+    texts = blocks_below(PAGE, HEADING)
     return [
         (found[1].splitlines(), "" if COMMANDS.fullmatch(after) else after)
         for text, after in zip(texts, [*texts[1:], ""], strict=True)

@@ -50,6 +50,13 @@ def blocks(language: str | None = None) -> list[Block]:
     return found
 
 
+def blocks_below(page: Path, heading: str) -> list[str]:
+    """Return the texts of the fenced blocks of one section of a page."""
+    section = page.read_text(encoding="utf-8").partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    assert section, f"{page.name} has no section {heading}"
+    return [match[2] for match in _FENCE.finditer(section + "\n")]
+
+
 def links(page: Path) -> list[str]:
     """Give the targets of a page's links; fenced blocks hold none."""
     return _LINK.findall(_FENCE.sub("", page.read_text(encoding="utf-8")))
