@@ -46,6 +46,7 @@ class ClusterctlError(Exception):
         self.code = code
         self.node = node
         self.evidence = evidence
+        self.in_document = False  # whether a line of JSON on stdout reports it already
 
     def __str__(self) -> str:
         return self.message
@@ -185,3 +186,19 @@ class InvalidValueError(ValueError):
         self.message, self.fix = word(code, case, facts)
         super().__init__(self.message)
         self.code = code
+
+
+class ShownErrors:
+    """What a command has shown of errors, for its JSON: all, the one that ended it, and whether stdout has a result."""
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Begin a command."""
+        self.shown: list[ClusterctlError] = []
+        self.ending: ClusterctlError | None = None
+        self.has_result = False
+
+
+ERRORS = ShownErrors()

@@ -17,6 +17,7 @@ import click
 from clusterctl.cli.completion import COMPLETE_VARIABLE
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import (
+    CALLABLE_VERBS,
     OTHER_WORDS,
     TYPED_KEY,
     VERB_GROUPS,
@@ -25,7 +26,7 @@ from clusterctl.cli.help import (
     describe_unknown_verb,
 )
 from clusterctl.cli.options import shared_options
-from clusterctl.errors import ClusterctlError, UsageError
+from clusterctl.errors import ERRORS, ClusterctlError, UsageError
 from clusterctl.interrupts import INTERRUPTS, announce_interrupted
 from clusterctl.specs.text import command_line
 from clusterctl.translation import (
@@ -79,9 +80,9 @@ class Verbs(TranslatedHelp, click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - the same
         """Import a verb's module and give its command of the same name."""
-        if cmd_name not in VERBS:
+        if cmd_name not in CALLABLE_VERBS:
             return None
-        module = importlib.import_module(f"clusterctl.cli.commands.{VERBS[cmd_name][0]}")
+        module = importlib.import_module(f"clusterctl.cli.commands.{CALLABLE_VERBS[cmd_name][0]}")
         INTERRUPTS.check()  # the modules of a verb take longest before its first wait
         # `help` would hide Python's own function
         command: click.Command = getattr(module, cmd_name, None) or getattr(module, f"{cmd_name}_")
@@ -92,7 +93,7 @@ class Verbs(TranslatedHelp, click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Name the nearest verb when one is misspelled; completion has nothing to complete then."""
-        if args and args[0] not in VERBS and not ctx.resilient_parsing:
+        if args and args[0] not in CALLABLE_VERBS and not ctx.resilient_parsing:
             raise click.UsageError(_describe_unknown(args), ctx=ctx)
         return super().resolve_command(ctx, args)
 
@@ -148,6 +149,22 @@ def _speed_up_start() -> None:
 
 def run(argv: Sequence[str] | None = None) -> int:
     """Run the command line and give its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    code = _run(argv)
+    if "--json" in words and code and code < INTERRUPTED:
+        from clusterctl.console.documents.output import asks_for_json, write_failure
+
+        if asks_for_json(words):
+            write_failure()
+    return code
+
+
+INTERRUPTED = 128  # and more: by a signal
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    """Run it and show what goes wrong."""
+    ERRORS.clear()
     try:
         with INTERRUPTS.leaving(announce_interrupted):
             return _invoke(argv)
@@ -167,7 +184,8 @@ def run(argv: Sequence[str] | None = None) -> int:
 
 def _invoke(argv: Sequence[str] | None) -> int:
     _escape_unprintable()
-    choose_language(os.environ, (sys.stdout, sys.stderr))
+    words = sys.argv[1:] if argv is None else argv
+    choose_language({VARIABLE: "en"} if "--json" in words else os.environ, (sys.stdout, sys.stderr))
     if COMPLETE_VARIABLE not in os.environ:  # an error between two keys of the user would only spoil the line
         refuse_unknown_language(os.environ)
     try:
@@ -215,6 +233,7 @@ def _report_error(error: ClusterctlError) -> int:
     from clusterctl.console.errors import show_error
 
     show_error(write_bug_report(error))
+    ERRORS.ending = error
     return error.exit_code
 
 
@@ -251,6 +270,7 @@ def _report_usage_error(error: click.UsageError) -> int:
     )
     forwarded = _forward_option(error, path) if path.endswith(" launch") else ""
     show_usage_error(_on_one_line(error.format_message()), path, tr(program) if program else "", forwarded)
+    ERRORS.ending = ERRORS.shown[-1]
     return 2
 
 

@@ -9,7 +9,7 @@ from shutil import get_terminal_size
 
 from clusterctl.console.terminal import uses_color
 from clusterctl.console.text import COMMAND, display_width, sanitize, wrap_command, wrap_prose
-from clusterctl.errors import ClusterctlError, Issue, Location, SpecError, UsageError
+from clusterctl.errors import ERRORS, ClusterctlError, Issue, Location, SpecError, UsageError
 from clusterctl.translation import tr, trn
 
 _SUBJECT = re.compile("(.*?(?:: |\uff1a|$))(.*)")  # up to the first colon, which may be a Chinese one
@@ -20,6 +20,7 @@ _RED, _BOLD, _RESET = "\x1b[31m", "\x1b[1m", "\x1b[0m"
 
 def show_error(error: ClusterctlError) -> None:
     """Write an error to stderr; on a terminal no word is broken."""
+    ERRORS.shown.append(error)
     texts = render_spec_error(error) if isinstance(error, SpecError) else render_error(error)
     first_text, *more_texts = [sanitize(line) for text in texts for line in text.split("\n")]
     first_line, *more_lines = _wrap(first_text)
