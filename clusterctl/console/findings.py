@@ -1,12 +1,12 @@
-"""`check` and `explain`: the answer, nodes, findings, NICs, codes."""
+"""What `check` prints: the answer, nodes, findings, NICs."""
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
@@ -14,7 +14,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from clusterctl.codes.lookup import FAMILIES, family_of
 from clusterctl.console.terminal import print_table, symbol
 from clusterctl.console.text import COMMAND, sanitize, wrap_command
 from clusterctl.console.text import wrap_prose as _wrap
@@ -38,7 +37,7 @@ from clusterctl.specs.text import plural
 from clusterctl.translation import to_translate, tr, trn
 
 if TYPE_CHECKING:
-    from clusterctl.plans.explain import Explanation
+    from clusterctl.console.documents.check import CheckedNode, NodesAndFindings
 
 MOST_ENTRIES = 3  # entries of a path that are shown
 
@@ -81,7 +80,6 @@ def render_path_list(entries: tuple[str, ...]) -> str:
     return tr("{entries} and {count} more", entries=shown, count=hidden) if hidden > 0 else shown
 
 
-SCHEMA = 1
 MOST_LINES = 16  # lines of nodes; a longer table shows equal nodes as one row
 MOST_NAMES = 3  # NICs and errors that a line of nodes names
 STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}
@@ -365,13 +363,13 @@ def _render_finding(console: Console, finding: Finding, consequences: Sequence[F
         _print_labelled(console, tr("waived:"), finding.waived)
         return
     _print_labelled(console, tr("why:"), finding.why)
-    _print_labelled(console, tr("fix:"), finding.fix, _break_fix)
+    _print_labelled(console, tr("fix:"), finding.fix, break_fix)
     if consequences:
         also = join_items(f"{other.title} {other.code}" for other in consequences)
         _print_labelled(console, tr("also:"), tr("same cause: {findings}", findings=also))
 
 
-def _break_fix(line: str, width: int) -> list[str]:
+def break_fix(line: str, width: int) -> list[str]:
     """Keep a command whole, because it is there to be pasted; prose that begins with the name of a program is none."""
     return wrap_command(line, width) if COMMAND.match(line) else _wrap(line, width)
 
@@ -391,16 +389,16 @@ def _print_labelled(
 
 def check_to_json(
     nodes: Sequence[Node], facts: Mapping[str, Facts], findings: Sequence[Finding]
-) -> dict[str, Any]:
-    """Give nodes and findings as `check --json` prints them."""
+) -> NodesAndFindings:
+    """Return nodes and findings as `check --json` prints them."""
     return {
-        "schema": SCHEMA,
+        "schema": 1,
         "nodes": [_node_to_json(node, facts.get(node.name), findings) for node in nodes],
         "findings": [asdict(finding) for finding in findings],
     }
 
 
-def _node_to_json(node: Node, facts: Facts | None, findings: Sequence[Finding]) -> dict[str, Any]:
+def _node_to_json(node: Node, facts: Facts | None, findings: Sequence[Finding]) -> CheckedNode:
     network = resolve_network(node, facts)
     return {
         "name": node.name,
@@ -449,61 +447,3 @@ def _nic_lines(node: Node, facts: Facts, *, verbose: bool) -> Iterator[str]:
     not_chosen = describe_other_nics(facts, network)
     if verbose and not_chosen:
         yield tr("not chosen: {nics}", nics=not_chosen)
-
-
-EXPLAIN_INDENT = 10  # columns before a text
-
-
-def render_explanation(console: Console, explanation: Explanation) -> None:
-    """Print a code in full."""
-    console.print(
-        Text.assemble(
-            (explanation.code, "bold"),
-            f"  {explanation.title}",
-            ("  " + tr("({text})", text=explanation.kind), "dim"),
-        )
-    )
-    console.print()
-    _print_text(console, tr("effect"), explanation.effect)
-    _print_text(console, tr("role"), explanation.role)
-    _print_text(console, tr("why"), explanation.why)
-    _print_text(console, tr("what"), explanation.text)
-    _print_text(console, tr("do"), explanation.do)
-    _print_text(console, tr("occurs as"), "\n".join(explanation.happens))
-    if explanation.example is not None:
-        _print_text(console, tr("example"), explanation.example.seen)
-        _print_text(console, tr("fix"), explanation.example.fix, _break_fix)
-    _print_text(console, tr("try"), explanation.command, _break_fix)
-    _print_text(
-        console, tr("see"), f"clusterctl explain {explanation.see}" if explanation.see else "", _break_fix
-    )
-
-
-def _print_text(
-    console: Console, label: str, text: str, break_line: Callable[[str, int], list[str]] = _wrap
-) -> None:
-    width = max(20, min(console.width, 100) - EXPLAIN_INDENT)
-    lines = text.split("\n") if text else []
-    pieces = [piece for line in lines for piece in break_line(line, width)]
-    for index, piece in enumerate(pieces):
-        padding = " " * (EXPLAIN_INDENT - 2 - cell_len(label))
-        label_cell = (f"{padding}{label}  " if index == 0 else " " * EXPLAIN_INDENT, "cyan")
-        console.print(Text.assemble(label_cell, piece), soft_wrap=True)
-
-
-def render_codes(console: Console, titles: Mapping[str, str], family: str) -> None:
-    """List the codes of a family, or of all."""
-    for name, heading in FAMILIES.items():
-        codes = [code for code in titles if family_of(code) == name]
-        if codes and family in ("", name):
-            console.print(Text(heading.here, style="bold"))
-            for code in codes:
-                console.print(Text.assemble((f"  {code}  ", "cyan"), titles[code]), soft_wrap=True)
-    console.print(Text(tr("clusterctl explain CODE shows the details of a code.")), style="dim")
-
-
-def explanation_to_json(explanation: Explanation) -> dict[str, Any]:
-    """Give an explanation as `explain --json` prints it."""
-    values = asdict(replace(explanation, effect=explanation.effect or explanation.role))
-    del values["role"]
-    return {"schema": SCHEMA, **values}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
@@ -124,10 +125,11 @@ def whole_number_schema(**limits: int) -> JsonSchema:
     return {"type": ["integer", "string"], "pattern": "^[0-9]+$", **limits}
 
 
-def one_of(*choices: str) -> ScalarType:
-    """Make the kind of a value that is one of a few words."""
+def one_of(*choices: str, former: Mapping[str, str] = MappingProxyType({})) -> ScalarType:
+    """Make the kind of a value that is one of a few words; `former`: what a word was called earlier."""
 
     def parse(word: str) -> str:
+        word = former.get(word, word)
         if word in choices:
             return word
         raise InvalidValueError(

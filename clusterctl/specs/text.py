@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable
 from functools import lru_cache
 
+from clusterctl.protocol.exit_status import largest_units
 from clusterctl.translation import to_translate, tr
 
 
@@ -46,32 +47,27 @@ def did_you_mean_exactly(suggestion: str) -> str:
     return tr(", did you mean {word!r}?", word=suggestion)
 
 
-_UNITS = (
-    (to_translate("{n} d"), 86400),
-    (to_translate("{n} h"), 3600),
-    (to_translate("{n} min"), 60),
-    (to_translate("{n} s"), 1),
-)
+_DURATIONS = {
+    "dh": to_translate("{n}d{rest:02}h"),
+    "hm": to_translate("{n}h{rest:02}m"),
+    "ms": to_translate("{n}m{rest:02}s"),
+    "d": to_translate("{n}d"),
+    "h": to_translate("{n}h"),
+    "m": to_translate("{n}m"),
+    "s": to_translate("{n} s"),
+}
 
 
 def render_duration(seconds: float) -> str:
-    """Write a span in its two largest units, whole seconds: `2 d 3 h`, `1 h 30 min`, `42 s`."""
-    remaining = max(0, round(seconds))
-    parts: list[str] = []
-    for unit, size in _UNITS:
-        count, remaining = divmod(remaining, size)
-        if count and len(parts) < 2:
-            parts.append(tr(unit, n=count))
-        elif parts:
-            break
-    if len(parts) == 2:
-        return tr("{larger} {smaller}", larger=parts[0], smaller=parts[1])
-    return parts[0] if parts else tr("{n} s", n=0)
+    """Write a span in whole seconds, in the language of the user: `42 s`, `7m05s`, `2h05m`, `3d04h`."""
+    units = largest_units(seconds)
+    (_, count), (_, rest) = units[0], units[-1]
+    return tr(_DURATIONS["".join(unit for unit, _ in units)], n=count, rest=rest)
 
 
 def render_seconds(seconds: float) -> str:
-    """Write a time that was measured: `3.6 s`, from 100 s on in whole units."""
-    return tr("{seconds:.1f} s", seconds=seconds) if seconds < 100 else render_duration(seconds)
+    """Write a time that was measured: `3.6 s`, from a minute on in whole seconds."""
+    return tr("{seconds:.1f} s", seconds=seconds) if seconds < 59.95 else render_duration(seconds)
 
 
 def command_line(*words: str, command: str = "") -> str:

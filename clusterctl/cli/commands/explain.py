@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,9 +13,13 @@ from clusterctl.cli.completion import SHELLS, complete_code, completion_script
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand
 from clusterctl.cli.options import json_option, shared_options
+from clusterctl.console.documents.output import write_document
 from clusterctl.console.text import json_text
 from clusterctl.errors import UsageError
 from clusterctl.translation import tr
+
+if TYPE_CHECKING:
+    from clusterctl.specs.key_reference import KeyEntry
 
 EXAMPLES_FILE = Path(__file__).parents[1] / "examples.json"
 
@@ -26,9 +31,10 @@ EXAMPLES_FILE = Path(__file__).parents[1] / "examples.json"
         ("clusterctl explain job-41", "the same, short"),
         ("clusterctl explain NET", "all codes of a family"),
         ("clusterctl explain torch missing", "codes whose texts have these words"),
+        ("clusterctl explain job.restart", "a key of a job file or an inventory"),
     ],
 )
-@click.argument("words", metavar="[CODE|WORD...]", nargs=-1, shell_complete=complete_code)
+@click.argument("words", metavar="[CODE|KEY|WORD...]", nargs=-1, shell_complete=complete_code)
 @json_option("Write it as JSON.")
 @shared_options
 def explain(
@@ -36,29 +42,55 @@ def explain(
     words: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Explain an error code: what it means, why it matters, an example and how to fix it.
+    """Explain an error code: what it means, why it matters, an example and how to fix it; or a key of a file.
 
-    CODE may be short: `net-3` is CC-NET-003. A family, such as NET, lists its codes; without CODE all are listed. Other
-    words, also a part of an error message, list the codes whose texts have all of them. Needs no inventory and no
-    network.
+    CODE may be short: `net-3` is CC-NET-003. A family, such as NET, lists its codes; without CODE all are listed. KEY
+    is a path such as job.restart.max or inventory.nic; `job` lists all keys. Other words, also a part of an error
+    message, list the codes whose texts have all of them. Needs no inventory and no network.
     """
-    from clusterctl.console.findings import explanation_to_json, render_codes, render_explanation
+    from clusterctl.console.explanation import (
+        explanation_to_json,
+        key_to_json,
+        render_codes,
+        render_explanation,
+        render_keys,
+    )
     from clusterctl.console.terminal import stdout
     from clusterctl.plans import explain as explaining
 
+    if len(words) == 1 and (keys := _find_keys(words[0])):
+        if as_json:
+            write_document({"schema": 1, "keys": [key_to_json(key) for key in keys]})
+        else:
+            render_keys(stdout(), keys)
+        return
     code, titles = _find_code(words)
     if "-" in code:
         manual = explaining.parse_manual(json.loads(EXAMPLES_FILE.read_text(encoding="utf-8")))
         explanation = explaining.explain(code, manual)
         if as_json:
-            click.echo(json_text(explanation_to_json(explanation), indent=2))
+            write_document(explanation_to_json(explanation))
         else:
             render_explanation(stdout(), explanation)
         return
     if as_json:
-        click.echo(json_text({"schema": 1, "codes": titles}, indent=2))
+        write_document({"schema": 1, "codes": titles})
     else:
         render_codes(stdout(), titles, code)
+
+
+def _find_keys(word: str) -> list[KeyEntry]:
+    """Return the keys that a word means, if it is a path, a file, or a name that no family of codes has."""
+    from clusterctl.plans import explain as explaining
+    from clusterctl.specs.key_reference import FILES, find_keys
+
+    if "." not in word and word not in FILES:
+        try:
+            explaining.find_code(word)
+        except UsageError:
+            return find_keys(word)
+        return []
+    return find_keys(word)
 
 
 def _find_code(words: Sequence[str]) -> tuple[str, dict[str, str]]:
@@ -81,13 +113,30 @@ def _find_code(words: Sequence[str]) -> tuple[str, dict[str, str]]:
 @click.command(
     "help",
     cls=VerbCommand,
-    examples=[("clusterctl help launch", ""), ("clusterctl help lab up", "")],
+    examples=[
+        ("clusterctl help launch", ""),
+        ("clusterctl help lab up", ""),
+        ("clusterctl help json status", "the JSON Schema of `status --json`"),
+    ],
 )
-@click.argument("verbs", metavar="[VERB]...", nargs=-1)
+@click.argument("verbs", metavar="[json] [VERB]...", nargs=-1)
 @shared_options
 def help_(settings: Settings, verbs: tuple[str, ...]) -> None:  # noqa: ARG001 - shared by all verbs
-    """Show the help of a verb, as `VERB --help` does; without one the list of verbs."""
+    """Show the help of a verb, as `VERB --help` does; without one the list of verbs.
+
+    `help json VERB` prints the JSON Schema of what the verb writes with --json; `help json` lists these verbs.
+    """
     context = click.get_current_context().find_root()
+    if verbs == ("json",):
+        _list_json_verbs(context)
+    elif verbs[:1] == ("json",):
+        _print_json_schema(" ".join(verbs[1:]))
+    else:
+        click.echo(_find_context(context, verbs).get_help())
+
+
+def _find_context(context: click.Context, verbs: Sequence[str]) -> click.Context:
+    """Return the context of the command to which these words lead."""
     for verb in verbs:
         group = context.command
         if not isinstance(group, click.Group):
@@ -95,7 +144,43 @@ def help_(settings: Settings, verbs: tuple[str, ...]) -> None:  # noqa: ARG001 -
         name, command, _ = group.resolve_command(context, [verb])
         assert command is not None
         context = command.context_class(command, info_name=name, parent=context)
-    click.echo(context.get_help())
+    return context
+
+
+def _list_json_verbs(context: click.Context) -> None:
+    """Print which verbs write JSON, and what that is."""
+    from clusterctl.console.documents.catalogue import ERROR, VERBS
+
+    rows = [(verb, _describe_json(context, verb)) for verb in VERBS if verb != ERROR]
+    formatter = context.make_formatter()
+    formatter.write_text(
+        tr("`clusterctl help json VERB` prints the JSON Schema of what VERB writes with --json.")
+    )
+    with formatter.section(tr("Verbs")):
+        formatter.write_dl([*rows, (ERROR, tr("What each of them writes where an error ends it."))])
+    click.echo(formatter.getvalue(), nl=False)
+
+
+def _describe_json(context: click.Context, verb: str) -> str:
+    """Return the help of a verb's `--json`."""
+    command = _find_context(context, verb.split()).command
+    options = [param for param in command.params if isinstance(param, click.Option)]
+    return next(tr(option.help or "") for option in options if "--json" in option.opts)
+
+
+def _print_json_schema(verb: str) -> None:
+    """Print the JSON Schema of what a verb writes."""
+    from clusterctl.console.documents.catalogue import VERBS
+
+    if verb not in VERBS:
+        verbs = ", ".join(VERBS)
+        raise click.UsageError(
+            tr("no JSON Schema for {verb!r}; available: {verbs}", verb=verb, verbs=verbs),
+            click.get_current_context(),
+        )
+    from clusterctl.console.documents.json_schema import make_schema
+
+    click.echo(json_text(make_schema(verb), indent=2))
 
 
 @click.command(

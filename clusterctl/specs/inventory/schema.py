@@ -111,7 +111,7 @@ class WaiveEntry(StrictModel):
 
     code: Code = Field(description=to_translate("Code of the finding, such as `CC-NET-009`."))
     nodes: NodePattern = Field(
-        ALL, description="On which nodes: names, ranges and globs such as `gpu[01-04]`."
+        ALL, description=to_translate("On which nodes: names, ranges and globs such as `gpu[01-04]`.")
     )
     reason: WaiverReason = Field(
         description=to_translate("Why it is ignored; shown whenever the waiver is used.")
@@ -223,86 +223,126 @@ class SshEntry(StrictModel):
 
     user: User = Field(
         None,
-        description="Login name on the node; default: what your SSH configuration says, "
-        "else the name you use on this machine.",
+        description=to_translate(
+            "Login name on the node; default: what your SSH configuration says, "
+            "else the name you use on this machine."
+        ),
     )
     port: Port = Field(
-        None, description="Port of the node's SSH server; default: what your SSH configuration says, else 22."
+        None,
+        description=to_translate(
+            "Port of the node's SSH server; default: what your SSH configuration says, else 22."
+        ),
     )
     key: OptionalText = Field(
         None,
-        description="Private key file on this machine, `~` allowed; default: what your SSH configuration says, "
-        "else your SSH agent and usual keys.",
+        description=to_translate(
+            "Private key file on this machine, `~` allowed; default: what your SSH configuration says, "
+            "else your SSH agent and usual keys."
+        ),
     )
     jump: Jump = Field(
         None,
-        description="Bastion to go through, as ssh's `-J`: `user@host:port` or a name from your SSH configuration; "
-        "commas make a chain, `none` is the straight way.",
+        description=to_translate(
+            "Bastion to go through, as ssh's `-J`: `user@host:port` or a name from your SSH configuration; "
+            "commas make a chain, `none` is the straight way."
+        ),
     )
     proxy_command: ProxyCommand = Field(
         None,
-        description="Command whose input and output carry the connection, as OpenSSH's ProxyCommand; "
-        "`%h`, `%p`, `%r` stand for host, port and user, `%%` for a percent sign.",
+        description=to_translate(
+            "Command whose input and output carry the connection, as OpenSSH's ProxyCommand; "
+            "`%h`, `%p`, `%r` stand for host, port and user, `%%` for a percent sign."
+        ),
     )
     config: OptionalText = Field(
         None,
-        description="SSH configuration file on this machine to read instead of `~/.ssh/config`; `none`: read none.",
+        description=to_translate(
+            "SSH configuration file on this machine to read instead of `~/.ssh/config`; `none`: read none."
+        ),
     )
     known_hosts: OptionalText = Field(
         None,
-        description="File on this machine with the nodes' host keys; default: what your SSH configuration says, "
-        "else `~/.ssh/known_hosts`.",
+        description=to_translate(
+            "File on this machine with the nodes' host keys; default: what your SSH configuration says, "
+            "else `~/.ssh/known_hosts`."
+        ),
     )
     host_keys: HostKeys = Field(
         None,
-        description="What to do with a host key that is not known yet: refuse it (`strict`), or record it and "
-        "say so (`accept-new`); default: what your SSH configuration says, else `strict`.",
+        description=to_translate(
+            "What to do with a host key that is not known yet: refuse it (`strict`), or record it and "
+            "say so (`accept-new`); default: what your SSH configuration says, else `strict`."
+        ),
     )
     transport: Transport = Field(
         "paramiko",
-        description="What speaks SSH: clusterctl itself (`paramiko`), or your own `ssh` program over a ControlMaster "
-        "(`openssh`), for logins with a password, a second factor or Kerberos.",
+        description=to_translate(
+            "What speaks SSH: clusterctl itself (`paramiko`), or your own `ssh` program over a ControlMaster "
+            "(`openssh`), for logins with a password, a second factor or Kerberos."
+        ),
     )
 
 
 class NodeSettings(StrictModel):
     """What may stand at the top level for all nodes, and at a node for that one."""
 
-    ssh: SshEntry = Field(default_factory=SshEntry, description="How SSH reaches the node.")
+    ssh: SshEntry = Field(default_factory=SshEntry, description=to_translate("How SSH reaches the node."))
     python: Python = Field(
         "python3",
-        description="Interpreter with torch on the node: an absolute path, `~/...`, or a bare command.",
+        description=to_translate(
+            "Interpreter with torch on the node: an absolute path, `~/...`, or a bare command."
+        ),
     )
     activate: OptionalText = Field(
         None,
-        description="Shell line run on the node before Python, such as `source /etc/profile.d/modules.sh`.",
+        description=to_translate(
+            "Shell line run on the node before Python, such as `source /etc/profile.d/modules.sh`."
+        ),
     )
     workdir: Workdir = Field(
         "~/.clusterctl",
-        description="Directory on the node that belongs to clusterctl; everything is kept in it.",
+        description=to_translate(
+            "Directory on the node that belongs to clusterctl; everything is kept in it."
+        ),
     )
     nic: Nics = Field(
         None,
-        description="NIC or NICs for training; may differ between nodes; takes precedence over `network`.",
+        description=to_translate(
+            "NIC or NICs for training; may differ between nodes; takes precedence over `network`."
+        ),
     )
     network: Network = Field(
-        None, description="IPv4 network (CIDR) of the training; each node uses the NIC with an address in it."
+        None,
+        description=to_translate(
+            "IPv4 network (CIDR) of the training; each node uses the NIC with an address in it."
+        ),
     )
-    gpus: Gpus = Field(None, description="Number of GPUs that the node should have; `check` compares.")
+    gpus: Gpus = Field(
+        None, description=to_translate("Number of GPUs that the node should have; `check` compares.")
+    )
     ports: Ports = Field(
         None,
-        description="Range that the rendezvous port is taken from, such as `20000-20100`; default: any.",
+        description=to_translate(
+            "Range that the rendezvous port is taken from, such as `20000-20100`; default: any."
+        ),
     )
 
 
 class _NodeIdentity(StrictModel):
     host: Host = Field(description=to_translate("Where SSH goes: a host name or an address."))
-    name: NodeName = Field(None, description="Name of the node in all that is shown; default: its `host`.")
+    name: NodeName = Field(
+        None, description=to_translate("Name of the node in all that is shown; default: its `host`.")
+    )
     ip: TrainingIp = Field(
         None,
-        description="IPv4 address for the training; default: found by `nic`, `network` or `host`.",
+        description=to_translate(
+            "IPv4 address for the training; default: found by `nic`, `network` or `host`."
+        ),
     )
-    spare: Flag = Field(False, description="Spare node: only jobs that name it, or ask for `spares`, use it.")
+    spare: Flag = Field(
+        False, description=to_translate("Spare node: only jobs that name it, or ask for `spares`, use it.")
+    )
 
 
 class NodeEntry(NodeSettings, _NodeIdentity):  # pydantic puts the fields of the last base first
@@ -320,9 +360,11 @@ class LoginEntry(StrictModel):
         description=to_translate("Where SSH goes: the host name or address of the login node.")
     )
     name: NodeName = Field(
-        None, description="Name of the login node in all that is shown; default: its `host`."
+        None, description=to_translate("Name of the login node in all that is shown; default: its `host`.")
     )
-    ssh: SshEntry = Field(default_factory=SshEntry, description="How SSH reaches the login node.")
+    ssh: SshEntry = Field(
+        default_factory=SshEntry, description=to_translate("How SSH reaches the login node.")
+    )
 
 
 class SlurmEntry(StrictModel):
@@ -332,33 +374,46 @@ class SlurmEntry(StrictModel):
 
     login: LoginEntry = Field(description=to_translate("The login node."))
     partition: SlurmName = Field(
-        None, description="Partition, as `sbatch --partition`; default: Slurm's own."
+        None, description=to_translate("Partition, as `sbatch --partition`; default: Slurm's own.")
     )
-    account: SlurmName = Field(None, description="Account that is charged, as `sbatch --account`.")
-    qos: SlurmName = Field(None, description="Quality of service, as `sbatch --qos`.")
+    account: SlurmName = Field(
+        None, description=to_translate("Account that is charged, as `sbatch --account`.")
+    )
+    qos: SlurmName = Field(None, description=to_translate("Quality of service, as `sbatch --qos`."))
     gpus_per_node: Gpus = Field(
         None,
-        description="GPUs to ask for on each node; default: as many as `nproc_per_node` of a job that uses GPUs.",
+        description=to_translate(
+            "GPUs to ask for on each node; default: as many as `nproc_per_node` of a job that uses GPUs."
+        ),
     )
     time: TimeLimit = Field(
         None,
-        description="Longest time of a Slurm job, such as `12h`, as `sbatch --time`; the job's own `time_limit` "
-        "shortens it. Default: that of the partition.",
+        description=to_translate(
+            "Longest time of a Slurm job, such as `12h`, as `sbatch --time`; the job's own `time_limit` "
+            "shortens it. Default: that of the partition."
+        ),
     )
     workdir: SlurmWorkdir = Field(
         None,
-        description="Directory that the login node and all nodes share under the same path; default: `workdir`.",
+        description=to_translate(
+            "Directory that the login node and all nodes share under the same path; default: `workdir`."
+        ),
     )
     extra: tuple[SbatchOption, ...] = Field(
-        (), description="Further options of sbatch, such as `--constraint=a100`."
+        (), description=to_translate("Further options of sbatch, such as `--constraint=a100`.")
     )
 
 
 class _InventoryHeader(StrictModel):
     cluster: Name = Field(
-        None, description="Name of the cluster; default: the name of the folder that the inventory is in."
+        None,
+        description=to_translate(
+            "Name of the cluster; default: the name of the folder that the inventory is in."
+        ),
     )
-    waive: tuple[WaiveEntry, ...] = Field((), description="Findings of `check` to ignore, and why.")
+    waive: tuple[WaiveEntry, ...] = Field(
+        (), description=to_translate("Findings of `check` to ignore, and why.")
+    )
 
 
 class InventoryFile(NodeSettings, _InventoryHeader):
@@ -378,5 +433,5 @@ class InventoryFile(NodeSettings, _InventoryHeader):
         json_schema_extra={"minItems": 1},
     )
     slurm: SlurmEntry | None = Field(
-        None, description="A Slurm cluster in place of `nodes`; see the keys of `slurm`."
+        None, description=to_translate("A Slurm cluster in place of `nodes`; see the keys of `slurm`.")
     )

@@ -17,17 +17,18 @@ from clusterctl.specs.yaml.validate import find_duplicates, find_scalar
 from clusterctl.translation import to_translate
 
 SIGNED_SERVICES = ("feishu", "dingtalk")  # services that can check a signature
-_RUN_ENDS = ("succeeded", "failed", "timeout", "cancelled")
+_RUN_ENDS = ("succeeded", "failed", "timeout", "stopped")
+_FORMER_ENDS = {"cancelled": "stopped"}  # what earlier job files write
 STALLED = "stalled"  # while it runs: of notifications alone
 _SERVICES = ("webhook", "slack", "feishu", "dingtalk", "wecom")
 _VARIABLE = {"type": "string", "pattern": f"^{values.FREE_ENV_PATTERN}$"}
 _DURATION = {"type": ["string", "number"], "pattern": f"^{values.DURATION_PATTERN}$", "minLength": 1}
 
-Ending = Literal["succeeded", "failed", "timeout", "cancelled"]
+Ending = Literal["succeeded", "failed", "timeout", "stopped"]
 Service = Literal["webhook", "slack", "feishu", "dingtalk", "wecom"]
 
 WhenEnds = Annotated[
-    tuple[Annotated[Ending, one_of(*_RUN_ENDS)], ...] | None,
+    tuple[Annotated[Ending, one_of(*_RUN_ENDS, former=_FORMER_ENDS)], ...] | None,
     OneOrMore({"enum": list(_RUN_ENDS)}),
 ]
 CommandArgument = Annotated[
@@ -45,10 +46,11 @@ OptionalVariable = Annotated[
 Limit = Annotated[float, ScalarType(to_translate("a time"), values.parse_limit, {**_DURATION, "minimum": 0})]
 
 
-NotifyMoment = Literal["succeeded", "failed", "timeout", "cancelled", "stalled"]
+NotifyMoment = Literal["succeeded", "failed", "timeout", "stopped", "stalled"]
 _MOMENTS = (*_RUN_ENDS, STALLED)
 WhenNotified = Annotated[
-    tuple[Annotated[NotifyMoment, one_of(*_MOMENTS)], ...] | None, OneOrMore({"enum": list(_MOMENTS)})
+    tuple[Annotated[NotifyMoment, one_of(*_MOMENTS, former=_FORMER_ENDS)], ...] | None,
+    OneOrMore({"enum": list(_MOMENTS)}),
 ]
 
 
@@ -58,13 +60,16 @@ class OnEndEntry(StrictModel):
     model_config = ConfigDict(title="on_end")
 
     command: tuple[CommandArgument, ...] = Field(
-        description="A program and its arguments, run on the launching machine, in the job file's directory; no shell.",
+        description=to_translate(
+            "A program and its arguments, run on the launching machine, in the job file's directory; no shell."
+        ),
         json_schema_extra={"minItems": 1},
     )
     when: WhenEnds = Field(
-        None, description="For which results: succeeded, failed, timeout, cancelled; default: all."
+        None,
+        description=to_translate("For which results: succeeded, failed, timeout, stopped; default: all."),
     )
-    time_limit: Limit = Field(60.0, description="Time limit; then it is stopped.")
+    time_limit: Limit = Field(60.0, description=to_translate("Time limit; then it is stopped."))
 
 
 class NotifyEntry(StrictModel):
@@ -81,11 +86,16 @@ class NotifyEntry(StrictModel):
         )
     )
     secret_from: OptionalVariable = Field(
-        None, description="For `feishu` and `dingtalk`: name of the variable that holds the signing secret."
+        None,
+        description=to_translate(
+            "For `feishu` and `dingtalk`: name of the variable that holds the signing secret."
+        ),
     )
     when: WhenNotified = Field(
         None,
-        description="For which results: succeeded, failed, timeout, cancelled (default: all four); or `stalled`.",
+        description=to_translate(
+            "For which results: succeeded, failed, timeout, stopped (default: all four); or `stalled`."
+        ),
     )
 
 
@@ -152,32 +162,46 @@ class SetupEntry(StrictModel):
     model_config = ConfigDict(title="setup")
 
     venv: OptionalJobPath = Field(
-        None, description="Make a venv and install this requirements file with pip."
+        None, description=to_translate("Make a venv and install this requirements file with pip.")
     )
     uv: OptionalJobPath = Field(
         None,
-        description="Make it with uv: from a `uv.lock` and the `pyproject.toml` next to it, or a requirements file.",
+        description=to_translate(
+            "Make it with uv: from a `uv.lock` and the `pyproject.toml` next to it, or a requirements file."
+        ),
     )
     conda: OptionalJobPath = Field(
         None,
-        description="Make a conda environment from an `environment.yml` or an explicit lock file, with micromamba, "
-        "mamba or conda, whichever the node has.",
+        description=to_translate(
+            "Make a conda environment from an `environment.yml` or an explicit lock file, with micromamba, "
+            "mamba or conda, whichever the node has."
+        ),
     )
     wheelhouse: OptionalJobPath = Field(
         None,
-        description="Folder of wheels that is sent along; `venv` and `uv` then install only from it, without network.",
+        description=to_translate(
+            "Folder of wheels that is sent along; `venv` and `uv` then install only from it, without network."
+        ),
     )
     system_site_packages: Flag = Field(
-        False, description="Let the environment see the packages of the node's own Python, such as its torch."
+        False,
+        description=to_translate(
+            "Let the environment see the packages of the node's own Python, such as its torch."
+        ),
     )
     files: tuple[JobPath, ...] = Field(
-        (), description="More files and folders next to the job file that `run` needs; they count as content."
+        (),
+        description=to_translate(
+            "More files and folders next to the job file that `run` needs; they count as content."
+        ),
     )
     run: OptionalCommands = Field(
         None,
-        description="Shell commands to run then, in the environment; the first that fails ends the launch.",
+        description=to_translate(
+            "Shell commands to run then, in the environment; the first that fails ends the launch."
+        ),
     )
-    time_limit: Limit = Field(1800.0, description="Time limit for all of it on a node.")
+    time_limit: Limit = Field(1800.0, description=to_translate("Time limit for all of it on a node."))
 
 
 class HookEntry(StrictModel):
@@ -190,7 +214,9 @@ class HookEntry(StrictModel):
             "Shell commands, run one after the other in the run's copy of the code, with the job's environment."
         )
     )
-    time_limit: Limit = Field(60.0, description="Time limit for all of them; then they are stopped.")
+    time_limit: Limit = Field(
+        60.0, description=to_translate("Time limit for all of them; then they are stopped.")
+    )
 
 
 def setup_of(entry: SetupEntry | None) -> Setup | None:

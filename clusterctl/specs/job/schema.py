@@ -69,19 +69,21 @@ class RestartEntry(StrictModel):
 
     model_config = ConfigDict(title="restart")
 
-    max: RestartLimit = Field(3, description="Maximum number of restarts.")
+    max: RestartLimit = Field(3, description=to_translate("Maximum number of restarts."))
     on: tuple[ReasonName, ...] = Field(
         DEFAULT_REASONS,
-        description="For which reasons; an error of the script itself is never among them. See below.",
+        description=to_translate("For which reasons; an error of the script itself is never among them."),
         json_schema_extra={"uniqueItems": True, "minItems": 1},
     )
     spares: Count = Field(
-        0, description="Number of spare nodes that are prepared; each can replace a lost node."
+        0, description=to_translate("Number of spare nodes that are prepared; each can replace a lost node.")
     )
     progress: FilePattern = Field(
         "**",
-        description="Files below `${output_dir}` that change when the run gets on, such as `*.pt`; three attempts in "
-        "a row that change none are the last.",
+        description=to_translate(
+            "Files below `${output_dir}` that change when the run gets on, such as `*.pt`; three attempts in "
+            "a row that change none are the last."
+        ),
     )
 
 
@@ -105,11 +107,16 @@ class StallEntry(StrictModel):
     model_config = ConfigDict(title="stall")
 
     after: StallTime = Field(
-        600.0, description="Time without progress of any rank, such as `10m`; `off` or 0: not watched."
+        600.0,
+        description=to_translate(
+            "Time without progress of any rank, such as `10m`; `off` or 0: not watched."
+        ),
     )
     then: Annotated[StallAction, one_of("report", "restart", "stop")] = Field(
         "report",
-        description="`report` ends nothing; `stop` ends the run as failed, `restart` lets it start again.",
+        description=to_translate(
+            "`report` ends nothing; `stop` ends the run as failed, `restart` lets it start again."
+        ),
     )
 
 
@@ -262,15 +269,22 @@ class SyncEntry(StrictModel):
 
     source: Text = Field(
         ".",
-        description="Directory that is copied to every node, relative to the job file; the job runs there.",
+        description=to_translate(
+            "Directory that is copied to every node, relative to the job file; the job runs there."
+        ),
     )
     exclude: tuple[Text, ...] = Field(
-        (), description="What is not sent, as patterns of `.gitignore`; `.gitignore` files apply too."
+        (),
+        description=to_translate(
+            "What is not sent, as patterns of `.gitignore`; `.gitignore` files apply too."
+        ),
     )
     via: Via = Field(
         "auto",
-        description="How the code travels: to every node from here (`direct`), or once, and then from node to node"
-        " over the training network (`tree`); `auto` passes it on where that saves much sending.",
+        description=to_translate(
+            "How the code travels: to every node from here (`direct`), or once, and then from node to node"
+            " over the training network (`tree`); `auto` passes it on where that saves much sending."
+        ),
     )
 
 
@@ -286,138 +300,204 @@ class JobFile(StrictModel):
         description=to_translate("Name of the job, the first part of the name of each of its runs.")
     )
     script: Script = Field(
-        None, description="Training script: a path inside `sync.source`, or an absolute path on the nodes."
+        None,
+        description=to_translate(
+            "Training script: a path inside `sync.source`, or an absolute path on the nodes."
+        ),
     )
-    module: Module = Field(None, description="Python module to run instead of a script, such as `pkg.train`.")
+    module: Module = Field(
+        None, description=to_translate("Python module to run instead of a script, such as `pkg.train`.")
+    )
     command: tuple[Arg, ...] = Field(
         (),
-        description="For `launcher: command`: a program and its arguments, run once on each node; with `ray` on node 0"
-        " only, with `mpirun` once per rank.",
+        description=to_translate(
+            "For `launcher: command`: a program and its arguments, run once on each node; with `ray` on node 0"
+            " only, with `mpirun` once per rank."
+        ),
     )
     args: tuple[Arg, ...] = Field(
-        (), description="Arguments of the script, kept as written; placeholders are filled in."
+        (), description=to_translate("Arguments of the script, kept as written; placeholders are filled in.")
     )
     nproc_per_node: Nproc = Field(
-        "gpu", description="Workers on each node: one per GPU (`gpu`), one per CPU core (`cpu`), or a number."
+        "gpu",
+        description=to_translate(
+            "Workers on each node: one per GPU (`gpu`), one per CPU core (`cpu`), or a number."
+        ),
     )
     nodes: NodeChoice = Field(
-        "all", description="Which nodes: `all`, a count, or names, ranges and globs such as `gpu[01-04]`."
+        "all",
+        description=to_translate(
+            "Which nodes: `all`, a count, or names, ranges and globs such as `gpu[01-04]`."
+        ),
     )
     gpus: tuple[GpuIndex, ...] = Field(
         (),
-        description="Indices of the GPUs to use on each node, such as `[0, 1]`; without it all.",
+        description=to_translate(
+            "Indices of the GPUs to use on each node, such as `[0, 1]`; without it all."
+        ),
         json_schema_extra={"uniqueItems": True, "minItems": 1},
     )
     exclusive: Flag = Field(
         False,
-        description="Use each node exclusively: no other run may be on it, whatever it uses; see below.",
+        description=to_translate("Use each node exclusively: no other run may be on it, whatever it uses."),
     )
-    launcher: LauncherName = Field("torchrun", description="What starts the workers on a node; see below.")
+    launcher: LauncherName = Field("torchrun", description=to_translate("What starts the workers on a node."))
     use_env: Flag = Field(
-        False, description="For `launcher: launch`: leave `--local-rank` out; LOCAL_RANK is always set."
+        False,
+        description=to_translate(
+            "For `launcher: launch`: leave `--local-rank` out; LOCAL_RANK is always set."
+        ),
     )
     no_python: Flag = Field(
         False,
-        description="For torchrun: `script` is a program or shell script, run without Python once per rank.",
+        description=to_translate(
+            "For torchrun: `script` is a program or shell script, run without Python once per rank."
+        ),
     )
     ends_with: EndsWith = Field(
         "all",
-        description="For `python` and `command`: the run ends when the program has ended on all nodes (`all`), or when"
-        " node 0's has (`node 0`); always `node 0` with `ray` and `mpirun`; see below.",
+        description=to_translate(
+            "For `python` and `command`: the run ends when the program has ended on all nodes (`all`), or when"
+            " node 0's has (`node 0`); always `node 0` with `ray` and `mpirun`."
+        ),
     )
     start: StartChoice = Field(
         "exec",
-        description="How torchrun starts its workers: each with a new interpreter (`exec`), or forked from a process "
-        "that has torch imported (`fork`, `auto`); see below.",
+        description=to_translate(
+            "How torchrun starts its workers: each with a new interpreter (`exec`), or forked from a process "
+            "that has torch imported (`fork`, `auto`)."
+        ),
     )
     preload: tuple[ModuleName, ...] = Field(
         (),
-        description="For `start: fork` and `auto`: modules to import once per node, such as `transformers`.",
+        description=to_translate(
+            "For `start: fork` and `auto`: modules to import once per node, such as `transformers`."
+        ),
         json_schema_extra={"uniqueItems": True},
     )
     keep_warm: WarmTime = Field(
         None,
-        description="How long a process with torch imported waits on each node after a run, such as `15m`, for the next"
-        " launch to begin with; `0` for none. `start` is then `auto` unless set. See below.",
+        description=to_translate(
+            "How long a process with torch imported waits on each node after a run, such as `15m`, for the next"
+            " launch to begin with; `0` for none. `start` is then `auto` unless set."
+        ),
     )
     backend: Backend = Field(
-        "nccl", description="Backend that the script uses; `check` looks for what it needs."
+        "nccl", description=to_translate("Backend that the script uses; `check` looks for what it needs.")
     )
     env: dict[Variable, EnvValue] = Field(
         {},
-        description="Environment variables of the job, kept as written; placeholders are filled in.",
+        description=to_translate(
+            "Environment variables of the job, kept as written; placeholders are filled in."
+        ),
         json_schema_extra={"additionalProperties": False},
     )
     secrets: tuple[Variable, ...] = Field(
         (),
-        description="Names of variables that are taken from your environment and never shown or stored.",
+        description=to_translate(
+            "Names of variables that are taken from your environment and never shown or stored."
+        ),
         json_schema_extra={"uniqueItems": True},
     )
-    sync: SyncEntry = Field(default_factory=SyncEntry, description="Which code goes to the nodes.")
+    sync: SyncEntry = Field(
+        default_factory=SyncEntry, description=to_translate("Which code goes to the nodes.")
+    )
     setup: SetupEntry | None = Field(
-        None, description="What is made on every node before the job starts, such as a venv from a lock file."
+        None,
+        description=to_translate(
+            "What is made on every node before the job starts, such as a venv from a lock file."
+        ),
     )
     before: HookEntry | None = Field(
         None,
-        description="Shell commands on every node before torchrun starts, in each attempt; one that fails ends it.",
+        description=to_translate(
+            "Shell commands on every node before torchrun starts, in each attempt; one that fails ends it."
+        ),
     )
     after: HookEntry | None = Field(
-        None, description="Shell commands on every node after all its ranks have ended, whatever the result."
+        None,
+        description=to_translate(
+            "Shell commands on every node after all its ranks have ended, whatever the result."
+        ),
     )
     grace: Duration = Field(
         30.0,
-        description="Time from the request to stop to the kill, such as `2m`; a bare number is seconds.",
+        description=to_translate(
+            "Time from the request to stop to the kill, such as `2m`; a bare number is seconds."
+        ),
     )
     time_limit: Limit = Field(
         None,
-        description="How long the workers may run, such as `12h`; then they are stopped as by `stop`: `TIMEOUT`.",
+        description=to_translate(
+            "How long the workers may run, such as `12h`; then they are stopped as by `stop`: `TIMEOUT`."
+        ),
     )
     log_limit: ByteLimit = Field(
         50 * 1000**3,
-        description="How long the logs of a run may be on each node, such as `20GB`; beyond that the middle of the"
-        " longest is dropped. `0` for no limit.",
+        description=to_translate(
+            "How long the logs of a run may be on each node, such as `20GB`; beyond that the middle of the"
+            " longest is dropped. `0` for no limit."
+        ),
     )
     zombie_after: Duration = Field(
         30.0,
-        description="When a rank that has written its traceback and does not exit is ended; `0` for never.",
+        description=to_translate(
+            "When a rank that has written its traceback and does not exit is ended; `0` for never."
+        ),
     )
     alone: Alone = Field(
         "fail",
-        description="Whether a run fails whose ranks all end with 0 and formed no process group: `fail`, or `ok` where"
-        " each rank works alone on purpose; see below.",
+        description=to_translate(
+            "Whether a run fails whose ranks all end with 0 and formed no process group: `fail`, or `ok` where"
+            " each rank works alone on purpose."
+        ),
     )
     stall: Annotated[StallEntry, ShortForm("after", _STALL_TIME)] = Field(
         default_factory=StallEntry,
-        description="When a run counts as stalled: a time such as `10m`, `off`, or a table; see below.",
+        description=to_translate("When a run counts as stalled: a time such as `10m`, `off`, or a table."),
     )
     diagnose: Flag = Field(
         True,
-        description="Prepare the Python processes of the ranks for `clusterctl diagnose`; `false`: change nothing"
-        " in them.",
+        description=to_translate(
+            "Prepare the Python processes of the ranks for `clusterctl diagnose`; `false`: change nothing"
+            " in them."
+        ),
     )
     debug: Flag = Field(
         False,
-        description="Let a rank at `breakpoint()` wait for `clusterctl debug`; also `launch --debug`.",
+        description=to_translate(
+            "Let a rank at `breakpoint()` wait for `clusterctl debug`; also `launch --debug`."
+        ),
     )
     metrics: dict[MetricName, MetricPattern] = Field(
         {},
-        description="Numbers to plot in `report`, found in the log: a name, and a regular expression whose group is the"
-        " number. Losses and rates of the usual trainers are found without it.",
+        description=to_translate(
+            "Numbers to plot in `report`, found in the log: a name, and a regular expression whose group is the"
+            " number. Losses and rates of the usual trainers are found without it."
+        ),
         json_schema_extra={"additionalProperties": False},
     )
     restart: RestartEntry | None = Field(
         None,
-        description="When the nodes restart a failed run by themselves, and with how many spare nodes.",
+        description=to_translate(
+            "When the nodes restart a failed run by themselves, and with how many spare nodes."
+        ),
     )
     on_end: OnEndEntry | None = Field(
         None,
-        description="A command of your own that is run when a run has ended, with the result on its stdin.",
+        description=to_translate(
+            "A command of your own that is run when a run has ended, with the result on its stdin."
+        ),
     )
-    notify: tuple[NotifyEntry, ...] = Field((), description="Messages to send when a run has ended.")
-    waive: tuple[WaiveEntry, ...] = Field((), description="Findings of `check` to ignore, and why.")
+    notify: tuple[NotifyEntry, ...] = Field(
+        (), description=to_translate("Messages to send when a run has ended.")
+    )
+    waive: tuple[WaiveEntry, ...] = Field(
+        (), description=to_translate("Findings of `check` to ignore, and why.")
+    )
     python: OptionalPython = Field(
-        None, description="Interpreter for this job; takes precedence over the inventory's."
+        None, description=to_translate("Interpreter for this job; takes precedence over the inventory's.")
     )
     activate: OptionalText = Field(
-        None, description="Shell line run before Python; takes precedence over the inventory's."
+        None, description=to_translate("Shell line run before Python; takes precedence over the inventory's.")
     )

@@ -1,0 +1,126 @@
+"""What `explain` prints: a code in full, the codes of a family, a key of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from clusterctl.codes.lookup import FAMILIES, family_of
+from clusterctl.console.findings import break_fix
+from clusterctl.console.text import wrap_prose
+from clusterctl.translation import tr
+
+if TYPE_CHECKING:
+    from clusterctl.console.documents.explain import ExplainedKey, ExplanationDocument
+    from clusterctl.plans.explain import Explanation
+    from clusterctl.specs.key_reference import KeyEntry
+
+KEY_INDENT = "    "  # before the second line of a key
+EXPLAIN_INDENT = 10  # columns before a text
+
+
+def render_explanation(console: Console, explanation: Explanation) -> None:
+    """Print a code in full."""
+    console.print(
+        Text.assemble(
+            (explanation.code, "bold"),
+            f"  {explanation.title}",
+            ("  " + tr("({text})", text=explanation.kind), "dim"),
+        )
+    )
+    console.print()
+    _print_text(console, tr("effect"), explanation.effect)
+    _print_text(console, tr("role"), explanation.role)
+    _print_text(console, tr("why"), explanation.why)
+    _print_text(console, tr("what"), explanation.text)
+    _print_text(console, tr("fix"), explanation.do)
+    _print_text(console, tr("occurs as"), "\n".join(explanation.happens))
+    if explanation.example is not None:
+        _print_text(console, tr("example"), explanation.example.seen)
+        _print_text(console, tr("fix"), explanation.example.fix, break_fix)
+    _print_text(console, tr("next"), explanation.command, break_fix)
+    _print_text(
+        console, tr("see"), f"clusterctl explain {explanation.see}" if explanation.see else "", break_fix
+    )
+
+
+def _print_text(
+    console: Console, label: str, text: str, break_line: Callable[[str, int], list[str]] = wrap_prose
+) -> None:
+    width = max(20, min(console.width, 100) - EXPLAIN_INDENT)
+    lines = text.split("\n") if text else []
+    pieces = [piece for line in lines for piece in break_line(line, width)]
+    for index, piece in enumerate(pieces):
+        padding = " " * (EXPLAIN_INDENT - 2 - cell_len(label))
+        label_cell = (f"{padding}{label}  " if index == 0 else " " * EXPLAIN_INDENT, "cyan")
+        console.print(Text.assemble(label_cell, piece), soft_wrap=True)
+
+
+def render_codes(console: Console, titles: Mapping[str, str], family: str) -> None:
+    """List the codes of a family, or of all."""
+    for name, heading in FAMILIES.items():
+        codes = [code for code in titles if family_of(code) == name]
+        if codes and family in ("", name):
+            console.print(Text(heading.here, style="bold"))
+            for code in codes:
+                console.print(Text.assemble((f"  {code}  ", "cyan"), titles[code]), soft_wrap=True)
+    console.print(Text(tr("clusterctl explain CODE shows the details of a code.")), style="dim")
+
+
+def explanation_to_json(explanation: Explanation) -> ExplanationDocument:
+    """Return an explanation as `explain --json` prints it."""
+    example = explanation.example
+    return {
+        "schema": 1,
+        "code": explanation.code,
+        "kind": explanation.kind,
+        "title": explanation.title,
+        "effect": explanation.effect or explanation.role,
+        "why": explanation.why,
+        "text": explanation.text,
+        "do": explanation.do,
+        "happens": list(explanation.happens),
+        "example": None if example is None else {"seen": example.seen, "fix": example.fix},
+        "command": explanation.command,
+        "see": explanation.see,
+    }
+
+
+def render_keys(console: Console, keys: Sequence[KeyEntry]) -> None:
+    """Print keys of a file; of a group also the keys below it."""
+    for number, key in enumerate(keys):
+        if number:
+            console.print()
+        _print_key(console, key.path, key.text, "bold")
+        _print_text(console, tr("value"), key.value)
+        default = tr("required") if key.required else key.default
+        _print_text(console, tr("default"), default)
+        for name, text in key.below:
+            _print_key(console, f"  {name}", text, "cyan")
+    if any(key.below for key in keys):
+        path = f"{keys[0].path}.{keys[0].below[0][0]}"
+        console.print(Text(tr("clusterctl explain {path} shows one of them.", path=path), style="dim"))
+
+
+def _print_key(console: Console, name: str, text: str, style: str) -> None:
+    width = max(20, min(console.width, 100))
+    first, *more = wrap_prose(f"{name}  {text}", width, KEY_INDENT)
+    console.print(Text.assemble((first[: len(name)], style), first[len(name) :]), soft_wrap=True)
+    for line in more:
+        console.print(Text(f"{KEY_INDENT}{line.lstrip()}"), soft_wrap=True)
+
+
+def key_to_json(key: KeyEntry) -> ExplainedKey:
+    """Return a key as `explain --json` prints it."""
+    return {
+        "path": key.path,
+        "text": key.text,
+        "value": key.value or None,
+        "default": key.default or None,
+        "required": key.required,
+        "keys": [name for name, _ in key.below],
+    }
