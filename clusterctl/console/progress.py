@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from clusterctl.console.terminal import can_redraw, info, is_quiet, is_verbose, stderr, symbol, uses_color
 from clusterctl.console.text import display_width, fill_lines, sanitize
 from clusterctl.specs.nodeset import fold_names
+from clusterctl.specs.text import render_duration, render_seconds
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 MOST_NODES = 3  # the nodes that are waited for longest
 WIDEST_NAME = 24
-RECEIVED = "received"
+SENT, RECEIVED, HASHED = "sent", "received", "hashed"
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,8 @@ class PendingNode:
 class PhaseProgress:
     """Phases side by side, each with the number of nodes that are through; `pending` has the slowest first.
 
-    `transferred` and `expected` are bytes, `rate` is bytes per second, and `direction` is whether they are sent or
-    received; `activity` names what all do together once everybody is through.
+    `transferred` and `expected` are bytes, `rate` is bytes per second, and `direction` is what happens to them;
+    `activity` names what all do together once everybody is through, or what this machine does where no node takes part.
     """
 
     completed: Sequence[tuple[str, int]]
@@ -51,7 +52,7 @@ class PhaseProgress:
     transferred: int = 0
     expected: int = 0
     rate: float = 0.0
-    direction: str = "sent"
+    direction: str = SENT
     activity: str = ""
 
 
@@ -59,7 +60,7 @@ def render_lines(progress: PhaseProgress) -> list[str]:
     """Write the overall line, then the slowest nodes with what they are at."""
     shown = progress.pending[:MOST_NODES]
     width = min(WIDEST_NAME, max((len(node.name) for node in shown), default=0))
-    seconds = tr("{seconds:.1f} s", seconds=progress.seconds)
+    seconds = render_seconds(progress.seconds)
     lines = [f"{_render_counts(progress)}  {seconds}{_render_transfer(progress)}"]
     lines += [
         f"  {node.name:<{width}}  {_render_wait(node)}  {_render_activity(node, progress.direction)}"
@@ -67,7 +68,7 @@ def render_lines(progress: PhaseProgress) -> list[str]:
     ]
     if remaining := _render_remaining(progress):
         lines.append(f"  {remaining}")
-    elif progress.activity and not shown:
+    elif progress.activity and not shown and progress.total:
         lines.append(f"  {progress.activity}")
     return lines
 
@@ -80,27 +81,29 @@ def render_plain(progress: PhaseProgress) -> str:
     """Say in one plain line which nodes are not through."""
     shown = [
         tr(
-            "{node} ({activity}, {seconds} s)",
+            "{node} ({activity}, {span})",
             node=node.name,
             activity=_render_activity(node, progress.direction),
-            seconds=f"{node.seconds:.0f}",
+            span=render_duration(node.seconds),
         )
         for node in progress.pending[:MOST_NODES]
     ]
     pending = tr(", ").join(filter(None, [*shown, _render_remaining(progress)]))
     facts = {
         "counts": _render_counts(progress),
-        "seconds": f"{progress.seconds:.0f}",
+        "span": render_duration(progress.seconds),
         "transfer": _render_transfer(progress),
     }
     if pending:
-        return tr("{counts} after {seconds} s{transfer}; waiting for {nodes}", nodes=pending, **facts)
-    if progress.activity:
-        return tr("{counts} after {seconds} s{transfer}; {activity}", activity=progress.activity, **facts)
-    return tr("{counts} after {seconds} s{transfer}", **facts)
+        return tr("{counts} after {span}{transfer}; waiting for {nodes}", nodes=pending, **facts)
+    if progress.activity and progress.total:
+        return tr("{counts} after {span}{transfer}; {activity}", activity=progress.activity, **facts)
+    return tr("{counts} after {span}{transfer}", **facts)
 
 
 def _render_counts(progress: PhaseProgress) -> str:
+    if not progress.total:
+        return progress.activity
     counts = "  ".join(f"{phase} {count}/{progress.total}" for phase, count in progress.completed)
     if progress.failed:
         return trn(
@@ -121,11 +124,15 @@ def _render_transfer(progress: PhaseProgress) -> str:
         "total": render_size(progress.expected),
         "rate": f"{render_size(int(progress.rate))}/s",
     }
-    if progress.direction == RECEIVED:
-        return tr("  {size} of {total} received, {rate}", **facts)
-    if progress.expected:
-        return tr("  {size} of {total} sent, {rate}", **facts)
-    return tr("  {size} sent, {rate}", **facts)
+    if not progress.expected:
+        return tr("  {size} sent, {rate}", **facts)
+    share = min(1.0, progress.transferred / progress.expected)
+    remaining = max(0, progress.expected - progress.transferred)
+    facts["percent"] = f"{int(share * 100)} %"
+    if progress.rate < 1:
+        return tr("  {percent} of {total}", **facts)
+    facts["left"] = render_duration(remaining / progress.rate)
+    return tr("  {percent} of {total}, {rate}, {left} left", **facts)
 
 
 def _render_activity(node: PendingNode, direction: str) -> str:
@@ -207,11 +214,51 @@ class ProgressDisplay:
             info(f"  {render_plain(self._snapshot())}")
 
 
+class HashProgress:
+    """Counts the bytes of files that this machine hashes, and shows them while the block lasts."""
+
+    def __init__(self, activity: str) -> None:
+        self._activity, self._began = activity, time.monotonic()
+        self._expected = self._hashed = 0
+
+    def add_expected(self, count: int) -> None:
+        """Add to the bytes that are to come."""
+        self._expected += count
+
+    def add_bytes(self, count: int) -> None:
+        """Note that bytes are hashed; from many threads, of which one may get lost on the screen."""
+        self._hashed += count
+
+    @contextmanager
+    def shown(self) -> Iterator[HashProgress]:
+        """Show them for the length of a block."""
+        display = None if is_quiet() else ProgressDisplay(self._snapshot, list)
+        try:
+            yield self
+        finally:
+            if display is not None:
+                display.close()
+
+    def _snapshot(self) -> PhaseProgress:
+        seconds = time.monotonic() - self._began
+        return PhaseProgress(
+            completed=(),
+            total=0,
+            seconds=seconds,
+            transferred=self._hashed,
+            expected=self._expected,
+            rate=self._hashed / max(0.1, seconds),
+            direction=HASHED,
+            activity=self._activity,
+        )
+
+
 Detail = Callable[[], tuple[str, str]]  # for the phase's line, and its name where phases share a line
 
 TRANSFERS = {
-    "code": "sent",
-    "copy": "sent",
+    "code": SENT,
+    "copy": SENT,
+    "setup": SENT,
     "pull": RECEIVED,
 }  # phases in which bytes are counted, and their direction
 _WIDTH = 7
@@ -392,7 +439,7 @@ class Phases:
         if self._over is None:
             self._write_phase(phase, detail)
         else:
-            self._over.append(f"{self._ok} {label or phase} {tr('{seconds:.1f}s', seconds=self._elapsed())}")
+            self._over.append(f"{self._ok} {label or phase} {render_seconds(self._elapsed())}")
             self._pending.pop(phase, None)
 
     def _write_phase(self, phase: str, detail: str) -> None:
@@ -402,7 +449,7 @@ class Phases:
             len(self._names),
             count=self._count_completed(phase),
         )
-        seconds = tr("{seconds:.1f} s", seconds=self._elapsed())
+        seconds = render_seconds(self._elapsed())
         info(f"  {phase:<{_WIDTH}} {counts}  {seconds}  {detail}".rstrip())
         self._pending.pop(phase, None)
 

@@ -70,12 +70,12 @@ def test_what_comes_is_shown_beside_what_is_to_come() -> None:
     )
     lines = render_lines(progress)
     assert lines == [
-        "pull 14/16 nodes  1234.5 s  812.4 MB of 900.0 MB received, 40.0 MB/s",
+        "pull 14/16 nodes  20m34s  90 % of 900.0 MB, 40.0 MB/s, 2 s left",
         "  gpu07    0.5 s  sending its files, 8.2 MB received",
     ]
     assert max(map(len, lines)) < 80
     assert render_plain(progress) == (
-        "pull 14/16 nodes after 1234 s  812.4 MB of 900.0 MB received, 40.0 MB/s; "
+        "pull 14/16 nodes after 20m34s  90 % of 900.0 MB, 40.0 MB/s, 2 s left; "
         "waiting for gpu07 (sending its files, 8.2 MB received, 0 s)"
     )
 
@@ -263,7 +263,7 @@ def test_phases_that_share_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     erased = re.sub(r"\x1b\[[0-9?]*[A-Za-z]|\r", "", screen.getvalue())
     assert erased.splitlines()[-3:] == [
         "run r-1" + " " * 21 + "launch 1.0 s",
-        "ok check 0.0s  ok torch 2.13.0 0.0s",
+        "ok check 0.0 s  ok torch 2.13.0 0.0 s",
         "ok go  master a:29500",
     ]
 
@@ -281,7 +281,7 @@ def test_a_failure_ends_the_shared_line(monkeypatch: pytest.MonkeyPatch) -> None
     phases.break_off()
     written = re.sub(r"\x1b\[[0-9?]*[A-Za-z]|\r", "", screen.getvalue())
     assert written.startswith("  check   0/1 node  0.0 s  1 finding\n")
-    assert written.endswith("ok start 0.0s  x code\n")
+    assert written.endswith("ok start 0.0 s  x code\n")
 
 
 def test_elsewhere_each_phase_has_its_line(capsys: pytest.CaptureFixture[str]) -> None:

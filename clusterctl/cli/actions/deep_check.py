@@ -120,7 +120,7 @@ class DeepCheckRun:
         try:
             self._start(plan, scan)
             options = MonitorOptions(plan.run_id, self._nodes, self._interpreters, self._preflight.offsets)
-            lines, problem = follow_rounds(self._cluster, options)
+            lines, problem = follow_rounds(self._cluster, options, self._phases)
         except BaseException:
             self._stop(plan.run_id)
             raise
@@ -156,7 +156,9 @@ class DeepCheckRun:
         return RunHandle(self._cluster, run_id, self._nodes, self._interpreters)
 
 
-def follow_rounds(cluster: Cluster, options: MonitorOptions) -> tuple[list[str], str]:
+def follow_rounds(
+    cluster: Cluster, options: MonitorOptions, phases: Phases | None = None
+) -> tuple[list[str], str]:
     """Listen until the job has ended; gives the leader's lines, and what went wrong."""
     lines: list[str] = []
 
@@ -164,6 +166,8 @@ def follow_rounds(cluster: Cluster, options: MonitorOptions) -> tuple[list[str],
         if entry.stream == "stdout":
             marked = [line for line in entry.lines if line.startswith(LINE_PREFIX)]
             lines.extend(marked[: MOST_LINES - len(lines)])
+            if phases is not None:
+                phases.set_activity(trn("{n} round measured", "{n} rounds measured", len(lines)))
 
     verdict = RunMonitor(cluster, options, show=keep, notice=notice).watch()
     cause = verdict.cause
@@ -215,3 +219,6 @@ class _StepObserver:
 
     def add_bytes(self, name: str, count: int) -> None:
         """So many bytes have left."""
+
+    def add_expected(self, count: int) -> None:
+        """So many bytes more are going to be sent."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from clusterctl.cli.context.load import expand, state_dir
 from clusterctl.cli.context.nodes import notice
+from clusterctl.console.progress import HashProgress
 from clusterctl.console.text import make_visible
 from clusterctl.errors import UsageError
 from clusterctl.interrupts import INTERRUPTS
@@ -28,7 +29,8 @@ def read_job_setup(job: Job) -> SetupFiles | None:
         return None
     from clusterctl.client.launch.setup import read_setup_files
 
-    return read_setup_files(job.setup, job.env, Path(job.file).parent, state_dir() / "trees")
+    with HashProgress(tr("reading the setup files")).shown() as progress:
+        return read_setup_files(job.setup, job.env, Path(job.file).parent, state_dir() / "trees", progress)
 
 
 def read_code(job: Job, *, big: bool = False) -> ScanResult:
@@ -38,7 +40,10 @@ def read_code(job: Job, *, big: bool = False) -> ScanResult:
     source = Path(job.file).parent / expand(job.sync.source)
     exclude = (*job.sync.exclude, *_exclude_wheelhouse(job, source))
     cache = state_dir() / "trees"
-    scan = INTERRUPTS.call(lambda: scan_source(source, exclude=exclude, cache_dir=cache, big=big))
+    with HashProgress(tr("reading the code")).shown() as progress:
+        scan = INTERRUPTS.call(
+            lambda: scan_source(source, exclude=exclude, cache_dir=cache, big=big, progress=progress)
+        )
     _announce_source(job, scan)
     for warning in scan.warnings:
         notice(warning)

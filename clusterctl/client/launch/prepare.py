@@ -123,6 +123,9 @@ class Observer(Protocol):
     def add_bytes(self, name: str, count: int) -> None:
         """So many bytes of code have left for a node."""
 
+    def add_expected(self, count: int) -> None:
+        """So many bytes more are going to be sent."""
+
 
 @dataclass(frozen=True)
 class Ready:
@@ -280,7 +283,9 @@ def prepare(
         if inputs.setup_upload is not None and creates_environment:
             observer.set_step(node.name, tr("receiving the setup files"))
             with inputs.home_locks.acquire(workdir_id):
-                inputs.setup_upload.send(c, node.member.node, interpreter, slot, session, on_bytes)
+                inputs.setup_upload.send(
+                    c, node.member.node, interpreter, slot, session, on_bytes, observer.add_expected
+                )
         observer.set_step(node.name, tr("receiving the code"))
         with inputs.home_locks.acquire(workdir_id):
             tasks.sync(
@@ -289,7 +294,7 @@ def prepare(
                 interpreter,
                 run_id,
                 slot,
-                TreeUpload(inputs.scan, distribution=inputs.distribution),
+                TreeUpload(inputs.scan, None, inputs.distribution, observer.add_expected),
                 on_bytes,
             )
         observer.mark_done("code", node.name)

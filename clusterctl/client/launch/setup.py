@@ -15,7 +15,7 @@ from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.session import Interpreter, Session
 from clusterctl.client.sync.contents import Contents, StatCache, hash_stable_file, stamp_of
 from clusterctl.client.sync.distribute import Distribution
-from clusterctl.client.sync.scan import ScanResult
+from clusterctl.client.sync.scan import UNSEEN, ScanProgress, ScanResult
 from clusterctl.client.sync.upload import TreeUpload
 from clusterctl.errors import StartError, UsageError
 from clusterctl.node_texts import describe_system_error, translate_node_text
@@ -53,7 +53,11 @@ class SetupFiles:
 
 
 def read_setup_files(
-    setup: Setup, env: Mapping[str, str], folder: Path, cache_dir: Path | None
+    setup: Setup,
+    env: Mapping[str, str],
+    folder: Path,
+    cache_dir: Path | None,
+    progress: ScanProgress = UNSEEN,
 ) -> SetupFiles:
     """Read and hash what a setup needs from the job's folder; raises UsageError for what is not there."""
     root = folder.resolve()
@@ -68,7 +72,11 @@ def read_setup_files(
     if setup.wheelhouse:
         _check_wheels(setup.wheelhouse, files)
     cache = StatCache(cache_dir, b"setup:" + os.fsencode(root))
-    manifest = make_manifest(_entry(root, path, file_stat, cache) for path, file_stat in files.items())
+    unknown = (one.st_size for path, one in files.items() if cache.find(path, stamp_of(one)) is None)
+    progress.add_expected(sum(unknown))
+    manifest = make_manifest(
+        _entry(root, path, file_stat, cache, progress) for path, file_stat in files.items()
+    )
     cache.save()
     scan = ScanResult(manifest, (), root, Contents(os.fsencode(root), manifest))
     return SetupFiles(plan_setup(setup, manifest, "\n".join(locks.values()), env), scan)
@@ -139,10 +147,12 @@ def _check_wheels(wheelhouse: str, files: dict[str, os.stat_result]) -> None:
         )
 
 
-def _entry(root: Path, path: str, file_stat: os.stat_result, cache: StatCache) -> TreeEntry:
+def _entry(
+    root: Path, path: str, file_stat: os.stat_result, cache: StatCache, progress: ScanProgress
+) -> TreeEntry:
     sha = cache.find(path, stamp_of(file_stat))
     if sha is None:
-        file_stat, sha = hash_stable_file(os.fsencode(root), path)
+        file_stat, sha = hash_stable_file(os.fsencode(root), path, progress.add_bytes)
         cache.remember(path, stamp_of(file_stat), sha)
     mode = 0o755 if file_stat.st_mode & stat.S_IXUSR else 0o644
     return TreeEntry(path, "file", mode, sha, file_stat.st_size)
@@ -169,6 +179,7 @@ class SetupUpload:
         slot: Slot,
         session: Session,
         progress: Callable[[int], None],
+        on_expected: Callable[[int], None],
     ) -> None:
         """Send a node the files that it lacks, and let it begin."""
 
@@ -176,7 +187,7 @@ class SetupUpload:
             self.sent[node.name] = self.sent.get(node.name, 0) + count
             progress(count)
 
-        upload = TreeUpload(self.scan, distribution=self.distribution)
+        upload = TreeUpload(self.scan, None, self.distribution, on_expected)
         tasks.sync(c, node, interpreter, None, slot, upload, count_sent)
         session.send({"do": "setup"})
 

@@ -110,13 +110,15 @@ GROUP_FILES = 1000
 GROUPED = -1  # in the place of a part's offset
 
 
-def hash_stable_file(root: bytes, path: str) -> tuple[os.stat_result, str]:
+def hash_stable_file(
+    root: bytes, path: str, on_bytes: Callable[[int], None] = lambda _: None
+) -> tuple[os.stat_result, str]:
     """Hash a file that does not change meanwhile; a second attempt is made, then SyncError."""
     for _ in range(2):
         try:
             with open_inside(root, path) as file:
                 before = os.fstat(file.fileno())
-                sha = _digest(file)
+                sha = _digest(file, on_bytes)
                 after = os.fstat(file.fileno())
         except OSError as error:
             raise unreadable(path, error) from None
@@ -125,10 +127,11 @@ def hash_stable_file(root: bytes, path: str) -> tuple[os.stat_result, str]:
     raise changed(path)
 
 
-def _digest(file: BinaryIO) -> str:
+def _digest(file: BinaryIO, on_bytes: Callable[[int], None]) -> str:
     digest = hashlib.sha256()
     while data := file.read(CHUNK):
         digest.update(data)
+        on_bytes(len(data))
     return digest.hexdigest()
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from clusterctl.client.sync.contents import Contents, StatCache, hash_stable_file, stamp_of, unreadable
 from clusterctl.errors import UsageError
@@ -39,8 +40,36 @@ class ScanResult:
     contents: Contents = field(repr=False, compare=False)
 
 
+class ScanProgress(Protocol):
+    """Receives how much is to be hashed, and what was; from many threads."""
+
+    def add_expected(self, count: int) -> None:
+        """So many bytes are going to be hashed."""
+
+    def add_bytes(self, count: int) -> None:
+        """So many bytes have been hashed."""
+
+
+class _Unseen:
+    """Receives it where no progress is shown."""
+
+    def add_expected(self, count: int) -> None:
+        """Do nothing."""
+
+    def add_bytes(self, count: int) -> None:
+        """Do nothing."""
+
+
+UNSEEN = _Unseen()
+
+
 def scan_source(
-    source: str | Path, *, exclude: Sequence[str] = (), cache_dir: Path | None = None, big: bool = False
+    source: str | Path,
+    *,
+    exclude: Sequence[str] = (),
+    cache_dir: Path | None = None,
+    big: bool = False,
+    progress: ScanProgress = UNSEEN,
 ) -> ScanResult:
     """Walk and hash a source directory; `cache_dir` is a folder of ours for remembered hashes.
 
@@ -54,7 +83,7 @@ def scan_source(
         [(path, file_stat.st_size) for path, file_stat in walk.files], allow_big=big, incomplete=walk.gave_up
     )
     cache = StatCache(cache_dir, walk.root)
-    manifest = make_manifest([*walk.links, *walk.empty_folders(), *_hashed(walk, cache)])
+    manifest = make_manifest([*walk.links, *walk.empty_folders(), *_hashed(walk, cache, progress)])
     cache.save()
     if not manifest.entries:
         walk.warnings.append(tr("nothing to send: {root} is empty or everything in it is ignored", root=root))
@@ -190,18 +219,20 @@ class _Walk:
             )
 
 
-def _hashed(walk: _Walk, cache: StatCache) -> Iterator[TreeEntry]:
-    unknown = []
+def _hashed(walk: _Walk, cache: StatCache, progress: ScanProgress) -> Iterator[TreeEntry]:
+    unknown, size = [], 0
     for path, file_stat in walk.files:
         sha = cache.find(path, stamp_of(file_stat))
         if sha is None:
             unknown.append(path)
+            size += file_stat.st_size
         else:
             yield _entry(path, file_stat, sha)
     if not unknown:
         return
+    progress.add_expected(size)
     with ThreadPoolExecutor(THREADS, "hash") as pool:
-        results = pool.map(lambda path: hash_stable_file(walk.root, path), unknown)
+        results = pool.map(lambda path: hash_stable_file(walk.root, path, progress.add_bytes), unknown)
         for path, (file_stat, sha) in zip(unknown, results, strict=True):
             cache.remember(path, stamp_of(file_stat), sha)
             yield _entry(path, file_stat, sha)

@@ -42,11 +42,13 @@ class TreeUpload:
 
     With `home_locks`, of the nodes that share a work directory one is sent what it lacks, and then the others look.
     With `distribution`, nodes may take contents from each other; a session whose node gives them is kept by it.
+    `on_expected` receives how many bytes a node is going to be sent, once that is known.
     """
 
     scan: ScanResult
     home_locks: SharedHomeLocks | None = None
     distribution: Distribution | None = None
+    on_expected: Callable[[int], None] = lambda _: None
 
 
 def send_tree(
@@ -61,7 +63,7 @@ def send_tree(
     Raises SyncError if the node cannot take it, or holds something else in the end (CC-SYNC-003).
     """
     scan, home_locks, distribution = upload.scan, upload.home_locks, upload.distribution
-    transfer = _Transfer(session, scan, node, progress, distribution)
+    transfer = _Transfer(session, node, progress, upload)
     try:
         session.send({"manifest": True}, scan.contents.listing)
         if home_locks is not None:
@@ -106,7 +108,7 @@ def send_files(
     progress: Callable[[int], None] = lambda _: None,
 ) -> SentFiles:
     """Send files that go anywhere on a node; SyncError if it cannot take them."""
-    transfer = _Transfer(session, upload.scan, node, progress, upload.distribution)
+    transfer = _Transfer(session, node, progress, upload)
     try:
         session.send({"manifest": True}, upload.scan.contents.listing)
         report = transfer.receive_until("copied").record("copied")
@@ -128,14 +130,14 @@ class _Transfer:
     def __init__(
         self,
         session: ReplyStream,
-        scan: ScanResult,
         node: str,
         progress: Callable[[int], None],
-        distribution: Distribution | None,
+        upload: TreeUpload,
     ) -> None:
-        self.session, self.scan, self.node, self.progress = session, scan, node, progress
+        self.session, self.scan, self.node, self.progress = session, upload.scan, node, progress
+        self._on_expected = upload.on_expected
         self.sent = self.taken = self._answers = self._rounds = 0
-        self._distribution = distribution
+        self._distribution = upload.distribution
         self._provider: Provider | None = None
         self._missing_bytes = 0  # bytes that were missing at the last report
         self._listener = ReplyReader(session, on_closed=self._closed_error, on_stalled=self._stalled_error)
@@ -177,6 +179,8 @@ class _Transfer:
         self._rounds += bool(missing)
         if self._rounds > ATTEMPTS:
             raise self._protocol_error(tr("it requested contents {rounds} times", rounds=self._rounds))
+        if self._rounds == 1:  # what is requested again was counted
+            self._on_expected(size)
         self.send_contents(missing)
 
     def _on_stored(self, port: int | None) -> None:

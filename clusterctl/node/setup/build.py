@@ -279,6 +279,7 @@ class Setup:
         self._folder = environment_folder(self._workdir, self._setup_spec["content"])
         self._report = report
         self._reported = ""
+        self._step = 0
 
     def provide(self) -> Environment:
         """Return the environment, made here or by another process that was waited for."""
@@ -312,6 +313,9 @@ class Setup:
         if text != self._reported:
             self._reported = text
             write_report(self._report, {"doing": text})
+
+    def _report_step(self, text: str) -> None:
+        self._report_doing("step %d of %d: %s" % (self._step, len(self._setup_spec["steps"]), text))
 
     def _make(self, lock: SetupLock) -> None:
         """Lay the files out, run the steps, and mark what they made; nothing half made stays."""
@@ -367,9 +371,10 @@ class Setup:
             for key in ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT"):
                 env.pop(key, None)
         values = {"environment": prefix, "python": self._spec["python"]}
-        steps = StepRunner(RunPaths(self._rundir).setup_log, files, env, self._report_doing)
+        steps = StepRunner(RunPaths(self._rundir).setup_log, files, env, self._report_step)
         commands: List[str] = []
         for step in self._setup_spec["steps"]:
+            self._step = len(commands) + 1
             argv = steps.find(step, values)
             again = steps.find(step, {**values, "environment": "try"})
             commands.append(" ".join(map(quote, again)))
