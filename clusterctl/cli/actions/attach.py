@@ -24,14 +24,16 @@ from clusterctl.client.watch.follower import LogLines, StateChange
 from clusterctl.client.watch.logs import LiveReader
 from clusterctl.client.watch.monitor import MonitorOptions, RunMonitor
 from clusterctl.client.watch.streams import StreamEnd
-from clusterctl.console.logs import LogSink
-from clusterctl.console.runs import describe_launch, make_status_view
+from clusterctl.console.run.held_tracebacks import HeldTracebacks
+from clusterctl.console.run.logs import LogSink
+from clusterctl.console.run.status import describe_launch, make_status_view
+from clusterctl.console.run.verdict import show_verdict
 from clusterctl.console.terminal import can_redraw, info, is_quiet, show_live_line
-from clusterctl.console.verdict import show_verdict
 from clusterctl.errors import ClusterctlError
 from clusterctl.interrupts import INTERRUPTS, announce_interrupted
 from clusterctl.plans.runs.selection import Parts, choose_to_attach, is_live, submitted_at
 from clusterctl.plans.runs.verdict import name_state, verdict_to_json
+from clusterctl.protocol.ranks import Rank
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.states import UNKNOWN
 from clusterctl.specs.inventory.model import Inventory
@@ -59,10 +61,12 @@ def watch_run(
     `resume` follows it further where this end is not the last one, and gives None where it is.
     """
     has_live_line = can_redraw(sys.stderr) and not is_quiet() and not output.as_json
+    held = HeldTracebacks(logs)
     monitor = RunMonitor(
         cluster,
         options,
-        show=logs.show,
+        show=held.show if output.holds_tracebacks else logs.show,
+        on_tick=lambda stopping: held.tick(stopping=stopping),
         notice=lambda line: notice(begin_commands(line, output.command)),
         show_silence=show_live_line if has_live_line else None,
         on_stall=lambda kept: notify_stall(
@@ -76,8 +80,10 @@ def watch_run(
     INTERRUPTS.set_leaving(announce)
     try:
         verdict = monitor.watch()
+        held.finish(_culprits(verdict))
         INTERRUPTS.set_leaving(announce_interrupted)
     except KeyboardInterrupt as error:
+        held.finish(())
         INTERRUPTS.announce(error)
         return INTERRUPTS.exit_code
     except BrokenPipeError:
@@ -94,11 +100,17 @@ def watch_run(
         was_interrupted = True
     if resume is not None and not was_interrupted and (code := resume(verdict)) is not None:
         return code
-    output.write_json({"run": verdict.run_id, "verdict": verdict_to_json(verdict)})
+    output.write_json({"schema": 1, "run": verdict.run_id, "verdict": verdict_to_json(verdict)})
     seconds = time.time() - began
-    show_verdict(verdict, seconds, output.command, logs.hidden)
+    show_verdict(verdict, seconds, output.command, held.hidden)
     notify_end(verdict, seconds, output.command, options.secrets)
     return INTERRUPTS.exit_code if was_interrupted else verdict.exit_code
+
+
+def _culprits(verdict: Verdict) -> set[tuple[str, Rank]]:
+    """Return the rank (node, rank) that failed first, where that is known."""
+    failure = verdict.cause.failure if verdict.cause is not None else None
+    return {(failure.node, failure.rank)} if failure is not None and failure.rank is not None else set()
 
 
 EVIDENCE_LINES = 100  # lines of each file from before we came that are read, in search of the cause
@@ -149,7 +161,7 @@ def attach_run(
     try:
         return _attach(inventory, run_prefix, output, find_queued)
     except ClusterctlError as error:
-        output.write_end(UNKNOWN, error.exit_code, error=f"{error.code} {error.message}")
+        output.write_failure(UNKNOWN, error)
         raise
 
 

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from clusterctl.console.documents.output import error_to_json, write_line
 from clusterctl.console.terminal import is_verbose
-from clusterctl.console.text import json_text
 from clusterctl.protocol.run_paths import short_id
 from clusterctl.specs.text import command_line
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:
-    from clusterctl.console.logs import LogSink
+    from clusterctl.console.documents.runs import (
+        DetachedLine,
+        EarlyEnd,
+        EarlyEndLine,
+        SubmittedLine,
+        VerdictLine,
+    )
+    from clusterctl.console.run.logs import LogSink
+    from clusterctl.errors import ClusterctlError
     from clusterctl.protocol.ranks import NodeRank
+    from clusterctl.protocol.states import RunState
 
 
 @dataclass(frozen=True)
@@ -25,25 +35,41 @@ class RunOutput:
     as_json: bool
     command: str
 
+    @property
+    def holds_tracebacks(self) -> bool:
+        """Return whether a user reads along: a file and -v get every line at once."""
+        return sys.stdout.isatty() and not self.as_json and not is_verbose()
+
     def logs(self, run_id: str, node_ranks: Mapping[str, NodeRank], world_size: int | None) -> LogSink:
         """Return what shows log lines."""
-        from clusterctl.console.logs import JsonLogPrinter, LogPrinter, TorchrunFilter
+        from clusterctl.console.run.logs import JsonLogPrinter, LogPrinter, TorchrunFilter
 
         if self.as_json:
             return JsonLogPrinter(run_id, node_ranks)
         printer = LogPrinter(node_ranks, world_size or 1)
         return printer if is_verbose() else TorchrunFilter(printer)
 
-    def write_end(self, state: str, exit_code: int, error: str | None = None, run_id: str = "") -> None:
+    def write_end(self, state: RunState, exit_code: int, error: str | None = None, run_id: str = "") -> None:
         """Close the NDJSON of a run that was not followed to its end; with its name if it continues."""
-        named = {"run": run_id} if run_id else {}
-        self.write_json({**named, "verdict": {"state": state, "exit_code": exit_code, "error": error}})
+        verdict: EarlyEnd = {"state": state, "exit_code": exit_code, "error": error}
+        line: EarlyEndLine = {"schema": 1, "verdict": verdict}
+        self.write_json({"schema": 1, "run": run_id, "verdict": verdict} if run_id else line)
 
-    def write_json(self, entry: Mapping[str, object]) -> None:
+    def write_failure(self, state: RunState, error: ClusterctlError) -> None:
+        """Close the NDJSON of a run that an error has ended."""
+        verdict: EarlyEnd = {
+            "state": state,
+            "exit_code": error.exit_code,
+            "error": f"{error.code} {error.message}",
+        }
+        self.write_json({"schema": 1, "verdict": verdict, "error": error_to_json(error)[0]})
+        error.in_document = True
+
+    def write_json(self, line: DetachedLine | SubmittedLine | VerdictLine | EarlyEndLine) -> None:
         """Write one line of NDJSON, if that is wanted."""
         if self.as_json:
             with suppress(BrokenPipeError):
-                print(json_text({"schema": 1, **entry}), flush=True)
+                write_line(line)
 
     def hint(self, verb: str, run_id: str) -> str:
         """Give a command to paste."""

@@ -121,10 +121,12 @@ class RunMonitor:
         notice: Callable[[str], None],
         show_silence: Callable[[str], None] | None = None,
         on_stall: Callable[[KeptDiagnosis], None] | None = None,
+        on_tick: Callable[[bool], None] = lambda _: None,
     ) -> None:
         """`show_silence` shows one line about silent nodes in place of the line before; without it notices do.
 
-        `on_stall` is called in a thread of its own when no rank makes progress.
+        `on_stall` is called in a thread of its own when no rank makes progress, `on_tick` a few times a second with
+        whether the run is being ended because a part of it failed.
         """
         self._options = options
         self._run = tasks.RunHandle(cluster, options.run_id, options.nodes, options.interpreters)
@@ -141,7 +143,7 @@ class RunMonitor:
             "since": first_attempt,
         }
         request: FollowChoice = {"events": 0, "logs": logs}
-        self._show_silence = show_silence
+        self._show_silence, self._on_tick = show_silence, on_tick
         self._streams = NodeStreams(
             self._run, request, notice=self._on_connection_notice, longest_pause=LONGEST_PAUSE
         )
@@ -174,6 +176,7 @@ class RunMonitor:
                 if idle:
                     self._attempts.on_idle()
                 self._mark_lost_nodes()
+                self._on_tick(self.stopping)
                 for line in self._stall.poll(self._states):
                     self._notice(redact(line, self._secrets))
                 if self._show_silence is not None:

@@ -8,10 +8,11 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from clusterctl.console.terminal import clear_live_line, uses_color
-from clusterctl.console.text import display_width, json_text, sanitize
+from clusterctl.console.text import as_in_project, display_width, json_text, sanitize
+from clusterctl.errors import ERRORS
 from clusterctl.plans.runs.gang_record import attempt_of
 from clusterctl.protocol.ranks import NodeRank
 from clusterctl.protocol.run_paths import torchrun_log
@@ -19,6 +20,7 @@ from clusterctl.protocol.tracebacks import starts_traceback
 
 if TYPE_CHECKING:
     from clusterctl.client.watch.follower import LogLines
+    from clusterctl.console.documents.logs import LogLine
 
 # Of 256 colours some whose contrast is at least 3:1 on black and on white; neighbours differ much.
 _COLORS = (33, 166, 29, 162, 98, 64, 30, 127, 130, 69)
@@ -48,7 +50,8 @@ class BatchLogSink(LogSink, Protocol):
 class LogPrinter:
     """Writes log lines as `gpu02 r3 | text`; lines of stderr have `!` for `|`, the rest of a long line has `+`.
 
-    `with_times` puts before each line when it was written, by the clock and in the zone of this machine.
+    `with_times` puts before each line when it was written, by the clock and in the zone of this machine. On a terminal
+    the files of a run's copy of the code have the names that they have in the project; a file gets what was written.
     """
 
     hidden = 0
@@ -60,6 +63,7 @@ class LogPrinter:
         self._with_times = with_times
         self._cached_second: tuple[int, str] = (-1, "")
         self._color = uses_color(self._stream)
+        self._prepare = _shown_line if self._stream.isatty() else sanitize
         self._indices = {name: index for index, name in enumerate(names)}
         self._width = max(map(display_width, self._indices), default=0)
         self._rank_width = len(str(max(world_size - 1, 0))) + 1
@@ -84,12 +88,12 @@ class LogPrinter:
         if not self._with_times:
             lines = zip(separators, entry.lines, strict=False)
             return dropped_line + "".join(
-                [f"{label} {separator} {sanitize(line)}\n" for separator, line in lines]
+                [f"{label} {separator} {self._prepare(line)}\n" for separator, line in lines]
             )
         timed_lines = zip(entry.times, separators, entry.lines, strict=False)
         return dropped_line + "".join(
             [
-                f"{self._render_time(timestamp)}{label} {separator} {sanitize(line)}\n"
+                f"{self._render_time(timestamp)}{label} {separator} {self._prepare(line)}\n"
                 for timestamp, separator, line in timed_lines
             ]
         )
@@ -117,6 +121,10 @@ class LogPrinter:
         return f"{label_color(index)}{label}{_RESET}" if self._color else label
 
 
+def _shown_line(line: str) -> str:
+    return sanitize(as_in_project(line))
+
+
 class JsonLogPrinter:
     """Writes log lines as NDJSON, one object a line, text as it came."""
 
@@ -135,12 +143,13 @@ class JsonLogPrinter:
 
         `continues` marks the rest of a line that is too long for one piece.
         """
+        ERRORS.has_result = True
         for entry in entries:
             sys.stdout.write("".join(json_text(record) + "\n" for record in self._records(entry)))
         sys.stdout.flush()
 
-    def _records(self, entry: LogLines) -> Iterator[dict[str, Any]]:
-        common = {
+    def _records(self, entry: LogLines) -> Iterator[LogLine]:
+        common: LogLine = {
             "schema": 1,
             "run": self._run_id,
             "node": entry.node,
@@ -148,20 +157,19 @@ class JsonLogPrinter:
             "attempt": attempt_of(entry.file),
             "rank": entry.rank,
             "stream": entry.stream,
+            "offset": 0,
+            "time": entry.time,
+            "line": "",
         }
         if entry.gone:
             begin, end = entry.gone
-            yield {
-                **common,
-                "offset": begin,
-                "time": entry.began or entry.time,
-                "line": "",
-                "dropped": end - begin,
-            }
+            yield {**common, "offset": begin, "time": entry.began or entry.time, "dropped": end - begin}
         times = entry.times or (entry.time,) * len(entry.lines)
         for line, offset, timestamp in zip(entry.lines, entry.offsets, times, strict=True):
-            rest = {"continues": True} if entry.continues and offset == entry.offsets[0] else {}
-            yield {**common, "offset": offset, "time": timestamp, "line": line, **rest}
+            record: LogLine = {**common, "offset": offset, "time": timestamp, "line": line}
+            if entry.continues and offset == entry.offsets[0]:
+                record["continues"] = True
+            yield record
 
 
 class TorchrunFilter:
