@@ -246,6 +246,7 @@ TEMPLATES = (
     to_translate("it created no environment"),
     to_translate("the steps created no interpreter at bin/python"),
     to_translate("waiting for run {run}, which builds the same environment"),
+    to_translate("step {number} of {count}: {text}"),
     to_translate("the setup files are not what was sent; launch again"),
     to_translate("a file of the setup is not in the store: {path}"),
     to_translate("cannot start {program}: {why}"),

@@ -55,10 +55,11 @@ HOMES = {
     "invoke": ("client", "lab"),
     "paramiko": ("client", "lab"),
     "platformdirs": ("cli",),
-    "pydantic": ("specs",),
+    "pydantic": ("specs", "console"),  # console: the JSON Schema of documents
     "pydantic_core": ("specs",),
     "rich": ("console",),
     "ruamel": ("specs",),
+    "typing_extensions": ("plans", "console"),  # types of documents
     "torch": ("node",),
     "ray": ("node",),
 }

@@ -6,7 +6,8 @@ Not here: the options themselves (`options`) and the verbs (`commands/`).
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,50 +19,49 @@ if TYPE_CHECKING:
 
 # Group -> verb -> (module under clusterctl.cli.commands, one line for --help). A module loads when its verb is called.
 VERB_GROUPS = {
-    to_translate("Get started"): {
-        "init": ("inventory", to_translate("Write an inventory and a job file for your machines.")),
-        "lab": ("lab", to_translate("Start a practice cluster on this machine.")),
-        "keys": ("keys", to_translate("Install your public key on every node.")),
-        "inventory": ("inventory", to_translate("Show an inventory, import one, or discover machines.")),
-    },
-    to_translate("Run"): {
+    to_translate("Everyday"): {
+        "init": (
+            "inventory",
+            to_translate("From machines to the first training: log in, write the files, check, launch."),
+        ),
         "check": ("check", to_translate("Check that all nodes are ready for a job.")),
         "launch": ("launch", to_translate("Send the code and start torchrun on every node.")),
-        "sync": ("launch", to_translate("Send a job's code to the nodes without starting it.")),
-        "export": ("launch", to_translate("Write a script that runs this job without clusterctl.")),
-        "stop": ("stop", to_translate("Stop a run on every node.")),
-    },
-    to_translate("Watch"): {
-        "ps": ("status", to_translate("List the runs on the nodes.")),
-        "status": ("status", to_translate("Show one run: its nodes and its ranks.")),
         "logs": ("logs", to_translate("Show the output of the ranks.")),
+        "status": ("status", to_translate("Show one run: its nodes and its ranks.")),
+        "ps": ("status", to_translate("List the runs on the nodes.")),
+        "stop": ("stop", to_translate("Stop a run on every node.")),
+        "pull": ("pull", to_translate("Download a run's outputs.")),
+        "top": ("top", to_translate("Show how busy the nodes are: GPUs, CPUs, memory, network.")),
         "diagnose": (
             "status",
             to_translate("Find out why a run hangs: which rank, which collective, which line."),
         ),
-        "attach": ("status", to_translate("Follow a run until it ends.")),
-        "top": ("top", to_translate("Show how busy the nodes are: GPUs, CPUs, memory, network.")),
         "report": ("top", to_translate("Write one HTML file about a run, or about two side by side.")),
         "ui": ("top", to_translate("Show runs, logs and plots on a page in the browser of this machine.")),
+        "lab": ("lab", to_translate("Start a practice cluster on this machine.")),
     },
-    to_translate("Results"): {
-        "pull": ("pull", to_translate("Download a run's outputs.")),
+    to_translate("More"): {
+        "attach": ("status", to_translate("Follow a run until it ends.")),
         "cp": ("pull", to_translate("Copy files between this machine and nodes, or between nodes.")),
-        "clean": ("clean", to_translate("Remove old runs and unused files from the nodes.")),
-    },
-    to_translate("Inside a run"): {
+        "clean": (
+            "clean",
+            to_translate("Remove old runs, unused files and leftover processes from the nodes."),
+        ),
+        "exec": ("exec", to_translate("Run a command on every node; equal output is shown once.")),
         "ssh": ("tunnel", to_translate("Open a shell on a node, also with a run's environment.")),
         "forward": ("tunnel", to_translate("Connect a port here to a port of a run's node.")),
         "debug": ("tunnel", to_translate("Type in pdb of a rank that waits at breakpoint().")),
-    },
-    to_translate("Tools"): {
-        "exec": ("exec", to_translate("Run a command on every node; equal output is shown once.")),
-        "explain": ("explain", to_translate("Explain an error code and how to fix it.")),
-        "help": ("explain", to_translate("Show the help of a verb.")),
+        "sync": ("launch", to_translate("Send a job's code to the nodes without starting it.")),
+        "export": ("launch", to_translate("Write a script that runs this job without clusterctl.")),
+        "inventory": ("inventory", to_translate("Show an inventory with all defaults filled in.")),
+        "explain": ("explain", to_translate("Explain an error code, a key, or words of a message.")),
+        "help": ("explain", to_translate("Show the help of a verb, or the JSON that it writes.")),
         "completion": ("explain", to_translate("Print the completion script for your shell.")),
     },
 }
 VERBS = {verb: entry for group in VERB_GROUPS.values() for verb, entry in group.items()}
+FORMER_VERBS = {"keys": ("keys", "")}  # still work, for scripts; no help lists them
+CALLABLE_VERBS = {**VERBS, **FORMER_VERBS}
 
 # What users of other tools type, by the verb that has it (after `clusterctl`, or after `clusterctl lab`).
 OTHER_WORDS = {
@@ -139,9 +139,25 @@ class TranslatedHelp(click.Command):
 class VerbCommand(TranslatedHelp):
     """A verb whose help has its own options, examples as (command, comment), and one line for the shared options."""
 
-    def __init__(self, *args: Any, examples: Sequence[tuple[str, str]] = (), **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        examples: Sequence[tuple[str, str]] = (),
+        former: Mapping[str, str] = MappingProxyType({}),
+        **kwargs: Any,
+    ) -> None:
+        """`former`: option -> the one that has taken its place; it still works, for scripts, and no help shows it."""
         super().__init__(*args, **kwargs)
-        self.examples = tuple(examples)
+        self.examples, self._former = tuple(examples), former
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read former options as those of today; what stands behind `--` is not ours."""
+        end = args.index("--") if "--" in args else len(args)
+        return super().parse_args(ctx, [*map(self._rename, args[:end]), *args[end:]])
+
+    def _rename(self, word: str) -> str:
+        option, equals, value = word.partition("=")
+        return f"{self._former.get(option, option)}{equals}{value}"
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the verb's own options, the examples, and the names of the shared options."""
@@ -179,8 +195,8 @@ class VerbGroup(TranslatedHelp, click.Group):
         write_shared_options(self, ctx, formatter)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Name the verbs in the order in which they are written."""
-        return list(self.commands)
+        """Name the verbs in the order in which they are written, without those that are kept for scripts."""
+        return [name for name, command in self.commands.items() if not command.hidden]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -189,7 +205,8 @@ class VerbGroup(TranslatedHelp, click.Group):
         if args and args[0] not in self.commands and not ctx.resilient_parsing:
             other_words = LAB_WORDS if ctx.info_name == "lab" else {}
             raise click.UsageError(
-                describe_unknown_verb(args[0], self.commands, other_words, f"{ctx.info_name} "), ctx=ctx
+                describe_unknown_verb(args[0], self.list_commands(ctx), other_words, f"{ctx.info_name} "),
+                ctx=ctx,
             )
         return super().resolve_command(ctx, args)
 

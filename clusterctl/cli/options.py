@@ -168,6 +168,7 @@ node_options = (
 set_option = click.option(
     "--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Override a key of the job."
 )
+skip_option = click.option("--skip", multiple=True, metavar="CODES", help="Skip these checks.")
 recheck_option = click.option(
     "--recheck", is_flag=True, help="Test network and GPU health again, also right after they have passed."
 )

@@ -1,4 +1,4 @@
-"""Conversations of `clean` and `ps --orphans`; removal of one run."""
+"""Conversations of `clean`; removal of one run."""
 
 from __future__ import annotations
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from clusterctl.client.cleanup import EndedOrphans, NodeStorage, RemovalReport, UnusedStorage
 from clusterctl.console.progress import render_size
+from clusterctl.console.run.verdict import render_outside
 from clusterctl.console.text import sanitize
-from clusterctl.console.verdict import render_outside
 from clusterctl.errors import ClusterctlError
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.cleanup import BEYOND_NEWEST, CleanupPlan, Orphan, Orphans, StoredRun, WarmServer
@@ -19,6 +19,20 @@ from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import render_duration
 from clusterctl.translation import to_translate, tr, trn
+
+if TYPE_CHECKING:
+    from clusterctl.console.documents.cleanup import (
+        CleanedNode,
+        CleanStorage,
+        EndedOrphansEntry,
+        KeptRun,
+        OrphanOfNode,
+        OrphansDocument,
+        OtherOrphans,
+        RemovedRun,
+    )
+    from clusterctl.console.documents.files import FailedNode
+    from clusterctl.console.documents.runs import WarmProcess
 
 MOST_FAILURES = 10
 REASONS = {  # why something goes, as JSON has it, and on the screen
@@ -50,7 +64,7 @@ def show_cleanup_plan(cleanup_plan: CleanupPlan, contents: Mapping[str, NodeStor
                 "{run}  {state}, ended {age} ago, {size} on {nodes}: {reason}",
                 run=run_id,
                 state=state,
-                age=_age(min(p.age for p, _ in stored)),
+                age=render_duration(min(p.age for p, _ in stored)),
                 size=size,
                 nodes=names,
                 reason=tr(REASONS[stored[0][1]]) if stored[0][1] in REASONS else stored[0][1],
@@ -143,9 +157,9 @@ def cleanup_to_json(
     contents: Mapping[str, NodeStorage],
     removed: Mapping[str, RemovalReport],
     errors: Mapping[str, ClusterctlError],
-) -> dict[str, Any]:
-    """Give `clean --json`; `removed` is null for a node on which nothing was."""
-    runs = [
+) -> CleanStorage:
+    """Return the part of `clean --json` about runs and storage; `removed` is null for a node on which nothing was."""
+    runs: list[RemovedRun] = [
         {
             "run": stored_run.run_id,
             "node": stored_run.node,
@@ -155,11 +169,11 @@ def cleanup_to_json(
         }
         for stored_run, reason in cleanup_plan.removals
     ]
-    kept = [
+    kept: list[KeptRun] = [
         {"run": stored_run.run_id, "node": stored_run.node, "why": reason}
         for stored_run, reason in cleanup_plan.kept
     ]
-    nodes = [
+    nodes: list[CleanedNode] = [
         {
             "node": name,
             "store": vars(node_contents.store),
@@ -171,19 +185,10 @@ def cleanup_to_json(
         }
         for name, node_contents in contents.items()
     ]
-    error_entries = [
+    error_entries: list[FailedNode] = [
         {"node": name, "error": f"{error.code} {error.message}"} for name, error in errors.items()
     ]
     return {"schema": 1, "runs": runs, "stays": kept, "nodes": nodes, "errors": error_entries}
-
-
-def _age(seconds: float) -> str:
-    days = int(seconds // 86400)
-    if days:
-        return trn("{n} day", "{n} days", days)
-    if seconds >= 3600:
-        return tr("{n} h", n=int(seconds // 3600))
-    return tr("{n} min", n=int(seconds // 60)) if seconds >= 60 else tr("{n} s", n=round(seconds))
 
 
 def _print(line: str) -> None:
@@ -209,14 +214,14 @@ def show_orphans(orphans_by_node: Mapping[str, Orphans]) -> None:
 
 
 def render_orphan(orphan: Orphan) -> str:
-    """Say which process it is: `pid 4711 of vit-1 (ann@laptop), running for 3 min: python train.py`."""
+    """Say which process it is: `pid 4711 of vit-1 (ann@laptop), running for 3m: python train.py`."""
     owner = orphan.launched_by or tr("its directory was removed; `clusterctl stop` ends it")
     return tr(
         "pid {pid} of {run} ({owner}), running for {age}: {command}",
         pid=orphan.pid,
         run=orphan.run,
         owner=owner,
-        age=_age(orphan.age or 0.0),
+        age=render_duration(orphan.age or 0.0),
         command=orphan.command,
     )
 
@@ -231,14 +236,14 @@ def show_ended_orphans(ended: Mapping[str, EndedOrphans]) -> None:
             print(sanitize(failure), file=sys.stderr, flush=True)
 
 
-def orphans_to_json(orphans_by_node: Mapping[str, Orphans]) -> dict[str, Any]:
-    """Give `ps --orphans --json`."""
+def orphans_to_json(orphans_by_node: Mapping[str, Orphans]) -> OrphansDocument:
+    """Return the processes that crashed runs left."""
     own_orphans = [
-        {"node": name, **vars(orphan)}
+        _orphan_to_json(name, orphan)
         for name, node_orphans in orphans_by_node.items()
         for orphan in node_orphans.own
     ]
-    other_orphans = [
+    other_orphans: list[OtherOrphans] = [
         {"node": name, "user": user, "count": count}
         for name, node_orphans in orphans_by_node.items()
         for user, count in node_orphans.others.items()
@@ -246,10 +251,26 @@ def orphans_to_json(orphans_by_node: Mapping[str, Orphans]) -> dict[str, Any]:
     return {"schema": 1, "orphans": own_orphans, "others": other_orphans}
 
 
+def _orphan_to_json(name: str, orphan: Orphan) -> OrphanOfNode:
+    return {
+        "node": name,
+        "run": orphan.run,
+        "pid": orphan.pid,
+        "starttime": orphan.starttime,
+        "age": orphan.age,
+        "command": orphan.command,
+        "known": orphan.known,
+        "job": orphan.job,
+        "state": orphan.state,
+        "launched_by": orphan.launched_by,
+        "launched_id": orphan.launched_id,
+    }
+
+
 def ended_orphans_to_json(
     chosen: Mapping[str, Sequence[Orphan]], ended: Mapping[str, EndedOrphans]
-) -> list[dict[str, Any]]:
-    """Give the part of `clean --json` about them; `left` is null for a node on which none was ended."""
+) -> list[EndedOrphansEntry]:
+    """Return the part of `clean --json` about them; `left` is null for a node on which none was ended."""
     return [
         {
             "node": name,
@@ -300,8 +321,8 @@ def show_ended_warm(servers_by_node: Mapping[str, Sequence[WarmServer]]) -> None
         _print(tr("no node is warm"))
 
 
-def warm_to_json(servers_by_node: Mapping[str, Sequence[WarmServer]]) -> list[dict[str, Any]]:
-    """Give them for `ps --json`; times in seconds."""
+def warm_to_json(servers_by_node: Mapping[str, Sequence[WarmServer]]) -> list[WarmProcess]:
+    """Return them for `ps --json`; times in seconds."""
     return [
         {
             "node": name,

@@ -5,16 +5,19 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from clusterctl.client.rpc.tasks import CommandEnd, CommandOutput
-from clusterctl.console.logs import label_color
+from clusterctl.console.run.logs import label_color
 from clusterctl.console.terminal import uses_color
 from clusterctl.console.text import display_width, json_text, sanitize
+from clusterctl.errors import ERRORS
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
+    from clusterctl.console.documents.logs import CommandEndLine, CommandLine
+    from clusterctl.console.documents.nodes import CommandAnswer, ExecDocument
     from clusterctl.protocol.messages.verbs import StreamName
 
 _RED, _BOLD, _RESET = "\x1b[31m", "\x1b[1m", "\x1b[0m"
@@ -107,15 +110,15 @@ def _colorize(text: str, style: str, stream: TextIO) -> str:
 
 def answers_to_json(
     answers: Mapping[str, CommandOutput], errors: Mapping[str, str], node_names: Iterable[str]
-) -> dict[str, Any]:
-    """Give `exec --json`; a node that could not be asked has an `error` and no answer."""
+) -> ExecDocument:
+    """Return the document of `exec --json`; a node that could not be asked has an `error` and no answer."""
     return {
         "schema": 1,
         "nodes": [_node_to_json(name, answers.get(name), errors.get(name)) for name in node_names],
     }
 
 
-def _node_to_json(name: str, answer: CommandOutput | None, error: str | None) -> dict[str, Any]:
+def _node_to_json(name: str, answer: CommandOutput | None, error: str | None) -> CommandAnswer:
     if answer is None:
         return {
             "node": name,
@@ -175,9 +178,14 @@ class LinePrinter:
             if ended is None:
                 return
             if self._as_json:
-                background = list(ended.still_running)
                 self._write_json(
-                    {"node": node, "exit": ended.exit, "signal": ended.signal, "left": background}
+                    {
+                        "schema": 1,
+                        "node": node,
+                        "exit": ended.exit,
+                        "signal": ended.signal,
+                        "left": list(ended.still_running),
+                    }
                 )
                 return
             if not ended.ok:
@@ -190,7 +198,7 @@ class LinePrinter:
         texts = [line.decode("utf-8", "replace") for line in lines]
         if self._as_json:
             for text in texts:
-                self._write_json({"node": node, "stream": stream, "line": text})
+                self._write_json({"schema": 1, "node": node, "stream": stream, "line": text})
             return
         prefix = self._prefix(node, "!" if stream == "stderr" else "|")
         self._write_stdout("".join(f"{prefix}{sanitize(text)}\n" for text in texts))
@@ -199,8 +207,9 @@ class LinePrinter:
         name = node + " " * (self._width - display_width(node))
         return f"{_colorize(name, label_color(self._indices.get(node, 0)), sys.stdout)} {separator} "
 
-    def _write_json(self, entry: Mapping[str, Any]) -> None:
-        self._write_stdout(json_text({"schema": 1, **entry}) + "\n")
+    def _write_json(self, entry: CommandLine | CommandEndLine) -> None:
+        ERRORS.has_result = True
+        self._write_stdout(json_text(entry) + "\n")
 
     def _write_stdout(self, text: str) -> None:
         self.raise_write_error()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
@@ -13,6 +13,9 @@ from clusterctl.console.terminal import print_fitted_table, print_table, table_w
 from clusterctl.console.text import WrappedCell
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.translation import to_translate, tr, trn
+
+if TYPE_CHECKING:
+    from clusterctl.console.documents.nodes import InventoryDocument, InventoryNode
 
 HEADINGS = (
     *("node_rank", to_translate("node"), "ssh", to_translate("training address"), to_translate("NIC")),
@@ -89,8 +92,8 @@ def render_ssh_target(node: Node) -> str:
     return tr("{target} via {hop}", target=target, hop=hop) if hop not in {None, "none"} else target
 
 
-def inventory_to_json(inventory: Inventory) -> dict[str, Any]:
-    """Give `inventory show --json`."""
+def inventory_to_json(inventory: Inventory) -> InventoryDocument:
+    """Return the document of `inventory show --json`."""
     return {
         "schema": 1,
         "cluster": inventory.cluster,
@@ -98,7 +101,7 @@ def inventory_to_json(inventory: Inventory) -> dict[str, Any]:
     }
 
 
-def _node_to_json(node: Node) -> dict[str, Any]:
+def _node_to_json(node: Node) -> InventoryNode:
     return {
         "name": node.name,
         "node_rank": node.index,

@@ -5,17 +5,28 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from clusterctl.client.results.file_receiver import PullReport
 from clusterctl.client.sync.upload import SentFiles
 from clusterctl.console.progress import render_size
+from clusterctl.console.run.verdict import render_outside_note
 from clusterctl.console.text import sanitize
-from clusterctl.console.verdict import render_outside_note
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.sync.outside_files import OutsideFiles, outside_to_json
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.translation import to_translate, tr, trn
+
+if TYPE_CHECKING:
+    from clusterctl.console.documents.files import (
+        CopiedHere,
+        CopiedThere,
+        CopyDocument,
+        FailedNode,
+        PullDocument,
+        PulledNode,
+        ReceivedFiles,
+    )
 
 MOST_PATHS = 10  # paths of one kind that are named
 
@@ -120,12 +131,12 @@ def copies_to_json(
     sent: Mapping[tuple[str, str], SentFiles],
     errors: Sequence[ClusterctlError],
     conflicts: Sequence[str],
-) -> dict[str, Any]:
-    """Give `cp --json`: what arrived on this machine by node, and what nodes have taken."""
-    here = [
+) -> CopyDocument:
+    """Return the document of `cp --json`: what arrived on this machine by node, and what nodes have taken."""
+    here: list[CopiedHere] = [
         {**_node_to_json(name, report, None), "path": str(path)} for name, (report, path) in received.items()
     ]
-    there = [
+    there: list[CopiedThere] = [
         {
             "node": node,
             "path": path,
@@ -138,7 +149,9 @@ def copies_to_json(
         }
         for (node, path), files in sent.items()
     ]
-    failed = [{"node": error.node, "error": f"{error.code} {error.message}"} for error in errors]
+    failed: list[FailedNode] = [
+        {"node": error.node, "error": f"{error.code} {error.message}"} for error in errors
+    ]
     conflicting = [_escape_newlines(path) for path in conflicts]
     return {"schema": 1, "received": here, "sent": there, "conflicts": conflicting, "errors": failed}
 
@@ -151,9 +164,9 @@ def pull_to_json(
     errors: Mapping[str, ClusterctlError],
     node_names: Sequence[str],
     outside: Mapping[str, OutsideFiles],
-) -> dict[str, Any]:
-    """Give `pull --json`."""
-    nodes = [
+) -> PullDocument:
+    """Return the document of `pull --json`."""
+    nodes: list[PulledNode] = [
         {
             **_node_to_json(name, reports.get(name, PullReport()), errors.get(name)),
             "outside": outside_to_json(outside.get(name)),
@@ -163,7 +176,7 @@ def pull_to_json(
     return {"schema": 1, "run": run_id, "job": job, "directory": str(target), "nodes": nodes}
 
 
-def _node_to_json(name: str, report: PullReport, error: ClusterctlError | None) -> dict[str, Any]:
+def _node_to_json(name: str, report: PullReport, error: ClusterctlError | None) -> ReceivedFiles:
     return {
         "node": name,
         "files": report.files,

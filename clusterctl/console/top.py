@@ -23,10 +23,13 @@ from clusterctl.console.text import display_width, sanitize
 from clusterctl.plans.facts.utilization import GpuUsage, NodeUsage, group_alike, is_silent, measure_spread
 from clusterctl.plans.runs.history import History
 from clusterctl.specs.nodeset import fold_names
+from clusterctl.specs.text import render_duration
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
     from rich.live import Live
+
+    from clusterctl.console.documents.nodes import HistoryDocument, TopDocument
 
 BARS = "▁▂▃▄▅▆▇█"
 SPARKLINE_WIDTH = 12
@@ -351,8 +354,8 @@ def _render_range(group: Sequence[NodeUsage], metric: Metric, unit: str = "") ->
     return f"{highest}{unit}" if lowest == highest else f"{lowest}-{highest}{unit}"
 
 
-def top_to_json(nodes: Sequence[NodeUsage], now: float) -> dict[str, Any]:
-    """Give `top --json`: the newest sample of every node, and since when it is."""
+def top_to_json(nodes: Sequence[NodeUsage], now: float) -> TopDocument:
+    """Return the document of `top --json`: the newest sample of every node, and since when it is."""
     return {
         "schema": 1,
         "time": round(time.time(), 3),
@@ -402,7 +405,7 @@ def _history_row(history: History) -> list[str]:
     memory = max(history.over_time("gpu", "memory", max), default=0.0)
     hottest = max(history.over_time("gpu", "temperature", max), default=0.0)
     return [
-        tr("{n} s", n=round(seconds)) if seconds < 100 else tr("{n} min", n=round(seconds / 60)),
+        render_duration(seconds),
         _draw_share(history.over_time("gpu", "busy", _mean)),
         f"{memory / (1 << 30):.0f} GiB" if memory else "",
         f"{hottest:.0f}" if hottest else "",
@@ -426,8 +429,8 @@ def _draw_share(percentages: Sequence[float]) -> str:
     return f"{sparkline(parts)} {_mean(percentages):3.0f} %"
 
 
-def history_to_json(run_id: str, histories: Mapping[str, History]) -> dict[str, Any]:
-    """Give `top RUN --json`: every series of every node; null is a value that is not known."""
+def history_to_json(run_id: str, histories: Mapping[str, History]) -> HistoryDocument:
+    """Return the document of `top RUN --json`: every series of every node; null is a value that is not known."""
     return {
         "schema": 1,
         "run": run_id,

@@ -202,7 +202,7 @@ def _explain_symptom(symptom: Symptom, entry: Entry, happens: tuple[str, ...]) -
         tr("end of a rank"),
         entry.title.here,
         role=tr(GRADES[symptom.grade]),
-        text=entry.do.here,
+        text=_without_markup(entry.do.here),
         happens=happens,
         command=render_command(symptom.code, EXAMPLE_VALUES),
         see=entry.related,

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from clusterctl.plans.launch.template import make_template, quote_template
 from clusterctl.specs.job.model import Notify, OnEnd
 from clusterctl.translation import tr
+
+if TYPE_CHECKING:
+    from clusterctl.plans.launch.documents import HooksEntry, NotifyEntry, OnEndEntry
 
 VERSION = 1
 
@@ -106,9 +109,26 @@ def _render_when(when: Sequence[str]) -> str:
     return tr(" ({states})", states=", ".join(when)) if when else ""
 
 
-def hooks_to_json(on_end: OnEnd | None, notify: Sequence[Notify]) -> dict[str, Any]:
-    """Give their place in `launch --dry-run --json`."""
+def hooks_to_json(on_end: OnEnd | None, notify: Sequence[Notify]) -> HooksEntry:
+    """Return their part of `launch --dry-run --json`."""
     return {
-        "on_end": None if on_end is None else asdict(on_end),
-        "notify": [asdict(entry) for entry in notify],
+        "on_end": None if on_end is None else _on_end_to_json(on_end),
+        "notify": [_notify_to_json(entry) for entry in notify],
+    }
+
+
+def _on_end_to_json(on_end: OnEnd) -> OnEndEntry:
+    return {
+        "command": list(on_end.command),
+        "when": list(on_end.when),
+        "time_limit": on_end.time_limit,
+    }
+
+
+def _notify_to_json(entry: Notify) -> NotifyEntry:
+    return {
+        "to": entry.to,
+        "url_from": entry.url_from,
+        "secret_from": entry.secret_from,
+        "when": list(entry.when),
     }

@@ -14,7 +14,7 @@ from clusterctl.plans.hooks import Hooks
 from clusterctl.plans.runs.verdict import Verdict, verdict_to_json
 from clusterctl.protocol.root_cause import render_ending
 from clusterctl.protocol.run_id import RunId
-from clusterctl.protocol.states import CANCELLED, RUNNING, STALLED, SUCCEEDED, TIMEOUT
+from clusterctl.protocol.states import RUNNING, STALLED, STOPPED, SUCCEEDED, TIMEOUT
 from clusterctl.protocol.tracebacks import strip_rank
 from clusterctl.protocol.untrusted import MalformedError, parse_object
 from clusterctl.specs.job.model import Notify
@@ -23,7 +23,7 @@ from clusterctl.specs.text import command_line, plural, render_duration
 from clusterctl.translation import english_of, tr
 
 LONGEST_LINE = 300  # bytes; six lines make a message, and WeCom takes 2048
-_END_NAMES = {SUCCEEDED: "succeeded", TIMEOUT: "timeout", CANCELLED: "cancelled"}
+_END_NAMES = {SUCCEEDED: "succeeded", TIMEOUT: "timeout", STOPPED: "stopped"}
 _REPLY_KEYS = {"feishu": ("code", "msg"), "dingtalk": ("errcode", "errmsg"), "wecom": ("errcode", "errmsg")}
 _URL_ESCAPES = str.maketrans({"+": "%2B", "/": "%2F", "=": "%3D"})  # what base64 has and a query must not
 

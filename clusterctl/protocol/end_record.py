@@ -7,15 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from .messages.gang import read_alone
 from .messages.stop_kinds import STOP, STOPPED_BY, TIME
 from .ranks import NodeRank, Rank
 from .root_cause import Failure
-from .states import CANCELLED, FINAL, LOST, SUCCEEDED, TIMEOUT
+from .states import FINAL, LOST, STOPPED, SUCCEEDED, TIMEOUT
 from .tracebacks import StderrParser
 from .untrusted import Untrusted
 
+if TYPE_CHECKING:
+    from .messages.files import EndState
+
+
+FORMER_STOPPED = "CANCELLED"  # in records of earlier versions
 MOST_SLOTS = 10_000  # nodes of a run
 MOST_ATTEMPTS = 10_000
 # More than the hub keeps (node/gang/membership.py, node/supervise/evidence.py): more was not written by one of ours.
@@ -60,7 +66,7 @@ class RecordedPart:
         if self.state == TIMEOUT:
             return TIME
         by_person = self.stop_kind == STOP if self.stop_kind else self.reason.startswith(STOPPED_BY)
-        return STOP if self.state == CANCELLED and by_person else ""
+        return STOP if self.state == STOPPED and by_person else ""
 
     @property
     def lost(self) -> bool:
@@ -81,7 +87,7 @@ class EndRecord:
     stopped_at: float | None
     parts: tuple[RecordedPart, ...]
     attempt: int = 1
-    state: str = ""
+    state: EndState = ""
     stop_kind: str = ""
     stop_time: float | None = None
 
@@ -159,7 +165,8 @@ def parse_record(raw: Untrusted) -> EndRecord | None:
 
 
 def _parse_part(raw: Untrusted) -> RecordedPart:
-    node, state, reason = raw.text("node"), raw.text("state"), raw.text("reason")
+    node, reason = raw.text("node"), raw.text("reason")
+    state = STOPPED if raw.text("state") == FORMER_STOPPED else raw.text("state")
     ended = raw.moment("time") or 0.0
     stopped_at = raw.moment("stopped_at")
     failures = [

@@ -1,4 +1,7 @@
-"""How a process ended and which time limit it had, in words."""
+"""How a process ended and which time limit it had, in words.
+
+A span of time has one form: `42 s`, `7m05s`, `2h05m`, `3d04h`; a second unit that is zero is left out: `10m`.
+"""
 
 from __future__ import annotations
 
@@ -40,19 +43,31 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def describe_limit(seconds: float) -> str:
-    """Say which time limit it was: `time limit of 1 h 30 min`."""
-    return f"time limit of {describe_duration(seconds)}"
+_UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
+
+
+def largest_units(seconds: float) -> tuple[tuple[str, int], ...]:
+    """Split a span into its largest unit and the next one, each as (unit, count); a zero is no second unit."""
+    remaining, found = max(0, round(seconds)), []
+    for unit, size in _UNITS:
+        count, remaining = divmod(remaining, size)
+        if count:
+            found.append((unit, count))
+        elif found:
+            break
+    return tuple(found[:2]) or (("s", 0),)
 
 
 def describe_duration(seconds: float) -> str:
-    """Say how long something took: `1 h 30 min`."""
-    parts = []
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        count, seconds = divmod(seconds, size)
-        parts += [f"{count:g} {unit}"] if count else []
-    parts += [f"{seconds:g} s"] if seconds or not parts else []
-    return " ".join(parts)
+    """Write a span in English, below a minute with the fraction that it has: `1.5 s`, `1h30m`."""
+    if seconds < 60:
+        return f"{seconds:g} s"
+    return "".join(f"{count:02}{unit}" for unit, count in largest_units(seconds)).lstrip("0")
+
+
+def describe_limit(seconds: float) -> str:
+    """Say which time limit it was: `time limit of 1h30m`."""
+    return f"time limit of {describe_duration(seconds)}"
 
 
 STALL_TEXT = "no rank made progress for "

@@ -7,7 +7,7 @@ both. What follows from what is decided in `root_cause`; here is what a state is
 | the end | state |
 |---|---|
 | every part succeeded | SUCCEEDED; FAILED if all are certain that their ranks ran alone |
-| a person or the time limit ended it; what failed began after that, or only follows from it | CANCELLED, TIMEOUT |
+| a person or the time limit ended it; what failed began after that, or only follows from it | STOPPED, TIMEOUT |
 | a node is lost, and no failure explains that | LOST |
 | a process failed, or a node could not start | FAILED, FAILED_SETUP |
 | nothing is known of a node | UNKNOWN |
@@ -18,17 +18,22 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from .end_record import EndRecord, RecordedPart
 from .exit_status import is_stall
 from .messages.stop_kinds import STOP, TIME
 from .root_cause import CLOCK_SLACK, DOUBTFUL, Cause, Failure, find_cause, weight_of
-from .states import CANCELLED, FAILED, FAILED_SETUP, LOST, SUCCEEDED, TIMEOUT, UNKNOWN
+from .states import FAILED, FAILED_SETUP, LOST, STOPPED, SUCCEEDED, TIMEOUT, UNKNOWN, RunState
+
+if TYPE_CHECKING:
+    from .messages.files import EndState
+
 
 CUT_OFF = "lost: none of the other nodes was heard there any more"
 
 # The worst part decides what a run is called, unless it has a cause.
-_WORST_FIRST = (FAILED, FAILED_SETUP, LOST, UNKNOWN, TIMEOUT, CANCELLED)
+_WORST_FIRST = (FAILED, FAILED_SETUP, LOST, UNKNOWN, TIMEOUT, STOPPED)
 # How the reasons begin that node/gang gives when it stops the run: the hub's, and a node's view of the hub.
 _LOSS = re.compile(
     r"(?:node \d{1,9} \((?P<hub>[^()\s]+)\)|(?P<node>[^()\s:]+)) is lost: (?P<why>.*)", re.DOTALL
@@ -39,7 +44,7 @@ _LOSS = re.compile(
 class RunEnd:
     """How a run ended; `cause` is None if it succeeded, was ended on request, or nothing explains it."""
 
-    state: str
+    state: RunState
     cause: Cause | None = None
 
 
@@ -60,7 +65,7 @@ def find_reported_loss(reason: str) -> ReportedLoss | None:
 
 def judge_end(record: EndRecord) -> RunEnd:
     """Judge the end of a run by its record alone; a state that the hub has written stands."""
-    if record.state in (SUCCEEDED, CANCELLED, TIMEOUT):
+    if record.state in (SUCCEEDED, STOPPED, TIMEOUT):
         return RunEnd(record.state)
     if record.parts and all(part.state == SUCCEEDED for part in record.parts):
         failed = record.alone is not None and record.alone.is_certain
@@ -87,7 +92,7 @@ def _with_cut_off_hub(record: EndRecord) -> list[Failure]:
     return [*own, replace(first, node=record.hub, reason=CUT_OFF)]
 
 
-def _asked_state(record: EndRecord, failures: Sequence[Failure]) -> str:
+def _asked_state(record: EndRecord, failures: Sequence[Failure]) -> EndState:
     """Return the state of a run that a person or its time limit ended, else nothing.
 
     Either reaches the nodes one after the other; what fails meanwhile only follows from it, whatever it writes.
@@ -102,7 +107,7 @@ def _asked_state(record: EndRecord, failures: Sequence[Failure]) -> str:
     own = [failure for failure in failures if failure.lost or failure.node not in asked_nodes]
     if not all(_follows(failure, asked_at, record.stopped_at) for failure in own):
         return ""
-    return CANCELLED if kind == STOP else TIMEOUT
+    return STOPPED if kind == STOP else TIMEOUT
 
 
 def _follows(failure: Failure, asked_at: float | None, stopped_at: float | None) -> bool:
@@ -128,9 +133,9 @@ def _explain(record: EndRecord, failures: Sequence[Failure]) -> Cause | None:
     return cause
 
 
-def _name_state(record: EndRecord, cause: Cause | None) -> str:
+def _name_state(record: EndRecord, cause: Cause | None) -> RunState:
     states = {part.state for part in record.parts}
-    state = next((name for name in _WORST_FIRST if name in states), UNKNOWN)
+    state: RunState = next((name for name in _WORST_FIRST if name in states), UNKNOWN)
     if cause is not None and state not in (FAILED, FAILED_SETUP):
         return LOST if cause.failure.lost or _is_lost(record, cause.failure) else FAILED
     return state if cause is not None else _state_without_cause(record, state)
@@ -141,15 +146,15 @@ def _is_lost(record: EndRecord, failure: Failure) -> bool:
     return failure.rank is None and any(part.node == failure.node and part.lost for part in record.parts)
 
 
-def _state_without_cause(record: EndRecord, state: str) -> str:
+def _state_without_cause(record: EndRecord, state: RunState) -> RunState:
     """Name it by what the nodes report: one that stopped because of another node was not cancelled by a person."""
     caused = [part for part in record.parts if _was_caused(part)]
-    if state not in (CANCELLED, UNKNOWN) or not caused:
+    if state not in (STOPPED, UNKNOWN) or not caused:
         return state
     if 2 * sum(find_reported_loss(part.reason) is not None for part in caused) > len(caused):
         return LOST
-    return FAILED if state == CANCELLED else state
+    return FAILED if state == STOPPED else state
 
 
 def _was_caused(part: RecordedPart) -> bool:
-    return part.state == CANCELLED and not part.asked and ": " in part.reason
+    return part.state == STOPPED and not part.asked and ": " in part.reason

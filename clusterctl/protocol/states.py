@@ -9,7 +9,7 @@
 | SUCCEEDED    | everything ended with 0 and saw the planned WORLD_SIZE                       |
 | FAILED       | something else                                                               |
 | FAILED_SETUP | it failed before its workers were let go                                     |
-| CANCELLED    | a person, or another node's failure, stopped it                              |
+| STOPPED      | a person, or another node's failure, stopped it                              |
 | TIMEOUT      | the job's time limit stopped it                                              |
 | LOST         | guardian and agent are gone, or the other nodes lost it                      |
 | UNKNOWN      | the node was restarted meanwhile, or another machine that shares the home has it |
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-PROTOCOL = 3  # the format of spec.json and state.json; 1 and 2 have other keys
+PROTOCOL = 4  # the format of spec.json and state.json; 1 and 2 have other keys, and 3 another state
 
 RunState = Literal[
     "SUBMITTED",
@@ -32,7 +32,7 @@ RunState = Literal[
     "SUCCEEDED",
     "FAILED",
     "FAILED_SETUP",
-    "CANCELLED",
+    "STOPPED",
     "TIMEOUT",
     "LOST",
     "UNKNOWN",
@@ -46,12 +46,12 @@ STALLED: Literal["STALLED"] = "STALLED"
 SUCCEEDED: Literal["SUCCEEDED"] = "SUCCEEDED"
 FAILED: Literal["FAILED"] = "FAILED"
 FAILED_SETUP: Literal["FAILED_SETUP"] = "FAILED_SETUP"
-CANCELLED: Literal["CANCELLED"] = "CANCELLED"
+STOPPED: Literal["STOPPED"] = "STOPPED"
 TIMEOUT: Literal["TIMEOUT"] = "TIMEOUT"
 LOST: Literal["LOST"] = "LOST"
 UNKNOWN: Literal["UNKNOWN"] = "UNKNOWN"
 
 LIVE = (SUBMITTED, PREPARING, WAITING, RUNNING, STALLED)
-NOT_SUCCEEDED = (FAILED, FAILED_SETUP, CANCELLED, TIMEOUT, LOST, UNKNOWN)
+NOT_SUCCEEDED = (FAILED, FAILED_SETUP, STOPPED, TIMEOUT, LOST, UNKNOWN)
 FINAL = (SUCCEEDED, *NOT_SUCCEEDED)
 STATES = (*FINAL, *LIVE)

@@ -390,7 +390,15 @@ def launch(lab: Lab, folder: Path, scenario: Scenario) -> list[dict[str, Any]]:
     )
     text = lab.inventory.read_text()
     inventory.write_text(scenario.inventory(text, lab) if scenario.inventory else text)
-    command = [*COMMAND, "-i", str(inventory), "launch", "--json", "--no-check", str(project / "job.yaml")]
+    command = [
+        *COMMAND,
+        "-i",
+        str(inventory),
+        "launch",
+        "--json",
+        "--ignore-checks",
+        str(project / "job.yaml"),
+    ]
     entries = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -169,7 +169,7 @@ def run_case(lab: Lab, job: Path, case: str, rounds: int, healthy: int) -> Tally
     """Let it hang so often, or ask one run that goes on so often."""
     answers: list[tuple[bool, str, float, float]] = []
     for _ in range(1 if case in GOES_ON else rounds):
-        launched = cctl(lab, "launch", "-d", "--no-check", "--set", f"env.CASE={case}", str(job))
+        launched = cctl(lab, "launch", "-d", "--ignore-checks", "--set", f"env.CASE={case}", str(job))
         if launched.returncode:
             raise SystemExit(launched.stderr)
         try:
@@ -198,7 +198,7 @@ def run_partition(lab: Lab, job: Path, rounds: int) -> Tally:
     """Cut the training network of one node so often; who is lost must be known from the end of the run."""
     answers: list[tuple[bool, str, float, float]] = []
     for _ in range(rounds):
-        launched = cctl(lab, "launch", "-d", "--no-check", "--set", "env.CASE=healthy", str(job))
+        launched = cctl(lab, "launch", "-d", "--ignore-checks", "--set", "env.CASE=healthy", str(job))
         if launched.returncode:
             raise SystemExit(launched.stderr)
         try:
@@ -229,7 +229,7 @@ def run_busy(lab: Lab, job: Path, pairs: int) -> list[tuple[float, float]]:
 def steps_per_second(lab: Lab, job: Path, watched: bool) -> float:
     """Run the ranks that only communicate to their end."""
     words = ("--set", "env.CASE=busy", "--set", f"diagnose={str(watched).lower()}")
-    done = cctl(lab, "launch", "--no-check", *words, str(job))
+    done = cctl(lab, "launch", "--ignore-checks", *words, str(job))
     rates = re.findall(r"([0-9.]+) steps per second", done.stdout + done.stderr)
     if done.returncode or not rates:
         raise SystemExit(done.stdout + done.stderr)

@@ -153,7 +153,7 @@ def verbs_of(nodes: Nodes, folder: Path) -> dict[str, Callable[[], Sample]]:
     def ours(*words: str | Path, codes: Sequence[int] = (0,)) -> Callable[[], Sample]:
         return lambda: time_commands([nodes.command(*words)], env=nodes.environment, codes=codes)
 
-    launch = ours("launch", "--no-check", project / "job.yaml")
+    launch = ours("launch", "--ignore-checks", project / "job.yaml")
     return {
         "ssh": lambda: time_commands([nodes.ssh(name, "true")], env=dict(os.environ)),
         "exec": ours("exec", "--", "true"),

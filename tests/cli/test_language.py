@@ -93,7 +93,7 @@ def test_columns_of_chinese_help_are_straight(
         (["lunch"], "没有命令 'lunch'；是不是 'launch'？"),
         (["lab", "list"], "没有命令 'lab list'；是不是 'lab status'？"),
         (["ps", "--jsn"], "没有选项 '--jsn'。是不是 '--json'？"),
-        (["forward"], "缺少参数 'RUN'"),
+        (["forward"], "缺少 PORT"),
         (["logs", "--tail"], "选项 '--tail' 需要 1 个值。"),
         (["logs", "--tail", "x"], "'--tail' 的值无效：'x' 不是行数"),
         (["logs", "--rank", "-1"], "-1 太小，最小值为 0"),

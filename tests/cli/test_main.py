@@ -135,7 +135,7 @@ def test_a_launch_reports_what_it_will_run_here_before_it_does_anything(folder: 
         (["lab", "list"], 2, "no verb 'lab list'; did you mean 'lab status'?"),
         (["lab", "destroy"], 2, "no verb 'lab destroy'; available: up, down, "),
         (["lab", "dwn"], 2, "no verb 'lab dwn'; did you mean 'lab down'?"),
-        (["inventory", "list"], 2, "no verb 'inventory list'; available: show, import, discover"),
+        (["inventory", "list"], 2, "no verb 'inventory list'; available: show"),
         (["keys", "install"], 2, "no verb 'keys install'; available: push"),
         (["lab", "break", "gpu01", "power"], 2, "CC-LAB-005"),
     ],

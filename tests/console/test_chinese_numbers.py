@@ -7,12 +7,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from clusterctl.console.cleanup import _age
 from clusterctl.console.progress import render_size
-from clusterctl.console.runs import render_span
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.checks.collective import render_time as render_short_time
-from clusterctl.plans.report.plot import render_moment, render_time
+from clusterctl.plans.report.plot import render_time
 from clusterctl.specs.text import begin_commands, render_duration, render_seconds
 from clusterctl.translation import english_of, fill_chinese, use_language
 
@@ -32,18 +30,16 @@ def chinese() -> Iterator[None]:
     [
         (render_size, 409, "409 字节"),
         (render_size, 1, "1 字节"),
-        (render_duration, 74, "1 分钟 14 秒"),
+        (render_duration, 74, "1 分 14 秒"),
         (render_duration, 0, "0 秒"),
-        (render_duration, 90000, "1 天 1 小时"),
+        (render_duration, 90000, "1 天 01 小时"),
         (render_seconds, 3.64, "3.6 秒"),
-        (render_seconds, 129.9, "2 分钟 10 秒"),
-        (render_span, 42, "42 秒"),
-        (render_span, 11520, "3 小时 12 分钟"),
+        (render_seconds, 129.9, "2 分 10 秒"),
+        (render_duration, 600, "10 分钟"),
+        (render_duration, 11520, "3 小时 12 分"),
         (render_time, 74, "1 分 14 秒"),
         (render_time, 5400, "1 小时 30 分"),
-        (render_moment, 3.64, "3.6 秒"),
         (render_short_time, 1.5, "1.5 秒"),
-        (_age, 1500, "25 分钟"),
     ],
 )
 def test_a_number_has_a_chinese_unit(render: Callable[[float], str], value: float, shown: str) -> None:
@@ -53,7 +49,7 @@ def test_a_number_has_a_chinese_unit(render: Callable[[float], str], value: floa
 
 def test_what_is_sent_keeps_its_english() -> None:
     """Messages to a chat and JSON are English in every language."""
-    assert english_of(render_duration(74)) == "1 min 14 s"
+    assert english_of(render_duration(74)) == "1m14s"
     assert english_of(render_seconds(3.64)) == "3.6 s"
 
 

@@ -30,10 +30,10 @@ def test_runs_that_are_kept_for_one_reason_are_one_line(capsys: pytest.CaptureFi
 
 @pytest.mark.parametrize(
     ("age", "told"),
-    [(5.0, "5 s"), (60.0, "1 min"), (7300.0, "2 h"), (90000.0, "1 day")],
+    [(5.0, "5 s"), (60.0, "1m"), (7200.0, "2h"), (90000.0, "1d01h")],
 )
 def test_how_long_a_run_was_still(capsys: pytest.CaptureFixture[str], age: float, told: str) -> None:
-    """In the largest unit that it fills."""
+    """In its two largest units."""
     part = parse_stored_run("gpu01", Untrusted({"run": f"r{TIME}", "age": age, "bytes": 10}))
     show_cleanup_plan(CleanupPlan(((part, "old"),), ()), {})
 
@@ -47,7 +47,7 @@ def test_a_run_has_the_state_that_ps_gives_it(capsys: pytest.CaptureFixture[str]
         parse_stored_run(
             node, Untrusted({"run": f"r{TIME}", "state": {**about, "node": node, "state": state}})
         )
-        for node, state in (("gpu01", "CANCELLED"), ("gpu02", "FAILED"))
+        for node, state in (("gpu01", "STOPPED"), ("gpu02", "FAILED"))
     ]
     parts, nothing = [part for part in told if part], UnusedStorage(0, 0)
     found = {part.node: NodeStorage("place", (part,), nothing, nothing, nothing) for part in parts}

@@ -33,14 +33,16 @@ from clusterctl.client.sync.upload import SyncResult
 from clusterctl.client.watch.follower import LogLines
 from clusterctl.codes.lookup import REPORTED
 from clusterctl.console.exec import LinePrinter
-from clusterctl.console.logs import JsonLogPrinter, LogPrinter
+from clusterctl.console.run.logs import JsonLogPrinter, LogPrinter
 from clusterctl.console.terminal import stdout
 from clusterctl.console.text import json_text, make_visible
 from clusterctl.errors import ClusterctlError, Issue, Location, NodeError, SpecError
 from clusterctl.plans.diagnose.hang import Judgement
 from clusterctl.plans.explain import Explanation
 from clusterctl.plans.runs.state import NodeState
+from clusterctl.protocol.messages.files import EndState, KeptReason
 from clusterctl.protocol.messages.verbs import StreamName
+from clusterctl.specs.key_reference import KeyEntry
 
 PACKAGE = Path(clusterctl.__file__).parent
 CONTROLS = "".join(map(chr, [*range(9), *range(11, 32), *range(0x7F, 0xA0)]))
@@ -97,7 +99,13 @@ def _plain(kind: Any, deep: int) -> Any:  # noqa: PLR0911 - a table of kinds of 
         return next(iter(kind))
     if dataclasses.is_dataclass(kind):
         assert deep < 12, kind
-        names = {"NodeState": NodeState, "StreamName": StreamName, "Literal": Literal}
+        names = {
+            "EndState": EndState,
+            "NodeState": NodeState,
+            "StreamName": StreamName,
+            "KeptReason": KeptReason,
+            "Literal": Literal,
+        }
         hints = typing.get_type_hints(kind, localns=names)
         named = [field.name for field in dataclasses.fields(kind) if field.init]
         return kind(**{name: hostile(hints[name], deep + 1) for name in named})
@@ -108,18 +116,18 @@ def _plain(kind: Any, deep: int) -> Any:  # noqa: PLR0911 - a table of kinds of 
 OTHERWISE = {
     "console.terminal.print_fitted_table": "shows a table of others",
     "console.terminal.print_table": "shows a table of others",
-    "console.findings.render_codes": "shows the texts of our own catalogue, by codes that are in it",
+    "console.explanation.render_codes": "shows the texts of our own catalogue, by codes that are in it",
 }
 
 
 def _shows() -> Iterator[tuple[str, Callable[..., Any]]]:
     """Give every function of console that prints."""
-    for info in pkgutil.iter_modules(clusterctl.console.__path__):
-        module = importlib.import_module(f"clusterctl.console.{info.name}")
+    for info in pkgutil.walk_packages(clusterctl.console.__path__, "clusterctl.console."):
+        module = importlib.import_module(info.name)
         for name, function in inspect.getmembers(module, inspect.isfunction):
             own = function.__module__ == module.__name__ and not name.startswith("_")
             if own and re.match(r"show_|tell_|say$|render_|print_", name):
-                yield f"console.{info.name}.{name}", function
+                yield f"{info.name.removeprefix('clusterctl.')}.{name}", function
 
 
 SHOWS = dict(_shows())
@@ -139,7 +147,8 @@ def test_nothing_that_a_terminal_acts_on_is_printed(name: str, capsys: pytest.Ca
 
 def _arguments(function: Callable[..., Any]) -> tuple[list[Any], dict[str, Any]]:
     hints = typing.get_type_hints(
-        function, localns={"Console": Console, "Explanation": Explanation, "Group": Group}
+        function,
+        localns={"Console": Console, "Explanation": Explanation, "Group": Group, "KeyEntry": KeyEntry},
     )
     given = [(one, hostile(hints[one.name])) for one in inspect.signature(function).parameters.values()]
     positional = [value for one, value in given if one.kind != one.KEYWORD_ONLY]

@@ -11,7 +11,7 @@ import pytest
 
 from clusterctl.client.watch.follower import LogLines
 from clusterctl.console import terminal
-from clusterctl.console.logs import JsonLogPrinter, LogPrinter, TorchrunFilter, label_color
+from clusterctl.console.run.logs import JsonLogPrinter, LogPrinter, TorchrunFilter, label_color
 
 
 def lines(*text: str, node: str = "gpu01", rank: int | None = 3, stream: str = "stdout") -> LogLines:

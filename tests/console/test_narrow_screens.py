@@ -11,10 +11,10 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from clusterctl.codes.lookup import entries
-from clusterctl.console import diagnose, runs
-from clusterctl.console.diagnose import show_diagnosis, show_gpus
-from clusterctl.console.findings import render_explanation
+from clusterctl.console.explanation import render_explanation
 from clusterctl.console.inventory import print_inventory
+from clusterctl.console.run import hang, status
+from clusterctl.console.run.hang import show_diagnosis, show_gpus
 from clusterctl.console.text import ItemsCell
 from clusterctl.plans.diagnose.evidence import Entry, Frame, GroupRecord, NodeEvidence, RankEvidence
 from clusterctl.plans.diagnose.hang import judge
@@ -81,7 +81,7 @@ def waiting() -> list[RankEvidence]:
 def test_a_diagnosis_fits(waiting: list[RankEvidence], monkeypatch: pytest.MonkeyPatch) -> None:
     """Its sentence, the table of ranks and the GPUs; no row is padded beyond the screen."""
     console = screen()
-    monkeypatch.setattr(diagnose, "stdout", lambda: console)
+    monkeypatch.setattr(hang, "stdout", lambda: console)
     nodes = [NodeEvidence(rank.node, (rank,), 0.1) for rank in waiting]
 
     show_diagnosis(judge(waiting, (), 4), waiting, nodes, "clusterctl --lab practice", with_stacks=False)
@@ -122,7 +122,7 @@ def test_the_state_of_a_rank_is_not_broken(width: int) -> None:
     """`r3 退出码 1` stays in one line of its cell."""
     items = [f"r{n} 退出码 1" for n in range(4)]
     console = Console(file=io.StringIO(), width=width, color_system=None)
-    table = runs.make_table("RANK")
+    table = status.make_table("RANK")
     table.add_row(ItemsCell(items))
     console.print(table)
 

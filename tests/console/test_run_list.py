@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from clusterctl.console import run_list, terminal
-from clusterctl.console.run_list import describe_live_runs, show_runs
-from clusterctl.console.runs import render_span, render_status, run_seconds
+from clusterctl.console import terminal
+from clusterctl.console.run import listing
+from clusterctl.console.run.listing import describe_live_runs, show_runs
+from clusterctl.console.run.status import render_status
 from clusterctl.plans.runs.node_rows import fold_numbers
 from clusterctl.plans.runs.selection import Owner
-from clusterctl.plans.runs.state import NodeState, parse_state
+from clusterctl.plans.runs.state import NodeState, parse_state, run_seconds
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.untrusted import Untrusted
+from clusterctl.specs.text import render_duration
 
 ME = Owner("ann@laptop")
 GOOD, BAD = RunId("digits-20260101T000000-00aa"), RunId("oom-20260101T000000-00bb")
@@ -49,8 +51,8 @@ def test_a_run_is_one_line_with_its_cause(capsys: pytest.CaptureFixture[str]) ->
     """In the order in which they come, with the short id, how long it ran, when it started, and why it failed."""
     assert listed(capsys) == [
         "ID JOB STATE NODES RAN STARTED BY CAUSE",
-        "00bb oom ✗ FAILED 1/1 30s 3m ago you r0 gpu01: CUDA out of memory (tried 2 GiB)",
-        "00aa digits ✓ SUCCEEDED 1/1 30s 3m ago you",
+        "00bb oom ✗ FAILED 1/1 30.0 s 3m20s ago you r0 gpu01: CUDA out of memory (tried 2 GiB)",
+        "00aa digits ✓ SUCCEEDED 1/1 30.0 s 3m20s ago you",
     ]
 
 
@@ -58,7 +60,7 @@ def test_verbose_shows_all(capsys: pytest.CaptureFixture[str], monkeypatch: pyte
     """Whole ids and the nodes; another's run has a name."""
     monkeypatch.setitem(terminal._OPTIONS, "chatter", "verbose")
     last = listed(capsys, me=Owner("bob@x"))[-1]
-    assert last == f"{GOOD} digits ✓ SUCCEEDED gpu01 30s 3m ago ann@laptop"
+    assert last == f"{GOOD} digits ✓ SUCCEEDED gpu01 30.0 s 3m20s ago ann@laptop"
 
 
 def test_verbose_is_a_block_for_each_run_in_a_narrow_terminal(
@@ -66,7 +68,7 @@ def test_verbose_is_a_block_for_each_run_in_a_narrow_terminal(
 ) -> None:
     """No line of the list is broken; what is piped stays a table."""
     monkeypatch.setitem(terminal._OPTIONS, "chatter", "verbose")
-    monkeypatch.setattr(run_list, "stdout", lambda: Console(width=60, force_terminal=True, color_system=None))
+    monkeypatch.setattr(listing, "stdout", lambda: Console(width=60, force_terminal=True, color_system=None))
     lines = listed(capsys)
     assert lines[:2] == [f"{BAD} ✗ FAILED", "JOB oom"]
     assert "CAUSE r0 gpu01: CUDA out of memory (tried 2 GiB)" in lines
@@ -83,11 +85,11 @@ def test_ids_that_end_alike_are_shown_in_full(capsys: pytest.CaptureFixture[str]
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(42, "42s"), (420, "7m"), (11_520, "3h12m"), (183_600, "2d3h"), (99.6, "100s"), (5970, "1h40m")],
+    [(42, "42 s"), (420, "7m"), (11_520, "3h12m"), (183_600, "2d03h"), (99.6, "1m40s"), (5970, "1h39m")],
 )
 def test_spans_are_short(seconds: float, text: str) -> None:
     """Two units at most."""
-    assert render_span(seconds) == text
+    assert render_duration(seconds) == text
 
 
 def test_a_run_that_lives_goes_on_and_one_that_never_began_has_no_duration() -> None:
@@ -108,7 +110,7 @@ def test_many_alike_nodes_share_a_row() -> None:
                 GOOD,
                 f"gpu{number:02}",
                 number,
-                "FAILED" if number == 3 else "CANCELLED",
+                "FAILED" if number == 3 else "STOPPED",
                 nnodes=count,
                 ranks={
                     str(number): {"exit": 1 if number == 3 else None, "signal": None if number == 3 else 15}
@@ -119,11 +121,12 @@ def test_many_alike_nodes_share_a_row() -> None:
         console = Console(width=120, file=StringIO(), record=True)
         console.print(render_status(GOOD, states))
         return [
-            re.sub(r"\b\d+s\b", "AGE", " ".join(line.split())) for line in console.export_text().splitlines()
+            re.sub(r"\b\d+m\d+s\b", "AGE", " ".join(line.split()))
+            for line in console.export_text().splitlines()
         ]
 
     assert shown(64)[3:] == [
-        "0-2, 4-63 gpu[00-02,04-63] CANCELLED AGE r0-2, 4-63 SIGTERM",
+        "0-2, 4-63 gpu[00-02,04-63] STOPPED AGE r0-2, 4-63 SIGTERM",
         "3 gpu03 FAILED AGE r3 exit 1",
     ]
     assert len(shown(8)) == 11

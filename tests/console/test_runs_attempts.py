@@ -11,9 +11,9 @@ from ends import judge
 from rich.console import Console
 
 from clusterctl.console import terminal
-from clusterctl.console.run_list import runs_to_json, show_runs
-from clusterctl.console.runs import render_status, status_to_json
-from clusterctl.console.verdict import show_verdict
+from clusterctl.console.run.listing import runs_to_json, show_runs
+from clusterctl.console.run.status import render_status, status_to_json
+from clusterctl.console.run.verdict import show_verdict
 from clusterctl.plans.runs.selection import Owner
 from clusterctl.plans.runs.state import NodeState, parse_state
 from clusterctl.protocol.untrusted import Untrusted
@@ -63,10 +63,10 @@ def test_status_shows_who_takes_part_now() -> None:
     assert "attempt 2" in lines[2]
     assert lines[3] == "attempt 1: gpu02 is lost (node_lost)"
     assert lines[5:] == [
-        "0 gpu01 RUNNING 0s",
-        "1 gpu03 RUNNING 0s",
+        "0 gpu01 RUNNING 0 s",
+        "1 gpu03 RUNNING 0 s",
         "- gpu02 LOST it was silent for 20 s",
-        "spare gpu04 WAITING 0s spare",
+        "spare gpu04 WAITING 0 s spare",
     ]
     told = status_to_json("r-1", parts("RUNNING"))
     assert [(node["node"], node["node_rank"]) for node in told["nodes"]] == [
@@ -95,7 +95,7 @@ def test_the_verdict_counts_the_attempts(capsys: pytest.CaptureFixture[str]) -> 
     show_verdict(judge("r-1", parts("SUCCEEDED"), []), 61.2)
     show_verdict(judge("r-1", parts("FAILED", gave_up="no_progress"), []), 61.2)
 
-    _, good, bad = capsys.readouterr().err.split(" after 61.2 s, 2 attempts   r-1\n")
+    _, good, bad = capsys.readouterr().err.split(" after 1m01s, 2 attempts   r-1\n")
     assert good.splitlines()[-2:] == ["attempt 1: gpu02 is lost (node_lost)", "✗ FAILED"]
     assert "given up: three attempts in a row made no progress" in bad
 
@@ -107,7 +107,7 @@ def test_a_silent_node_has_the_rank_that_is_missing() -> None:
 
     assert drawn({"a": None, "b": one, "c": None})[3:] == [
         "0 a UNKNOWN no answer",
-        "1 b RUNNING 0s",
+        "1 b RUNNING 0 s",
         "2 c UNKNOWN no answer",
     ]
     assert drawn({"a": None, "b": one, "c": None, "d": None})[4].startswith("? a")

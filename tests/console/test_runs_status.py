@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from clusterctl.console.runs import LineStatusView, show_status
-from clusterctl.console.verdict import render_cause, show_verdict
+from clusterctl.console.run.status import LineStatusView, show_status
+from clusterctl.console.run.verdict import render_cause, show_verdict
 from clusterctl.plans.runs.state import NodeState, parse_state
 from clusterctl.plans.runs.verdict import conclude
 from clusterctl.protocol.run_id import RunId
@@ -49,7 +49,7 @@ def test_status_breaks_no_line_of_a_rank_and_no_command(
     show_verdict(verdict, 1.0, COMMAND)
     launch = capsys.readouterr().err.splitlines()
 
-    assert f"    more  {COMMAND} logs {short_id(RUN)} --rank 0" in status
+    assert f"    next  {COMMAND} logs {short_id(RUN)} --rank 0" in status
     start = status.index(next(line for line in status if "rank 0 on gpu01" in line))
     assert status[start].removeprefix("✗ ") == launch[0].removeprefix("✗ FAILED after 1.0 s   ")
     end = status.index("", start)
@@ -71,14 +71,14 @@ def test_an_explanation_is_wrapped_once_to_the_terminal() -> None:
 def test_the_last_line_of_a_watched_run_is_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     """The first record of the end gives the run's state; of a node that changes after that there is a line too."""
     live = parse_state(Untrusted({"run": RUN, "node": "gpu02", "nnodes": 2, "state": "RUNNING"}))
-    ended = parse_state(Untrusted({"run": RUN, "node": "gpu02", "nnodes": 2, "state": "CANCELLED"}))
+    ended = parse_state(Untrusted({"run": RUN, "node": "gpu02", "nnodes": 2, "state": "STOPPED"}))
     with LineStatusView(RUN, {}) as view:
         for state in (live, ended):
             view.show({**parts(), "gpu02": state})
     lines = [line.split()[1:3] for line in capsys.readouterr().out.splitlines()]
 
     end = [RUN, "FAILED"]
-    assert lines == [["gpu01", "FAILED"], ["gpu02", "RUNNING"], end, ["gpu02", "CANCELLED"], end]
+    assert lines == [["gpu01", "FAILED"], ["gpu02", "RUNNING"], end, ["gpu02", "STOPPED"], end]
     with LineStatusView(RUN, {}) as view:
         view.show(parts())
     assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == ["gpu01", RUN]

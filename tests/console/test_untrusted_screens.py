@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from clusterctl.console.diagnose import deep_to_json, render_deep
+from clusterctl.console.run.hang import deep_to_json, render_deep
 from clusterctl.console.top import TopLayout, render_top, top_to_json
 from clusterctl.plans.checks.framework import Observations
 from clusterctl.plans.checks.registry import evaluate

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clusterctl.console.verdict import render_outside, render_outside_note
+from clusterctl.console.run.verdict import render_outside, render_outside_note
 from clusterctl.plans.sync.outside_files import OutsideFiles
 
 
@@ -11,7 +11,7 @@ def test_the_line_counts_names_and_shows_where() -> None:
     parts = {"gpu01": OutsideFiles(2, 13_200_000, ("0.ckpt", "1.ckpt"))}
     assert render_outside_note(parts, "r-1", "clusterctl -i lab.yaml") == [
         "note: 2 files outside ${output_dir}: 0.ckpt, 1.ckpt (13.2 MB) on gpu01",
-        "  download them: clusterctl -i lab.yaml pull 1 --all",
+        "    next: clusterctl -i lab.yaml pull 1 --all",
     ]
     assert render_outside_note({}, "r-1", "clusterctl") == []
 

@@ -10,7 +10,7 @@ import pytest
 from ends import judge
 from failures import fail
 
-from clusterctl.console.verdict import render_cause, render_hang, show_verdict
+from clusterctl.console.run.verdict import render_cause, render_hang, show_verdict
 from clusterctl.plans.diagnose.hang import Judgement, KeptDiagnosis
 from clusterctl.plans.runs.gang_record import Attempt
 from clusterctl.plans.runs.verdict import verdict_to_json
@@ -56,8 +56,8 @@ def test_one_rank_alone() -> None:
     ]
     assert lines[2].startswith("    The GPU is out of memory. ")
     assert lines[-2:] == [
-        "    try   clusterctl -i lab.yaml exec --nodes gpu01 -- nvidia-smi",
-        "    more  clusterctl -i lab.yaml logs r --rank 0",
+        "    fix   clusterctl -i lab.yaml exec --nodes gpu01 -- nvidia-smi",
+        "    next  clusterctl -i lab.yaml logs r --rank 0",
     ]
 
 
@@ -69,7 +69,7 @@ def test_a_rank_without_an_exception_shows_its_last_lines() -> None:
         "    last stderr lines:",
         "    | oops",
         "    | bye",
-        "    more  clusterctl -i lab.yaml logs r --rank 0",
+        "    next  clusterctl -i lab.yaml logs r --rank 0",
     ]
 
 
@@ -114,11 +114,11 @@ def test_eight_ranks_on_two_nodes() -> None:
     stopped = [fail(rank, (), 1.5, by=15, per_node=4) for rank in (6, 7)]
     lines = screen([fail(0, MEMORY, 1.0, per_node=4), *gone, *stopped], 1.2)
 
-    assert lines[-5:-3] == [
+    assert lines[-4:-2] == [
         "    also  r1, r2, r3, r4, r5 on gpu[01-02]: connection closed by peer",
         "          r6, r7 on gpu02: stopped by clusterctl",
     ]
-    assert lines[-1] == "    all   clusterctl -i lab.yaml logs r --stream stderr --tail 5"
+    assert lines[-1] == "    next  clusterctl -i lab.yaml logs r --rank 0"
 
 
 def test_a_rank_that_failed_by_itself_is_not_called_stopped() -> None:
@@ -127,7 +127,7 @@ def test_a_rank_that_failed_by_itself_is_not_called_stopped() -> None:
     handled = replace(fail(2, (), 1.3, by=None), exit=143, after_stop=True)
     lines = screen([fail(0, (), 1.0), failed, handled, fail(3, (), 1.3, by=15)], 1.1)
 
-    assert lines[-4:-2] == [
+    assert lines[-3:-1] == [
         "    also  r2, r3 on gpu01: stopped by clusterctl",
         "          r1 on gpu01: exit code 1 after the stop",
     ]
@@ -200,7 +200,7 @@ def test_the_state_is_the_one_coloured_text(
     assert first.startswith("\x1b[1;31mx FAILED after 11.8 s, 12 attempts\x1b[0m   rank 0") == colored
     assert "\x1b" not in "".join(rest)
     assert screen.getvalue().count("FAILED") == 1
-    assert "36 lines of torchrun itself are hidden" in screen.getvalue()
+    assert "36 lines of other ranks and of torchrun:" in screen.getvalue()
 
 
 def test_what_a_rank_reports_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:

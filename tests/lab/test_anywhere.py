@@ -210,9 +210,9 @@ def test_a_shared_home_keeps_runs_apart(make_lab: Callable[..., Lab], tmp_path: 
     assert (stopped.code, state, ended.code) == (0, "RUNNING", 0)
     assert launching.returncode == 1
     assert "stopped by bob@" in err
-    assert "CANCELLED after" in err
+    assert "STOPPED after" in err
     watched = watching.end()
-    assert (watched.code, watched.out.splitlines()[-1].split()[1:]) == (0, [first.out.strip(), "CANCELLED"])
+    assert (watched.code, watched.out.splitlines()[-1].split()[1:]) == (0, [first.out.strip(), "STOPPED"])
     assert leftovers(lab) == {}
 
 

@@ -75,7 +75,7 @@ def test_the_rank_that_the_others_wait_for_is_named(cluster: Lab, tmp_path: Path
     assert "STALLED" in head and "no progress for" in head
     assert cctl(cluster, "stop", "-y", run_id(launched.err + launched.out)).code == 0
     stopped = newest()
-    assert stopped["state"] == "CANCELLED" and stopped["cause"].endswith("; it had stalled")
+    assert stopped["state"] == "STOPPED" and stopped["cause"].endswith("; it had stalled")
     assert leftovers(cluster) == {}
 
 

@@ -101,11 +101,11 @@ def test_a_sigterm_to_one_agent_blames_no_rank(cluster: Lab, tmp_path: Path) -> 
 
     reason = f"stopped by SIGTERM to the agent on {node.name}"
     for said in (struck.err, attached.err):
-        assert "CANCELLED after" in said
+        assert "STOPPED after" in said
         assert reason in said
         assert not re.search(r"rank \d", said)
     assert (code, attached.code) == (1, 1)
-    assert state["run"]["state"] == "CANCELLED"
+    assert state["run"]["state"] == "STOPPED"
     assert {part["reason"] for part in state["nodes"]} == {reason}
-    assert [one["state"] for one in listed["runs"] if one["run"] == run] == ["CANCELLED"]
+    assert [one["state"] for one in listed["runs"] if one["run"] == run] == ["STOPPED"]
     assert not struck.left()

@@ -170,7 +170,7 @@ def test_somebody_elses_stop_is_not_called_a_failure(cluster: Lab, tmp_path: Pat
     _, err = launching.communicate(timeout=HANG)
 
     assert launching.returncode == 1, err
-    assert "CANCELLED after" in err
+    assert "STOPPED after" in err
     assert "✗" not in err
     assert "stopped by" in err
 
@@ -240,7 +240,7 @@ def test_a_run_that_disappears_under_the_watcher_is_lost_not_retried_for_ever(
 
 
 def test_a_wrong_nic_name_is_caught_by_check(cluster: Lab, tmp_path: Path) -> None:
-    """check names node, NIC and what there is; --no-check lets it through and shows Gloo's own error as the cause."""
+    """check names node, NIC and what there is; --ignore-checks lets it through, and Gloo's own error is the cause."""
     inventory = tmp_path / "inventory.yaml"
     nic = cluster.nodes[1].plan.nics[-1].name
     text = cluster.inventory.read_text(encoding="utf-8")
@@ -250,7 +250,7 @@ def test_a_wrong_nic_name_is_caught_by_check(cluster: Lab, tmp_path: Path) -> No
 
     check = cctl(None, "-i", inventory, "check", job)
     refused = cctl(None, "-i", inventory, "launch", job)
-    forced = cctl(None, "-i", inventory, "launch", job, "--no-check")
+    forced = cctl(None, "-i", inventory, "launch", job, "--ignore-checks")
 
     assert check.code == 3
     assert "eth7" in check.out
@@ -313,7 +313,7 @@ def test_a_full_disk_is_a_clear_error_and_starts_nothing(cluster: Lab, tmp_path:
     job = make_project(tmp_path / "p", HELLO, env=STUBBED)
     (tmp_path / "p" / "weights.bin").write_bytes(bytes(range(256)) * 4096)
     try:
-        result = cctl(None, "-i", inventory, "launch", job, "--no-check")
+        result = cctl(None, "-i", inventory, "launch", job, "--ignore-checks")
     finally:
         node.run(["umount", "/tmp/small"], check=False)
 
@@ -326,7 +326,7 @@ def test_a_full_disk_is_a_clear_error_and_starts_nothing(cluster: Lab, tmp_path:
     assert started is not None
     listed = {run["run"]: run["state"] for run in json.loads(cctl(cluster, "ps", "--json").out)["runs"]}
     # where no other node had begun when this one failed, none has a part of it
-    assert listed.get(started.group(1), "CANCELLED") == "CANCELLED"
+    assert listed.get(started.group(1), "STOPPED") == "STOPPED"
 
 
 def test_a_missing_interpreter_is_named(cluster: Lab, tmp_path: Path) -> None:

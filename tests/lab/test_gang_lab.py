@@ -55,6 +55,6 @@ def test_a_detached_run_fails_as_one(cluster: Lab, tmp_path: Path) -> None:
     told = json.loads(cctl(cluster, "status", run, "--json", **fresh).out)
     assert f"rank 1 on {victim.name}: ValueError: failed on purpose" in shown.out, shown.out
     assert (told["run"]["state"], told["cause"]["rank"]) == ("FAILED", 1)
-    assert {node["state"] for node in told["nodes"]} == {"FAILED", "CANCELLED"}
+    assert {node["state"] for node in told["nodes"]} == {"FAILED", "STOPPED"}
     attached = cctl(cluster, "attach", run, "--json", **fresh)
     assert (attached.code, attached.json_lines()[-1]["verdict"]["cause"]["node"]) == (1, victim.name)

@@ -333,7 +333,7 @@ def test_ctrl_c_detaches_and_logs_and_stop_come_back(cluster: Lab, tmp_path: Pat
     assert stopped.code == 0, stopped.err
     assert stopped.out.count(": stopped ") >= 3
     assert leftovers(cluster) == {}
-    assert json.loads(cctl(cluster, "status", run, "--json").out)["run"]["state"] == "CANCELLED"
+    assert json.loads(cctl(cluster, "status", run, "--json").out)["run"]["state"] == "STOPPED"
 
 
 def test_ctrl_c_before_go_cancels_cleanly(cluster: Lab, tmp_path: Path) -> None:

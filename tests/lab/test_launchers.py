@@ -106,7 +106,7 @@ def test_an_old_script_on_nodes_that_lend_different_numbers_of_gpus(cluster: Lab
     lent = tmp_path / "inventory.yaml"
     lent.write_text(with_gpus(cluster, [1, 2]))
 
-    result = cctl(cluster, "-i", lent, "launch", job, "--no-check", "--json")
+    result = cctl(cluster, "-i", lent, "launch", job, "--ignore-checks", "--json")
 
     assert result.code == 0, result.err
     assert sorted(said(result.json_lines())) == ["0 0 0 3 3", "1 0 0 3 3", "2 1 1 3 3"]
@@ -257,7 +257,7 @@ def test_two_runs_share_the_nodes_on_different_gpus(cluster: Lab, tmp_path: Path
         cluster.ssh(node.name, "touch /tmp/go-on")
 
     refused = cctl(cluster, "launch", jobs[2])
-    first, second = (start_cctl(cluster, "launch", job, "--no-check", "--json") for job in jobs[:2])
+    first, second = (start_cctl(cluster, "launch", job, "--ignore-checks", "--json") for job in jobs[:2])
     lines = [[read_until(run, "/code").split() for _ in range(2)] for run in (first, second)]
     for node in cluster.nodes:
         cluster.ssh(node.name, "rm /tmp/go-on")

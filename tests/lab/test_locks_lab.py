@@ -70,7 +70,7 @@ def only(lab: Lab, run: str) -> bool:
 def test_of_two_launches_at_once_one_gets_the_gpus(gpus: Lab, project: Callable[..., Path]) -> None:
     """The other ends with 3, names run, person and nodes, and leaves nothing; with other GPUs it goes on beside."""
     rivals = [
-        start_cctl(gpus, "launch", "--no-check", "-d", project(name, HOLDING)) for name in ("one", "two")
+        start_cctl(gpus, "launch", "--ignore-checks", "-d", project(name, HOLDING)) for name in ("one", "two")
     ]
     said = [rival.communicate(timeout=HANG) for rival in rivals]
     codes = [rival.returncode for rival in rivals]
@@ -85,7 +85,7 @@ def test_of_two_launches_at_once_one_gets_the_gpus(gpus: Lab, project: Callable[
     assert f"{loser}-" not in cctl(gpus, "ps", "-v").out  # it was refused, and never was a run
     wait_until(lambda: only(gpus, winner), "the other run's agents have left")
 
-    beside = cctl(gpus, "launch", "--no-check", project("beside", DONE, gpus=[1]))
+    beside = cctl(gpus, "launch", "--ignore-checks", project("beside", DONE, gpus=[1]))
     assert beside.code == 0, beside.err
     checked = cctl(gpus, "check", project("other", DONE))
     assert "CC-GPU-019" in checked.out + checked.err
@@ -96,10 +96,10 @@ def test_of_two_launches_at_once_one_gets_the_gpus(gpus: Lab, project: Callable[
 
 def test_a_launch_may_wait(gpus: Lab, project: Callable[..., Path]) -> None:
     """It says for whom, is listed as WAITING, goes on by itself; Ctrl-C cancels the wait and leaves nothing."""
-    first = cctl(gpus, "launch", "--no-check", "-d", project("first", HOLDING))
+    first = cctl(gpus, "launch", "--ignore-checks", "-d", project("first", HOLDING))
     assert first.code == 0, first.err
-    waiting = start_cctl(gpus, "launch", "--no-check", "--wait", project("waits", DONE))
-    weary = start_cctl(gpus, "launch", "--no-check", "--wait", project("weary", DONE))
+    waiting = start_cctl(gpus, "launch", "--ignore-checks", "--wait", project("waits", DONE))
+    weary = start_cctl(gpus, "launch", "--ignore-checks", "--wait", project("weary", DONE))
     for process in (waiting, weary):
         assert process.stderr is not None
         line = next(line for line in process.stderr if "waiting" in line)
@@ -122,8 +122,8 @@ def test_memory_that_stays_in_use_is_told(gpus: Lab, project: Callable[..., Path
     first, *_ = gpus.nodes
     stays = project("stays", f"open('{SIM}/used', 'w').write('70000')", nodes=1)
     first.run(["sh", "-c", f"echo 'GPU-SIMULATED-0, 1, 69000' > {SIM}/apps"])
-    ended = cctl(gpus, "launch", "--no-check", stays)
-    late = cctl(gpus, "launch", "--no-check", project("late", DONE, nodes=1))
+    ended = cctl(gpus, "launch", "--ignore-checks", stays)
+    late = cctl(gpus, "launch", "--ignore-checks", project("late", DONE, nodes=1))
     first.run(["sh", "-c", f"echo 4 > {SIM}/used"])
     stopped = cctl(gpus, "stop", run_id(ended.err))
 
@@ -137,10 +137,10 @@ def test_memory_that_stays_in_use_is_told(gpus: Lab, project: Callable[..., Path
 def test_a_job_may_want_its_nodes_alone(gpus: Lab, project: Callable[..., Path]) -> None:
     """`exclusive: true` keeps out also runs that use no GPU."""
     alone = start_cctl(
-        gpus, "launch", "--no-check", project("alone", HOLDING, gpus=None, exclusive=True, nodes=1)
+        gpus, "launch", "--ignore-checks", project("alone", HOLDING, gpus=None, exclusive=True, nodes=1)
     )
     read_until(alone, "holding")
-    late = cctl(gpus, "launch", "--no-check", project("late", DONE, gpus=None))
+    late = cctl(gpus, "launch", "--ignore-checks", project("late", DONE, gpus=None))
     alone.send_signal(signal.SIGINT)
     _, err = alone.communicate(timeout=HANG)
 
@@ -148,4 +148,4 @@ def test_a_job_may_want_its_nodes_alone(gpus: Lab, project: Callable[..., Path])
     assert "the whole node: run alone-" in late.err
     assert "late-" not in cctl(gpus, "ps", "-v").out, "what was refused never was a run"
     assert cctl(gpus, "stop", run_id(err)).code == 0
-    assert cctl(gpus, "launch", "--no-check", project("later", DONE, gpus=None)).code == 0
+    assert cctl(gpus, "launch", "--ignore-checks", project("later", DONE, gpus=None)).code == 0

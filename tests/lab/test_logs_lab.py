@@ -38,7 +38,7 @@ def talked(cluster: Lab, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A run that has ended; gives its name."""
     folder = tmp_path_factory.mktemp("talked")
     job = make_project(folder, TALKING, env=STUBBED, log_limit="2MB")
-    launched = cctl(cluster, "launch", "--no-check", job)
+    launched = cctl(cluster, "launch", "--ignore-checks", job)
     assert launched.code == 0, launched.err
     if "gpu02: its logs have reached log_limit (2MB)" not in launched.err:
         pytest.skip(f"the nodes' file system cannot free a part of a file: {launched.err}")
@@ -98,7 +98,7 @@ def test_a_log_that_is_too_long_says_what_is_missing(cluster: Lab, talked: str) 
 def test_following_tells_times_too(cluster: Lab, tmp_path: Path) -> None:
     """Of lines from before we came and of those that come."""
     job = make_project(tmp_path, TALKING.replace("rank == 1", "False"), env=STUBBED)
-    run = cctl(cluster, "launch", "-d", "--no-check", job).out.strip()
+    run = cctl(cluster, "launch", "-d", "--ignore-checks", job).out.strip()
     time.sleep(1)
     followed = cctl(cluster, "logs", run, "-f", "--json", "--stream", "stdout").json_lines()
     off: dict[int, list[float]] = defaultdict(list)
@@ -112,7 +112,7 @@ def test_a_clock_that_is_off_changes_no_order(cluster: Lab, tmp_path: Path) -> N
     """Node 1 lives a minute later: its lines stand among the others' where they belong, by our clock."""
     setting = set_clock(cluster, cluster.nodes, tmp_path)
     job = make_project(tmp_path, TALKING.replace("rank == 1", "False").replace("80", "25"), env=STUBBED)
-    assert cctl(cluster, "-i", str(setting.inventory), "launch", "--no-check", job).code == 0
+    assert cctl(cluster, "-i", str(setting.inventory), "launch", "--ignore-checks", job).code == 0
     shown = cctl(cluster, "-i", str(setting.inventory), "logs", "-t", "--json", "--stream", "stdout")
     entries, off = shown.json_lines(), {"gpu01": 0, "gpu02": 60, "gpu03": 0}
     assert len(entries) == 75
@@ -191,7 +191,7 @@ print("after", flush=True)
 def test_logs_that_ranks_have_replaced_keep_no_verb(cluster: Lab, tmp_path: Path) -> None:
     """Every verb that reads logs ends and names the one; the run is none the worse, and the other logs are shown."""
     job = make_project(tmp_path, REPLACING, env=STUBBED)
-    launched = cctl(cluster, "launch", "--no-check", job)
+    launched = cctl(cluster, "launch", "--ignore-checks", job)
     assert launched.code == 0, launched.err
     run = next(line.split()[1].rstrip(":") for line in launched.err.splitlines() if line.startswith("run "))
     attached = cctl(cluster, "attach", run)

@@ -66,11 +66,11 @@ def test_a_failed_rank_and_a_killed_daemon_are_named(cluster: Lab, tmp_path: Pat
     failing = make_project(
         tmp_path / "a", ALLREDUCE.format(end=end), launcher="mpirun", nodes=2, nproc_per_node=2
     )
-    failed = cctl(cluster, "launch", failing, "--no-check")
+    failed = cctl(cluster, "launch", failing, "--ignore-checks")
     waiting = make_project(
         tmp_path / "b", ALLREDUCE.format(end="time.sleep(600)"), launcher="mpirun", nodes=2, nproc_per_node=1
     )
-    process = start_cctl(cluster, "launch", waiting, "--no-check")
+    process = start_cctl(cluster, "launch", waiting, "--ignore-checks")
     read_until(process, "| up ")
     cluster.ssh("gpu02", "kill -9 $(pgrep -x orted)")
     out, err = process.communicate(timeout=HANG)
@@ -89,12 +89,12 @@ def test_a_stop_leaves_nothing(cluster: Lab, tmp_path: Path) -> None:
     job = make_project(
         tmp_path, ALLREDUCE.format(end="time.sleep(600)"), launcher="mpirun", nodes=2, nproc_per_node=1
     )
-    process = start_cctl(cluster, "launch", job, "--no-check")
+    process = start_cctl(cluster, "launch", job, "--ignore-checks")
     read_until(process, "| up ")
     assert cctl(cluster, "stop", "-y").code == 0
     process.communicate(timeout=HANG)
 
     status = json.loads(cctl(cluster, "status", "--json").out)
-    assert [node["state"] for node in status["nodes"]] == ["CANCELLED"] * 2
+    assert [node["state"] for node in status["nodes"]] == ["STOPPED"] * 2
     assert leftovers(cluster) == {}
     assert left_in_memory(cluster) == []

@@ -225,5 +225,5 @@ def test_a_signal_at_any_place_ends_a_launch_and_what_it_says_is_so(
         assert (state, [end["state"] for end in ends], stopped.code) == ("RUNNING", ["RUNNING"], 0)
     else:
         assert "interrupted" in done.stderr and "continues" not in done.stderr
-        assert all(end["state"] == "CANCELLED" for end in ends)
+        assert all(end["state"] == "STOPPED" for end in ends)
         wait_until(lambda: run_names(cluster) <= before, f"nothing left after {where}")

@@ -73,7 +73,7 @@ def test_every_node_works_for_node_0_and_an_exception_names_its_node(cluster: La
     """Each has its own address, NIC, variables and code; nothing is left of a run, however it ended."""
     result = cctl(cluster, "launch", make_ray_job(tmp_path / "well"), "--json")
     body = "if number: raise ValueError('loss is nan')"
-    failed = cctl(cluster, "launch", make_ray_job(tmp_path / "failed", body), "--no-check")
+    failed = cctl(cluster, "launch", make_ray_job(tmp_path / "failed", body), "--ignore-checks")
 
     assert result.code == 0, result.err
     lines = [line.split() for line in said(result.json_lines()) if line[:2] in ("0 ", "2 ")]
@@ -95,7 +95,7 @@ def test_two_runs_at_once_do_not_meet_and_each_ends_by_itself(cluster: Lab, tmp_
     """One is stopped, the other goes on until its raylet is killed: that node is named, and nothing is left."""
     body = "import time; time.sleep(600)"
     jobs = [make_ray_job(tmp_path / name, body, name=name) for name in ("a", "b")]
-    first, second = (start_cctl(cluster, "launch", job, "--no-check") for job in jobs)
+    first, second = (start_cctl(cluster, "launch", job, "--ignore-checks") for job in jobs)
     up = [read_until(process, "| up ").split() for process in (first, second)]
     runs = {run.partition("-")[0]: run for run in json_runs(cluster)}
     join = f"import ray; ray.init(address='{up[0][-2]}')"
@@ -128,7 +128,7 @@ def json_runs(lab: Lab) -> list[str]:
 def test_a_run_whose_agent_is_killed_leaves_nothing(cluster: Lab, tmp_path: Path) -> None:
     """The guardian ends Ray and removes its directory in the agent's place."""
     job = make_ray_job(tmp_path, "import time; time.sleep(600)")
-    process = start_cctl(cluster, "launch", job, "--no-check")
+    process = start_cctl(cluster, "launch", job, "--ignore-checks")
     read_until(process, "| up ")
     state = json.loads(
         cluster.ssh("gpu01", f"cat ~/.clusterctl/runs/{json_runs(cluster)[0]}/*-gpu01/state.json")

@@ -96,8 +96,8 @@ def test_a_run_on_slurm_from_the_queue_to_its_end(slurm: SlurmBed, tmp_path: Pat
     assert (pending["run"], pending["state"]) == (run, "SUBMITTED")
     assert slurm.run("logs", run).code == 2
     assert slurm.run("stop", run, "-y").code == 0
-    assert list(slurm.states(run).values()) == ["CANCELLED"]
-    assert find_differences(ask_all(slurm.run, run, None), "CANCELLED", 1) == []
+    assert list(slurm.states(run).values()) == ["STOPPED"]
+    assert find_differences(ask_all(slurm.run, run, None), "STOPPED", 1) == []
 
     waits = slurm.run("launch", "-d", job, SECRET="s").out.strip()
     cleaned = slurm.json("clean", "-y", "--keep", "0")
@@ -105,7 +105,7 @@ def test_a_run_on_slurm_from_the_queue_to_its_end(slurm: SlurmBed, tmp_path: Pat
     assert slurm.slurm("ls ~/.clusterctl/runs").split() == [waits]
     assert "secrets.json" in slurm.slurm("ls ~/.clusterctl/runs/*/0-.slurm")
     slurm.slurm("scancel $(squeue -h -o %i)")
-    assert find_differences(ask_all(slurm.run, waits, None), "CANCELLED", 1) == []
+    assert find_differences(ask_all(slurm.run, waits, None), "STOPPED", 1) == []
     slurm.json("clean", "--dry-run")
     assert "secrets.json" not in slurm.slurm("ls ~/.clusterctl/runs/*/0-.slurm")
 
@@ -139,7 +139,7 @@ def test_a_run_is_stopped_cancelled_by_slurm_and_loses_a_node(slurm: SlurmBed, t
     assert stopped.code == 0, stopped.out + stopped.err
     # by the order, or by the nodes that had it first
     assert all(f"{node}: stopped" in stopped.out for node in NICS)
-    assert slurm.states(run) == dict.fromkeys(NICS, "CANCELLED")
+    assert slurm.states(run) == dict.fromkeys(NICS, "STOPPED")
     assert slurm.run("diagnose", run).code == 2
 
     run = launch()
@@ -150,8 +150,8 @@ def test_a_run_is_stopped_cancelled_by_slurm_and_loses_a_node(slurm: SlurmBed, t
     heal_node(slurm.bed, "gpu01")
     slurm.slurm("scancel $(squeue -h -o %i)")
     out, _ = follower.communicate(timeout=60)
-    assert json.loads(out.splitlines()[-1])["verdict"]["state"] == "CANCELLED"
-    assert find_differences(ask_all(slurm.run, run, tmp_path / "end.html"), "CANCELLED", 1) == []
+    assert json.loads(out.splitlines()[-1])["verdict"]["state"] == "STOPPED"
+    assert find_differences(ask_all(slurm.run, run, tmp_path / "end.html"), "STOPPED", 1) == []
     assert "stopped by Slurm" in json.dumps(slurm.json("status", run))
     wait_until(lambda: slurm.slurm("squeue -h") == "", "Slurm's queue is empty")
     assert job.read_bytes() == before  # the same file for SSH and for Slurm
@@ -213,7 +213,7 @@ def test_a_requeued_job_is_the_next_attempt_of_the_run(slurm: SlurmBed, tmp_path
     assert slurm.run("stop", run, "-y").code == 0
     out, _ = follower.communicate(timeout=60)
     verdict = json.loads(out.splitlines()[-1])["verdict"]
-    assert (verdict["state"], verdict["attempt"]) == ("CANCELLED", 2)
+    assert (verdict["state"], verdict["attempt"]) == ("STOPPED", 2)
     assert [one["reason"] for one in verdict["attempts"]] == ["requeued"]
 
 
@@ -241,8 +241,8 @@ def test_files_and_the_page_reach_a_run_over_its_login_node(slurm: SlurmBed, tmp
                 lines += [row[4] for row in events.read("lines") if '"host"' in row[4]]
             status, answer = press(url, "stop", run)
             assert status == 200 and f"{run}: stopped" in answer, answer
-            events.read_part("summary", "CANCELLED")
+            events.read_part("summary", "STOPPED")
     finally:
         page.kill()
         page.communicate()
-    assert slurm.states(run) == {"gpu01": "CANCELLED", "gpu02": "CANCELLED"}
+    assert slurm.states(run) == {"gpu01": "STOPPED", "gpu02": "STOPPED"}

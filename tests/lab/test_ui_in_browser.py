@@ -86,7 +86,7 @@ def test_a_run_is_watched_diagnosed_and_stopped(cluster: Lab, tmp_path: Path, br
         question = browser.run("return document.getElementById('question').innerText")
         assert run in question and "Stop it?" in question
         browser.run("document.getElementById('confirm').click()")
-        browser.wait_for("document.getElementById('summary').textContent.includes('CANCELLED')", "the end")
+        browser.wait_for("document.getElementById('summary').textContent.includes('STOPPED')", "the end")
         assert browser.list_complaints() == []
         page.send_signal(signal.SIGINT)
         assert page.wait(HANG) == 0

@@ -42,7 +42,7 @@ def test_a_run_is_seen_and_stopped(cluster: Lab, tmp_path: Path) -> None:
             assert ask(url, "GET", "stop")[0] == 405
             status, answer = press(url, "stop", run)
             assert status == 200 and f"{run}: stopped" in answer, answer
-            events.read_part("summary", "CANCELLED")
+            events.read_part("summary", "STOPPED")
         page.send_signal(signal.SIGINT)
         assert page.wait(HANG) == 0
     finally:

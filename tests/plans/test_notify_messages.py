@@ -43,7 +43,7 @@ def ended(state: str = "FAILED", exception: str = "ValueError: bad loss", **chan
     """Build a run of two nodes that has ended."""
     failure = Failure("gpu02", 3, 1, None, 5.0, exception=exception)
     cause = Cause(failure, ()) if state == "FAILED" else None
-    parts = {"gpu01": "CANCELLED", "gpu02": state}
+    parts = {"gpu01": "STOPPED", "gpu02": state}
     values = {
         "run_id": RUN,
         "state": state,
@@ -64,7 +64,7 @@ def notify(to: str) -> Notify:
 def test_the_message_of_a_failure() -> None:
     """Job, state, how long, run, where, the cause, and the command that shows the rest."""
     assert render_message(ended()).splitlines() == [
-        "digits FAILED after 3 h 12 min",
+        "digits FAILED after 3h12m",
         f"run {RUN} on lab-a, gpu[01-02]",
         "cause: rank 3 on gpu02, exit code 1: ValueError: bad loss",
         f"clusterctl -i a.yaml logs {RUN} --rank 3",
@@ -77,7 +77,7 @@ def test_the_message_of_a_stall() -> None:
     rank = RankEvidence(1, "gpu02", frames=(Frame("train.py", 4, "load"),))
     kept = KeptDiagnosis("stall", 600.0, judgement, (rank,))
     hooks = Hooks("digits", "lab-a", "/job", None, (replace(notify("slack"), when=("stalled",)),))
-    where = "when no rank had made progress for 10 min, rank 1 (gpu02) was at train.py:4 in load()"
+    where = "when no rank had made progress for 10m, rank 1 (gpu02) was at train.py:4 in load()"
     use_language("zh")
     try:
         lines = render_message(
@@ -85,7 +85,7 @@ def test_the_message_of_a_stall() -> None:
         ).splitlines()
     finally:
         use_language("en")
-    assert lines[:3] == ["digits STALLED after 10 min", f"run {RUN} on lab-a, gpu[01-02]", where]
+    assert lines[:3] == ["digits STALLED after 10m", f"run {RUN} on lab-a, gpu[01-02]", where]
     assert lines[3].startswith("gpu02 does not answer") and lines[4] == f"clusterctl status {RUN}"
     assert where in render_message(ended(hang=kept))
     assert where not in render_message(
@@ -96,10 +96,10 @@ def test_the_message_of_a_stall() -> None:
 
 def test_the_message_of_other_ends() -> None:
     """A success needs no reason; nodes that ended for the same one are folded."""
-    reasons = {"gpu01": "time limit of 12 h", "gpu02": "time limit of 12 h"}
+    reasons = {"gpu01": "time limit of 12h", "gpu02": "time limit of 12h"}
 
     assert len(render_message(ended("SUCCEEDED")).splitlines()) == 3
-    assert "gpu[01-02]: time limit of 12 h" in render_message(ended("TIMEOUT", reasons=reasons))
+    assert "gpu[01-02]: time limit of 12h" in render_message(ended("TIMEOUT", reasons=reasons))
 
 
 def test_a_message_stays_small_and_of_one_line_each() -> None:
@@ -204,7 +204,7 @@ def test_answers(to: str, status: int, body: str, complaint: str) -> None:
         (("failed",), "LOST", True),
         (("failed",), "UNKNOWN", True),
         (("failed",), "TIMEOUT", False),
-        (("succeeded", "cancelled"), "CANCELLED", True),
+        (("succeeded", "stopped"), "STOPPED", True),
         (("timeout",), "SUCCEEDED", False),
     ],
 )
@@ -247,10 +247,10 @@ def test_a_launch_reports_what_it_will_run_here() -> None:
     [
         (0.2, "0 s"),
         (42.4, "42 s"),
-        (60, "1 min"),
-        (3700, "1 h 1 min"),
-        (86400, "1 d"),
-        (90000, "1 d 1 h"),
+        (60, "1m"),
+        (3700, "1h01m"),
+        (86400, "1d"),
+        (90000, "1d01h"),
         (-5, "0 s"),
     ],
 )
@@ -266,7 +266,7 @@ def test_spans(seconds: float, words: str) -> None:
         ended(),
         ended("SUCCEEDED"),
         ended(
-            "TIMEOUT", reasons={"gpu01": "time limit of 12 h", "gpu02": "gpu01 is lost: no answer"}, attempt=2
+            "TIMEOUT", reasons={"gpu01": "time limit of 12h", "gpu02": "gpu01 is lost: no answer"}, attempt=2
         ),
     ],
     ids=["failed", "succeeded", "timeout"],

@@ -94,7 +94,7 @@ def decide(state: str, reason: str, *failures: dict[str, Any]) -> RestartReason:
     term = {"rank": 0, "exit": None, "signal": signal.SIGTERM, "time": 10.5}
     times = {"time": 11.0, "stopped_at": 10.2}
     parts = [
-        {**times, "node": "gpu01", "state": "CANCELLED", "reason": "why", "failures": [term]},
+        {**times, "node": "gpu01", "state": "STOPPED", "reason": "why", "failures": [term]},
         {**times, "node": "gpu02", "state": state, "reason": reason, "failures": list(failures)},
     ]
     return judge_record({"hub": "gpu01", "whole": True, "stop": {"time": 10.0}, "parts": parts})
@@ -107,7 +107,7 @@ def test_without_a_process_that_failed_a_nodes_own_reason_counts(state: str) -> 
 
     assert decide(state, taken) == ("port_taken", "gpu02", f"gpu02: {taken}")
     assert decide(state, "no such file") == ("code", "gpu02", "gpu02: no such file")
-    assert decide("CANCELLED", taken)[:2] == ("code", "gpu01")
+    assert decide("STOPPED", taken)[:2] == ("code", "gpu01")
 
 
 def test_the_text_of_an_exception_is_bounded() -> None:

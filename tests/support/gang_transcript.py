@@ -110,7 +110,7 @@ class Agent:
             return
         self.stopped_at = self.stopped_at or self.world.network.read_clock()
         self.stop_kind = self.stop_kind or order.kind
-        self.later("end", STOP_TIME, lambda: self.end("CANCELLED", order.reason))
+        self.later("end", STOP_TIME, lambda: self.end("STOPPED", order.reason))
 
     def leave(self) -> None:
         """End: nothing of the gang is left to wait for."""

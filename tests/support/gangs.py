@@ -15,7 +15,7 @@ from clusterctl.protocol.messages.files import GangRecord
 
 Make = Callable[..., NodeRun]
 ELSEWHERE = 29999  # the master's port, where node 0 is not ours
-FINAL = ("SUCCEEDED", "FAILED", "FAILED_SETUP", "CANCELLED", "TIMEOUT", "LOST")
+FINAL = ("SUCCEEDED", "FAILED", "FAILED_SETUP", "STOPPED", "TIMEOUT", "LOST")
 
 # Each rank waits for a file with its own number in the name, which holds what it is to do.
 WAITING = """

@@ -234,7 +234,7 @@ class NodeRun:
 
     def ended(self) -> dict[str, Any]:
         """Wait for a final state with no process left; returns it."""
-        final = ("SUCCEEDED", "FAILED", "FAILED_SETUP", "CANCELLED", "TIMEOUT")
+        final = ("SUCCEEDED", "FAILED", "FAILED_SETUP", "STOPPED", "TIMEOUT")
         wait_until(lambda: self.state()["state"] in final, "a final state")
         wait_until(lambda: not self.is_alive(), "nothing left")
         return self.state()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -46,9 +46,10 @@ from clusterctl.console.cleanup import (
     show_warm,
     warm_to_json,
 )
+from clusterctl.console.documents.output import write_document
+from clusterctl.console.run.verdict import render_outside
 from clusterctl.console.terminal import info
-from clusterctl.console.text import json_text, sanitize
-from clusterctl.console.verdict import render_outside
+from clusterctl.console.text import sanitize
 from clusterctl.errors import ClusterctlError, UsageError
 from clusterctl.plans.cleanup import (
     STORE_UNUSED_FOR,
@@ -64,6 +65,9 @@ from clusterctl.plans.cleanup import (
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.text import command_line
 from clusterctl.translation import tr, trn
+
+if TYPE_CHECKING:
+    from clusterctl.console.documents.cleanup import CleanDocument, CleanOrphansDocument, CleanWarmDocument
 
 MOST_STRANDED = 5  # runs
 
@@ -133,11 +137,11 @@ def stop_orphans_everywhere(
 
 
 def list_orphans(cluster: Cluster, nodes: Sequence[Node], *, as_json: bool) -> int:
-    """Carry out `ps --orphans`; gives the exit code."""
+    """List them; gives the exit code."""
     answers = query_orphans(cluster, nodes)
     report_failures(answers.errors.values())
     if as_json:
-        click.echo(json_text(orphans_to_json(answers.by_node), indent=2))
+        write_document(orphans_to_json(answers.by_node))
     elif answers.by_node:
         show_orphans(answers.by_node)
     return reading_exit_code(len(answers.by_node), len(nodes))
@@ -314,9 +318,7 @@ class Clean:
             question = tr("Stop and remove the rest?") if self._some_kept else tr("Stop and remove all this?")
         else:
             question = tr("Remove the rest?") if self._some_kept else tr("Remove all this?")
-        if self._options.yes or (self._is_interactive and is_confirmed(question)):
-            return
-        raise UsageError("CC-USE-031", "json" if self._options.as_json else "")
+        _confirm(question, self._options)
 
     def _remove(self, cleanup: CleanupPlan) -> None:
         """Remove on all nodes at once; each removes its own parts."""
@@ -338,10 +340,12 @@ class Clean:
             node.name: self._removed[node.name] for node in self._nodes if node.name in self._removed
         }
         if self._options.as_json:
-            document = cleanup_to_json(cleanup, self._storage, removed, self._errors)
-            document["orphans"] = ended_orphans_to_json(self._orphans, self._ended)
-            document["warm"] = warm_to_json(self._warm)
-            click.echo(json_text(document, indent=2))
+            document: CleanDocument = {
+                **cleanup_to_json(cleanup, self._storage, removed, self._errors),
+                "orphans": ended_orphans_to_json(self._orphans, self._ended),
+                "warm": warm_to_json(self._warm),
+            }
+            write_document(document)
         else:
             show_removed(removed)
         incomplete = any(entry.failed for entry in removed.values()) or any(
@@ -350,3 +354,52 @@ class Clean:
         if incomplete or (self._errors and answered):
             return 5
         return reading_exit_code(answered, len(self._nodes))
+
+
+def clean_warm(nodes: Sequence[Node], *, dry_run: bool = False, as_json: bool = False) -> int:
+    """Stop what waits for the next launch, and nothing else; gives the exit code."""
+    with open_cluster() as cluster:
+        answers = query_warm_servers(cluster, nodes, end=not dry_run)
+    report_failures(answers.errors.values())
+    if as_json:
+        document: CleanWarmDocument = {"schema": 1, "warm": warm_to_json(answers.by_node)}
+        write_document(document)
+    elif answers.by_node and dry_run:
+        show_warm(answers.by_node)
+    elif answers.by_node:
+        show_ended_warm(answers.by_node)
+    return reading_exit_code(len(answers.by_node), len(nodes))
+
+
+def clean_orphans(nodes: Sequence[Node], options: CleanOptions) -> int:
+    """List the processes that crashed runs left, and end the user's own; gives the exit code."""
+    with open_cluster() as cluster:
+        if options.dry_run:
+            return list_orphans(cluster, nodes, as_json=options.as_json)
+        answers = query_orphans(cluster, nodes)
+        me = None if options.everyone else current_owner()
+        chosen = {name: select_orphans(one.own, me) for name, one in answers.by_node.items()}
+        if not options.as_json and answers.by_node:
+            show_orphans(answers.by_node)
+        ended: dict[str, EndedOrphans] = {}
+        if any(chosen.values()):
+            _confirm(tr("End these processes?"), options)
+            ended, errors = stop_orphans_everywhere(cluster, nodes, chosen)
+            answers.errors.update(errors)
+    report_failures(answers.errors.values())
+    if options.as_json:
+        document: CleanOrphansDocument = {"schema": 1, "orphans": ended_orphans_to_json(chosen, ended)}
+        write_document(document)
+    else:
+        show_ended_orphans(ended)
+    if any(entry.remaining for entry in ended.values()):
+        return 5
+    return reading_exit_code(len(answers.by_node), len(nodes))
+
+
+def _confirm(question: str, options: CleanOptions) -> None:
+    """Return if the user agrees to what was shown, else raise UsageError."""
+    is_interactive = not options.as_json and sys.stdin.isatty()
+    if options.yes or (is_interactive and is_confirmed(question)):
+        return
+    raise UsageError("CC-USE-031", "json" if options.as_json else "")

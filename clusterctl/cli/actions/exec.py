@@ -6,16 +6,14 @@ import re
 from collections.abc import Collection, Sequence
 from typing import Any
 
-import click
-
 from clusterctl.cli.context.nodes import open_cluster, report_failures, with_any_python
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.session import Interpreter
 from clusterctl.client.rpc.tasks import CommandOutput, OutputCollector
+from clusterctl.console.documents.output import write_document
 from clusterctl.console.exec import LinePrinter, answers_to_json, show_answers
 from clusterctl.console.progress import Phases
 from clusterctl.console.terminal import info
-from clusterctl.console.text import json_text
 from clusterctl.errors import ClusterctlError
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.nodeset import fold_names
@@ -71,7 +69,7 @@ def run_everywhere(nodes: Sequence[Node], command: Sequence[str], *, fold: bool,
     ordered = {name: answers[name] for name in names if name in answers}
     if as_json and fold:
         messages = {name: f"{error.code} {error.message}" for name, error in errors.items()}
-        click.echo(json_text(answers_to_json(ordered, messages, names), indent=2))
+        write_document(answers_to_json(ordered, messages, names))
     elif fold:
         show_answers(ordered, MAX_OUTPUT)
     report_failures(errors[name] for name in names if name in errors)

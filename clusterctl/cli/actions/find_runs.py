@@ -13,7 +13,7 @@ from clusterctl.cli.context.settings import Settings
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.session import Interpreter
-from clusterctl.console.runs import describe_launch
+from clusterctl.console.run.status import describe_launch
 from clusterctl.errors import ClusterctlError, UsageError
 from clusterctl.plans.runs.selection import Owner, Parts, Runs, gather_runs, is_complete, is_live, owner_of
 from clusterctl.plans.runs.state import NodeState

@@ -53,11 +53,11 @@ from clusterctl.plans.launch.plan import LaunchPlan, NodePlan, PlanFacts, plan_l
 from clusterctl.plans.launch.setup import setup_to_spec
 from clusterctl.protocol.redact import redact
 from clusterctl.protocol.run_id import RunId
-from clusterctl.protocol.states import CANCELLED, FAILED_SETUP
+from clusterctl.protocol.states import FAILED_SETUP, STOPPED
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.nodeset import fold_names
-from clusterctl.specs.text import command_line
+from clusterctl.specs.text import command_line, render_seconds
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class LaunchBase(ABC):
         except ClusterctlError as error:
             error.message = redact(error.message, secrets.values())
             error.evidence = redact(error.evidence, secrets.values())
-            self._output.write_end(FAILED_SETUP, error.exit_code, error=f"{error.code} {error.message}")
+            self._output.write_failure(FAILED_SETUP, error)
             raise
         except KeyboardInterrupt:  # what it means has been written
             return INTERRUPTS.exit_code
@@ -113,7 +113,7 @@ class LaunchBase(ABC):
     def _announce_cancelled(self, text: str) -> None:
         """Report a launch that is left before anything runs."""
         announce_interrupted(text)
-        self._output.write_end(CANCELLED, INTERRUPTS.exit_code)
+        self._output.write_end(STOPPED, INTERRUPTS.exit_code)
 
     def _announce_started(self, run_id: RunId, *, stopping: bool = False) -> None:
         """Report a run that continues after a signal, before it was followed."""
@@ -143,7 +143,7 @@ class LaunchBase(ABC):
     def _detach(self, run_id: RunId) -> int:
         if not self._options.as_json:
             print(run_id, flush=True)
-        self._output.write_json({"run": run_id, "detached": True})
+        self._output.write_json({"schema": 1, "run": run_id, "detached": True})
         warn_not_notified(run_id, self._output.hint("attach", run_id))
         info(self._output.describe_commands(run_id))
         return 0
@@ -167,7 +167,7 @@ class Launch(LaunchBase):
     def _start_run(self, cluster: Cluster, scan: ScanResult, secrets: Mapping[str, str]) -> int:
         questions = self._make_questions(scan)
         preflight = self._run_preflight(cluster, questions)
-        if blocks_launch(preflight, no_check=self._options.no_check):
+        if blocks_launch(preflight, ignore_checks=self._options.ignore_checks):
             info(tr("nothing was started"))
             self._output.write_end(FAILED_SETUP, preflight.exit_code, error="the checks failed")
             return preflight.exit_code
@@ -188,7 +188,7 @@ class Launch(LaunchBase):
         return code
 
     def _make_questions(self, scan: ScanResult) -> Questions:
-        selection = select_checks(self._inventory, self._job)
+        selection = select_checks(self._inventory, self._job, skip=self._options.skip)
         setup = self._setup_files.plan if self._setup_files else None
         command, recheck = self._options.command, self._options.recheck
         code = read_job_code(self._job, self._node_count, scan)
@@ -334,11 +334,11 @@ class Launch(LaunchBase):
             self._phases.mark_done("go", node.name)
         seconds = time.time() - self._began
         master = f"{plan.nodes[0].ip}:{port}"
-        detail = tr("master {master}, {seconds:.1f} s after the command", master=master, seconds=seconds)
+        detail = tr("master {master}, {span} after the command", master=master, span=render_seconds(seconds))
         self._phases.finish("go", detail)
         master = f"{plan.nodes[0].name}:{port}"
         self._phases.conclude(
-            tr("launch {seconds:.1f} s", seconds=seconds), tr("go  master {master}", master=master)
+            tr("launch {span}", span=render_seconds(seconds)), tr("go  master {master}", master=master)
         )
         prepare.close_sessions(ready.values())
 
@@ -400,9 +400,9 @@ def render_title(plan: LaunchPlan, cluster: str) -> str:
     return tr("{run}; spare: {nodes}", run=size, nodes=spares) if spares else size
 
 
-def blocks_launch(preflight: Preflight, *, no_check: bool) -> bool:
+def blocks_launch(preflight: Preflight, *, ignore_checks: bool) -> bool:
     """Decide whether the findings forbid a launch; a node that did not answer always does."""
-    return bool(preflight.failures) or (preflight.exit_code != 0 and not no_check)
+    return bool(preflight.failures) or (preflight.exit_code != 0 and not ignore_checks)
 
 
 def measure(job: Job, node: Node, facts: Facts) -> PlanFacts:

@@ -24,7 +24,7 @@ from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.watch.follower import LogLines, Update
 from clusterctl.client.watch.logs import LiveReader, LogReader, ReorderWindow
 from clusterctl.client.watch.streams import StreamEnd
-from clusterctl.console.logs import BatchLogSink, JsonLogPrinter, LogPrinter
+from clusterctl.console.run.logs import BatchLogSink, JsonLogPrinter, LogPrinter
 from clusterctl.console.terminal import info
 from clusterctl.errors import UsageError
 from clusterctl.plans.launch.placement import choose_nodes
@@ -142,10 +142,17 @@ class LogRequest:
 
 
 def read_logs(
-    inventory: Inventory, run_prefix: str | None, pattern: str | None, query: LogQuery, command: str
+    inventory: Inventory,
+    run_prefix: str | None,
+    choice: tuple[str | None, str | None],
+    query: LogQuery,
+    command: str,
 ) -> int:
-    """Print the logs of a run; 0 when all its chosen nodes answered, 5 some, 4 none; `command` is how fixes begin."""
-    nodes = choose_nodes(inventory, pattern if inventory.slurm is None else None, None)
+    """Print the logs of a run; 0 when all its chosen nodes answered, 5 some, 4 none.
+
+    `choice`: of `--nodes` and `--exclude`; `command` is how fixes begin.
+    """
+    nodes = choose_nodes(inventory, *(choice if inventory.slurm is None else (None, None)))
     with open_cluster() as cluster:
         found_runs = find_runs(cluster, nodes, run_prefix, only_one=True)
         report_failures(found_runs.errors)
@@ -155,7 +162,7 @@ def read_logs(
         parts = found_runs.runs[run_id]
         if inventory.slurm is not None:
             refuse_queued(run_id, parts, "logs", command)
-            nodes = _choose_slurm_nodes(inventory, found_runs, run_id, pattern)
+            nodes = _choose_slurm_nodes(inventory, found_runs, run_id, choice)
         _check_attempt(run_id, parts, query.attempt)
         holders = _holders(nodes, run_id, parts, query, command)
         if query.ranks and not holders:
@@ -174,11 +181,11 @@ def read_logs(
 
 
 def _choose_slurm_nodes(
-    inventory: Inventory, found: FoundRuns, run_id: RunId, pattern: str | None
+    inventory: Inventory, found: FoundRuns, run_id: RunId, choice: tuple[str | None, str | None]
 ) -> tuple[Node, ...]:
     """Choose among the nodes of the run, which are in no inventory; their ranks are those of the run."""
     nodes = tuple(found.nodes_of(run_id))
-    return choose_nodes(replace(inventory, nodes=nodes), pattern, None)
+    return choose_nodes(replace(inventory, nodes=nodes), *choice)
 
 
 def _choose_reader(query: LogQuery) -> Callable[[LogRequest], set[str]]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,8 +14,9 @@ from clusterctl.cli.context.nodes import current_owner, report_failures
 from clusterctl.cli.options import confirm, is_confirmed
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.fanout import Outcome
+from clusterctl.console.documents.output import write_document
 from clusterctl.console.progress import Phases
-from clusterctl.console.runs import describe_launch, describe_run
+from clusterctl.console.run.status import describe_launch, describe_run
 from clusterctl.console.terminal import info
 from clusterctl.console.text import sanitize
 from clusterctl.errors import NodeError, UsageError
@@ -24,6 +27,9 @@ from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import command_line
 from clusterctl.translation import to_translate, tr
+
+if TYPE_CHECKING:
+    from clusterctl.console.documents.runs import StopDocument, StoppedNode
 
 MOST_SHOWN = 20  # lines
 PHASE, STEP = "stop", to_translate("stopping its processes")
@@ -65,38 +71,72 @@ def _confirm(reason: str, command: str) -> None:
     raise UsageError("CC-USE-025", reason=reason, command=command)
 
 
+@dataclass(frozen=True)
+class KnownParts:
+    """What was known of a run before the stop: nodes without an answer, whether a part lived, where it had ended."""
+
+    unanswered: Sequence[str] = ()
+    was_live: bool = False
+    ended: Collection[str] = ()
+
+
+@dataclass
+class StopResult:
+    """What a stop has done: lines for a user, and by node what the nodes reported; `missed` were not stopped."""
+
+    run: str
+    lines: list[str] = field(default_factory=list)
+    stopped: dict[str, tasks.StopReport] = field(default_factory=dict)
+    missed: list[str] = field(default_factory=list)
+
+    def write(self, *, as_json: bool) -> None:
+        """Write it to stdout, once no progress moves on the screen any more."""
+        if as_json:
+            write_document(self.to_json())
+            return
+        for line in self.lines:
+            click.echo(line)
+
+    def to_json(self) -> StopDocument:
+        """Return the document of `stop --json`."""
+        nodes: dict[str, StoppedNode] = {
+            name: {
+                "ended": list(report.ended),
+                "left": list(report.remaining),
+                "state": report.state.state if report.state else None,
+            }
+            for name, report in self.stopped.items()
+        }
+        return {"schema": 1, "run": self.run, "nodes": nodes, "missed": self.missed}
+
+
 def stop_run(
     run: tasks.RunHandle,
-    unanswered: Sequence[str],
+    known: KnownParts,
     grace: float | None,
     *,
     dump: bool = False,
-    was_live: bool = False,
-    ended_before: Collection[str] = (),
     command: str = "clusterctl",
+    as_json: bool = False,
 ) -> int:
     """Stop on all nodes at once; 0 when nothing is left, 4 when a node was not reached, 5 when something is left.
 
-    `dump`: the nodes keep first where the ranks are. `was_live`: some part of the run did; `ended_before` are the
-    nodes on which it was over before; `command` is how hints begin.
+    `dump`: the nodes keep first where the ranks are; `command` is how hints begin.
     """
     phases = Phases([node.name for node in run.nodes])
     options = tasks.StopOptions(grace, f"{STOPPED_BY}{current_owner().name}", dump)
     info(_describe_start(run, grace))
-    reports: list[str] = []  # for stdout, once no progress moves on the screen any more
+    result = StopResult(run.run_id)
     try:
         with (
             INTERRUPTS.leaving(lambda: info(_describe_interrupt(run, command))),
             phases.display_phase(PHASE, run.cluster.steps),
         ):
-            return _stop_nodes(
-                run, unanswered, options, phases, reports, was_live=was_live, ended_before=ended_before
-            )
+            return _stop_nodes(run, known, options, phases, result)
     except KeyboardInterrupt:
         return INTERRUPTS.exit_code
     finally:
-        for report in reports:
-            click.echo(report)
+        result.write(as_json=as_json)
 
 
 def _describe_interrupt(run: tasks.RunHandle, command: str) -> str:
@@ -124,23 +164,20 @@ def _describe_start(run: tasks.RunHandle, grace: float | None) -> str:
 
 def _stop_nodes(
     run: tasks.RunHandle,
-    unanswered: Sequence[str],
+    known: KnownParts,
     options: tasks.StopOptions,
     phases: Phases,
-    reports: list[str],
-    *,
-    was_live: bool,
-    ended_before: Collection[str],
+    result: StopResult,
 ) -> int:
-    codes = {4} if unanswered else set()
-    missed = list(unanswered)
+    codes = {4} if known.unanswered else set()
+    missed, stopped = result.missed, result.stopped
+    missed += known.unanswered
     wrong_account: list[NodeError] = []
     any_stopped = False
-    stopped: dict[str, tasks.StopReport] = {}
     reason = options.reason
 
     try:
-        for outcome in _stop_each(run, options, ended_before):
+        for outcome in _stop_each(run, options, known.ended):
             if outcome.error is None:
                 phases.mark_done(PHASE, outcome.node.name)
             else:
@@ -154,7 +191,7 @@ def _stop_nodes(
                 any_stopped = any_stopped or bool(outcome.value.ended or outcome.value.remaining)
                 stopped_by_this = outcome.value.state is not None and outcome.value.state.reason == reason
                 # between two attempts there is no process to end
-                any_stopped = any_stopped or (was_live and stopped_by_this)
+                any_stopped = any_stopped or (known.was_live and stopped_by_this)
                 if outcome.value.run_known:
                     stopped[outcome.node.name] = outcome.value
             elif outcome.error is not None:
@@ -162,15 +199,14 @@ def _stop_nodes(
                 missed.append(outcome.node.name)
                 codes.add(4 if outcome.error.exit_code == 4 else 5)
     finally:  # what is known at Ctrl-C is reported too
-        reports += render_all_stopped(stopped, reason, ended_before)
+        result.lines += render_all_stopped(stopped, reason, known.ended)
     report_failures(wrong_account)
     name = sanitize(run.run_id)
     if missed:
-        reports.append(tr("{run}: not stopped on {nodes}", run=name, nodes=fold_names(missed)))
+        result.lines.append(tr("{run}: not stopped on {nodes}", run=name, nodes=fold_names(missed)))
     else:
-        reports.append(
-            tr("{run}: stopped", run=name) if any_stopped else tr("{run}: already ended", run=name)
-        )
+        end = tr("{run}: stopped", run=name) if any_stopped else tr("{run}: already ended", run=name)
+        result.lines.append(end)
     return min(codes, default=0)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,14 +15,18 @@ from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.sync.distribute import Distribution, SharedHomeLocks, TransferAddress, Via
 from clusterctl.client.sync.scan import ScanResult
 from clusterctl.client.sync.upload import SyncResult, TreeUpload
+from clusterctl.console.documents.output import write_document
 from clusterctl.console.progress import Phases, render_size, render_upload
-from clusterctl.console.text import json_text, sanitize
+from clusterctl.console.text import sanitize
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.launch.placement import Member
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.translation import tr
+
+if TYPE_CHECKING:
+    from clusterctl.console.documents.files import SyncDocument, SyncedNode
 
 SHOWN_DIGITS = 12  # digits of a tree hash that people compare
 
@@ -43,7 +47,7 @@ def sync_code(job: Job, members: Sequence[Member], scan: ScanResult, *, as_json:
             interpreter(node, job),
             None,
             slots[node.name],
-            TreeUpload(scan, home_locks, distribution),
+            TreeUpload(scan, home_locks, distribution, phases.add_expected),
             count_sent,
         )
         return result
@@ -72,7 +76,7 @@ def sync_code(job: Job, members: Sequence[Member], scan: ScanResult, *, as_json:
     ordered = {name: results[name] for name in names if name in results}
     if as_json:
         document = synced_to_json(scan, ordered, errors, names)
-        click.echo(json_text(document, indent=2))
+        write_document(document)
     else:
         show_synced(ordered)
     report_failures(errors[name] for name in names if name in errors)
@@ -123,9 +127,9 @@ def synced_to_json(
     results: Mapping[str, SyncResult],
     errors: Mapping[str, ClusterctlError],
     order: Sequence[str],
-) -> dict[str, Any]:
-    """Give `sync --json`; `tree` is null for a node that does not hold the code."""
-    nodes = []
+) -> SyncDocument:
+    """Return the document of `sync --json`; `tree` is null for a node that does not hold the code."""
+    nodes: list[SyncedNode] = []
     for name in order:
         result, error = results.get(name), errors.get(name)
         nodes.append(
@@ -138,8 +142,13 @@ def synced_to_json(
                 "error": f"{error.code} {error.message}" if error else None,
             }
         )
-    tree = {"tree": scan.manifest.hash, "files": scan.manifest.files, "bytes": scan.manifest.size}
-    return {"schema": 1, **tree, "nodes": nodes}
+    return {
+        "schema": 1,
+        "tree": scan.manifest.hash,
+        "files": scan.manifest.files,
+        "bytes": scan.manifest.size,
+        "nodes": nodes,
+    }
 
 
 def exit_code(results: Mapping[str, SyncResult], errors: Sequence[ClusterctlError]) -> int:

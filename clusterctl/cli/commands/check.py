@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,14 +11,22 @@ from clusterctl.cli.completion import complete_job_file
 from clusterctl.cli.context.load import LOCAL_JOB, checks_dir, is_script, load_inventory, load_job
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand
-from clusterctl.cli.options import json_option, recheck_option, set_option, shared_options, with_node_options
-from clusterctl.console.text import json_text
+from clusterctl.cli.options import (
+    json_option,
+    recheck_option,
+    set_option,
+    shared_options,
+    skip_option,
+    with_node_options,
+)
+from clusterctl.console.documents.output import write_document
 from clusterctl.errors import UsageError
 from clusterctl.specs.text import command_line
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:
     from clusterctl.cli.actions.preflight import Preflight
+    from clusterctl.console.documents.check import CheckDocument
     from clusterctl.plans.launch.script import JobCode
     from clusterctl.specs.inventory.model import Inventory, Node
     from clusterctl.specs.job.model import Job
@@ -43,7 +51,7 @@ if TYPE_CHECKING:
     metavar="CODES",
     help="Run only these checks: codes, families such as NET, globs.",
 )
-@click.option("--skip", multiple=True, metavar="CODES", help="Skip these checks.")
+@skip_option
 @recheck_option
 @set_option
 @json_option("Write facts and findings as JSON.")
@@ -152,24 +160,33 @@ def _report(
 ) -> int:
     """Write what was found; gives the exit code."""
     if as_json:
-        click.echo(json_text(_to_json(nodes, result), indent=2))
+        write_document(_to_json(nodes, result))
     else:
         _print_result(nodes, result, deep=deep, verbose=settings.verbose)
     return result.exit_code
 
 
-def _to_json(nodes: Sequence[Node], result: Preflight) -> dict[str, Any]:
-    from clusterctl.console.diagnose import deep_to_json, mesh_to_json
+def _to_json(nodes: Sequence[Node], result: Preflight) -> CheckDocument:
     from clusterctl.console.findings import check_to_json
+    from clusterctl.console.run.hang import deep_to_json, mesh_to_json
 
     answer = check_to_json(nodes, result.facts, result.findings)
-    return {**answer, "wire": mesh_to_json(result.mesh), "age": result.age, **deep_to_json(result.deep)}
+    document: CheckDocument = {
+        "schema": 1,
+        "nodes": answer["nodes"],
+        "findings": answer["findings"],
+        "wire": mesh_to_json(result.mesh),
+        "age": result.age,
+    }
+    if result.deep is not None:
+        document["deep"] = deep_to_json(result.deep)
+    return document
 
 
 def _print_result(nodes: Sequence[Node], result: Preflight, *, deep: bool, verbose: bool) -> None:
-    from clusterctl.console.diagnose import render_deep, render_mesh
     from clusterctl.console.findings import render_check, render_nics
     from clusterctl.console.progress import describe_age
+    from clusterctl.console.run.hang import render_deep, render_mesh
     from clusterctl.console.terminal import stdout
 
     console = stdout()

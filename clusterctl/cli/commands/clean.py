@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from clusterctl.cli.context.load import load_inventory
+from clusterctl.cli.context.load import load_inventory, refuse_on_slurm
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand
 from clusterctl.cli.options import WholeNumber, json_option, shared_options, with_node_options
@@ -18,6 +18,8 @@ from clusterctl.translation import to_translate
         ("clusterctl clean --dry-run", "list what would be removed"),
         ("clusterctl clean --keep 3 --older-than 7d", "keep 3 runs of each job, and all of this week"),
         ("clusterctl clean -y --nodes gpu02", "one node, without a question"),
+        ("clusterctl clean --orphans", "only the processes that crashed runs left"),
+        ("clusterctl clean --warm", "only what launch --keep-warm left"),
     ],
 )
 @click.option(
@@ -36,6 +38,10 @@ from clusterctl.translation import to_translate
     help="Remove runs that ended longer ago than this.",
 )
 @click.option("--everyone", is_flag=True, help="Include the runs of other users of this account.")
+@click.option("--orphans", is_flag=True, help="Only end processes that crashed runs left; remove nothing.")
+@click.option(
+    "--warm", is_flag=True, help="Only stop the processes that `launch --keep-warm` left; asks nothing."
+)
 @with_node_options
 @click.option("--dry-run", is_flag=True, help="List what would be removed, and stop.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
@@ -46,6 +52,8 @@ def clean(
     keep: int,
     older_than: str,
     everyone: bool,
+    orphans: bool,
+    warm: bool,
     pattern: str | None,
     exclude: str | None,
     dry_run: bool,
@@ -59,7 +67,7 @@ def clean(
     listed and confirmed separately, because `clean` cannot know whether these files were downloaded. On a Slurm cluster
     a run stays while its Slurm job waits or runs.
     """
-    from clusterctl.cli.actions.clean import Clean, CleanOptions
+    from clusterctl.cli.actions.clean import Clean, CleanOptions, clean_orphans, clean_warm
     from clusterctl.plans.cleanup import RetentionPolicy
     from clusterctl.plans.launch.placement import choose_nodes
 
@@ -70,7 +78,12 @@ def clean(
     inventory = load_inventory(settings, on_slurm=True)
     if inventory.slurm is not None and (pattern is not None or exclude is not None):
         raise UsageError("CC-SLURM-007", "nodes")
-    return Clean(choose_nodes(inventory, pattern, exclude), options).run()
+    if orphans or warm:
+        refuse_on_slurm(inventory, "clean --warm" if warm else "clean --orphans")
+    nodes = choose_nodes(inventory, pattern, exclude)
+    if warm:
+        return clean_warm(nodes, dry_run=dry_run, as_json=as_json)
+    return clean_orphans(nodes, options) if orphans else Clean(nodes, options).run()
 
 
 def _seconds(text: str) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from clusterctl.cli.context.load import load_inventory
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand, VerbGroup
 from clusterctl.cli.options import json_option, shared_options, with_connect_options
-from clusterctl.console.text import json_text
+from clusterctl.console.documents.output import write_document
 from clusterctl.specs.text import command_line
 from clusterctl.translation import tr, trn
 
@@ -19,7 +20,7 @@ from clusterctl.translation import tr, trn
 @click.group(cls=VerbGroup)
 @shared_options
 def inventory(settings: Settings) -> None:
-    """Show an inventory, make one from another tool's file, or discover machines."""
+    """Show an inventory."""
 
 
 @inventory.command(
@@ -38,14 +39,15 @@ def show(settings: Settings, as_json: bool) -> None:
 
     chosen = load_inventory(settings, on_slurm=True)
     if as_json:
-        click.echo(json_text(inventory_to_json(chosen), indent=2))
+        write_document(inventory_to_json(chosen))
     else:
         print_inventory(stdout(), chosen)
 
 
-@inventory.command(
+@inventory.command(  # `init --from` does it for the user; this reads no machine
     "import",
     cls=VerbCommand,
+    hidden=True,
     examples=[
         ("clusterctl inventory import hostfile", "print the inventory"),
         (
@@ -109,8 +111,9 @@ def import_(
         hint_next(command_line("clusterctl", "-i", output, "check"))
 
 
-@inventory.command(
+@inventory.command(  # as `init`, without a job; kept for scripts
     cls=VerbCommand,
+    hidden=True,
     examples=[
         ("clusterctl inventory discover gpu[01-04] -o inventory.yaml", "four machines"),
         ("clusterctl inventory discover 10.0.0.5 10.0.0.6 --user alice", "by address"),
@@ -149,15 +152,18 @@ def discover(
         ("clusterctl init gpu[01-04] --script train.py", "files, check, launch"),
         ("clusterctl init --from hostfile --user alice", "the machines of a hostfile"),
         ("clusterctl init --from-ssh-config 'gpu*'", "hosts of ~/.ssh/config"),
+        ("clusterctl init --keys", "only install your key on the nodes of the inventory"),
     ],
 )
 @click.argument("hosts", metavar="[HOST]...", nargs=-1)
 @click.option(
     "--from", "source", metavar="FILE", help="Read the machines from a hostfile or an Ansible inventory."
 )
+@click.option("--group", metavar="NAME", help="Of an Ansible inventory only this group.")
 @click.option(
     "--from-ssh-config", metavar="PAT", help="Read these hosts from your SSH configuration: '*', 'gpu*'."
 )
+@click.option("--keys", is_flag=True, help="Only install your public key on the nodes of the inventory.")
 @click.option("--script", metavar="FILE", help="The training script, in the folder of the job file.")
 @click.option(
     "--dir", "folder", metavar="DIR", default=".", show_default=True, help="The folder to write to."
@@ -173,13 +179,16 @@ def discover(
     help="Read the password of all machines from this environment variable, to install your key.",
 )
 @click.option("-y", "--yes", is_flag=True, help="Answer every question but that for new host keys with yes.")
+@json_option("Write which files were written as JSON; then nothing is checked or launched.")
 @with_connect_options
 @shared_options
 def init(
     settings: Settings,
     hosts: tuple[str, ...],
     source: str | None,
+    group: str | None,
     from_ssh_config: str | None,
+    keys: bool,
     script: str | None,
     folder: str,
     name: str,
@@ -187,20 +196,38 @@ def init(
     accept_new: bool,
     password_from: str | None,
     yes: bool,
+    as_json: bool,
     **connection: Any,
 ) -> int:
     """Write inventory.yaml and job.yaml for machines that you reach by SSH, then check and launch.
 
     HOST is a name, an address, user@host:port or a range such as gpu[01-04]; the order gives the node_rank. Reads the
     NICs, the GPUs and the Pythons of the machines. On a terminal it asks before it trusts host keys, installs your key
-    where none is accepted, checks, and launches; without one it prints these commands. Exit code: of the launch or the
-    check, else 0: all machines were read; 5: some were; 4: none.
+    where none is accepted, checks, and launches; without one it prints these commands. With --keys it installs your key
+    on the nodes that do not accept it, and ends. Exit code: of the launch or the check, else 0: all machines were
+    read; 5: some were; 4: none.
     """
     from clusterctl.cli.actions.init.command import InitCommand, InitOptions
     from clusterctl.cli.actions.init.hosts import HostSource
     from clusterctl.cli.actions.init.machines import ConnectOptions, with_lab
+    from clusterctl.cli.actions.init.push_keys import PushKeysOptions, push_keys
 
     connect_options = ConnectOptions(**connection, host_keys="accept-new" if accept_new else None)
-    machines = HostSource(hosts, source, from_ssh_config)
-    options = InitOptions(machines, script, name, force, yes, password_from)
+    if keys:
+        if (
+            hosts
+            or source
+            or from_ssh_config
+            or replace(connect_options, key=None, host_keys=None) != ConnectOptions()
+        ):
+            raise click.UsageError(
+                tr(
+                    "--keys takes the nodes and the logins of the inventory; for others: --hosts USER@HOST:PORT"
+                ),
+                click.get_current_context(),
+            )
+        install = PushKeysOptions(connect_options.key, password_from, accept_new, yes)
+        return push_keys(load_inventory(settings).nodes, install, settings.command)
+    machines = HostSource(hosts, source, from_ssh_config, group)
+    options = InitOptions(machines, script, name, force, yes, password_from, as_json)
     return InitCommand(Path(folder), options, with_lab(connect_options, settings.lab), settings).run()

@@ -1,4 +1,4 @@
-"""The verb `keys`: login with a key instead of a password."""
+"""The verb `keys`, which is kept for scripts: `init --keys` does the same."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from clusterctl.cli.context.load import load_inventory
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand, VerbGroup
 from clusterctl.cli.options import shared_options, with_node_options
-from clusterctl.specs.text import command_line
 
 
-@click.group(cls=VerbGroup)
+@click.group(cls=VerbGroup, hidden=True)
 @shared_options
 def keys(settings: Settings) -> None:
     """Set up login with your SSH key instead of a password."""
@@ -54,12 +53,8 @@ def push(
     then again for nodes that refuse it, and stores none; nodes that accept the key already are left unchanged. At the
     end every node is tested with the key. Safe to repeat.
     """
-    from clusterctl.cli.actions.init.push_keys import KeyPush, PushKeysOptions
-    from clusterctl.cli.context.nodes import hint_next
+    from clusterctl.cli.actions.init.push_keys import PushKeysOptions, push_keys
     from clusterctl.plans.launch.placement import choose_nodes
 
     nodes = choose_nodes(load_inventory(settings), pattern, exclude)
-    code = KeyPush(nodes, PushKeysOptions(key, password_from, accept_new, yes)).run()
-    if code == 0:
-        hint_next(command_line("check", command=settings.command))
-    return code
+    return push_keys(nodes, PushKeysOptions(key, password_from, accept_new, yes), settings.command)

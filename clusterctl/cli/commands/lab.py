@@ -15,13 +15,14 @@ from clusterctl.cli.context.nodes import hint_next
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import RawArgumentsCommand, VerbCommand, VerbGroup
 from clusterctl.cli.options import WholeNumber, json_option, refuse_mixed, shared_options
+from clusterctl.console.documents.output import write_document
 from clusterctl.console.terminal import info
-from clusterctl.console.text import json_text
 from clusterctl.interrupts import INTERRUPTS, announce_interrupted
 from clusterctl.specs.text import command_line
 from clusterctl.translation import to_translate, tr, trn
 
 if TYPE_CHECKING:
+    from clusterctl.console.documents.lab import LabEntry, LabNode, LabsDocument
     from clusterctl.errors import LabError
     from clusterctl.lab.labs import Lab, LabNodeState
 
@@ -87,8 +88,16 @@ def lab(settings: Settings) -> None:
     show_default=True,
     help="netns: namespaces with sshd. inproc: plain processes at loopback addresses, if namespaces are not available.",
 )
+@json_option("Write the lab as JSON.")
 def up(
-    count: int, name: str, nics: str | None, gpus: int, shared_home: bool, slurm: bool, backend: str
+    count: int,
+    name: str,
+    nics: str | None,
+    gpus: int,
+    shared_home: bool,
+    slurm: bool,
+    backend: str,
+    as_json: bool,
 ) -> None:
     """Start a lab; it runs until `lab down`."""
     from clusterctl.lab import build
@@ -112,6 +121,9 @@ def up(
     except KeyboardInterrupt:
         info(_describe_interrupted(lab_dir(), [options.name]))
         raise
+    if as_json:
+        write_document(_as_document(new_lab.name))
+        return
     info(
         trn(
             "lab {name} is up: {n} node; inventory:",
@@ -159,7 +171,8 @@ def _name(given: str | None) -> str | None:
 @_name_option
 @click.option("--all", "everything", is_flag=True, help="Stop all labs.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation, even if no lab is named.")
-def down(name: str | None, everything: bool, yes: bool) -> None:
+@json_option("Write which labs have ended as JSON.")
+def down(name: str | None, everything: bool, yes: bool, as_json: bool) -> None:
     """Stop a lab and everything in it; asks first if no lab is named."""
     from clusterctl.lab import labs
 
@@ -181,6 +194,9 @@ def down(name: str | None, everything: bool, yes: bool) -> None:
     except KeyboardInterrupt:
         info(_describe_interrupted(labs_dir, names))
         raise
+    if as_json:
+        write_document({"schema": 1, "ended": list(ended)})
+        return
     for lab_name in ended:
         info(tr("lab {name} is down", name=lab_name))
     if not ended and named is not None:
@@ -273,7 +289,7 @@ def status(as_json: bool) -> None:
 
     statuses = labs.status(lab_dir())
     if as_json:
-        click.echo(json_text({"schema": 1, "labs": [_as_dict(*entry) for entry in statuses]}, indent=2))
+        write_document(_as_document())
         return
     if not statuses:
         info(tr("no lab is running"))
@@ -284,8 +300,16 @@ def status(as_json: bool) -> None:
             click.echo("  " + _render_node(entry, state))
 
 
-def _as_dict(entry: Lab, states: tuple[LabNodeState, ...]) -> dict[str, object]:
-    nodes = [
+def _as_document(name: str | None = None) -> LabsDocument:
+    """Return the running labs, or one of them."""
+    from clusterctl.lab import labs
+
+    statuses = [entry for entry in labs.status(lab_dir()) if name in (None, entry[0].name)]
+    return {"schema": 1, "labs": [_as_entry(*entry) for entry in statuses]}
+
+
+def _as_entry(entry: Lab, states: tuple[LabNodeState, ...]) -> LabEntry:
+    nodes: list[LabNode] = [
         {
             "name": state.name,
             "host": entry.find_node(state.name).plan.host,
@@ -296,8 +320,12 @@ def _as_dict(entry: Lab, states: tuple[LabNodeState, ...]) -> dict[str, object]:
         }
         for state in states
     ]
-    document = {"name": entry.name, "backend": entry.plan.backend, "inventory": str(entry.inventory)}
-    return {**document, "nodes": nodes}
+    return {
+        "name": entry.name,
+        "backend": entry.plan.backend,
+        "inventory": str(entry.inventory),
+        "nodes": nodes,
+    }
 
 
 def _render_node(entry: Lab, state: LabNodeState) -> str:
@@ -340,7 +368,8 @@ def ssh(node: str, command: tuple[str, ...], name: str | None) -> None:
 @click.argument("node")
 @click.argument("how", metavar="HOW", type=click.Choice(["power", "nic-down", "sshd"]))
 @_name_option
-def break_(node: str, how: str, name: str | None) -> None:
+@json_option("Write the lab as JSON.")
+def break_(node: str, how: str, name: str | None, as_json: bool) -> None:
     """Break a node: cut its power, its training NIC or its sshd.
 
     HOW is power, nic-down or sshd.
@@ -348,15 +377,23 @@ def break_(node: str, how: str, name: str | None) -> None:
     from clusterctl.lab import labs
 
     running = labs.load(lab_dir(), _name(name))
-    click.echo(_render_node(running, labs.break_node(running, node, how)))
+    _show_node(running, labs.break_node(running, node, how), as_json=as_json)
+
+
+def _show_node(running: Lab, state: LabNodeState, *, as_json: bool) -> None:
+    if as_json:
+        write_document(_as_document(running.name))
+    else:
+        click.echo(_render_node(running, state))
 
 
 @lab.command(cls=VerbCommand)
 @click.argument("node")
 @_name_option
-def heal(node: str, name: str | None) -> None:
+@json_option("Write the lab as JSON.")
+def heal(node: str, name: str | None, as_json: bool) -> None:
     """Undo every break of a node."""
     from clusterctl.lab import labs
 
     running = labs.load(lab_dir(), _name(name))
-    click.echo(_render_node(running, labs.heal_node(running, node)))
+    _show_node(running, labs.heal_node(running, node), as_json=as_json)

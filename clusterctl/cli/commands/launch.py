@@ -20,15 +20,19 @@ from clusterctl.cli.options import (
     refuse_surplus,
     set_option,
     shared_options,
+    skip_option,
     split_job_file,
     with_node_options,
 )
-from clusterctl.console.text import json_text, make_visible
+from clusterctl.console.documents.output import write_document
+from clusterctl.console.text import make_visible
 from clusterctl.errors import UsageError
 from clusterctl.specs.text import command_line
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
+    from clusterctl.console.documents.export import ExportDocument
+    from clusterctl.console.documents.runs import DryRunDocument
     from clusterctl.plans.export.shell import Export, Target
     from clusterctl.plans.launch.placement import Member
     from clusterctl.specs.inventory.model import Inventory
@@ -43,13 +47,15 @@ if TYPE_CHECKING:
         ("clusterctl launch job.yaml --nodes 0-1 -- --epochs 3", "two nodes; an argument of the script"),
         ("clusterctl launch job.yaml --dry-run", "print the commands of each node"),
     ],
+    former={"--no-check": "--ignore-checks"},
 )
 @click.argument("job_file", metavar="[JOB.yaml|SCRIPT.py]", required=False, shell_complete=complete_job_file)
 @click.argument("script_args", metavar="[-- SCRIPT ARGS]", nargs=-1, type=click.UNPROCESSED)
 @click.option("--dry-run", is_flag=True, help="Print what would run on each node, and stop; uses no network.")
 @click.option("-d", "--detach", is_flag=True, help="Return when the workers have started.")
 @with_node_options
-@click.option("--no-check", is_flag=True, help="Run the checks but start even if they fail.")
+@click.option("--ignore-checks", is_flag=True, help="Run the checks but start even if they fail.")
+@skip_option
 @recheck_option
 @click.option(
     "--keep-warm",
@@ -70,7 +76,8 @@ def launch(
     detach: bool,
     pattern: str | None,
     exclude: str | None,
-    no_check: bool,
+    ignore_checks: bool,
+    skip: tuple[str, ...],
     recheck: bool,
     keep_warm: str | None,
     wait: bool,
@@ -94,7 +101,7 @@ def launch(
     overrides += ("debug=true",) if debug else ()
     inventory, job = _load(settings, job_file, overrides, script_args)
     if inventory.slurm is not None:
-        options = LaunchOptions(detach, no_check, as_json, wait, settings.command, big)
+        options = LaunchOptions(detach, ignore_checks, as_json, wait, settings.command, big, skip=skip)
         return _launch_on_slurm(inventory, job, (pattern, exclude), options, dry_run=dry_run)
     members = plan_placement(inventory, job, pattern=pattern, exclude=exclude)
     if explanation := explain_rank_pattern(pattern, [member.node for member in members]):
@@ -114,7 +121,7 @@ def launch(
         )
         from clusterctl.cli.actions.launch import Launch  # loads while the connections are made
 
-        options = LaunchOptions(detach, no_check, as_json, wait, settings.command, big, recheck)
+        options = LaunchOptions(detach, ignore_checks, as_json, wait, settings.command, big, recheck, skip)
         return Launch(inventory, job, members, options).run(cluster)
 
 
@@ -241,8 +248,14 @@ def export(
     if output is not None:
         write_new_file(script.text, output, force=force)
     if as_json:
-        document = {"target": target, "file": output, "script": script.text, "notes": list(script.notes)}
-        click.echo(json_text({"schema": 1, **document}, indent=2))
+        document: ExportDocument = {
+            "schema": 1,
+            "target": target,
+            "file": output,
+            "script": script.text,
+            "notes": list(script.notes),
+        }
+        write_document(document)
     elif output is None:
         click.echo(script.text, nl=False)
     for note in script.notes:
@@ -309,9 +322,15 @@ def _show_plan(inventory: Inventory, job: Job, members: Sequence[Member], as_jso
     setup = (setup_files.plan, setup_files.scan.manifest) if setup_files else None
     plan = plan_launch(job, members, {member.name: offline(member) for member in members}, run_id=None)
     if as_json:
-        setup_document = {"setup": setup_to_json(*setup) if setup else None}
-        plan_document = {**plan_to_json(plan), **setup_document, **hooks_to_json(job.on_end, job.notify)}
-        click.echo(json_text({"schema": 1, "plan": plan_document}, indent=2))
+        document: DryRunDocument = {
+            "schema": 1,
+            "plan": {
+                **plan_to_json(plan),
+                "setup": setup_to_json(*setup) if setup else None,
+                **hooks_to_json(job.on_end, job.notify),
+            },
+        }
+        write_document(document)
     else:
         code_line = trn(
             "# code: {n} file, {size}, from {root}",

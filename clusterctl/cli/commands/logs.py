@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from clusterctl.cli.completion import complete_nodes, complete_run
+from clusterctl.cli.completion import complete_run
 from clusterctl.cli.context.load import load_inventory
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand
-from clusterctl.cli.options import WholeNumber, json_option, shared_options
+from clusterctl.cli.options import WholeNumber, json_option, shared_options, with_node_options
 from clusterctl.protocol.ranks import Rank
 from clusterctl.translation import to_translate
 
@@ -16,19 +16,14 @@ from clusterctl.translation import to_translate
 @click.command(
     cls=VerbCommand,
     examples=[
-        ("clusterctl logs --node 1", "one node"),
+        ("clusterctl logs --nodes 1", "one node"),
         ("clusterctl logs -f --rank 0", "follow one rank"),
         ("clusterctl logs --grep loss --tail 5", "the last matching lines of each rank"),
     ],
+    former={"--node": "--nodes"},
 )
 @click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_run)
-@click.option(
-    "--node",
-    "pattern",
-    metavar="PAT",
-    shell_complete=complete_nodes,
-    help="Only these nodes: node ranks, names, gpu[01-04], globs.",
-)
+@with_node_options
 @click.option(
     "--rank",
     type=WholeNumber(to_translate("{value!r} is not a rank")),
@@ -63,6 +58,7 @@ def logs(
     settings: Settings,
     run: str | None,
     pattern: str | None,
+    exclude: str | None,
     rank: tuple[int, ...],
     attempt: int | None,
     follow: bool,
@@ -75,7 +71,7 @@ def logs(
 ) -> int:
     """Show the output of a run's ranks.
 
-    RUN is a run id, its short form or an unambiguous prefix; default: your newest run. Node ranks in --node are
+    RUN is a run id, its short form or an unambiguous prefix; default: your newest run. Node ranks in --nodes are
     those of the inventory.
     """
     from clusterctl.cli.actions.logs import LogQuery, read_logs
@@ -91,7 +87,9 @@ def logs(
         show_times=timed,
         as_json=as_json,
     )
-    return read_logs(load_inventory(settings, on_slurm=True), run, pattern, query, settings.command)
+    return read_logs(
+        load_inventory(settings, on_slurm=True), run, (pattern, exclude), query, settings.command
+    )
 
 
 def _parse_since(text: str | None) -> float | None:

@@ -14,6 +14,7 @@ from clusterctl.cli.context.load import load_inventory, refuse_on_slurm
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand
 from clusterctl.cli.options import WholeNumber, json_option, shared_options
+from clusterctl.console.documents.output import write_document
 from clusterctl.console.text import json_text
 from clusterctl.errors import UsageError
 from clusterctl.specs.text import command_line
@@ -22,6 +23,7 @@ from clusterctl.translation import to_translate
 if TYPE_CHECKING:
     from clusterctl.cli.actions.find_runs import FoundRuns
     from clusterctl.client.rpc.cluster import Cluster
+    from clusterctl.console.documents.diagnose import DiagnoseDocument
     from clusterctl.plans.cleanup import WarmServer
     from clusterctl.plans.diagnose.evidence import NodeEvidence
     from clusterctl.specs.inventory.model import Node
@@ -32,11 +34,10 @@ if TYPE_CHECKING:
     context_settings={"allow_extra_args": True},
     examples=[
         ("clusterctl ps", ""),
-        ("clusterctl ps --orphans", "processes that crashed runs left"),
         ("clusterctl ps --json", "as JSON"),
     ],
 )
-@click.option("--orphans", is_flag=True, help="List processes that crashed runs left, instead of runs.")
+@click.option("--orphans", is_flag=True, hidden=True)  # `clean --orphans --dry-run` of today
 @json_option("Write the runs as JSON.")
 @shared_options
 def ps(settings: Settings, orphans: bool, as_json: bool) -> int:
@@ -46,7 +47,7 @@ def ps(settings: Settings, orphans: bool, as_json: bool) -> int:
         raise UsageError("CC-USE-092", "option", words=" ".join(words), command=command)
     from clusterctl.cli.actions.find_runs import find_runs
     from clusterctl.cli.context.nodes import current_owner, open_cluster, reading_exit_code, report_failures
-    from clusterctl.console.run_list import runs_to_json, show_runs
+    from clusterctl.console.run.listing import runs_to_json, show_runs
     from clusterctl.plans.runs.selection import sort_own_first
 
     inventory = load_inventory(settings, on_slurm=True)
@@ -64,8 +65,8 @@ def ps(settings: Settings, orphans: bool, as_json: bool) -> int:
     if as_json:
         from clusterctl.console.cleanup import warm_to_json
 
-        runs = runs_to_json(sort_own_first(found_runs.runs, me), me, names)
-        click.echo(json_text({**runs, "warm": warm_to_json(warm)}, indent=2))
+        runs = sort_own_first(found_runs.runs, me)
+        write_document(runs_to_json(runs, me, names, warm_to_json(warm)))
     elif found_runs.answered:
         show_runs(found_runs.runs, me, names, found_runs.pythons)
         if warm:
@@ -115,7 +116,7 @@ def status(settings: Settings, run: str | None, watch: bool, as_json: bool) -> i
     from clusterctl.cli.context.nodes import open_cluster, reading_exit_code, report_failures
     from clusterctl.client.diagnose import load_hang
     from clusterctl.client.rpc.tasks import RunHandle
-    from clusterctl.console.runs import show_status, status_to_json
+    from clusterctl.console.run.status import show_status, status_to_json
     from clusterctl.plans.runs.selection import choose_run
 
     inventory = load_inventory(settings, on_slurm=True)
@@ -133,7 +134,7 @@ def status(settings: Settings, run: str | None, watch: bool, as_json: bool) -> i
         names = {node.name for node in (*inventory.nodes, *nodes)}
     if as_json:
         document = status_to_json(run_id, parts, found_runs.offsets, names, hang)
-        click.echo(json_text(document, indent=2))
+        write_document(document)
     else:
         show_status(run_id, parts, found_runs.offsets, settings.command, names, hang)
     return reading_exit_code(found_runs.answered, found_runs.asked)
@@ -185,7 +186,7 @@ def diagnose(
     from clusterctl.cli.actions.monitor.diagnosis import diagnose_run
     from clusterctl.cli.context.nodes import open_cluster, reading_exit_code, report_failures
     from clusterctl.client.diagnose import save_diagnosis
-    from clusterctl.console.diagnose import diagnosis_to_json, gpus_to_json, show_diagnosis, show_gpus
+    from clusterctl.console.run.hang import diagnosis_to_json, gpus_to_json, show_diagnosis, show_gpus
     from clusterctl.console.text import sanitize
     from clusterctl.plans.runs.selection import choose_run
 
@@ -203,12 +204,14 @@ def diagnose(
         _report_slowness(run_id, answers.nodes.values(), settings.command, as_json=as_json)
         return reading_exit_code(len(answers.nodes), diagnosis.asked)
     shown = [one for one in answers.ranks if not rank or one.rank in rank]
-    document = diagnosis_to_json(run_id, judgement, shown, answers.nodes, answers.errors)
-    document["gpus"] = gpus_to_json(diagnosis.gpus)
+    document: DiagnoseDocument = {
+        **diagnosis_to_json(run_id, judgement, shown, answers.nodes, answers.errors),
+        "gpus": gpus_to_json(diagnosis.gpus),
+    }
     if save is not None:
         save_diagnosis(Path(save), json_text(document, indent=2), shown, sanitize)
     if as_json:
-        click.echo(json_text(document, indent=2))
+        write_document(document)
     else:
         show_diagnosis(judgement, shown, list(answers.nodes.values()), settings.command, with_stacks=stacks)
         show_gpus(diagnosis.gpus)
@@ -216,12 +219,12 @@ def diagnose(
 
 
 def _report_slowness(run_id: str, nodes: Iterable[NodeEvidence], command: str, *, as_json: bool) -> None:
-    from clusterctl.console.diagnose import show_slowness, slowness_to_json
+    from clusterctl.console.run.hang import show_slowness, slowness_to_json
     from clusterctl.plans.diagnose.slow import judge_slowness
 
     slowness = judge_slowness(nodes)
     if as_json:
-        click.echo(json_text(slowness_to_json(run_id, slowness), indent=2))
+        write_document(slowness_to_json(run_id, slowness))
     else:
         show_slowness(slowness, command)
 

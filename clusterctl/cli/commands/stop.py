@@ -8,7 +8,7 @@ from clusterctl.cli.completion import complete_to_stop
 from clusterctl.cli.context.load import load_chosen_inventory
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand
-from clusterctl.cli.options import Seconds, shared_options
+from clusterctl.cli.options import Seconds, json_option, shared_options
 
 
 @click.command(
@@ -18,7 +18,6 @@ from clusterctl.cli.options import Seconds, shared_options
         ("clusterctl stop train-2026", "the run with this prefix"),
         ("clusterctl stop --grace 60 -y", "60 s to write a checkpoint, no question"),
         ("clusterctl stop --dump", "a run that hangs: keep where its ranks are, then stop it"),
-        ("clusterctl stop --warm", "what --keep-warm left, on all nodes"),
     ],
 )
 @click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_to_stop)
@@ -35,22 +34,30 @@ from clusterctl.cli.options import Seconds, shared_options
     is_flag=True,
     help="Do not ask for confirmation, even if no run is named or another user started it.",
 )
-@click.option(
-    "--warm",
-    is_flag=True,
-    help="Stop no run but the processes that `launch --keep-warm` left; RUN is then a choice of nodes.",
-)
+@json_option("Write what was stopped as JSON.")
+@click.option("--warm", is_flag=True, hidden=True)  # `clean --warm` of today; RUN is then a choice of nodes
 @shared_options
-def stop(settings: Settings, run: str | None, grace: float | None, dump: bool, yes: bool, warm: bool) -> int:
+def stop(
+    settings: Settings,
+    run: str | None,
+    grace: float | None,
+    dump: bool,
+    yes: bool,
+    as_json: bool,
+    warm: bool,
+) -> int:
     """Stop a run on every node and print what was stopped.
 
     RUN is a run id, its short form or an unambiguous prefix; default: your only live run, after confirmation. Other
     runs and other users are not touched.
     """
     if warm:
-        return _stop_warm(settings, run)
+        from clusterctl.cli.actions.clean import clean_warm
+        from clusterctl.plans.launch.placement import choose_nodes
+
+        return clean_warm(choose_nodes(load_chosen_inventory(settings)[0], run, None))
     from clusterctl.cli.actions.find_runs import find_runs
-    from clusterctl.cli.actions.stop import choose_to_stop, confirm_stop, stop_run
+    from clusterctl.cli.actions.stop import KnownParts, choose_to_stop, confirm_stop, stop_run
     from clusterctl.cli.context.nodes import open_cluster, report_failures
     from clusterctl.client.rpc.tasks import RunHandle
     from clusterctl.plans.runs.selection import is_live, may_have_processes
@@ -70,34 +77,12 @@ def stop(settings: Settings, run: str | None, grace: float | None, dump: bool, y
         if inventory.slurm is not None:
             from clusterctl.cli.slurm.follow import stop_slurm_run
 
-            return stop_slurm_run(cluster, found_runs, run_id, grace, settings.command)
+            return stop_slurm_run(cluster, found_runs, run_id, grace, settings.command, as_json=as_json)
         nodes = [node for node in inventory.nodes if may_have_processes(node.name, parts, found_runs.pythons)]
-        unanswered = [name for name, part in parts.items() if part is None]
-        was_live, ended_before = (
-            is_live(parts),
-            [name for name, part in parts.items() if part and not part.live],
+        known = KnownParts(
+            unanswered=[name for name, part in parts.items() if part is None],
+            was_live=is_live(parts),
+            ended=[name for name, part in parts.items() if part and not part.live],
         )
-        return stop_run(
-            RunHandle(cluster, run_id, nodes, found_runs.pythons),
-            unanswered,
-            grace,
-            dump=dump,
-            was_live=was_live,
-            ended_before=ended_before,
-            command=settings.command,
-        )
-
-
-def _stop_warm(settings: Settings, pattern: str | None) -> int:
-    from clusterctl.cli.actions.clean import query_warm_servers
-    from clusterctl.cli.context.nodes import open_cluster, reading_exit_code, report_failures
-    from clusterctl.console.cleanup import show_ended_warm
-    from clusterctl.plans.launch.placement import choose_nodes
-
-    nodes = choose_nodes(load_chosen_inventory(settings)[0], pattern, None)
-    with open_cluster() as cluster:
-        answers = query_warm_servers(cluster, nodes, end=True)
-    report_failures(answers.errors.values())
-    if answers.by_node:
-        show_ended_warm(answers.by_node)
-    return reading_exit_code(len(answers.by_node), len(nodes))
+        handle = RunHandle(cluster, run_id, nodes, found_runs.pythons)
+        return stop_run(handle, known, grace, dump=dump, command=settings.command, as_json=as_json)

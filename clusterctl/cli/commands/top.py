@@ -111,8 +111,9 @@ def top(
     type=click.Path(dir_okay=False),
     help="Where to write it; default: the run's short id with .html.",
 )
+@json_option("Write where the file is as JSON.")
 @shared_options
-def report(settings: Settings, runs: tuple[str, ...], output: str | None) -> int:
+def report(settings: Settings, runs: tuple[str, ...], output: str | None, as_json: bool) -> int:
     """Write one HTML file about a run: why it ended, when what happened, and plots of all nodes.
 
     It needs no network and no script, and secrets are removed, so that it can be sent. With two runs it puts them
@@ -127,7 +128,9 @@ def report(settings: Settings, runs: tuple[str, ...], output: str | None) -> int
         )
     from clusterctl.cli.actions.monitor.report import write_report
 
-    return write_report(load_inventory(settings, on_slurm=True), runs, output, settings.command)
+    return write_report(
+        load_inventory(settings, on_slurm=True), runs, output, settings.command, as_json=as_json
+    )
 
 
 @click.command(

@@ -37,16 +37,21 @@ SIGNALLED = 128  # added to the number of a signal, as shells do
     cls=RawArgumentsCommand,
     examples=[
         ("clusterctl ssh gpu02", "a shell at home"),
-        ("clusterctl ssh gpu02 train-2026", "in the run's code, with its environment"),
-        ("clusterctl ssh gpu02 train-2026 -- python -i", "a program in its place"),
+        ("clusterctl ssh gpu02 --run train-2026", "in the run's code, with its environment"),
+        ("clusterctl ssh gpu02 --run train-2026 -- python -i", "a program in its place"),
     ],
 )
 @click.argument("node", metavar="NODE", shell_complete=complete_nodes)
-@click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_run)
+@click.argument("former_run", metavar="", required=False)  # as `--run`, for older scripts
 @click.argument("command", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
+@click.option(
+    "--run", metavar="RUN", shell_complete=complete_run, help="In the directory and environment of this run."
+)
 @shared_options
-def ssh(settings: Settings, node: str, run: str | None, command: tuple[str, ...]) -> int:
-    """Open a shell on a node; with RUN in the run's directory and environment.
+def ssh(
+    settings: Settings, node: str, former_run: str | None, run: str | None, command: tuple[str, ...]
+) -> int:
+    """Open a shell on a node; with --run in the run's directory and environment.
 
     The terminal is a real one, and the exit code is the shell's. The variables are those of a live process of the run,
     its secrets included, without RANK and others that belong to one rank; of a run that has ended, those of the job.
@@ -55,7 +60,8 @@ def ssh(settings: Settings, node: str, run: str | None, command: tuple[str, ...]
     from clusterctl.cli.context.nodes import open_cluster, with_any_python
     from clusterctl.client.tunnel import open_tunnel, terminal_size
 
-    run, command = _split_command(click.get_current_context().meta[TYPED_KEY], run, command)
+    former_run, command = _split_command(click.get_current_context().meta[TYPED_KEY], former_run, command)
+    run = run or former_run
     if command:
         refuse_mixed(command, "ssh")
     inventory = load_inventory(settings, on_slurm=True)
@@ -78,20 +84,27 @@ def ssh(settings: Settings, node: str, run: str | None, command: tuple[str, ...]
 @click.command(
     cls=VerbCommand,
     examples=[
-        ("clusterctl forward train-2026 6006", "TensorBoard on node 0: http://localhost:6006"),
-        ("clusterctl forward train-2026 8265:9000", "another port here"),
-        ("clusterctl forward train-2026 5678 --node gpu02", "a port of another node"),
-        ("clusterctl forward train-2026 8888:./jupyter.sock", "a socket that only you can use"),
+        ("clusterctl forward 6006", "TensorBoard on node 0 of your newest run: http://localhost:6006"),
+        ("clusterctl forward train-2026 8265:9000", "another run, another port here"),
+        ("clusterctl forward 5678 --nodes gpu02", "a port of another node"),
+        ("clusterctl forward 8888:./jupyter.sock", "a socket that only you can use"),
     ],
+    former={"--node": "--nodes"},
 )
-@click.argument("run", metavar="RUN", shell_complete=complete_run)
-@click.argument("port", metavar="PORT[:LOCAL]")
+@click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_run)
+@click.argument("port", metavar="PORT[:LOCAL]", required=False)
 @click.option(
-    "--node", metavar="NODE", help="The node; default: node 0 of the run.", shell_complete=complete_nodes
+    "--nodes",
+    "node",
+    metavar="NODE",
+    help="The node; default: node 0 of the run.",
+    shell_complete=complete_nodes,
 )
 @shared_options
-def forward(settings: Settings, run: str, port: str, node: str | None) -> int:
+def forward(settings: Settings, run: str | None, port: str | None, node: str | None) -> int:
     """Connect a port of this machine to a port of a run's node, until Ctrl-C.
+
+    RUN is a run id, its short form or an unambiguous prefix; default: your newest run.
 
     Listens on 127.0.0.1 only, where every account of this machine can connect. With a path in place of LOCAL, such as
     6006:./sock, it listens on a Unix socket that only you can use. On the node the connection goes to the loopback
@@ -103,6 +116,9 @@ def forward(settings: Settings, run: str, port: str, node: str | None) -> int:
     from clusterctl.cli.context.nodes import open_cluster
     from clusterctl.client.tunnel import Tunnel, listen, open_tunnel, render_address, stop_listening
 
+    if run is None:
+        raise click.UsageError(tr("PORT is missing"), click.get_current_context())
+    run, port = (run, port) if port is not None else (None, run)  # a single word is the port
     remote, local = _parse_target(port)
     inventory = load_inventory(settings, on_slurm=True)
     try:

@@ -130,7 +130,7 @@ def load_inventory(settings: Settings, *, on_slurm: bool = False) -> Inventory:
 
 
 def _verb_in_use() -> str:
-    """Name the verb that was typed, such as `keys push`."""
+    """Name the verb that was typed, such as `lab up`."""
     names: list[str] = []
     context = click.get_current_context(silent=True)
     while context is not None and context.parent is not None:

@@ -143,4 +143,4 @@ def hint_next(command: str, then: str = "") -> None:
     """Write the command that comes next, and the one after it on a line of its own."""
     hint(tr("next: {command}", command=command))
     if then:
-        hint(tr("then: {command}", command=then))
+        hint(tr("next: {command}", command=then))

@@ -36,9 +36,10 @@ class LaunchOptions:
     """The options of one launch."""
 
     detach: bool
-    no_check: bool
+    ignore_checks: bool
     as_json: bool
     wait: bool = False
     command: str = "clusterctl"  # how hints begin, with the `-i` that was given
     allow_big: bool = False
     recheck: bool = False
+    skip: tuple[str, ...] = ()  # codes of checks

@@ -15,7 +15,7 @@ import click
 from clusterctl.cli.actions.attach import QueuedRun, watch_run
 from clusterctl.cli.actions.find_runs import FoundRuns, find_runs
 from clusterctl.cli.actions.notify import announce_detached, notify_end
-from clusterctl.cli.actions.stop import stop_and_report, stop_run
+from clusterctl.cli.actions.stop import KnownParts, StopResult, stop_and_report, stop_run
 from clusterctl.cli.context.nodes import report_failures
 from clusterctl.cli.context.run_output import RunOutput
 from clusterctl.client.launch.setup import describe_step
@@ -26,8 +26,8 @@ from clusterctl.client.slurm import LoginNode, QueueState, cancel_job, watch_que
 from clusterctl.client.watch.monitor import MonitorOptions
 from clusterctl.console.errors import show_error
 from clusterctl.console.progress import Phases
+from clusterctl.console.run.verdict import show_verdict
 from clusterctl.console.terminal import can_redraw, info, stderr
-from clusterctl.console.verdict import show_verdict
 from clusterctl.errors import ClusterctlError, ConnectError, ConnectionLost
 from clusterctl.interrupts import INTERRUPTS, announce_interrupted
 from clusterctl.node_texts import translate_node_text
@@ -39,6 +39,7 @@ from clusterctl.protocol.redact import redact
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.states import FAILED_SETUP, SUCCEEDED
 from clusterctl.specs.inventory.model import Node
+from clusterctl.specs.text import render_seconds
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ def show_end(following: Following, found: FoundRuns, code: int | None, error: st
     verdict = conclude_over(run_id, parts, [*parts], found.offsets)
     seconds = time.time() - following.began
     if code is None:
-        output.write_json({"run": run_id, "verdict": verdict_to_json(verdict)})
+        output.write_json({"schema": 1, "run": run_id, "verdict": verdict_to_json(verdict)})
         show_verdict(verdict, seconds, output.command, 0)
     else:
         output.write_end(FAILED_SETUP, code, error=error)
@@ -230,7 +231,7 @@ def show_check(report: CheckReport, count: int) -> None:
     if report["skipped"]:
         detail = translate_node_text(report["skipped"])
     nodes = trn("{count}/{n} node", "{count}/{n} nodes", count, count=0 if report["skipped"] else count)
-    seconds = tr("{seconds:.1f} s", seconds=report["seconds"])
+    seconds = render_seconds(report["seconds"])
     info(f"  {CHECK:<7} {nodes}  {seconds}  {detail}")
     render_findings(stderr(), findings)
 
@@ -280,7 +281,13 @@ def describe_queue(state: QueueState) -> str:
 
 
 def stop_slurm_run(
-    cluster: Cluster, found: FoundRuns, run_id: RunId, grace: float | None, command: str
+    cluster: Cluster,
+    found: FoundRuns,
+    run_id: RunId,
+    grace: float | None,
+    command: str,
+    *,
+    as_json: bool = False,
 ) -> int:
     """Stop the nodes' parts by our own order, and take the job out of Slurm if it does not end by that."""
     parts = found.runs.get(run_id, {})
@@ -288,10 +295,13 @@ def stop_slurm_run(
     if begun:
         run = tasks.RunHandle(cluster, run_id, begun, found.pythons)
         ended_before = [name for name, part in parts.items() if part and not part.live]
-        code = stop_run(run, [], grace, was_live=is_live(parts), ended_before=ended_before, command=command)
+        known = KnownParts(was_live=is_live(parts), ended=ended_before)
+        code = stop_run(run, known, grace, command=command, as_json=as_json)
     cancelled = _cancel(cluster, found, run_id, END_TIMEOUT if begun else 0.0)
-    if cancelled:
-        click.echo(cancelled)
+    if as_json and not begun:
+        StopResult(run_id).write(as_json=True)
+    elif cancelled:
+        click.echo(cancelled, err=as_json)
     return code
 
 

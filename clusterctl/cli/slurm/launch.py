@@ -43,6 +43,7 @@ from clusterctl.protocol.states import UNKNOWN
 from clusterctl.specs.inventory.model import Inventory, Slurm
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.nodeset import ALL
+from clusterctl.specs.text import render_seconds
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class SlurmLaunch(LaunchBase):
             return self._detach(self._run_id)
         seconds = time.time() - self._began
         self._phases.conclude(
-            tr("submit {seconds:.1f} s", seconds=seconds), tr("Slurm job {number}", number=number)
+            tr("submit {span}", span=render_seconds(seconds)), tr("Slurm job {number}", number=number)
         )
         hidden = tuple(secrets.values())
         following = Following(login, self._run_id, self._nodes.total, self._output, hidden, self._began)
@@ -126,7 +127,7 @@ class SlurmLaunch(LaunchBase):
             login.interpreter,
             self._run_id,
             Slot(0),
-            TreeUpload(code),
+            TreeUpload(code, on_expected=self._phases.add_expected),
             lambda count: self._phases.add_bytes(self._login.name, count),
         )
         self._phases.mark_done("code", self._login.name)
@@ -161,7 +162,7 @@ class SlurmLaunch(LaunchBase):
             self._options.command,
             setup_probe_request(setup, self._job.activate or self._login.activate),
         )
-        return {**check, "enforce": not self._options.no_check}
+        return {**check, "enforce": not self._options.ignore_checks}
 
     def _announce_submission(self) -> None:
         """Report that the job may be in the queue: the answer was not awaited."""
@@ -187,7 +188,7 @@ class SlurmLaunch(LaunchBase):
         INTERRUPTS.set_leaving(partial(self._announce_started, self._run_id))
         self._phases.mark_done("submit", self._login.name)
         self._phases.finish("submit", tr("Slurm job {number}", number=number))
-        self._output.write_json({"run": self._run_id, "slurm_job": number})
+        self._output.write_json({"schema": 1, "run": self._run_id, "slurm_job": number})
         return number
 
 
@@ -195,3 +196,5 @@ def refuse_options(options: LaunchOptions) -> None:
     """Raise UsageError for options that mean nothing where Slurm gives the nodes."""
     if options.wait:
         raise UsageError("CC-SLURM-001", "wait")
+    if options.skip:
+        raise UsageError("CC-SLURM-001", "skip")

@@ -1,4 +1,4 @@
-"""`keys push`: password login, install, prove."""
+"""`init --keys`: password login, install, prove."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
@@ -27,6 +27,23 @@ from clusterctl.plans.facts.facts import FULL_MESH_LIMIT
 from clusterctl.plans.facts.utilization import GpuUsage
 from clusterctl.specs.text import begin_commands
 from clusterctl.translation import english_of, to_translate, tr, trn
+
+if TYPE_CHECKING:
+    from clusterctl.console.documents.check import (
+        DeepCheck,
+        DeepConclusion,
+        DeepGroup,
+        NetworkPath,
+        NetworkTest,
+    )
+    from clusterctl.console.documents.diagnose import (
+        AskedNode,
+        Diagnosis,
+        EvidenceEntry,
+        GpusByNode,
+        SlownessDocument,
+    )
+    from clusterctl.plans.diagnose.collective import Diagnosis as Conclusion
 
 BANDWIDTH_FROM = 64 << 10  # bytes; less shows the latency, and no bandwidth
 
@@ -85,17 +102,8 @@ def _render_bytes(size: float) -> str:
     return f"{size:g} B"
 
 
-def deep_to_json(deep: DeepCheckResult | None) -> dict[str, Any]:
-    """Give the deep check's place in `check --json`, nodes by name; nothing where there was none."""
-    return {"deep": _deep_to_json(deep)} if deep else {}
-
-
-def _deep_to_json(deep: DeepCheckResult) -> dict[str, Any]:
-
-    def node_names(node_indices: Sequence[int]) -> list[str]:
-        return [deep.name(node_index) for node_index in node_indices]
-
-    conclusion = deep.diagnosis
+def deep_to_json(deep: DeepCheckResult) -> DeepCheck:
+    """Return the deep check's place in `check --json`, nodes by name."""
     return {
         "backend": deep.backend,
         "ranks": deep.ranks,
@@ -104,22 +112,40 @@ def _deep_to_json(deep: DeepCheckResult) -> dict[str, Any]:
             {
                 "kind": round_result.kind,
                 "seconds": round_result.seconds,
-                "groups": [
-                    {**asdict(group), "nodes": node_names(group.nodes)} for group in round_result.groups
-                ],
+                "groups": [_group_to_json(deep, group) for group in round_result.groups],
             }
             for round_result in deep.rounds
         ],
-        "found": conclusion
-        and {
-            "ok": conclusion.ok,
-            "nodes": node_names(conclusion.nodes),
-            "links": [node_names(link) for link in conclusion.links],
-            "slow_nodes": node_names(conclusion.slow_nodes),
-            "slow_links": [node_names(link) for link in conclusion.slow_links],
-            "rest": conclusion.rest,
-        },
+        "found": None if deep.diagnosis is None else _conclusion_to_json(deep, deep.diagnosis),
     }
+
+
+def _group_to_json(deep: DeepCheckResult, group: Group) -> DeepGroup:
+    return {
+        "nodes": _node_names(deep, group.nodes),
+        "ranks": group.ranks,
+        "ok": group.ok,
+        "error": group.error,
+        "rank": group.rank,
+        "at": group.at,
+        "rows": [list(row) for row in group.rows],
+        "joined": group.joined,
+    }
+
+
+def _conclusion_to_json(deep: DeepCheckResult, conclusion: Conclusion) -> DeepConclusion:
+    return {
+        "ok": conclusion.ok,
+        "nodes": _node_names(deep, conclusion.nodes),
+        "links": [_node_names(deep, link) for link in conclusion.links],
+        "slow_nodes": _node_names(deep, conclusion.slow_nodes),
+        "slow_links": [_node_names(deep, link) for link in conclusion.slow_links],
+        "rest": conclusion.rest,
+    }
+
+
+def _node_names(deep: DeepCheckResult, node_indices: Sequence[int]) -> list[str]:
+    return [deep.name(node_index) for node_index in node_indices]
 
 
 def render_mesh(console: Console, mesh: MeshResult | None) -> None:
@@ -156,11 +182,11 @@ def describe_mesh(mesh: MeshResult) -> str:
     return tr("{line}, round trip {low:.2f} to {high:.2f} ms", line=line, low=low, high=high)
 
 
-def mesh_to_json(mesh: MeshResult | None) -> dict[str, Any] | None:
-    """Give every connection that was tried; times in seconds, round trips in microseconds."""
+def mesh_to_json(mesh: MeshResult | None) -> NetworkTest | None:
+    """Return every connection that was tried; times in seconds, round trips in microseconds."""
     if mesh is None:
         return None
-    paths = [
+    paths: list[NetworkPath] = [
         {
             "from": path.caller,
             "to": path.peer,
@@ -274,8 +300,8 @@ def _describe_gpu(gpu: GpuUsage) -> str:
     return tr("{index}: {busy} % busy, {used} of {total} MiB", **shown)
 
 
-def gpus_to_json(gpus: Mapping[str, Sequence[GpuUsage]]) -> dict[str, Any]:
-    """Give the GPUs of each node for `diagnose --json`; empty unless the run hangs."""
+def gpus_to_json(gpus: Mapping[str, Sequence[GpuUsage]]) -> GpusByNode:
+    """Return the GPUs of each node for `diagnose --json`; empty unless the run hangs."""
     return {name: [asdict(gpu) for gpu in node_gpus] for name, node_gpus in gpus.items()}
 
 
@@ -299,8 +325,8 @@ def show_slowness(slowness: Slowness, command: str) -> None:
         stdout().print(Text(text, "dim"))
 
 
-def slowness_to_json(run_id: str, slowness: Slowness) -> dict[str, Any]:
-    """Give `diagnose --slow --json`; times in seconds, shares from 0 to 1."""
+def slowness_to_json(run_id: str, slowness: Slowness) -> SlownessDocument:
+    """Return the document of `diagnose --slow --json`; times in seconds, shares from 0 to 1."""
     judgement = slowness.judgement
     return {
         "schema": 1,
@@ -321,8 +347,15 @@ def diagnosis_to_json(
     ranks: Sequence[RankEvidence],
     nodes: Mapping[str, NodeEvidence],
     errors: Mapping[str, ClusterctlError],
-) -> dict[str, Any]:
-    """Give `diagnose --json`: the judgement, and the evidence of every rank."""
+) -> Diagnosis:
+    """Return the judgement and the evidence of every rank, for `diagnose --json`."""
+    answered: list[AskedNode] = [
+        {"name": name, "answered": True, "took": node.took, "error": None} for name, node in nodes.items()
+    ]
+    failed: list[AskedNode] = [
+        {"name": name, "answered": False, "took": None, "error": f"{error.code} {error.english}"}
+        for name, error in errors.items()
+    ]
     return {
         "schema": 1,
         "run": run_id,
@@ -333,21 +366,31 @@ def diagnosis_to_json(
         "suspects": list(judgement.suspects),
         "waiting": list(judgement.waiting),
         "seconds": judgement.seconds,
-        "nodes": [
-            *(
-                {"name": name, "answered": True, "took": node.took, "error": None}
-                for name, node in nodes.items()
-            ),
-            *(
-                {"name": name, "answered": False, "took": None, "error": f"{error.code} {error.english}"}
-                for name, error in errors.items()
-            ),
-        ],
+        "nodes": answered + failed,
         "ranks": [rank_to_json(rank) for rank in ranks],
     }
 
 
-def rank_to_json(rank: RankEvidence) -> dict[str, Any]:
-    """Give what is known of one rank; `where` is the line of the job at which its main thread is."""
+def rank_to_json(rank: RankEvidence) -> EvidenceEntry:
+    """Return what is known of one rank; `where` is the line of the job at which its main thread is."""
     where = rank.where
-    return {**asdict(rank), "where": None if where is None else asdict(where)}
+    return {
+        "rank": rank.rank,
+        "node": rank.node,
+        "pid": rank.pid,
+        "problem": rank.problem,
+        "exit": rank.exit,
+        "signal": rank.signal,
+        "stderr": rank.stderr,
+        "silent": rank.silent,
+        "process": rank.process,
+        "waits_in": rank.waits_in,
+        "traced": rank.traced,
+        "uncaught": rank.uncaught,
+        "cpu": rank.cpu,
+        "stack": rank.stack,
+        "frames": [asdict(frame) for frame in rank.frames],
+        "groups": [asdict(group) for group in rank.groups],
+        "records_problem": rank.records_problem,
+        "where": None if where is None else asdict(where),
+    }

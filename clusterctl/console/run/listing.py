@@ -6,28 +6,25 @@ import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from clusterctl.console.runs import (
+from clusterctl.console.run.status import (
     latest_part,
     make_table,
     render_age,
     render_directory,
     render_nodes,
-    render_span,
-    run_ended,
-    run_seconds,
     run_to_json,
     state_style,
 )
+from clusterctl.console.run.verdict import UNBROKEN, describe_cause, state_mark
 from clusterctl.console.terminal import is_verbose, stdout
 from clusterctl.console.text import cut_text, sanitize
-from clusterctl.console.verdict import UNBROKEN, describe_cause, state_mark
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.runs.node_rows import fold_numbers
 from clusterctl.plans.runs.selection import Owner, owner_of
@@ -36,15 +33,21 @@ from clusterctl.plans.runs.state import (
     Parts,
     find_lone_reporter,
     roster_of,
+    run_ended,
+    run_seconds,
     stalled_since,
     taking_part,
 )
 from clusterctl.plans.runs.verdict import Verdict, conclude, judged_state
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.run_paths import short_id
-from clusterctl.protocol.states import LIVE, SUCCEEDED, UNKNOWN
+from clusterctl.protocol.states import LIVE, SUCCEEDED, UNKNOWN, RunState
 from clusterctl.specs.nodeset import fold_names
+from clusterctl.specs.text import render_seconds
 from clusterctl.translation import tr, trn
+
+if TYPE_CHECKING:
+    from clusterctl.console.documents.runs import ListedRun, PsDocument, WarmProcess
 
 LONGEST_JOB = 24  # columns
 LONGEST_CAUSE = 100
@@ -60,7 +63,7 @@ class _Row:
     lone_reporter: str = ""  # the only node that reports it, although others that should know it answered
 
     @property
-    def state(self) -> str:
+    def state(self) -> RunState:
         return judged_state(self.verdict, self.parts)
 
 
@@ -149,7 +152,7 @@ def _render_cells(row: _Row) -> list[Text]:
         Text(sanitize(part.job) if verbose else cut_text(sanitize(part.job), LONGEST_JOB)),
         Text(f"{state_mark(row.state)} {row.state}", state_style(row.state)) + _render_attempt(row.parts),
         Text(sanitize(render_nodes(row.parts)) if verbose else _count_nodes(row.parts)),
-        Text("-" if seconds is None else render_span(seconds)),
+        Text("-" if seconds is None else render_seconds(seconds)),
         Text(tr("{age} ago", age=render_age(part.submitted))),
         Text(tr("you") if row.is_own else sanitize(part.launched_by)),
         Text(sanitize(_describe_end(row))),
@@ -228,11 +231,14 @@ def describe_live_runs(runs: Mapping[RunId, Parts]) -> dict[str, str]:
 
 
 def runs_to_json(
-    runs: Mapping[RunId, Parts], viewer: Owner, node_names: Collection[str] = ()
-) -> dict[str, Any]:
-    """Give `ps --json`; `node_names` are the nodes of the inventory."""
+    runs: Mapping[RunId, Parts],
+    viewer: Owner,
+    node_names: Collection[str] = (),
+    warm: Sequence[WarmProcess] = (),
+) -> PsDocument:
+    """Return the document of `ps --json`; `node_names` are the nodes of the inventory."""
     now = time.time()
-    entries = [
+    entries: list[ListedRun] = [
         {
             **run_to_json(row.run_id, row.parts, row.state),
             "own": row.is_own,
@@ -243,4 +249,4 @@ def runs_to_json(
         }
         for row in _judge_runs(runs, viewer, node_names)
     ]
-    return {"schema": 1, "runs": entries}
+    return {"schema": 1, "runs": entries, "warm": list(warm)}

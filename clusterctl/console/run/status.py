@@ -7,11 +7,10 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from clusterctl.console.terminal import stdout, uses_color
-from clusterctl.console.text import ItemsCell, WrappedCell, json_text, sanitize, wrap_text
-from clusterctl.console.verdict import (
+from clusterctl.console.documents.output import write_line
+from clusterctl.console.run.verdict import (
     UNBROKEN,
     render_alone,
     render_assembled_note,
@@ -23,6 +22,8 @@ from clusterctl.console.verdict import (
     state_mark,
     wrap_remarks,
 )
+from clusterctl.console.terminal import stdout, uses_color
+from clusterctl.console.text import ItemsCell, WrappedCell, sanitize, wrap_text
 from clusterctl.plans.diagnose.hang import KeptDiagnosis, kept_to_json
 from clusterctl.plans.runs.alone import alone_to_json
 from clusterctl.plans.runs.node_rows import describe_node, list_node_rows
@@ -37,6 +38,7 @@ from clusterctl.plans.runs.state import (
     measure_start_skew,
     node_ranks,
     roster_of,
+    run_seconds,
     stalled_since,
 )
 from clusterctl.plans.runs.verdict import (
@@ -50,15 +52,22 @@ from clusterctl.plans.runs.verdict import (
 from clusterctl.plans.sync.outside_files import outside_to_json, with_outside_files
 from clusterctl.protocol.ranks import NodeRank, Rank
 from clusterctl.protocol.run_id import RunId
-from clusterctl.protocol.states import FAILED, FAILED_SETUP, LIVE, LOST, STALLED, SUCCEEDED, UNKNOWN
+from clusterctl.protocol.states import FAILED, FAILED_SETUP, LIVE, LOST, STALLED, SUCCEEDED, UNKNOWN, RunState
 from clusterctl.specs.nodeset import fold_names
-from clusterctl.specs.text import render_duration
-from clusterctl.translation import fill, to_translate, tr
+from clusterctl.specs.text import render_duration, render_seconds
+from clusterctl.translation import fill, tr
 
 if TYPE_CHECKING:
     from rich.console import Group
     from rich.live import Live
     from rich.table import Table
+
+    from clusterctl.console.documents.runs import (
+        RankActivityEntry,
+        RunEntry,
+        RunNode,
+        StatusDocument,
+    )
 
 
 MOST_LINES = 16
@@ -66,7 +75,7 @@ LONGEST_LAST_LINE = 160
 
 
 def render_timing(node_states: Parts, offsets: Mapping[str, float], now: float) -> str:
-    """Say what is known of the whole run: `time limit 12 h, 3 h 20 min left; ranks started within 0.02 s`."""
+    """Say what is known of the whole run: `time limit 12h, 3h20m left; ranks started within 0.02 s`."""
     texts = []
     limit = next(
         (
@@ -86,34 +95,6 @@ def render_timing(node_states: Parts, offsets: Mapping[str, float], now: float) 
         texts.append(tr("ranks started within {seconds:.2f} s", seconds=skew))
     attempt = max((node_state.attempt for node_state in node_states.values() if node_state), default=1)
     return tr("; ").join(texts + ([tr("attempt {n}", n=attempt)] if attempt > 1 else []))
-
-
-def run_seconds(node_states: Parts, now: float) -> float | None:
-    """Give how long the workers of a run have run, or ran; None if they were never started."""
-    known = [part for part in node_states.values() if part]
-    began = min((part.began for part in known if part.began is not None), default=None)
-    if began is None:
-        return None
-    return max(0.0, (run_ended(node_states) or now) - began)
-
-
-def run_ended(node_states: Parts) -> float | None:
-    """Return when the last part of a run ended (Unix s); None while one lives."""
-    known = [part for part in node_states.values() if part]
-    return None if any(part.live for part in known) else max((part.since for part in known), default=None)
-
-
-def render_span(seconds: float) -> str:
-    """Write a span shortly: 42s, 7m, 3h12m, 2d3h."""
-    if seconds < 100:
-        return tr("{n}s", n=round(seconds))
-    minutes = round(seconds / 60)
-    if minutes < 100:
-        return tr("{n}m", n=minutes)
-    hours, minutes = divmod(minutes, 60)
-    if hours < 48:
-        return tr("{hours}h{minutes:02}m", hours=hours, minutes=minutes)
-    return tr("{days}d{hours}h", days=hours // 24, hours=hours % 24)
 
 
 def render_last_lines(node_states: Parts) -> Iterator[str]:
@@ -137,8 +118,8 @@ def _rank_label(name: str, activity: RankActivity) -> str:
     return f"{name} r{activity.rank}"
 
 
-def activity_to_json(activity: RankActivity | None, offset: float, now: float) -> dict[str, Any]:
-    """Give a rank's signs of life for `status --json`; times by our clock."""
+def activity_to_json(activity: RankActivity | None, offset: float, now: float) -> RankActivityEntry:
+    """Return a rank's signs of life for `status --json`; times by our clock."""
     if activity is None:
         return {"process": None, "last_line": None, "written": None, "stalled": None}
     return {
@@ -247,8 +228,8 @@ def render_status(
         head.append(tr(", being stopped"))
     if state == STALLED and (since := stalled_since(node_states)) is not None:
         head.append(tr("   no progress for {span}", span=render_age(since)))
-    if (seconds := run_seconds(node_states, now)) is not None:
-        head.append(tr("   ran {span}", span=render_span(seconds)))
+    if (seconds := run_seconds(node_states, now, offsets)) is not None:
+        head.append(tr("   ran {span}", span=render_seconds(seconds)))
     texts = filter(
         None,
         (
@@ -317,28 +298,24 @@ def status_to_json(
     offsets: ClockOffsets = NO_CLOCK_OFFSETS,
     node_names: Collection[str] = (),
     hang: KeptDiagnosis | None = None,
-) -> dict[str, Any]:
-    """Give `status --json`; `node_names` are the nodes of the inventory."""
+) -> StatusDocument:
+    """Return the document of `status --json`; `node_names` are the nodes of the inventory."""
     ranks, verdict = node_ranks(node_states), conclude(run_id, node_states, node_names, offsets)
     nodes = [
-        {
-            **_node_to_json(name, ranks[name], node, offsets.get(name, 0.0)),
-            **({"state": verdict.node_states[name]} if verdict is not None else {}),
-        }
-        for name, node in node_states.items()
+        _node_to_json(name, ranks[name], node, offsets.get(name, 0.0)) for name, node in node_states.items()
     ]
+    if verdict is not None:
+        for entry in nodes:
+            entry["state"] = verdict.node_states[entry["node"]]
     cause = (
         cause_to_json(verdict.cause, run_id) if verdict is not None and verdict.cause is not None else None
     )
-    timing = {
-        "time_left": _rounded(measure_remaining(node_states, offsets, time.time())),
-        "start_skew": _rounded(measure_start_skew(node_states, offsets)),
-    }
     return {
         "schema": 1,
         "run": {
             **run_to_json(run_id, node_states, judged_state(verdict, node_states)),
-            **timing,
+            "time_left": _rounded(measure_remaining(node_states, offsets, time.time())),
+            "start_skew": _rounded(measure_start_skew(node_states, offsets)),
         },
         "nodes": nodes,
         "cause": cause,
@@ -347,8 +324,8 @@ def status_to_json(
     }
 
 
-def run_to_json(run_id: RunId, node_states: Parts, state: str) -> dict[str, Any]:
-    """Give what `ps --json` and `status --json` have of a run as a whole."""
+def run_to_json(run_id: RunId, node_states: Parts, state: RunState) -> RunEntry:
+    """Return what `ps --json` and `status --json` have of a run as a whole."""
     node_state = latest_part(node_states)
     return {
         "run": run_id,
@@ -366,9 +343,7 @@ def run_to_json(run_id: RunId, node_states: Parts, state: str) -> dict[str, Any]
     }
 
 
-def _node_to_json(
-    name: str, node_rank: NodeRank | None, node: NodeState | None, offset: float
-) -> dict[str, Any]:
+def _node_to_json(name: str, node_rank: NodeRank | None, node: NodeState | None, offset: float) -> RunNode:
     if node is None:
         return {"node": name, "node_rank": node_rank, "state": UNKNOWN, "ranks": []}
     activities = {activity.rank: activity for activity in node.rank_activity}
@@ -426,14 +401,9 @@ def state_style(state: str) -> str:
     return "cyan" if state in LIVE and state != STALLED else _STYLES.get(state, "yellow")
 
 
-_AGE_UNITS = ((86400, to_translate("{n}d")), (3600, to_translate("{n}h")), (60, to_translate("{n}m")))
-
-
 def render_age(timestamp: float) -> str:
-    """Write shortly how long ago something was: 42s, 7m, 3h, 2d."""
-    seconds = max(0.0, time.time() - timestamp)
-    size, unit = next((one for one in _AGE_UNITS if seconds >= 2 * one[0]), (1, "{n}s"))
-    return tr(unit, n=round(seconds / size))
+    """Write how long ago something was (Unix s), by this machine's clock."""
+    return render_duration(time.time() - timestamp)
 
 
 def make_status_view(run_id: RunId, offsets: Mapping[str, float], *, as_json: bool) -> StatusView:
@@ -468,7 +438,7 @@ class JsonStatusView(StatusView):
 
     def show(self, node_states: Parts) -> None:
         """Write one line."""
-        print(json_text(status_to_json(self._run_id, node_states, self._offsets)), flush=True)
+        write_line(status_to_json(self._run_id, node_states, self._offsets))
 
 
 class LineStatusView(StatusView):

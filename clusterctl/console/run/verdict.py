@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from clusterctl.codes.lookup import find_entry
 from clusterctl.console.progress import render_size
 from clusterctl.console.terminal import is_verbose, stderr, symbol, uses_color
-from clusterctl.console.text import cut_text, display_width, sanitize, wrap_prose, wrap_text
+from clusterctl.console.text import as_in_project, cut_text, display_width, sanitize, wrap_prose, wrap_text
 from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.diagnose.hang import KeptDiagnosis, render_kept
 from clusterctl.plans.launch.world_size_check import render_unplanned
@@ -19,7 +19,7 @@ from clusterctl.plans.runs.verdict import Verdict, advised_command
 from clusterctl.plans.sync.outside_files import OutsideFiles
 from clusterctl.protocol.root_cause import Cause, Failure, find_symptom, render_ending
 from clusterctl.protocol.run_paths import short_id
-from clusterctl.protocol.states import CANCELLED, LIVE, SUCCEEDED
+from clusterctl.protocol.states import LIVE, STOPPED, SUCCEEDED
 from clusterctl.protocol.tracebacks import clip, strip_rank
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import command_line, render_seconds
@@ -43,7 +43,6 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z\[(])")
 _OUT_OF_MEMORY = re.compile(
     r"(?:[\w.]+: )?(?P<what>\w+ out of memory)\. Tried to allocate (?P<size>[\d.]+ \w+)"
 )
-_CODE_FOLDER = re.compile(r".*?/\d+-[^/]+/code/")  # of a run, on its node
 
 
 def render_outside(outside: Mapping[str, OutsideFiles]) -> str:
@@ -99,14 +98,15 @@ def render_outside_note(
     pull = command_line("pull", short_id(run_id), "--all", command=command)
     return [
         *wrap_remarks([tr("note: {text}", text=render_outside(outside))], width),
-        tr("  download them: {command}", command=pull),
+        INDENT + tr("next: {command}", command=pull),
     ]
 
 
 def show_verdict(verdict: Verdict, seconds: float, command: str = "clusterctl", hidden: int = 0) -> None:
     """Write the end of a run to stderr, the cause first.
 
-    `command` is how the hints begin, `hidden` the number of torchrun's lines that were not shown.
+    `seconds` since the command was given stand there where no worker was started. `command` is how the hints begin,
+    `hidden` the number of lines that were not shown.
     """
     terminal = sys.stderr.isatty()
     width = stderr().width if terminal else UNBROKEN
@@ -116,7 +116,7 @@ def show_verdict(verdict: Verdict, seconds: float, command: str = "clusterctl", 
         lines = [f"{start}   {verdict.run_id}", *(alone or render_reasons(verdict))]
     else:
         lines = render_cause(verdict.cause, verdict.run_id, command, width, f"{start}   ")
-        lines += _render_hidden(hidden)
+        lines += _render_hidden(hidden, command_line("logs", short_id(verdict.run_id), command=command))
     if verdict.hang is not None:
         lines += render_hang(verdict.hang, width, command)
     if verdict.slow is not None:
@@ -155,19 +155,19 @@ def render_assembled_note(verdict: Verdict) -> list[str]:
 
 
 def _color_of(state: str) -> str:
-    return _GREEN if state == SUCCEEDED else _YELLOW if state == CANCELLED else _RED
+    return _GREEN if state == SUCCEEDED else _YELLOW if state == STOPPED else _RED
 
 
 def state_mark(state: str) -> str:
     """Choose the sign before the state of a run."""
     if state in LIVE:
         return symbol("live", sys.stderr)
-    name = "ok" if state == SUCCEEDED else "stopped" if state == CANCELLED else "failed"
+    name = "ok" if state == SUCCEEDED else "stopped" if state == STOPPED else "failed"
     return symbol(name, sys.stderr)
 
 
 def _render_end(verdict: Verdict, seconds: float) -> str:
-    duration = render_seconds(seconds)
+    duration = render_seconds(seconds if verdict.seconds is None else verdict.seconds)
     state = f"{state_mark(verdict.state)} {verdict.state}"
     if not verdict.attempts:
         return tr("{state} after {duration}", state=state, duration=duration)
@@ -190,13 +190,15 @@ def render_hang(kept: KeptDiagnosis, width: int, command: str) -> list[str]:
     ]
 
 
-def _render_hidden(hidden: int) -> list[str]:
+def _render_hidden(hidden: int, logs: str) -> list[str]:
+    """Return the line on what was not shown: torchrun's own report, tracebacks of the ranks that failed later."""
     if not hidden:
         return []
     note = trn(
-        "({n} line of torchrun itself is hidden; `logs` and -v show it)",
-        "({n} lines of torchrun itself are hidden; `logs` and -v show them)",
+        "({n} line of other ranks and of torchrun: {command})",
+        "({n} lines of other ranks and of torchrun: {command})",
         hidden,
+        command=logs,
     )
     return [f"{INDENT}{' ' * LABEL_WIDTH}{note}"]
 
@@ -224,15 +226,13 @@ def render_cause(cause: Cause, run_id: str, command: str, width: int = WIDTH, st
 def _render_commands(cause: Cause, run_id: str, command: str) -> list[str]:
     failure, run = cause.failure, short_id(run_id)  # the full id would not fit into 80 columns
     logs_command = command_line("logs", run, command=command)
-    selector = ("--node", failure.node) if failure.rank is None else ("--rank", str(failure.rank))
+    selector = ("--nodes", failure.node) if failure.rank is None else ("--rank", str(failure.rank))
     lines = []
     advised = advised_command(cause, run) if cause.symptom_match else ""
     if advised:
-        lines.append(_labelled(tr("try"), f"{command}{advised.removeprefix('clusterctl')}"))
+        lines.append(_labelled(tr("fix"), f"{command}{advised.removeprefix('clusterctl')}"))
     if not failure.lost:
-        lines.append(_labelled(tr("more"), command_line(*selector, command=logs_command)))
-    if cause.consequences:
-        lines.append(_labelled(tr("all"), f"{logs_command} --stream stderr --tail 5"))
+        lines.append(_labelled(tr("next"), command_line(*selector, command=logs_command)))
     return lines
 
 
@@ -257,7 +257,7 @@ def _render_given_up(verdict: Verdict) -> list[str]:
     """Say why the nodes did not start the run again, where the job wanted that."""
     return (
         [tr(GIVEN_UP[verdict.gave_up_reason])]
-        if verdict.gave_up_reason in GIVEN_UP and verdict.state != CANCELLED
+        if verdict.gave_up_reason in GIVEN_UP and verdict.state != STOPPED
         else []
     )
 
@@ -317,7 +317,7 @@ def _render_frame(failure: Failure, width: int) -> list[str]:
     if len(failure.own_frame) < 2 or not failure.exception:
         return []
     file, line, *source = failure.own_frame
-    place = f"{INDENT}{_CODE_FOLDER.sub('', file)}:{line}"
+    place = f"{INDENT}{as_in_project(file)}:{line}"
     room = width - display_width(place) - 3
     line = f"{place}   {cut_text(''.join(source), room)}" if source and room > NARROWEST else place
     return [line, *_render_ray_task(failure)]
@@ -445,7 +445,7 @@ def render_alone(verdict: Verdict, command: str, width: int = WIDTH) -> list[str
     return [
         *wrap_text(sentence, columns, INDENT, INDENT),
         *wrap_text(tr("fix: {fix}", fix=fix), columns, INDENT, INDENT),
-        _labelled(tr("more"), f"{logs} --rank 0"),
+        _labelled(tr("next"), f"{logs} --rank 0"),
     ]
 
 

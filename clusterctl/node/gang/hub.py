@@ -22,7 +22,7 @@ from ...protocol.messages.gang import Message
 from ...protocol.messages.stop_kinds import FAILURE, TIME
 from ...protocol.ranks import Slot
 from ...protocol.reasons import CODE, NODE_LOST
-from ...protocol.states import CANCELLED, LOST, TIMEOUT
+from ...protocol.states import LOST, STOPPED, TIMEOUT
 from ..runtime.connections import ChannelError
 from ..state.run_record import time_to_prepare
 from .channel import SecureChannel
@@ -592,7 +592,7 @@ class Hub(Role[Phase]):
 
     def _finish_stopped(self, order: messages.StopOrder) -> None:
         """The run was stopped, or its time was up, between two attempts."""
-        self._finish(None, TIMEOUT if order.kind == TIME else CANCELLED, order.reason)
+        self._finish(None, TIMEOUT if order.kind == TIME else STOPPED, order.reason)
 
     def _finish(self, gave_up: Optional[str], state: EndState = "", reason: str = "") -> None:
         """Send the record to all: there will be no further attempt."""

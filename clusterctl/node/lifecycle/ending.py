@@ -8,7 +8,7 @@ from ...protocol.exit_status import describe_alone, describe_end, describe_limit
 from ...protocol.messages.gang import StopOrder
 from ...protocol.messages.stop_kinds import DONE, FAILURE, TIME
 from ...protocol.reasons import NODE_0_ENDED
-from ...protocol.states import CANCELLED, FAILED, FAILED_SETUP, SUCCEEDED, TIMEOUT
+from ...protocol.states import FAILED, FAILED_SETUP, STOPPED, SUCCEEDED, TIMEOUT
 from ..gang.timeouts import FAILURE_WAIT
 from ..runtime.processes import UNKILLABLE_AFTER
 from . import events
@@ -379,7 +379,7 @@ def judge(observed: Observed) -> Tuple[StateName, str]:
 def _judge_stop(observed: Observed, reason: str) -> Tuple[StateName, str]:
     if observed.stop_kind == DONE:  # node 0's program has ended, which this node's served
         return SUCCEEDED, ""
-    return (TIMEOUT if observed.stop_kind == TIME else CANCELLED), reason
+    return (TIMEOUT if observed.stop_kind == TIME else STOPPED), reason
 
 
 def _judge_worlds(observed: Observed) -> Tuple[StateName, str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Optiona
 from ...protocol.messages.stop_kinds import STOP, TIME
 from ...protocol.reasons import STOPPED_BY_SLURM
 from ...protocol.run_paths import RunPaths, WorkdirPaths, is_meant
-from ...protocol.states import CANCELLED, FAILED_SETUP, FINAL, LOST, PREPARING, SUCCEEDED, TIMEOUT
+from ...protocol.states import FAILED_SETUP, FINAL, LOST, PREPARING, STOPPED, SUCCEEDED, TIMEOUT
 from ...protocol.untrusted import Untrusted
 from ..runtime.stream import VerbError
 from ..state.run_record import new_state, read_state, with_record, with_stop
@@ -227,7 +227,7 @@ def describe_loss(rundir: str, job: SlurmJob) -> str:
 
 def infer_end(job: SlurmJob, *, lost: bool) -> Dict[str, Any]:
     """Say how a part ended whose end is not recorded."""
-    ended = {"CANCELLED": (CANCELLED, STOP), "TIMEOUT": (TIMEOUT, TIME), "DEADLINE": (TIMEOUT, TIME)}
+    ended = {"CANCELLED": (STOPPED, STOP), "TIMEOUT": (TIMEOUT, TIME), "DEADLINE": (TIMEOUT, TIME)}
     state, kind = ended.get(job.over) or (LOST if lost else FAILED_SETUP, "")
     return {"state": state, "reason": describe_end(job), "stop_kind": kind}
 

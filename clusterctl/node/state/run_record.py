@@ -39,7 +39,8 @@ MOST_ATTEMPTS = 100_000
 HIGHEST_PID = 1 << 22
 MOST_LISTED = 100_000  # ranks, attempts and processes in one record
 SUBMISSION_LIMIT = 60.0  # seconds in which an agent must have taken over
-RENAMED_KEYS = {  # of formats 1 and 2, see PROTOCOL
+# Of formats 1 and 2; until 3 a run that was stopped is CANCELLED.
+RENAMED_KEYS = {
     "seat": "slot",
     "seats": "slots",
     "parted": "gang_done",
@@ -176,7 +177,8 @@ class Record:
             written = os.write(descriptor, data)
             self._torn = written < len(data)
             if self._torn:
-                raise OSError("the disk took a part of the line")
+                # the disk took a part of the line
+                raise OSError
         finally:
             os.close(descriptor)
 
@@ -293,15 +295,15 @@ def _read_file(path: str) -> Optional[Dict[str, Any]]:
     content = read_json(path)
     # not in a spec of today: its environment may have such keys
     is_current = not content or cast("State", content).get("protocol") == PROTOCOL
-    return content if is_current else dict(_rename_keys(content))
+    return content if is_current else dict(_rename(content))
 
 
-def _rename_keys(value: Any) -> Any:
+def _rename(value: Any) -> Any:
     if isinstance(value, list):
-        return [_rename_keys(item) for item in value]
+        return [_rename(item) for item in value]
     if not isinstance(value, dict):
-        return value
-    return {RENAMED_KEYS.get(key, key): _rename_keys(item) for key, item in value.items()}
+        return "STOPPED" if value == "CANCELLED" else value
+    return {RENAMED_KEYS.get(key, key): _rename(item) for key, item in value.items()}
 
 
 def sanitize(recorded: Mapping[str, Any]) -> State:

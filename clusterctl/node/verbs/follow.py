@@ -15,7 +15,7 @@ import time
 from typing import TYPE_CHECKING, Dict, List, Optional
 
 from ...protocol.run_paths import RunPaths
-from ...protocol.states import CANCELLED, FINAL, LOST, SUCCEEDED, TIMEOUT
+from ...protocol.states import FINAL, LOST, STOPPED, SUCCEEDED, TIMEOUT
 from ...protocol.untrusted import Untrusted
 from ..logs.activity import ActivityReader
 from ..logs.lines import LineReader
@@ -41,7 +41,7 @@ STATE_INTERVAL = 1.0  # seconds between looks at whether agent and guardian live
 BEAT_INTERVAL = 2.0
 LEFTOVERS_LIMIT = 5.0  # seconds in which the processes of a LOST run may end by themselves
 CLIENT_LIMIT = 60.0  # seconds without a sign of the client
-NO_TORCHRUN_LOG = (SUCCEEDED, CANCELLED, TIMEOUT)  # its log adds nothing to those of the ranks
+NO_TORCHRUN_LOG = (SUCCEEDED, STOPPED, TIMEOUT)  # its log adds nothing to those of the ranks
 
 
 def run(request: FollowRequest, stream: Stream) -> None:

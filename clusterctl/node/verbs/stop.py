@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Set, cast
 
 from ...protocol.run_paths import RunPaths, WorkdirPaths
-from ...protocol.states import CANCELLED, FINAL, LOST, UNKNOWN
+from ...protocol.states import FINAL, LOST, STOPPED, UNKNOWN
 from ...protocol.untrusted import Untrusted
 from ..logs.lines import LineReader
 from ..runtime.processes import (
@@ -162,7 +162,7 @@ def find_recently_ended(rundir: str) -> List[EndedProcess]:
     size = os.path.getsize(path) if os.path.exists(path) else 0
     for line in reversed(LineReader(path, max(0, size - LAST_EVENTS)).read()[1].splitlines()):
         event = cast("JournalEntry", parse_dict(line) or {})
-        stopped = event.get("event") == "ended" and event.get("state") == CANCELLED
+        stopped = event.get("event") == "ended" and event.get("state") == STOPPED
         if stopped and time.time() - (Untrusted(event).moment("time") or 0.0) < RECENT:
             return read_ended(event)
     return []
@@ -296,7 +296,7 @@ def record_end(
     is_lost = state["state"] == LOST
     reason = state["reason"] if is_lost else str(request.get("reason") or "stopped")
     record = Record(rundir, state)
-    final_state: RunState = LOST if is_lost else CANCELLED
+    final_state: RunState = LOST if is_lost else STOPPED
     end: JournalFacts = {"state": final_state, "reason": reason, "ended": process_tree.signalled()}
     record.add_event("ended", {**end, "left": leftovers})
     record.set({"state": final_state, "reason": reason, "left": leftovers})

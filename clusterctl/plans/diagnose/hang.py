@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Final
 
 from clusterctl.codes.lookup import word
 from clusterctl.plans.diagnose.evidence import (
@@ -38,6 +38,10 @@ from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import begin_commands, render_duration
 from clusterctl.translation import english_of, tr, trn
+
+if TYPE_CHECKING:
+    from clusterctl.plans.diagnose.documents import HangEntry
+    from clusterctl.protocol.messages.files import KeptReason
 
 PATIENCE = 5.0  # seconds
 LEAST_STALLED_WAIT = 1.0  # seconds, where the nodes have seen no progress for as long as the job allows
@@ -488,8 +492,10 @@ def describe_entry(entry: Entry) -> str:
     return " ".join(filter(None, (entry.operation, entry.types, sizes)))
 
 
-STALL, TIME_LIMIT, STOP = "stall", "time_limit", "stop"
-REASONS = (STALL, TIME_LIMIT, STOP)
+STALL: Final = "stall"
+TIME_LIMIT: Final = "time_limit"
+STOP: Final = "stop"
+REASONS: tuple[KeptReason, ...] = (STALL, TIME_LIMIT, STOP)
 MOST_SHOWN = 4  # suspects
 
 
@@ -497,7 +503,7 @@ MOST_SHOWN = 4  # suspects
 class KeptEvidence:
     """What one node has kept: why, for how many seconds no rank had made progress if that was known, and its ranks."""
 
-    why: str
+    why: KeptReason
     seconds: float | None
     evidence: NodeEvidence
 
@@ -509,7 +515,7 @@ class KeptDiagnosis:
     `all_ranks` are all that were asked.
     """
 
-    why: str
+    why: KeptReason
     seconds: float | None
     judgement: Judgement
     ranks: tuple[RankEvidence, ...]
@@ -580,8 +586,8 @@ def judge_kept(
     return KeptDiagnosis(kept[0].why, longest, judgement, suspects or tuple(ranks), tuple(ranks))
 
 
-def kept_to_json(kept: KeptDiagnosis) -> dict[str, Any]:
-    """Give its place in `status --json` and in the verdict."""
+def kept_to_json(kept: KeptDiagnosis) -> HangEntry:
+    """Return its place in `status --json` and in the verdict."""
     return {
         "why": kept.why,
         "seconds": kept.seconds,

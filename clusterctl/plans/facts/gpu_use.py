@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from clusterctl.plans.facts.untrusted import clean_text, read_value
 from clusterctl.protocol.untrusted import Untrusted
-from clusterctl.translation import tr, trn
+from clusterctl.specs.text import render_duration
+from clusterctl.translation import tr
 
 GPU_LOCK_PREFIX = "clusterctl/gpu/"  # + UUID, as in the node's lock_holders.py
 NODE_LOCK = "clusterctl/node"
@@ -39,15 +40,8 @@ def parse_holders(raw: object) -> tuple[LockHolder, ...]:
 
 
 def describe_age(seconds: float) -> str:
-    """Say for how long something has been: `for 45 s`, `for 12 min`, `for 3 h 5 min`, `for 2 days`."""
-    whole = int(max(0.0, seconds))
-    if whole < 60:
-        return tr("for {seconds} s", seconds=whole)
-    if whole < 3600:
-        return tr("for {minutes} min", minutes=whole // 60)
-    if whole < 86400:
-        return tr("for {hours} h {minutes} min", hours=whole // 3600, minutes=whole % 3600 // 60)
-    return trn("for {n} day", "for {n} days", whole // 86400)
+    """Return for how long something has been: `for 45 s`, `for 3h05m`."""
+    return tr("for {span}", span=render_duration(seconds))
 
 
 def describe_holders(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
+from typing import TYPE_CHECKING
 
 from clusterctl.errors import UsageError
 from clusterctl.plans.launch.launchers import (
@@ -35,6 +35,9 @@ from clusterctl.protocol.run_id import RunId
 from clusterctl.specs.job.model import VISIBLE_DEVICES_VARIABLES, Job
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.translation import tr, trn
+
+if TYPE_CHECKING:
+    from clusterctl.plans.launch.documents import LaunchPlanEntry
 
 TORCHRUN_GRACE = 30.0  # seconds that torchrun gives its workers between TERM and KILL, unless set otherwise
 
@@ -293,8 +296,8 @@ def _render_node(node: NodePlan) -> str:
     return "\n".join([title, *activate, "cd <run_dir>/code", *exports, *commands, ""])
 
 
-def plan_to_json(plan: LaunchPlan) -> dict[str, Any]:
-    """Give `launch --dry-run --json`; texts as they are shown, holes as `<name>`."""
+def plan_to_json(plan: LaunchPlan) -> LaunchPlanEntry:
+    """Return its part of `launch --dry-run --json`; texts as they are shown, holes as `<name>`."""
     return {
         "job": plan.job.name,
         "world_size": plan.world_size,

@@ -25,6 +25,7 @@ from clusterctl.specs.job.model import Hook, Job, Setup
 from clusterctl.translation import to_translate, tr
 
 if TYPE_CHECKING:
+    from clusterctl.plans.launch.documents import SetupEntry
     from clusterctl.protocol.messages.facts import SetupQuery
     from clusterctl.protocol.messages.files import Hooks, HookSpec, SentTemplate, SetupSpec, StepSpec
 
@@ -224,8 +225,8 @@ def _step_to_spec(step: Step) -> StepSpec:
     }
 
 
-def setup_to_json(plan: SetupPlan, files: Manifest) -> dict[str, Any]:
-    """Give its place in `launch --dry-run --json`."""
+def setup_to_json(plan: SetupPlan, files: Manifest) -> SetupEntry:
+    """Return its place in `launch --dry-run --json`."""
     steps = [step.render() for step in plan.steps]
     return {"content": plan.content_hash, "files": len(files.entries), "bytes": files.size, "steps": steps}
 

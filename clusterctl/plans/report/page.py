@@ -15,7 +15,7 @@ from clusterctl.plans.report.charts import (
 from clusterctl.plans.report.evidence import mark_commands, render_ranks, render_sentence, render_slowness
 from clusterctl.plans.report.facts import Facts, list_facts
 from clusterctl.plans.report.markup import Child, Html, document, element, join, table
-from clusterctl.plans.report.plot import Scale, plots_in_rows, render_moment, render_plot
+from clusterctl.plans.report.plot import Scale, plots_in_rows, render_plot
 from clusterctl.plans.report.reported_run import (
     ReportedRun,
     describe_span,
@@ -31,7 +31,7 @@ from clusterctl.protocol.exit_status import signal_name
 from clusterctl.protocol.run_paths import short_id
 from clusterctl.protocol.states import LIVE, SUCCEEDED
 from clusterctl.specs.nodeset import fold_names
-from clusterctl.specs.text import command_line
+from clusterctl.specs.text import command_line, render_seconds
 from clusterctl.translation import language, tr, trn
 
 MOST_NODES = 10  # with plots of their own; of more the most telling
@@ -170,7 +170,7 @@ def _moments(run: ReportedRun, scale: Scale) -> Html | None:
     rows = [
         element(
             "tr",
-            element("td", render_moment(moment.time - scale.begin), class_="mono"),
+            element("td", render_seconds(moment.time - scale.begin), class_="mono"),
             element("td", moment.node_names),
             element("td", moment.sentence, class_="bad" if moment.bad else None),
         )

@@ -8,6 +8,7 @@ from itertools import pairwise
 from math import ceil
 
 from clusterctl.plans.report.markup import Html, element, join
+from clusterctl.specs.text import render_duration
 from clusterctl.translation import tr
 
 WIDTH, HEIGHT = 460, 138
@@ -229,26 +230,8 @@ def time_step(seconds: float) -> float:
 
 
 def render_time(seconds: float) -> str:
-    """Write a time since the beginning: 0, 40 s, 5 min, 1:30 h."""
-    whole = round(seconds)
-    if whole == 0:
-        return "0"
-    if whole < 60:
-        return tr("{n} s", n=whole)
-    if whole < 3600:
-        minutes, rest = divmod(whole, 60)
-        if not rest:
-            return tr("{n} min", n=minutes)
-        return tr("{minutes}:{seconds:02} min", minutes=minutes, seconds=rest)
-    hours, rest = divmod(whole, 3600)
-    if rest < 60:
-        return tr("{n} h", n=hours)
-    return tr("{hours}:{minutes:02} h", hours=hours, minutes=rest // 60)
-
-
-def render_moment(seconds: float) -> str:
-    """Write when something was, counted from the launch."""
-    return tr("{seconds:.1f} s", seconds=seconds) if seconds < 60 else render_time(seconds)
+    """Write a time since the beginning at an axis."""
+    return render_duration(seconds) if round(seconds) else "0"
 
 
 def format_percent(value: float) -> str:

@@ -10,15 +10,16 @@ from clusterctl.plans.diagnose.hang import KeptDiagnosis
 from clusterctl.plans.diagnose.slow import Slowness
 from clusterctl.plans.report.plot import Mark, Scale
 from clusterctl.plans.runs.history import JournalEvent, NodeRecord
-from clusterctl.plans.runs.state import NodeState, Parts, attempts_of
+from clusterctl.plans.runs.state import NodeState, Parts, attempts_of, run_seconds
 from clusterctl.plans.runs.verdict import Verdict, judged_state
+from clusterctl.protocol.end_record import FORMER_STOPPED
 from clusterctl.protocol.exit_status import signal_name
 from clusterctl.protocol.run_id import RunId
-from clusterctl.protocol.states import CANCELLED, LIVE, SUCCEEDED
+from clusterctl.protocol.states import LIVE, STOPPED, SUCCEEDED
 from clusterctl.protocol.tracebacks import clip
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.nodeset import fold_names
-from clusterctl.specs.text import render_duration
+from clusterctl.specs.text import render_duration, render_seconds
 from clusterctl.translation import to_translate, tr
 
 LONGEST_FACT = 300
@@ -192,8 +193,8 @@ def _attempt_ended(facts: Untrusted) -> tuple[str, bool]:
 
 
 def _ended(facts: Untrusted) -> tuple[str, bool]:
-    state = facts.text("state", 20)
-    return tr("ended: {state}", state=state), state not in (SUCCEEDED, CANCELLED)
+    state = facts.text("state", 20).replace(FORMER_STOPPED, STOPPED)
+    return tr("ended: {state}", state=state), state not in (SUCCEEDED, STOPPED)
 
 
 def _stalled(facts: Untrusted) -> tuple[str, bool]:
@@ -323,14 +324,13 @@ def find_marks(run: ReportedRun) -> list[Mark]:
         )
         marks.append(Mark(moment, clip(headline.strip(), LONGEST_LABEL), failed=True, sign=FAILURE_SIGN))
     elif run.state not in (SUCCEEDED, *LIVE) and run.ended_at is not None:
-        is_failure = run.state != CANCELLED
+        is_failure = run.state != STOPPED
         sign = FAILURE_SIGN if is_failure else STOP_SIGN
         marks.append(Mark(run.ended_at, run.state, failed=is_failure, sign=sign))
     return marks
 
 
 def describe_span(run: ReportedRun) -> str:
-    """Say how long the workers ran."""
-    began = [part.began - run.offsets.get(part.node, 0.0) for part in run.known if part.began]
-    end = run.ended_at or run.now
-    return render_duration(end - min(began)) if began else tr("the workers never started")
+    """Return how long the workers ran, as text."""
+    seconds = run_seconds({part.node: part for part in run.known}, run.now, run.offsets)
+    return tr("the workers never started") if seconds is None else render_seconds(seconds)

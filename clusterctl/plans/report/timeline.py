@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clusterctl.plans.report.markup import Child, Html, element, join
-from clusterctl.plans.report.plot import Scale, render_moment, render_time, time_step
+from clusterctl.plans.report.plot import Scale, render_time, time_step
 from clusterctl.plans.report.reported_run import PHASE_TEXTS, Phase, ReportedRun, find_phases
 from clusterctl.specs.nodeset import fold_names
+from clusterctl.specs.text import render_seconds
 from clusterctl.translation import tr
 
 WIDTH, LEFT, RIGHT, ROW, BAR = 960, 150, 10, 20, 13
@@ -67,7 +68,7 @@ def _marks(scale: Scale) -> Html | None:
             "li",
             element("b", mark.sign, class_="bad" if mark.failed else "warn"),
             " ",
-            element("span", render_moment(mark.time - scale.begin), class_="mono"),
+            element("span", render_seconds(mark.time - scale.begin), class_="mono"),
             " ",
             mark.label,
         )

@@ -7,8 +7,13 @@ The nodes decide what is certain (`node/supervise/ranks/groups.py`), and `protoc
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from clusterctl.codes.lookup import word
 from clusterctl.protocol.end_record import AloneRanks
+
+if TYPE_CHECKING:
+    from clusterctl.plans.runs.documents import AloneEntry
 
 ALONE_CODE, SUSPECTED_CODE = "CC-RUN-053", "CC-RUN-050"
 
@@ -26,7 +31,11 @@ def describe_alone(alone: AloneRanks) -> tuple[str, str]:
     return word(ALONE_CODE, "groups" if alone.largest > 1 else "", facts)
 
 
-def alone_to_json(alone: AloneRanks) -> dict[str, object]:
+def alone_to_json(alone: AloneRanks) -> AloneEntry:
     """Return its place in the JSON of a verdict."""
-    numbers = {"ranks": alone.ranks, "largest": alone.largest, "planned": alone.planned}
-    return {**numbers, "code": code_of(alone)}
+    return {
+        "ranks": alone.ranks,
+        "largest": alone.largest,
+        "planned": alone.planned,
+        "code": code_of(alone),
+    }

@@ -13,7 +13,7 @@ from clusterctl.plans.runs.state import HaltedProcess, NodeState, Parts, RankSta
 from clusterctl.plans.runs.verdict import Verdict
 from clusterctl.protocol.exit_status import signal_name
 from clusterctl.protocol.ranks import NodeRank, Rank
-from clusterctl.protocol.states import CANCELLED, LOST, UNKNOWN
+from clusterctl.protocol.states import LOST, STOPPED, UNKNOWN
 from clusterctl.protocol.tracebacks import clip
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import command_line
@@ -187,7 +187,7 @@ def _describe_part(node: NodeState | None, slot: SlotState | None, loss: str) ->
         return LOST, tr("{reason}; no answer", reason=loss)
     if node is None:
         return UNKNOWN, tr("no answer")
-    adds_loss = loss and node.state in (CANCELLED, UNKNOWN)  # else its own reason is why it was lost
+    adds_loss = loss and node.state in (STOPPED, UNKNOWN)  # else its own reason is why it was lost
     given, stop = translate_node_text(node.reason), translate_node_text(node.stopping)
     stopping = tr("stopping: {reason}", reason=stop) if node.live and stop else ""
     own_reason = tr("{reason}; the node reports: {own}", reason=loss, own=given)

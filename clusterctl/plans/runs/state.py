@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from clusterctl.plans.diagnose.evidence import WATCHERS
 from clusterctl.plans.facts.gpu_use import render_gpu_memory
@@ -41,6 +42,7 @@ from clusterctl.protocol.states import (
     SUCCEEDED,
     UNKNOWN,
     WAITING,
+    RunState,
 )
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.text import render_duration
@@ -114,7 +116,7 @@ class RankState:
 class EndSummary:
     """How the whole run ended, and in which attempt; kept by each node that has the complete record."""
 
-    state: str
+    state: RunState
     attempt: int
 
 
@@ -148,7 +150,7 @@ class NodeState:
     node: str
     node_rank: NodeRank
     nnodes: int
-    state: str
+    state: RunState
     since: float
     submitted: float
     began: float | None
@@ -220,7 +222,7 @@ class NodeState:
 def parse_state(raw: Untrusted) -> NodeState:
     """Read a state record; what is missing or of the wrong type becomes empty, never an error."""
     torchrun = raw.record("torchrun")
-    state = raw.text("state")
+    state: RunState = raw.one_of("state", STATES) or UNKNOWN
     slots, nnodes = raw.count("slots", MOST_SLOTS), raw.count("nnodes", MOST_SLOTS)
     return NodeState(
         run_id=parse_run_id(raw.text("run")) or NO_RUN_ID,
@@ -229,7 +231,7 @@ def parse_state(raw: Untrusted) -> NodeState:
         node=raw.text("node"),
         node_rank=NodeRank(raw.count("node_rank", MOST_SLOTS)),
         nnodes=nnodes,
-        state=state if state in STATES else UNKNOWN,
+        state=state,
         since=raw.moment("since") or 0.0,
         submitted=raw.moment("submitted") or 0.0,
         began=raw.moment("began") or None,
@@ -273,7 +275,7 @@ def parse_state(raw: Untrusted) -> NodeState:
 
 
 def _parse_end(raw: Untrusted) -> EndSummary | None:
-    state = raw.one_of("state", FINAL)
+    state: RunState | None = next((each for each in FINAL if each == raw.text("state")), None)
     return EndSummary(state, raw.count("attempt", MOST_ATTEMPTS) or 1) if state else None
 
 
@@ -314,7 +316,7 @@ def _render_left_process(entry: Untrusted) -> str:
     return f"pid {shown} {entry.text('name', MAX_PROCESS_NAME)} ({entry.text('state', 20) or '?'})"
 
 
-def live_state(parts: Mapping[str, NodeState | None]) -> str:
+def live_state(parts: Mapping[str, NodeState | None]) -> RunState:
     """Name the state of a run of which a part lives: that which got furthest; STALLED if it makes no progress there."""
     known = [part for part in taking_part(parts).values() if part]
     states = {part.state for part in known}
@@ -387,6 +389,7 @@ QUIET_LIMIT = 600.0  # seconds without a line after which a rank may hang
 BLOCKED_LIMIT = 30.0  # the same for one whose process waits in the kernel, as for a file server that is gone
 
 Parts = Mapping[str, NodeState | None]
+NO_OFFSETS: Mapping[str, float] = MappingProxyType({})
 
 
 def find_stall(activity: RankActivity, now: float) -> str:
@@ -430,3 +433,24 @@ def measure_remaining(parts: Parts, offsets: Mapping[str, float], now: float) ->
         if part and part.live and part.began is not None and part.time_limit is not None
     ]
     return max(0.0, min(remaining)) if remaining else None
+
+
+def run_ended(parts: Parts, offsets: Mapping[str, float] = NO_OFFSETS) -> float | None:
+    """Return when the last part of a run ended (Unix s, by our clock); None while one lives."""
+    known = {name: part for name, part in parts.items() if part}
+    if any(part.live for part in known.values()):
+        return None
+    return max((part.since - offsets.get(name, 0.0) for name, part in known.items()), default=None)
+
+
+def run_seconds(parts: Parts, now: float, offsets: Mapping[str, float] = NO_OFFSETS) -> float | None:
+    """Return how long the workers of a run have run, or ran; None if they were never started.
+
+    The one duration of a run, for every verb; `offsets` are the nodes' clocks minus ours.
+    """
+    began = [
+        part.began - offsets.get(name, 0.0)
+        for name, part in parts.items()
+        if part is not None and part.began is not None
+    ]
+    return max(0.0, (run_ended(parts, offsets) or now) - min(began)) if began else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from clusterctl.codes.lookup import find_entry
 from clusterctl.plans.diagnose.hang import KeptDiagnosis, kept_to_json
@@ -13,11 +14,13 @@ from clusterctl.plans.runs.alone import alone_to_json
 from clusterctl.plans.runs.assembled_record import assemble_record, with_own_reasons
 from clusterctl.plans.runs.gang_record import NO_PROGRESS, Attempt, choose_record
 from clusterctl.plans.runs.state import (
+    NO_OFFSETS,
     EndSummary,
     NodeState,
     attempts_of,
     live_state,
     roster_of,
+    run_seconds,
     taking_part,
 )
 from clusterctl.plans.sync.outside_files import OutsideFiles, outside_to_json, with_outside_files
@@ -25,12 +28,14 @@ from clusterctl.protocol.end_record import AloneRanks, EndRecord, RecordedPart
 from clusterctl.protocol.root_cause import Cause, Failure, render_ending
 from clusterctl.protocol.run_end import RunEnd, judge_end
 from clusterctl.protocol.run_id import RunId
-from clusterctl.protocol.states import FAILED, LOST, SUCCEEDED, UNKNOWN
+from clusterctl.protocol.states import FAILED, LOST, STATES, SUCCEEDED, UNKNOWN, RunState
 from clusterctl.protocol.tracebacks import strip_rank
 from clusterctl.specs.text import quote_word
 from clusterctl.translation import english_of
 
-NO_OFFSETS: Mapping[str, float] = MappingProxyType({})
+if TYPE_CHECKING:
+    from clusterctl.plans.runs.documents import AttemptEntry, CauseEntry, FailureEntry, VerdictEntry
+
 NOTHING_UNREACHABLE: Mapping[str, str] = MappingProxyType({})
 NO_PROGRESS_EXIT = 6
 
@@ -46,8 +51,8 @@ class Verdict:
     """
 
     run_id: RunId
-    state: str
-    node_states: Mapping[str, str]
+    state: RunState
+    node_states: Mapping[str, RunState]
     cause: Cause | None
     reasons: Mapping[str, str]
     left_processes: Mapping[str, tuple[str, ...]]
@@ -65,6 +70,7 @@ class Verdict:
     slow: Slowness | None = None  # who made the others wait, by a sample that the nodes took
     hang: KeptDiagnosis | None = None  # where the ranks were before the end, if the nodes have kept that
     alone: AloneRanks | None = None  # of a run whose ranks all ended with 0: why it is FAILED, or a warning
+    seconds: float | None = None  # how long its workers ran; None if they never started
     is_assembled: bool = (
         False  # judged on this machine: the run had begun, and no node has the complete record
     )
@@ -104,14 +110,16 @@ def conclude_over(
     `unreachable` is why a node was given up that was followed.
     """
     record, summary = _find_record(parts, {*parts, *names}), find_summary(parts)
+    over = {name: None if part is not None and part.live else part for name, part in parts.items()}
+    seconds = run_seconds(over, 0.0, offsets)  # without a node that was lost in the middle of it
     if record is not None:
         record = with_own_reasons(record.shift_to_clock(offsets.get(record.hub, 0.0)), parts, offsets)
-        return make_verdict(run_id, parts, record)
+        return replace(make_verdict(run_id, parts, record), seconds=seconds)
     assembled = with_own_reasons(assemble_record(parts, names, offsets, unreachable), parts, offsets)
     if summary is not None:
-        return make_verdict(run_id, parts, assembled, RunEnd(summary.state))
+        return replace(make_verdict(run_id, parts, assembled, RunEnd(summary.state)), seconds=seconds)
     has_begun = any(part.began is not None for part in parts.values() if part)
-    return replace(make_verdict(run_id, parts, assembled), is_assembled=has_begun)
+    return replace(make_verdict(run_id, parts, assembled), is_assembled=has_begun, seconds=seconds)
 
 
 def find_summary(parts: Mapping[str, NodeState | None]) -> EndSummary | None:
@@ -152,12 +160,12 @@ def _recorded_names(parts: Mapping[str, NodeState | None]) -> set[str]:
     return {part.node for record in records for part in record.parts}
 
 
-def name_state(run_id: RunId, parts: Mapping[str, NodeState | None], names: Collection[str] = ()) -> str:
+def name_state(run_id: RunId, parts: Mapping[str, NodeState | None], names: Collection[str] = ()) -> RunState:
     """Name the state of a run; `names` as in `conclude`."""
     return judged_state(conclude(run_id, parts, names), parts)
 
 
-def judged_state(verdict: Verdict | None, parts: Mapping[str, NodeState | None]) -> str:
+def judged_state(verdict: Verdict | None, parts: Mapping[str, NodeState | None]) -> RunState:
     """Name the state by what `conclude` has returned."""
     return verdict.state if verdict is not None else live_state(parts)
 
@@ -210,12 +218,16 @@ def _alone_of(record: EndRecord, state: str) -> AloneRanks | None:
     return record.alone if record.alone.is_certain == (state == FAILED) else None
 
 
-def _name_node_state(part: NodeState | None, recorded: RecordedPart | None) -> str:
+def _name_node_state(part: NodeState | None, recorded: RecordedPart | None) -> RunState:
     """Name how a node ended: as recorded; of one that the others lost what it reports itself, if that is an end."""
     own = UNKNOWN if part is None or part.live else part.state
     if recorded is None:
         return own
-    return own if recorded.lost and own != UNKNOWN else recorded.state
+    return own if recorded.lost and own != UNKNOWN else _known_state(recorded.state)
+
+
+def _known_state(text: str) -> RunState:
+    return next((state for state in STATES if state == text), UNKNOWN)
 
 
 def _with_node_of_task(cause: Cause, addresses: Mapping[str, str]) -> Cause:
@@ -226,12 +238,13 @@ def _with_node_of_task(cause: Cause, addresses: Mapping[str, str]) -> Cause:
     return replace(cause, failure=replace(cause.failure, ray_task=(task[0], nodes[0]))) if nodes else cause
 
 
-def verdict_to_json(verdict: Verdict) -> dict[str, object]:
-    """Give the verdict's place in the NDJSON of `launch --json`."""
+def verdict_to_json(verdict: Verdict) -> VerdictEntry:
+    """Return the verdict's place in the NDJSON of `launch --json`."""
     cause = verdict.cause
     return {
         "state": verdict.state,
         "exit_code": verdict.exit_code,
+        "seconds": None if verdict.seconds is None else round(verdict.seconds, 3),
         "nodes": dict(verdict.node_states),
         "reasons": dict(verdict.reasons),
         "left": {name: list(processes) for name, processes in verdict.left_processes.items()},
@@ -241,7 +254,11 @@ def verdict_to_json(verdict: Verdict) -> dict[str, object]:
         "gave_up": verdict.gave_up_reason or None,
         "spares": list(verdict.spares),
         "after": dict(verdict.after_errors),
-        "outside": {name: outside_to_json(files) for name, files in verdict.outside_files.items()},
+        "outside": {
+            name: entry
+            for name, files in verdict.outside_files.items()
+            if (entry := outside_to_json(files)) is not None
+        },
         "world_sizes": {name: observed for name, (observed, _) in verdict.world_sizes.items()},
         "cause": cause_to_json(cause, verdict.run_id) if cause else None,
         "alone": alone_to_json(verdict.alone) if verdict.alone else None,
@@ -251,8 +268,8 @@ def verdict_to_json(verdict: Verdict) -> dict[str, object]:
     }
 
 
-def attempt_to_json(attempt: Attempt) -> dict[str, object]:
-    """Give one of the attempts that have ended; times by the clock of the node that reported it."""
+def attempt_to_json(attempt: Attempt) -> AttemptEntry:
+    """Return one of the attempts that have ended; times by the clock of the node that reported it."""
     return {
         "attempt": attempt.number,
         "reason": attempt.reason,
@@ -264,8 +281,8 @@ def attempt_to_json(attempt: Attempt) -> dict[str, object]:
     }
 
 
-def cause_to_json(cause: Cause, run_id: str) -> dict[str, object]:
-    """Give a cause as JSON: what failed first, what it said, what is known of it, and what followed."""
+def cause_to_json(cause: Cause, run_id: str) -> CauseEntry:
+    """Return a cause as JSON: what failed first, what it said, what is known of it, and what followed."""
     code = cause.symptom_match.symptom.code if cause.symptom_match else None
     entry = find_entry(code or "")
     return {
@@ -280,7 +297,7 @@ def cause_to_json(cause: Cause, run_id: str) -> dict[str, object]:
     }
 
 
-def _failure_to_json(failure: Failure) -> dict[str, object]:
+def _failure_to_json(failure: Failure) -> FailureEntry:
     return {
         "node": failure.node,
         "rank": failure.rank,

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from clusterctl.protocol.untrusted import Untrusted
+
+if TYPE_CHECKING:
+    from clusterctl.plans.sync.documents import OutsideFilesEntry
 
 MAX_NAMED = 5
 LONGEST_FILE_NAME = 200
@@ -36,8 +39,8 @@ def with_outside_files(parts: Mapping[str, OutsideFiles | None]) -> dict[str, Ou
     return {name: files for name, files in parts.items() if files is not None and (files.files or files.more)}
 
 
-def outside_to_json(files: OutsideFiles | None) -> dict[str, Any] | None:
-    """Give one node's; null where nothing is known."""
+def outside_to_json(files: OutsideFiles | None) -> OutsideFilesEntry | None:
+    """Return the entry of one node; None where nothing is known."""
     return (
         None
         if files is None

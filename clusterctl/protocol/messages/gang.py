@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple, TypeVar
 
 from ..ranks import NodeRank, Slot
 from ..reasons import CODE
-from ..states import CANCELLED, FAILED, FAILED_SETUP, LOST, SUCCEEDED, TIMEOUT, RunState
+from ..states import FAILED, FAILED_SETUP, LOST, STOPPED, SUCCEEDED, TIMEOUT, RunState
 from ..untrusted import LATEST, MalformedError, Untrusted
 from .stop_kinds import STOP, STOP_KINDS
 
@@ -62,10 +62,10 @@ NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 ADDRESS = re.compile(r"[0-9A-Fa-f:.]{2,45}")
 
 # that a node can report of itself
-END_STATES: tuple[RunState, ...] = (SUCCEEDED, FAILED, FAILED_SETUP, CANCELLED, TIMEOUT)
+END_STATES: tuple[RunState, ...] = (SUCCEEDED, FAILED, FAILED_SETUP, STOPPED, TIMEOUT)
 PART_STATES: tuple[RunState, ...] = (*END_STATES, LOST)  # or the others of it
 BETWEEN_STATES: tuple[RunState, ...] = (
-    CANCELLED,
+    STOPPED,
     TIMEOUT,
 )  # how a run ends between two attempts, on all nodes alike
 

@@ -52,7 +52,7 @@ def test_ctrl_c_while_the_end_is_explained_loses_no_verdict(
     def interrupt(_: object) -> NoReturn:
         raise KeyboardInterrupt
 
-    verdict, seen = SimpleNamespace(run_id="a", exit_code=0), []
+    verdict, seen = SimpleNamespace(run_id="a", exit_code=0, cause=None), []
     monitor = SimpleNamespace(watch=lambda: verdict, explain=interrupt, stopping=False)
     monkeypatch.setattr(attach, "RunMonitor", lambda *_, **__: monitor)
     monkeypatch.setattr(attach, "verdict_to_json", lambda shown: {"state": str(shown is verdict)})

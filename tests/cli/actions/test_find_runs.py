@@ -39,8 +39,8 @@ def test_an_ambiguous_prefix_lists_the_runs_with_state_and_age() -> None:
 
     first, second = caught.value.evidence.splitlines()
     assert caught.value.message == "'good' matches 2 runs"
-    assert first.startswith("good-20260102T000000-0002  SUCCEEDED, launched") and "3d ago" in first
-    assert second.startswith("good-20260101T000000-0001  ") and "5d ago" in second
+    assert first.startswith("good-20260102T000000-0002  SUCCEEDED, launched") and "3d01h ago" in first
+    assert second.startswith("good-20260101T000000-0001  ") and "5d01h ago" in second
     assert caught.value.fix == "the newest: clusterctl --lab two logs good-20260102T000000-0002"
 
 

@@ -47,7 +47,7 @@ def left_before_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[
     (tmp_path / "train.py").write_text("print(1)")
     job = Job(name="a", file=str(tmp_path / "job.yaml"), launcher="python", script="train.py")
     inventory = parse_inventory("cluster: c\nnodes: [{host: gpu01}]", "-")
-    options = launch.LaunchOptions(detach=False, no_check=True, as_json=True)
+    options = launch.LaunchOptions(detach=False, ignore_checks=True, as_json=True)
     cluster: Any = SimpleNamespace(steps=None)
     begun = LeftBeforeGo(inventory, job, plan_placement(inventory, job), options)
     return lambda: begun.run(cluster)
@@ -72,7 +72,7 @@ def test_a_start_that_is_interrupted_is_called_that(
     assert left_before_go() == 130
     printed = capsys.readouterr()
     assert f"interrupted before all nodes had started; {end}\n" in printed.err
-    assert '"state": "CANCELLED"' in printed.out
+    assert '"state": "STOPPED"' in printed.out
 
 
 def test_ctrl_c_twice_while_go_is_sent_claims_no_end(
@@ -131,7 +131,7 @@ def test_ctrl_c_right_after_go_shows_that_the_run_continues(
     (tmp_path / "train.py").write_text("print(1)")
     job = Job(name="a", file=str(tmp_path / "job.yaml"), launcher="python", script="train.py")
     inventory = parse_inventory("cluster: c\nnodes: [{host: gpu01}]", "-")
-    options = launch.LaunchOptions(detach=False, no_check=True, as_json=True)
+    options = launch.LaunchOptions(detach=False, ignore_checks=True, as_json=True)
     cluster: Any = SimpleNamespace(steps=None)
     assert LeftAfterGo(inventory, job, plan_placement(inventory, job), options).run(cluster) == 130
     printed = capsys.readouterr()
@@ -156,7 +156,9 @@ def test_ctrl_c_after_the_end_starts_nothing_again(
     """The run neither continues nor was cancelled, and its `on_end`, which has run, is not kept for another time."""
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    ended = SimpleNamespace(watch=lambda: SimpleNamespace(run_id="a"), explain=interrupt, stopping=False)
+    ended = SimpleNamespace(
+        watch=lambda: SimpleNamespace(run_id="a", cause=None), explain=interrupt, stopping=False
+    )
     monkeypatch.setattr(attach, "RunMonitor", lambda *_, **__: ended)
     monkeypatch.setattr(attach, "verdict_to_json", interrupt)
     (tmp_path / "train.py").write_text("print(1)")
@@ -168,7 +170,7 @@ def test_ctrl_c_after_the_end_starts_nothing_again(
         on_end=OnEnd(command=("true",)),
     )
     inventory = parse_inventory("cluster: c\nnodes: [{host: gpu01}]", "-")
-    options = launch.LaunchOptions(detach=False, no_check=True, as_json=True)
+    options = launch.LaunchOptions(detach=False, ignore_checks=True, as_json=True)
     cluster: Any = SimpleNamespace(steps=None)
     assert LeftAfterItsEnd(inventory, job, plan_placement(inventory, job), options).run(cluster) == 130
     printed = capsys.readouterr()

@@ -36,7 +36,7 @@ def test_a_run_of_another_account_is_not_called_ended(capsys: pytest.CaptureFixt
         each=lambda *_, **__: [Outcome(NODES[0], report, None, 0.0)], steps=Steps()
     )
 
-    assert stop.stop_run(RunHandle(cluster, RUN, NODES, {}), [], None) == 5
+    assert stop.stop_run(RunHandle(cluster, RUN, NODES, {}), stop.KnownParts(), None) == 5
 
     said = capsys.readouterr()
     assert "CC-RUN-018" in said.err
@@ -58,7 +58,7 @@ def test_results_are_printed_once_the_progress_is_gone(
             raise KeyboardInterrupt
 
     cluster: Any = SimpleNamespace(each=each, steps=Steps())
-    code = stop.stop_run(RunHandle(cluster, RUN, NODES, {}), [], None)
+    code = stop.stop_run(RunHandle(cluster, RUN, NODES, {}), stop.KnownParts(), None)
 
     out = capsys.readouterr().out.splitlines()
     assert (code, printed) == (130 if interrupted else 0, [""])
@@ -82,7 +82,7 @@ def test_a_part_that_the_other_nodes_have_ended_was_stopped_too() -> None:
     """They may have the order first; where nothing ended anywhere, or by another order, nothing was running."""
 
     def report(ended: tuple[str, ...], reason: str = "stopped by ann@x") -> StopReport:
-        state = parse_state(Untrusted({"run": str(RUN), "state": "CANCELLED", "reason": reason}))
+        state = parse_state(Untrusted({"run": str(RUN), "state": "STOPPED", "reason": reason}))
         return StopReport(ended, (), state)
 
     def listed(*reports: StopReport, before: tuple[str, ...] = ()) -> list[str]:

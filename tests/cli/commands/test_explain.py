@@ -45,7 +45,7 @@ def test_an_error_and_a_known_text(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["explain", "CC-USE-002"]) == 0
     shown = capsys.readouterr().out
     assert "no inventory was found" in shown
-    assert "do  Use `-i FILE`, or" in shown
+    assert "fix  Use `-i FILE`, or" in shown
     assert run(["explain", "cc-job-22", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["schema"], told["code"], told["kind"]) == (1, "CC-JOB-022", "end of a rank")

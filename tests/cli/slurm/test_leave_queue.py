@@ -49,7 +49,7 @@ def test_a_submitted_job_is_not_called_cancelled(
     )
     inventory = parse_inventory("cluster: c\nslurm: {login: {host: login}}", "-")
     assert inventory.slurm is not None
-    options = LaunchOptions(detach=False, no_check=True, as_json=True)
+    options = LaunchOptions(detach=False, ignore_checks=True, as_json=True)
     cluster: Any = SimpleNamespace(steps=None)
     started = WithoutCode(inventory, inventory.slurm, job, (None, None), options)
     assert started.run(cluster) == 130

@@ -44,7 +44,7 @@ def launch(folder: Path, server: Server, python: str) -> subprocess.CompletedPro
     )
     text = inventory(server, "paramiko").replace(sys.executable, python)
     (folder / "inventory.yaml").write_text(re.sub(r"config: [^,]*", "config: none", text))
-    words = [sys.executable, "-m", "clusterctl", "launch", "--no-check", "job.yaml"]
+    words = [sys.executable, "-m", "clusterctl", "launch", "--ignore-checks", "job.yaml"]
     env = {**os.environ, "XDG_STATE_HOME": str(server.folder / "state")}
     return subprocess.run(
         words, cwd=folder, env=env, capture_output=True, text=True, timeout=HANG, check=False

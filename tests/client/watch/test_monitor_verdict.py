@@ -9,7 +9,7 @@ import pytest
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.watch.follower import NodeEvent, StateChange
 from clusterctl.client.watch.monitor import MonitorOptions, RunMonitor
-from clusterctl.console.verdict import render_cause
+from clusterctl.console.run.verdict import render_cause
 from clusterctl.plans.runs.state import NodeState, parse_state
 from clusterctl.plans.runs.verdict import conclude, name_state
 from clusterctl.protocol.run_id import RunId
@@ -33,7 +33,7 @@ def recorded(node: str, state: str, reason: str, *failures: dict[str, Any]) -> d
 def hub_record(why: str) -> dict[str, Any]:
     """Write what the hub recorded, and gpu03 too: gpu02 is lost, the others were stopped."""
     stopped = [
-        recorded(node, "CANCELLED", f"gpu02 is lost: {why}", {"rank": rank, **TERM, "time": 10.5})
+        recorded(node, "STOPPED", f"gpu02 is lost: {why}", {"rank": rank, **TERM, "time": 10.5})
         for node, rank in (("gpu01", 0), ("gpu03", 2))
     ]
     parts = [stopped[0], recorded("gpu02", "LOST", why), stopped[1]]
@@ -50,7 +50,7 @@ def part(node: str, state: str, reason: str, gang: Any = True, **facts: Any) -> 
 def parts_with(why: str, second: NodeState | None) -> dict[str, NodeState | None]:
     """Give what the nodes report at the end, gpu02 as given."""
     first, third = (
-        part(node, "CANCELLED", f"gpu02 is lost: {why}", hub_record(why)) for node in ("gpu01", "gpu03")
+        part(node, "STOPPED", f"gpu02 is lost: {why}", hub_record(why)) for node in ("gpu01", "gpu03")
     )
     return {"gpu01": first, "gpu02": second, "gpu03": third}
 
@@ -74,14 +74,12 @@ OWN_RECORD = {
     "stop": None,
     "parts": [
         recorded("gpu01", "LOST", SILENT),
-        recorded(
-            "gpu02", "CANCELLED", f"node 0 (gpu01) is lost: {SILENT}", {"rank": 1, **TERM, "time": 10.6}
-        ),
+        recorded("gpu02", "STOPPED", f"node 0 (gpu01) is lost: {SILENT}", {"rank": 1, **TERM, "time": 10.6}),
     ],
 }
 AGENT_LOST = {"event": "agent_lost", "reason": KILLED, "time": 10.1}
 NOT_RUNNING = "agent and guardian are not running"
-CUT_OFF = part("gpu02", "CANCELLED", f"node 0 (gpu01) is lost: {SILENT}", OWN_RECORD)
+CUT_OFF = part("gpu02", "STOPPED", f"node 0 (gpu01) is lost: {SILENT}", OWN_RECORD)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +123,7 @@ def test_a_node_that_we_lost_is_judged_by_what_the_others_recorded() -> None:
     record = hub_record(GONE)
     record.update(parts=[record["parts"][0], failed, record["parts"][2]])
     record["stop"] = {"node": "gpu02", "reason": "gpu02: rank 1 exited with 1", "time": 10.2}
-    first, third = (part(node, "CANCELLED", record["stop"]["reason"], record) for node in ("gpu01", "gpu03"))
+    first, third = (part(node, "STOPPED", record["stop"]["reason"], record) for node in ("gpu01", "gpu03"))
     attached = watch([])
     for name, known in (("gpu01", first), ("gpu03", third)):
         attached._on_update(StateChange(name, known))
@@ -141,7 +139,7 @@ def test_a_node_that_the_others_lost_and_that_ended_by_itself_is_not_to_be_stopp
     verdict = conclude(RUN, parts_with(SILENT, CUT_OFF))
 
     assert verdict is not None
-    assert verdict.node_states["gpu02"] == "CANCELLED"
+    assert verdict.node_states["gpu02"] == "STOPPED"
     assert verdict.cause is not None
     assert sorted(failure.node for failure in verdict.cause.ended) == ["gpu01", "gpu03"]
     assert (verdict.unwatched, verdict.away) == ((), ())
@@ -170,13 +168,13 @@ def test_without_a_record_a_run_that_no_person_stopped_is_not_cancelled(
 ) -> None:
     """A list of many runs leaves records out; what one node alone reports of the hub does not count."""
     parts: dict[str, NodeState | None] = {
-        name: part(name, "CANCELLED", f"gpu02 is lost: {SILENT}") for name in ("gpu01", "gpu03")
+        name: part(name, "STOPPED", f"gpu02 is lost: {SILENT}") for name in ("gpu01", "gpu03")
     }
     assert name_state(RUN, {**parts, "gpu02": second and part("gpu02", second.state, second.reason)}) == state
-    failed = {name: part(name, "CANCELLED", "gpu02: rank 1 exited with 1") for name in ("gpu01", "gpu03")}
+    failed = {name: part(name, "STOPPED", "gpu02: rank 1 exited with 1") for name in ("gpu01", "gpu03")}
     assert name_state(RUN, {**failed, "gpu02": part("gpu02", CUT_OFF.state, CUT_OFF.reason)}) == "FAILED"
-    by_hand = {name: part(name, "CANCELLED", "stopped by ann@laptop") for name in ("gpu01", "gpu02", "gpu03")}
-    assert name_state(RUN, by_hand) == "CANCELLED"
+    by_hand = {name: part(name, "STOPPED", "stopped by ann@laptop") for name in ("gpu01", "gpu02", "gpu03")}
+    assert name_state(RUN, by_hand) == "STOPPED"
 
 
 def test_what_one_node_reports_of_the_hub_is_that_nodes_view() -> None:

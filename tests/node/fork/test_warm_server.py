@@ -16,7 +16,7 @@ from clusterctl.node.fork.obstacles import NEWEST_PYTHON
 
 pytestmark = pytest.mark.skipif(sys.version_info[:2] > NEWEST_PYTHON, reason="this Python is never forked")
 
-FINAL = ("SUCCEEDED", "FAILED", "FAILED_SETUP", "CANCELLED")
+FINAL = ("SUCCEEDED", "FAILED", "FAILED_SETUP", "STOPPED")
 SCRIPT = """
 import os, sys, torch, torch.distributed as dist
 paths = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd") if int(name) > 2]

@@ -42,7 +42,7 @@ def test_a_run_with_forked_workers(node: Make) -> None:
     assert command == f"{sys.executable}\0-u\0train.py\0"
     assert {f"CLUSTERCTL_RUN={run.tag}", "RANK=1", "OMP_NUM_THREADS=1"} <= set(variables)
     assert sorted(held) == sorted(workers), "no server is left beside the workers"
-    assert (state["state"], state["left"], state["world_size_seen"]) == ("CANCELLED", [], 2)
+    assert (state["state"], state["left"], state["world_size_seen"]) == ("STOPPED", [], 2)
     assert [rank["signal"] for rank in state["ranks"].values()] == [signal.SIGTERM] * 2
     assert (run.event("start_method")["method"], run.event("start_method")["text"]) == ("fork", "")
 
@@ -97,7 +97,7 @@ def test_a_launch_that_is_cancelled_before_go(node: Make) -> None:
     assert run.session is not None
     run.session.close()
 
-    assert run.ended()["state"] == "CANCELLED"
+    assert run.ended()["state"] == "STOPPED"
 
 
 @VARIANT

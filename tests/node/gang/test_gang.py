@@ -28,13 +28,13 @@ def test_a_failure_on_one_node_ends_all(node: Make) -> None:
     gang.tell(1, "raise ValueError('bad loss')")
     states = gang.ended()
 
-    assert [state["state"] for state in states] == ["CANCELLED", "FAILED", "CANCELLED"]
+    assert [state["state"] for state in states] == ["STOPPED", "FAILED", "STOPPED"]
     assert states[0]["reason"] == states[2]["reason"] == "gpu02: rank 1 exited with 1"
     records = [gang.record(rank) for rank in range(3)]
     assert records[0] == records[1] == records[2]
     assert (records[0]["whole"], records[0]["stop"]["node"]) == (True, "gpu02")
     parts = {part["node"]: part for part in records[0]["parts"]}
-    assert [part["state"] for part in parts.values()] == ["CANCELLED", "FAILED", "CANCELLED"]
+    assert [part["state"] for part in parts.values()] == ["STOPPED", "FAILED", "STOPPED"]
     (failure,) = parts["gpu02"]["failures"]
     assert (failure["rank"], failure["exit"], failure["signal"]) == (1, 1, None)
     ((block,)) = failure["tracebacks"]
@@ -73,7 +73,7 @@ def test_a_stop_on_one_node_is_a_stop_on_all(node: Make) -> None:
     (*_, said) = (frame[0] for frame in gang.nodes[2].verb("stop", grace=3.0, reason="stopped by ann@laptop"))
     states = gang.ended()
 
-    assert [state["state"] for state in states] == ["CANCELLED", "CANCELLED", "SUCCEEDED"]
+    assert [state["state"] for state in states] == ["STOPPED", "STOPPED", "SUCCEEDED"]
     assert {state["reason"] for state in states[:2]} == {"stopped by ann@laptop"}
     assert said == {"end": True}
     assert gang.nodes[1].event("stopping")["grace"] == 3.0
@@ -90,7 +90,7 @@ def test_whoever_is_killed_all_end(node: Make, victim: str, who: int) -> None:
     name = f"gpu0{who + 1}"
     assert states[who]["state"] == "FAILED"
     others = [state for rank, state in enumerate(states) if rank != who]
-    assert all(state["state"] == "CANCELLED" and name in state["reason"] for state in others), states
+    assert all(state["state"] == "STOPPED" and name in state["reason"] for state in others), states
     for rank in {0, 1, 2} - {who}:
         parts = {part["node"]: part["state"] for part in gang.record(rank)["parts"]}
         assert parts[name] == ("LOST" if victim == "agent" else "FAILED")
@@ -110,8 +110,8 @@ def test_a_silent_node_is_lost(node: Make, who: int) -> None:
     os.kill(frozen.pid("agent"), signal.SIGCONT)
     gang.ended()
 
-    assert all(state["state"] == "CANCELLED" and "silent for 5 s" in state["reason"] for state in states)
-    assert frozen.state()["state"] == "CANCELLED"
+    assert all(state["state"] == "STOPPED" and "silent for 5 s" in state["reason"] for state in states)
+    assert frozen.state()["state"] == "STOPPED"
 
 
 def test_a_hub_that_cannot_be_reached(node: Make) -> None:
@@ -126,7 +126,7 @@ def test_a_hub_that_cannot_be_reached(node: Make) -> None:
     failed = one.hear("join_failed")
 
     assert (failed["port"], failed["error"]) == (gang.port, "Connection refused")
-    assert one.hear("ended")["state"] == "CANCELLED"
+    assert one.hear("ended")["state"] == "STOPPED"
 
 
 def test_a_hub_with_another_token(node: Make) -> None:

@@ -103,14 +103,14 @@ def test_a_bad_message_to_the_hub_costs_its_sender(node: Make, stack: ExitStack,
         time.sleep(0.02)
     states, parts = run.ended()
 
-    assert [state["state"] for state in states] == ["CANCELLED"] * 2
+    assert [state["state"] for state in states] == ["STOPPED"] * 2
     assert all(state["reason"].startswith("gpu03 is lost: it sent") for state in states), states
     assert kind in states[0]["reason"]
     assert "\x1b" not in states[0]["reason"]
     assert len(states[0]["reason"]) < 300
     assert [parts[name]["state"] for name in ("gpu01", "gpu02", "gpu03")] == [
-        "CANCELLED",
-        "CANCELLED",
+        "STOPPED",
+        "STOPPED",
         "LOST",
     ]
     assert after < before + MEMORY
@@ -132,7 +132,7 @@ def test_a_bad_message_before_go(node: Make, stack: ExitStack, attack: str) -> N
     assert parts["gpu03"]["reason"].startswith(
         "it disconnected before the start: it sent a malformed message"
     )
-    assert parts["gpu02"]["state"] == "CANCELLED"
+    assert parts["gpu02"]["state"] == "STOPPED"
 
 
 @pytest.mark.parametrize("attack", first(1, ["part of no time", "stop with a huge grace"]))

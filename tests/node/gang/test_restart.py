@@ -150,7 +150,7 @@ def test_a_client_that_leaves_before_go_leaves_nothing(node: Make) -> None:
         one.session.close()
     states = gang.ended()
 
-    assert {state["state"] for state in states} == {"CANCELLED"}
+    assert {state["state"] for state in states} == {"STOPPED"}
 
 
 @VARIANT  # of what the transcripts of the gang prove without processes
@@ -256,7 +256,7 @@ def test_a_stop_in_the_pause_is_the_end(node: Make) -> None:
     states = gang.ended()
 
     assert [(state["state"], state["reason"]) for state in states] == [
-        ("CANCELLED", "stopped by ann@laptop")
+        ("STOPPED", "stopped by ann@laptop")
     ] * 2
 
 
@@ -267,7 +267,7 @@ def test_a_stop_while_it_runs_is_the_end(node: Make) -> None:
     gang.nodes[0].verb("stop", grace=0.5, reason="stopped by ann@laptop")
     states = gang.ended()
 
-    assert [state["state"] for state in states] == ["CANCELLED", "CANCELLED", "SUCCEEDED"]
+    assert [state["state"] for state in states] == ["STOPPED", "STOPPED", "SUCCEEDED"]
     assert {state["attempt"] for state in states} == {1}
 
 
@@ -339,6 +339,6 @@ def test_gates_start_in_the_pause_and_a_stop_ends_them(node: Make) -> None:
     assert (ready["state"], ready["attempt"], ready["master"]) == ("WAITING", 2, None)
     assert ready["reason"].startswith("restart 1 of 3 in 30 s: ")
     assert [(state["state"], state["reason"]) for state in states] == [
-        ("CANCELLED", "stopped by ann@laptop")
+        ("STOPPED", "stopped by ann@laptop")
     ] * 2
     assert len([event for event in first.events() if event["event"] == "go_received"]) == 1

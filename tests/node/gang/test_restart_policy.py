@@ -56,7 +56,7 @@ CASES: list[tuple[str, list[Any], str, str]] = [
     (
         "who saves and leaves with its own code when asked is innocent, however early",
         [
-            part("a", rank(0, 143, at=10.3), state="CANCELLED", stopped_at=10.0),
+            part("a", rank(0, 143, at=10.3), state="STOPPED", stopped_at=10.0),
             part("b", {"rank": None, "reason": "the guardian was killed", "time": 10.9}),
         ],
         "agent_killed",
@@ -65,7 +65,7 @@ CASES: list[tuple[str, list[Any], str, str]] = [
     (
         "a network's error is told, not the code of who was asked to leave",
         [
-            part("a", rank(0, 1, at=10.3), state="CANCELLED", stopped_at=10.0),
+            part("a", rank(0, 1, at=10.3), state="STOPPED", stopped_at=10.0),
             part("b", rank(1, 1, at=10.6, tracebacks=[said(LOST_PEER, at=9.8)])),
         ],
         "network",
@@ -119,7 +119,7 @@ CASES: list[tuple[str, list[Any], str, str]] = [
     (
         "what we ended ourselves is no cause",
         [
-            part("a", rank(0, sig=15, at=10.0), state="CANCELLED", stopped_at=9.9),
+            part("a", rank(0, sig=15, at=10.0), state="STOPPED", stopped_at=9.9),
             part("b", rank(1, sig=9, at=9.0)),
         ],
         "worker_killed",
@@ -182,7 +182,7 @@ CASES: list[tuple[str, list[Any], str, str]] = [
         "worker_killed",
         "b",
     ),
-    ("only a stop", [part("a", state="CANCELLED", stopped_at=5.0)], "code", "a"),
+    ("only a stop", [part("a", state="STOPPED", stopped_at=5.0)], "code", "a"),
     (
         "rank 0 ended with 0, rank 1 was killed",
         [part("a", rank(0, exit_code=0), rank(1, sig=9))],

@@ -320,8 +320,8 @@ CASES: dict[str, tuple[RunState, Any, Phase, tuple[Action, ...]]] = {
     "time is up": (
         run_of(Phase.RUNNING, spec={"time_limit": 60.0}), events.Notice.TIME_IS_UP, Phase.ENDING,
         (
-            GangStop(StopOrder("time limit of 1 min", 5.0, TIME)),
-            *stopping("time limit of 1 min", 5.0), Act.TERMINATE_TORCHRUN, tick_after(5.0),
+            GangStop(StopOrder("time limit of 1m", 5.0, TIME)),
+            *stopping("time limit of 1m", 5.0), Act.TERMINATE_TORCHRUN, tick_after(5.0),
         ),
     ),
     "time is up after a failure": (

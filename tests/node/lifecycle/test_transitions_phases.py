@@ -293,7 +293,7 @@ def test_what_the_gang_decides_counts_in_every_phase(phase: Phase) -> None:
     assert (summarize(paused, actions), paused) == (f"{phase.name} pausing", state)
     called, actions = transition(state, events.AttemptCalled({**SPEC, "attempt": 2}, 1, None))
     assert (summarize(called, actions), called.attempt.number) == ("PREPARING attempt", 2)
-    ended, actions = transition(state, events.Concluded({"state": "CANCELLED", "reason": "stopped"}))
+    ended, actions = transition(state, events.Concluded({"state": "STOPPED", "reason": "stopped"}))
     assert (summarize(ended, actions), ended.final) == (f"{phase.name} ended", True)
     assert transition(ended, events.Concluded({})) == (ended, ())
     assert transition(state, events.Notice.GANG_DONE) == (state, (Act.LEAVE,))

@@ -99,9 +99,9 @@ def test_everything_of_a_dead_run(tmp_path: Path) -> None:
     ("state", "ranks", "wish", "sent"),
     [
         ("SUCCEEDED", 2, {}, False),
-        ("CANCELLED", 2, {}, False),
-        ("CANCELLED", 2, {"torchrun": True}, True),
-        ("CANCELLED", 0, {}, True),
+        ("STOPPED", 2, {}, False),
+        ("STOPPED", 2, {"torchrun": True}, True),
+        ("STOPPED", 0, {}, True),
         ("FAILED", 2, {}, True),
         ("FAILED_SETUP", 0, {}, True),
         ("LOST", 2, {}, True),
@@ -300,7 +300,7 @@ def list_runs(workdir: Path, **request: Any) -> list[dict[str, Any]]:
 def test_a_list_holds_the_records_of_runs_that_ended_badly(tmp_path: Path) -> None:
     """As many as have room, the newest first: without them a lost node's run would be called cancelled."""
     for number, (state, size) in enumerate(
-        [("CANCELLED", 10), ("CANCELLED", 300_000), ("SUCCEEDED", 10), ("FAILED", 10)]
+        [("STOPPED", 10), ("STOPPED", 300_000), ("SUCCEEDED", 10), ("FAILED", 10)]
     ):
         run = Recorded(tmp_path, f"job-{number}", submitted=float(number), state=state)
         record = {"run": f"job-{number}", "hub": None, "whole": True, "stop": None, "parts": []}

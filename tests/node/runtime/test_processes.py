@@ -135,7 +135,7 @@ GOOD = Observed(started=True, exit=0, processes=2, world_size=4, worlds={0: 4, 1
         (GOOD._replace(worlds={0: 4, 1: 1}), "FAILED", "rank 1 saw WORLD_SIZE 1, planned were 4"),
         (GOOD._replace(exit=1), "FAILED", "torchrun exited with 1"),
         (GOOD._replace(exit=None, signal=9), "FAILED", "torchrun was killed by SIGKILL"),
-        (GOOD._replace(exit=1, cancelled="stopped"), "CANCELLED", "stopped"),
+        (GOOD._replace(exit=1, cancelled="stopped"), "STOPPED", "stopped"),
         (
             GOOD._replace(exit=1, cancelled="s", first_failure="rank 3 exited with 7"),
             "FAILED",
@@ -144,7 +144,7 @@ GOOD = Observed(started=True, exit=0, processes=2, world_size=4, worlds={0: 4, 1
         (GOOD._replace(lost="the guardian was killed"), "FAILED", "the guardian was killed"),
         (Observed(started=False, lost="gone"), "FAILED_SETUP", "gone"),
         (Observed(started=False, gate_failed="no torch"), "FAILED_SETUP", "no torch"),
-        (Observed(started=False, cancelled="the client left"), "CANCELLED", "the client left"),
+        (Observed(started=False, cancelled="the client left"), "STOPPED", "the client left"),
     ],
 )
 def test_the_verdict(seen: Observed, state: str, reason: str) -> None:

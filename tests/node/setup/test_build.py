@@ -316,7 +316,7 @@ def test_what_ends_a_setup_ends_all_of_it(node: Make, how: str) -> None:
         os.kill(run.pid("agent"), signal.SIGKILL)
     state = run.ended()
 
-    assert state["state"] == ("CANCELLED" if how == "client" else "FAILED_SETUP")
+    assert state["state"] == ("STOPPED" if how == "client" else "FAILED_SETUP")
     if how == "limit":
         assert run.event("setup_failed")["code"] == "CC-SETUP-002"
         assert state["reason"] == "setup: took longer than its time limit of 2 s"
@@ -529,5 +529,5 @@ def test_stop_leaves_after_its_time(node: Make) -> None:
     run.verb("stop", grace=None, reason="stopped by alice")
     state = run.ended()
 
-    assert (state["state"], state["reason"], state["after"]) == ("CANCELLED", "stopped by alice", "")
+    assert (state["state"], state["reason"], state["after"]) == ("STOPPED", "stopped by alice", "")
     assert around(run, "after").endswith("cleaned\n")

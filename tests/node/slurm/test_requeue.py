@@ -49,7 +49,7 @@ def files(tmp_path: Path) -> JobFiles:
         part.mkdir()
         paths = RunPaths(str(part))
         write_object(paths.spec, make_spec(node, slot))
-        state = {**new_state(make_spec(node, slot)), "state": "CANCELLED", "reason": STOPPED}
+        state = {**new_state(make_spec(node, slot)), "state": "STOPPED", "reason": STOPPED}
         write_object(paths.state, {**state, "ranks": {str(slot): rank_record(slot)}})
         write_object(paths.gang_record, {"ended": True})
     return job
@@ -80,8 +80,8 @@ def query(files: JobFiles, monkeypatch: pytest.MonkeyPatch, state: str) -> Any:
     [
         ("PENDING", "SUBMITTED"),
         ("RUNNING", "PREPARING"),
-        ("COMPLETING", "CANCELLED"),
-        ("CANCELLED", "CANCELLED"),
+        ("COMPLETING", "STOPPED"),
+        ("CANCELLED", "STOPPED"),
     ],
 )
 def test_a_run_in_the_queue_again_is_at_its_next_attempt(
@@ -90,7 +90,7 @@ def test_a_run_in_the_queue_again_is_at_its_next_attempt(
     """Until then, and after scancel, it is what its nodes recorded."""
     listed = query(files, monkeypatch, slurm)
     assert {state["state"] for state in listed} == {shown}
-    if shown != "CANCELLED":
+    if shown != "STOPPED":
         (state,) = listed
         assert state["attempt"] == 2
         assert [(one["attempt"], one["cause_reason"]) for one in state["attempts"]] == [(1, "requeued")]

@@ -38,10 +38,10 @@ def test_the_others_hear_of_it(node: Make) -> None:
     os.kill(gang.nodes[1].pid("guardian"), signal.SIGTERM)
     states = gang.ended()
 
-    assert [state["state"] for state in states] == ["CANCELLED", "FAILED"]
+    assert [state["state"] for state in states] == ["STOPPED", "FAILED"]
     assert all("the agent failed: IsADirectoryError" in state["reason"] for state in states)
     assert states[0]["reason"].startswith("gpu02: ")
-    assert [part["state"] for part in gang.record(0)["parts"]] == ["CANCELLED", "FAILED"]
+    assert [part["state"] for part in gang.record(0)["parts"]] == ["STOPPED", "FAILED"]
 
 
 def test_errors_without_a_guard_end_the_loop() -> None:

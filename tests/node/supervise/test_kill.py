@@ -172,7 +172,7 @@ def test_stop_waits_for_the_grace_and_then_kills(node: Make) -> None:
     assert answer["stopped"]["left"] == []
     names = sorted(entry["name"] for entry in answer["stopped"]["ended"])
     assert names == ["rank 0", "rank 1", *["sleep"] * 4, "torchrun"]
-    assert (answer["stopped"]["state"]["state"], run.left()) == ("CANCELLED", {})
+    assert (answer["stopped"]["state"]["state"], run.left()) == ("STOPPED", {})
     stopping, *_ = [event for event in run.events() if event["event"] == "stopping"]
     assert 4.9 <= run.event("ended")["time"] - stopping["time"] < 3600
     assert [header["event"]["event"] for header, _ in events if "event" in header][-1] == "ended"
@@ -190,7 +190,7 @@ def test_stop_lets_a_worker_finish_its_checkpoint(node: Make) -> None:
     *_, (answer, _), _ = run.verb("stop", grace=None, reason="enough")
 
     assert run.output(0).splitlines()[-1] == "saved 1"
-    assert answer["stopped"]["state"]["state"] == "CANCELLED"
+    assert answer["stopped"]["state"]["state"] == "STOPPED"
     assert answer["stopped"]["state"]["reason"] == "enough"
     assert run.left() == {}
     parts = {"torchrun": run.pid("torchrun"), "rank 0": run.pid("0")}
@@ -203,7 +203,7 @@ def test_stop_of_a_frozen_guardian(node: Make) -> None:
     os.kill(run.pid("guardian"), signal.SIGSTOP)
     *_, (answer, _), _ = run.verb("stop", grace=0, reason=None)
 
-    assert answer["stopped"]["state"]["state"] == "CANCELLED"
+    assert answer["stopped"]["state"]["state"] == "STOPPED"
     assert run.left() == {}
 
 
@@ -225,7 +225,7 @@ def test_a_client_that_is_killed_before_go_cancels(node: Make) -> None:
     session.process.kill()
     wait_until(lambda: not run.is_alive(), "nothing left")
 
-    assert run.state()["state"] == "CANCELLED"
+    assert run.state()["state"] == "STOPPED"
     assert run.event("ended")["left"] == []
 
 
@@ -236,7 +236,7 @@ def test_stop_before_go(node: Make) -> None:
     run.hear("ready")
     *_, (answer, _), _ = run.verb("stop", grace=None, reason="changed my mind")
 
-    assert (answer["stopped"]["state"]["state"], run.left()) == ("CANCELLED", {})
+    assert (answer["stopped"]["state"]["state"], run.left()) == ("STOPPED", {})
     assert answer["stopped"]["state"]["reason"] == "changed my mind"
 
 

@@ -96,7 +96,7 @@ time.sleep(600)
     run.verb("stop", grace=3600, reason="stopped by a test")
     state = run.ended()
 
-    assert state["state"] == "CANCELLED"
+    assert state["state"] == "STOPPED"
     assert run.output(0).splitlines() == ["up", "saved"]
 
 
@@ -109,7 +109,7 @@ def test_a_program_that_ignores_the_request_is_killed_at_the_end_of_grace(node: 
     run.verb("stop", grace=0.5, reason="stopped by a test")
     state = run.ended()
 
-    assert (state["state"], state["left"]) == ("CANCELLED", [])
+    assert (state["state"], state["left"]) == ("STOPPED", [])
     assert state["ranks"]["0"]["signal"] == signal.SIGKILL
 
 

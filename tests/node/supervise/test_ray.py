@@ -128,7 +128,7 @@ time.sleep(600)
     wait_until(lambda: "0" in run.state()["ranks"] and "up" in run.output(0), "the program runs")
     os.kill(run.state()["guardian"]["pid"], signal.SIGTERM)
 
-    assert run.ended()["state"] == "CANCELLED"
+    assert run.ended()["state"] == "STOPPED"
     assert "saved" in run.output(0)
 
 

@@ -124,8 +124,8 @@ def test_a_stalled_attempt_fails_with_the_grace_of_the_run() -> None:
     state = state.change(phase=Phase.RUNNING, torchrun_runs=True)
     ended, actions = on_stalled(state, events.Stalled(600.4))
     assert ended.phase is Phase.ENDING and ended.attempt.kill.workers_at == 105.0
-    assert Act.TERMINATE_TORCHRUN in actions and GangFailure("no rank made progress for 10 min") in actions
-    assert judge(ended.attempt.observed) == ("FAILED", "no rank made progress for 10 min")
+    assert Act.TERMINATE_TORCHRUN in actions and GangFailure("no rank made progress for 10m") in actions
+    assert judge(ended.attempt.observed) == ("FAILED", "no rank made progress for 10m")
     assert on_stalled(state.observe(cancelled="stopped"), events.Stalled(600.0))[1] == ()
 
 

@@ -109,3 +109,17 @@ def test_a_run_that_has_ended_is_removed(workdir: Path) -> None:
         session.send({"remove": {"runs": [[ENDED, "0-gpu01"]], "rest": False}})
         session.frames()
     assert sorted(path.name for path in (workdir / "runs" / ENDED).iterdir()) == ["2-gpu03"]
+
+
+def test_a_state_that_had_another_name(workdir: Path) -> None:
+    """A run that was stopped before the state was called that, in its own record and in that of its end."""
+    folder = workdir / "runs" / ENDED / "0-gpu01"
+    for name, renamed in (("state.json", {"state": "CANCELLED", "protocol": 3}), ("gang.json", {})):
+        record = json.loads((folder / name).read_text())
+        if "parts" in record:
+            record["parts"][0]["state"] = "CANCELLED"
+        (folder / name).write_text(json.dumps({**record, **renamed}))
+
+    listed = list_run(workdir, ENDED, "gpu01")
+    assert (listed["state"], listed["protocol"]) == ("STOPPED", PROTOCOL)
+    assert parse_state(Untrusted(listed)).state == "STOPPED"

@@ -49,10 +49,10 @@ def end(state: str, ago: float) -> dict[str, Any]:
 def test_an_end_a_moment_ago_is_told(tmp_path: Path) -> None:
     """Also behind more events than are looked at, the first of them cut in two."""
     noise = [{"time": 0.0, "event": "workers", "filler": "x" * 1000}] * (LAST_EVENTS // 1000 + 5)
-    assert find_recently_ended(write(tmp_path, *noise, end("CANCELLED", 1.0))) == [RANK]
+    assert find_recently_ended(write(tmp_path, *noise, end("STOPPED", 1.0))) == [RANK]
 
 
-@pytest.mark.parametrize(("state", "ago"), [("CANCELLED", RECENT + 1), ("SUCCEEDED", 0.0), ("FAILED", 0.0)])
+@pytest.mark.parametrize(("state", "ago"), [("STOPPED", RECENT + 1), ("SUCCEEDED", 0.0), ("FAILED", 0.0)])
 def test_another_end_is_not_ours(tmp_path: Path, state: str, ago: float) -> None:
     """Long ago, or by itself: there was nothing left to stop."""
     assert find_recently_ended(write(tmp_path, end(state, ago))) == []

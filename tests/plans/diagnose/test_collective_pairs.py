@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from clusterctl.console.diagnose import render_deep
+from clusterctl.console.run.hang import render_deep
 from clusterctl.plans.diagnose.collective import DeepCheckResult, DeepRound, Group
 
 SIZE = 1 << 20

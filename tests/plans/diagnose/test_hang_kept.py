@@ -48,7 +48,7 @@ def test_it_names_who_was_where() -> None:
     found = judge_kept([each for each in parsed if each is not None], [], 2)
     assert found is not None
     when, where = found.summary.split(", ")
-    assert when == "when no rank had made progress for 10 min"
+    assert when == "when no rank had made progress for 10m"
     assert where == "rank 1 (gpu02) was at train.py:4 in load_batch()"
     first, sentence, fix = render_kept(found)
     assert first == found.summary and sentence.endswith("(CC-HANG-004)") and fix.startswith("next: ")

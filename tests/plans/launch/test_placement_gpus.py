@@ -85,6 +85,6 @@ def test_holders_are_read_with_distrust() -> None:
 
 def test_ages_in_words() -> None:
     """Seconds to days."""
-    ages = [describe_age(seconds) for seconds in (-1, 59.9, 60, 3600, 86400 * 3)]
+    ages = [describe_age(seconds) for seconds in (-1, 59.2, 60, 3600, 86400 * 3)]
 
-    assert ages == ["for 0 s", "for 59 s", "for 1 min", "for 1 h 0 min", "for 3 days"]
+    assert ages == ["for 0 s", "for 59 s", "for 1m", "for 1h", "for 3d"]

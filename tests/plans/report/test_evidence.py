@@ -80,7 +80,7 @@ def test_a_hung_run_shows_which_rank_was_where() -> None:
     run = make_run(records, verdict=None, cause_lines=(), hang=make_hang())
     page = render_report(run, None, "cctl", ())
     text = Tags(page).text
-    when = "when no rank had made progress for 10 min, rank 1 (gpu02) was at train.py:5 in load_batch()"
+    when = "when no rank had made progress for 10m, rank 1 (gpu02) was at train.py:5 in load_batch()"
     assert text.index("(CC-HANG-004)") < text.index(when) < text.index("Where the ranks were")
     assert text.index("Where the ranks were") < text.index("About the run")
     rows = page.partition("Where the ranks were")[2].partition("</tbody>")[0].split("<tr")[2:]

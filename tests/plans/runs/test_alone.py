@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clusterctl.console.verdict import render_alone, render_suspicion
+from clusterctl.console.run.verdict import render_alone, render_suspicion
 from clusterctl.node.gang.end_record import make_record
 from clusterctl.plans.runs.alone import describe_alone
 from clusterctl.plans.runs.state import NodeState, parse_state

@@ -80,8 +80,8 @@ def test_a_lost_hub_leaves_what_the_others_know() -> None:
         f"gpu0{rank + 1}": state(
             f"gpu0{rank + 1}",
             rank,
-            "CANCELLED",
-            record(lost, part(f"gpu0{rank + 1}", rank, "CANCELLED"), whole=False),
+            "STOPPED",
+            record(lost, part(f"gpu0{rank + 1}", rank, "STOPPED"), whole=False),
         )
         for rank in (1, 2)
     }
@@ -89,8 +89,8 @@ def test_a_lost_hub_leaves_what_the_others_know() -> None:
 
     assert {one.node: one.state for one in best.parts} == {
         "gpu01": "LOST",
-        "gpu02": "CANCELLED",
-        "gpu03": "CANCELLED",
+        "gpu02": "STOPPED",
+        "gpu03": "STOPPED",
     }
     assert [(failure.node, failure.lost, failure.time) for failure in best.failures] == [
         ("gpu01", True, 11.0)
@@ -132,7 +132,7 @@ def test_a_hub_that_lost_all_others_is_itself_cut_off() -> None:
     killed = {"rank": None, "reason": "the agent was killed", "time": 9.0}
     lost = [part(f"gpu0{n + 1}", n, "LOST", reason=SILENT) for n in (1, 2)]
     for own, blamed in (
-        (part("gpu01", 0, "CANCELLED"), "gpu01"),
+        (part("gpu01", 0, "STOPPED"), "gpu01"),
         (part("gpu01", 0, "FAILED", killed), "gpu02"),
     ):
         told = parse_record(Untrusted({**record(own, *lost), "stop": None}))
@@ -140,7 +140,7 @@ def test_a_hub_that_lost_all_others_is_itself_cut_off() -> None:
         cause = judge_end(told).cause
         assert cause is not None
         assert cause.failure.node == blamed
-    two = parse_record(Untrusted(record(part("gpu01", 0, "CANCELLED"), lost[0])))
+    two = parse_record(Untrusted(record(part("gpu01", 0, "STOPPED"), lost[0])))
     assert two is not None
     alone = judge_end(two).cause
     assert alone is not None
@@ -160,7 +160,7 @@ def test_what_the_kernel_killed_for_memory_is_on_record() -> None:
 
 def test_of_nodes_that_the_inventory_does_not_have_nothing_is_taken() -> None:
     """A record of such nodes alone is none."""
-    honest = parse_record(Untrusted(record(part("gpu01", 0, "FAILED"), part("gpu02", 1, "CANCELLED"))))
+    honest = parse_record(Untrusted(record(part("gpu01", 0, "FAILED"), part("gpu02", 1, "STOPPED"))))
     lie = parse_record(
         Untrusted(
             {**record(*(part(f"x{number}", number, "SUCCEEDED") for number in range(50))), "attempt": 9999}
@@ -217,7 +217,7 @@ def test_the_record_of_the_latest_attempt_counts() -> None:
         Untrusted(
             record(
                 part("gpu01", 0, "LOST", reason=SILENT),
-                part("gpu02", 1, "CANCELLED"),
+                part("gpu02", 1, "STOPPED"),
                 part("gpu03", 2, "LOST", reason=SILENT),
             )
         )
@@ -225,9 +225,9 @@ def test_the_record_of_the_latest_attempt_counts() -> None:
     others = parse_record(
         Untrusted(
             record(
-                part("gpu01", 0, "CANCELLED"),
+                part("gpu01", 0, "STOPPED"),
                 part("gpu02", 1, "LOST", reason=SILENT),
-                part("gpu03", 2, "CANCELLED"),
+                part("gpu03", 2, "STOPPED"),
             )
         )
     )
@@ -243,19 +243,19 @@ def test_an_incomplete_record_is_none() -> None:
 
 def test_every_time_is_shown_by_our_clock() -> None:
     """The record's by the hub's, and by its own what a node reports of why it was lost."""
-    honest = record(part("gpu01", 0, "CANCELLED"), part("gpu02", 1, "FAILED", RAISED))
-    parts = {"gpu01": state("gpu01", 0, "CANCELLED", honest), "gpu02": None}
+    honest = record(part("gpu01", 0, "STOPPED"), part("gpu02", 1, "FAILED", RAISED))
+    parts = {"gpu01": state("gpu01", 0, "STOPPED", honest), "gpu02": None}
     verdict = conclude("a-1", parts, offsets={"gpu01": 2.0, "gpu02": 7.0})
     assert verdict is not None
     assert verdict.cause is not None
     assert (round(verdict.cause.failure.time, 3), verdict.cause.failure.raised_at) == (10.6, 8.0)
 
-    of_hub = record(part("gpu01", 0, "CANCELLED"), part("gpu02", 1, "LOST", reason=SILENT))
+    of_hub = record(part("gpu01", 0, "STOPPED"), part("gpu02", 1, "LOST", reason=SILENT))
     about = {"run": "a-1", "node": "gpu02", "node_rank": 1, "nnodes": 2, "since": 12.0}
     killed = parse_state(
         Untrusted({**about, "state": "LOST", "reason": "agent and guardian are not running"})
     )
-    parts = {"gpu01": state("gpu01", 0, "CANCELLED", of_hub), "gpu02": killed}
+    parts = {"gpu01": state("gpu01", 0, "STOPPED", of_hub), "gpu02": killed}
     verdict = conclude("a-1", parts, offsets={"gpu02": 7.0})
     assert verdict is not None
     assert verdict.cause is not None
@@ -268,9 +268,9 @@ def test_of_parts_put_together_the_first_stop_counts() -> None:
         f"gpu0{rank + 1}": state(
             f"gpu0{rank + 1}",
             rank,
-            "CANCELLED",
+            "STOPPED",
             {
-                **record({**part(f"gpu0{rank + 1}", rank, "CANCELLED"), "stopped_at": at}, whole=False),
+                **record({**part(f"gpu0{rank + 1}", rank, "STOPPED"), "stopped_at": at}, whole=False),
                 "stop": None,
             },
         )

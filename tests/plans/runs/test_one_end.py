@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from clusterctl.console.run_list import runs_to_json
-from clusterctl.console.runs import status_to_json
+from clusterctl.console.run.listing import runs_to_json
+from clusterctl.console.run.status import status_to_json
 from clusterctl.node.gang.end_record import make_record
 from clusterctl.plans.runs.selection import Owner, gather_runs, is_complete
 from clusterctl.plans.runs.state import NodeState, parse_state
@@ -67,16 +67,16 @@ def all_of(words: Mapping[str, str], gang: Any, **more: Any) -> dict[str, NodeSt
 
 SUCCEEDED = record(*(part(node, "SUCCEEDED") for node in NODES))
 FAILED = record(
-    part("gpu01", "CANCELLED", "gpu02: rank 1 was killed by SIGKILL", kind="failure"),
+    part("gpu01", "STOPPED", "gpu02: rank 1 was killed by SIGKILL", kind="failure"),
     part("gpu02", "FAILED", "rank 1 was killed by SIGKILL", KILLED),
-    part("gpu03", "CANCELLED", "gpu02: rank 1 was killed by SIGKILL", kind="failure"),
+    part("gpu03", "STOPPED", "gpu02: rank 1 was killed by SIGKILL", kind="failure"),
     kind="failure",
 )
 STOPPED = record(
-    *(part(node, "CANCELLED", "stopped by ann@laptop", kind="stop") for node in NODES), kind="stop"
+    *(part(node, "STOPPED", "stopped by ann@laptop", kind="stop") for node in NODES), kind="stop"
 )
 AGENT_STOPPED = record(
-    *(part(node, "CANCELLED", "the agent on gpu02 received SIGTERM", kind="stop") for node in NODES),
+    *(part(node, "STOPPED", "the agent on gpu02 received SIGTERM", kind="stop") for node in NODES),
     kind="stop",
 )
 CODE_3 = {"rank": 1, "exit": 3, "signal": None, "time": 10.1}
@@ -104,14 +104,14 @@ def late(failure: Any) -> Any:
 
 
 NODE_LOST = record(
-    part("gpu01", "CANCELLED", f"gpu02 is lost: {SILENT}", kind="failure"),
+    part("gpu01", "STOPPED", f"gpu02 is lost: {SILENT}", kind="failure"),
     lost("gpu02"),
-    part("gpu03", "CANCELLED", f"gpu02 is lost: {SILENT}", kind="failure"),
+    part("gpu03", "STOPPED", f"gpu02 is lost: {SILENT}", kind="failure"),
     kind="failure",
 )
 ALONE = record(
     lost("gpu01"),
-    part("gpu02", "CANCELLED", f"node 0 (gpu01) is lost: {SILENT}", kind="failure"),
+    part("gpu02", "STOPPED", f"node 0 (gpu01) is lost: {SILENT}", kind="failure"),
     whole=False,
 )
 
@@ -135,12 +135,12 @@ SECOND = record(
     part("gpu01", "SUCCEEDED"), part("gpu03", "SUCCEEDED"), attempt=2, roster=roster(0, None, 1, gone="gpu02")
 )
 CUT_OFF = record(
-    *(lost("gpu01"), part("gpu02", "CANCELLED", f"node 0 (gpu01) is lost: {SILENT}", kind="failure")),
+    *(lost("gpu01"), part("gpu02", "STOPPED", f"node 0 (gpu01) is lost: {SILENT}", kind="failure")),
     hub="gpu02", whole=False, roster=roster(0, 1, None, gone="gpu01 gpu03"),
 )  # fmt: skip
 AFTER_CUT = {
     "gpu01": state("gpu01", "SUCCEEDED", SECOND, attempt=2, roster=SECOND["roster"], **AGAIN),
-    "gpu02": state("gpu02", "CANCELLED", CUT_OFF, attempt=1, roster=CUT_OFF["roster"], **AGAIN),
+    "gpu02": state("gpu02", "STOPPED", CUT_OFF, attempt=1, roster=CUT_OFF["roster"], **AGAIN),
     "gpu03": state("gpu03", "SUCCEEDED", SECOND, attempt=2, roster=SECOND["roster"], **AGAIN),
 }
 OFF_AFTER_ITS_PART = {
@@ -155,10 +155,10 @@ EVERYWHERE: dict[str, tuple[dict[str, NodeState], str, str, int, tuple[str, ...]
         "SUCCEEDED", "", 0, NODES[:2],
     ),
     "a killed rank": (
-        all_of({"gpu01": "CANCELLED", "gpu02": "FAILED", "gpu03": "CANCELLED"}, FAILED), "FAILED", "gpu02", 1, NODES,
+        all_of({"gpu01": "STOPPED", "gpu02": "FAILED", "gpu03": "STOPPED"}, FAILED), "FAILED", "gpu02", 1, NODES,
     ),
-    "a stop": (all_of(dict.fromkeys(NODES, "CANCELLED"), STOPPED), "CANCELLED", "", 1, NODES),
-    "SIGTERM to an agent": (all_of(dict.fromkeys(NODES, "CANCELLED"), AGENT_STOPPED), "CANCELLED", "", 1, NODES),
+    "a stop": (all_of(dict.fromkeys(NODES, "STOPPED"), STOPPED), "STOPPED", "", 1, NODES),
+    "SIGTERM to an agent": (all_of(dict.fromkeys(NODES, "STOPPED"), AGENT_STOPPED), "STOPPED", "", 1, NODES),
     "a time limit, a peer exits with 3": (
         all_of({"gpu01": "TIMEOUT", "gpu02": "FAILED", "gpu03": "TIMEOUT"}, late(CODE_3)), "TIMEOUT", "", 1, NODES,
     ),
@@ -166,20 +166,20 @@ EVERYWHERE: dict[str, tuple[dict[str, NodeState], str, str, int, tuple[str, ...]
         all_of({"gpu01": "TIMEOUT", "gpu02": "FAILED", "gpu03": "TIMEOUT"}, late(RAISED)), "TIMEOUT", "", 1, NODES,
     ),
     "a lost node that is back": (
-        {**all_of(dict.fromkeys(NODES, "CANCELLED"), NODE_LOST), "gpu02": state("gpu02", "UNKNOWN", reason=RESTARTED)},
+        {**all_of(dict.fromkeys(NODES, "STOPPED"), NODE_LOST), "gpu02": state("gpu02", "UNKNOWN", reason=RESTARTED)},
         "LOST", "gpu02", 1, ("gpu01", "gpu03"),
     ),
     "a lost node that ended by itself": (
-        {**all_of(dict.fromkeys(NODES, "CANCELLED"), NODE_LOST), "gpu02": state("gpu02", "CANCELLED", ALONE)},
+        {**all_of(dict.fromkeys(NODES, "STOPPED"), NODE_LOST), "gpu02": state("gpu02", "STOPPED", ALONE)},
         "LOST", "gpu02", 1, ("gpu01", "gpu03"),
     ),
     "a lost node that believes it runs": (
-        {**all_of(dict.fromkeys(NODES, "CANCELLED"), NODE_LOST), "gpu02": state("gpu02", "RUNNING")},
+        {**all_of(dict.fromkeys(NODES, "STOPPED"), NODE_LOST), "gpu02": state("gpu02", "RUNNING")},
         "LOST", "gpu02", 1, ("gpu01", "gpu03"),
     ),
     "a killed agent": (
         {
-            **all_of(dict.fromkeys(NODES, "CANCELLED"), NODE_LOST),
+            **all_of(dict.fromkeys(NODES, "STOPPED"), NODE_LOST),
             "gpu02": state("gpu02", "FAILED", reason="the agent was killed by SIGKILL"),
         },
         "LOST", "gpu02", 1, ("gpu01", "gpu03"),
@@ -265,23 +265,23 @@ def _bare(known: NodeState) -> dict[str, Any]:
 def test_a_run_that_never_began_is_cancelled() -> None:
     """A disk was full on one node, which has nothing of the run: the others were prepared, and ended."""
     parts = {
-        node: state(node, "CANCELLED", began=None, reason="cancelled before the start") for node in NODES[:2]
+        node: state(node, "STOPPED", began=None, reason="cancelled before the start") for node in NODES[:2]
     }
     for found in (parts, {**parts, "gpu03": None}):
         verdict = conclude(RUN, found, NODES)
         assert verdict is not None
-        assert (verdict.state, verdict.exit_code, verdict.is_assembled) == ("CANCELLED", 1, False)
+        assert (verdict.state, verdict.exit_code, verdict.is_assembled) == ("STOPPED", 1, False)
 
 
 def test_a_slurm_job_that_was_cancelled_in_the_queue_is_cancelled() -> None:
     """The login node speaks for all nodes, and Slurm has ended it, whatever it was waiting for."""
-    about = {"run": RUN, "node": "slurm-8", "nnodes": 3, "state": "CANCELLED", "stop_kind": "stop"}
+    about = {"run": RUN, "node": "slurm-8", "nnodes": 3, "state": "STOPPED", "stop_kind": "stop"}
     queued = parse_state(
-        Untrusted({**about, "reason": "Slurm job 8: CANCELLED (Resources)", "queue": {"state": "CANCELLED"}})
+        Untrusted({**about, "reason": "Slurm job 8: STOPPED (Resources)", "queue": {"state": "STOPPED"}})
     )
     verdict = conclude(RUN, {"slurm-8": queued}, ["slurm-8"])
     assert verdict is not None
-    assert end_of(verdict) == ("CANCELLED", "", 1)
+    assert end_of(verdict) == ("STOPPED", "", 1)
 
 
 def test_what_the_client_put_together_is_marked() -> None:
@@ -290,8 +290,8 @@ def test_what_the_client_put_together_is_marked() -> None:
     alone = {
         node: state(
             node,
-            "CANCELLED",
-            record(lost("gpu01"), part(node, "CANCELLED", cut, kind="failure"), whole=False),
+            "STOPPED",
+            record(lost("gpu01"), part(node, "STOPPED", cut, kind="failure"), whole=False),
             reason=cut,
         )
         for node in NODES[1:]

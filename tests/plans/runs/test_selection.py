@@ -142,9 +142,9 @@ def test_stop_takes_the_only_live_run_of_ones_own() -> None:
         (["SUCCEEDED", "SUCCEEDED"], "SUCCEEDED"),
         (["SUCCEEDED", "FAILED"], "FAILED"),
         (["RUNNING", "FAILED"], "RUNNING"),
-        (["CANCELLED", "SUCCEEDED"], "CANCELLED"),
+        (["STOPPED", "SUCCEEDED"], "STOPPED"),
         (["SUCCEEDED", None], "UNKNOWN"),
-        (["LOST", "CANCELLED"], "LOST"),
+        (["LOST", "STOPPED"], "LOST"),
     ],
 )
 def test_the_worst_part_names_the_run(states: list[str | None], whole: str) -> None:

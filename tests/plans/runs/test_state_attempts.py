@@ -67,7 +67,7 @@ def test_an_idle_spare_does_not_count() -> None:
 def test_a_node_whose_place_was_taken_does_not_count() -> None:
     """The run has succeeded without it, also if it comes back and reports its own end; it is still called lost."""
     done = {"gpu01": part("SUCCEEDED", **REPLACED), "gpu03": part("SUCCEEDED", **REPLACED)}
-    old = part("CANCELLED", roster=roster(0, 1, None), reason="node 0 (gpu01) is lost")
+    old = part("STOPPED", roster=roster(0, 1, None), reason="node 0 (gpu01) is lost")
     failed = Failure("gpu02", None, None, None, 5.0, (), "lost: it was silent", lost=True)
 
     for gone in (None, old):
@@ -127,7 +127,7 @@ def test_a_stop_between_two_attempts_is_a_stop() -> None:
     told = {"roster": roster(0, 1, None), "reason": "stopped by ann@laptop"}
     failed = {"rank": 0, "exit": 1, "signal": None, "time": 5.0}
     ended = {"node": "gpu01", "node_rank": 0, "state": "FAILED", "reason": "rank 0 exited with 1"}
-    for state in ("CANCELLED", "TIMEOUT"):
+    for state in ("STOPPED", "TIMEOUT"):
         record = {"run": RUN, "hub": "gpu01", "whole": True, "state": state, "stop": None}
         record["parts"] = [{**ended, "time": 5.1, "stopped_at": None, "failures": [failed]}]
         parts = {name: part(state, node=name, **told, gang=record) for name in ("gpu01", "gpu02")}

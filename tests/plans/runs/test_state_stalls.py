@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clusterctl.console.runs import MOST_LINES, activity_to_json, render_last_lines, render_timing
+from clusterctl.console.run.status import MOST_LINES, activity_to_json, render_last_lines, render_timing
 from clusterctl.plans.runs.node_rows import list_node_rows
 from clusterctl.plans.runs.state import (
     NodeState,
@@ -33,7 +33,7 @@ def part(pulses: dict[str, Any], **more: Any) -> NodeState:
     [
         (RankActivity(0, "x", NOW - 5, "S"), ""),
         (RankActivity(0, "x", NOW - 599, "R"), ""),
-        (RankActivity(0, "x", NOW - 750, "R"), "no output for 12 min 30 s"),
+        (RankActivity(0, "x", NOW - 750, "R"), "no output for 12m30s"),
         (RankActivity(0, "x", NOW - 5, "D"), ""),
         (RankActivity(0, "x", NOW - 45, "D"), "waits in the kernel (state D), no output for 45 s"),
         (RankActivity(0, "", None, "S"), ""),
@@ -59,9 +59,7 @@ def test_clocks_are_corrected() -> None:
     assert find_stalls(parts, offsets, NOW) == {}
     assert measure_start_skew(parts, offsets) == pytest.approx(0.02)
     assert measure_remaining(parts, offsets, NOW) == pytest.approx(3550.0)
-    assert (
-        render_timing(parts, offsets, NOW) == "time limit 1 h, 59 min 10 s left; ranks started within 0.02 s"
-    )
+    assert render_timing(parts, offsets, NOW) == "time limit 1h, 59m10s left; ranks started within 0.02 s"
     assert set(find_stalls(parts, {"b": -3600.0}, NOW)) == set()
     assert set(find_stalls(parts, {"a": 3600.0}, NOW)) == {"a"}
 
@@ -92,7 +90,7 @@ def test_pulses_as_json() -> None:
         "process": "S",
         "last_line": "x",
         "written": NOW - 700,
-        "stalled": "no output for 11 min 40 s",
+        "stalled": "no output for 11m40s",
     }
     assert set(activity_to_json(None, 0.0, NOW).values()) == {None}
 

@@ -24,15 +24,15 @@ def part(state: str, reason: str = "") -> NodeState:
 def test_success_needs_every_node() -> None:
     """One part that did not succeed, or does not answer, is enough."""
     assert judge("r", {"a": part("SUCCEEDED"), "b": part("SUCCEEDED")}, []).exit_code == 0
-    assert judge("r", {"a": part("SUCCEEDED"), "b": part("CANCELLED")}, []).exit_code == 1
+    assert judge("r", {"a": part("SUCCEEDED"), "b": part("STOPPED")}, []).exit_code == 1
     assert judge("r", {"a": part("SUCCEEDED"), "b": None}, []).exit_code == 1
 
 
 def test_a_lost_node_makes_the_run_lost_and_is_named_so() -> None:
     """The others were stopped because of it; that they were cancelled is not the news."""
-    verdict = judge("r", {"gpu01": part("CANCELLED"), "gpu02": None}, [LOST], stopped_at=5.0)
+    verdict = judge("r", {"gpu01": part("STOPPED"), "gpu02": None}, [LOST], stopped_at=5.0)
 
-    assert (verdict.state, dict(verdict.node_states)) == ("LOST", {"gpu01": "CANCELLED", "gpu02": "LOST"})
+    assert (verdict.state, dict(verdict.node_states)) == ("LOST", {"gpu01": "STOPPED", "gpu02": "LOST"})
     assert verdict.cause is not None
     assert verdict.cause.failure.node == "gpu02"
     assert verdict_to_json(verdict)["exit_code"] == 1
@@ -40,7 +40,7 @@ def test_a_lost_node_makes_the_run_lost_and_is_named_so() -> None:
 
 def test_a_time_limit_is_the_verdict_unless_a_rank_failed_by_itself() -> None:
     """Nodes reach their limit within milliseconds; what the first one's end does to the others is no cause."""
-    parts = {"a": part("TIMEOUT", "time limit of 12 h"), "b": part("FAILED", "rank 1 exited with 1")}
+    parts = {"a": part("TIMEOUT", "time limit of 12h"), "b": part("FAILED", "rank 1 exited with 1")}
     ended = Failure("a", 0, None, 15, 10.1)
     follows = Failure(
         "b", 1, 1, None, 10.2, message="RuntimeError: Connection closed by peer", raised_at=10.2
@@ -57,7 +57,7 @@ def test_ranks_that_leave_with_a_code_of_their_own_when_asked_are_no_failure() -
     """A script that handles SIGTERM saves and exits with 143, or raises at once: it was stopped, or out of time."""
     leaves = Failure("a", 0, 143, None, 10.3, after_stop=True)
     raises = Failure("a", 0, 1, None, 10.1, exception="KeyboardInterrupt", raised_at=10.05, after_stop=True)
-    for state, reason in (("CANCELLED", "stopped by me@laptop"), ("TIMEOUT", "time limit of 1 h")):
+    for state, reason in (("STOPPED", "stopped by me@laptop"), ("TIMEOUT", "time limit of 1h")):
         for failure in (leaves, raises):
             verdict = judge("r", {"a": part(state, reason)}, [failure], stopped_at=10.0)
             assert (verdict.state, verdict.cause) == (state, None)
@@ -65,7 +65,7 @@ def test_ranks_that_leave_with_a_code_of_their_own_when_asked_are_no_failure() -
 
 def test_who_leaves_when_asked_is_not_the_cause() -> None:
     """Neither before a guardian's death that is known late, nor before a lost node, nor a rank whose clock is ahead."""
-    parts = {"a": part("CANCELLED", "b: rank 1 failed"), "b": part("FAILED", "rank 1 exited with 1")}
+    parts = {"a": part("STOPPED", "b: rank 1 failed"), "b": part("FAILED", "rank 1 exited with 1")}
     leaves = Failure("a", 0, 143, None, 10.3, after_stop=True)
     for real in (
         Failure("b", None, None, None, 10.9, reason="the guardian was killed"),
@@ -90,7 +90,7 @@ def test_ranks_that_were_stopped_do_not_explain_a_node_that_failed_without_one()
     """There the reason of the node is shown, and not a SIGTERM that was our own."""
     parts = {
         "a": part("FAILED", "rank 3 saw WORLD_SIZE 2, planned were 4"),
-        "b": part("CANCELLED", "a: rank 3"),
+        "b": part("STOPPED", "a: rank 3"),
     }
     stopped = Failure("b", 1, None, 15, 10.3, after_stop=True)
     verdict = judge("r", parts, [stopped], stopped_at=10.0)
@@ -136,15 +136,15 @@ def test_a_node_that_is_gone_after_the_end_changes_nothing() -> None:
 def test_what_a_node_that_was_cut_off_recorded_alone_does_not_count() -> None:
     """It stopped its ranks long before the others gave it up, or has a record of its own: the hub's stands."""
     killed = {"rank": 1, "exit": None, "signal": 9, "time": 10.0}
-    others = record(recorded("gpu01", "CANCELLED"), recorded("gpu02", "LOST", reason=SILENT), stopped_at=30.0)
-    alone = record(recorded("gpu02", "CANCELLED", killed), stopped_at=9.0, whole=False)
+    others = record(recorded("gpu01", "STOPPED"), recorded("gpu02", "LOST", reason=SILENT), stopped_at=30.0)
+    alone = record(recorded("gpu02", "STOPPED", killed), stopped_at=9.0, whole=False)
     verdict = conclude(
-        RUN, {"gpu01": kept("gpu01", "CANCELLED", others), "gpu02": kept("gpu02", "CANCELLED", alone)}
+        RUN, {"gpu01": kept("gpu01", "STOPPED", others), "gpu02": kept("gpu02", "STOPPED", alone)}
     )
 
     assert verdict is not None and verdict.cause is not None
     assert (verdict.state, verdict.cause.failure.reason) == ("LOST", f"lost: {SILENT}")
-    assert verdict.node_states["gpu02"] == "CANCELLED"
+    assert verdict.node_states["gpu02"] == "STOPPED"
 
 
 def test_a_replaced_node_that_runs_on_shows_nothing_of_the_end() -> None:
@@ -157,17 +157,17 @@ def test_a_replaced_node_that_runs_on_shows_nothing_of_the_end() -> None:
     killed = {"rank": 0, "exit": None, "signal": 9, "time": 9.0}
     end = record(
         recorded("gpu01", "FAILED", killed),
-        recorded("gpu03", "CANCELLED"),
+        recorded("gpu03", "STOPPED"),
         stopped_at=9.1,
     )
     end["attempt"] = 2
-    alone = record(recorded("gpu02", "CANCELLED"), stopped_at=4.0, whole=False)
+    alone = record(recorded("gpu02", "STOPPED"), stopped_at=4.0, whole=False)
     verdict = conclude(
         RUN,
         {
             "gpu01": kept("gpu01", "FAILED", end, roster=slots, attempt=2, slots=3),
             "gpu02": kept("gpu02", "RUNNING", alone, slots=3),
-            "gpu03": kept("gpu03", "CANCELLED", end, roster=slots, attempt=2, slots=3),
+            "gpu03": kept("gpu03", "STOPPED", end, roster=slots, attempt=2, slots=3),
         },
     )
 
@@ -182,11 +182,11 @@ def test_a_replaced_node_that_runs_on_shows_nothing_of_the_end() -> None:
 @pytest.mark.parametrize(
     ("state", "named"),
     [("UNKNOWN", "LOST"), ("SUBMITTED", "LOST"), ("PREPARING", "LOST"), ("WAITING", "LOST"), ("RUNNING", "LOST")]
-    + [(ended, ended) for ended in ("SUCCEEDED", "FAILED", "FAILED_SETUP", "CANCELLED", "TIMEOUT", "LOST")],
+    + [(ended, ended) for ended in ("SUCCEEDED", "FAILED", "FAILED_SETUP", "STOPPED", "TIMEOUT", "LOST")],
 )  # fmt: skip
 def test_a_lost_node_that_reports_its_own_end_is_called_by_that(state: str, named: str) -> None:
     """Whatever else it reports was true before it was lost."""
-    verdict = judge(RUN, {"gpu01": part("CANCELLED"), "gpu02": part(state)}, [LOST], stopped_at=5.0)
+    verdict = judge(RUN, {"gpu01": part("STOPPED"), "gpu02": part(state)}, [LOST], stopped_at=5.0)
 
     assert verdict.node_states["gpu02"] == named
 
@@ -202,6 +202,6 @@ def test_processes_are_unwatched_only_where_a_node_answers_without_its_agent(
     """What an agent could not end it has named itself; a node that is lost and answers reports what runs on."""
     left = [{"pid": 7, "name": "python", "state": "S"}]
     told = parse_state(Untrusted({"run": "r", "state": state, "left": left}))
-    verdict = judge(RUN, {"gpu01": part("CANCELLED"), "gpu02": told}, failures, stopped_at=5.0)
+    verdict = judge(RUN, {"gpu01": part("STOPPED"), "gpu02": told}, failures, stopped_at=5.0)
 
     assert verdict.unwatched == (("gpu02",) if unwatched else ())

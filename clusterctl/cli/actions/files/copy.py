@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-import click
-
 from clusterctl.cli.actions.find_runs import choose_found_run, find_runs, refuse_queued
 from clusterctl.cli.actions.sync import find_addresses
 from clusterctl.cli.context.load import expand
@@ -42,6 +40,7 @@ from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.session import Interpreter, Session
 from clusterctl.client.sync.distribute import Distribution
 from clusterctl.client.sync.upload import SentFiles, TreeUpload, send_files
+from clusterctl.console.documents.output import write_document
 from clusterctl.console.progress import Phases
 from clusterctl.console.results import (
     MOST_PATHS,
@@ -50,7 +49,6 @@ from clusterctl.console.results import (
     report_pull,
     report_sent,
 )
-from clusterctl.console.text import json_text
 from clusterctl.errors import ClusterctlError, UsageError
 from clusterctl.plans.launch.placement import choose_nodes
 from clusterctl.plans.runs.selection import choose_run
@@ -385,7 +383,7 @@ class Copy:
         distribution: Distribution | None,
     ) -> None:
         path, name, folder = into
-        upload = TreeUpload(files.scan, None, distribution)
+        upload = TreeUpload(files.scan, None, distribution, self._phases.add_expected)
 
         def send(c: Any, node: Node) -> SentFiles:
             offer = distribution.offer(node.name, files.scan.manifest.size) if distribution else None
@@ -435,7 +433,7 @@ class Copy:
         results = self._results
         if self._options.as_json:
             document = copies_to_json(results.received, results.sent, results.errors, results.conflicts)
-            click.echo(json_text(document, indent=2))
+            write_document(document)
         else:
             for name, (report, path) in sorted(results.received.items()):
                 report_pull(name, report, path, complete=True)

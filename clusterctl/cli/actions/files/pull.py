@@ -8,8 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import click
-
 from clusterctl.cli.actions.find_runs import choose_found_run, find_runs, refuse_queued
 from clusterctl.cli.context.load import expand
 from clusterctl.cli.context.nodes import notice, open_cluster, report_failures, with_any_python
@@ -30,10 +28,10 @@ from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.fanout import Steps, fan_out
 from clusterctl.client.rpc.session import Interpreter, Session
+from clusterctl.console.documents.output import write_document
 from clusterctl.console.progress import Phases
 from clusterctl.console.results import pull_to_json, report_outside, report_pull
 from clusterctl.console.terminal import info
-from clusterctl.console.text import json_text
 from clusterctl.errors import ClusterctlError, LocalSystemError, NodeError, UsageError
 from clusterctl.plans.launch.placement import choose_nodes
 from clusterctl.plans.runs.selection import Runs, choose_run
@@ -323,7 +321,7 @@ class Pull:
         outside = with_outside_files({name: pull.listing.outside for name, pull in self._pulls.items()})
         if self._options.as_json:
             document = pull_to_json(self._run_id, self._job, target, reports, self._errors, names, outside)
-            click.echo(json_text(document, indent=2))
+            write_document(document)
         else:
             for name, report in reports.items():
                 pull = self._pulls[name]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -27,6 +29,7 @@ from clusterctl.cli.context.load import is_local_file_used
 from clusterctl.cli.context.nodes import hint_next, notice, report_failures
 from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.options import prompt
+from clusterctl.console.documents.output import write_document
 from clusterctl.console.terminal import hint, info
 from clusterctl.errors import UsageError
 from clusterctl.plans.pythons import PythonChoice
@@ -36,7 +39,10 @@ from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import command_line
 from clusterctl.translation import tr, trn
 
-LOGIN_REFUSED = (UNKNOWN_HOST, NO_KEY)  # what `keys push` fixes
+if TYPE_CHECKING:
+    from clusterctl.console.documents.nodes import InitDocument
+
+LOGIN_REFUSED = (UNKNOWN_HOST, NO_KEY)  # what `init --keys` fixes
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,7 @@ class InitOptions:
     force: bool
     yes: bool = False
     password_from: str | None = None
+    as_json: bool = False
 
 
 class InitCommand:
@@ -84,7 +91,10 @@ class InitCommand:
         if not machines.facts:
             return self._write_unread(machines)
         script = self._choose_script()
-        self._write_files(name_by_hostname(machines), script)
+        files = self._write_files(name_by_hostname(machines), script)
+        if self._options.as_json:
+            write_document(_to_json(files, machines))
+            return machines.exit_code
         self._show_refused(machines)
         if not (self._folder / script).is_file():
             self._hint_next()
@@ -103,7 +113,7 @@ class InitCommand:
             return str(prompt(tr("Training script"), default=guess))
         return guess
 
-    def _write_files(self, machines: Machines, script: str) -> None:
+    def _write_files(self, machines: Machines, script: str) -> list[Path]:
         """Show and write the inventory, the job, and what the job's `setup` needs."""
         pythons = machines.choose_pythons()
         setup = draft_setup(self._folder, script, pythons.torch) if pythons.without else SetupDraft()
@@ -124,6 +134,7 @@ class InitCommand:
                 job=", ".join(str(path) for path in (self._job, *new_files)),
             )
         )
+        return [*texts, *new_files]
 
     def _explain_setup(self, pythons: PythonChoice, machines: Machines) -> None:
         if not pythons.without:
@@ -150,7 +161,7 @@ class InitCommand:
                 )
 
     def _write_unread(self, machines: Machines) -> int:
-        """Write what `keys push` needs if keys are all that is missing; else nothing."""
+        """Write what `init --keys` needs if keys are all that is missing; else nothing."""
         if all(error.code in LOGIN_REFUSED for error in machines.failures.values()):
             text = render_inventory(machines.imported, self._name, made_by="init")
             write_new_file(text, str(self._inventory), force=self._options.force)
@@ -160,7 +171,7 @@ class InitCommand:
                     inventory=self._inventory,
                 )
             )
-            push = f"{self._cd_prefix}{self._command} keys push"
+            push = f"{self._cd_prefix}{self._command} init --keys"
             hint(tr("next: {command}; then repeat this command with --force", command=push))
         else:
             info(tr("nothing was written: no machine could be read"))
@@ -169,7 +180,7 @@ class InitCommand:
     def _show_refused(self, machines: Machines) -> None:
         refused = machines.failed_with(*LOGIN_REFUSED)
         if refused:
-            push = f"{self._cd_prefix}{self._command} keys push"
+            push = f"{self._cd_prefix}{self._command} init --keys"
             names = fold_names(node.name for node in refused)
             info(tr("{nodes}: not read yet; next: {command}", nodes=names, command=push))
 
@@ -213,3 +224,13 @@ class InitCommand:
     @property
     def _cd_prefix(self) -> str:
         return "" if self._folder == Path() else f"{command_line('cd', str(self._folder))}; "
+
+
+def _to_json(files: Sequence[Path], machines: Machines) -> InitDocument:
+    """Return the document of `init --json`: the inventory, the job and what its `setup` needs, and the machines."""
+    return {
+        "schema": 1,
+        "files": [str(path) for path in files],
+        "nodes": [node.name for node in machines.nodes],
+        "errors": {name: f"{error.code} {error.english}" for name, error in machines.failures.items()},
+    }

@@ -29,18 +29,19 @@ MOST_SHOWN = 20  # hosts in a line
 
 @dataclass(frozen=True)
 class HostSource:
-    """Where the command line names the machines; at most one of the three."""
+    """Where the command line names the machines: at most one of `hosts`, `file` and `ssh_config_pattern`."""
 
     hosts: Sequence[str]
     file: str | None
     ssh_config_pattern: str | None
+    group: str | None = None  # of an Ansible inventory
 
     def read(self, connect_options: ConnectOptions, *, interactive: bool) -> Imported:
         """Read the machines; on a terminal ask for them where none are named."""
         if sum([bool(self.hosts), self.file is not None, self.ssh_config_pattern is not None]) > 1:
             raise UsageError("CC-USE-071")
         if self.file is not None:
-            return _read_file(self.file, connect_options)
+            return _read_file(self.file, connect_options, self.group)
         if self.ssh_config_pattern is not None:
             return read_hosts(_match_hosts(self.ssh_config_pattern, connect_options), connect_options)
         if self.hosts:
@@ -50,10 +51,10 @@ class HostSource:
         return _prompt_for_hosts(connect_options)
 
 
-def _read_file(path: str, connect_options: ConnectOptions) -> Imported:
+def _read_file(path: str, connect_options: ConnectOptions, group: str | None = None) -> Imported:
     from clusterctl.specs.importers.detect import parse_imported
 
-    imported = parse_imported(read_imported_file(path), path)
+    imported = parse_imported(read_imported_file(path), path, group=group)
     if imported.groups:
         notice(describe_groups(imported))
     return with_connect_options(with_config(imported, path), connect_options)

@@ -1,4 +1,4 @@
-"""Keys push, host key questions."""
+"""Install the user's public key on nodes, and the question for their host keys."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ UNKNOWN_HOST = "CC-SSH-009"
 
 @dataclass(frozen=True)
 class PushKeysOptions:
-    """The options of `keys push`."""
+    """The options of `init --keys`."""
 
     key: str | None
     password_from: str | None
@@ -43,7 +43,7 @@ class PushKeysOptions:
 
 
 class KeyPush:
-    """One `keys push`."""
+    """One installation of the key."""
 
     def __init__(self, nodes: Sequence[Node], options: PushKeysOptions) -> None:
         self._nodes, self._options = nodes, options
@@ -226,6 +226,16 @@ class KeyPush:
             click.echo(message, err=True)
             return 0
         return 5 if self._results else max(error.exit_code for error in self._errors.values())
+
+
+def push_keys(nodes: Sequence[Node], options: PushKeysOptions, command: str) -> int:
+    """Install the key on these nodes and print the next command; `command` is how it begins."""
+    from clusterctl.cli.context.nodes import hint_next
+
+    code = KeyPush(nodes, options).run()
+    if code == 0:
+        hint_next(command_line("check", command=command))
+    return code
 
 
 def describe_key(key: str | None) -> str:

@@ -22,9 +22,10 @@ from clusterctl.client.diagnose import load_hang, read_slowness
 from clusterctl.client.history import HistoryChoice, Records, fetch_records
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.tasks import RunHandle
+from clusterctl.console.documents.output import write_document
 from clusterctl.console.progress import render_size
+from clusterctl.console.run.verdict import UNBROKEN, render_cause, render_reasons, render_remarks
 from clusterctl.console.text import sanitize
-from clusterctl.console.verdict import UNBROKEN, render_cause, render_reasons, render_remarks
 from clusterctl.plans.report.page import render_report
 from clusterctl.plans.report.reported_run import ReportedRun
 from clusterctl.plans.runs.selection import choose_run
@@ -42,7 +43,9 @@ MOST_STALLS = 8  # ranks that are named as silent
 SECRETS = "secrets"  # key of what a launch has recorded: names of variables
 
 
-def write_report(inventory: Inventory, runs: Sequence[str], output: str | None, command: str) -> int:
+def write_report(
+    inventory: Inventory, runs: Sequence[str], output: str | None, command: str, *, as_json: bool = False
+) -> int:
     """Write it; 0 when all nodes of the runs answered, 5 some, 4 none."""
     with open_cluster() as cluster:
         found = find_runs(cluster, inventory.nodes, None, pulse=True)
@@ -54,7 +57,11 @@ def write_report(inventory: Inventory, runs: Sequence[str], output: str | None, 
     page = render_report(reported[0], reported[1] if len(reported) > 1 else None, command, _secrets(reported))
     path = Path(output or f"{'-'.join(short_id(run.run_id) for run in reported)}.html")
     size = _write(path, page)
-    click.echo(sanitize(tr("{path}: {size}", path=path, size=render_size(size))))
+    if as_json:
+        names: list[str] = [run.run_id for run in reported]
+        write_document({"schema": 1, "file": str(path), "bytes": size, "runs": names})
+    else:
+        click.echo(sanitize(tr("{path}: {size}", path=path, size=render_size(size))))
     missing = sum(len(run.silent) for run in reported)
     if inventory.slurm is not None:
         asked = sum(len(run.parts) for run in reported)

@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-import click
-
 from clusterctl.cli.actions.find_runs import choose_found_run, find_runs, refuse_queued
 from clusterctl.cli.actions.logs import parse_since
 from clusterctl.cli.context.nodes import interpreter, open_cluster, reading_exit_code, report_failures
@@ -21,9 +19,9 @@ from clusterctl.client.history import HistoryChoice, fetch_records
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.tasks import RunHandle
 from clusterctl.client.utilization import UtilizationStreams
-from clusterctl.console.run_list import describe_live_runs
+from clusterctl.console.documents.output import write_line
+from clusterctl.console.run.listing import describe_live_runs
 from clusterctl.console.terminal import info, uses_color
-from clusterctl.console.text import json_text
 from clusterctl.console.top import (
     Keys,
     TopLayout,
@@ -169,7 +167,7 @@ class UtilizationMonitor:
         now = time.monotonic()
         self._export()
         if self._as_json:
-            click.echo(json_text(top_to_json(self._nodes, now)))
+            write_line(top_to_json(self._nodes, now))
         else:
             show_top(self._nodes, now, self._silence, self._layout)
 
@@ -211,7 +209,7 @@ def show_run_history(inventory: Inventory, query: HistoryQuery, *, as_json: bool
     report_failures(records.errors.values())
     histories = {name: record.history for name, record in records.nodes.items()}
     if as_json:
-        click.echo(json_text(history_to_json(run_id, histories)))
+        write_line(history_to_json(run_id, histories))
     else:
         info(tr("run {run}", run=run_id))
         show_history(histories)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from clusterctl.console.diagnose import describe_asked, list_gpu_lines
 from clusterctl.console.errors import render_error
-from clusterctl.console.run_list import run_headings
+from clusterctl.console.run.hang import describe_asked, list_gpu_lines
+from clusterctl.console.run.listing import run_headings
+from clusterctl.console.run.verdict import state_mark
 from clusterctl.console.text import sanitize
-from clusterctl.console.verdict import state_mark
 from clusterctl.plans.report.charts import (
     choose_scalars,
     node_plots,
@@ -25,7 +25,7 @@ from clusterctl.plans.report.plot import plots_in_rows, render_plot
 from clusterctl.plans.report.reported_run import ReportedRun, make_scale
 from clusterctl.plans.report.timeline import render_timeline
 from clusterctl.protocol.run_paths import short_id
-from clusterctl.protocol.states import CANCELLED, LIVE, STALLED, SUCCEEDED
+from clusterctl.protocol.states import LIVE, STALLED, STOPPED, SUCCEEDED
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.translation import language, tr, trn
 
@@ -44,7 +44,7 @@ MOST_NODES = 8  # with plots of their own
 def _kind(state: str) -> str | None:
     if state in LIVE:
         return "warn" if state == STALLED else "live"
-    return "good" if state == SUCCEEDED else None if state == CANCELLED else "bad"
+    return "good" if state == SUCCEEDED else None if state == STOPPED else "bad"
 
 
 def _table(headings: Iterable[str], rows: Sequence[Html], class_: str | None = None) -> Html:

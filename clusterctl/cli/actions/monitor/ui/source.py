@@ -26,8 +26,8 @@ from clusterctl.client.rpc.tasks import RunHandle
 from clusterctl.client.watch.follower import LogLines, StateChange, Update
 from clusterctl.client.watch.logs import LiveReader
 from clusterctl.client.watch.streams import StreamEnd
-from clusterctl.console.run_list import list_run_rows
-from clusterctl.console.runs import describe_run, render_age, render_timing
+from clusterctl.console.run.listing import list_run_rows
+from clusterctl.console.run.status import describe_run, render_age, render_timing
 from clusterctl.console.text import sanitize
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.diagnose.hang import Judgement, KeptDiagnosis

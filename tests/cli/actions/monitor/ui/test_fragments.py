@@ -24,9 +24,9 @@ from clusterctl.cli.actions.monitor.ui.fragments import (
 )
 from clusterctl.client.diagnose import Answers
 from clusterctl.client.history import Records
-from clusterctl.console.diagnose import show_diagnosis, show_gpus
-from clusterctl.console.run_list import list_run_rows
-from clusterctl.console.runs import render_age
+from clusterctl.console.run.hang import show_diagnosis, show_gpus
+from clusterctl.console.run.listing import list_run_rows
+from clusterctl.console.run.status import render_age
 from clusterctl.errors import NodeError
 from clusterctl.plans.diagnose.evidence import Entry, Frame, GroupRecord, NodeEvidence, RankEvidence
 from clusterctl.plans.diagnose.hang import STALL, Judgement, KeptDiagnosis, judge
@@ -122,7 +122,7 @@ def test_the_rank_that_the_others_wait_for_is_marked() -> None:
     assert page.count("<tr>") == 3
     assert '<span class="cell bad">r9 running, suspect</span>' in page
     assert "r0-7, 16-1599 running, waits" in page
-    assert "r0: no output for 11 min 40 s" in page and "and 1588 more ranks" in page
+    assert "r0: no output for 11m40s" in page and "and 1588 more ranks" in page
 
 
 def test_a_stall_that_some_of_equal_nodes_report_is_shown() -> None:

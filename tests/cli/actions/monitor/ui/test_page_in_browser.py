@@ -23,8 +23,8 @@ from clusterctl.cli.actions.monitor.ui import fragments
 from clusterctl.cli.actions.monitor.ui.feed import View
 from clusterctl.client.diagnose import Answers
 from clusterctl.client.history import Records
-from clusterctl.console.run_list import list_run_rows
-from clusterctl.console.runs import describe_run, render_age
+from clusterctl.console.run.listing import list_run_rows
+from clusterctl.console.run.status import describe_run, render_age
 from clusterctl.console.text import sanitize
 from clusterctl.plans.diagnose.evidence import Entry, Frame, GroupRecord, NodeEvidence, RankEvidence
 from clusterctl.plans.diagnose.hang import STALL, KeptDiagnosis, judge
