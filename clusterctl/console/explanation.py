@@ -95,23 +95,23 @@ def render_keys(console: Console, keys: Sequence[KeyEntry]) -> None:
     for number, key in enumerate(keys):
         if number:
             console.print()
-        _print_key(console, key.path, key.text, "bold")
+        _print_key(console, key.path, key.text)
         _print_text(console, tr("value"), key.value)
         default = tr("required") if key.required else key.default
         _print_text(console, tr("default"), default)
         for name, text in key.below:
-            _print_key(console, f"  {name}", text, "cyan")
+            _print_key(console, name, text, "  ")
     if any(key.below for key in keys):
         path = f"{keys[0].path}.{keys[0].below[0][0]}"
         console.print(Text(tr("clusterctl explain {path} shows one of them.", path=path), style="dim"))
 
 
-def _print_key(console: Console, name: str, text: str, style: str) -> None:
-    width = max(20, min(console.width, 100))
+def _print_key(console: Console, name: str, text: str, indent: str = "") -> None:
+    width = max(20, min(console.width, 100) - len(indent))
     first, *more = wrap_prose(f"{name}  {text}", width, KEY_INDENT)
-    console.print(Text.assemble((first[: len(name)], style), first[len(name) :]), soft_wrap=True)
+    console.print(Text.assemble(indent, (name, "cyan"), first[len(name) :]), soft_wrap=True)
     for line in more:
-        console.print(Text(f"{KEY_INDENT}{line.lstrip()}"), soft_wrap=True)
+        console.print(Text(f"{indent}{KEY_INDENT}{line.lstrip()}"), soft_wrap=True)
 
 
 def key_to_json(key: KeyEntry) -> ExplainedKey:

@@ -7,28 +7,18 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
 
 from pydantic import BaseModel
 
 from clusterctl.specs.inventory.schema import (
     InventoryFile,
-    LoginEntry,
     NodeEntry,
     NodeSettings,
-    SlurmEntry,
-    SshEntry,
-    WaiveEntry,
 )
-from clusterctl.specs.job.hooks import NotifyEntry, OnEndEntry
-from clusterctl.specs.job.schema import JobFile, RestartEntry, SyncEntry
+from clusterctl.specs.job.schema import JobFile
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 SCHEMAS: dict[str, type[BaseModel]] = {"inventory.schema.json": InventoryFile, "job.schema.json": JobFile}
-SECTIONS: dict[str, tuple[type[BaseModel], ...]] = {
-    "inventory": (InventoryFile, NodeEntry, SshEntry, SlurmEntry, LoginEntry, WaiveEntry),
-    "job": (JobFile, SyncEntry, RestartEntry, OnEndEntry, NotifyEntry, WaiveEntry),
-}
 
 
 def render_schemas() -> dict[str, str]:
@@ -51,26 +41,6 @@ def _render_schema(model: type[BaseModel]) -> str:
         nodes = schema["properties"]["nodes"]  # type: ignore[record-key]  # of pydantic
         nodes["items"] = {"anyOf": [{"type": "string", "minLength": 1}, nodes["items"]]}
     return json.dumps({"$schema": DIALECT, **schema}, indent=2, ensure_ascii=False) + "\n"
-
-
-def render_reference(model: type[BaseModel]) -> str:
-    """Render the keys of a model as a Markdown table."""
-    rows = ["| key | default | meaning |", "|---|---|---|"]
-    for key, info in model.model_fields.items():
-        rows.append(f"| `{key}` | {_render_default(model, key)} | {info.description} |")
-    return "\n".join(rows) + "\n"
-
-
-def _render_default(model: type[BaseModel], key: str) -> str:
-    if model is NodeEntry and key in NodeSettings.model_fields:
-        return "as at the top level"
-    info = model.model_fields[key]
-    if info.is_required():
-        return "required"
-    default: Any = info.get_default(call_default_factory=True)
-    if default is None or isinstance(default, BaseModel) or default in ((), {}):
-        return ""
-    return f"`{default:g}s`" if isinstance(default, float) else f"`{default}`"
 
 
 def main(arguments: list[str]) -> int:

@@ -9,6 +9,7 @@ from typing import Any, get_args
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from clusterctl.protocol.exit_status import describe_duration
 from clusterctl.specs.fields import ScalarType, ShortForm
 from clusterctl.specs.inventory.schema import InventoryFile, NodeEntry, NodeSettings
 from clusterctl.specs.job.schema import JobFile, StallEntry
@@ -63,8 +64,8 @@ def _find_below(model: type[BaseModel], names: list[str], prefix: str) -> Iterat
         return
     yield KeyEntry(
         path,
-        tr(info.description or ""),
-        value=tr(noun_in(info)),
+        tr(str(info.description)),
+        value=tr(noun) if (noun := noun_in(info)) else "",
         default=default_of(model, name),
         required=info.is_required(),
         below=_texts(group) if group else (),
@@ -72,7 +73,7 @@ def _find_below(model: type[BaseModel], names: list[str], prefix: str) -> Iterat
 
 
 def _texts(model: type[BaseModel]) -> tuple[tuple[str, str], ...]:
-    return tuple((key, tr(info.description or "")) for key, info in model.model_fields.items())
+    return tuple((key, tr(str(info.description))) for key, info in model.model_fields.items())
 
 
 def group_in(annotation: Any) -> type[BaseModel] | None:
@@ -116,4 +117,4 @@ def default_of(model: type[BaseModel], key: str) -> str:
         return f"[{', '.join(default)}]"
     if isinstance(default, bool):
         return "true" if default else "false"
-    return f"{default:g}s" if isinstance(default, float) else str(default)
+    return describe_duration(default).replace(" ", "") if isinstance(default, float) else str(default)

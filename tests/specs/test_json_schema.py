@@ -14,10 +14,8 @@ from structural import breaches
 
 from clusterctl.errors import SpecError
 from clusterctl.specs.inventory.parse import parse_inventory
-from clusterctl.specs.inventory.schema import InventoryFile, NodeEntry
 from clusterctl.specs.job.parse import parse_job
-from clusterctl.specs.job.schema import JobFile
-from clusterctl.specs.json_schema import SECTIONS, render_reference, render_schemas
+from clusterctl.specs.json_schema import render_schemas
 
 ROOT = Path(__file__).parents[2]
 SCHEMAS = ROOT / "clusterctl" / "specs" / "schemas"
@@ -162,28 +160,3 @@ def test_what_is_wrong_for_the_parser_is_wrong_for_editors(kind: str, text: str)
         read(kind, text)
 
     assert held_against(kind, text) != []
-
-
-@pytest.mark.parametrize("model", [model for models in SECTIONS.values() for model in models])
-def test_every_key_is_described_in_one_sentence(model: type[InventoryFile | JobFile]) -> None:
-    """For editors and for the reference."""
-    for name, info in model.model_fields.items():
-        assert info.description, name
-        assert info.description.endswith("."), name
-        assert len(info.description) < 200, name
-
-
-def test_the_reference_lists_every_key_with_its_default() -> None:
-    """One row for each key."""
-    rows = render_reference(NodeEntry).splitlines()
-
-    assert rows[:3] == [
-        "| key | default | meaning |",
-        "|---|---|---|",
-        "| `host` | required | Where SSH goes: a host name or an address. |",
-    ]
-    assert [row.split("`")[1] for row in rows[2:]] == list(NodeEntry.model_fields)
-    assert "| `grace` | `30s` |" in render_reference(JobFile)
-    assert "| `python` | `python3` |" in render_reference(InventoryFile)
-    assert "| `python` | as at the top level |" in render_reference(NodeEntry)
-    assert "| `args` |  |" in render_reference(JobFile)
