@@ -29,6 +29,7 @@ def test_every_text_is_chinese_for_a_chinese_reader() -> None:
         values = {path: find_keys(path)[0].value for path in all_paths()}
     finally:
         use_language("en")
+    assert [path for path, value in values.items() if "\n" in value] == []
     assert [path for path, text in texts.items() if not any(sign >= "\u4e00" for sign in text)] == []
 
 
