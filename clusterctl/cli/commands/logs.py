@@ -46,7 +46,7 @@ from clusterctl.translation import to_translate
 )
 @click.option(
     "--since",
-    metavar="T",
+    metavar="TIME",
     help="Only lines written since: 10m, 14:05 or 2026-11-21T14:05; sorted by time.",
 )
 @click.option("-t", "timed", is_flag=True, help="Print the time of each line; all nodes sorted by time.")

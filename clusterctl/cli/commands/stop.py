@@ -24,7 +24,7 @@ from clusterctl.cli.options import Seconds, json_option, shared_options
 @click.option(
     "--grace",
     type=Seconds(),
-    metavar="S",
+    metavar="SECONDS",
     help="Seconds between SIGTERM and SIGKILL; default: the job's grace.",
 )
 @click.option("--dump", is_flag=True, help="Keep first where the ranks are; `status` then shows it.")

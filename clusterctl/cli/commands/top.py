@@ -29,7 +29,7 @@ MOST_RUNS = 2  # in one report
 @with_node_options
 @click.option(
     "--since",
-    metavar="WHEN",
+    metavar="TIME",
     help="Show what was sampled of a run since then: 10m, 2h, 14:30; default with RUN: all of it.",
 )
 @click.option(
@@ -43,7 +43,7 @@ MOST_RUNS = 2  # in one report
     type=Seconds(0.2, 3600),
     default=2.0,
     show_default=True,
-    metavar="S",
+    metavar="SECONDS",
     help="Seconds between two samples.",
 )
 @click.option("--once", is_flag=True, help="Show one sample and exit.")
