@@ -148,7 +148,7 @@ def test_a_planted_id_makes_nobodys_runs_ours(world: World) -> None:
 
     seen = world.run(["ps", "--json"], **name)
 
-    assert (seen.code, seen.documents) == (2, [])
+    assert (seen.code, [document["error"]["code"] for document in seen.documents]) == (2, ["CC-USE-041"])
     assert "CC-USE-041" in seen.err
     assert str(mine.parent) in seen.err
 

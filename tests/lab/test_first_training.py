@@ -137,7 +137,7 @@ def test_a_refused_question_keeps_the_machine_and_nothing_is_half_written(strang
     )
 
     assert refused == 4, said
-    assert "clusterctl keys push" in said
+    assert "clusterctl init --keys" in said
     assert hosts == [machine.address for machine in stranger.machines]
     assert done.returncode == 0, done.stderr
     assert "clusterctl check" in done.stderr  # there is no script yet, so nothing is launched

@@ -42,7 +42,7 @@ def test_two_files_that_check_and_launch_take_as_they_are(lab: Lab, tmp_path: Pa
     assert [node.nic for node in inventory.nodes] == [(node.plan.training_nic,) for node in lab.nodes]
     job = parse_job((tmp_path / "job.yaml").read_text(), "job.yaml")
     assert (job.name, job.script, job.nproc_per_node, job.backend) == ("first", "train.py", 1, "gloo")
-    assert "next: clusterctl check\nthen: clusterctl launch\n" in made.err
+    assert "next: clusterctl check\nnext: clusterctl launch\n" in made.err
     launched = cctl(None, "launch", "--json", cwd=tmp_path)
     assert launched.code == 0, launched.err
     verdict = json.loads(launched.out.splitlines()[-1])
@@ -64,7 +64,7 @@ def test_a_running_lab_has_its_own_ssh_settings(lab: Lab, tmp_path: Path) -> Non
     other = cctl(None, "--lab", "nope", "init", "gpu01", "--force", cwd=tmp_path, XDG_STATE_HOME=state)
 
     assert made.code == 0, made.err
-    assert "next: clusterctl check\nthen: clusterctl launch\n" in made.err
+    assert "next: clusterctl check\nnext: clusterctl launch\n" in made.err
     text = (tmp_path / "inventory.yaml").read_text()
     assert text.startswith("# Made by `clusterctl init`.\n")
     nodes = parse_inventory(text, "inventory.yaml").nodes
@@ -148,7 +148,7 @@ def test_machines_that_do_not_let_us_in_are_written_for_keys_push(lab: Lab, tmp_
     made = cctl(None, "init", "--from-ssh-config", "gpu*", "--ssh-config", strange, "--dir", tmp_path)
 
     assert made.code == 4, made.err
-    assert "clusterctl keys push" in made.err
+    assert "clusterctl init --keys" in made.err
     inventory = parse_inventory((tmp_path / "inventory.yaml").read_text(), "inventory.yaml")
     assert [node.host for node in inventory.nodes] == ["gpu01", "gpu02"]
     assert (tmp_path / "inventory.yaml").read_text().startswith("# Made by `clusterctl init` from")

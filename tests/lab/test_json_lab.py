@@ -42,7 +42,8 @@ def test_a_run_from_its_start_to_its_stop(cluster: Lab, tmp_path: Path) -> None:
     read_document("top", cctl(cluster, "top", "--once", "--json"))
     stopped = read_document("stop", cctl(cluster, "stop", run, "-y", "--json"))
     assert (stopped["run"], stopped["missed"], len(stopped["nodes"])) == (run, [], 2)
-    assert any("python" in process for node in stopped["nodes"].values() for process in node["ended"])
+    assert [process for node in stopped["nodes"].values() for process in node["ended"]]
+    assert [process for node in stopped["nodes"].values() for process in node["left"]] == []
     out, _ = launching.communicate(timeout=HANG)
     assert json.loads(out.splitlines()[-1])["verdict"]["state"] == "STOPPED"
 

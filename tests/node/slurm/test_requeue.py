@@ -108,7 +108,7 @@ def test_a_rank_that_slurms_signal_met_first_has_failed(
     assert {state["state"] for state in query(files, monkeypatch, "PENDING")} == {"FAILED"}
 
 
-@pytest.mark.parametrize("last", ["CANCELLED", "FAILED", "RUNNING"])
+@pytest.mark.parametrize("last", ["STOPPED", "FAILED", "RUNNING"])
 def test_a_next_start_that_is_being_checked_is_the_next_attempt(
     files: JobFiles, monkeypatch: pytest.MonkeyPatch, last: str
 ) -> None:

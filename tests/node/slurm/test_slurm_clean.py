@@ -112,7 +112,7 @@ def test_runs_go_as_a_whole_and_none_whose_job_waits_or_runs(cluster: Cluster) -
         "done": "FAILED",
         "waits": "SUBMITTED",
         "runs": "RUNNING",
-        "gone": "CANCELLED",
+        "gone": "STOPPED",
         "ending": "SUCCEEDED",
         "odd": "RUNNING",
         "elsewhere": "LOST",
