@@ -16,7 +16,7 @@ from clusterctl.cli.main import root
 from clusterctl.cli.options import Seconds, WholeNumber
 from clusterctl.translation import language, tr
 
-SHARED = frozenset(("inventory", "lab", "hosts", "verbose", "quiet", "color"))
+SHARED = frozenset(("inventory", "lab", "machines", "verbose", "quiet", "color", "version"))
 WIDTH = 118
 UNBROKEN: Mapping[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
 

@@ -168,7 +168,12 @@ node_options = (
 set_option = click.option(
     "--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Override a key of the job."
 )
-skip_option = click.option("--skip", multiple=True, metavar="CODES", help="Skip these checks.")
+skip_option = click.option(
+    "--skip",
+    multiple=True,
+    metavar="CODES",
+    help="Do not run these checks: codes, families such as NET, globs.",
+)
 recheck_option = click.option(
     "--recheck", is_flag=True, help="Test network and GPU health again, also right after they have passed."
 )

@@ -41,8 +41,8 @@ ENTRIES: Mapping[str, Entry] = {
                     "{ranks} 在内核中等待（状态 D，位于 {waits_in}），通常是在等网络文件系统；{waiting}",
                 ),
                 Text(
-                    "see what the kernel reports: `clusterctl exec --nodes {node} -- sh -c 'dmesg | tail -30'`",
-                    "查看内核日志：`clusterctl exec --nodes {node} -- sh -c 'dmesg | tail -30'`",
+                    "see what the kernel reports: `clusterctl exec --nodes {node} -- 'dmesg | tail -30'`",
+                    "查看内核日志：`clusterctl exec --nodes {node} -- 'dmesg | tail -30'`",
                 ),
             )
         },

@@ -30,8 +30,8 @@ ENTRIES: Mapping[str, Entry] = {
             "SSH 运行的是非登录 shell：.bashrc 或 conda 添加到 PATH 的内容不生效。用 `python:` 写绝对路径，或者用 `activate:` 写使其可用的命令。",
         ),
         do=Text(
-            "Set `python:` to the full path; `clusterctl exec -- sh -c 'ls -d /opt/*/bin/python ~/venvs/*/bin/python'` lists candidates",
-            "把 `python:` 设为完整路径；用 `clusterctl exec -- sh -c 'ls -d /opt/*/bin/python ~/venvs/*/bin/python'` 列出可选的解释器",
+            "Set `python:` to the full path; `clusterctl exec -- 'ls -d /opt/*/bin/python ~/venvs/*/bin/python'` lists candidates",
+            "把 `python:` 设为完整路径；用 `clusterctl exec -- 'ls -d /opt/*/bin/python ~/venvs/*/bin/python'` 列出可选的解释器",
         ),
         cases={
             "": Case(

@@ -75,7 +75,7 @@ ENTRIES: Mapping[str, Entry] = {
             "GPU has fallen off the bus",
             "Unable to determine the device handle for GPU",
         ),
-        command="clusterctl exec --nodes {node} -- sh -c 'nvidia-smi; dmesg | grep -i xid | tail'",
+        command="clusterctl exec --nodes {node} -- 'nvidia-smi; dmesg | grep -i xid | tail'",
         related="CC-GPU-016",
     ),
     "CC-JOB-006": Entry(
@@ -134,7 +134,7 @@ ENTRIES: Mapping[str, Entry] = {
             "如果所有节点都缺少该模块：安装它，或者用 `setup:` 在每个节点上安装。否则是各节点的环境不同，或者模块不在发送的代码中；包在 src/ 下时需要 `env: {PYTHONPATH: src}`。下面的命令在该节点上用作业的 Python 重新导入该模块。",
         ),
         texts=("ModuleNotFoundError: No module named 'timm'",),
-        command='clusterctl ssh {node} {run} -- sh -c \'"$CLUSTERCTL_PYTHON" -c "import {module}"\'',
+        command='clusterctl ssh {node} --run {run} -- sh -c \'"$CLUSTERCTL_PYTHON" -c "import {module}"\'',
     ),
     "CC-JOB-011": Entry(
         "error",
@@ -176,7 +176,7 @@ ENTRIES: Mapping[str, Entry] = {
             "DataLoader worker (pid 4711) is killed by signal: Killed",
             "DataLoader worker (pid(s) 4711) exited unexpectedly",
         ),
-        command="clusterctl exec --nodes {node} -- sh -c 'free -h; dmesg | grep -i \"out of memory\" | tail'",
+        command="clusterctl exec --nodes {node} -- 'free -h; dmesg | grep -i \"out of memory\" | tail'",
     ),
     "CC-JOB-014": Entry(
         "error",
@@ -257,7 +257,7 @@ ENTRIES: Mapping[str, Entry] = {
             "报错来自 Python 自身的 socket，不是 torch 的：多半是 DataLoader 的 worker 被终止（例如内存不足），或者下载中断。",
         ),
         texts=("ConnectionResetError: [Errno 104] Connection reset by peer",),
-        command="clusterctl exec --nodes {node} -- sh -c 'free -h; dmesg | grep -i \"out of memory\" | tail'",
+        command="clusterctl exec --nodes {node} -- 'free -h; dmesg | grep -i \"out of memory\" | tail'",
     ),
     "CC-JOB-020": Entry(
         "error",
@@ -273,7 +273,7 @@ ENTRIES: Mapping[str, Entry] = {
             "insufficient shared memory (shm)",
             "failed to extend /dev/shm/nccl-x",
         ),
-        command="clusterctl exec --nodes {node} -- sh -c 'df -h /dev/shm; ls -l /dev/shm | tail'",
+        command="clusterctl exec --nodes {node} -- 'df -h /dev/shm; ls -l /dev/shm | tail'",
         related="CC-SYS-004",
     ),
     "CC-JOB-021": Entry(
@@ -288,7 +288,7 @@ ENTRIES: Mapping[str, Entry] = {
             "PytorchStreamWriter failed writing file",
             "unexpected pos 64 vs 0",
         ),
-        command="clusterctl exec --nodes {node} -- sh -c 'df -h . /tmp /dev/shm; df -i . /tmp'",
+        command="clusterctl exec --nodes {node} -- 'df -h . /tmp /dev/shm; df -i . /tmp'",
         related="CC-DISK-003",
     ),
     "CC-JOB-022": Entry(
@@ -312,7 +312,7 @@ ENTRIES: Mapping[str, Entry] = {
             "Too many open files",
             "received 0 items of ancdata",
         ),
-        command="clusterctl exec --nodes {node} -- sh -c 'ulimit -n; ulimit -Hn'",
+        command="clusterctl exec --nodes {node} -- 'ulimit -n; ulimit -Hn'",
         related="CC-SYS-003",
     ),
     "CC-JOB-024": Entry(
@@ -342,7 +342,7 @@ ENTRIES: Mapping[str, Entry] = {
             "can't start new thread",
             "fork: retry: Resource temporarily unavailable",
         ),
-        command="clusterctl exec --nodes {node} -- sh -c 'ulimit -u; ps -u $(id -un) | wc -l'",
+        command="clusterctl exec --nodes {node} -- 'ulimit -u; ps -u $(id -un) | wc -l'",
     ),
     "CC-JOB-026": Entry(
         "error",
@@ -355,7 +355,7 @@ ENTRIES: Mapping[str, Entry] = {
             "ibv_reg_mr failed",
             "ibv_create_qp failed",
         ),
-        command="clusterctl exec --nodes {node} -- sh -c 'ulimit -l'",
+        command="clusterctl exec --nodes {node} -- 'ulimit -l'",
         related="CC-SYS-007",
     ),
     "CC-JOB-027": Entry(
@@ -370,7 +370,7 @@ ENTRIES: Mapping[str, Entry] = {
             "Input/output error",
             "Read-only file system",
         ),
-        command="clusterctl exec --nodes {node} -- sh -c 'df -h; dmesg | tail'",
+        command="clusterctl exec --nodes {node} -- 'df -h; dmesg | tail'",
     ),
     "CC-JOB-030": Entry(
         "error",
@@ -446,7 +446,7 @@ ENTRIES: Mapping[str, Entry] = {
             "Got completion from peer 10.0.0.2<40000> with status=12",
             "ibv_modify_qp failed",
         ),
-        command="clusterctl exec -- sh -c 'grep . /sys/class/infiniband/*/ports/*/state'",
+        command="clusterctl exec -- 'grep . /sys/class/infiniband/*/ports/*/state'",
     ),
     "CC-JOB-035": Entry(
         "error",
@@ -525,7 +525,7 @@ ENTRIES: Mapping[str, Entry] = {
             "该 rank 运行期间，节点的 OOM 计数增加。受限的是节点内存，或者 cgroup、容器的配额：减少 DataLoader 的 worker，减小 CPU 上的 batch，或者提高上限。",
         ),
         texts=("killed by SIGKILL",),
-        command="clusterctl exec --nodes {node} -- sh -c 'free -h; dmesg -T | grep -iE \"out of memory|oom\" | tail -3'",
+        command="clusterctl exec --nodes {node} -- 'free -h; dmesg -T | grep -iE \"out of memory|oom\" | tail -3'",
     ),
     "CC-JOB-041": Entry(
         "error",
@@ -535,7 +535,7 @@ ENTRIES: Mapping[str, Entry] = {
             "以这种方式终止的进程无法输出报错。来源可能是人工操作、批处理系统、看门狗，或者内核因内存不足而终止（此时内核日志中有记录）。",
         ),
         texts=("killed by SIGKILL",),
-        command="clusterctl exec --nodes {node} -- sh -c 'dmesg -T | grep -iE \"out of memory|oom\" | tail -3; free -h'",
+        command="clusterctl exec --nodes {node} -- 'dmesg -T | grep -iE \"out of memory|oom\" | tail -3; free -h'",
     ),
     "CC-JOB-042": Entry(
         "error",
@@ -583,7 +583,7 @@ ENTRIES: Mapping[str, Entry] = {
             "信号不是 clusterctl 发出的：可能是人工操作、批处理系统、用户登出时的 systemd，或者机器正在关机。",
         ),
         texts=("killed by SIGTERM",),
-        command="clusterctl exec --nodes {node} -- sh -c 'uptime; journalctl -n 20 --no-pager'",
+        command="clusterctl exec --nodes {node} -- 'uptime; journalctl -n 20 --no-pager'",
         related="CC-SYS-009",
     ),
     "CC-JOB-046": Entry(
@@ -594,7 +594,7 @@ ENTRIES: Mapping[str, Entry] = {
             "某个库是为比该节点更新的处理器编译的。",
         ),
         texts=("killed by SIGILL",),
-        command="clusterctl exec -- sh -c 'grep -m1 \"model name\" /proc/cpuinfo'",
+        command="clusterctl exec -- 'grep -m1 \"model name\" /proc/cpuinfo'",
     ),
     "CC-JOB-050": Entry(
         "error",
@@ -650,7 +650,7 @@ ENTRIES: Mapping[str, Entry] = {
             "cannot start accelerate: [Errno 2] No such file or directory",
             "train.sh: line 3: torchrun: command not found",
         ),
-        command="clusterctl exec -- sh -c 'command -v {program}'",
+        command="clusterctl exec -- 'command -v {program}'",
     ),
     "CC-JOB-061": Entry(
         "error",
@@ -659,8 +659,8 @@ ENTRIES: Mapping[str, Entry] = {
             "脚本不接受启动方式传入的 rank 参数",
         ),
         do=Text(
-            "`launcher: launch` passes --local-rank as torch 2 does, but the script accepts only --local_rank, or the other way round. Accept both: add_argument('--local-rank', '--local_rank', type=int). Or without a change of the script: `use_env: true` and `args: [\"--local_rank=${local_rank}\"]`.",
-            "`launcher: launch` 与 torch 2 一样传入 --local-rank，而脚本只接受 --local_rank（或者相反）。让脚本两种都接受：add_argument('--local-rank', '--local_rank', type=int)。不修改脚本时，写 `use_env: true` 和 `args: [\"--local_rank=${local_rank}\"]`。",
+            "The script accepts only one spelling, and gets the other one: `launcher: launch` passes --local-rank, as torch 2 does. Accept both: add_argument('--local-rank', '--local_rank', type=int). Or without a change of the script: remove `launcher`, and write the script's own spelling: `args: [\"--local_rank=${local_rank}\"]` or `args: [\"--local-rank=${local_rank}\"]`.",
+            "脚本只接受一种拼写，得到的却是另一种：`launcher: launch` 与 torch 2 一样传入 --local-rank。让脚本两种都接受：add_argument('--local-rank', '--local_rank', type=int)。不修改脚本时，删去 `launcher`，按脚本的拼写写 `args: [\"--local_rank=${local_rank}\"]` 或者 `args: [\"--local-rank=${local_rank}\"]`。",
         ),
         texts=("error: unrecognized arguments: --local-rank=0",),
     ),
@@ -738,7 +738,7 @@ ENTRIES: Mapping[str, Entry] = {
             "该节点的 rank 随之结束，mpirun 再结束所有节点的 rank。负数是使它结束的信号：-9 若非人为发送，通常来自内核（内存不足）。",
         ),
         texts=("clusterctl: orted on gpu02 ended: -9",),
-        command="clusterctl exec --nodes {node} -- sh -c 'uptime; dmesg | tail'",
+        command="clusterctl exec --nodes {node} -- 'uptime; dmesg | tail'",
     ),
     "CC-JOB-069": Entry(
         "error",

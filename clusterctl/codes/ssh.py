@@ -266,8 +266,8 @@ ENTRIES: Mapping[str, Entry] = {
             "服务端在登录前断开连接，25 秒内反复如此；报错里写明了尝试次数。常见原因是正在进行的登录过多（MaxStartups）、因之前的失败惩罚本机地址（PerSourcePenalties），或者禁止该地址。如果服务端与本机没有共同的算法，则不会重试。",
         ),
         do=Text(
-            "The server is busy or blocks your address for a while: raise `MaxStartups`, see [bastions](../machines.md#machines-behind-a-bastion-jump-host)",
-            "服务端太忙，或者暂时封禁了你的地址：调大 `MaxStartups`，见[跳板机](../../en/machines.md#machines-behind-a-bastion-jump-host)",
+            "The server is busy or blocks your address for a while: raise `MaxStartups`, see [a node is not reached](../machines.md#a-node-is-not-reached)",
+            "服务端太忙，或者暂时封禁了你的地址：调大 `MaxStartups`，见[节点连不上](../../en/machines.md#a-node-is-not-reached)",
         ),
         cases={
             "algorithms": Case(

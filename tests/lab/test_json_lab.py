@@ -48,7 +48,7 @@ def test_a_run_from_its_start_to_its_stop(cluster: Lab, tmp_path: Path) -> None:
     assert json.loads(out.splitlines()[-1])["verdict"]["state"] == "STOPPED"
 
     shown = read_document("status", cctl(cluster, "status", run, "--json"))
-    assert shown["state"] == "STOPPED"
+    assert shown["run"]["state"] == "STOPPED"
     report = read_document("report", cctl(cluster, "report", run, "--json", "-o", str(tmp_path / "run.html")))
     assert Path(report["file"]).stat().st_size == report["bytes"]
     assert read_document("clean", cctl(cluster, "clean", "--warm", "--json"))["warm"] == []

@@ -14,7 +14,7 @@ from clusterctl.cli.options import json_option, refuse_mixed, shared_options, wi
     cls=RawArgumentsCommand,
     examples=[
         ("clusterctl exec -- nvidia-smi -L", "a program with its arguments"),
-        ("clusterctl exec 'df -h ~ | tail -1'", "a shell line"),
+        ("clusterctl exec -- 'df -h ~ | tail -1'", "a shell line"),
         ("clusterctl exec --nodes gpu02 -- free -g", "one node"),
     ],
 )

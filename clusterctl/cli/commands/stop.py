@@ -17,7 +17,7 @@ from clusterctl.cli.options import Seconds, json_option, shared_options
         ("clusterctl stop", "your only live run"),
         ("clusterctl stop train-2026", "the run with this prefix"),
         ("clusterctl stop --grace 60 -y", "60 s to write a checkpoint, no question"),
-        ("clusterctl stop --dump", "a run that hangs: keep where its ranks are, then stop it"),
+        ("clusterctl stop --dump", "a run that hangs: save where its ranks are, then stop it"),
     ],
 )
 @click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_to_stop)
@@ -27,7 +27,7 @@ from clusterctl.cli.options import Seconds, json_option, shared_options
     metavar="SECONDS",
     help="Seconds between SIGTERM and SIGKILL; default: the job's grace.",
 )
-@click.option("--dump", is_flag=True, help="Keep first where the ranks are; `status` then shows it.")
+@click.option("--dump", is_flag=True, help="Before the stop, save where each rank is; `status` shows it.")
 @click.option(
     "-y",
     "--yes",

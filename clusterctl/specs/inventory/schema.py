@@ -319,7 +319,11 @@ class NodeSettings(StrictModel):
         ),
     )
     gpus: Gpus = Field(
-        None, description=to_translate("Number of GPUs that the node should have; `check` compares.")
+        None,
+        description=to_translate(
+            "Number of GPUs that runs use on the node: the first ones. `check` reports a node that has more "
+            "or fewer. Default: all."
+        ),
     )
     ports: Ports = Field(
         None,

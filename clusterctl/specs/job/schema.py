@@ -333,7 +333,8 @@ class JobFile(StrictModel):
     gpus: tuple[GpuIndex, ...] = Field(
         (),
         description=to_translate(
-            "Indices of the GPUs to use on each node, such as `[0, 1]`; without it all."
+            "Indices of the GPUs to use, the same on each node, such as `[0, 1]`; "
+            "default: as many as `gpus` of the inventory, else all."
         ),
         json_schema_extra={"uniqueItems": True, "minItems": 1},
     )
