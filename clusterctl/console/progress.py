@@ -284,7 +284,7 @@ class Phases:
         self._over: list[str] | None = [] if in_one_line and chatty and can_redraw(sys.stderr) else None
         self._title = ""
         self._ok, self._failed_mark = (symbol(name, sys.stderr) for name in ("ok", "failed"))
-        self._expected = 0
+        self._expected = self._taken = 0
         self._transferred: dict[str, int] = {}
         self._last_transfer: dict[str, float] = {}
         self._activity = ""
@@ -297,7 +297,8 @@ class Phases:
         """Enter phases that run side by side; `details` are asked for when a phase ends by itself."""
         self.stop()
         self._started, self._first_transfer, self._activity = time.monotonic(), 0.0, ""
-        self._expected, self._transferred, self._last_transfer, self._failed = 0, {}, {}, set()
+        self._expected = self._taken = 0
+        self._transferred, self._last_transfer, self._failed = {}, {}, set()
         self._pending = {phase: dict.fromkeys(self._names) for phase in phases}
         self._details = details or {}
         if not is_quiet():
@@ -333,6 +334,11 @@ class Phases:
         """Add to the bytes that are to come."""
         with self._lock:
             self._expected += count
+
+    def add_taken(self, count: int) -> None:
+        """Note that a node got bytes from another node."""
+        with self._lock:
+            self._taken += count
 
     def add_bytes(self, name: str, count: int) -> None:
         """Note that bytes have left for a node, or have come from it."""
@@ -406,7 +412,7 @@ class Phases:
         with self._lock:
             now, phase = time.monotonic(), next((phase for phase in TRANSFERS if phase in self._pending), "")
             in_transfer = self._pending.get(phase, {}).keys() - self._failed
-            transferred = self.transferred if in_transfer else 0
+            transferred = self.transferred + self._taken if in_transfer else 0
             last_pending = next((names for names in reversed(self._pending.values())), {})
             unfinished = [name for name in last_pending if name not in self._failed]
             started = [name for name in unfinished if self._steps is None or self._steps.find(name)]

@@ -221,4 +221,7 @@ class _StepObserver:
         """So many bytes have left."""
 
     def add_expected(self, count: int) -> None:
-        """So many bytes more are going to be sent."""
+        """So many bytes more are missing on a node."""
+
+    def add_taken(self, count: int) -> None:
+        """So many bytes has a node got from another."""

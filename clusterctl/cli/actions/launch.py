@@ -31,6 +31,7 @@ from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.sync.distribute import Distribution, TransferAddress
 from clusterctl.client.sync.scan import ScanResult
+from clusterctl.client.sync.upload import TreeUpload
 from clusterctl.console.progress import (
     Detail,
     Phases,
@@ -292,7 +293,9 @@ class Launch(LaunchBase):
         if self._setup_files is None:
             return None
         limit = self._setup_files.plan.setup.time_limit
-        return SetupUpload(self._setup_files.scan, limit, Distribution(self._job.sync.via, addresses, notice))
+        distribution = Distribution(self._job.sync.via, addresses, notice)
+        phases, scan = self._phases, self._setup_files.scan
+        return SetupUpload(TreeUpload(scan, None, distribution, phases.add_expected, phases.add_taken), limit)
 
     def _details(self, scan: ScanResult, setup_upload: SetupUpload | None) -> dict[str, Detail]:
         """Give what is shown of each phase when all nodes have completed it."""

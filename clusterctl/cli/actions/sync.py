@@ -47,7 +47,7 @@ def sync_code(job: Job, members: Sequence[Member], scan: ScanResult, *, as_json:
             interpreter(node, job),
             None,
             slots[node.name],
-            TreeUpload(scan, home_locks, distribution, phases.add_expected),
+            TreeUpload(scan, home_locks, distribution, phases.add_expected, phases.add_taken),
             count_sent,
         )
         return result

@@ -124,7 +124,10 @@ class Observer(Protocol):
         """So many bytes of code have left for a node."""
 
     def add_expected(self, count: int) -> None:
-        """So many bytes more are going to be sent."""
+        """So many bytes more are missing on a node."""
+
+    def add_taken(self, count: int) -> None:
+        """So many bytes has a node got from another."""
 
 
 @dataclass(frozen=True)
@@ -199,7 +202,7 @@ def prepare_all(
         finally:
             for distribution in (
                 inputs.distribution,
-                inputs.setup_upload.distribution if inputs.setup_upload else None,
+                inputs.setup_upload.upload.distribution if inputs.setup_upload else None,
             ):
                 if distribution is not None:
                     distribution.close()
@@ -283,9 +286,7 @@ def prepare(
         if inputs.setup_upload is not None and creates_environment:
             observer.set_step(node.name, tr("receiving the setup files"))
             with inputs.home_locks.acquire(workdir_id):
-                inputs.setup_upload.send(
-                    c, node.member.node, interpreter, slot, session, on_bytes, observer.add_expected
-                )
+                inputs.setup_upload.send(c, node.member.node, interpreter, slot, session, on_bytes)
         observer.set_step(node.name, tr("receiving the code"))
         with inputs.home_locks.acquire(workdir_id):
             tasks.sync(
@@ -294,7 +295,7 @@ def prepare(
                 interpreter,
                 run_id,
                 slot,
-                TreeUpload(inputs.scan, None, inputs.distribution, observer.add_expected),
+                TreeUpload(inputs.scan, None, inputs.distribution, observer.add_expected, observer.add_taken),
                 on_bytes,
             )
         observer.mark_done("code", node.name)

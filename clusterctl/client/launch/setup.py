@@ -14,7 +14,6 @@ from fabric import Connection
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.session import Interpreter, Session
 from clusterctl.client.sync.contents import Contents, StatCache, hash_stable_file, stamp_of
-from clusterctl.client.sync.distribute import Distribution
 from clusterctl.client.sync.scan import UNSEEN, ScanProgress, ScanResult
 from clusterctl.client.sync.upload import TreeUpload
 from clusterctl.errors import StartError, UsageError
@@ -165,9 +164,8 @@ SHOWN_CHARACTERS = 60  # characters of a step's output that are shown while it r
 class SetupUpload:
     """The files of a setup, how long it may take, and by node whether it was to be made."""
 
-    scan: ScanResult
+    upload: TreeUpload
     time_limit: float
-    distribution: Distribution | None = None
     created: dict[str, bool] = field(default_factory=dict)
     sent: dict[str, int] = field(default_factory=dict)  # bytes, by node
 
@@ -179,7 +177,6 @@ class SetupUpload:
         slot: Slot,
         session: Session,
         progress: Callable[[int], None],
-        on_expected: Callable[[int], None],
     ) -> None:
         """Send a node the files that it lacks, and let it begin."""
 
@@ -187,8 +184,7 @@ class SetupUpload:
             self.sent[node.name] = self.sent.get(node.name, 0) + count
             progress(count)
 
-        upload = TreeUpload(self.scan, None, self.distribution, on_expected)
-        tasks.sync(c, node, interpreter, None, slot, upload, count_sent)
+        tasks.sync(c, node, interpreter, None, slot, self.upload, count_sent)
         session.send({"do": "setup"})
 
 

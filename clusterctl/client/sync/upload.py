@@ -42,13 +42,14 @@ class TreeUpload:
 
     With `home_locks`, of the nodes that share a work directory one is sent what it lacks, and then the others look.
     With `distribution`, nodes may take contents from each other; a session whose node gives them is kept by it.
-    `on_expected` receives how many bytes a node is going to be sent, once that is known.
+    `on_expected` receives how many bytes a node lacks, once that is known, `on_taken` how many it got from another.
     """
 
     scan: ScanResult
     home_locks: SharedHomeLocks | None = None
     distribution: Distribution | None = None
     on_expected: Callable[[int], None] = lambda _: None
+    on_taken: Callable[[int], None] = lambda _: None
 
 
 def send_tree(
@@ -135,7 +136,7 @@ class _Transfer:
         upload: TreeUpload,
     ) -> None:
         self.session, self.scan, self.node, self.progress = session, upload.scan, node, progress
-        self._on_expected = upload.on_expected
+        self._on_expected, self._on_taken = upload.on_expected, upload.on_taken
         self.sent = self.taken = self._answers = self._rounds = 0
         self._distribution = upload.distribution
         self._provider: Provider | None = None
@@ -162,8 +163,10 @@ class _Transfer:
         """Have what is missing sent: by another node, or by us where there is none or that failed."""
         size = sum(self.scan.manifest.blobs[sha].size for sha in missing)
         first, previously_missing, self._missing_bytes = self._missing_bytes == 0, self._missing_bytes, size
+        if first:
+            self._on_expected(size)
         if problem and self._distribution is not None and self._provider is not None:
-            self.taken += previously_missing - size
+            self._count_taken(previously_missing - size)
             self._distribution.release(self.node, problem)
         if missing and first and self._distribution is not None:
             provider = self._distribution.wait_for_provider(self.node, size)
@@ -179,8 +182,6 @@ class _Transfer:
         self._rounds += bool(missing)
         if self._rounds > ATTEMPTS:
             raise self._protocol_error(tr("it requested contents {rounds} times", rounds=self._rounds))
-        if self._rounds == 1:  # what is requested again was counted
-            self._on_expected(size)
         self.send_contents(missing)
 
     def _on_stored(self, port: int | None) -> None:
@@ -188,11 +189,15 @@ class _Transfer:
         if self._distribution is None:
             return
         if self._provider is not None and not self.sent:
-            self.taken += self._missing_bytes
+            self._count_taken(self._missing_bytes)
         self._distribution.release(self.node)
         if port is not None:
             self._distribution.add_provider(self.node, port)
         self._distribution.remove_node(self.node)
+
+    def _count_taken(self, size: int) -> None:
+        self.taken += size
+        self._on_taken(size)
 
     def _closed_error(self) -> ConnectionLost:
         return ConnectionLost("CC-SYNC-008", "closed", node=self.node)

@@ -67,6 +67,7 @@ class Nodes:
         places = {name: TransferAddress("127.0.0.1") for name in self.names}
         self.passing = Distribution(via, places, self.notices.append)  # type: ignore[arg-type]  # one of three words
         self.sessions: dict[str, Watched] = {}
+        self.expected, self.taken = list[int](), list[int]()
         self.meddle: Deed = lambda _nodes, _giver: None
 
     def bring(self) -> dict[str, SyncResult]:
@@ -75,9 +76,8 @@ class Nodes:
         def one(place: int, name: str) -> SyncResult | None:
             self.sessions[name] = Watched(self, name, place)
             try:
-                return send_tree(
-                    self.sessions[name], TreeUpload(self.scan, distribution=self.passing), node=name
-                )
+                upload = TreeUpload(self.scan, None, self.passing, self.expected.append, self.taken.append)
+                return send_tree(self.sessions[name], upload, node=name)
             except (ClusterctlError, BrokenPipeError):
                 return None
 
@@ -142,6 +142,7 @@ def test_the_code_leaves_here_once(made: Callable[..., Nodes], scan: ScanResult)
         sum(one.sent for one in brought.values()) == scan.manifest.size == SIZE + len("x = 0\n") * 10 + 7 * 30
     )
     assert sorted(one.taken for one in brought.values()) == [0] + [scan.manifest.size] * 5
+    assert sum(nodes.expected) == sum(nodes.taken) + scan.manifest.size, "the progress ends at 100 %"
     assert len({one.provider for one in brought.values()}) > 2, "those that have it give it on"
     assert all(nodes.code(name) == held for name in nodes.names)
     ports = [listening(one.process.pid) for one in nodes.sessions.values()]

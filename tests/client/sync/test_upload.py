@@ -74,11 +74,13 @@ def source(tmp_path: Path) -> Path:
 def test_everything_arrives_as_it_is(source: Path, tmp_path: Path) -> None:
     """Names, contents, executable bits, links and empty folders are the same on the node."""
     scan = scan_source(source)
-    seen: list[int] = []
+    seen, expected = list[int](), list[int]()
     with session(tmp_path / "work") as opened:
-        result = send_tree(opened, TreeUpload(scan), node="gpu01", progress=seen.append)
+        upload = TreeUpload(scan, on_expected=expected.append)
+        result = send_tree(opened, upload, node="gpu01", progress=seen.append)
     assert listing(code_of(tmp_path / "work")) == listing(source)
     assert result.tree == scan.manifest.hash
+    assert expected == [sum(seen)]
     assert sum(seen) == result.sent > BIG
     assert len(seen) > 5, "a large file's progress is told in pieces"
 

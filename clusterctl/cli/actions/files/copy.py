@@ -383,7 +383,13 @@ class Copy:
         distribution: Distribution | None,
     ) -> None:
         path, name, folder = into
-        upload = TreeUpload(files.scan, None, distribution, self._phases.add_expected)
+        upload = TreeUpload(  # the phases begin later
+            files.scan,
+            None,
+            distribution,
+            self._add_expected,
+            self._add_taken,
+        )
 
         def send(c: Any, node: Node) -> SentFiles:
             offer = distribution.offer(node.name, files.scan.manifest.size) if distribution else None
@@ -428,6 +434,12 @@ class Copy:
                     self._phases.mark_done(phase, outcome.node.name)
         finally:
             self._phases.stop()
+
+    def _add_expected(self, size: int) -> None:
+        self._phases.add_expected(size)
+
+    def _add_taken(self, size: int) -> None:
+        self._phases.add_taken(size)
 
     def _show(self) -> int:
         results = self._results
