@@ -62,6 +62,7 @@ from clusterctl.plans.cleanup import (
     plan_cleanup,
     select_orphans,
 )
+from clusterctl.plans.runs.selection import Owner
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.text import command_line
 from clusterctl.translation import tr, trn
@@ -247,10 +248,7 @@ class Clean:
         report_failures(answers.errors.values())
         self._errors.update(answers.errors)
         me = None if self._options.everyone else current_owner()
-        chosen = {
-            name: select_orphans(orphans_found.own, me) for name, orphans_found in answers.by_node.items()
-        }
-        self._orphans = {name: orphans for name, orphans in chosen.items() if orphans}
+        self._orphans = _select_own(answers, me)
 
     def _find_warm(self, cluster: Cluster) -> None:
         """Find what waits for the next launch."""
@@ -378,11 +376,11 @@ def clean_orphans(nodes: Sequence[Node], options: CleanOptions) -> int:
             return list_orphans(cluster, nodes, as_json=options.as_json)
         answers = query_orphans(cluster, nodes)
         me = None if options.everyone else current_owner()
-        chosen = {name: select_orphans(one.own, me) for name, one in answers.by_node.items()}
+        chosen = _select_own(answers, me)
         if not options.as_json and answers.by_node:
             show_orphans(answers.by_node)
         ended: dict[str, EndedOrphans] = {}
-        if any(chosen.values()):
+        if chosen:
             _confirm(tr("End these processes?"), options)
             ended, errors = stop_orphans_everywhere(cluster, nodes, chosen)
             answers.errors.update(errors)
@@ -395,6 +393,12 @@ def clean_orphans(nodes: Sequence[Node], options: CleanOptions) -> int:
     if any(entry.remaining for entry in ended.values()):
         return 5
     return reading_exit_code(len(answers.by_node), len(nodes))
+
+
+def _select_own(answers: OrphanAnswers, me: Owner | None) -> dict[str, tuple[Orphan, ...]]:
+    """Return the processes that may be ended, by node; a node without any is left out."""
+    chosen = {name: select_orphans(one.own, me) for name, one in answers.by_node.items()}
+    return {name: orphans for name, orphans in chosen.items() if orphans}
 
 
 def _confirm(question: str, options: CleanOptions) -> None:
