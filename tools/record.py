@@ -1,6 +1,6 @@
 """Record the pictures of the READMEs from a real run: `python tools/record.py` writes `docs/pictures/failure*.svg`.
 
-A practice cluster is started, a training is launched, a node loses its power, and the result is shown. The commands run
+On a practice cluster a training is launched, a node loses its power, and the result is shown. The commands run
 in a terminal of 80 columns; what is on its screen at the end becomes an SVG without script, whose lines appear in their
 order. Needs Linux, `sshd`, and a torch in this Python.
 """
@@ -67,9 +67,9 @@ def record_failure(language: str) -> Screen:
         environment.pop(name, None)
     screen = Screen(COLUMNS)
     try:
-        for words in (START, TRAINING):
-            type_command(screen, words)
-            follow(screen, words, environment, language)
+        subprocess.run([*COMMAND, *START], env=environment, check=True, capture_output=True)
+        type_command(screen, TRAINING)
+        follow(screen, TRAINING, environment, language)
     finally:
         subprocess.run(
             [*COMMAND, "lab", "down", "--all", "-y"], env=environment, check=False, capture_output=True

@@ -22,6 +22,7 @@ from waiting import HANG, wait_until
 
 from clusterctl.client.rpc import bundle
 from clusterctl.lab.labs import Lab
+from clusterctl.node.state.workdir import workdir_id
 from clusterctl.node.verbs.start import build
 
 STUB = Path(__file__).parents[1] / "stub"  # stands in for torch
@@ -64,6 +65,7 @@ def leave_payload_in_lab(lab: Lab) -> None:
     for home in {lab.plan.home_directory(node.plan) for node in lab.nodes}:
         workdir = Path(home, ".clusterctl")
         workdir.mkdir(mode=0o700)
+        workdir_id(str(workdir))  # as every launch does, so that `clean` knows it for a work directory
         leave_payload(workdir, bundle.payload_zip()[1])
 
 
