@@ -55,6 +55,11 @@ class PhaseProgress:
     direction: str = SENT
     activity: str = ""
 
+    @property
+    def takes_long(self) -> bool:
+        """Whether what is left of a transfer takes longer than until the next plain line."""
+        return self.transferred > 0 and self.expected - self.transferred > PLAIN_EVERY * self.rate
+
 
 def render_lines(progress: PhaseProgress) -> list[str]:
     """Write the overall line, then the slowest nodes with what they are at."""
@@ -164,6 +169,7 @@ SHOW_AFTER = 0.3  # seconds in which a phase may end without anything having mov
 REFRESH_EVERY = 0.2
 STEADY = 1.0  # seconds within which nodes keep their order, so that their lines do not jump
 PLAIN_EVERY = 10.0
+FIRST_PLAIN = 0.5
 CLOSE_LIMIT = 2.0  # seconds that the lines may take to go
 
 
@@ -210,6 +216,9 @@ class ProgressDisplay:
                 live.update(render_group(), refresh=True)
 
     def _show_plain(self) -> None:
+        """Write a line now and then; the first one soon where it is clear that the transfer takes long."""
+        if not self._closed.wait(FIRST_PLAIN) and self._snapshot().takes_long:
+            info(f"  {render_plain(self._snapshot())}")
         while not self._closed.wait(PLAIN_EVERY):
             info(f"  {render_plain(self._snapshot())}")
 

@@ -5,17 +5,25 @@ from __future__ import annotations
 import io
 import itertools
 import re
+import threading
 import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
-from waiting import wait_until
+from waiting import HANG, wait_until
 
 from clusterctl.client.rpc.fanout import Steps
 from clusterctl.console import progress as display
 from clusterctl.console import terminal
-from clusterctl.console.progress import PendingNode, PhaseProgress, Phases, render_lines, render_plain
+from clusterctl.console.progress import (
+    PendingNode,
+    PhaseProgress,
+    Phases,
+    ProgressDisplay,
+    render_lines,
+    render_plain,
+)
 
 SLOW = (
     PendingNode("gpu07", "waiting for its sshd", 12.04),
@@ -305,3 +313,23 @@ def test_dumb_terminals_and_files_are_no_place_for_what_moves(monkeypatch: pytes
     monkeypatch.setenv("TERM", "dumb")
     assert not display.can_redraw(screen)
     assert not display.can_redraw(io.StringIO())
+
+
+def test_a_pipe_soon_shows_how_long_a_transfer_takes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line at once where much is left; where little is left none until the next turn."""
+    monkeypatch.setattr(display, "FIRST_PLAIN", 0.0)
+    monkeypatch.setattr(display, "PLAIN_EVERY", 3600.0)
+    for expected, lines in ((10**15, 1), (10**6, 0)):
+        shown = threading.Event()
+        progress = PhaseProgress([("code", 0)], 2, 0.5, transferred=10**5, expected=expected, rate=10**5)
+
+        def snapshot(progress: PhaseProgress = progress, shown: threading.Event = shown) -> PhaseProgress:
+            shown.set()
+            return progress
+
+        live = ProgressDisplay(snapshot, list)
+        assert shown.wait(HANG)
+        live.close()
+        assert capsys.readouterr().err.count("code 0/2 nodes") == lines
