@@ -269,7 +269,9 @@ def _report_usage_error(error: click.UsageError) -> int:
         _FORWARDS_ARGUMENTS_TO.get(path.rpartition(" ")[2]) if isinstance(error, click.NoSuchOption) else None
     )
     forwarded = _forward_option(error, path) if path.endswith(" launch") else ""
-    show_usage_error(_on_one_line(error.format_message()), path, tr(program) if program else "", forwarded)
+    # an option of the script: none of ours was meant
+    message = error.message if forwarded else error.format_message()
+    show_usage_error(_on_one_line(message), path, tr(program) if program else "", forwarded)
     ERRORS.ending = ERRORS.shown[-1]
     return 2
 

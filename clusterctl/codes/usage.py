@@ -641,6 +641,13 @@ ENTRIES: Mapping[str, Entry] = {
                 Text("{path} already exists", "{path} 已存在"),
                 Text("choose another name, or add --force", "换一个名称，或者加 --force"),
             ),
+            "init": Case(
+                Text("{path} already exists", "{path} 已存在"),
+                Text(
+                    "`clusterctl launch` uses it; `init --force` replaces it, `init --dir FOLDER` writes elsewhere",
+                    "`clusterctl launch` 会使用它；`init --force` 替换它，`init --dir FOLDER` 写到别处",
+                ),
+            ),
             "directory": Case(
                 Text("{path} is a directory", "{path} 是目录"),
                 Text("give the name of a file", "请指定文件名"),

@@ -77,7 +77,8 @@ def torch_is_missing(context: CheckContext) -> Iterator[Hit]:
             evidence = tr("{python} has no torch", python=facts.interpreter.executable or node.python)
             if _is_system_python(facts):
                 requirement = f"torch=={version.partition('+')[0]}" if version else "torch"
-                file = context.job.file if context.job else "job.yaml"
+                written = context.job and context.job.file.endswith((".yaml", ".yml"))  # else of a script
+                file = context.job.file if context.job and written else "job.yaml"
                 yield on_node(node, evidence, "system", requirement=requirement, file=file)
             else:
                 command = _install_torch(node, facts, version)

@@ -82,8 +82,8 @@ class InitCommand:
         if not self._folder.is_dir():
             raise UsageError("CC-USE-070", folder=self._folder)
         if not self._options.force:
-            refuse_existing(str(self._inventory))
-            refuse_existing(str(self._job))
+            refuse_existing(str(self._inventory), "init")
+            refuse_existing(str(self._job), "init")
         imported = self._options.source.read(self._connect_options, interactive=self._prompts.interactive)
         code = self._folder if self._connect_options.python is None else None
         machines = Login(self._connect_options, self._name, code, self._prompts).read(imported)
@@ -134,6 +134,11 @@ class InitCommand:
                 job=", ".join(str(path) for path in (self._job, *new_files)),
             )
         )
+        if machines.unreached:  # the error may have left the screen
+            names = fold_names(node.name for node in machines.unreached)
+            notice(tr("{nodes}: not reached, so only a comment in {file}", nodes=names, file=self._inventory))
+        if not (self._folder / script).is_file():
+            notice(tr("{path} does not exist yet", path=self._folder / script))
         return [*texts, *new_files]
 
     def _explain_setup(self, pythons: PythonChoice, machines: Machines) -> None:
@@ -162,7 +167,10 @@ class InitCommand:
 
     def _write_unread(self, machines: Machines) -> int:
         """Write what `init --keys` needs if keys are all that is missing; else nothing."""
-        if all(error.code in LOGIN_REFUSED for error in machines.failures.values()):
+        codes = {error.code for error in machines.failures.values()}
+        if codes == {UNKNOWN_HOST} and self._prompts.interactive:
+            info(tr("nothing was written: the host keys were not accepted"))
+        elif codes <= set(LOGIN_REFUSED):
             text = render_inventory(machines.imported, self._name, made_by="init")
             write_new_file(text, str(self._inventory), force=self._options.force)
             info(

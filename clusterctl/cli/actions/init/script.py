@@ -19,7 +19,7 @@ from clusterctl.cli.actions.init.machines import (
 )
 from clusterctl.cli.actions.init.write_files import show_file
 from clusterctl.cli.context.load import load_inventory, parse_settings
-from clusterctl.cli.context.nodes import open_cluster, report_failures
+from clusterctl.cli.context.nodes import notice, open_cluster, report_failures
 from clusterctl.cli.context.settings import Settings
 from clusterctl.console.terminal import hint
 from clusterctl.errors import UsageError
@@ -81,6 +81,13 @@ def _make_job(run: ScriptRun, *, has_gpus: bool) -> Job:
     name = choose_job_name(Path(run.name).stem.lower(), "train")
     draft = draft_job(run.folder, run.name, name, has_gpus=has_gpus, setup=SetupDraft())
     text = render_brief_job(draft)
+    if (run.folder / "job.yaml").is_file():
+        notice(
+            tr(
+                "{path} is not used; `clusterctl launch` without a script uses it",
+                path=run.folder / "job.yaml",
+            )
+        )
     show_file("job.yaml", text)
     job = parse_job(text, str(run.folder / tr(COMMAND_LINE)), parse_settings(run.overrides))
     return replace(job, args=(*job.args, *run.args))
