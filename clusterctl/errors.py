@@ -198,7 +198,7 @@ class ShownErrors:
         """Begin a command."""
         self.shown: list[ClusterctlError] = []
         self.ending: ClusterctlError | None = None
-        self.has_result = False
+        self.has_result = self.has_document = False
 
 
 ERRORS = ShownErrors()

@@ -155,7 +155,10 @@ def run(argv: Sequence[str] | None = None) -> int:
         from clusterctl.console.documents.output import asks_for_json, write_failure
 
         if asks_for_json(words):
-            write_failure()
+            try:
+                write_failure()
+            except OSError:  # nothing reads it
+                _discard_output()
     return code
 
 

@@ -198,10 +198,10 @@ def _print(line: str) -> None:
 def show_orphans(orphans_by_node: Mapping[str, Orphans]) -> None:
     """Print every process, and how many others' there are."""
     if not any(node_orphans.own or node_orphans.others for node_orphans in orphans_by_node.values()):
-        _print_line(tr("no orphans: every process of a run has its agent"))
+        _print(tr("no orphans: every process of a run has its agent"))
     for name, node_orphans in orphans_by_node.items():
         for orphan in node_orphans.own:
-            _print_line(tr("{subject}: {text}", subject=name, text=render_orphan(orphan)))
+            _print(tr("{subject}: {text}", subject=name, text=render_orphan(orphan)))
         for user, orphan_count in node_orphans.others.items():
             text = trn(
                 "{node}: {n} orphan of account {user}",
@@ -210,7 +210,7 @@ def show_orphans(orphans_by_node: Mapping[str, Orphans]) -> None:
                 node=name,
                 user=user,
             )
-            _print_line(text)
+            _print(text)
 
 
 def render_orphan(orphan: Orphan) -> str:
@@ -230,7 +230,7 @@ def show_ended_orphans(ended: Mapping[str, EndedOrphans]) -> None:
     """Print what was ended, and on stderr what could not be."""
     for name, node_ended in ended.items():
         text = trn("{node}: ended {n} orphan", "{node}: ended {n} orphans", len(node_ended.ended), node=name)
-        _print_line(text)
+        _print(text)
         for entry in node_ended.remaining:
             failure = tr("{node}: COULD NOT END {process}", node=name, process=entry)
             print(sanitize(failure), file=sys.stderr, flush=True)
@@ -280,10 +280,6 @@ def ended_orphans_to_json(
         }
         for name, orphans in chosen.items()
     ]
-
-
-def _print_line(line: str) -> None:
-    print(sanitize(line), flush=True)
 
 
 def render_warm(servers_by_node: Mapping[str, Sequence[WarmServer]]) -> Iterator[str]:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import HANG
 
 from clusterctl.cli.main import run
 
@@ -78,3 +82,18 @@ def test_a_result_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
 
     assert "error" not in read
     assert read["keys"][0]["path"] == "job.restart"
+
+
+@pytest.mark.parametrize("target", ["/dev/full", "closed"])
+def test_without_a_reader_there_is_no_traceback(folder: Path, target: str) -> None:
+    """A full disk, or a reader that has gone: the exit code stays, stderr has the error alone."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    out = writer if target == "closed" else os.open(target, os.O_WRONLY)
+    words = [sys.executable, "-m", "clusterctl", "status", "--json"]
+    done = subprocess.run(
+        words, stdout=out, stderr=subprocess.PIPE, text=True, cwd=folder, timeout=HANG, check=False
+    )
+
+    assert done.returncode == 2
+    assert "CC-USE-002" in done.stderr and "Traceback" not in done.stderr

@@ -162,3 +162,13 @@ def test_a_live_run_that_one_node_alone_reports(
     parts = {"gpu01": part(GOOD, state="RUNNING", nnodes=nnodes, boot_id="b")}
     show_runs({GOOD: parts}, ME, ["gpu01", "gpu02", "gpu03"], answered)
     assert ("only gpu01 reports it" in capsys.readouterr().out) == alone
+
+
+def test_a_run_without_a_recorded_end_has_no_duration() -> None:
+    """Of a part whose agent is gone `since` is when it began to run; clocks of nodes are put right."""
+    lost = part(GOOD, state="LOST", began=1000.0, since=1000.5)
+    ended = part(GOOD, "gpu02", 1, state="FAILED", began=1000.0, since=1060.0)
+
+    assert run_seconds({"gpu01": lost}, 9000.0) is None
+    assert run_seconds({"gpu01": lost, "gpu02": ended}, 9000.0) == 60.0
+    assert run_seconds({"gpu02": ended, "gpu01": None}, 9000.0, {"gpu02": 3600.0}) == 60.0

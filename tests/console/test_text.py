@@ -86,6 +86,11 @@ def test_a_cut_text_ends_in_dots() -> None:
             "pkg/m.py:3: warning (x.py)",
         ),
         ("/home/ann/code/train.py", "/home/ann/code/train.py"),
+        ("a,/w/runs/a-1/0-n/code/x.py", "a,x.py"),
+        ("\\x1b[33m/w/runs/a-1/0-n/code/x.py", "\\x1b[33m/w/runs/a-1/0-n/code/x.py"),
+        ("https://h/runs/a-1/0-n/code/x.py", "https://h/runs/a-1/0-n/code/x.py"),
+        ("in /home/my user/w/runs/a-1/0-n/code/x.py", "in /home/my user/w/runs/a-1/0-n/code/x.py"),
+        ("\u6587\u4ef6/w/runs/a-1/0-n/code/x.py", "\u6587\u4ef6/w/runs/a-1/0-n/code/x.py"),
         ("see /w/runs/a-1/0-n/code/ itself", "see /w/runs/a-1/0-n/code/ itself"),
     ],
 )

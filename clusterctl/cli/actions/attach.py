@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -55,17 +56,21 @@ def watch_run(
     logs: LogSink,
     began: float,
     resume: Resume | None = None,
+    max_old_lines: int | None = None,
 ) -> int:
     """Follow a run that began at `began` (time.time()) until it ends and give its exit code; Ctrl-C detaches.
 
+    Of the lines of a file that were there before so many are shown, without `max_old_lines` all.
     `resume` follows it further where this end is not the last one, and gives None where it is.
     """
     has_live_line = can_redraw(sys.stderr) and not is_quiet() and not output.as_json
     held = HeldTracebacks(logs)
+    shown: LogSink = held if output.holds_tracebacks else logs
+    shown = shown if max_old_lines is None else RecentLogs(shown, max_old_lines)
     monitor = RunMonitor(
         cluster,
         options,
-        show=held.show if output.holds_tracebacks else logs.show,
+        show=shown.show,
         on_tick=lambda stopping: held.tick(stopping=stopping),
         notice=lambda line: notice(begin_commands(line, output.command)),
         show_silence=show_live_line if has_live_line else None,
@@ -83,13 +88,14 @@ def watch_run(
         held.finish(_culprits(verdict))
         INTERRUPTS.set_leaving(announce_interrupted)
     except KeyboardInterrupt as error:
-        held.finish(())
         INTERRUPTS.announce(error)
+        _release(held)
         return INTERRUPTS.exit_code
     except BrokenPipeError:
         announce()
         return INTERRUPTS.exit_code
     except BaseException:
+        _release(held)
         info(output.describe_leaving(options.run_id, stopping=monitor.stopping))
         raise
     was_interrupted = False
@@ -100,11 +106,23 @@ def watch_run(
         was_interrupted = True
     if resume is not None and not was_interrupted and (code := resume(verdict)) is not None:
         return code
-    output.write_json({"schema": 1, "run": verdict.run_id, "verdict": verdict_to_json(verdict)})
-    seconds = time.time() - began
-    show_verdict(verdict, seconds, output.command, held.hidden)
-    notify_end(verdict, seconds, output.command, options.secrets)
+    _show_end(verdict, output, options, time.time() - began, held.hidden)
     return INTERRUPTS.exit_code if was_interrupted else verdict.exit_code
+
+
+def _show_end(
+    verdict: Verdict, output: RunOutput, options: MonitorOptions, since_command: float, hidden: int
+) -> None:
+    output.write_json({"schema": 1, "run": verdict.run_id, "verdict": verdict_to_json(verdict)})
+    show_verdict(verdict, since_command, output.command, hidden)
+    seconds = since_command if verdict.seconds is None else verdict.seconds
+    notify_end(verdict, seconds, output.command, options.secrets)
+
+
+def _release(held: HeldTracebacks) -> None:
+    """Show what was held back, if anything still reads it."""
+    with suppress(OSError):
+        held.finish(())
 
 
 def _culprits(verdict: Verdict) -> set[tuple[str, Rank]]:
@@ -131,10 +149,7 @@ class RecentLogs:
 
     def show(self, entry: LogLines) -> None:
         """Write complete lines of one file."""
-        position, old_lines = entry.offset, 0
-        for size in entry.sizes:
-            old_lines += position < entry.initial_size
-            position += size
+        old_lines = sum(offset < entry.initial_size for offset in entry.offsets)
         skipped = max(0, old_lines - self.max_lines)
         if skipped < len(entry.lines):
             self.logs.show(entry.cut(slice(skipped, None), entry.gone))
@@ -181,10 +196,10 @@ def _attach(
             return queued.follow()
         _announce(run_id, parts, output)
         logs = _logs(output, run_id, parts)
-        latest = RecentLogs(logs, SHOWN_LINES if is_live(parts) else 0)
+        old_lines = SHOWN_LINES if is_live(parts) else 0
         options = _monitor_options(inventory, found_runs, run_id)
         resume = queued.resume if queued and is_live(parts) else None
-        return watch_run(cluster, options, output, latest, _start_time(parts), resume)
+        return watch_run(cluster, options, output, logs, _start_time(parts), resume, old_lines)
 
 
 def _monitor_options(inventory: Inventory, found_runs: FoundRuns, run_id: RunId) -> MonitorOptions:

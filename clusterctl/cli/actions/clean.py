@@ -375,6 +375,7 @@ def clean_orphans(nodes: Sequence[Node], options: CleanOptions) -> int:
         if options.dry_run:
             return list_orphans(cluster, nodes, as_json=options.as_json)
         answers = query_orphans(cluster, nodes)
+        report_failures(answers.errors.values())
         me = None if options.everyone else current_owner()
         chosen = _select_own(answers, me)
         if not options.as_json and answers.by_node:
@@ -383,14 +384,14 @@ def clean_orphans(nodes: Sequence[Node], options: CleanOptions) -> int:
         if chosen:
             _confirm(tr("End these processes?"), options)
             ended, errors = stop_orphans_everywhere(cluster, nodes, chosen)
+            report_failures(errors.values())
             answers.errors.update(errors)
-    report_failures(answers.errors.values())
     if options.as_json:
         document: CleanOrphansDocument = {"schema": 1, "orphans": ended_orphans_to_json(chosen, ended)}
         write_document(document)
     else:
         show_ended_orphans(ended)
-    if any(entry.remaining for entry in ended.values()):
+    if any(entry.remaining for entry in ended.values()) or (answers.errors and answers.by_node):
         return 5
     return reading_exit_code(len(answers.by_node), len(nodes))
 

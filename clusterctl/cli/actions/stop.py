@@ -134,6 +134,8 @@ def stop_run(
         ):
             return _stop_nodes(run, known, options, phases, result)
     except KeyboardInterrupt:
+        known_ends = {*result.stopped, *result.missed}
+        result.missed += [node.name for node in run.nodes if node.name not in known_ends]
         return INTERRUPTS.exit_code
     finally:
         result.write(as_json=as_json)

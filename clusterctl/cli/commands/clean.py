@@ -9,7 +9,7 @@ from clusterctl.cli.context.settings import Settings
 from clusterctl.cli.help import VerbCommand
 from clusterctl.cli.options import WholeNumber, json_option, shared_options, with_node_options
 from clusterctl.errors import UsageError
-from clusterctl.translation import to_translate
+from clusterctl.translation import to_translate, tr
 
 
 @click.command(
@@ -78,6 +78,8 @@ def clean(
     inventory = load_inventory(settings, on_slurm=True)
     if inventory.slurm is not None and (pattern is not None or exclude is not None):
         raise UsageError("CC-SLURM-007", "nodes")
+    if orphans and warm:
+        raise click.UsageError(tr("--orphans and --warm: use only one of them"), click.get_current_context())
     if orphans or warm:
         refuse_on_slurm(inventory, "clean --warm" if warm else "clean --orphans")
     nodes = choose_nodes(inventory, pattern, exclude)

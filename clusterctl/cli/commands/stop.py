@@ -55,7 +55,7 @@ def stop(
         from clusterctl.cli.actions.clean import clean_warm
         from clusterctl.plans.launch.placement import choose_nodes
 
-        return clean_warm(choose_nodes(load_chosen_inventory(settings)[0], run, None))
+        return clean_warm(choose_nodes(load_chosen_inventory(settings)[0], run, None), as_json=as_json)
     from clusterctl.cli.actions.find_runs import find_runs
     from clusterctl.cli.actions.stop import KnownParts, choose_to_stop, confirm_stop, stop_run
     from clusterctl.cli.context.nodes import open_cluster, report_failures

@@ -60,8 +60,10 @@ def ssh(
     from clusterctl.cli.context.nodes import open_cluster, with_any_python
     from clusterctl.client.tunnel import open_tunnel, terminal_size
 
-    former_run, command = _split_command(click.get_current_context().meta[TYPED_KEY], former_run, command)
-    run = run or former_run
+    if run is None:
+        run, command = _split_command(click.get_current_context().meta[TYPED_KEY], former_run, command)
+    elif former_run is not None:  # the first word of the program
+        command = (former_run, *command)
     if command:
         refuse_mixed(command, "ssh")
     inventory = load_inventory(settings, on_slurm=True)

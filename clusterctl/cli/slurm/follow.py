@@ -180,7 +180,8 @@ def show_end(following: Following, found: FoundRuns, code: int | None, error: st
         show_verdict(verdict, seconds, output.command, 0)
     else:
         output.write_end(FAILED_SETUP, code, error=error)
-    notify_end(verdict, seconds, output.command, following.secrets)
+    taken = seconds if verdict.seconds is None else verdict.seconds
+    notify_end(verdict, taken, output.command, following.secrets)
     return verdict.exit_code if code is None else code
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def write_document(document: Document) -> None:
     """Write the one document of a verb."""
-    ERRORS.has_result = True
+    ERRORS.has_result = ERRORS.has_document = True
     print(json_text(document, indent=2), flush=True)
 
 
@@ -29,6 +29,8 @@ def write_line(entry: Document) -> None:
 def write_failure() -> None:
     """Write the error that ended a verb, or all that were shown where a verb has no other result."""
     ending = ERRORS.ending
+    if ERRORS.has_document:  # a second one could not be read: stderr and the exit code report what came after
+        return
     if ending is not None and not ending.in_document:
         write_line(errors_to_json([ending]))
     elif ending is None and not ERRORS.has_result and ERRORS.shown:

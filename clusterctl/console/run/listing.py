@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
@@ -29,6 +29,7 @@ from clusterctl.node_texts import translate_node_text
 from clusterctl.plans.runs.node_rows import fold_numbers
 from clusterctl.plans.runs.selection import Owner, owner_of
 from clusterctl.plans.runs.state import (
+    NO_OFFSETS,
     NodeState,
     Parts,
     find_lone_reporter,
@@ -60,6 +61,7 @@ class _Row:
     parts: Parts
     verdict: Verdict | None
     is_own: bool
+    offsets: Mapping[str, float] = field(default_factory=dict)
     lone_reporter: str = ""  # the only node that reports it, although others that should know it answered
 
     @property
@@ -72,6 +74,7 @@ def show_runs(
     viewer: Owner,
     node_names: Collection[str] = (),
     answered: Collection[str] = (),
+    offsets: Mapping[str, float] = NO_OFFSETS,
 ) -> None:
     """Print the runs in the order in which they come; `node_names` are the inventory's, `answered` those that did.
 
@@ -84,7 +87,7 @@ def show_runs(
     counts = len(node_names), len(set(answered))
     rows = [
         replace(row, lone_reporter=find_lone_reporter(row.parts, *counts))
-        for row in _judge_runs(runs, viewer, node_names)
+        for row in _judge_runs(runs, viewer, node_names, offsets)
     ]
     console = stdout()
     table = _make_runs_table(rows, None)
@@ -112,9 +115,20 @@ def list_run_rows(
     return [(row.run_id, row.state, [cell.plain for cell in _render_cells(row)]) for row in rows]
 
 
-def _judge_runs(runs: Mapping[RunId, Parts], viewer: Owner, node_names: Collection[str]) -> list[_Row]:
+def _judge_runs(
+    runs: Mapping[RunId, Parts],
+    viewer: Owner,
+    node_names: Collection[str],
+    offsets: Mapping[str, float] = NO_OFFSETS,
+) -> list[_Row]:
     return [
-        _Row(run_id, parts, conclude(run_id, parts, node_names), owner_of(parts).is_same(viewer))
+        _Row(
+            run_id,
+            parts,
+            conclude(run_id, parts, node_names, offsets),
+            owner_of(parts).is_same(viewer),
+            offsets,
+        )
         for run_id, parts in runs.items()
     ]
 
@@ -147,7 +161,7 @@ def run_headings() -> list[str]:
 def _render_cells(row: _Row) -> list[Text]:
     """Give what is below the headings."""
     verbose = is_verbose()
-    part, seconds = latest_part(row.parts), run_seconds(row.parts, time.time())
+    part, seconds = latest_part(row.parts), run_seconds(row.parts, time.time(), row.offsets)
     return [
         Text(sanitize(part.job) if verbose else cut_text(sanitize(part.job), LONGEST_JOB)),
         Text(f"{state_mark(row.state)} {row.state}", state_style(row.state)) + _render_attempt(row.parts),
@@ -235,6 +249,7 @@ def runs_to_json(
     viewer: Owner,
     node_names: Collection[str] = (),
     warm: Sequence[WarmProcess] = (),
+    offsets: Mapping[str, float] = NO_OFFSETS,
 ) -> PsDocument:
     """Return the document of `ps --json`; `node_names` are the nodes of the inventory."""
     now = time.time()
@@ -243,10 +258,10 @@ def runs_to_json(
             **run_to_json(row.run_id, row.parts, row.state),
             "own": row.is_own,
             "cause": _describe_end(row) or None,
-            "ran": run_seconds(row.parts, now),
-            "ended": run_ended(row.parts),
+            "ran": run_seconds(row.parts, now, offsets),
+            "ended": run_ended(row.parts, offsets),
             "stalled_since": stalled_since(row.parts),
         }
-        for row in _judge_runs(runs, viewer, node_names)
+        for row in _judge_runs(runs, viewer, node_names, offsets)
     ]
     return {"schema": 1, "runs": entries, "warm": list(warm)}

@@ -122,7 +122,7 @@ class LogPrinter:
 
 
 def _shown_line(line: str) -> str:
-    return sanitize(as_in_project(line))
+    return as_in_project(sanitize(line))
 
 
 class JsonLogPrinter:

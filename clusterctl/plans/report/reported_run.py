@@ -333,4 +333,6 @@ def find_marks(run: ReportedRun) -> list[Mark]:
 def describe_span(run: ReportedRun) -> str:
     """Return how long the workers ran, as text."""
     seconds = run_seconds({part.node: part for part in run.known}, run.now, run.offsets)
+    if seconds is None and any(part.began for part in run.known):
+        return tr("unknown")
     return tr("the workers never started") if seconds is None else render_seconds(seconds)

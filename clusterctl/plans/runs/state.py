@@ -34,6 +34,7 @@ from clusterctl.protocol.run_id import RunId, parse_job_name, parse_run_id
 from clusterctl.protocol.states import (
     FINAL,
     LIVE,
+    LOST,
     PREPARING,
     RUNNING,
     STALLED,
@@ -436,15 +437,19 @@ def measure_remaining(parts: Parts, offsets: Mapping[str, float], now: float) ->
 
 
 def run_ended(parts: Parts, offsets: Mapping[str, float] = NO_OFFSETS) -> float | None:
-    """Return when the last part of a run ended (Unix s, by our clock); None while one lives."""
+    """Return when the last part of a run ended (Unix s, by our clock); None while one lives, or where none recorded it.
+
+    A part that is LOST or UNKNOWN has not recorded its end: its `since` is when it began to run.
+    """
     known = {name: part for name, part in parts.items() if part}
     if any(part.live for part in known.values()):
         return None
-    return max((part.since - offsets.get(name, 0.0) for name, part in known.items()), default=None)
+    ended = {name: part for name, part in known.items() if part.state not in (LOST, UNKNOWN)}
+    return max((part.since - offsets.get(name, 0.0) for name, part in ended.items()), default=None)
 
 
 def run_seconds(parts: Parts, now: float, offsets: Mapping[str, float] = NO_OFFSETS) -> float | None:
-    """Return how long the workers of a run have run, or ran; None if they were never started.
+    """Return how long the workers of a run have run, or ran; None if they never started, or no end is recorded.
 
     The one duration of a run, for every verb; `offsets` are the nodes' clocks minus ours.
     """
@@ -453,4 +458,6 @@ def run_seconds(parts: Parts, now: float, offsets: Mapping[str, float] = NO_OFFS
         for name, part in parts.items()
         if part is not None and part.began is not None
     ]
-    return max(0.0, (run_ended(parts, offsets) or now) - min(began)) if began else None
+    lives = any(part.live for part in parts.values() if part)
+    ended = now if lives else run_ended(parts, offsets)
+    return max(0.0, ended - min(began)) if began and ended is not None else None

@@ -12,6 +12,8 @@ from clusterctl.cli.actions import attach
 from clusterctl.cli.actions.attach import RecentLogs, watch_run
 from clusterctl.cli.context.run_output import RunOutput
 from clusterctl.client.watch.follower import LogLines
+from clusterctl.console.run.held_tracebacks import HeldTracebacks
+from clusterctl.protocol.ranks import Rank
 
 
 class Heard:
@@ -52,7 +54,7 @@ def test_ctrl_c_while_the_end_is_explained_loses_no_verdict(
     def interrupt(_: object) -> NoReturn:
         raise KeyboardInterrupt
 
-    verdict, seen = SimpleNamespace(run_id="a", exit_code=0, cause=None), []
+    verdict, seen = SimpleNamespace(run_id="a", exit_code=0, cause=None, seconds=None), []
     monitor = SimpleNamespace(watch=lambda: verdict, explain=interrupt, stopping=False)
     monkeypatch.setattr(attach, "RunMonitor", lambda *_, **__: monitor)
     monkeypatch.setattr(attach, "verdict_to_json", lambda shown: {"state": str(shown is verdict)})
@@ -66,3 +68,17 @@ def test_ctrl_c_while_the_end_is_explained_loses_no_verdict(
     printed = capsys.readouterr()
     assert json.loads(printed.out)["verdict"] == {"state": "True"}
     assert "continues" not in printed.err
+
+
+def test_new_lines_behind_old_ones_are_shown_whole() -> None:
+    """A traceback that begins after what was there before is new, although the entry begins earlier."""
+    shown: list[str] = []
+    logs: Any = SimpleNamespace(hidden=0, show=lambda entry: shown.extend(entry.lines))
+    lines = (*(f"old {n}" for n in range(30)), "Traceback (most recent call last):", "ValueError: x")
+    sizes = tuple(len(line) + 1 for line in lines)
+    entry = LogLines("gpu01", Rank(0), "stderr", "f", 0, None, lines, sizes, initial_size=sum(sizes[:30]))
+    held = HeldTracebacks(logs)
+    RecentLogs(held, 10).show(entry)
+    held.finish(())
+
+    assert shown == list(lines[20:])

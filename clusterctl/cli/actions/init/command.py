@@ -82,8 +82,8 @@ class InitCommand:
         if not self._folder.is_dir():
             raise UsageError("CC-USE-070", folder=self._folder)
         if not self._options.force:
-            refuse_existing(str(self._inventory), "init")
-            refuse_existing(str(self._job), "init")
+            refuse_existing(str(self._inventory), for_init=True)
+            refuse_existing(str(self._job), for_init=True)
         imported = self._options.source.read(self._connect_options, interactive=self._prompts.interactive)
         code = self._folder if self._connect_options.python is None else None
         machines = Login(self._connect_options, self._name, code, self._prompts).read(imported)

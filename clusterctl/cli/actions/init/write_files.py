@@ -14,10 +14,10 @@ from clusterctl.errors import UsageError
 from clusterctl.interrupts import INTERRUPTS
 
 
-def refuse_existing(path: str, case: str = "") -> None:
+def refuse_existing(path: str, *, for_init: bool = False) -> None:
     """Raise UsageError if a file is there, before anything else is done for it."""
     if expand(path).exists():
-        raise UsageError("CC-USE-040", case, path=path)
+        raise UsageError("CC-USE-040", "init" if for_init else "", path=path)
 
 
 def show_file(path: Path | str, text: str) -> None:
