@@ -451,13 +451,12 @@ def run_ended(parts: Parts, offsets: Mapping[str, float] = NO_OFFSETS) -> float 
 def run_seconds(parts: Parts, now: float, offsets: Mapping[str, float] = NO_OFFSETS) -> float | None:
     """Return how long the workers of a run have run, or ran; None if they never started, or no end is recorded.
 
-    The one duration of a run, for every verb; `offsets` are the nodes' clocks minus ours.
+    The one duration of a run, for every verb: of a run that is over the longest of its nodes, each by its own clock, since
+    `offsets` (the clocks of the nodes minus ours) are measured anew by each verb, and differ by milliseconds.
     """
-    began = [
-        part.began - offsets.get(name, 0.0)
-        for name, part in parts.items()
-        if part is not None and part.began is not None
-    ]
-    lives = any(part.live for part in parts.values() if part)
-    ended = now if lives else run_ended(parts, offsets)
-    return max(0.0, ended - min(began)) if began and ended is not None else None
+    began = {name: part for name, part in parts.items() if part is not None and part.began is not None}
+    if any(part.live for part in parts.values() if part):
+        starts = [(part.began or 0.0) - offsets.get(name, 0.0) for name, part in began.items()]
+        return max(0.0, now - min(starts)) if starts else None
+    ended = [part for part in began.values() if part.state not in (LOST, UNKNOWN)]
+    return max((max(0.0, part.since - (part.began or 0.0)) for part in ended), default=None)
