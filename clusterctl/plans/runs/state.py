@@ -451,7 +451,7 @@ def run_ended(parts: Parts, offsets: Mapping[str, float] = NO_OFFSETS) -> float 
 def run_seconds(parts: Parts, now: float, offsets: Mapping[str, float] = NO_OFFSETS) -> float | None:
     """Return how long the workers of a run have run, or ran; None if they never started, or no end is recorded.
 
-    The one duration of a run, for every verb: of a run that is over the longest of its nodes, each by its own clock, since
+    The one duration of a run, for every verb. Of a run that is over it is that of its longest node, by its own clock:
     `offsets` (the clocks of the nodes minus ours) are measured anew by each verb, and differ by milliseconds.
     """
     began = {name: part for name, part in parts.items() if part is not None and part.began is not None}
