@@ -5,6 +5,7 @@ from __future__ import annotations
 from clusterctl.client.watch.follower import LogLines
 from clusterctl.console.run.held_tracebacks import HOLD_LIMIT, MOST_HELD, HeldTracebacks
 from clusterctl.protocol.ranks import Rank
+from clusterctl.protocol.run_paths import ATTEMPT
 
 TRACEBACK = ("Traceback (most recent call last):", '  File "train.py", line 3', "ValueError: bad batch")
 
@@ -32,10 +33,13 @@ class Clock:
         return self.now
 
 
-def written(rank: int, *lines: str, stream: str = "stderr", node: str = "gpu01") -> LogLines:
+def written(
+    rank: int, *lines: str, stream: str = "stderr", node: str = "gpu01", attempt: int = 1
+) -> LogLines:
     """Lines that a rank has written."""
     sizes = tuple(len(line) + 1 for line in lines)
-    return LogLines(node, Rank(rank), stream, f"{stream}-{rank}", 0, None, lines, sizes)  # type: ignore[arg-type]  # one of the two
+    file = f"{ATTEMPT}{attempt}/{stream}-{rank}"
+    return LogLines(node, Rank(rank), stream, file, 0, None, lines, sizes)  # type: ignore[arg-type]  # one of the two
 
 
 def held() -> tuple[HeldTracebacks, Screen, Clock]:
@@ -80,6 +84,21 @@ def test_a_script_that_goes_on_has_its_traceback_shown() -> None:
     logs.tick(stopping=False)
     logs.show(written(0, "goes on"))
     assert screen.lines[-2:] == ["r0 ValueError: bad batch", "r0 goes on"]
+
+
+def test_the_next_attempt_is_shown_after_the_tracebacks_of_the_one_before() -> None:
+    """Whichever node of the next one writes first; its own tracebacks wait for its own end."""
+    logs, screen, _ = held()
+    logs.show(written(0, *TRACEBACK))
+    logs.show(written(1, *TRACEBACK, node="gpu02"))
+    logs.show(written(1, "epoch 2", stream="stdout", node="gpu02", attempt=2))
+    assert screen.lines == [*(f"r{rank} {line}" for rank in (0, 1) for line in TRACEBACK), "r1 epoch 2"]
+
+    logs.show(written(0, *TRACEBACK, attempt=2))
+    assert screen.lines[-1] == "r1 epoch 2"
+    logs.finish({("gpu01", Rank(0))})
+    assert screen.lines[-3:] == [f"r0 {line}" for line in TRACEBACK]
+    assert logs.hidden == 7
 
 
 def test_not_more_than_a_bound_is_held() -> None:

@@ -85,7 +85,6 @@ def watch_run(
     INTERRUPTS.set_leaving(announce)
     try:
         verdict = monitor.watch()
-        held.finish(_culprits(verdict))
         INTERRUPTS.set_leaving(announce_interrupted)
     except KeyboardInterrupt as error:
         INTERRUPTS.announce(error)
@@ -100,6 +99,7 @@ def watch_run(
         raise
     was_interrupted = False
     try:  # the run has ended, and its verdict is shown in any case
+        held.finish(_culprits(verdict))
         verdict = monitor.explain(verdict)
     except KeyboardInterrupt as error:
         INTERRUPTS.announce(error)

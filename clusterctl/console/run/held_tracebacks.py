@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
+from clusterctl.plans.runs.gang_record import attempt_of
 from clusterctl.protocol.ranks import Rank
 from clusterctl.protocol.tracebacks import starts_traceback
 
@@ -37,6 +38,8 @@ class HeldTracebacks:
     def show(self, entry: LogLines) -> None:
         """Write complete lines of one file, or keep them."""
         log = (entry.node, entry.file)
+        for earlier in [log for log in self._held if attempt_of(log[1]) < attempt_of(entry.file)]:
+            self._release(earlier)  # the run goes on in another attempt
         if log in self._held:
             self._held[log].append(entry)
             if sum(len(one.lines) for one in self._held[log]) > MOST_HELD:
@@ -53,10 +56,10 @@ class HeldTracebacks:
 
     def tick(self, *, stopping: bool) -> None:
         """Write what has been kept for long, unless the run is being ended because a rank failed."""
+        if stopping:
+            return
         now = self._clock()
-        for log in (
-            [] if stopping else [log for log, since in self._since.items() if now - since > HOLD_LIMIT]
-        ):
+        for log in [log for log, since in self._since.items() if now - since > HOLD_LIMIT]:
             self._release(log)
 
     def finish(self, culprits: Collection[tuple[str, Rank]]) -> None:
