@@ -186,19 +186,3 @@ class InvalidValueError(ValueError):
         self.message, self.fix = word(code, case, facts)
         super().__init__(self.message)
         self.code = code
-
-
-class ShownErrors:
-    """What a command has shown of errors, for its JSON: all, the one that ended it, and whether stdout has a result."""
-
-    def __init__(self) -> None:
-        self.clear()
-
-    def clear(self) -> None:
-        """Begin a command."""
-        self.shown: list[ClusterctlError] = []
-        self.ending: ClusterctlError | None = None
-        self.has_result = self.has_document = False
-
-
-ERRORS = ShownErrors()

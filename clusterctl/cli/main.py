@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib
 import io
+import itertools
 import os
 import re
 import sys
@@ -26,7 +27,8 @@ from clusterctl.cli.help import (
     describe_unknown_verb,
 )
 from clusterctl.cli.options import shared_options
-from clusterctl.errors import ERRORS, ClusterctlError, UsageError
+from clusterctl.console.errors import ERRORS
+from clusterctl.errors import ClusterctlError, UsageError
 from clusterctl.interrupts import INTERRUPTS, announce_interrupted
 from clusterctl.specs.text import command_line
 from clusterctl.translation import (
@@ -149,28 +151,32 @@ def _speed_up_start() -> None:
 
 def run(argv: Sequence[str] | None = None) -> int:
     """Run the command line and give its exit code."""
-    words = list(sys.argv[1:] if argv is None else argv)
-    code = _run(argv)
-    if "--json" in words and code and code < INTERRUPTED:
-        from clusterctl.console.documents.output import asks_for_json, write_failure
+    as_json = _asks_for_json(sys.argv[1:] if argv is None else argv)
+    code = _run(argv, as_json=as_json)
+    if as_json and code and code < INTERRUPTED:
+        from clusterctl.console.documents.output import write_failure
 
-        if asks_for_json(words):
-            try:
-                write_failure()
-            except OSError:  # nothing reads it
-                _discard_output()
+        try:
+            write_failure()
+        except OSError:  # nothing reads it
+            _discard_output()
     return code
 
 
 INTERRUPTED = 128  # and more: by a signal
 
 
-def _run(argv: Sequence[str] | None) -> int:
+def _asks_for_json(words: Sequence[str]) -> bool:
+    """Return whether a command line asks for JSON; what stands behind `--` is for another program."""
+    return "--json" in itertools.takewhile(lambda word: word != "--", words)
+
+
+def _run(argv: Sequence[str] | None, *, as_json: bool) -> int:
     """Run it and show what goes wrong."""
     ERRORS.clear()
     try:
         with INTERRUPTS.leaving(announce_interrupted):
-            return _invoke(argv)
+            return _invoke(argv, as_json=as_json)
     except KeyboardInterrupt:
         return INTERRUPTS.exit_code
     except click.Abort:  # the end of the input at a prompt
@@ -185,10 +191,9 @@ def _run(argv: Sequence[str] | None) -> int:
         return _report_error(_explain(error))
 
 
-def _invoke(argv: Sequence[str] | None) -> int:
+def _invoke(argv: Sequence[str] | None, *, as_json: bool) -> int:
     _escape_unprintable()
-    words = sys.argv[1:] if argv is None else argv
-    choose_language({VARIABLE: "en"} if "--json" in words else os.environ, (sys.stdout, sys.stderr))
+    choose_language({VARIABLE: "en"} if as_json else os.environ, (sys.stdout, sys.stderr))
     if COMPLETE_VARIABLE not in os.environ:  # an error between two keys of the user would only spoil the line
         refuse_unknown_language(os.environ)
     try:

@@ -9,13 +9,29 @@ from shutil import get_terminal_size
 
 from clusterctl.console.terminal import uses_color
 from clusterctl.console.text import COMMAND, display_width, sanitize, wrap_command, wrap_prose
-from clusterctl.errors import ERRORS, ClusterctlError, Issue, Location, SpecError, UsageError
+from clusterctl.errors import ClusterctlError, Issue, Location, SpecError, UsageError
 from clusterctl.translation import tr, trn
 
 _SUBJECT = re.compile("(.*?(?:: |\uff1a|$))(.*)")  # up to the first colon, which may be a Chinese one
 _SOURCE = re.compile(r"    [\d ]+ \| ")  # a line of a file
 _LABEL = re.compile(r" +\w+(?:: |\uff1a)")  # of a fix
 _RED, _BOLD, _RESET = "\x1b[31m", "\x1b[1m", "\x1b[0m"
+
+
+class ShownErrors:
+    """What a command has shown of errors, for its JSON: all, the one that ended it, and whether stdout has a result."""
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Begin a command."""
+        self.shown: list[ClusterctlError] = []
+        self.ending: ClusterctlError | None = None
+        self.has_result = self.has_document = False
+
+
+ERRORS = ShownErrors()
 
 
 def show_error(error: ClusterctlError) -> None:

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from clusterctl.client.rpc.tasks import CommandEnd, CommandOutput
+from clusterctl.console.errors import ERRORS
 from clusterctl.console.run.logs import label_color
 from clusterctl.console.terminal import uses_color
 from clusterctl.console.text import display_width, json_text, sanitize
-from clusterctl.errors import ERRORS
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.translation import tr, trn
 

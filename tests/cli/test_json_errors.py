@@ -75,6 +75,20 @@ def test_without_json_stdout_stays_empty(capsys: pytest.CaptureFixture[str]) -> 
     assert capsys.readouterr().out == ""
 
 
+def test_the_word_json_for_another_program_leaves_the_language(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Behind `--` it is not for us: who reads Chinese gets the error in Chinese."""
+    monkeypatch.setenv("CLUSTERCTL_LANG", "zh")
+    texts = []
+    for words in (["exec", "--", "tool", "--json"], ["exec", "--", "tool"]):
+        assert run(words) == 2
+        texts.append(capsys.readouterr().err)
+
+    assert not texts[0].isascii()
+    assert texts[0] == texts[1]
+
+
 def test_a_result_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
     """A verb that succeeds writes its document alone."""
     assert run(["explain", "--json", "job.restart"]) == 0

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from clusterctl.console.errors import ERRORS
 from clusterctl.console.text import json_text
-from clusterctl.errors import ERRORS, ClusterctlError, SpecError
+from clusterctl.errors import ClusterctlError, SpecError
 from clusterctl.translation import english_of
 
 if TYPE_CHECKING:
@@ -61,9 +62,3 @@ def _entry(code: str, text: str, location: str | None, evidence: str, fix: str) 
         "evidence": evidence or None,
         "fix": english_of(fix) or None,
     }
-
-
-def asks_for_json(words: Sequence[str]) -> bool:
-    """Return whether a command line asks for JSON; what stands behind `--` is for another program."""
-    own = list(words[: words.index("--")] if "--" in words else words)
-    return "--json" in own

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Protocol, TextIO
 
+from clusterctl.console.errors import ERRORS
 from clusterctl.console.terminal import clear_live_line, uses_color
 from clusterctl.console.text import as_in_project, display_width, json_text, sanitize
-from clusterctl.errors import ERRORS
 from clusterctl.plans.runs.gang_record import attempt_of
 from clusterctl.protocol.ranks import NodeRank
 from clusterctl.protocol.run_paths import torchrun_log
