@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from .messages.files import EndState
 
 
-FORMER_STOPPED = "CANCELLED"  # in records of earlier versions
 MOST_SLOTS = 10_000  # nodes of a run
 MOST_ATTEMPTS = 10_000
 # More than the hub keeps (node/gang/membership.py, node/supervise/evidence.py): more was not written by one of ours.
@@ -165,8 +164,7 @@ def parse_record(raw: Untrusted) -> EndRecord | None:
 
 
 def _parse_part(raw: Untrusted) -> RecordedPart:
-    node, reason = raw.text("node"), raw.text("reason")
-    state = STOPPED if raw.text("state") == FORMER_STOPPED else raw.text("state")
+    node, state, reason = raw.text("node"), raw.text("state"), raw.text("reason")
     ended = raw.moment("time") or 0.0
     stopped_at = raw.moment("stopped_at")
     failures = [

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import click
 import pytest
 
-from clusterctl.cli.help import FORMER_VERBS, VERB_GROUPS, VERBS
+from clusterctl.cli.help import VERB_GROUPS, VERBS
 from clusterctl.cli.main import root
-from clusterctl.protocol.end_record import parse_record
-from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.job.parse import parse_job
 
 FORMER = [
@@ -20,7 +20,11 @@ FORMER = [
         {"ignore_checks": True, "script_args": ("--no-check",)},
     ),
     (["forward"], ["a1b2", "6006", "--node", "gpu02"], {"run": "a1b2", "port": "6006", "node": "gpu02"}),
-    (["ssh"], ["gpu01", "a1b2"], {"node": "gpu01", "former_run": "a1b2"}),
+    (
+        ["ssh"],
+        ["gpu01", "a1b2"],
+        {"node": "gpu01", "former_run": "a1b2"},
+    ),  # a word: see test_ssh_names_its_run
     (["stop"], ["--warm", "gpu01"], {"warm": True, "run": "gpu01"}),
     (["ps"], ["--orphans"], {"orphans": True}),
     (["keys", "push"], ["--nodes", "gpu05", "-y"], {"pattern": "gpu05", "yes": True}),
@@ -41,6 +45,14 @@ def find(path: list[str]) -> tuple[click.Command, click.Context]:
     return command, context
 
 
+def is_former(path: list[str]) -> bool:
+    """Return whether the verb itself is a former one."""
+    return path in (["keys", "push"], ["inventory", "import"], ["inventory", "discover"])
+
+
+OPTIONS = [one[:2] for one in FORMER if not is_former(one[0]) and one[0] != ["ssh"]]
+
+
 @pytest.mark.parametrize(("path", "words", "params"), FORMER)
 def test_a_former_spelling_is_read(path: list[str], words: list[str], params: dict[str, object]) -> None:
     """As the option or the verb of today."""
@@ -50,19 +62,29 @@ def test_a_former_spelling_is_read(path: list[str], words: list[str], params: di
     assert {key: read[key] for key in params} == params
 
 
-@pytest.mark.parametrize(("path", "words"), [one[:2] for one in FORMER])
-def test_no_help_shows_it(path: list[str], words: list[str]) -> None:
-    """Neither the option nor the verb."""
+@pytest.mark.parametrize("path", [path for path, _, _ in FORMER if is_former(path)])
+def test_no_list_of_verbs_has_it(path: list[str]) -> None:
+    """Neither the verb nor, where only a part of it is former, that part."""
     group, context = find(path[:-1])
     assert isinstance(group, click.Group)
-    if path[0] in FORMER_VERBS or (path[0] == "inventory" and path[-1] != "show"):
-        assert path[-1] not in group.list_commands(context) or path[0] not in VERBS
-        return
+    assert path[0] not in root.list_commands(context) or path[-1] not in group.list_commands(context)
+
+
+@pytest.mark.parametrize(("path", "words"), OPTIONS)
+def test_no_help_shows_it(path: list[str], words: list[str]) -> None:
+    """The option."""
     command, context = find(path)
-    text = command.get_help(context)
-    assert [word for word in words if word.startswith("--") and f"{word} " in f"{text} "] == [
-        "--"
-    ] * words.count("--")
+    former = {word.partition("=")[0] for word in words if word.startswith("--")} - {"--"}
+    assert former
+    assert not former & set(re.findall(r"--[a-z-]+", command.get_help(context)))
+
+
+def test_ssh_names_its_run_by_an_option() -> None:
+    """As `cp` does; a second word is still read."""
+    command, context = find(["ssh"])
+    usage = command.get_usage(context)
+    assert "RUN" not in usage
+    assert "--run RUN" in command.get_help(context)
 
 
 def test_two_groups_of_verbs() -> None:
@@ -73,12 +95,8 @@ def test_two_groups_of_verbs() -> None:
     assert len(VERBS) == 26
 
 
-def test_a_state_and_a_result_that_had_another_name() -> None:
-    """In the record of an old run, and in `when` of a job file."""
-    parts = [{"node": "gpu01", "state": "CANCELLED"}, {"node": "gpu02", "state": "FAILED"}]
-    record = parse_record(Untrusted({"parts": parts}))
-    assert record is not None
-    assert [part.state for part in record.parts] == ["STOPPED", "FAILED"]
+def test_a_result_that_had_another_name() -> None:
+    """In `when` of a job file; records of old runs are read by the nodes: tests/node/verbs/test_format_1.py."""
     text = "name: j\nscript: t.py\non_end: {command: [echo], when: [cancelled, failed]}\n"
     on_end = parse_job(text, "job.yaml").on_end
     assert on_end is not None

@@ -12,7 +12,6 @@ from clusterctl.plans.report.plot import Mark, Scale
 from clusterctl.plans.runs.history import JournalEvent, NodeRecord
 from clusterctl.plans.runs.state import NodeState, Parts, attempts_of, run_seconds
 from clusterctl.plans.runs.verdict import Verdict, judged_state
-from clusterctl.protocol.end_record import FORMER_STOPPED
 from clusterctl.protocol.exit_status import signal_name
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.states import LIVE, STOPPED, SUCCEEDED
@@ -193,7 +192,7 @@ def _attempt_ended(facts: Untrusted) -> tuple[str, bool]:
 
 
 def _ended(facts: Untrusted) -> tuple[str, bool]:
-    state = facts.text("state", 20).replace(FORMER_STOPPED, STOPPED)
+    state = facts.text("state", 20).replace("CANCELLED", STOPPED)  # its name in older journals
     return tr("ended: {state}", state=state), state not in (SUCCEEDED, STOPPED)
 
 

@@ -454,9 +454,12 @@ def run_seconds(parts: Parts, now: float, offsets: Mapping[str, float] = NO_OFFS
     The one duration of a run, for every verb. Of a run that is over it is that of its longest node, by its own clock:
     `offsets` (the clocks of the nodes minus ours) are measured anew by each verb, and differ by milliseconds.
     """
-    began = {name: part for name, part in parts.items() if part is not None and part.began is not None}
+    began = [
+        (part, part.began, offsets.get(name, 0.0))
+        for name, part in parts.items()
+        if part and part.began is not None
+    ]
     if any(part.live for part in parts.values() if part):
-        starts = [(part.began or 0.0) - offsets.get(name, 0.0) for name, part in began.items()]
-        return max(0.0, now - min(starts)) if starts else None
-    ended = [part for part in began.values() if part.state not in (LOST, UNKNOWN)]
-    return max((max(0.0, part.since - (part.began or 0.0)) for part in ended), default=None)
+        return max(0.0, now - min(start - offset for _, start, offset in began)) if began else None
+    spans = (max(0.0, part.since - start) for part, start, _ in began if part.state not in (LOST, UNKNOWN))
+    return max(spans, default=None)

@@ -122,4 +122,7 @@ def test_a_state_that_had_another_name(workdir: Path) -> None:
 
     listed = list_run(workdir, ENDED, "gpu01")
     assert (listed["state"], listed["protocol"]) == ("STOPPED", PROTOCOL)
-    assert parse_state(Untrusted(listed)).state == "STOPPED"
+    state = parse_state(Untrusted(listed))
+    assert state.state == "STOPPED"
+    assert state.record is not None
+    assert state.record.parts[0].state == "STOPPED"
