@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from clusterctl.cli.actions.clean import Clean, CleanOptions
-from clusterctl.errors import UsageError
-from clusterctl.plans.cleanup import CleanupPlan, RetentionPolicy, parse_stored_run
+from clusterctl.cli.actions.clean import Clean, CleanOptions, clean_orphans
+from clusterctl.client.cleanup import EndedOrphans
+from clusterctl.client.rpc.fanout import Outcome
+from clusterctl.errors import NodeError, UsageError
+from clusterctl.plans.cleanup import CleanupPlan, Orphan, Orphans, RetentionPolicy, parse_stored_run
 from clusterctl.protocol.untrusted import Untrusted
+from clusterctl.specs.inventory.parse import parse_inventory
+
+(NODE,) = parse_inventory("cluster: c\nnodes: [{host: gpu01}]", "-").nodes
 
 
 @pytest.mark.parametrize(
@@ -75,3 +85,34 @@ def test_files_outside_the_output_directory_are_asked_about(
         at_terminal and not yes
     )
     assert ("cannot know whether they were downloaded" in asked) == (at_terminal and not yes)
+
+
+LOST = NodeError("CC-RUN-018", node="gpu01", account="bob")
+
+
+@pytest.mark.parametrize(
+    ("ended", "code", "left"),
+    [
+        (Outcome(NODE, EndedOrphans(("pid 7",), ()), None, 0.0), 0, []),
+        (Outcome(NODE, EndedOrphans((), ("pid 7",)), None, 0.0), 5, ["pid 7"]),
+        (Outcome(NODE, None, LOST, 0.0), 5, None),  # it answered, but not when it was to end them
+    ],
+)
+def test_processes_that_were_not_ended_are_no_success(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    ended: Outcome[EndedOrphans],
+    code: int,
+    left: list[str] | None,
+) -> None:
+    """A script that reads only the exit code knows that something is still there."""
+    found = Orphans((Orphan("a-20260101T000000-0001", 7, 8, 9.0, "python train.py", known=True),), {})
+    answers: Iterator[list[Outcome[Any]]] = iter([[Outcome(NODE, found, None, 0.0)], [ended]])
+    cluster = SimpleNamespace(each=lambda *_, **__: next(answers))
+    monkeypatch.setattr("clusterctl.cli.actions.clean.open_cluster", lambda: nullcontext(cluster))
+    options = CleanOptions(RetentionPolicy(), everyone=True, dry_run=False, yes=True, as_json=True)
+
+    assert clean_orphans([NODE], options) == code
+    said = capsys.readouterr()
+    assert json.loads(said.out)["orphans"][0]["left"] == left
+    assert ("CC-RUN-018" in said.err) == (ended.error is not None)

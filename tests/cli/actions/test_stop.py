@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from clusterctl.cli.actions import stop
 from clusterctl.client.rpc.fanout import Outcome, Steps
 from clusterctl.client.rpc.tasks import RunHandle, StopReport
-from clusterctl.errors import UsageError
+from clusterctl.errors import NodeError, UsageError
 from clusterctl.plans.runs.selection import Owner
 from clusterctl.plans.runs.state import parse_state
 from clusterctl.protocol.run_id import parse_run_id
@@ -64,6 +65,24 @@ def test_results_are_printed_once_the_progress_is_gone(
     assert (code, printed) == (130 if interrupted else 0, [""])
     assert out[0].startswith("gpu01: stopped rank 0 (pid 7)")
     assert interrupted or out[1:] == [f"{RUN}: stopped"]
+
+
+def test_ctrl_c_leaves_one_document_with_every_node(capsys: pytest.CaptureFixture[str]) -> None:
+    """A node that has not answered is among the missed, whether its connection was tried or not."""
+    nodes = parse_inventory("cluster: c\nnodes: [{host: gpu01}, {host: gpu02}, {host: gpu03}]", "-").nodes
+
+    def each(*_: Any, **__: Any) -> Iterator[Outcome[StopReport]]:
+        state = parse_state(Untrusted({"run": str(RUN), "state": "STOPPED"}))
+        yield Outcome(nodes[0], StopReport(("rank 0 (pid 7)",), (), state), None, 0.0)
+        yield Outcome(nodes[2], None, NodeError("CC-RUN-018", node="gpu03", account="bob"), 0.0)
+        raise KeyboardInterrupt
+
+    cluster: Any = SimpleNamespace(each=each, steps=Steps())
+    assert stop.stop_run(RunHandle(cluster, RUN, nodes, {}), stop.KnownParts(), None, as_json=True) == 130
+
+    said = json.loads(capsys.readouterr().out)
+    assert said["nodes"]["gpu01"] == {"ended": ["rank 0 (pid 7)"], "left": [], "state": "STOPPED"}
+    assert said["missed"] == ["gpu03", "gpu02"]
 
 
 def test_the_same_name_from_another_machine_is_distinguished() -> None:
