@@ -38,6 +38,18 @@ def test_prefixes_align_and_mark_stderr() -> None:
     assert shown == ["gpu01 r3  | a", "n2    r12 ! b", "gpu01 -   | c"]
 
 
+@pytest.mark.parametrize("at_terminal", [True, False])
+def test_on_a_terminal_a_traceback_names_the_files_of_the_project(at_terminal: bool) -> None:
+    """A user's editor knows no copy of the code on a node; a file gets what was written."""
+    line = '  File "/w/runs/a-1/0-gpu01/code/train.py", line 3'
+    stream = io.StringIO()
+    stream.isatty = lambda: at_terminal  # type: ignore[method-assign]  # a terminal of our own
+    LogPrinter(("gpu01",), 16, stream).show(lines(line))
+
+    shown = stream.getvalue()
+    assert ("| " in shown, 'File "train.py"' in shown, line in shown) == (True, at_terminal, not at_terminal)
+
+
 def test_the_rest_of_a_long_line_is_marked(capsys: pytest.CaptureFixture[str]) -> None:
     """Only the first line of an entry can be that; a later part of the entry has it no more."""
     entry = replace(lines("rest", "next"), continues=True)

@@ -172,3 +172,14 @@ def test_a_run_without_a_recorded_end_has_no_duration() -> None:
     assert run_seconds({"gpu01": lost}, 9000.0) is None
     assert run_seconds({"gpu01": lost, "gpu02": ended}, 9000.0) == 60.0
     assert run_seconds({"gpu02": ended, "gpu01": None}, 9000.0, {"gpu02": 3600.0}) == 60.0
+    longer = part(GOOD, "gpu03", 2, state="FAILED", began=1000.0, since=1090.0)
+    assert run_seconds({"gpu02": ended, "gpu03": longer}, 9000.0) == 90.0
+
+
+def test_a_live_run_has_run_since_its_first_node_began() -> None:
+    """Of our clock: that of one node is an hour ahead, and it was the first to begin."""
+    parts = {
+        "gpu01": part(GOOD, state="RUNNING", began=3700.0),
+        "gpu02": part(GOOD, "gpu02", 1, state="RUNNING", began=130.0),
+    }
+    assert run_seconds(parts, 220.0, {"gpu01": 3600.0}) == 120.0
