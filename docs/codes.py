@@ -56,7 +56,7 @@ def head(code: str) -> str:
 
 
 def kind_of(code: str) -> str:
-    """Say how severe a finding is, at which step an error comes, or whether a text is a cause."""
+    """Return how severe a finding is, at which step an error comes, or whether a text is a cause."""
     one = entries()[code]
     for known in all_symptoms():
         if known.code == code:

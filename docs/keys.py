@@ -55,7 +55,7 @@ def key_table(model: type[BaseModel], found: Groups) -> str:
 
 
 def kind_of(info: FieldInfo, found: Groups) -> str:
-    """Say what kind of value a key takes."""
+    """Return what kind of value a key takes."""
     annotation: Any = info.annotation
     if group := group_in(annotation):
         return kind_of_group(info, f"#{anchor(title(found[group]))}")
@@ -71,7 +71,7 @@ def kind_of(info: FieldInfo, found: Groups) -> str:
 
 
 def kind_of_group(info: FieldInfo, link: str) -> str:
-    """Say how a key takes a group of keys."""
+    """Return how a key takes a group of keys."""
     annotation: Any = info.annotation
     if annotation == tuple[NodeEntry, ...]:
         return around("a list of [nodes]({})").format(link)
@@ -115,6 +115,6 @@ def variables(nics: str) -> str:
 
 
 def vendors(names: list[str]) -> Iterator[tuple[str, str]]:
-    """Give the variables of each vendor."""
+    """Yield each vendor with its variables, as cells of a table."""
     for vendor in VENDOR_NIC_RULES:
         yield vendor, "<br>".join(f"`{key}={value}`" for key, value in network_env(vendor, names).items())

@@ -714,7 +714,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text("Ray ended on a node, or did not start", "某个节点上的 Ray 退出了，或者没有启动"),
         do=Text(
-            "One of Ray's own processes ended: the lines before say which one and its exit code. Signal 9, unless somebody sent it, is usually from the kernel: memory ran out. Ray's logs of the node are in `attempt-1/ray/` of the run.",
+            "One of Ray's own processes ended: the lines before say which one and its exit code. Signal 9, unless someone sent it, is usually from the kernel: memory ran out. Ray's logs of the node are in `attempt-1/ray/` of the run.",
             "Ray 自身的某个进程退出了：前面的几行写明是哪个进程及其退出码。信号 9 若非人为发送，通常来自内核（内存不足）。该节点上 Ray 的日志在任务的 `attempt-1/ray/` 目录里。",
         ),
         texts=("clusterctl: Ray ended with exit code 1 on gpu02 (10.0.0.2)",),
@@ -734,7 +734,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         Text("mpirun's daemon (orted) ended on a node", "某个节点上 mpirun 的守护进程（orted）退出了"),
         do=Text(
-            "Its ranks end with it, and mpirun then ends those of all nodes. A negative number is the signal that ended it: -9, unless somebody sent it, is usually from the kernel: memory ran out.",
+            "Its ranks end with it, and mpirun then ends those of all nodes. A negative number is the signal that ended it: -9, unless someone sent it, is usually from the kernel: memory ran out.",
             "该节点的 rank 随之结束，mpirun 再结束所有节点的 rank。负数是使它结束的信号：-9 若非人为发送，通常来自内核（内存不足）。",
         ),
         texts=("clusterctl: orted on gpu02 ended: -9",),

@@ -214,7 +214,7 @@ def show_orphans(orphans_by_node: Mapping[str, Orphans]) -> None:
 
 
 def render_orphan(orphan: Orphan) -> str:
-    """Say which process it is: `pid 4711 of vit-1 (ann@laptop), running for 3m: python train.py`."""
+    """Return which process it is: `pid 4711 of vit-1 (ann@laptop), running for 3m: python train.py`."""
     owner = orphan.launched_by or tr("its directory was removed; `clusterctl stop` ends it")
     return tr(
         "pid {pid} of {run} ({owner}), running for {age}: {command}",

@@ -66,7 +66,7 @@ def describe_duration(seconds: float) -> str:
 
 
 def describe_limit(seconds: float) -> str:
-    """Say which time limit it was: `time limit of 1h30m`."""
+    """Return which time limit it was: `time limit of 1h30m`."""
     return f"time limit of {describe_duration(seconds)}"
 
 

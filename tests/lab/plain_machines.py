@@ -142,6 +142,6 @@ def write_ssh_config(lab: Lab, machines: list[PlainMachine], folder: Path) -> Pa
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Return what a command sees that runs for somebody with an empty home."""
+    """Return what a command sees that runs for a user with an empty home."""
     kept = {key: value for key, value in os.environ.items() if key in ("PATH", "PYTHONPATH", "LANG")}
     return {**kept, "HOME": str(home), "XDG_STATE_HOME": str(home / "state"), "TERM": "xterm"}

@@ -39,7 +39,7 @@ time.sleep(1000)
 def test_the_rank_that_the_others_wait_for_is_named(cluster: Lab, tmp_path: Path, start: str) -> None:
     """Its line too, and nothing is stopped by the question; the files have the stacks.
 
-    After the job's `stall` the run is STALLED in every list, and that it was stays known after somebody has stopped it.
+    After the job's `stall` the run is STALLED in every list, and that it was stays known after a user has stopped it.
     """
     job = make_project(tmp_path, HANGS, start=start, stall={"after": "2s"})
     launched = cctl(cluster, "launch", "-d", job)

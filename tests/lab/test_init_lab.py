@@ -73,7 +73,7 @@ def test_a_running_lab_has_its_own_ssh_settings(lab: Lab, tmp_path: Path) -> Non
 
 
 def test_the_file_of_this_directory_goes_before_a_running_lab(lab: Lab, tmp_path: Path) -> None:
-    """Nobody trains on the wrong cluster; a lab that starts here is then named in the commands that it prints."""
+    """No run starts on the wrong cluster; a lab that starts here is then named in the commands that it prints."""
     state = str(lab.directory.parents[2])
 
     alone = cctl(None, "inventory", "show", cwd=tmp_path, XDG_STATE_HOME=state)

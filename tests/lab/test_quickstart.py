@@ -103,8 +103,8 @@ def shell(namespaces: None, place: Path) -> Iterator[Shell]:  # noqa: ARG001 - t
     made.run("clusterctl lab down --all")
 
 
-def told() -> list[tuple[list[str], str]]:
-    """Give the commands of every block of them in the section, with the block that follows: what they print."""
+def shown_commands() -> list[tuple[list[str], str]]:
+    """Return the commands of each block of the section, and what the block after it shows that they print."""
     texts = blocks_below(PAGE, HEADING)
     return [
         (found[1].splitlines(), "" if COMMANDS.fullmatch(after) else after)
@@ -139,7 +139,11 @@ def steady(line: str) -> str:
 @pytest.mark.timeout(400)  # a dozen commands, one after the other
 def test_the_page(shell: Shell) -> None:
     """From `lab up` to `lab down`; the first launch trains. What is lost and takes 20 s is left to other tests."""
-    page = [(lines, shown) for lines, shown in told() if not {"heal", "power"} & set(" ".join(lines).split())]
+    page = [
+        (lines, shown)
+        for lines, shown in shown_commands()
+        if not {"heal", "power"} & set(" ".join(lines).split())
+    ]
     for lines, shown in page:
         written = ""
         for line in lines:

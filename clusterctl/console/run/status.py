@@ -75,7 +75,7 @@ LONGEST_LAST_LINE = 160
 
 
 def render_timing(node_states: Parts, offsets: Mapping[str, float], now: float) -> str:
-    """Say what is known of the whole run: `time limit 12h, 3h20m left; ranks started within 0.02 s`."""
+    """Return what is known of the whole run: `time limit 12h, 3h20m left; ranks started within 0.02 s`."""
     texts = []
     limit = next(
         (

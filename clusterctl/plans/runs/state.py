@@ -452,7 +452,7 @@ def run_seconds(parts: Parts, now: float, offsets: Mapping[str, float] = NO_OFFS
     """Return how long the workers of a run have run, or ran; None if they never started, or no end is recorded.
 
     The one duration of a run, for every verb. Of a run that is over it is that of its longest node, by its own clock:
-    `offsets` (the clocks of the nodes minus ours) are measured anew by each verb, and differ by milliseconds.
+    `offsets` (the clocks of the nodes minus ours) are measured again by each verb, and differ by milliseconds.
     """
     began = [
         (part, part.began, offsets.get(name, 0.0))
