@@ -21,7 +21,7 @@ from clusterctl.cli.options import prompt
 from clusterctl.console.text import sanitize
 from clusterctl.errors import UsageError
 from clusterctl.specs.importers.imported import Imported
-from clusterctl.specs.inventory.render import describe_groups, split_hosts
+from clusterctl.specs.inventory.render import describe_groups
 from clusterctl.translation import tr, trn
 
 MOST_SHOWN = 20  # hosts in a line
@@ -92,4 +92,4 @@ def _prompt_for_hosts(connect_options: ConnectOptions) -> Imported:
     text = prompt(tr("Machines (names, user@host:port, gpu[01-04], or a file that lists them)"))
     if Path(text).expanduser().is_file():
         return _read_file(text, connect_options)
-    return read_hosts(split_hosts(text), connect_options)
+    return read_hosts([text], connect_options)

@@ -33,7 +33,7 @@ from clusterctl.specs.importers.hostfile import parse_hostfile
 from clusterctl.specs.importers.imported import Imported
 from clusterctl.specs.inventory.model import DEFAULT_CLUSTER, Node
 from clusterctl.specs.inventory.parse import parse_inventory
-from clusterctl.specs.inventory.render import is_node_name, render_discovered, render_inventory
+from clusterctl.specs.inventory.render import is_node_name, render_discovered, render_inventory, split_hosts
 from clusterctl.specs.text import command_line
 from clusterctl.translation import to_translate, tr, trn
 
@@ -259,8 +259,9 @@ def _is_address(text: str) -> bool:
 
 
 def read_hosts(hosts: Sequence[str], connect_options: ConnectOptions) -> Imported:
-    """Read hosts as they are typed: names, addresses, user@host:port, ranges."""
-    return with_connect_options(parse_hostfile("\n".join(hosts), tr(COMMAND_LINE), "hosts"), connect_options)
+    """Read hosts as they are typed: names, addresses, user@host:port, ranges; a text may hold several."""
+    lines = "\n".join(split_hosts(" ".join(hosts)))
+    return with_connect_options(parse_hostfile(lines, tr(COMMAND_LINE), "hosts"), connect_options)
 
 
 def with_connect_options(imported: Imported, connect_options: ConnectOptions) -> Imported:

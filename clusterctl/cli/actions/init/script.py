@@ -61,7 +61,7 @@ def load_script(settings: Settings, run: ScriptRun) -> tuple[Inventory, Job]:
         inventory = load_inventory(settings, on_slurm=True)
         return inventory, _make_job(run, has_gpus=_have_gpus(inventory))
     name = choose_job_name(run.folder.resolve().name.lower())
-    imported = read_hosts(split_hosts(settings.hosts), ConnectOptions())
+    imported = read_hosts([settings.hosts], ConnectOptions())
     machines = Login(ConnectOptions(), name, run.folder, Prompts()).read(imported)
     if machines.failures:
         *others, last = machines.failures.values()
