@@ -59,7 +59,11 @@ HOMES = {
     "pydantic_core": ("specs",),
     "rich": ("console",),
     "ruamel": ("specs",),
-    "typing_extensions": ("plans", "console"),  # types of documents
+    "typing_extensions": (
+        "plans",
+        "console",
+        "protocol",
+    ),  # types of documents; protocol: for the type checker alone
     "torch": ("node",),
     "ray": ("node",),
 }

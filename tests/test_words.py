@@ -126,8 +126,6 @@ VERBS = {
 
 ALLOWED = {  # keys of JSON that nodes or we send, each the name of a field; by module
     ("clusterctl/console/documents/error.py", "place"): "of an error document: a node, or file and line",
-    ("clusterctl/plans/facts/gpu_use.py", "going"): "of a lock: its run has started",
-    ("clusterctl/plans/facts/records.py", "said"): "of `check --json`: what `activate` printed",
 }
 
 

@@ -15,8 +15,9 @@ from clusterctl.errors import ClusterctlError
 from clusterctl.plans.diagnose.evidence import MOST_ENTRIES, MOST_RECENT, NodeEvidence, RankEvidence, Watcher
 from clusterctl.plans.diagnose.hang import KeptDiagnosis, judge_kept, render_kept
 from clusterctl.plans.diagnose.slow import Slowness, judge_slowness
-from clusterctl.plans.facts.utilization import GpuUsage, parse_sample
+from clusterctl.plans.facts.utilization import parse_sample
 from clusterctl.plans.runs.state import NodeState
+from clusterctl.protocol.messages.facts import GpuUsage
 from clusterctl.protocol.states import SUCCEEDED
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +36,10 @@ from clusterctl.plans.diagnose.mesh import (
     parse_paths,
     plan_mesh_connections,
 )
-from clusterctl.plans.facts.facts import Facts, probe_request
+from clusterctl.plans.facts.facts import probe_request
 from clusterctl.plans.facts.untrusted import MAX_ITEMS, read_value
+from clusterctl.protocol.messages.facts import Facts
+from clusterctl.protocol.messages.record import to_json
 from clusterctl.protocol.untrusted import MalformedError, Untrusted, parse_json
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import Job
@@ -291,13 +293,13 @@ def merge_facts(check: RecentCheck, fresh: Mapping[str, Facts]) -> dict[str, Fac
         if any(getattr(known, key) != getattr(facts, key) for key in UNCHANGED):
             return None
         reused: dict[str, Any] = {key: getattr(known, key) for key in REUSED}
-        merged[name] = replace(facts, **reused)
+        merged[name] = facts.replace(**reused)
     return merged
 
 
 def _facts_to_plain(facts: Facts) -> dict[str, Any]:
     kept = {key: getattr(facts, key) for key in (*REUSED, *UNCHANGED)}
     return {
-        **{key: asdict(value) for key, value in kept.items()},
+        **{key: to_json(value) for key, value in kept.items()},
         "machine": {"boot_id": facts.machine.boot_id},
     }

@@ -19,8 +19,8 @@ from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.values import LONGEST_NODE_NAME, is_node_name
 
 if TYPE_CHECKING:
-    from clusterctl.plans.facts.facts import Facts
     from clusterctl.protocol.messages.allocation import CheckReport
+    from clusterctl.protocol.messages.facts import Facts
     from clusterctl.protocol.messages.verbs import (
         CancelRequest,
         QueueRequest,

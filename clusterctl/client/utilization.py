@@ -10,7 +10,8 @@ from clusterctl.client.rpc.fanout import Outcome
 from clusterctl.client.rpc.session import Interpreter, Session
 from clusterctl.client.watch.streams import StreamEnd, Streams, can_reconnect
 from clusterctl.errors import NodeError
-from clusterctl.plans.facts.utilization import Sample, parse_sample
+from clusterctl.plans.facts.utilization import parse_sample
+from clusterctl.protocol.messages.facts import Sample
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node
 

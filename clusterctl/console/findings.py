@@ -28,9 +28,9 @@ from clusterctl.plans.checks.nics import (
 )
 from clusterctl.plans.checks.registry import sort_findings
 from clusterctl.plans.checks.torch import nccl_version
-from clusterctl.plans.facts.facts import Facts
-from clusterctl.plans.facts.records import ActivateResult
 from clusterctl.plans.launch.network import NodeNetwork, plan_hcas, resolve_network, training_nic
+from clusterctl.protocol.messages.facts import ActivateResult, Facts
+from clusterctl.protocol.messages.record import to_json
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import plural
@@ -410,7 +410,7 @@ def _node_to_json(node: Node, facts: Facts | None, findings: Sequence[Finding]) 
         "chosen_by": network.source,
         "nccl_ib_hca": plan_hcas(facts, network.nics) if facts else None,
         "verdict": _verdict(node.name, findings) if facts else _verdict_without_facts(node.name, findings),
-        "facts": asdict(facts) if facts else None,
+        "facts": to_json(facts),
     }
 
 

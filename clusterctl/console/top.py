@@ -10,7 +10,7 @@ import select
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +20,10 @@ from rich.text import Text
 
 from clusterctl.console.terminal import print_fitted_table, print_table, stdout
 from clusterctl.console.text import display_width, sanitize
-from clusterctl.plans.facts.utilization import GpuUsage, NodeUsage, group_alike, is_silent, measure_spread
+from clusterctl.plans.facts.utilization import NodeUsage, group_alike, is_silent, measure_spread
 from clusterctl.plans.runs.history import History
+from clusterctl.protocol.messages.facts import GpuUsage
+from clusterctl.protocol.messages.record import to_json
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import render_duration
 from clusterctl.translation import tr, trn
@@ -366,7 +368,7 @@ def top_to_json(nodes: Sequence[NodeUsage], now: float) -> TopDocument:
                 "answered": gauged.sample is not None,
                 "age": None if gauged.updated_at is None else round(now - gauged.updated_at, 3),
                 "error": gauged.error or None,
-                "sample": asdict(gauged.sample) if gauged.sample else None,
+                "sample": to_json(gauged.sample),
             }
             for gauged in nodes
         ],

@@ -9,11 +9,9 @@ from ipaddress import IPv4Network
 from clusterctl.errors import ClusterctlError, InvalidValueError
 from clusterctl.plans.checks.framework import join_items, join_parts
 from clusterctl.plans.checks.nics import SIDE_NETWORKS, render_speed
-from clusterctl.plans.facts.facts import Facts
-from clusterctl.plans.facts.records import Address, Nic
 from clusterctl.plans.facts.untrusted import clean_text
 from clusterctl.plans.launch.network import active_ports, plan_hcas, resolve_network
-from clusterctl.plans.pythons import FoundPython
+from clusterctl.protocol.messages.facts import Address, Facts, FoundPython, Nic
 from clusterctl.specs.addresses import parse_nic
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.inventory.render import DiscoveredNode
@@ -192,7 +190,7 @@ def _notes(
         else:
             yield tr("{subject}: {text}", subject="RoCE", text=port_texts)
     models = sorted({gpu.name or "GPU" for gpu in facts.gpus.devices})
-    used = python or FoundPython(facts.interpreter.executable or "Python", None, facts.torch.version)
+    used = python or FoundPython(path=facts.interpreter.executable or "Python", torch=facts.torch.version)
     yield tr(
         "{gpus}; {python} has {torch}",
         gpus=join_items(models) or tr("no GPU"),

@@ -10,35 +10,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from clusterctl.errors import InvalidValueError
-from clusterctl.plans.facts.facts import Facts
-from clusterctl.plans.facts.untrusted import read_value
+from clusterctl.plans.facts.untrusted import MAX_ITEMS, read_clean_many
+from clusterctl.protocol.messages.facts import Facts, FoundPython
 from clusterctl.specs.values import parse_python
 
 ACTIVE = "python3"  # what runs where the inventory names no Python
 MAX_PATH = 255  # characters; longer texts of nodes are cut
 _VERSION = re.compile(r"[\w.+!-]{1,64}")
 _PATH = re.compile(r"[\w./~+@ -]+")
-
-
-@dataclass(frozen=True)
-class FoundPython:
-    """An interpreter of a node; `version` is such as `3.11`, `torch` None where it has none."""
-
-    path: str | None = None
-    version: str | None = None
-    torch: str | None = None
-
-    @property
-    def is_usable(self) -> bool:
-        """Whether the path can stand in an inventory, and the versions are some."""
-        try:
-            path = parse_python(self.path or "")
-        except InvalidValueError:
-            return False
-        versions = (self.version or "", *([self.torch] if self.torch is not None else []))
-        return (
-            bool(_PATH.fullmatch(path)) and len(path) <= MAX_PATH and all(map(_VERSION.fullmatch, versions))
-        )
 
 
 @dataclass(frozen=True)
@@ -60,10 +39,22 @@ class PythonChoice:
 
 def parse_pythons(raw_pythons: object, raw_modules: object) -> FoundPythons:
     """Read a node's answer; never raises. What cannot stand in an inventory is left out."""
-    pythons: tuple[FoundPython, ...] = read_value(tuple[FoundPython, ...], raw_pythons, "pythons", []) or ()
-    modules: tuple[str, ...] = read_value(tuple[str, ...], raw_modules, "modules", []) or ()
-    names = tuple(name for name in modules if re.fullmatch(r"[\w./+-]{1,128}", name))
-    return FoundPythons(tuple(python for python in pythons if python.is_usable), names)
+    pythons = read_clean_many(FoundPython, raw_pythons)
+    modules = raw_modules[:MAX_ITEMS] if isinstance(raw_modules, list) else []
+    names = tuple(
+        name for name in modules if isinstance(name, str) and re.fullmatch(r"[\w./+-]{1,128}", name)
+    )
+    return FoundPythons(tuple(filter(_is_usable, pythons)), names)
+
+
+def _is_usable(python: FoundPython) -> bool:
+    """Whether the path can stand in an inventory, and the versions are some."""
+    try:
+        path = parse_python(python.path or "")
+    except InvalidValueError:
+        return False
+    versions = (python.version or "", *([python.torch] if python.torch is not None else []))
+    return bool(_PATH.fullmatch(path)) and len(path) <= MAX_PATH and all(map(_VERSION.fullmatch, versions))
 
 
 def choose_pythons(facts: Mapping[str, Facts], found: Mapping[str, FoundPythons]) -> PythonChoice:
@@ -85,7 +76,7 @@ def choose_pythons(facts: Mapping[str, Facts], found: Mapping[str, FoundPythons]
 def _options(facts: Facts, found: FoundPythons) -> list[FoundPython]:
     """List the Pythons of a node, first the one that answered."""
     version = ".".join((facts.interpreter.version or "").split(".")[:2])
-    return [FoundPython(ACTIVE, version, facts.torch.version), *found.pythons]
+    return [FoundPython(path=ACTIVE, version=version, torch=facts.torch.version), *found.pythons]
 
 
 def _most_common_torch(options: Mapping[str, Sequence[FoundPython]]) -> str | None:

@@ -127,7 +127,7 @@ class Untrusted:
 
     def text(self, key: str, longest: int = LONGEST_TEXT) -> str:
         """Give a text, shortened, that can be encoded as UTF-8; empty if there is none."""
-        return _text(self._values.get(key), longest)
+        return bounded_text(self._values.get(key), longest)
 
     def one_of(self, key: str, allowed: tuple[Word, ...]) -> Word | Literal[""]:
         """Give a text if it is one of these words, else the empty text."""
@@ -173,7 +173,9 @@ class Untrusted:
 
     def texts(self, key: str, most: int, longest: int = LONGEST_TEXT) -> tuple[str, ...]:
         """Give the texts of a list, at most so many; what else it holds is left out."""
-        return tuple(_text(entry, longest) for entry in self._list(key)[:most] if isinstance(entry, str))
+        return tuple(
+            bounded_text(entry, longest) for entry in self._list(key)[:most] if isinstance(entry, str)
+        )
 
     def integers(self, key: str, most: int, least: int = 0, largest: int = LARGEST) -> tuple[int, ...]:
         """Give the whole numbers of a list, at most so many; empty if one of them is none."""
@@ -186,7 +188,9 @@ class Untrusted:
 
     def named_records(self, key: str, most: int) -> dict[str, Untrusted]:
         """Give the objects of an object by their names, at most so many; other values are left out."""
-        return {_text(name, LONGEST_TEXT): Untrusted(entry) for name, entry in self._pairs(key, most, dict)}
+        return {
+            bounded_text(name, LONGEST_TEXT): Untrusted(entry) for name, entry in self._pairs(key, most, dict)
+        }
 
     def numbered_records(self, key: str, most: int) -> list[tuple[int, Untrusted]]:
         """Give the objects of an object whose names are whole numbers below 10^9, at most so many."""
@@ -203,13 +207,15 @@ class Untrusted:
         pairs = (
             (name, bounded_integer(number, least, largest)) for name, number in self._pairs(key, most, int)
         )
-        return {_text(name, LONGEST_TEXT): number for name, number in pairs if number is not None}
+        return {bounded_text(name, LONGEST_TEXT): number for name, number in pairs if number is not None}
 
     def names(self, key: str, most: int) -> tuple[str, ...]:
         """Give the keys of an object, at most so many."""
         value = self._values.get(key)
         return (
-            tuple(_text(name, LONGEST_TEXT) for name in list(value)[:most]) if isinstance(value, dict) else ()
+            tuple(bounded_text(name, LONGEST_TEXT) for name in list(value)[:most])
+            if isinstance(value, dict)
+            else ()
         )
 
     def is_list(self, key: str) -> bool:
@@ -219,6 +225,10 @@ class Untrusted:
     def length(self, key: str) -> int:
         """Return how many values a list holds; 0 if there is none."""
         return len(self._list(key))
+
+    def as_object(self) -> dict[str, Any]:
+        """Return all of it as it came, for `records.read`, which bounds each field."""
+        return dict(self._values)
 
     def unread(self, key: str) -> Any:
         """Give a value as it came, for a reader that bounds it itself; a test holds the list of them."""
@@ -247,7 +257,7 @@ class Row:
 
     def text(self, index: int, longest: int = LONGEST_TEXT) -> str:
         """Give a text, shortened; empty if there is none."""
-        return _text(self._at(index), longest)
+        return bounded_text(self._at(index), longest)
 
     def name(self, index: int, longest: int) -> str | None:
         """Give a file's name as it is, with odd bytes as U+DC80 to U+DCFF; None if there is none or it is too long."""
@@ -275,7 +285,7 @@ class Row:
         return self._values[index] if index < len(self._values) else None
 
 
-def _text(value: Any, longest: int) -> str:
+def bounded_text(value: Any, longest: int) -> str:
     """Shorten; what is half of a surrogate pair, which JSON can hold and UTF-8 cannot, becomes a question mark."""
     return value[:longest].encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else ""
 

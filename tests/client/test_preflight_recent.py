@@ -14,8 +14,7 @@ from clusterctl.cli.actions.preflight import Preflight, Questions, run_preflight
 from clusterctl.client.preflight import MAX_AGE, MOST_KEPT, RecentCheck, load_check, save_check
 from clusterctl.console.progress import Phases
 from clusterctl.plans.diagnose.mesh import MeshPath, MeshResult
-from clusterctl.plans.facts.facts import Facts
-from clusterctl.plans.facts.records import GpuHealth, GpuState, Machine, Nccl, Torch
+from clusterctl.protocol.messages.facts import Facts, GpuHealth, GpuState, Machine, Nccl, Torch
 from clusterctl.specs.inventory.model import Inventory
 
 NODES = simulated_nodes(3)

@@ -51,7 +51,7 @@ from clusterctl.plans.diagnose.hang import Judgement, judge, judge_kept, parse_k
 from clusterctl.plans.diagnose.mesh import MeshPath, MeshResult
 from clusterctl.plans.diagnose.slow import Lateness, Slowness
 from clusterctl.plans.facts.facts import parse_facts
-from clusterctl.plans.facts.utilization import GpuUsage, NodeUsage, parse_sample
+from clusterctl.plans.facts.utilization import NodeUsage, parse_sample
 from clusterctl.plans.hooks import hooks_to_json
 from clusterctl.plans.launch.placement import plan_placement
 from clusterctl.plans.launch.plan import offline, plan_launch, plan_to_json
@@ -61,6 +61,7 @@ from clusterctl.plans.runs.state import NodeState, parse_state
 from clusterctl.plans.runs.verdict import conclude, verdict_to_json
 from clusterctl.plans.sync.outside_files import OutsideFiles
 from clusterctl.plans.sync.received_names import RefusedEntry
+from clusterctl.protocol.messages.facts import GpuUsage
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.parse import parse_inventory
@@ -227,7 +228,7 @@ def diagnosis() -> dict[str, Any]:
     found = hang.diagnosis_to_json(
         RUN, judge(ranks, [], 2), ranks, {"gpu01": NodeEvidence("gpu01", (ranks[0],), 0.1)}, ERRORS
     )
-    return {**found, "gpus": hang.gpus_to_json({"gpu01": [GpuUsage(0, busy=100)]})}
+    return {**found, "gpus": hang.gpus_to_json({"gpu01": [GpuUsage(index=0, busy=100)]})}
 
 
 def slowness() -> Any:

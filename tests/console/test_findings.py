@@ -13,7 +13,8 @@ from rich.console import Console
 
 from clusterctl.console.findings import check_to_json, render_check, render_findings
 from clusterctl.plans.checks.framework import Finding
-from clusterctl.plans.facts.facts import Facts, parse_facts
+from clusterctl.plans.facts.facts import parse_facts
+from clusterctl.protocol.messages.facts import Facts
 from clusterctl.specs.inventory.model import Node
 from clusterctl.translation import use_language
 

@@ -7,8 +7,7 @@ import io
 from rich.console import Console
 
 from clusterctl.console.findings import render_activated
-from clusterctl.plans.facts.facts import Facts
-from clusterctl.plans.facts.records import ActivateResult
+from clusterctl.protocol.messages.facts import ActivateResult, Facts
 
 
 def shown(*given: ActivateResult) -> str:

@@ -41,6 +41,7 @@ from clusterctl.plans.diagnose.hang import Judgement
 from clusterctl.plans.explain import Explanation
 from clusterctl.plans.runs.state import NodeState
 from clusterctl.protocol.messages.files import EndState, KeptReason
+from clusterctl.protocol.messages.record import Record, fields_of
 from clusterctl.protocol.messages.verbs import StreamName
 from clusterctl.specs.key_reference import KeyEntry
 
@@ -97,6 +98,9 @@ def _plain(kind: Any, deep: int) -> Any:  # noqa: PLR0911 - a table of kinds of 
         return error
     if inspect.isclass(kind) and issubclass(kind, enum.Enum):
         return next(iter(kind))
+    if inspect.isclass(kind) and issubclass(kind, Record):
+        hints = typing.get_type_hints(kind)
+        return kind(**{name: hostile(hints[name], deep + 1) for name in fields_of(kind)})
     if dataclasses.is_dataclass(kind):
         assert deep < 12, kind
         names = {

@@ -12,11 +12,11 @@ from clusterctl.plans.checks.framework import Finding
 from clusterctl.plans.cleanup import Orphan
 from clusterctl.plans.diagnose.collective import Group
 from clusterctl.plans.explain import Explanation
-from clusterctl.plans.facts.facts import Facts
-from clusterctl.plans.facts.utilization import Sample
+from clusterctl.protocol.messages.facts import Facts, Sample
+from clusterctl.protocol.messages.record import Record, fields_of
 
 RECORDED = (Path(__file__).parent / "json_keys.txt").read_text(encoding="utf-8").split()
-WRITTEN = {  # what is written with `asdict` or `vars`: check, top, explain, check --deep, clean
+WRITTEN = {  # what is written as it is: check, top, explain, check --deep, clean
     "facts": Facts,
     "finding": Finding,
     "sample": Sample,
@@ -31,15 +31,16 @@ WRITTEN = {  # what is written with `asdict` or `vars`: check, top, explain, che
 def keys_of(kind: type, path: str) -> Iterator[str]:
     """Give the paths of a value's keys, those of the values in it included."""
     hints = typing.get_type_hints(kind)
-    for field in fields(kind):
-        yield f"{path}.{field.name}"
-        for inner in values_in(hints[field.name]):
-            yield from keys_of(inner, f"{path}.{field.name}")
+    names = fields_of(kind) if issubclass(kind, Record) else [field.name for field in fields(kind)]
+    for name in names:
+        yield f"{path}.{name}"
+        for inner in values_in(hints[name]):
+            yield from keys_of(inner, f"{path}.{name}")
 
 
 def values_in(hint: object) -> Iterator[type]:
-    """Find the dataclasses in an annotation."""
-    if isinstance(hint, type) and is_dataclass(hint):
+    """Find the dataclasses and records in an annotation."""
+    if isinstance(hint, type) and (is_dataclass(hint) or issubclass(hint, Record)):
         yield hint
     for argument in typing.get_args(hint):
         yield from values_in(argument)

@@ -19,7 +19,7 @@ from clusterctl.console.text import ItemsCell
 from clusterctl.plans.diagnose.evidence import Entry, Frame, GroupRecord, NodeEvidence, RankEvidence
 from clusterctl.plans.diagnose.hang import judge
 from clusterctl.plans.explain import Manual, explain
-from clusterctl.plans.facts.utilization import GpuUsage
+from clusterctl.protocol.messages.facts import GpuUsage
 from clusterctl.specs.inventory.model import Inventory, Node, Ssh
 from clusterctl.translation import Language, use_language
 

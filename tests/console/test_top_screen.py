@@ -14,7 +14,8 @@ from clusterctl.console.top import (
     sparkline,
     top_to_json,
 )
-from clusterctl.plans.facts.utilization import NodeUsage, Traffic, group_alike, is_silent, parse_sample
+from clusterctl.plans.facts.utilization import NodeUsage, group_alike, is_silent, parse_sample
+from clusterctl.protocol.messages.facts import Traffic
 from clusterctl.specs.inventory.model import Node, Ssh
 
 
@@ -72,8 +73,8 @@ def test_the_training_nics_count() -> None:
         {"nics": {"eth0": {"received": 5.0, "sent": 1.0}, "ib0": {"received": 7.0, "sent": 2.0}}}
     )
     assert sample is not None
-    assert NodeUsage(node(1, "ib0")).with_sample(sample, 0.0).traffic == Traffic(7.0, 2.0)
-    assert NodeUsage(node(1)).with_sample(sample, 0.0).traffic == Traffic(12.0, 3.0)
+    assert NodeUsage(node(1, "ib0")).with_sample(sample, 0.0).traffic == Traffic(received=7.0, sent=2.0)
+    assert NodeUsage(node(1)).with_sample(sample, 0.0).traffic == Traffic(received=12.0, sent=3.0)
 
 
 def test_silence_and_trouble() -> None:

@@ -11,7 +11,8 @@ from variants import VARIANT
 
 from clusterctl.errors import AuthenticationFailed, Location, Unreachable
 from clusterctl.plans.discover import DiscoveredCluster, plan_discovery
-from clusterctl.plans.facts.facts import Facts, parse_facts
+from clusterctl.plans.facts.facts import parse_facts
+from clusterctl.protocol.messages.facts import Facts
 from clusterctl.specs.importers.imported import Imported, ImportedHost
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.inventory.parse import parse_inventory

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from clusterctl.plans.facts.facts import Facts
-from clusterctl.plans.facts.records import Interpreter, Torch
 from clusterctl.plans.pythons import (
-    FoundPython,
     FoundPythons,
     choose_pythons,
     list_imports,
     list_requirements,
     parse_pythons,
 )
+from clusterctl.protocol.messages.facts import Facts, FoundPython, Interpreter, Torch
 
 CONDA = "~/miniconda3/envs/train/bin/python"
 
@@ -27,7 +25,9 @@ def facts(version: str, torch: str | None = None) -> Facts:
 
 def found(*pythons: tuple[str, str, str | None]) -> FoundPythons:
     """Make what a node reports."""
-    return FoundPythons(tuple(FoundPython(*python) for python in pythons))
+    return FoundPythons(
+        tuple(FoundPython(path=path, version=version, torch=torch) for path, version, torch in pythons)
+    )
 
 
 def test_python3_is_used_where_it_has_the_common_torch() -> None:

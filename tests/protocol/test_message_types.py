@@ -17,8 +17,6 @@ from clusterctl.client.rpc.bundle import PACKAGE
 from clusterctl.lab import messages as lab_messages
 from clusterctl.node.state import locks
 from clusterctl.plans.diagnose import collective, mesh
-from clusterctl.plans.facts import facts as facts_values
-from clusterctl.plans.facts import utilization
 from clusterctl.protocol.messages import (
     agent,
     allocation,
@@ -30,6 +28,7 @@ from clusterctl.protocol.messages import (
     network,
     verbs,
 )
+from clusterctl.protocol.messages.record import Record, fields_of
 from clusterctl.protocol.untrusted import Untrusted
 
 MODULES = (files, agent, allocation, copying, local, evidence, facts, network, verbs)
@@ -89,8 +88,14 @@ def definitions_of(module: ModuleType) -> frozenset[str]:
 
 
 def known_keys() -> frozenset[str]:
-    """Give the keys of all messages."""
-    return frozenset().union(*definitions().values())
+    """Return the keys of all messages and records."""
+    return frozenset().union(*definitions().values()) | record_fields()
+
+
+def record_fields() -> frozenset[str]:
+    """Return the fields of all records, whose writers and readers the type checker knows."""
+    records = [kind for kind in vars(facts).values() if isinstance(kind, type) and issubclass(kind, Record)]
+    return frozenset().union(*map(fields_of, records))
 
 
 def sources(*layers: str) -> dict[str, ast.Module]:
@@ -325,6 +330,7 @@ def test_what_the_client_sends_is_read_and_the_reverse() -> None:
 def test_what_a_node_sends_is_read_and_the_reverse() -> None:
     """Each key of an answer, an event, a state or a record is known to both sides."""
     sent, read = sent_keys("node", "protocol", JUDGE), named_keys("client", "plans", "cli", "protocol")
+    read |= record_fields()
     keys = keys_of(*TO_CLIENT)
     assert {"stopped", "ranks", "time_marks", "differs", "failures"} <= keys
     assert keys - sent == set()
@@ -371,20 +377,12 @@ def sent_values(layer: str) -> set[str]:
 
 # Values of the client that are filled from a message, by its name, and the fields that no node fills.
 FILLED_FROM: dict[type, tuple[str, set[str]]] = {
-    facts_values.Facts: ("ProbeFacts", {"noise", "notes", "problems"}),
-    utilization.Sample: ("UsageSample", set()),
     mesh.MeshPath: ("MeshCall", {"caller"}),
     mesh.MeshListener: ("MeshPorts", {"addresses"}),
     collective.DeepRound: ("RoundEntry", {"kind"}),
     collective.Diagnosis: ("SearchReport", set()),
 }
-OF_CLIENT = {  # fields of parts that no node fills
-    "ActivateResult": {"said"},
-    "Clock": {"error", "offset"},
-    "SetupFacts": {"pending"},
-}
 UNREAD = {  # keys of parts that the client does not read
-    "Holder": {"agent", "gpu", "protocol", "since"},
     "RoundEntry": {"round"},
 }
 
@@ -405,7 +403,7 @@ def compare(value: type, name: str, own: set[str]) -> None:
         if part is not None:
             text = str(getattr(message.__annotations__[key], "__forward_arg__", message.__annotations__[key]))
             parts = [word for word in re.findall(r"\w+", text) if word in definitions() and word != "Problem"]
-            compare(part, *parts, OF_CLIENT.get(part.__name__, set()))
+            compare(part, *parts, set())
 
 
 def kinds_in(kind: Any) -> Iterator[Any]:

@@ -25,8 +25,9 @@ from clusterctl.plans.checks.registry import (
 )
 from clusterctl.plans.diagnose.collective import LINE_PREFIX, DeepCheckResult, parse_deep_result
 from clusterctl.plans.diagnose.mesh import MASTER, MESH, MeshPath, MeshResult
-from clusterctl.plans.facts.facts import Facts, parse_facts, plan_neighbours, with_session_output
+from clusterctl.plans.facts.facts import parse_facts, plan_neighbours, with_session_output
 from clusterctl.plans.launch.script import JobCode, merge_uses, parse_file
+from clusterctl.protocol.messages.facts import Facts
 from clusterctl.specs.inventory.model import Node, Ssh, Waiver
 from clusterctl.specs.job.model import Job
 

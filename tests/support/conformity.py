@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import repeat
 from typing import Any, ForwardRef, Literal, Union, get_args, get_origin
 
 from clusterctl.protocol.messages import agent, facts, files, gang, network, verbs
+from clusterctl.protocol.messages.record import Record, fields_of
 
 NAMES = {
     name: kind
@@ -40,6 +41,8 @@ def problems(kind: Any, value: Any, place: str = "") -> Iterator[str]:
             yield f"{place}: {value!r} is none of {parts}"
     elif isinstance(kind, type) and hasattr(kind, "__required_keys__"):
         yield from record_problems(kind, value, place)
+    elif isinstance(kind, type) and issubclass(kind, Record):
+        yield from declared_problems(kind, value, place)
     elif isinstance(value, CONTAINERS.get(origin, ())):
         for part, item in members(origin, parts, value):
             yield from problems(part, item, f"{place}[]")
@@ -53,13 +56,20 @@ def shares_key(kind: Any, value: Any) -> bool:
     return isinstance(value, dict) and bool(keys.keys() & value.keys())
 
 
-CONTAINERS: dict[Any, Any] = {list: list, tuple: list, dict: dict}  # of a type, as JSON has them
+CONTAINERS: dict[Any, Any] = {
+    list: list,
+    tuple: list,
+    dict: dict,
+    Mapping: dict,
+}  # of a type, as JSON has them
 
 
 def members(origin: Any, parts: tuple[Any, ...], value: Any) -> Iterator[tuple[Any, Any]]:
     """Give what a list or an object holds, each with the type that it must be of."""
-    if origin is tuple:
+    if origin is tuple and parts[-1:] != (...,):
         return zip(parts, value, strict=True)
+    if origin is tuple:
+        return zip(repeat(parts[0]), value, strict=False)
     return zip(repeat(parts[-1]), value.values() if origin is dict else value, strict=False)
 
 
@@ -74,6 +84,18 @@ def record_problems(kind: Any, value: Any, place: str) -> Iterator[str]:
     yield from (f"{place}: {kind.__name__} with {key}" for key in value.keys() - known.keys())
     for key in known.keys() & value.keys():
         if value[key] is not None or key not in COPIED:
+            yield from problems(known[key], value[key], f"{place}.{key}")
+
+
+def declared_problems(kind: type[Record], value: Any, place: str) -> Iterator[str]:
+    """Yield the keys of an object that are no fields of a record, or of another type; a Problem may stand for it."""
+    if not isinstance(value, dict):
+        yield f"{place}: {str(value)[:60]!r} is no {kind.__name__}"
+        return
+    known = typing.get_type_hints(kind)
+    yield from (f"{place}: {kind.__name__} with {key}" for key in value.keys() - fields_of(kind).keys())
+    for key in fields_of(kind).keys() & value.keys():
+        if value[key] is not None and not (isinstance(value[key], dict) and value[key].keys() == {"problem"}):
             yield from problems(known[key], value[key], f"{place}.{key}")
 
 

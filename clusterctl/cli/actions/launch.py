@@ -45,13 +45,13 @@ from clusterctl.errors import ClusterctlError, NodesBusy, UsageError
 from clusterctl.interrupts import INTERRUPTS, announce_interrupted
 from clusterctl.plans.checks.python import NOT_BUILT
 from clusterctl.plans.checks.script import mark_suspected
-from clusterctl.plans.facts.facts import Facts
 from clusterctl.plans.launch.agent_spec import describe_node, render_spec
 from clusterctl.plans.launch.launchers import vendor_of
 from clusterctl.plans.launch.network import resolve_network
 from clusterctl.plans.launch.placement import Member, plan_devices, warn_of_losses
 from clusterctl.plans.launch.plan import LaunchPlan, NodePlan, PlanFacts, plan_launch
 from clusterctl.plans.launch.setup import setup_to_spec
+from clusterctl.protocol.messages.facts import Facts
 from clusterctl.protocol.redact import redact
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.states import FAILED_SETUP, STOPPED

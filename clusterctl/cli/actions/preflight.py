@@ -37,9 +37,9 @@ from clusterctl.plans.checks.registry import (
     resolve_waivers,
 )
 from clusterctl.plans.diagnose.mesh import choose_mesh_members, plan_rails
-from clusterctl.plans.facts.facts import Facts
 from clusterctl.plans.launch.network import resolve_network
 from clusterctl.plans.launch.setup import SetupPlan, setup_probe_request
+from clusterctl.protocol.messages.facts import Facts
 from clusterctl.specs.inventory.model import Inventory, Node
 from clusterctl.specs.job.model import Job
 from clusterctl.translation import tr

@@ -10,14 +10,15 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from clusterctl.client.rpc import tasks
 from clusterctl.client.rpc.session import Session
 from clusterctl.errors import NodesBusy
 from clusterctl.interrupts import INTERRUPTS
-from clusterctl.plans.facts.gpu_use import LockHolder, describe_holders, parse_holders
+from clusterctl.plans.facts.gpu_use import describe_holders, parse_holders
+from clusterctl.protocol.messages.facts import LockHolder
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.translation import tr, trn
@@ -80,7 +81,7 @@ def _align_ages(blocked: HoldersByNode) -> HoldersByNode:
     def aligned(holder: LockHolder) -> LockHolder:
         age = ages.get(holder.run or "", holder.age)
         near = age is not None and holder.age is not None and age - holder.age < MAX_LOCK_SKEW
-        return replace(holder, age=age) if near else holder
+        return holder.replace(age=age) if near else holder
 
     return {name: tuple(map(aligned, holders)) for name, holders in blocked.items()}
 

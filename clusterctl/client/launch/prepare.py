@@ -31,8 +31,8 @@ from clusterctl.client.sync.scan import ScanResult
 from clusterctl.client.sync.upload import TreeUpload
 from clusterctl.errors import ClusterctlError, NodeError, StartError
 from clusterctl.interrupts import INTERRUPTS
-from clusterctl.plans.facts.gpu_use import LockHolder
 from clusterctl.plans.launch.plan import LaunchPlan, NodePlan
+from clusterctl.protocol.messages.facts import LockHolder
 from clusterctl.protocol.ranks import Slot
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.inventory.model import Node

@@ -23,13 +23,12 @@ if TYPE_CHECKING:
     from clusterctl.client.sync.upload import SyncResult, TreeUpload
     from clusterctl.plans.diagnose.evidence import NodeEvidence
     from clusterctl.plans.diagnose.hang import KeptEvidence
-    from clusterctl.plans.facts.facts import Facts
     from clusterctl.plans.pythons import FoundPythons
     from clusterctl.plans.runs.state import NodeState
     from clusterctl.protocol.messages import verbs
     from clusterctl.protocol.messages.agent import EventName
-    from clusterctl.protocol.messages.facts import SetupQuery
-    from clusterctl.protocol.messages.files import Spec
+    from clusterctl.protocol.messages.facts import Facts
+    from clusterctl.protocol.messages.files import SetupQuery, Spec
     from clusterctl.protocol.messages.verbs import (
         CleanRequest,
         DiagnoseRequest,

@@ -8,7 +8,7 @@ from typing_extensions import NotRequired, TypedDict
 
 from clusterctl.console.documents.fields_of import FieldsOf
 from clusterctl.plans.checks.framework import Finding
-from clusterctl.plans.facts.facts import Facts
+from clusterctl.protocol.messages.facts import Facts
 
 # A keyword of Python, which no class can have as a name.
 _Caller = TypedDict("_Caller", {"from": str})

@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 from clusterctl.console.documents.fields_of import FieldsOf
 from clusterctl.plans.diagnose.evidence import Frame, GroupRecord
 from clusterctl.plans.diagnose.slow import Lateness
-from clusterctl.plans.facts.utilization import GpuUsage
+from clusterctl.protocol.messages.facts import GpuUsage
 
 FrameEntry = Annotated[dict[str, Any], FieldsOf(Frame)]
 

@@ -1,21 +1,47 @@
-"""Declares a part of a document that `dataclasses.asdict` or `vars` makes of a dataclass."""
+"""Declares a part of a document that is a value of the program as it is: a dataclass or a record."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import reduce
+from operator import or_
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from typing_extensions import TypedDict
+
+from clusterctl.protocol.messages.record import Record, fields_of
 
 
 @dataclass(frozen=True)
 class FieldsOf:
-    """Marks a record that has the fields of a dataclass: `Annotated[dict[str, Any], FieldsOf(Facts)]`.
+    """Marks a part of a document that has the fields of a class: `Annotated[dict[str, Any], FieldsOf(Facts)]`.
 
-    The dataclass is then the one declaration: pydantic reads it for the schema, so a new field is in both.
+    The class is then the one declaration: pydantic reads it for the schema, so a new field is in both.
     """
 
     kind: type
 
     def __get_pydantic_core_schema__(self, source: object, handler: Callable[[object], Any]) -> Any:
-        """Return pydantic's schema of the dataclass."""
-        return handler(self.kind)
+        """Return pydantic's schema of the class."""
+        return handler(_without_records(self.kind))
+
+
+def _without_records(hint: Any) -> Any:
+    """Return a type in which a TypedDict, which pydantic knows, stands for each record."""
+    if isinstance(hint, type) and issubclass(hint, Record):
+        return _as_typed_dict(hint)
+    arguments = tuple(_without_records(argument) for argument in get_args(hint))
+    if not arguments:
+        return hint
+    origin: Any = get_origin(hint)
+    return reduce(or_, arguments) if origin in (Union, UnionType) else origin[arguments]
+
+
+def _as_typed_dict(kind: type[Record]) -> Any:
+    hints = get_type_hints(kind)
+    make: Any = TypedDict  # by its name a type checker allows it for literals alone
+    document = make(kind.__name__, {name: _without_records(hints[name]) for name in fields_of(kind)})
+    document.__doc__ = kind.__doc__
+    return document

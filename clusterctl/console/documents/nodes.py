@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from typing_extensions import TypedDict
 
 from clusterctl.console.documents.fields_of import FieldsOf
-from clusterctl.plans.facts.utilization import Sample
+from clusterctl.protocol.messages.facts import Sample
 
 
 class InventoryNode(TypedDict):

@@ -24,7 +24,8 @@ from clusterctl.plans.diagnose.mesh import MASTER, MESH, MeshResult
 from clusterctl.plans.diagnose.rank_rows import fold_ranks, fold_stacks, rank_headings
 from clusterctl.plans.diagnose.slow import Slowness
 from clusterctl.plans.facts.facts import FULL_MESH_LIMIT
-from clusterctl.plans.facts.utilization import GpuUsage
+from clusterctl.protocol.messages.facts import GpuUsage
+from clusterctl.protocol.messages.record import to_json
 from clusterctl.specs.text import begin_commands
 from clusterctl.translation import english_of, to_translate, tr, trn
 
@@ -302,7 +303,7 @@ def _describe_gpu(gpu: GpuUsage) -> str:
 
 def gpus_to_json(gpus: Mapping[str, Sequence[GpuUsage]]) -> GpusByNode:
     """Return the GPUs of each node for `diagnose --json`; empty unless the run hangs."""
-    return {name: [asdict(gpu) for gpu in node_gpus] for name, node_gpus in gpus.items()}
+    return {name: to_json(node_gpus) for name, node_gpus in gpus.items()}
 
 
 def show_slowness(slowness: Slowness, command: str) -> None:

@@ -148,20 +148,20 @@ class SlowGpus:
     def about(self) -> List[Dict[str, object]]:
         """Give name and memory of each GPU, as far as they have answered."""
         return [
-            {"name": gpu["name"], "memory": float((gpu["memory"] or 0) * MIB)}
-            for gpu in self._sampler.latest()["gpus"]
+            {"name": gpu.name, "memory": float((gpu.memory or 0) * MIB)}
+            for gpu in self._sampler.latest().gpus
         ]
 
     def sample(self) -> Dict[Column, float]:
         """Give the newest answer."""
         values: Dict[Column, float] = {}
-        for gpu in self._sampler.latest()["gpus"][:MOST_GPUS]:
-            used, index = gpu["memory_used"], str(gpu["index"])
+        for gpu in self._sampler.latest().gpus[:MOST_GPUS]:
+            used, index = gpu.memory_used, str(gpu.index)
             found = (
-                ("busy", gpu["busy"]),
+                ("busy", gpu.busy),
                 ("memory", None if used is None else used * MIB),
-                ("power", gpu["power"]),
-                ("temperature", gpu["temperature"]),
+                ("power", gpu.power),
+                ("temperature", gpu.temperature),
             )
             for quantity, value in found:
                 if isinstance(value, (int, float)):

@@ -6,20 +6,11 @@ import errno
 import os
 import re
 import time
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
+from ...protocol.messages.facts import Gpu, GpuHealth, GpuProcess, Gpus, GpuState, Xid
 from .nvidia_smi import find, query, read_rows
 from .questions import list_folder, read_text
-
-if TYPE_CHECKING:
-    from ...protocol.messages.facts import (
-        GpuFacts,
-        GpuHealthFacts,
-        GpuProcessFacts,
-        GpusFacts,
-        GpuStateFacts,
-        XidFacts,
-    )
 
 SMI_LIMIT = 5.0  # seconds; a sick GPU makes nvidia-smi hang
 APPS_LIMIT = 2.0  # the same, once it has answered
@@ -42,36 +33,40 @@ FULL = dict(
 )
 
 
-def gpus() -> GpusFacts:
+def gpus() -> Gpus:
     """Read the accelerators of this node, their driver, and nvidia-smi's own words when it fails."""
     module = _module_version()
     smi = find("nvidia-smi")
     if smi is None and module is None:
         return _other_vendors()
-    answer: GpusFacts = {"vendor": "nvidia", "smi": smi, "module": module, "devices": [], "error": None}
-    answer["files"] = len(list_folder("/dev", "nvidia[0-9]*"))
+    answer = Gpus(vendor="nvidia", smi=smi, module=module, files=len(list_folder("/dev", "nvidia[0-9]*")))
     if smi is None:
-        answer["error"] = "nvidia-smi is not on this node"
-    else:
-        answer.update(_query_smi(smi))
-    answer["count"] = len(answer["devices"])
+        return answer.replace(error="nvidia-smi is not on this node", count=0)
+    devices, error = _query_smi(smi)
+    driver = next((device.driver for device in devices), None)
+    return answer.replace(
+        devices=devices, driver=driver, error=error, count=len(devices), processes=_users_of(smi, devices)
+    )
+
+
+def _users_of(smi: str, devices: Tuple[Gpu, ...]) -> Tuple[GpuProcess, ...]:
     from .nvidia_smi import APPS, BUSY_MEMORY, read_apps  # not for nodes without GPUs
 
-    if smi is not None and any((device["memory_used"] or 0) > BUSY_MEMORY for device in answer["devices"]):
-        text, code = query([smi, *APPS], APPS_LIMIT)
-        answer["processes"] = (read_apps(text) if code == 0 else []) or list(openers(answer["devices"]))
-    return answer
+    if not any((device.memory_used or 0) > BUSY_MEMORY for device in devices):
+        return ()
+    text, code = query([smi, *APPS], APPS_LIMIT)
+    return tuple((read_apps(text) if code == 0 else []) or openers(devices))
 
 
-def openers(devices: list[GpuFacts]) -> Iterator[GpuProcessFacts]:
+def openers(devices: Tuple[Gpu, ...]) -> Iterator[GpuProcess]:
     """Name processes that have a GPU open, as far as this account may see: nvidia-smi shows memory without them."""
     from .nvidia_smi import describe_user
 
-    names = {"/dev/nvidia%s" % device["index"]: device["uuid"] for device in devices}
+    names = {"/dev/nvidia%s" % device.index: device.uuid for device in devices}
     for folder in list_folder("/proc", "[0-9]*"):
         open_files = {link_target(path) for path in list_folder(folder + "/fd")}
         for device in sorted(open_files & names.keys()):
-            yield {"gpu": names[device], **describe_user(int(os.path.basename(folder)), None)}
+            yield GpuProcess(gpu=names[device], **describe_user(int(os.path.basename(folder)), None))
 
 
 def link_target(path: str) -> str:
@@ -82,14 +77,14 @@ def link_target(path: str) -> str:
         return ""
 
 
-def _other_vendors() -> GpusFacts:
+def _other_vendors() -> Gpus:
     amd = [path for path in list_folder("/sys/class/kfd/kfd/topology/nodes") if _is_amd_gpu(path)]
     if amd:
-        return {"vendor": "amd", "count": len(amd), "module": read_text("/sys/module/amdgpu/version")}
+        return Gpus(vendor="amd", count=len(amd), module=read_text("/sys/module/amdgpu/version"))
     ascend = [path for path in list_folder("/dev", "davinci[0-9]*") if path[len("/dev/davinci") :].isdigit()]
     if ascend:
-        return {"vendor": "ascend", "count": len(ascend)}
-    return {"vendor": None, "count": 0}
+        return Gpus(vendor="ascend", count=len(ascend))
+    return Gpus(vendor=None, count=0)
 
 
 def _is_amd_gpu(path: str) -> bool:
@@ -103,15 +98,14 @@ def _module_version() -> str | None:
     return match.group(1) if match else read_text("/sys/module/nvidia/version")
 
 
-def _query_smi(smi: str) -> GpusFacts:
+def _query_smi(smi: str) -> Tuple[Tuple[Gpu, ...], Optional[str]]:
     text, error = _query(smi, FULL)
     fields = FULL
     if error and "not a valid field" in error:  # a driver older than some of the fields
         text, error = _query(smi, BASIC)
         fields = BASIC
-    devices, stray_lines = read_rows(text, fields)
-    driver = next((device["driver"] for device in devices), None)
-    return {"devices": devices, "driver": driver, "error": error or "; ".join(stray_lines)[:500] or None}
+    rows, stray_lines = read_rows(text, fields)
+    return tuple(Gpu(**row) for row in rows), error or "; ".join(stray_lines)[:500] or None
 
 
 def _query(smi: str, fields: dict[str, str]) -> tuple[str, str | None]:
@@ -138,7 +132,7 @@ SLOWDOWN_REASONS = {
 }
 
 
-def gpu_health() -> Optional[GpuHealthFacts]:
+def gpu_health() -> Optional[GpuHealth]:
     """Return what is not in order, GPU by GPU; `None` where there is no nvidia-smi."""
     smi = find("nvidia-smi")
     if smi is None:
@@ -147,19 +141,18 @@ def gpu_health() -> Optional[GpuHealthFacts]:
     error = "nvidia-smi -q -x gave no answer within %g s" % XML_LIMIT if code is None else None
     devices = [] if error else read_xml(text)
     links = read_links(query([smi, "nvlink", "-s"], LINK_LIMIT)[0]) if devices else {}
-    for device in devices:
-        device["links"], device["links_down"] = links.get(device["uuid"] or "", (0, 0))
+    counts = [(device, links.get(device.uuid or "", (0, 0))) for device in devices]
     xids, log_problem = read_xids()
-    return {
-        "devices": devices,
-        "error": error,
-        "xids": xids,
-        "xids_hidden": log_problem,
-        "pci": pci_gpus(),
-    }
+    return GpuHealth(
+        devices=tuple(device.replace(links=total, links_down=down) for device, (total, down) in counts),
+        error=error,
+        xids=tuple(xids),
+        xids_hidden=log_problem,
+        pci=tuple(pci_gpus()),
+    )
 
 
-def read_xml(text: str) -> List[GpuStateFacts]:
+def read_xml(text: str) -> List[GpuState]:
     """Read the answer to `nvidia-smi -q -x`; nothing if it is none."""
     from xml.etree import ElementTree  # 6 ms, spent only where there are GPUs
 
@@ -171,25 +164,25 @@ def read_xml(text: str) -> List[GpuStateFacts]:
     return [_read_gpu(index, gpu) for index, gpu in enumerate(root.iter("gpu"))]
 
 
-def _read_gpu(index: int, gpu: Any) -> GpuStateFacts:
+def _read_gpu(index: int, gpu: Any) -> GpuState:
     def text_at(path: str) -> Optional[str]:
         text = (gpu.findtext(path) or "").strip()
         return None if text in ("", "N/A", "[N/A]", "Requested functionality has been deprecated") else text
 
     link = "pci/pci_gpu_link_info/link_widths"
-    return {
-        "index": index,
-        "uuid": text_at("uuid"),
-        "bus": gpu.get("id"),
-        "persistence": text_at("persistence_mode"),
-        "slowed": list(_slowdown_reasons(gpu)),
-        "remap_pending": text_at("remapped_rows/remapped_row_pending"),
-        "remap_failed": text_at("remapped_rows/remapped_row_failure"),
-        "fabric": text_at("fabric/state"),
-        "fabric_status": text_at("fabric/status"),
-        "width": _number(text_at(link + "/current_link_width")),
-        "width_most": _number(text_at(link + "/max_link_width")),
-    }
+    return GpuState(
+        index=index,
+        uuid=text_at("uuid"),
+        bus=gpu.get("id"),
+        persistence=text_at("persistence_mode"),
+        slowed=tuple(_slowdown_reasons(gpu)),
+        remap_pending=text_at("remapped_rows/remapped_row_pending"),
+        remap_failed=text_at("remapped_rows/remapped_row_failure"),
+        fabric=text_at("fabric/state"),
+        fabric_status=text_at("fabric/status"),
+        width=_number(text_at(link + "/current_link_width")),
+        width_most=_number(text_at(link + "/max_link_width")),
+    )
 
 
 def _slowdown_reasons(gpu: Any) -> Iterator[str]:
@@ -222,7 +215,7 @@ def read_links(text: str) -> Dict[str, Tuple[int, int]]:
     return counts
 
 
-def read_xids(path: str = KERNEL_LOG) -> Tuple[List[XidFacts], Optional[str]]:
+def read_xids(path: str = KERNEL_LOG) -> Tuple[List[Xid], Optional[str]]:
     """Give the kernel's reports of GPU errors since the boot, each kind once, and why they cannot be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -250,9 +243,9 @@ def _records(descriptor: int) -> Iterator[str]:
         yield chunk.decode("utf-8", "replace")
 
 
-def count_xids(records: Iterator[str], now: float) -> List[XidFacts]:
+def count_xids(records: Iterator[str], now: float) -> List[Xid]:
     """Count the reports in records of the kernel's log (`level,number,microseconds,flags;text`), by GPU and number."""
-    reports: Dict[Tuple[str, int], XidFacts] = {}
+    reports: Dict[Tuple[str, int], Xid] = {}
     for record in records:
         head, _, text = record.partition(";")
         match = XID.search(text)
@@ -260,13 +253,13 @@ def count_xids(records: Iterator[str], now: float) -> List[XidFacts]:
             fields = head.split(",")
             bus, code = match.group(1), int(match.group(2))
             earlier = reports.get((bus, code))
-            reports[bus, code] = {
-                "bus": bus,
-                "code": code,
-                "age": now - int(fields[2]) / 1e6 if len(fields) > 2 and fields[2].isdigit() else None,
-                "count": ((earlier["count"] or 0) if earlier else 0) + 1,
-                "text": (match.group(3) or "").split("\n")[0][:200],
-            }
+            reports[bus, code] = Xid(
+                bus=bus,
+                code=code,
+                age=now - int(fields[2]) / 1e6 if len(fields) > 2 and fields[2].isdigit() else None,
+                count=((earlier.count or 0) if earlier else 0) + 1,
+                text=(match.group(3) or "").split("\n")[0][:200],
+            )
     return list(reports.values())[-MOST_XIDS:]
 
 

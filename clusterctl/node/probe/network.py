@@ -21,20 +21,20 @@ import threading
 import time
 from typing import TYPE_CHECKING, Iterator
 
+from ...protocol.messages.facts import (
+    Address,
+    GpuDirect,
+    InfinibandPort,
+    Nic,
+    PortRange,
+    ResolvedName,
+    Route,
+    RouteEntry,
+)
 from .questions import list_folder, problem_of, read_int, read_text
 
 if TYPE_CHECKING:
-    from ...protocol.messages.facts import (
-        AddressFacts,
-        GpuDirectFacts,
-        InfinibandPortFacts,
-        NicFacts,
-        PortRangeFacts,
-        Problem,
-        ResolvedNameFacts,
-        RouteEntryFacts,
-        RouteFacts,
-    )
+    from ...protocol.messages.network import Problem
 
 GET_ADDRESSES = 22  # RTM_GETADDR
 REQUEST_ALL = 0x301  # NLM_F_REQUEST | NLM_F_DUMP
@@ -44,10 +44,10 @@ FAMILY_NUMBERS = {int(socket.AF_INET): 4, int(socket.AF_INET6): 6}
 HEADER, ENTRY, ATTRIBUTE = struct.Struct("=IHHII"), struct.Struct("=BBBBI"), struct.Struct("=HH")
 
 
-def addresses() -> dict[str, list[AddressFacts]]:
+def addresses() -> dict[str, list[Address]]:
     """Give the addresses by NIC in the kernel's order; a label such as `eth0:1` belongs to `eth0`."""
     names = dict(socket.if_nameindex())
-    by_nic: dict[str, list[AddressFacts]] = {}
+    by_nic: dict[str, list[Address]] = {}
     for message in _dump_addresses():
         family, prefix, _, _, index = ENTRY.unpack_from(message)
         attributes = dict(_attributes(message[ENTRY.size :]))
@@ -55,12 +55,7 @@ def addresses() -> dict[str, list[AddressFacts]]:
         if family in FAMILY_NUMBERS and raw and index in names:
             label = os.fsdecode(attributes[LABEL].rstrip(b"\0")) if LABEL in attributes else names[index]
             ip = socket.inet_ntop(family, raw)
-            entry: AddressFacts = {
-                "ip": ip,
-                "prefix": prefix,
-                "family": FAMILY_NUMBERS[family],
-                "label": label,
-            }
+            entry = Address(ip=ip, prefix=prefix, family=FAMILY_NUMBERS[family], label=label)
             by_nic.setdefault(names[index], []).append(entry)
     return by_nic
 
@@ -119,7 +114,7 @@ KIND_OF_DRIVER = {
 }
 
 
-def nics() -> list[NicFacts]:
+def nics() -> list[Nic]:
     """Read every NIC of this network namespace with its addresses, state and kind."""
     addresses = _addresses()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
@@ -128,10 +123,10 @@ def nics() -> list[NicFacts]:
 
 def owners() -> dict[str, str]:
     """Map each address of this node to the NIC that owns it."""
-    return {entry["ip"] or "": name for name, entries in _addresses().items() for entry in entries}
+    return {entry.ip or "": name for name, entries in _addresses().items() for entry in entries}
 
 
-def _nic(probe: socket.socket, index: int, name: str, addresses: list[AddressFacts]) -> NicFacts:
+def _nic(probe: socket.socket, index: int, name: str, addresses: list[Address]) -> Nic:
     flags = _number(probe, GET_FLAGS, name, "=H") or 0
     hardware, mac = _hardware(probe, name)
     driver, bus = _driver(probe, name)
@@ -139,22 +134,21 @@ def _nic(probe: socket.socket, index: int, name: str, addresses: list[AddressFac
     sysfs_matches = read_int(folder + "/ifindex") == index and read_text(folder + "/address") == mac
     up, running = bool(flags & IFF_UP), bool(flags & IFF_RUNNING)
     kind = _kind(flags, hardware, driver, bool(bus))
-    return {
-        "name": name,
-        "kind": kind,
-        "up": up,
-        "running": running,
-        "state": (read_text(folder + "/operstate") if sysfs_matches else None)
-        or ("up" if running else "down"),
-        "carrier": bool(read_int(folder + "/carrier")) if sysfs_matches and up else running,
-        "mtu": _number(probe, GET_MTU, name, "=i"),
-        "speed": _speed(folder) if sysfs_matches else None,
-        "physical": bool(bus) or (sysfs_matches and os.path.exists(folder + "/device")),
-        "driver": driver,
-        "mac": mac,
-        "slave": bool(flags & IFF_SLAVE),
-        "addresses": addresses,
-    }
+    return Nic(
+        name=name,
+        kind=kind,
+        up=up,
+        running=running,
+        state=(read_text(folder + "/operstate") if sysfs_matches else None) or ("up" if running else "down"),
+        carrier=bool(read_int(folder + "/carrier")) if sysfs_matches and up else running,
+        mtu=_number(probe, GET_MTU, name, "=i"),
+        speed=_speed(folder) if sysfs_matches else None,
+        physical=bool(bus) or (sysfs_matches and os.path.exists(folder + "/device")),
+        driver=driver,
+        mac=mac,
+        slave=bool(flags & IFF_SLAVE),
+        addresses=tuple(addresses),
+    )
 
 
 def _kind(flags: int, hardware: int | None, driver: str | None, on_bus: bool) -> str:
@@ -207,23 +201,23 @@ def _c_text(field: bytes) -> str:
     return field.split(b"\0", 1)[0].decode("ascii", "replace")
 
 
-def _addresses() -> dict[str, list[AddressFacts]]:
+def _addresses() -> dict[str, list[Address]]:
     try:
         return addresses()
     except OSError:  # as in a sandbox that knows no netlink
         return _addresses_by_ioctl()
 
 
-def _addresses_by_ioctl() -> dict[str, list[AddressFacts]]:
+def _addresses_by_ioctl() -> dict[str, list[Address]]:
     """Give the first IPv4 address of every NIC: less than the kernel knows, but enough to launch."""
-    by_nic: dict[str, list[AddressFacts]] = {}
+    by_nic: dict[str, list[Address]] = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
             address, mask = _ioctl(probe, GET_ADDRESS, name), _ioctl(probe, GET_NETMASK, name)
             if address is not None and mask is not None:
                 prefix = bin(struct.unpack_from("!I", mask, 20)[0]).count("1")
                 ip = socket.inet_ntoa(address[20:24])
-                by_nic[name] = [{"ip": ip, "prefix": prefix, "family": 4, "label": name}]
+                by_nic[name] = [Address(ip=ip, prefix=prefix, family=4, label=name)]
     return by_nic
 
 
@@ -231,23 +225,23 @@ RESOLVERS = 8  # threads; enough for a slow name server, few enough for a small 
 MOST_ROUTES = 512  # of the routing table; a router's full table is not for us
 
 
-def routes(peers: dict[str, str], limit: float) -> dict[str, RouteFacts]:
+def routes(peers: dict[str, str], limit: float) -> dict[str, Route]:
     """Read for each peer its address, and the source address and NIC that the kernel chooses towards it."""
     addresses = _resolve_all(sorted(set(map(str, peers.values()))), limit)
     nic_of = owners()
     return {name: _route(addresses.get(str(host)), nic_of, limit) for name, host in peers.items()}
 
 
-def _route(resolved: str | Problem | None, nic_of: dict[str, str], limit: float) -> RouteFacts:
+def _route(resolved: str | Problem | None, nic_of: dict[str, str], limit: float) -> Route:
     if resolved is None:
-        return {"problem": "the name was not resolved within %g s" % limit}
+        return Route(problem="the name was not resolved within %g s" % limit)
     if not isinstance(resolved, str):
-        return {"problem": resolved["problem"]}
+        return Route(problem=resolved["problem"])
     try:
         source = source_towards(resolved)
     except OSError as error:
-        return {"address": resolved, "problem": error.strerror or str(error)}
-    return {"address": resolved, "source": source, "nic": nic_of.get(source)}
+        return Route(address=resolved, problem=error.strerror or str(error))
+    return Route(address=resolved, source=source, nic=nic_of.get(source))
 
 
 def source_towards(address: str) -> str:
@@ -304,43 +298,45 @@ def _ipv4s(host: str) -> list[str]:
     return list(dict.fromkeys(str(answer[4][0]) for answer in answers))
 
 
-def resolve(host: str) -> ResolvedNameFacts:
+def resolve(host: str) -> ResolvedName:
     """Read the IPv4 addresses that a host's name or literal has on this node."""
     try:
-        return {"host": host, "addresses": [host] if _is_ipv4(host) else _ipv4s(host) if host else []}
+        return ResolvedName(
+            host=host, addresses=tuple([host] if _is_ipv4(host) else _ipv4s(host) if host else ())
+        )
     except (OSError, UnicodeError) as error:
-        return {"host": host, "addresses": [], "error": problem_of(error)["problem"]}
+        return ResolvedName(host=host, error=problem_of(error)["problem"])
 
 
-def own_hostname() -> ResolvedNameFacts:
+def own_hostname() -> ResolvedName:
     """Return what this node's own hostname resolves to: Gloo and c10d fall back on that."""
     return resolve(os.uname().nodename)
 
 
-def port_range() -> PortRangeFacts:
+def port_range() -> PortRange:
     """Read the ephemeral ports, which must be open between the nodes."""
     bounds = (read_text("/proc/sys/net/ipv4/ip_local_port_range") or "").split()
     reserved = read_text("/proc/sys/net/ipv4/ip_local_reserved_ports")
-    return {"first": int(bounds[0]), "last": int(bounds[1]), "reserved": reserved or ""}
+    return PortRange(first=int(bounds[0]), last=int(bounds[1]), reserved=reserved or "")
 
 
-def routing_table() -> list[RouteEntryFacts]:
+def routing_table() -> list[RouteEntry]:
     """Read the main IPv4 routing table, for addresses that are known only after this probe."""
     lines = (read_text("/proc/net/route", 1 << 20) or "").splitlines()[1 : MOST_ROUTES + 1]
     rows = (line.split() for line in lines)
     return [_table_row(row) for row in rows if len(row) >= 8]
 
 
-def _table_row(row: list[str]) -> RouteEntryFacts:
+def _table_row(row: list[str]) -> RouteEntry:
     reject = 0x0200
-    return {
-        "nic": row[0],
-        "to": _dotted(row[1]),
-        "prefix": bin(int(row[7], 16)).count("1"),
-        "gateway": None if int(row[2], 16) == 0 else _dotted(row[2]),
-        "metric": int(row[6]),
-        "usable": not int(row[3], 16) & reject,
-    }
+    return RouteEntry(
+        nic=row[0],
+        to=_dotted(row[1]),
+        prefix=bin(int(row[7], 16)).count("1"),
+        gateway=None if int(row[2], 16) == 0 else _dotted(row[2]),
+        metric=int(row[6]),
+        usable=not int(row[3], 16) & reject,
+    )
 
 
 def _dotted(number: str) -> str:
@@ -351,24 +347,24 @@ MOST_GIDS = 64
 UNSET = "0000:0000:0000:0000:0000:0000:0000:0000"
 
 
-def infiniband(root: str = "/sys") -> list[InfinibandPortFacts]:
+def infiniband(root: str = "/sys") -> list[InfinibandPort]:
     """Read the ports of the adapters: state, rate, kind of link, their NICs and kinds of addresses."""
     adapters = list_folder(root + "/class/infiniband")
     return [_port(adapter, port) for adapter in adapters for port in list_folder(adapter + "/ports")]
 
 
-def _port(adapter: str, folder: str) -> InfinibandPortFacts:
+def _port(adapter: str, folder: str) -> InfinibandPort:
     number = os.path.basename(folder)
-    return {
-        "adapter": os.path.basename(adapter),
-        "port": int(number) if number.isdigit() else None,
-        "state": _state_name(folder + "/state"),
-        "physical": _state_name(folder + "/phys_state"),
-        "rate": read_text(folder + "/rate"),
-        "link": read_text(folder + "/link_layer"),
-        "nics": _nics(adapter, folder),
-        "gids": _gids(folder),
-    }
+    return InfinibandPort(
+        adapter=os.path.basename(adapter),
+        port=int(number) if number.isdigit() else None,
+        state=_state_name(folder + "/state"),
+        physical=_state_name(folder + "/phys_state"),
+        rate=read_text(folder + "/rate"),
+        link=read_text(folder + "/link_layer"),
+        nics=tuple(_nics(adapter, folder)),
+        gids=tuple(_gids(folder)),
+    )
 
 
 def _state_name(path: str) -> str | None:
@@ -396,10 +392,10 @@ def _gids(folder: str) -> list[str]:
     return list(dict.fromkeys(kinds))
 
 
-def gpudirect(root: str = "") -> GpuDirectFacts:
+def gpudirect(root: str = "") -> GpuDirect:
     """Return whether adapters can reach GPU memory by nvidia_peermem, or by DMA-BUF with the open kernel driver."""
     version = read_text(root + "/proc/driver/nvidia/version")
-    return {
-        "peermem": os.path.isdir(root + "/sys/module/nvidia_peermem"),
-        "open_driver": None if version is None else "Open Kernel Module" in version,
-    }
+    return GpuDirect(
+        peermem=os.path.isdir(root + "/sys/module/nvidia_peermem"),
+        open_driver=None if version is None else "Open Kernel Module" in version,
+    )

@@ -7,8 +7,9 @@ import signal
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple
 
+from ...protocol.messages.facts import GpuProcess
+
 if TYPE_CHECKING:
-    from ...protocol.messages.facts import GpuProcessFacts
     from ...protocol.messages.files import GpuUser
 
 # Where the driver's tools lie when PATH is as bare as a non-login shell's may be.
@@ -97,12 +98,12 @@ def read_used(text: str) -> Dict[str, int]:
     return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}
 
 
-def read_apps(text: str) -> List[GpuProcessFacts]:
+def read_apps(text: str) -> List[GpuProcess]:
     """Read the answer to APPS, and look up whose processes these are."""
     rows = [[cell.strip() for cell in line.split(",")] for line in text.splitlines()]
     apps = [row for row in rows if len(row) == 3 and row[1].isdigit()]
     return [
-        {"gpu": uuid, **describe_user(int(pid), int(memory) if memory.isdigit() else None)}
+        GpuProcess(gpu=uuid, **describe_user(int(pid), int(memory) if memory.isdigit() else None))
         for uuid, pid, memory in apps[:MOST_APPS]
     ]
 

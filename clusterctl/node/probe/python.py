@@ -22,45 +22,39 @@ import zlib
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Callable, Iterator
 
+from ...protocol.messages.facts import ActivateResult, InstalledPackages, Nccl, OtherNccl, SetupFacts, Torch
+from ...protocol.messages.record import to_json
 from ..state.environments import environment_folder, find_environment
 from .questions import find_assigned, list_folder, problem_of, read_text
 
 if TYPE_CHECKING:
-    from ...protocol.messages.facts import (
-        ActivateFacts,
-        NcclFacts,
-        OtherNcclFacts,
-        PackagesFacts,
-        SetupFacts,
-        SetupQuery,
-        TorchFacts,
-    )
+    from ...protocol.messages.files import SetupQuery
 
 COMPILER_LIMIT = 1.0  # seconds for a compiler to say its version
 MOST_ENTRIES = 60  # entries of a path
 COMPILERS = ("cc", "gcc", "clang")
 
 
-def activate() -> ActivateFacts:
+def activate() -> ActivateResult:
     """Return how `activate` ended and what it gave; nothing where there is none."""
     status = os.environ.get("CLUSTERCTL_ACTIVATE_STATUS", "")
     if not status.isdigit():
-        return {"status": None}
+        return ActivateResult(status=None)
     nvcc, compiler = find("nvcc"), next(filter(None, map(find, COMPILERS)), None)
     cuda_home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or None
-    return {
-        "status": int(status),
-        "path": path_entries("PATH"),
-        "libraries": path_entries("LD_LIBRARY_PATH"),
-        "conda": os.environ.get("CONDA_PREFIX") or None,
-        "venv": os.environ.get("VIRTUAL_ENV") or None,
-        "inside": is_inside_environment(),
-        "cuda_home": cuda_home,
-        "nvcc": nvcc,
-        "cuda": cuda_version(cuda_home, nvcc),
-        "compiler": compiler,
-        "compiler_version": version_of([compiler, "-dumpfullversion", "-dumpversion"]) if compiler else None,
-    }
+    return ActivateResult(
+        status=int(status),
+        path=tuple(path_entries("PATH")),
+        libraries=tuple(path_entries("LD_LIBRARY_PATH")),
+        conda=os.environ.get("CONDA_PREFIX") or None,
+        venv=os.environ.get("VIRTUAL_ENV") or None,
+        inside=is_inside_environment(),
+        cuda_home=cuda_home,
+        nvcc=nvcc,
+        cuda=cuda_version(cuda_home, nvcc),
+        compiler=compiler,
+        compiler_version=version_of([compiler, "-dumpfullversion", "-dumpversion"]) if compiler else None,
+    )
 
 
 def is_inside_environment() -> bool | None:
@@ -137,7 +131,7 @@ def _read_output(reader: int) -> bytes:
 MOST_PACKAGES = 2000  # packages reported; the digest is over all
 
 
-def installed() -> PackagesFacts:
+def installed() -> InstalledPackages:
     """Read every package as `name version`, sorted, and a digest of them all; of two of one name the first counts."""
     versions: dict[str, str] = {}
     for folder in sys.path:
@@ -148,7 +142,7 @@ def installed() -> PackagesFacts:
                     versions.setdefault(name, version)
     lines = ["%s %s" % pair for pair in sorted(versions.items())]
     digest = "%08x" % zlib.crc32("\n".join(lines).encode("utf-8", "replace"))  # hashlib costs 5 ms to import
-    return {"digest": digest, "packages": lines[:MOST_PACKAGES]}
+    return InstalledPackages(digest=digest, packages=tuple(lines[:MOST_PACKAGES]))
 
 
 def split_name(folder: str) -> tuple[str, str]:
@@ -171,9 +165,9 @@ def enter_environment(workdir: str, request: SetupQuery | None) -> SetupFacts | 
         environment_folder(os.path.realpath(os.path.expanduser(workdir)), str(request["content"]))
     )
     if environment is None:
-        return {"made": False}
+        return SetupFacts(made=False)
     use_packages_of(environment.prefix)
-    return {"made": True, "prefix": environment.prefix}
+    return SetupFacts(made=True, prefix=environment.prefix)
 
 
 def use_packages_of(prefix: str) -> None:
@@ -204,7 +198,7 @@ def packages() -> dict[str, str]:
     return versions
 
 
-def torch() -> TorchFacts | None:
+def torch() -> Torch | None:
     """Read the torch that `import torch` would find; `None` if there is none."""
     finders = (getattr(finder, "find_spec", None) for finder in sys.meta_path)  # importlib.util costs 3 ms
     spec = next(filter(None, (find("torch", None) for find in finders if find)), None)
@@ -212,14 +206,14 @@ def torch() -> TorchFacts | None:
         return None
     folder = os.path.dirname(spec.origin)
     text = read_text(os.path.join(folder, "version.py")) or ""
-    return {
-        "version": find_assigned("__version__", text) or _declared_version(),
-        "cuda": find_assigned("cuda", text),
-        "hip": find_assigned("hip", text),
-        "git": find_assigned("git_version", text),
-        "location": folder,
-        "installed": packages().get("torch") or _declared_version(),
-    }
+    return Torch(
+        version=find_assigned("__version__", text) or _declared_version(),
+        cuda=find_assigned("cuda", text),
+        hip=find_assigned("hip", text),
+        git=find_assigned("git_version", text),
+        location=folder,
+        installed=packages().get("torch") or _declared_version(),
+    )
 
 
 def _declared_version() -> str | None:
@@ -252,7 +246,7 @@ def query_nccl_in_child() -> Callable[[], Any]:
 
 def _answer_and_exit(writer: int) -> None:
     try:
-        answer = json.dumps(_nccl()).encode()
+        answer = json.dumps(to_json(_nccl())).encode()
     except BaseException as error:
         answer = json.dumps(problem_of(error)).encode()
     os.write(writer, answer[:60000])
@@ -271,36 +265,35 @@ def _collect(reader: int, child: int) -> Any:
     return json.loads(answer.decode())
 
 
-def _nccl() -> NcclFacts | None:
+def _nccl() -> Nccl | None:
     preloaded = [path for path in re.split(r"[ :]", os.environ.get("LD_PRELOAD", "")) if "nccl" in path]
     wheels = ("nvidia/nccl/lib/libnccl.so.2", "torch/lib/librccl.so*", "torch/lib/libnccl.so*")
     libraries = preloaded + _installed(*wheels)
     if libraries:
-        nccl: NcclFacts = {
-            "library": libraries[0],
-            "version": _library_version(libraries[0]),
-            "preloaded": bool(preloaded),
-        }
-        nccl["others"] = list(_other_libraries(libraries[0]))
-        return nccl
+        return Nccl(
+            library=libraries[0],
+            version=_library_version(libraries[0]),
+            preloaded=bool(preloaded),
+            others=tuple(_other_libraries(libraries[0])),
+        )
     return _system_nccl() if _installed("torch/lib/libtorch_cuda.so") else None
 
 
-def _other_libraries(library: str) -> Iterator[OtherNcclFacts]:
+def _other_libraries(library: str) -> Iterator[OtherNccl]:
     """Give the NCCLs that variables lead other programs, or torch built without a path of its own, to."""
     folders = os.environ.get("LD_LIBRARY_PATH", "").split(":")
     candidates = [("LD_LIBRARY_PATH", os.path.join(folder, "libnccl.so.2")) for folder in folders if folder]
     for name, path in [("VLLM_NCCL_SO_PATH", os.environ.get("VLLM_NCCL_SO_PATH", "")), *candidates]:
         with suppress(OSError):  # one that cannot be loaded has no effect
             if path and not os.path.samefile(path, library):
-                yield {"by": name, "library": path, "version": _library_version(path)}
+                yield OtherNccl(by=name, library=path, version=_library_version(path))
 
 
-def _system_nccl() -> NcclFacts | None:
+def _system_nccl() -> Nccl | None:
     """Ask the library that the loader would find, as builds of conda, NGC and distributions do."""
     for library in (os.path.join(sys.prefix, "lib", "libnccl.so.2"), "libnccl.so.2"):
         try:
-            return {"library": library, "version": _library_version(library), "preloaded": False}
+            return Nccl(library=library, version=_library_version(library), preloaded=False)
         except OSError:
             continue
     return None  # linked into torch itself

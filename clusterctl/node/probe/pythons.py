@@ -9,12 +9,10 @@ from __future__ import annotations
 import glob
 import os
 import re
-from typing import TYPE_CHECKING, Iterator
+from typing import Iterator
 
+from ...protocol.messages.facts import FoundPython
 from .questions import find_assigned, read_text
-
-if TYPE_CHECKING:
-    from ...protocol.messages.facts import PythonFacts
 
 MAX_PYTHONS = 60
 MAX_MODULES = 20
@@ -32,15 +30,15 @@ NEXT_TO_CODE = (".venv", "venv", "env")
 SYSTEM = ("/usr/local", "/usr")
 
 
-def find_pythons(code: str) -> list[PythonFacts]:
+def find_pythons(code: str) -> list[FoundPython]:
     """Return the Pythons of this node, those with torch first; `code` is the folder of the code, if it is here."""
-    found: dict[str, PythonFacts] = {}
+    found: dict[str, FoundPython] = {}
     for prefix in _prefixes(code):
         if len(found) >= MAX_PYTHONS * 4:
             break
         for python in _pythons_of(prefix):
-            found.setdefault(os.path.realpath(prefix) + python["path"].rpartition("/")[2], python)
-    return sorted(found.values(), key=lambda python: python["torch"] is None)[:MAX_PYTHONS]
+            found.setdefault(os.path.realpath(prefix) + (python.path or "").rpartition("/")[2], python)
+    return sorted(found.values(), key=lambda python: python.torch is None)[:MAX_PYTHONS]
 
 
 def _prefixes(code: str) -> Iterator[str]:
@@ -62,7 +60,7 @@ def _expand(pattern: str) -> list[str]:
     return sorted(glob.glob(pattern))[: MAX_PYTHONS * 4]
 
 
-def _pythons_of(prefix: str) -> Iterator[PythonFacts]:
+def _pythons_of(prefix: str) -> Iterator[FoundPython]:
     """Yield the interpreters of a prefix: one of an environment, one for each version of the system."""
     if prefix not in SYSTEM:
         library = next(iter(_expand(os.path.join(prefix, "lib", "python3*"))), "")
@@ -82,12 +80,12 @@ def _pythons_of(prefix: str) -> Iterator[PythonFacts]:
         )
 
 
-def _describe(path: str, version: str, libraries: list[str]) -> Iterator[PythonFacts]:
+def _describe(path: str, version: str, libraries: list[str]) -> Iterator[FoundPython]:
     if not version or not os.access(path, os.X_OK) or os.path.isdir(path):
         return
     texts = (read_text(os.path.join(library, "torch", "version.py")) for library in libraries)
     torch = find_assigned("__version__", next(filter(None, texts), ""))
-    yield {"path": _from_home(path), "version": version, "torch": torch}
+    yield FoundPython(path=_from_home(path), version=version, torch=torch)
 
 
 def _from_home(path: str) -> str:

@@ -10,7 +10,7 @@ from fnmatch import filter as matching
 from typing import TYPE_CHECKING, Any, Callable
 
 if TYPE_CHECKING:
-    from ...protocol.messages.facts import Problem
+    from ...protocol.messages.network import Problem
 
 
 def answer_all(

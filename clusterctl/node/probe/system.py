@@ -7,27 +7,25 @@ import re
 import sys
 import time
 import zlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...protocol.messages.facts import (
+    Account,
+    Cgroup,
+    Checkpoint,
+    Disk,
+    Encoding,
+    Interpreter,
+    LeftoverSharedMemory,
+    Limit,
+    Limits,
+    Logind,
+    Machine,
+    Platform,
+    Workdir,
+)
 from ...protocol.run_paths import WorkdirPaths
 from .questions import list_folder, read_int, read_text
-
-if TYPE_CHECKING:
-    from ...protocol.messages.facts import (
-        AccountFacts,
-        CgroupFacts,
-        CheckpointFacts,
-        DiskFacts,
-        EncodingFacts,
-        InterpreterFacts,
-        LimitFacts,
-        LimitsFacts,
-        LogindFacts,
-        MachineFacts,
-        PlatformFacts,
-        SharedMemoryFacts,
-        WorkdirFacts,
-    )
 
 # What earlier jobs, profile files or images leave behind, and what steers torchrun, NCCL or Gloo unseen.
 WATCHED = re.compile(
@@ -38,30 +36,30 @@ WATCHED = re.compile(
 )
 
 
-def interpreter() -> InterpreterFacts:
+def interpreter() -> Interpreter:
     """Return which Python answers."""
     executable = os.path.abspath(sys.executable) if sys.executable else ""
-    return {
-        "executable": executable,
-        "realpath": os.path.realpath(executable) if executable else "",
-        "version": "%d.%d.%d" % sys.version_info[:3],
-        "implementation": sys.implementation.name,
-        "prefix": sys.prefix,
-        "base_prefix": sys.base_prefix,
-    }
+    return Interpreter(
+        executable=executable,
+        realpath=os.path.realpath(executable) if executable else "",
+        version="%d.%d.%d" % sys.version_info[:3],
+        implementation=sys.implementation.name,
+        prefix=sys.prefix,
+        base_prefix=sys.base_prefix,
+    )
 
 
-def platform() -> PlatformFacts:
+def platform() -> Platform:
     """Read the kernel, the processor, the C library and the distribution."""
     uname = os.uname()
     release = _parse_settings(read_text("/etc/os-release") or read_text("/usr/lib/os-release") or "")
-    return {
-        "system": uname.sysname,
-        "kernel": uname.release,
-        "machine": uname.machine,
-        "libc": _libc(),
-        "distro": release.get("PRETTY_NAME") or release.get("ID"),
-    }
+    return Platform(
+        system=uname.sysname,
+        kernel=uname.release,
+        machine=uname.machine,
+        libc=_libc(),
+        distro=release.get("PRETTY_NAME") or release.get("ID"),
+    )
 
 
 def _libc() -> str | None:
@@ -76,7 +74,7 @@ def _parse_settings(text: str) -> dict[str, str]:
     return {key.strip(): value.strip().strip("\"'") for key, mark, value in pairs if mark}
 
 
-def account() -> AccountFacts:
+def account() -> Account:
     """Read the account that is logged in."""
     import pwd
 
@@ -86,23 +84,23 @@ def account() -> AccountFacts:
         user, shell = entry.pw_name, entry.pw_shell
     except KeyError:
         user, shell = None, None
-    return {"user": user, "uid": uid, "gid": os.getgid(), "home": os.path.expanduser("~"), "shell": shell}
+    return Account(user=user, uid=uid, gid=os.getgid(), home=os.path.expanduser("~"), shell=shell)
 
 
-def machine() -> MachineFacts:
+def machine() -> Machine:
     """Return which machine this is, how large it is, and at which address SSH arrived."""
     memory = _meminfo()
-    return {
-        "hostname": os.uname().nodename,
-        "boot_id": read_text("/proc/sys/kernel/random/boot_id"),
-        "machine_id": _hashed(read_text("/etc/machine-id")),
-        "cpus": os.cpu_count(),
-        "cpus_allowed": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "memory": memory.get("MemTotal"),
-        "memory_free": memory.get("MemAvailable"),
-        "memory_limit": read_int("/sys/fs/cgroup/memory.max"),
-        "ssh_address": _ssh_address(os.environ.get("SSH_CONNECTION", "")),
-    }
+    return Machine(
+        hostname=os.uname().nodename,
+        boot_id=read_text("/proc/sys/kernel/random/boot_id"),
+        machine_id=_hashed(read_text("/etc/machine-id")),
+        cpus=os.cpu_count(),
+        cpus_allowed=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        memory=memory.get("MemTotal"),
+        memory_free=memory.get("MemAvailable"),
+        memory_limit=read_int("/sys/fs/cgroup/memory.max"),
+        ssh_address=_ssh_address(os.environ.get("SSH_CONNECTION", "")),
+    )
 
 
 def _hashed(text: str | None) -> str | None:
@@ -120,20 +118,20 @@ def _ssh_address(connection: str) -> str | None:
     return fields[2] if len(fields) == 4 else None
 
 
-def limits() -> LimitsFacts:
+def limits() -> Limits:
     """Read the resource limits of this session, soft and hard; -1 is unlimited."""
     import resource
 
-    def limit(kind: int) -> LimitFacts:
+    def limit(kind: int) -> Limit:
         soft, hard = (-1 if value == resource.RLIM_INFINITY else value for value in resource.getrlimit(kind))
-        return {"soft": soft, "hard": hard}
+        return Limit(soft=soft, hard=hard)
 
-    return {
-        "nofile": limit(resource.RLIMIT_NOFILE),
-        "memlock": limit(resource.RLIMIT_MEMLOCK),
-        "nproc": limit(resource.RLIMIT_NPROC),
-        "stack": limit(resource.RLIMIT_STACK),
-    }
+    return Limits(
+        nofile=limit(resource.RLIMIT_NOFILE),
+        memlock=limit(resource.RLIMIT_MEMLOCK),
+        nproc=limit(resource.RLIMIT_NPROC),
+        stack=limit(resource.RLIMIT_STACK),
+    )
 
 
 def environment() -> dict[str, str]:
@@ -141,7 +139,7 @@ def environment() -> dict[str, str]:
     return {key: value[:300] for key, value in sorted(os.environ.items()) if WATCHED.match(key)}
 
 
-def logind() -> LogindFacts:
+def logind() -> Logind:
     """Return whether logind ends a user's processes with the login session."""
     running = os.path.isdir("/run/systemd/system")
     settings = {"KillUserProcesses": "no", "RemoveIPC": "yes"}  # systemd's own defaults
@@ -149,7 +147,7 @@ def logind() -> LogindFacts:
         settings.update(_parse_settings(read_text(path) or ""))
     keys = ("KillUserProcesses", "RemoveIPC")
     kills, removes = (running and settings[key].lower() in ("yes", "true", "on", "1") for key in keys)
-    return {"running": running, "kills": kills, "removes_ipc": removes, "linger": _lingers()}
+    return Logind(running=running, kills=kills, removes_ipc=removes, linger=_lingers())
 
 
 def _logind_files() -> list[str]:
@@ -174,7 +172,7 @@ UNUSED_AFTER = 3600.0  # seconds; NCCL's files have no pid in their names: only 
 TORCH_FILE = re.compile(r"torch_(\d+)_")
 
 
-def cgroup() -> CgroupFacts:
+def cgroup() -> Cgroup:
     """Read the tightest limits on the way from this session's control group to the root; None where there is none.
 
     Memory in bytes, `cpus` in processors, `pids_free` is how many more processes and threads may be made.
@@ -183,15 +181,15 @@ def cgroup() -> CgroupFacts:
     pairs = [(level, read_int(level + "/pids.max")) for level in levels]
     memory = [(read_int(level + "/memory.max"), _memory_in_use(level)) for level in levels]
     bounded = [(most, used) for most, used in memory if most is not None]
-    return {
-        "memory": min([most for most, _ in bounded], default=None),
-        "memory_free": min([most - used for most, used in bounded], default=None),
-        "cpus": min(filter(None, map(_processors, levels)), default=None),
-        "pids_free": min(
+    return Cgroup(
+        memory=min([most for most, _ in bounded], default=None),
+        memory_free=min([most - used for most, used in bounded], default=None),
+        cpus=min(filter(None, map(_processors, levels)), default=None),
+        pids_free=min(
             [most - (read_int(level + "/pids.current") or 0) for level, most in pairs if most is not None],
             default=None,
         ),
-    }
+    )
 
 
 def _own_group() -> str:
@@ -220,7 +218,7 @@ def _processors(level: str) -> float | None:
     return int(fields[0]) / int(fields[1]) if len(fields) == 2 and fields[0].isdigit() else None
 
 
-def shared_memory() -> SharedMemoryFacts:
+def shared_memory() -> LeftoverSharedMemory:
     """Return what this account's processes that are gone have left in /dev/shm: files and bytes."""
     files = size = 0
     with os.scandir(SHM) as entries:
@@ -229,7 +227,7 @@ def shared_memory() -> SharedMemoryFacts:
                 break
             unused = _unused_bytes(entry)
             files, size = files + bool(unused), size + unused
-    return {"files": files, "bytes": size}
+    return LeftoverSharedMemory(files=files, bytes=size)
 
 
 def _unused_bytes(entry: os.DirEntry[str]) -> int:
@@ -251,11 +249,11 @@ def _unused_bytes(entry: os.DirEntry[str]) -> int:
     return status.st_blocks * 512 if unused else 0
 
 
-def text() -> EncodingFacts:
+def text() -> Encoding:
     """Return how Python reads and writes text here, and the variables that decide it."""
     names = ("LC_ALL", "LC_CTYPE", "LANG", "PYTHONUTF8", "PYTHONIOENCODING")
     variables = ["%s=%s" % (name, os.environ[name][:60]) for name in names if os.environ.get(name)]
-    return {"encoding": sys.getfilesystemencoding(), "variables": variables}
+    return Encoding(encoding=sys.getfilesystemencoding(), variables=tuple(variables))
 
 
 def nearest_existing(path: str) -> str:
@@ -266,22 +264,22 @@ def nearest_existing(path: str) -> str:
     return path
 
 
-def disk(path: str) -> DiskFacts:
+def disk(path: str) -> Disk:
     """Read the room for this user on the file system that holds `path`, in bytes and inodes."""
     path = os.path.expanduser(path)
     nearest = nearest_existing(path)
     usage = os.statvfs(nearest)
     mount, kind = _mount_of(os.path.realpath(nearest))
-    return {
-        "path": path,
-        "mount": mount,
-        "kind": kind,
-        "total": usage.f_blocks * usage.f_frsize,
-        "free": usage.f_bavail * usage.f_frsize,
-        "inodes": usage.f_files or None,  # btrfs and others count none
-        "inodes_free": usage.f_favail if usage.f_files else None,
-        "read_only": bool(usage.f_flag & os.ST_RDONLY),
-    }
+    return Disk(
+        path=path,
+        mount=mount,
+        kind=kind,
+        total=usage.f_blocks * usage.f_frsize,
+        free=usage.f_bavail * usage.f_frsize,
+        inodes=usage.f_files or None,  # btrfs and others count none
+        inodes_free=usage.f_favail if usage.f_files else None,
+        read_only=bool(usage.f_flag & os.ST_RDONLY),
+    )
 
 
 def _mount_of(path: str) -> tuple[str | None, str | None]:
@@ -301,27 +299,27 @@ def _unescaped(text: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), text)
 
 
-def workdir(path: str, payload: str) -> WorkdirFacts:
+def workdir(path: str, payload: str) -> Workdir:
     """Return whether clusterctl's directory exists, whose it is, and whether it could be written."""
     path = os.path.expanduser(path)
     nearest = nearest_existing(path)
     exists = nearest == os.path.abspath(path)
     status = os.stat(nearest)
-    return {
-        "path": path,
-        "exists": exists,
-        "nearest": nearest,
-        "directory": os.path.isdir(nearest),
-        "owner": status.st_uid,
-        "mode": status.st_mode & 0o7777,
-        "writable": os.path.isdir(nearest) and os.access(nearest, os.W_OK | os.X_OK),
-        "payload": bool(payload) and os.path.isfile(WorkdirPaths(path).payload(payload)),
-    }
+    return Workdir(
+        path=path,
+        exists=exists,
+        nearest=nearest,
+        directory=os.path.isdir(nearest),
+        owner=status.st_uid,
+        mode=status.st_mode & 0o7777,
+        writable=os.path.isdir(nearest) and os.access(nearest, os.W_OK | os.X_OK),
+        payload=bool(payload) and os.path.isfile(WorkdirPaths(path).payload(payload)),
+    )
 
 
-def checkpoint(path: str, job: str) -> CheckpointFacts | None:
+def checkpoint(path: str, job: str) -> Checkpoint | None:
     """Describe the newest directory among a job's outputs that holds parts of a distributed checkpoint (DCP)."""
-    newest: CheckpointFacts | None = None
+    newest: Checkpoint | None = None
     root, seen = os.path.join(WorkdirPaths(os.path.expanduser(path)).outputs, job), 0
     for top, folders, names in os.walk(root) if job else ():
         seen += len(folders) + len(names)
@@ -329,15 +327,15 @@ def checkpoint(path: str, job: str) -> CheckpointFacts | None:
             break
         parts = sorted(name for name in names if name == ".metadata" or name.endswith(".distcp"))
         changed = os.stat(top).st_mtime
-        if parts and (newest is None or changed > newest["time"]):
+        if parts and (newest is None or changed > (newest.time or 0.0)):
             digest = zlib.crc32("/".join(parts).encode("utf-8", "replace"))
-            newest = {
-                "path": os.path.relpath(top, root),
-                "time": changed,
-                "metadata": ".metadata" in parts,
-                "parts": len(parts) - (".metadata" in parts),
-                "names": digest,
-            }
+            newest = Checkpoint(
+                path=os.path.relpath(top, root),
+                time=changed,
+                metadata=".metadata" in parts,
+                parts=len(parts) - (".metadata" in parts),
+                names=digest,
+            )
     return newest
 
 

@@ -6,13 +6,11 @@ import os
 import re
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
+from ...protocol.messages.facts import GpusSample, GpuUsage, Sample, Traffic
 from .nvidia_smi import SmiChild, find, read_rows
 from .questions import list_folder, read_int, read_text
-
-if TYPE_CHECKING:
-    from ...protocol.messages.facts import GpuSample, GpusSample, MachineSample
 
 NET = "/sys/class/net"
 
@@ -23,25 +21,25 @@ class UtilizationSampler:
     def __init__(self) -> None:
         self._previous = self._read()
 
-    def sample(self) -> MachineSample:
+    def sample(self) -> Sample:
         """Give shares from 0 to 1, bytes, and bytes per second since the last sample."""
         previous, now = self._previous, self._read()
         self._previous = now
         seconds = max(1e-3, now[0] - previous[0])
         busy, total = now[1][0] - previous[1][0], now[1][1] - previous[1][1]
         memory = parse_memory(read_text("/proc/meminfo") or "")
-        return {
-            "cpu": busy / total if total > 0 else 0.0,
-            "cores": os.cpu_count(),
-            "load": os.getloadavg()[0],
-            "memory": memory.get("MemTotal"),
-            "memory_free": memory.get("MemAvailable", memory.get("MemFree")),
-            "nics": {
-                name: {"received": max(0, a - c) / seconds, "sent": max(0, b - d) / seconds}
+        return Sample(
+            cpu=busy / total if total > 0 else 0.0,
+            cores=os.cpu_count(),
+            load=os.getloadavg()[0],
+            memory=memory.get("MemTotal"),
+            memory_free=memory.get("MemAvailable", memory.get("MemFree")),
+            nics={
+                name: Traffic(received=max(0, a - c) / seconds, sent=max(0, b - d) / seconds)
                 for name, (a, b) in now[2].items()
                 for c, d in [previous[2].get(name, (a, b))]
             },
-        }
+        )
 
     def _read(self) -> Tuple[float, Tuple[int, int], Dict[str, Tuple[int, int]]]:
         return time.monotonic(), parse_processors(read_text("/proc/stat") or ""), read_nics()
@@ -96,7 +94,7 @@ class GpuSampler:
         self._smi = find("nvidia-smi")
         self._child = SmiChild()
         self._stopped = threading.Event()
-        self._answer: GpusSample = {"gpus": [], "gpu_problem": None, "gpu_pending": self._smi is not None}
+        self._answer = GpusSample(gpu_pending=self._smi is not None)
         self._thread: Optional[threading.Thread] = None
 
     def start(self) -> None:
@@ -107,9 +105,7 @@ class GpuSampler:
 
     def latest(self) -> GpusSample:
         """Give what was answered last, without waiting: until the first answer it is pending."""
-        if self._smi is None:
-            self._answer["gpus"] = read_amd()
-        return self._answer
+        return GpusSample(gpus=tuple(read_amd()), gpu_pending=False) if self._smi is None else self._answer
 
     def stop(self) -> None:
         """Stop asking, and end what is being asked."""
@@ -120,10 +116,10 @@ class GpuSampler:
         pause = 0.0
         while not self._stopped.wait(pause):
             gpus, problem = self._query()
-            self._answer = {"gpu_pending": False, "gpus": gpus, "gpu_problem": problem}
+            self._answer = GpusSample(gpu_pending=False, gpus=tuple(gpus), gpu_problem=problem)
             pause = RETRY_AFTER if "no answer" in (problem or "") else self._interval
 
-    def _query(self) -> Tuple[List[GpuSample], Optional[str]]:
+    def _query(self) -> Tuple[List[GpuUsage], Optional[str]]:
         command = [
             self._smi or "",
             "--query-gpu=" + ",".join(FIELDS.values()),
@@ -136,10 +132,9 @@ class GpuSampler:
         if code is None:
             return [], "nvidia-smi gave no answer within %g s" % LIMIT
         rows, stray_lines = read_rows(text, FIELDS)
-        for row in rows:
-            row["power"] = _number(row["power"])
         problem = "; ".join(stray_lines)[:300] or "nvidia-smi ended with %d" % code
-        return rows, problem if stray_lines or code else None
+        gpus = [GpuUsage(**dict(row, power=_number(row["power"]))) for row in rows]
+        return gpus, problem if stray_lines or code else None
 
 
 def _number(value: Any) -> Optional[float]:
@@ -149,9 +144,9 @@ def _number(value: Any) -> Optional[float]:
         return None
 
 
-def read_amd(root: str = "/sys/class/drm") -> List[GpuSample]:
+def read_amd(root: str = "/sys/class/drm") -> List[GpuUsage]:
     """Read AMD's GPUs from the kernel: share in per cent, memory in MiB, degrees; nothing if there are none."""
-    gpus: List[GpuSample] = []
+    gpus: List[GpuUsage] = []
     for card in list_folder(root, "card*"):
         device = os.path.join(card, "device")
         busy, memory = (
@@ -164,14 +159,13 @@ def read_amd(root: str = "/sys/class/drm") -> List[GpuSample]:
                 for path in list_folder(os.path.join(device, "hwmon"))
             ]
             gpus.append(
-                {
-                    "index": len(gpus),
-                    "name": "AMD GPU",
-                    "busy": busy,
-                    "memory_used": used >> 20,
-                    "memory": memory >> 20,
-                    "temperature": temperatures[0] // 1000 if temperatures and temperatures[0] else None,
-                    "power": None,
-                }
+                GpuUsage(
+                    index=len(gpus),
+                    name="AMD GPU",
+                    busy=busy,
+                    memory_used=used >> 20,
+                    memory=memory >> 20,
+                    temperature=temperatures[0] // 1000 if temperatures and temperatures[0] else None,
+                )
             )
     return gpus

@@ -121,7 +121,7 @@ class Board:
 def own_addresses() -> Dict[str, List[Tuple[str, int]]]:
     """List this node's IPv4 addresses by interface."""
     found = {
-        name: [(entry["ip"] or "", entry["prefix"] or 0) for entry in entries if entry["family"] == 4]
+        name: [(entry.ip or "", entry.prefix or 0) for entry in entries if entry.family == 4]
         for name, entries in addresses().items()
     }
     return {name: entries for name, entries in found.items() if entries}

@@ -129,13 +129,13 @@ class GpuMemoryWait:
             for entry in self._held:
                 entry["by"] = [
                     {
-                        "memory": one["memory"],
-                        "pid": one["pid"],
-                        "user": one["user"],
-                        "command": one["command"],
+                        "memory": one.memory,
+                        "pid": one.pid or 0,
+                        "user": one.user or "",
+                        "command": one.command or "",
                     }
                     for one in processes
-                    if one["gpu"] == entry["id"]
+                    if one.gpu == entry["id"]
                 ]
             on_done()
 

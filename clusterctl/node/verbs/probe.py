@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Callable, cast
+from typing import TYPE_CHECKING, Any, Callable
 
+from ...protocol.messages.facts import Clock, GpuHealth, SetupFacts
+from ...protocol.messages.record import to_json
 from ..probe import gpu, network, python, system
 from ..probe.nvidia_smi import find
 from ..probe.questions import answer_all
 from ..state.lock_holders import names_in_use, query_holders
 
 if TYPE_CHECKING:
-    from ...protocol.messages.facts import GpuHealthFacts, ProbeFacts, SetupFacts
     from ...protocol.messages.verbs import FullProbeRequest
     from ..runtime.stream import Stream
 
@@ -35,18 +36,18 @@ def run(request: FullProbeRequest, stream: Stream) -> None:
         serve(stream)
 
 
-def gather(request: FullProbeRequest, received: float) -> ProbeFacts:
-    """Ask all questions at once; `received` is this node's time of the request's arrival (Unix s)."""
+def gather(request: FullProbeRequest, received: float) -> Any:
+    """Return Facts as JSON, all questions asked at once; `received` is when the request arrived (Unix s)."""
     setup = _use_setup_environment(request)
     skip = request.get("skip") or ()
     # forked first: forking is safe only while there is one thread
     nccl = python.query_nccl_in_child() if "nccl" not in skip else lambda: None
     questions = _questions(request, nccl)
     asked = {name: questions[name] for name in questions if name not in skip}
-    answers = cast("ProbeFacts", answer_all(asked, GPU_LIMITS, LIMIT))
+    answers = answer_all(asked, GPU_LIMITS, LIMIT)
     answers["setup"] = setup
-    answers["clock"] = {"received": received, "answered": time.time()}
-    return answers
+    answers["clock"] = Clock(received=received, answered=time.time())
+    return to_json(answers)
 
 
 def _use_setup_environment(request: FullProbeRequest) -> SetupFacts | None:
@@ -58,7 +59,7 @@ def _use_setup_environment(request: FullProbeRequest) -> SetupFacts | None:
     return enter_environment(str(request.get("workdir") or "~/.clusterctl"), request["setup"])
 
 
-def _gpu_health() -> GpuHealthFacts | None:
+def _gpu_health() -> GpuHealth | None:
     if find("nvidia-smi") is None:
         return None
     from ..probe.gpu import gpu_health

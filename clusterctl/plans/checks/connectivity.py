@@ -22,8 +22,8 @@ from clusterctl.plans.checks.framework import (
 )
 from clusterctl.plans.checks.nics import find_duplicate_address
 from clusterctl.plans.diagnose.mesh import MASTER, MESH, TRANSFER_SIZE, MeshPath, MeshResult, render_rail
-from clusterctl.plans.facts.records import Nic
 from clusterctl.plans.launch.network import training_nic
+from clusterctl.protocol.messages.facts import Nic
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.translation import to_translate, tr, trn
 

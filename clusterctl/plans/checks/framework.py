@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING
 from clusterctl.codes.entry import Entry, Severity
 from clusterctl.codes.lookup import find_entry
 from clusterctl.errors import ClusterctlError
-from clusterctl.plans.facts.facts import ENVIRONMENT_ANSWERS, Facts
+from clusterctl.plans.facts.facts import ENVIRONMENT_ANSWERS
 from clusterctl.plans.launch.network import NodeNetwork
 from clusterctl.plans.launch.script import JobCode
+from clusterctl.protocol.messages.facts import Facts
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.nodeset import fold_names

@@ -17,9 +17,8 @@ from clusterctl.plans.checks.framework import (
     on_node,
     split_votes,
 )
-from clusterctl.plans.facts.facts import Facts
-from clusterctl.plans.facts.records import Gpu
 from clusterctl.plans.launch.launchers import count_chosen_gpus, vendor_of, visible_env
+from clusterctl.protocol.messages.facts import Facts, Gpu
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import VISIBLE_DEVICES_VARIABLES, Job
 from clusterctl.translation import tr, trn

@@ -15,8 +15,7 @@ from clusterctl.plans.checks.framework import (
     on_node,
     split_votes,
 )
-from clusterctl.plans.facts.facts import Facts
-from clusterctl.plans.facts.records import GpuState, Xid
+from clusterctl.protocol.messages.facts import Facts, GpuState, Xid
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.text import render_duration
 from clusterctl.translation import to_translate, tr

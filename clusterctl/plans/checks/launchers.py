@@ -18,8 +18,8 @@ from clusterctl.plans.checks.framework import (
     split_votes,
 )
 from clusterctl.plans.checks.python import parse_packages
-from clusterctl.plans.facts.facts import Facts
 from clusterctl.plans.launch.launchers import RAY_PORTS
+from clusterctl.protocol.messages.facts import Facts
 from clusterctl.translation import tr
 
 

@@ -21,8 +21,6 @@ from clusterctl.plans.checks.framework import (
     on_node,
     run_on_nodes,
 )
-from clusterctl.plans.facts.facts import Facts
-from clusterctl.plans.facts.records import Nic
 from clusterctl.plans.launch.network import (
     NodeNetwork,
     active_ports,
@@ -30,6 +28,7 @@ from clusterctl.plans.launch.network import (
     plan_hcas,
     training_nic,
 )
+from clusterctl.protocol.messages.facts import Facts, Nic
 from clusterctl.specs.inventory.model import Node
 from clusterctl.translation import tr
 

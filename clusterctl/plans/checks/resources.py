@@ -15,8 +15,7 @@ from clusterctl.plans.checks.system import (
     count_workers,
     render_size,
 )
-from clusterctl.plans.facts.facts import Facts
-from clusterctl.plans.facts.records import Checkpoint, Disk
+from clusterctl.protocol.messages.facts import Checkpoint, Disk, Facts
 from clusterctl.protocol.run_paths import WorkdirPaths
 from clusterctl.specs.nodeset import fold_names
 from clusterctl.specs.text import command_line

@@ -21,9 +21,8 @@ from clusterctl.plans.checks.framework import (
     split_votes,
 )
 from clusterctl.plans.checks.nics import SIDE_NETWORKS
-from clusterctl.plans.facts.facts import Facts
-from clusterctl.plans.facts.records import InfinibandPort, Nic, Route
 from clusterctl.plans.launch.network import ACTIVE, active_ports, parse_rate, route_nic, training_nic
+from clusterctl.protocol.messages.facts import Facts, InfinibandPort, Nic, Route
 from clusterctl.specs.inventory.model import Node
 from clusterctl.translation import tr
 
@@ -62,7 +61,7 @@ def _find_route(context: CheckContext, facts: Facts, peer: str) -> Route | None:
     if not facts.routing or peer != context.nodes[0].name:
         return None
     nic = route_nic(facts, ip)
-    return Route(ip, None, nic, None if nic else tr("not in the routing table"))
+    return Route(address=ip, nic=nic, problem=None if nic else tr("not in the routing table"))
 
 
 def _each_route(context: CheckContext) -> Iterator[tuple[Node, Facts, str, Route]]:

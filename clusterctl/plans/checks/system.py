@@ -17,9 +17,9 @@ from clusterctl.plans.checks.framework import (
     on_node,
     split_votes,
 )
-from clusterctl.plans.facts.facts import Facts
-from clusterctl.plans.facts.gpu_use import GPU_LOCK_PREFIX, NODE_LOCK, LockHolder, describe_holders
+from clusterctl.plans.facts.gpu_use import GPU_LOCK_PREFIX, NODE_LOCK, describe_holders
 from clusterctl.plans.launch.placement import plan_devices
+from clusterctl.protocol.messages.facts import Facts, LockHolder
 from clusterctl.specs.inventory.model import Node
 from clusterctl.specs.job.model import VISIBLE_DEVICES_VARIABLES
 from clusterctl.translation import to_translate, tr, trn

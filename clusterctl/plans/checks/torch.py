@@ -17,8 +17,8 @@ from clusterctl.plans.checks.framework import (
     run_on_each,
     split_votes,
 )
-from clusterctl.plans.facts.facts import Facts
 from clusterctl.plans.launch.launchers import has_simulated_gpus, vendor_of
+from clusterctl.protocol.messages.facts import Facts
 from clusterctl.specs.inventory.model import Node
 from clusterctl.translation import to_translate, tr
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Any, cast
 
-from clusterctl.plans.facts.facts import Facts
 from clusterctl.plans.facts.untrusted import read_value
 from clusterctl.plans.launch.launchers import has_simulated_gpus
+from clusterctl.protocol.messages.facts import Facts
 from clusterctl.protocol.untrusted import MalformedError, parse_json
 from clusterctl.specs.job.model import Job, Sync
 from clusterctl.translation import tr

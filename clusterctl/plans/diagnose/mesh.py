@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, Final
 
-from clusterctl.plans.facts.facts import Facts, plan_neighbours
+from clusterctl.plans.facts.facts import plan_neighbours
 from clusterctl.plans.facts.untrusted import read_value
 from clusterctl.plans.launch.network import NodeNetwork, training_nic
+from clusterctl.protocol.messages.facts import Facts
 from clusterctl.specs.inventory.model import Node
 from clusterctl.translation import tr
 

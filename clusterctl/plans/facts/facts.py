@@ -14,67 +14,31 @@ missing and leaves a note, strings are shortened and freed of control characters
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from clusterctl.plans.facts.gpu_use import LockHolder
-from clusterctl.plans.facts.records import (
-    Account,
-    ActivateResult,
-    Cgroup,
-    Checkpoint,
-    Clock,
-    Disk,
-    Encoding,
-    GpuDirect,
-    GpuHealth,
-    Gpus,
-    InfinibandPort,
-    InstalledPackages,
-    Interpreter,
-    LeftoverSharedMemory,
-    Limits,
-    Logind,
-    Machine,
-    Nccl,
-    Nic,
-    Platform,
-    PortRange,
-    ResolvedName,
-    Route,
-    RouteEntry,
-    Torch,
-    Workdir,
-)
-from clusterctl.plans.facts.untrusted import clean_text, field_types, read_value
+from clusterctl.plans.facts.untrusted import clean_text
 from clusterctl.plans.ssh import ACTIVATING
+from clusterctl.protocol.messages.facts import Clock, Facts, InstalledPackages, Nccl, Torch
+from clusterctl.protocol.messages.record import Reading, fields_of
 from clusterctl.specs.inventory.model import Node
 from clusterctl.translation import tr
 
 if TYPE_CHECKING:
-    from clusterctl.protocol.messages.facts import Problem
+    from clusterctl.protocol.messages.network import Problem
     from clusterctl.protocol.messages.verbs import ProbeRequest
 
 # answers that depend on the environment
 ENVIRONMENT_ANSWERS = frozenset({"torch", "nccl", "packages", "installed"})
 
 
-@dataclass(frozen=True)
-class SetupFacts:
-    """Whether the environment is there (`None`: the job has none), where, and whether packages are known only then."""
-
-    made: bool | None = None
-    prefix: str | None = None
-    pending: bool = False
-
-
 def discard_stale_packages(facts: Facts, *, installs_torch: bool) -> Facts:
     """Drop what the node's own Python reported of packages where the environment will have others."""
     if facts.setup.made is not False or (facts.torch.version and not installs_torch):
         return facts
-    pending = replace(facts.setup, pending=True)
-    unknown = {"torch": Torch(), "nccl": Nccl(), "packages": {}, "installed": InstalledPackages()}
-    return replace(facts, setup=pending, **unknown)  # type: ignore[arg-type]  # each fits its field
+    pending = facts.setup.replace(pending=True)
+    return facts.replace(
+        setup=pending, torch=Torch(), nccl=Nccl(), packages={}, installed=InstalledPackages()
+    )
 
 
 FULL_MESH_LIMIT = 32  # nodes
@@ -102,71 +66,25 @@ MAX_STDERR_LINES = 5
 LOCAL_FIELDS = frozenset({"problems", "notes", "noise"})  # fields that no answer fills
 
 
-@dataclass(frozen=True)
-class Facts:
-    """All that a node reported; `problems` holds what it could not answer, `notes` what was dropped."""
-
-    interpreter: Interpreter = field(default_factory=Interpreter)
-    activate: ActivateResult = field(default_factory=ActivateResult)
-    platform: Platform = field(default_factory=Platform)
-    account: Account = field(default_factory=Account)
-    machine: Machine = field(default_factory=Machine)
-    torch: Torch = field(default_factory=Torch)
-    packages: Mapping[str, str] = field(default_factory=dict)
-    installed: InstalledPackages = field(default_factory=InstalledPackages)
-    setup: SetupFacts = field(default_factory=SetupFacts)
-    nccl: Nccl = field(default_factory=Nccl)
-    gpus: Gpus = field(default_factory=Gpus)
-    gpu_health: GpuHealth = field(default_factory=GpuHealth)
-    locks: tuple[LockHolder, ...] = ()
-    nics: tuple[Nic, ...] = ()
-    routing: tuple[RouteEntry, ...] = ()
-    routes: Mapping[str, Route] = field(default_factory=dict)
-    address: ResolvedName = field(default_factory=ResolvedName)
-    hostname: ResolvedName = field(default_factory=ResolvedName)
-    ports: PortRange = field(default_factory=PortRange)
-    workdir: Workdir = field(default_factory=Workdir)
-    workdir_disk: Disk = field(default_factory=Disk)
-    tmp_disk: Disk = field(default_factory=Disk)
-    shm_disk: Disk = field(default_factory=Disk)
-    home_disk: Disk = field(default_factory=Disk)
-    python_disk: Disk = field(default_factory=Disk)
-    shm_left: LeftoverSharedMemory = field(default_factory=LeftoverSharedMemory)
-    checkpoint: Checkpoint = field(default_factory=Checkpoint)
-    cgroup: Cgroup = field(default_factory=Cgroup)
-    text: Encoding = field(default_factory=Encoding)
-    noise: str = ""
-    limits: Limits = field(default_factory=Limits)
-    environment: Mapping[str, str] = field(default_factory=dict)
-    nccl_conf: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    logind: Logind = field(default_factory=Logind)
-    programs: Mapping[str, str] = field(default_factory=dict)
-    infiniband: tuple[InfinibandPort, ...] = ()
-    gpudirect: GpuDirect = field(default_factory=GpuDirect)
-    clock: Clock = field(default_factory=Clock)
-    problems: Mapping[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-
-
 def parse_facts(answer: object, *, sent_at: float | None = None, received_at: float | None = None) -> Facts:
     """Read a node's answer; `sent_at` and `received_at` are our clock (Unix seconds) around it. Never raises."""
-    notes: list[str] = []
     raw = answer if isinstance(answer, Mapping) else {}
     problems = {
         clean_text(str(key)): clean_text(str(cast("Problem", value)["problem"]))
         for key, value in raw.items()
         if _is_problem(value)
     }
-    hints = field_types(Facts)
-    values = {}
-    for name in hints.keys() & raw.keys() - problems.keys() - LOCAL_FIELDS:
-        value = read_value(hints[name], raw[name], name, notes)
-        if value is not None:
-            values[name] = value
-        elif raw[name] is not None:
+    reading, values = Reading(clean_text), {}
+    for name, field in fields_of(Facts).items():
+        if raw.get(name) is None or name in problems or name in LOCAL_FIELDS:
+            continue
+        value = field.read(raw[name], name, reading)
+        if value is None:
             problems[name] = tr("the answer was not understood")
-    facts = Facts(**values, problems=problems, notes=tuple(notes))
-    return replace(facts, clock=_with_offset(facts.clock, sent_at, received_at))
+        else:
+            values[name] = value
+    facts = Facts(**values, problems=problems, notes=tuple(reading.notes))
+    return facts.replace(clock=_with_offset(facts.clock, sent_at, received_at))
 
 
 def with_session_output(facts: Facts, stderr: str, noise: bytes = b"") -> Facts:
@@ -174,12 +92,12 @@ def with_session_output(facts: Facts, stderr: str, noise: bytes = b"") -> Facts:
     # what comes after the mark is the output of `activate`
     before_activate, _, _ = noise.decode("utf-8", "replace").partition(ACTIVATING)
     stdout_lines = (line.strip() for line in before_activate.split("\n"))
-    facts = replace(facts, noise=clean_text(" / ".join(line for line in stdout_lines if line)))
+    facts = facts.replace(noise=clean_text(" / ".join(line for line in stdout_lines if line)))
     lines = [clean_text(line.strip()) for line in stderr.split("\n") if not line.startswith("clusterctl: ")]
     message = " / ".join([line for line in lines if line][-MAX_STDERR_LINES:])
     if facts.activate.status is None or not message:
         return facts
-    return replace(facts, activate=replace(facts.activate, said=message))
+    return facts.replace(activate=facts.activate.replace(said=message))
 
 
 def _is_problem(value: object) -> bool:
@@ -191,7 +109,7 @@ def _with_offset(clock: Clock, sent_at: float | None, received_at: float | None)
     if sent_at is None or received_at is None or clock.received is None or clock.answered is None:
         return clock
     lowest, highest = clock.answered - received_at, clock.received - sent_at
-    return replace(clock, offset=(lowest + highest) / 2, error=abs(highest - lowest) / 2)
+    return clock.replace(offset=(lowest + highest) / 2, error=abs(highest - lowest) / 2)
 
 
 def probe_request(node: Node, nodes: tuple[Node, ...], payload_hash: str) -> ProbeRequest:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
-from clusterctl.plans.facts.untrusted import clean_text, read_value
+from clusterctl.plans.facts.untrusted import clean_text, read_clean_many
+from clusterctl.protocol.messages.facts import LockHolder
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.text import render_duration
 from clusterctl.translation import tr
@@ -16,27 +16,9 @@ NODE_LOCK = "clusterctl/node"
 AgeFormatter = Callable[[float], str]
 
 
-@dataclass(frozen=True)
-class LockHolder:
-    """Who holds one lock, in its own words; `user`, `uid` and `pid` are the kernel's. Age in seconds."""
-
-    name: str | None = None
-    run: str | None = None
-    job: str | None = None
-    node: str | None = None
-    by: str | None = None
-    age: float | None = None
-    submitted: float | None = None
-    going: bool | None = None
-    user: str | None = None
-    uid: int | None = None
-    pid: int | None = None
-
-
 def parse_holders(raw: object) -> tuple[LockHolder, ...]:
     """Read what a node reports of holders; never raises."""
-    holders: tuple[LockHolder, ...] | None = read_value(tuple[LockHolder, ...], raw, "holders", [])
-    return holders or ()
+    return read_clean_many(LockHolder, raw)
 
 
 def describe_age(seconds: float) -> str:

@@ -13,9 +13,13 @@ import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from clusterctl.protocol.messages.record import Reading, Record, read, read_many
 from clusterctl.protocol.untrusted import Untrusted, bounded_integer, finite_number
+
+if TYPE_CHECKING:
+    from clusterctl.protocol.messages.record import AnyRecord
 
 MAX_TEXT = 1000
 MAX_ITEMS = 2000
@@ -52,6 +56,8 @@ def _make_reader(kind: Any) -> Reader:
         return _make_reader(next(member for member in typing.get_args(kind) if member is not type(None)))
     if is_dataclass(kind):
         return _record_reader(kind)
+    if isinstance(kind, type) and issubclass(kind, Record):
+        return lambda raw, _, notes: read(kind, raw, Reading(clean_text, notes))
     if origin is tuple:
         return _sequence_reader(_make_reader(typing.get_args(kind)[0]))
     if origin is Mapping:
@@ -148,6 +154,16 @@ def show_escaped(match: re.Match[str]) -> str:
     if number < 256:
         return f"\\x{number:02x}"
     return f"\\u{number:04x}" if number < 1 << 16 else f"\\U{number:08x}"
+
+
+def read_clean(kind: type[AnyRecord], raw: object) -> AnyRecord | None:
+    """Read a record whose texts may be printed; None for anything that is no object."""
+    return read(kind, raw, Reading(clean_text))
+
+
+def read_clean_many(kind: type[AnyRecord], raw: object) -> tuple[AnyRecord, ...]:
+    """Read a list of records whose texts may be printed."""
+    return read_many(kind, raw, Reading(clean_text))
 
 
 def _drop(raw: object, path: str, notes: list[str]) -> Any:

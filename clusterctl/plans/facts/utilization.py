@@ -3,60 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from clusterctl.plans.facts.untrusted import clean_text, read_value
+from clusterctl.plans.facts.untrusted import clean_text, read_clean
+from clusterctl.protocol.messages.facts import GpuUsage, Sample, Traffic
 from clusterctl.specs.inventory.model import Node
 
 HISTORY_LENGTH = 24  # samples
 BUSY_BANDS = (5.0, 50.0, 90.0)  # per cent: idle, little, much, full
-
-
-@dataclass(frozen=True)
-class GpuUsage:
-    """One GPU: `busy` in per cent, memory in MiB, degrees Celsius, watts."""
-
-    index: int | None = None
-    name: str | None = None
-    busy: int | None = None
-    memory_used: int | None = None
-    memory: int | None = None
-    temperature: int | None = None
-    power: float | None = None
-
-
-@dataclass(frozen=True)
-class Traffic:
-    """Bytes per second."""
-
-    received: float = 0.0
-    sent: float = 0.0
-
-
-@dataclass(frozen=True)
-class Sample:
-    """A node at one moment: `cpu` from 0 to 1, memory in bytes; `gpu_pending` until its GPUs were asked."""
-
-    cpu: float | None = None
-    cores: int | None = None
-    load: float | None = None
-    memory: int | None = None
-    memory_free: int | None = None
-    nics: Mapping[str, Traffic] = field(default_factory=dict)
-    gpus: tuple[GpuUsage, ...] = ()
-    gpu_problem: str | None = None
-    gpu_pending: bool | None = None
-
-    @property
-    def gpu_busy(self) -> float | None:
-        """The mean of the GPUs' shares in per cent."""
-        known = [gpu.busy for gpu in self.gpus if gpu.busy is not None]
-        return sum(known) / len(known) if known else None
-
-    @property
-    def memory_used(self) -> int | None:
-        """Bytes in use."""
-        return None if self.memory is None or self.memory_free is None else self.memory - self.memory_free
 
 
 @dataclass(frozen=True)
@@ -84,13 +38,16 @@ class NodeUsage:
         """What the training NICs carry, or without `nic` in the inventory all NICs together."""
         nics = self.sample.nics if self.sample else {}
         chosen = [nics[name] for name in self.node.nic if name in nics] or list(nics.values())
-        return Traffic(sum(traffic.received for traffic in chosen), sum(traffic.sent for traffic in chosen))
+        received, sent = (
+            sum(traffic.received for traffic in chosen),
+            sum(traffic.sent for traffic in chosen),
+        )
+        return Traffic(received=received, sent=sent)
 
 
 def parse_sample(raw: object) -> Sample | None:
     """Read what a node sent; None if it is no sample."""
-    value: Sample | None = read_value(Sample, raw, "sample", [])
-    return value
+    return read_clean(Sample, raw)
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from clusterctl import __version__
-from clusterctl.plans.facts.facts import Facts
 from clusterctl.plans.launch.launchers import RAY_PORTS
 from clusterctl.plans.launch.network import resolve_network
 from clusterctl.plans.launch.placement import needs_gpus
 from clusterctl.plans.launch.plan import LaunchPlan, NodePlan
 from clusterctl.plans.launch.setup import hooks_to_spec
 from clusterctl.plans.launch.template import template_to_json
+from clusterctl.protocol.messages.facts import Facts
 from clusterctl.protocol.reasons import STALLED
 from clusterctl.protocol.run_paths import WorkdirPaths
 from clusterctl.protocol.states import PROTOCOL

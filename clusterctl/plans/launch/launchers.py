@@ -31,7 +31,7 @@ from clusterctl.protocol.run_paths import ATTEMPT
 from clusterctl.specs.job.model import VISIBLE_DEVICES_VARIABLES, Job
 
 if TYPE_CHECKING:
-    from clusterctl.plans.facts.facts import Facts
+    from clusterctl.protocol.messages.facts import Facts
 
 MODULES: Mapping[str, str] = {"torchrun": "torch.distributed.run", "launch": "torch.distributed.launch"}
 

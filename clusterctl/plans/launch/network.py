@@ -16,8 +16,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 
-from clusterctl.plans.facts.facts import Facts
-from clusterctl.plans.facts.records import InfinibandPort, Nic
+from clusterctl.protocol.messages.facts import Facts, InfinibandPort, Nic
 from clusterctl.specs.inventory.model import Node
 from clusterctl.translation import tr
 

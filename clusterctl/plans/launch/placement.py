@@ -15,8 +15,7 @@ from clusterctl.specs.nodeset import fold_names, select_nodes
 from clusterctl.translation import tr, trn
 
 if TYPE_CHECKING:  # its classes take 20 ms, and most verbs only choose nodes here
-    from clusterctl.plans.facts.facts import Facts
-    from clusterctl.plans.facts.records import Gpu
+    from clusterctl.protocol.messages.facts import Facts, Gpu
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,14 @@ from clusterctl.translation import to_translate, tr
 
 if TYPE_CHECKING:
     from clusterctl.plans.launch.documents import SetupEntry
-    from clusterctl.protocol.messages.facts import SetupQuery
-    from clusterctl.protocol.messages.files import Hooks, HookSpec, SentTemplate, SetupSpec, StepSpec
+    from clusterctl.protocol.messages.files import (
+        Hooks,
+        HookSpec,
+        SentTemplate,
+        SetupQuery,
+        SetupSpec,
+        StepSpec,
+    )
 
 VERSION = 1
 ENVIRONMENT, PYTHON = AgentValue("environment"), AgentValue("python")

@@ -19,8 +19,9 @@ from clusterctl.plans.checks.registry import (
     evaluate,
     resolve_waivers,
 )
-from clusterctl.plans.facts.facts import Facts, discard_stale_packages, parse_facts
+from clusterctl.plans.facts.facts import discard_stale_packages, parse_facts
 from clusterctl.plans.slurm.report import MOST_FINDINGS
+from clusterctl.protocol.messages.facts import Facts
 from clusterctl.specs.inventory.model import Node, Waiver
 from clusterctl.specs.job.model import Job
 from clusterctl.specs.serialization import from_plain

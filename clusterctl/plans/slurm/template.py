@@ -24,8 +24,7 @@ from clusterctl.specs.serialization import to_plain
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.allocation import CheckPart
-    from clusterctl.protocol.messages.facts import SetupQuery
-    from clusterctl.protocol.messages.files import LaunchRecord
+    from clusterctl.protocol.messages.files import LaunchRecord, SetupQuery
     from clusterctl.protocol.messages.verbs import SlurmTemplate
 
 ANY_NODE = "any"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
-from .facts import ProbeFacts, SetupQuery
+from .files import SetupQuery
 
 
 class CheckPart(TypedDict):
@@ -29,7 +29,7 @@ class JudgeRequest(TypedDict):
 
     check: CheckPart
     nodes: list[JudgedNode]
-    facts: dict[str, ProbeFacts | None]
+    facts: dict[str, Any]  # Facts by node, null where one gave none
 
 
 class JudgedNode(TypedDict):
@@ -65,7 +65,7 @@ class CheckReport(TypedDict):
 class FactsMessage(TypedDict):
     """What a task reports of its node for the check; null if its probe did not end in time."""
 
-    facts: ProbeFacts | None
+    facts: Any  # Facts, or null
 
 
 class SlurmNumber(TypedDict):
@@ -86,7 +86,7 @@ class NodeFacts(TypedDict):
     """One node of a check in an allocation: where it would train, and its facts."""
 
     member: JudgedNode
-    facts: ProbeFacts | None
+    facts: Any  # Facts, or null
 
 
 class QueueFacts(TypedDict, total=False):

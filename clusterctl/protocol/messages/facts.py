@@ -1,467 +1,501 @@
 """What a node reports of itself: the facts of the verb `probe`, and the samples of `top`.
 
-plans/facts reads them into values of the same names and fields; a fact that cannot be had is a Problem, or null.
+A fact that cannot be had is None, or of a whole question the answer is a Problem.
 """
 
 from __future__ import annotations
 
-from typing import TypedDict
+import re
+from collections.abc import Mapping
 
-from .agent import Holder
-from .files import GpuUser
+from .record import Record, flag, integer, many, named, number, optional, record, string
 
-
-class Problem(TypedDict):
-    """Why a fact is missing."""
-
-    problem: str
+IPV4 = re.compile(r"\d{1,3}(\.\d{1,3}){3}")
 
 
-class InterpreterFacts(TypedDict):
+class Interpreter(Record):
     """The Python that answered."""
 
-    executable: str | None
-    realpath: str | None
-    version: str | None
-    implementation: str | None
-    prefix: str | None
-    base_prefix: str | None
+    executable: str | None = string()
+    realpath: str | None = string()
+    version: str | None = string()
+    implementation: str | None = string()
+    prefix: str | None = string()
+    base_prefix: str | None = string()
 
 
-class ActivateFacts(TypedDict, total=False):
-    """How `activate` ended before Python and what it gave; `status` is null where there is none."""
+class ActivateResult(Record):
+    """How `activate` ended before Python and what it gave; `status` is `None` where there is none."""
 
-    status: int | None
-    path: list[str]
-    libraries: list[str]
-    conda: str | None
-    venv: str | None
-    inside: bool | None
-    cuda_home: str | None
-    nvcc: str | None
-    cuda: str | None
-    compiler: str | None
-    compiler_version: str | None
+    status: int | None = integer()
+    path: tuple[str, ...] = many(string())
+    libraries: tuple[str, ...] = many(string())
+    conda: str | None = string()
+    venv: str | None = string()
+    inside: bool | None = flag()
+    cuda_home: str | None = string()
+    nvcc: str | None = string()
+    cuda: str | None = string()
+    compiler: str | None = string()
+    compiler_version: str | None = string()
+    said: str | None = string()
+
+    @property
+    def environment(self) -> str | None:
+        """The directory of the environment that is active; one made last, a venv, beats conda's."""
+        return self.venv or self.conda
 
 
-class PlatformFacts(TypedDict):
+class Platform(Record):
     """Kernel, processor and C library."""
 
-    system: str | None
-    kernel: str | None
-    machine: str | None
-    libc: str | None
-    distro: str | None
+    system: str | None = string()
+    kernel: str | None = string()
+    machine: str | None = string()
+    libc: str | None = string()
+    distro: str | None = string()
 
 
-class AccountFacts(TypedDict):
+class Account(Record):
     """As whom we are logged in."""
 
-    user: str | None
-    uid: int | None
-    gid: int | None
-    home: str | None
-    shell: str | None
+    user: str | None = string()
+    uid: int | None = integer()
+    gid: int | None = integer()
+    home: str | None = string()
+    shell: str | None = string()
 
 
-class MachineFacts(TypedDict):
+class Machine(Record):
     """Identity and size; memory in bytes, `ssh_address` is where SSH arrived."""
 
-    hostname: str | None
-    boot_id: str | None
-    machine_id: str | None
-    cpus: int | None
-    cpus_allowed: int | None
-    memory: int | None
-    memory_free: int | None
-    memory_limit: int | None
-    ssh_address: str | None
+    hostname: str | None = string()
+    boot_id: str | None = string()
+    machine_id: str | None = string()
+    cpus: int | None = integer()
+    cpus_allowed: int | None = integer()
+    memory: int | None = integer()
+    memory_free: int | None = integer()
+    memory_limit: int | None = integer()
+    ssh_address: str | None = string()
 
 
-class TorchFacts(TypedDict):
+class Torch(Record):
     """The torch that would be imported; `installed` is what the package's metadata claims."""
 
-    version: str | None
-    cuda: str | None
-    hip: str | None
-    git: str | None
-    location: str | None
-    installed: str | None
+    version: str | None = string()
+    cuda: str | None = string()
+    hip: str | None = string()
+    git: str | None = string()
+    location: str | None = string()
+    installed: str | None = string()
 
 
-class OtherNcclFacts(TypedDict):
+class OtherNccl(Record):
     """An NCCL to which a variable leads."""
 
-    by: str | None
-    library: str | None
-    version: str | None
+    by: str | None = string()
+    library: str | None = string()
+    version: str | None = string()
 
 
-class NcclFacts(TypedDict, total=False):
+class Nccl(Record):
     """The NCCL library on disk and the version it reports."""
 
-    library: str | None
-    version: str | None
-    preloaded: bool | None
-    others: list[OtherNcclFacts]
+    library: str | None = string()
+    version: str | None = string()
+    preloaded: bool | None = flag()
+    others: tuple[OtherNccl, ...] = many(record(OtherNccl))
 
 
-class PackagesFacts(TypedDict):
+class InstalledPackages(Record):
     """All packages that the interpreter finds, each as `name version`, and a digest of them."""
 
-    digest: str | None
-    packages: list[str]
+    digest: str | None = string()
+    packages: tuple[str, ...] = many(string())
 
 
-class GpuFacts(TypedDict, total=False):
+class Gpu(Record):
     """One GPU; memory in MiB."""
 
-    index: int | None
-    uuid: str | None
-    name: str | None
-    driver: str | None
-    memory: int | None
-    memory_used: int | None
-    compute_mode: str | None
-    bus: str | None
-    capability: str | None
-    mig: str | None
-    ecc_errors: int | None
+    index: int | None = integer()
+    uuid: str | None = string()
+    name: str | None = string()
+    driver: str | None = string()
+    memory: int | None = integer()
+    memory_used: int | None = integer()
+    compute_mode: str | None = string()
+    bus: str | None = string()
+    capability: str | None = string()
+    mig: str | None = string()
+    ecc_errors: int | None = integer()
 
 
-class GpuProcessFacts(GpuUser):
-    """One process that holds memory of a GPU, in MiB."""
+class GpuProcess(Record):
+    """One process that holds memory of a GPU, in MiB; user and command only where the node shows them."""
 
-    gpu: str | None
+    gpu: str | None = string()
+    pid: int | None = integer()
+    memory: int | None = integer()
+    user: str | None = string()
+    command: str | None = string()
 
 
-class GpusFacts(TypedDict, total=False):
+class Gpus(Record):
     """The accelerators; `module` is the loaded kernel driver, `driver` the one that nvidia-smi reports."""
 
-    vendor: str | None
-    count: int | None
-    smi: str | None
-    driver: str | None
-    module: str | None
-    files: int | None
-    error: str | None
-    devices: list[GpuFacts]
-    processes: list[GpuProcessFacts]
+    vendor: str | None = string()
+    count: int | None = integer()
+    smi: str | None = string()
+    driver: str | None = string()
+    module: str | None = string()
+    files: int | None = integer()
+    error: str | None = string()
+    devices: tuple[Gpu, ...] = many(record(Gpu))
+    processes: tuple[GpuProcess, ...] = many(record(GpuProcess))
 
 
-class AddressFacts(TypedDict):
+class Address(Record):
     """One address of a NIC; `family` is 4 or 6."""
 
-    ip: str | None
-    prefix: int | None
-    family: int | None
-    label: str | None
+    ip: str | None = string()
+    prefix: int | None = integer()
+    family: int | None = integer()
+    label: str | None = string()
 
 
-class NicFacts(TypedDict):
+class Nic(Record):
     """One network interface; speed in Mbit/s."""
 
-    name: str | None
-    kind: str | None
-    up: bool | None
-    running: bool | None
-    state: str | None
-    carrier: bool | None
-    mtu: int | None
-    speed: int | None
-    physical: bool | None
-    driver: str | None
-    mac: str | None
-    slave: bool | None
-    addresses: list[AddressFacts]
+    name: str | None = string()
+    kind: str | None = string()
+    up: bool | None = flag()
+    running: bool | None = flag()
+    state: str | None = string()
+    carrier: bool | None = flag()
+    mtu: int | None = integer()
+    speed: int | None = integer()
+    physical: bool | None = flag()
+    driver: str | None = string()
+    mac: str | None = string()
+    slave: bool | None = flag()
+    addresses: tuple[Address, ...] = many(record(Address))
+
+    @property
+    def ipv4(self) -> tuple[str, ...]:
+        """The IPv4 addresses in the kernel's order; Gloo takes the first."""
+        texts = [address.ip or "" for address in self.addresses if address.family == 4]
+        return tuple(text for text in texts if IPV4.fullmatch(text))
 
 
-class RouteFacts(TypedDict, total=False):
+class Route(Record):
     """Where the kernel would send packets for a peer."""
 
-    address: str | None
-    source: str | None
-    nic: str | None
-    problem: str | None
+    address: str | None = string()
+    source: str | None = string()
+    nic: str | None = string()
+    problem: str | None = string()
 
 
-class RouteEntryFacts(TypedDict):
+class RouteEntry(Record):
     """One row of the routing table."""
 
-    nic: str | None
-    to: str | None
-    prefix: int | None
-    gateway: str | None
-    metric: int | None
-    usable: bool | None
+    nic: str | None = string()
+    to: str | None = string()
+    prefix: int | None = integer()
+    gateway: str | None = string()
+    metric: int | None = integer()
+    usable: bool | None = flag()
 
 
-class ResolvedNameFacts(TypedDict, total=False):
+class ResolvedName(Record):
     """What a name resolves to on the node."""
 
-    host: str | None
-    addresses: list[str]
-    error: str | None
+    host: str | None = string()
+    addresses: tuple[str, ...] = many(string())
+    error: str | None = string()
 
 
-class PortRangeFacts(TypedDict):
+class PortRange(Record):
     """The ephemeral ports."""
 
-    first: int | None
-    last: int | None
-    reserved: str | None
+    first: int | None = integer()
+    last: int | None = integer()
+    reserved: str | None = string()
 
 
-class WorkdirFacts(TypedDict, total=False):
+class Workdir(Record):
     """Where clusterctl keeps its things on the node."""
 
-    path: str | None
-    exists: bool | None
-    nearest: str | None
-    directory: bool | None
-    owner: int | None
-    mode: int | None
-    writable: bool | None
-    payload: bool | None
+    path: str | None = string()
+    exists: bool | None = flag()
+    nearest: str | None = string()
+    directory: bool | None = flag()
+    owner: int | None = integer()
+    mode: int | None = integer()
+    writable: bool | None = flag()
+    payload: bool | None = flag()
 
 
-class DiskFacts(TypedDict):
+class Disk(Record):
     """Room on one file system, in bytes and inodes, as this user may use it."""
 
-    path: str | None
-    mount: str | None
-    kind: str | None
-    total: int | None
-    free: int | None
-    inodes: int | None
-    inodes_free: int | None
-    read_only: bool | None
+    path: str | None = string()
+    mount: str | None = string()
+    kind: str | None = string()
+    total: int | None = integer()
+    free: int | None = integer()
+    inodes: int | None = integer()
+    inodes_free: int | None = integer()
+    read_only: bool | None = flag()
 
 
-class LimitFacts(TypedDict):
+class Limit(Record):
     """One resource limit; -1 is unlimited."""
 
-    soft: int | None
-    hard: int | None
+    soft: int | None = integer()
+    hard: int | None = integer()
 
 
-class LimitsFacts(TypedDict):
+class Limits(Record):
     """The resource limits of an SSH session."""
 
-    nofile: LimitFacts | None
-    memlock: LimitFacts | None
-    nproc: LimitFacts | None
-    stack: LimitFacts | None
+    nofile: Limit | None = optional(Limit)
+    memlock: Limit | None = optional(Limit)
+    nproc: Limit | None = optional(Limit)
+    stack: Limit | None = optional(Limit)
 
 
-class LogindFacts(TypedDict):
+class Logind(Record):
     """Whether logind ends a user's processes with the session."""
 
-    running: bool | None
-    kills: bool | None
-    removes_ipc: bool | None
-    linger: bool | None
+    running: bool | None = flag()
+    kills: bool | None = flag()
+    removes_ipc: bool | None = flag()
+    linger: bool | None = flag()
 
 
-class PythonFacts(TypedDict):
-    """An interpreter: its path, `~/...` in the home, its version such as `3.11`, and that of its torch."""
-
-    path: str
-    version: str
-    torch: str | None
-
-
-class InfinibandPortFacts(TypedDict):
+class InfinibandPort(Record):
     """One port of an adapter; `link` is InfiniBand or Ethernet (RoCE), `gids` the kinds of its addresses."""
 
-    adapter: str | None
-    port: int | None
-    state: str | None
-    physical: str | None
-    rate: str | None
-    link: str | None
-    nics: list[str]
-    gids: list[str]
+    adapter: str | None = string()
+    port: int | None = integer()
+    state: str | None = string()
+    physical: str | None = string()
+    rate: str | None = string()
+    link: str | None = string()
+    nics: tuple[str, ...] = many(string())
+    gids: tuple[str, ...] = many(string())
 
 
-class GpuDirectFacts(TypedDict):
+class GpuDirect(Record):
     """Whether network adapters can reach GPU memory: by the module nvidia_peermem, or by an open kernel driver."""
 
-    peermem: bool | None
-    open_driver: bool | None
+    peermem: bool | None = flag()
+    open_driver: bool | None = flag()
 
 
-class ClockFacts(TypedDict):
+class Clock(Record):
     """The node's clock; `offset` is node minus here, `error` how far that may be off, in seconds."""
 
-    received: float | None
-    answered: float | None
+    received: float | None = number()
+    answered: float | None = number()
+    offset: float | None = number()
+    error: float | None = number()
 
 
-class GpuStateFacts(TypedDict, total=False):
+class GpuState(Record):
     """One GPU: why it is slowed, rows of memory to remap, fabric, PCIe lanes, NVLinks and how many are down."""
 
-    index: int | None
-    uuid: str | None
-    bus: str | None
-    persistence: str | None
-    slowed: list[str]
-    remap_pending: str | None
-    remap_failed: str | None
-    fabric: str | None
-    fabric_status: str | None
-    width: int | None
-    width_most: int | None
-    links: int | None
-    links_down: int | None
+    index: int | None = integer()
+    uuid: str | None = string()
+    bus: str | None = string()
+    persistence: str | None = string()
+    slowed: tuple[str, ...] = many(string())
+    remap_pending: str | None = string()
+    remap_failed: str | None = string()
+    fabric: str | None = string()
+    fabric_status: str | None = string()
+    width: int | None = integer()
+    width_most: int | None = integer()
+    links: int | None = integer()
+    links_down: int | None = integer()
 
 
-class XidFacts(TypedDict):
+class Xid(Record):
     """A kind of error that the kernel has reported of a GPU since the boot; `age` of the last one in seconds."""
 
-    bus: str | None
-    code: int | None
-    count: int | None
-    age: float | None
-    text: str | None
+    bus: str | None = string()
+    code: int | None = integer()
+    count: int | None = integer()
+    age: float | None = number()
+    text: str | None = string()
 
 
-class GpuHealthFacts(TypedDict):
+class GpuHealth(Record):
     """All GPUs; `pci` are the bus addresses of those that the machine has, whether the driver lists them or not."""
 
-    devices: list[GpuStateFacts]
-    error: str | None
-    xids: list[XidFacts]
-    xids_hidden: str | None
-    pci: list[str]
+    devices: tuple[GpuState, ...] = many(record(GpuState))
+    error: str | None = string()
+    xids: tuple[Xid, ...] = many(record(Xid))
+    xids_hidden: str | None = string()
+    pci: tuple[str, ...] = many(string())
 
 
-class CgroupFacts(TypedDict):
-    """The limits of the session's control groups; memory in bytes, null where there is no limit."""
+class Cgroup(Record):
+    """The limits of the session's control groups; memory in bytes, `None` where there is no limit."""
 
-    memory: int | None
-    memory_free: int | None
-    cpus: float | None
-    pids_free: int | None
+    memory: int | None = integer()
+    memory_free: int | None = integer()
+    cpus: float | None = number()
+    pids_free: int | None = integer()
 
 
-class SharedMemoryFacts(TypedDict):
+class LeftoverSharedMemory(Record):
     """What processes that are gone have left in /dev/shm."""
 
-    files: int | None
-    bytes: int | None
+    files: int | None = integer()
+    bytes: int | None = integer()
 
 
-class EncodingFacts(TypedDict):
+class Checkpoint(Record):
+    """The newest distributed checkpoint among the job's outputs; `names` is a checksum of the names of its parts."""
+
+    path: str | None = string()
+    time: float | None = number()
+    metadata: bool | None = flag()
+    parts: int | None = integer()
+    names: int | None = integer()
+
+
+class Encoding(Record):
     """How Python reads text there, and the variables that decide it."""
 
-    encoding: str | None
-    variables: list[str]
+    encoding: str | None = string()
+    variables: tuple[str, ...] = many(string())
 
 
-class SetupFacts(TypedDict, total=False):
-    """Whether the environment is there (null: the job has none), where, and whether packages are known only then."""
+class LockHolder(Record):
+    """Who holds one lock, in its own words; `user`, `uid` and `pid` are the kernel's. Age in seconds."""
 
-    made: bool | None
-    prefix: str | None
-
-
-class SetupQuery(TypedDict):
-    """Which environment a probe looks into."""
-
-    content: str
-    brings_torch: bool
-
-
-class CheckpointFacts(TypedDict):
-    """The newest distributed checkpoint among a job's outputs; `names` is a checksum of the names of its parts."""
-
-    path: str
-    time: float
-    metadata: bool
-    parts: int
-    names: int
+    name: str | None = string()
+    run: str | None = string()
+    job: str | None = string()
+    node: str | None = string()
+    by: str | None = string()
+    age: float | None = number()
+    submitted: float | None = number()
+    going: bool | None = flag()
+    user: str | None = string()
+    uid: int | None = integer()
+    pid: int | None = integer()
 
 
-class ProbeFacts(TypedDict):
-    """All that a node reports."""
+class FoundPython(Record):
+    """An interpreter of a node; `version` is such as `3.11`, `torch` None where it has none."""
 
-    interpreter: InterpreterFacts | Problem
-    activate: ActivateFacts | Problem
-    platform: PlatformFacts | Problem
-    account: AccountFacts | Problem
-    machine: MachineFacts | Problem
-    torch: TorchFacts | Problem | None
-    packages: dict[str, str] | Problem
-    installed: PackagesFacts | Problem
-    setup: SetupFacts | Problem | None
-    nccl: NcclFacts | Problem | None
-    gpus: GpusFacts | Problem
-    gpu_health: GpuHealthFacts | Problem | None
-    locks: list[Holder] | Problem
-    nics: list[NicFacts] | Problem
-    routing: list[RouteEntryFacts] | Problem
-    routes: dict[str, RouteFacts] | Problem
-    address: ResolvedNameFacts | Problem
-    hostname: ResolvedNameFacts | Problem
-    ports: PortRangeFacts | Problem
-    workdir: WorkdirFacts | Problem
-    workdir_disk: DiskFacts | Problem
-    tmp_disk: DiskFacts | Problem
-    shm_disk: DiskFacts | Problem
-    home_disk: DiskFacts | Problem
-    python_disk: DiskFacts | Problem
-    shm_left: SharedMemoryFacts | Problem
-    checkpoint: CheckpointFacts | Problem | None
-    cgroup: CgroupFacts | Problem
-    text: EncodingFacts | Problem
-    limits: LimitsFacts | Problem
-    environment: dict[str, str] | Problem
-    nccl_conf: dict[str, list[str]] | Problem
-    logind: LogindFacts | Problem
-    programs: dict[str, str] | Problem  # mpirun and orted: where they are, empty where they are not
-    infiniband: list[InfinibandPortFacts] | Problem
-    gpudirect: GpuDirectFacts | Problem
-    clock: ClockFacts | Problem
+    path: str | None = string()
+    version: str | None = string()
+    torch: str | None = string()
 
 
-class GpuSample(TypedDict):
+class SetupFacts(Record):
+    """Whether the environment is there (`None`: the job has none), where, and whether packages are known only then."""
+
+    made: bool | None = flag()
+    prefix: str | None = string()
+    pending: bool = flag(False)
+
+
+class Facts(Record):
+    """All that a node reported; `problems` holds what it could not answer, `notes` what was dropped."""
+
+    interpreter: Interpreter = record(Interpreter)
+    activate: ActivateResult = record(ActivateResult)
+    platform: Platform = record(Platform)
+    account: Account = record(Account)
+    machine: Machine = record(Machine)
+    torch: Torch = record(Torch)
+    packages: Mapping[str, str] = named(string())
+    installed: InstalledPackages = record(InstalledPackages)
+    setup: SetupFacts = record(SetupFacts)
+    nccl: Nccl = record(Nccl)
+    gpus: Gpus = record(Gpus)
+    gpu_health: GpuHealth = record(GpuHealth)
+    locks: tuple[LockHolder, ...] = many(record(LockHolder))
+    nics: tuple[Nic, ...] = many(record(Nic))
+    routing: tuple[RouteEntry, ...] = many(record(RouteEntry))
+    routes: Mapping[str, Route] = named(record(Route))
+    address: ResolvedName = record(ResolvedName)
+    hostname: ResolvedName = record(ResolvedName)
+    ports: PortRange = record(PortRange)
+    workdir: Workdir = record(Workdir)
+    workdir_disk: Disk = record(Disk)
+    tmp_disk: Disk = record(Disk)
+    shm_disk: Disk = record(Disk)
+    home_disk: Disk = record(Disk)
+    python_disk: Disk = record(Disk)
+    shm_left: LeftoverSharedMemory = record(LeftoverSharedMemory)
+    checkpoint: Checkpoint = record(Checkpoint)
+    cgroup: Cgroup = record(Cgroup)
+    text: Encoding = record(Encoding)
+    noise: str = string(missing="")
+    limits: Limits = record(Limits)
+    environment: Mapping[str, str] = named(string())
+    nccl_conf: Mapping[str, tuple[str, ...]] = named(many(string()))
+    logind: Logind = record(Logind)
+    programs: Mapping[str, str] = named(string())
+    infiniband: tuple[InfinibandPort, ...] = many(record(InfinibandPort))
+    gpudirect: GpuDirect = record(GpuDirect)
+    clock: Clock = record(Clock)
+    problems: Mapping[str, str] = named(string())
+    notes: tuple[str, ...] = many(string())
+
+
+class GpuUsage(Record):
     """One GPU: `busy` in per cent, memory in MiB, degrees Celsius, watts."""
 
-    index: int | None
-    name: str | None
-    busy: int | None
-    memory_used: int | None
-    memory: int | None
-    temperature: int | None
-    power: float | None
+    index: int | None = integer()
+    name: str | None = string()
+    busy: int | None = integer()
+    memory_used: int | None = integer()
+    memory: int | None = integer()
+    temperature: int | None = integer()
+    power: float | None = number()
 
 
-class TrafficSample(TypedDict):
+class Traffic(Record):
     """Bytes per second."""
 
-    received: float
-    sent: float
+    received: float = number(missing=0.0)
+    sent: float = number(missing=0.0)
 
 
-class MachineSample(TypedDict):
-    """What a node reports at one moment: `cpu` from 0 to 1, memory in bytes."""
+class GpusSample(Record):
+    """The GPUs of a node at one moment; `gpu_pending` until they were asked."""
 
-    cpu: float
-    cores: int | None
-    load: float
-    memory: int | None
-    memory_free: int | None
-    nics: dict[str, TrafficSample]
+    gpus: tuple[GpuUsage, ...] = many(record(GpuUsage))
+    gpu_problem: str | None = string()
+    gpu_pending: bool | None = flag()
 
 
-class GpusSample(TypedDict):
-    """The GPUs at one moment; `gpu_pending` until they were asked."""
+class Sample(GpusSample):
+    """A node at one moment: `cpu` from 0 to 1, memory in bytes."""
 
-    gpus: list[GpuSample]
-    gpu_problem: str | None
-    gpu_pending: bool
+    cpu: float | None = number()
+    cores: int | None = integer()
+    load: float | None = number()
+    memory: int | None = integer()
+    memory_free: int | None = integer()
+    nics: Mapping[str, Traffic] = named(record(Traffic))
 
+    @property
+    def gpu_busy(self) -> float | None:
+        """The mean of the GPUs' shares in per cent."""
+        known = [gpu.busy for gpu in self.gpus if gpu.busy is not None]
+        return sum(known) / len(known) if known else None
 
-class UsageSample(MachineSample, GpusSample):
-    """How busy a node is."""
+    @property
+    def memory_used(self) -> int | None:
+        """Bytes in use."""
+        return None if self.memory is None or self.memory_free is None else self.memory - self.memory_free

@@ -43,6 +43,13 @@ class SetupSpec(TypedDict):
     time_limit: float
 
 
+class SetupQuery(TypedDict):
+    """Which environment a probe looks into."""
+
+    content: str
+    brings_torch: bool
+
+
 class _RestartSpec(TypedDict):
     """The job's `restart`."""
 

@@ -111,13 +111,13 @@ class MeshListening(TypedDict):
     listening: MeshPorts
 
 
-class _MeshProblem(TypedDict):
-    """Why a node does not listen."""
+class Problem(TypedDict):
+    """Why a fact is missing."""
 
     problem: str
 
 
-class MeshProblem(_MeshProblem, total=False):
+class MeshProblem(Problem, total=False):
     """Why a node does not listen."""
 
     taken: Literal[True]  # no port of the inventory is free for the master

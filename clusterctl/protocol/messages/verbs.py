@@ -17,8 +17,8 @@ from .evidence import (
     OutputFrame,
     ScalarsFrame,
 )
-from .facts import ProbeFacts, Problem, PythonFacts, SetupQuery, UsageSample
-from .files import EndedProcess, JournalEntry, LeftProcess, OutsideSummary, Spec, State
+from .facts import Facts, FoundPython, Sample
+from .files import EndedProcess, JournalEntry, LeftProcess, OutsideSummary, SetupQuery, Spec, State
 from .local import WarmServerFacts
 from .network import (
     ContentPart,
@@ -28,6 +28,7 @@ from .network import (
     MeshListening,
     MeshProblem,
     MeshReport,
+    Problem,
 )
 from .tunnel import ChannelData, ChannelTaken, CloseChannel, OpenChannel, RankWaits, TerminalSize
 
@@ -160,7 +161,7 @@ class FullProbeRequest(ProbeRequest, total=False):
 class ProbeAnswer(TypedDict):
     """The facts by topic."""
 
-    facts: ProbeFacts
+    facts: Facts  # with a Problem in the place of what could not be answered
 
 
 class PythonsRequest(OfNode):
@@ -172,7 +173,7 @@ class PythonsRequest(OfNode):
 class PythonsAnswer(TypedDict):
     """Interpreters, those with torch first, and environment modules with torch in their name."""
 
-    pythons: list[PythonFacts] | Problem
+    pythons: list[FoundPython] | Problem
     modules: list[str] | Problem
 
 
@@ -561,7 +562,7 @@ class TopRequest(TypedDict):
 class TopSample(TypedDict):
     """How busy a node is."""
 
-    sample: UsageSample
+    sample: Sample
 
 
 class PullRequest(OfNode):

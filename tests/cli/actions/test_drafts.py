@@ -9,8 +9,7 @@ import pytest
 
 from clusterctl.cli.actions.init.drafts import SetupDraft, draft_job, draft_setup
 from clusterctl.cli.actions.init.machines import has_gpus
-from clusterctl.plans.facts.facts import Facts
-from clusterctl.plans.facts.records import Gpu, Gpus
+from clusterctl.protocol.messages.facts import Facts, Gpu, Gpus
 from clusterctl.specs.job.parse import parse_job
 from clusterctl.specs.job.render import render_brief_job, render_job
 

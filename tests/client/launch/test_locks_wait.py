@@ -9,7 +9,7 @@ import pytest
 from clusterctl.client.launch import locks
 from clusterctl.client.launch.locks import HoldersByNode, LockPolicy, LockWaiter, describe_blocked
 from clusterctl.client.launch.prepare import describe_start_failure
-from clusterctl.plans.facts.gpu_use import LockHolder
+from clusterctl.protocol.messages.facts import LockHolder
 
 SPECS: dict[str, dict[str, Any]] = {name: {"run": "mine-1", "submitted": 9.0} for name in ("gpu01", "gpu02")}
 
@@ -17,7 +17,7 @@ SPECS: dict[str, dict[str, Any]] = {name: {"run": "mine-1", "submitted": 9.0} fo
 def held(run: str, **ages: float) -> HoldersByNode:
     """Say which run holds nodes, and since when."""
     return {
-        name: (LockHolder("clusterctl/node", run, "t", by="ann@x", age=age),) for name, age in ages.items()
+        name: (LockHolder(name="clusterctl/node", run=run, job="t", by="ann@x", age=age),) for name, age in ages.items()
     }
 
 

@@ -50,14 +50,14 @@ def test_environments_are_found_where_installers_put_them(home: Path) -> None:
 
     found = pythons.find_pythons(str(home / "deep" / "code"))
 
-    assert {(one["path"], one["version"], one["torch"]) for one in found} == {
+    assert {(one.path, one.version, one.torch) for one in found} == {
         ("~/miniconda3/envs/train/bin/python", "3.11", "2.13.0+cu128"),
         ("~/far/away/env/bin/python", "3.11", "2.4.0"),
         ("~/project/.venv/bin/python", "3.10", "2.9.1"),
         ("~/deep/code/venv/bin/python", "3.11", "2.1.0"),
         ("~/miniconda3/bin/python", "3.12", None),
     }
-    assert found[-1]["torch"] is None
+    assert found[-1].torch is None
 
 
 def test_what_is_no_environment_is_left_out(home: Path) -> None:
@@ -69,7 +69,7 @@ def test_what_is_no_environment_is_left_out(home: Path) -> None:
     (home / "c").mkdir()
     (home / "c" / "venv").symlink_to(home / "b" / "venv")
 
-    assert [one["path"] for one in pythons.find_pythons("")] == ["~/b/venv/bin/python"]
+    assert [one.path for one in pythons.find_pythons("")] == ["~/b/venv/bin/python"]
 
 
 def test_many_environments_are_cut(home: Path) -> None:
@@ -80,7 +80,7 @@ def test_many_environments_are_cut(home: Path) -> None:
     found = pythons.find_pythons("")
 
     assert len(found) == pythons.MAX_PYTHONS
-    assert [one["torch"] for one in found[:3]] == ["2.0.0", "2.0.0", None]
+    assert [one.torch for one in found[:3]] == ["2.0.0", "2.0.0", None]
 
 
 def test_the_verb_answers_with_both_lists(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from clusterctl.node.probe.gpu import (
     read_xids,
     read_xml,
 )
+from clusterctl.protocol.messages.facts import Gpu, Xid
 
 # Two GPUs in the shape of `nvidia-smi -q -x`, cut to what is read: a new driver's words, and an older one's.
 XML = """<?xml version="1.0" ?>
@@ -70,12 +71,12 @@ def smi(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
 def test_the_xml_of_old_and_new_drivers() -> None:
     """What a driver does not know is None."""
     first, second = read_xml(f"some warning\n{XML}")
-    assert (first["index"], first["uuid"], first["bus"]) == (0, "GPU-a", "00000000:18:00.0")
-    assert (first["width"], first["width_most"]) == (8, 16)
-    assert first["slowed"] == ["too hot"] and second["slowed"] == ["hardware slowdown"]
-    assert (first["remap_pending"], first["remap_failed"], second["remap_pending"]) == ("Yes", "No", None)
-    assert (first["fabric"], first["fabric_status"], second["fabric"]) == ("Completed", "Success", None)
-    assert (second["persistence"], second["width"]) == ("Disabled", None)
+    assert (first.index, first.uuid, first.bus) == (0, "GPU-a", "00000000:18:00.0")
+    assert (first.width, first.width_most) == (8, 16)
+    assert first.slowed == ("too hot",) and second.slowed == ("hardware slowdown",)
+    assert (first.remap_pending, first.remap_failed, second.remap_pending) == ("Yes", "No", None)
+    assert (first.fabric, first.fabric_status, second.fabric) == ("Completed", "Success", None)
+    assert (second.persistence, second.width) == ("Disabled", None)
 
 
 @pytest.mark.parametrize("text", ["", "Failed to initialize NVML", "<?xml version='1.0'?><nvidia", XML[:900]])
@@ -96,8 +97,8 @@ def test_all_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "links").write_text(LINKS)
     smi(tmp_path, monkeypatch, f"case $1 in -q) cat {tmp_path}/xml;; nvlink) cat {tmp_path}/links;; esac")
     told: Any = gpu_health()
-    assert [(one["links"], one["links_down"]) for one in told["devices"]] == [(2, 1), (1, 0)]
-    assert told["error"] is None
+    assert [(one.links, one.links_down) for one in told.devices] == [(2, 1), (1, 0)]
+    assert told.error is None
 
 
 def test_one_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +106,7 @@ def test_one_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(gpu, "XML_LIMIT", 0.3)
     smi(tmp_path, monkeypatch, "sleep 3600")
     told: Any = gpu_health()
-    assert (told["devices"], told["error"]) == ([], "nvidia-smi -q -x gave no answer within 0.3 s")
+    assert (told.devices, told.error) == ((), "nvidia-smi -q -x gave no answer within 0.3 s")
 
 
 def test_reports_of_the_kernel() -> None:
@@ -117,14 +118,8 @@ def test_reports_of_the_kernel() -> None:
         "4,4,9000000,-;NVRM: Xid (PCI:0000:2a:00): 79, GPU has fallen off the bus.\n SUBSYSTEM=pci",
     ]
     assert count_xids(iter(records), 10.0) == [
-        {
-            "count": 2,
-            "bus": "0000:18:00",
-            "code": 31,
-            "age": 7.0,
-            "text": "pid=78, name=python, Ch 00000009, MMU Fault",
-        },
-        {"count": 1, "bus": "0000:2a:00", "code": 79, "age": 1.0, "text": "GPU has fallen off the bus."},
+        Xid(bus="0000:18:00", code=31, count=2, age=7.0, text="pid=78, name=python, Ch 00000009, MMU Fault"),
+        Xid(bus="0000:2a:00", code=79, count=1, age=1.0, text="GPU has fallen off the bus."),
     ]
 
 
@@ -151,4 +146,4 @@ def test_gpus_on_the_bus(tmp_path: Path) -> None:
 
 def test_who_has_a_gpu_open() -> None:
     """Memory that nvidia-smi puts down to no one: those with the device open are named, where we may look."""
-    assert list(openers([{"index": 7, "uuid": "GPU-x"}])) == []
+    assert list(openers((Gpu(index=7, uuid="GPU-x"),))) == []

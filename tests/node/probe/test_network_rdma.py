@@ -2,27 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
-from types import ModuleType
 
-import pytest
-
-PAYLOAD = Path(__file__).parents[3] / "clusterctl" / "node" / "probe"
-
-
-@pytest.fixture(scope="module")
-def rdma() -> ModuleType:
-    """Load the module as a part of a package named as on a node."""
-    for name in ("questions", "network"):
-        spec = importlib.util.spec_from_file_location(f"payload_here.{name}", PAYLOAD / f"{name}.py")
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[f"payload_here.{name}"] = module
-        spec.loader.exec_module(module)
-    return module
+from clusterctl.node.probe import network
+from clusterctl.protocol.messages.facts import GpuDirect, InfinibandPort
 
 
 def write_port(root: Path, adapter: str, number: int, **files: str) -> None:
@@ -34,7 +17,7 @@ def write_port(root: Path, adapter: str, number: int, **files: str) -> None:
         path.write_text(text + "\n")
 
 
-def test_an_infiniband_port(rdma: ModuleType, tmp_path: Path) -> None:
+def test_an_infiniband_port(tmp_path: Path) -> None:
     """State, rate and link come without their numbers; the NIC is the adapter's own."""
     write_port(
         tmp_path,
@@ -46,21 +29,20 @@ def test_an_infiniband_port(rdma: ModuleType, tmp_path: Path) -> None:
         link_layer="InfiniBand",
     )
     (tmp_path / "class/infiniband/mlx5_0/device/net/ib0").mkdir(parents=True)
-    assert rdma.infiniband(str(tmp_path)) == [
-        {
-            "adapter": "mlx5_0",
-            "port": 1,
-            "state": "ACTIVE",
-            "physical": "LinkUp",
-            "rate": "200 Gb/sec (4X HDR)",
-            "link": "InfiniBand",
-            "nics": ["ib0"],
-            "gids": [],
-        }
+    assert network.infiniband(str(tmp_path)) == [
+        InfinibandPort(
+            adapter="mlx5_0",
+            port=1,
+            state="ACTIVE",
+            physical="LinkUp",
+            rate="200 Gb/sec (4X HDR)",
+            link="InfiniBand",
+            nics=("ib0",),
+        )
     ]
 
 
-def test_a_roce_port(rdma: ModuleType, tmp_path: Path) -> None:
+def test_a_roce_port(tmp_path: Path) -> None:
     """Of the addresses only those that are set count; the NIC is the one that they stand on."""
     zero = "0000:0000:0000:0000:0000:0000:0000:0000"
     write_port(
@@ -80,27 +62,24 @@ def test_a_roce_port(rdma: ModuleType, tmp_path: Path) -> None:
         gid_attrs__ndevs__0="ens1f0np0",
         gid_attrs__ndevs__1="ens1f0np0",
     )
-    (port,) = rdma.infiniband(str(tmp_path))
-    assert (port["link"], port["nics"], port["gids"]) == (
-        "Ethernet",
-        ["ens1f0np0"],
-        ["IB/RoCE v1", "RoCE v2"],
-    )
+    (port,) = network.infiniband(str(tmp_path))
+    assert (port.link, port.nics) == ("Ethernet", ("ens1f0np0",))
+    assert port.gids == ("IB/RoCE v1", "RoCE v2")
 
 
-def test_ports_that_cannot_be_read_are_bare(rdma: ModuleType, tmp_path: Path) -> None:
+def test_ports_that_cannot_be_read_are_bare(tmp_path: Path) -> None:
     """A driver that shows nothing of a port leaves its name; without adapters there is nothing."""
-    assert rdma.infiniband(str(tmp_path)) == []
+    assert network.infiniband(str(tmp_path)) == []
     (tmp_path / "class/infiniband/irdma0/ports/1").mkdir(parents=True)
-    (port,) = rdma.infiniband(str(tmp_path))
-    assert (port["adapter"], port["state"], port["nics"]) == ("irdma0", None, [])
+    (port,) = network.infiniband(str(tmp_path))
+    assert (port.adapter, port.state, port.nics) == ("irdma0", None, ())
 
 
-def test_gpudirect(rdma: ModuleType, tmp_path: Path) -> None:
+def test_gpudirect(tmp_path: Path) -> None:
     """The module, or the driver's own word; without a driver nothing is reported of it."""
-    assert rdma.gpudirect(str(tmp_path)) == {"peermem": False, "open_driver": None}
+    assert network.gpudirect(str(tmp_path)) == GpuDirect(peermem=False, open_driver=None)
     (tmp_path / "sys/module/nvidia_peermem").mkdir(parents=True)
     (tmp_path / "proc/driver/nvidia").mkdir(parents=True)
     text = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  560.35.03  Release Build\n"
     (tmp_path / "proc/driver/nvidia/version").write_text(text)
-    assert rdma.gpudirect(str(tmp_path)) == {"peermem": True, "open_driver": True}
+    assert network.gpudirect(str(tmp_path)) == GpuDirect(peermem=True, open_driver=True)

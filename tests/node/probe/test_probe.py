@@ -19,6 +19,8 @@ from session import BOOT, PAYLOAD, Session
 from waiting import wait_until
 
 from clusterctl.node.probe import network, python
+from clusterctl.protocol.messages.facts import ActivateResult, Route
+from clusterctl.protocol.messages.record import to_json
 
 SYSTEM_PYTHON = "/usr/bin/python3"
 Probe = Callable[..., dict[str, Any]]
@@ -72,7 +74,7 @@ def test_facts_of_this_machine() -> None:
     assert Path(sys.executable).samefile(facts["interpreter"]["executable"])
     assert facts["machine"]["hostname"] == socket.gethostname()
     assert [one["name"] for one in facts["nics"]] == [name for _, name in socket.if_nameindex()]
-    assert facts["routes"]["me"] == {"address": "127.0.0.1", "source": "127.0.0.1", "nic": "lo"}
+    assert facts["routes"]["me"] == to_json(Route(address="127.0.0.1", source="127.0.0.1", nic="lo"))
     assert facts["account"]["uid"] == os.getuid()
     assert before < facts["clock"]["received"] <= facts["clock"]["answered"] < time.time()
     assert abs(facts["tmp_disk"]["free"] - shutil.disk_usage("/tmp").free) < 1 << 30
@@ -117,7 +119,7 @@ def test_what_activate_gave(tmp_path: Path) -> None:
     assert (told["nvcc"], told["cuda"]) == (str(nvcc), "9.9")
     assert (told["compiler"], told["compiler_version"]) == (str(cc), "12.4.1")
     assert (again["conda"], again["inside"], again["cuda"]) == ("/opt/conda", False, "12.6.3")
-    assert probe(env={"PATH": path})["activate"] == {"status": None}
+    assert probe(env={"PATH": path})["activate"] == to_json(ActivateResult())
 
 
 def test_loopback_is_described() -> None:
@@ -286,7 +288,7 @@ def test_the_work_grows_with_the_packages(tmp_path: Path, monkeypatch: pytest.Mo
 
     def look(number: int) -> None:
         monkeypatch.setattr(sys, "path", [str(tmp_path / str(number))])
-        assert len(python.installed()["packages"]) == number
+        assert len(python.installed().packages) == number
         python.packages()
 
     check_growth(look, 400)
@@ -401,7 +403,7 @@ def test_nics_of_another_namespace() -> None:
     assert (found["kind"], found["mtu"], found["physical"]) == ("veth", 8000, False)
     assert (found["up"], found["running"]) == (True, True)
     assert [one["ip"] for one in found["addresses"] if one["family"] == 4] == ["10.77.0.1", "10.77.0.9"]
-    assert facts["routes"]["b"] == {"address": "10.77.0.2", "source": "10.77.0.1", "nic": "meth919"}
+    assert facts["routes"]["b"] == to_json(Route(address="10.77.0.2", source="10.77.0.1", nic="meth919"))
     assert facts["routes"]["c"]["problem"] == "Network is unreachable"
     assert [row["to"] for row in facts["routing"]] == ["10.77.0.0"]
 
@@ -432,7 +434,7 @@ def test_addresses_of_every_kind() -> None:
         ("10.78.0.1", 16, 4, "tun0:old"),
         ("fd00::7", 80, 6, "tun0"),
     ]
-    assert facts["routes"]["b"] == {"address": "10.77.0.2", "source": "10.77.0.1", "nic": "tun0"}
+    assert facts["routes"]["b"] == to_json(Route(address="10.77.0.2", source="10.77.0.1", nic="tun0"))
 
 
 def test_addresses_without_netlink(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -441,8 +443,8 @@ def test_addresses_without_netlink(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> NoReturn:
         raise OSError("no such family")
 
-    whole = {name: rows[0] for name, rows in network.addresses().items() if rows[0]["family"] == 4}
+    whole = {name: rows[0] for name, rows in network.addresses().items() if rows[0].family == 4}
     monkeypatch.setattr(network, "addresses", refuse)
-    found = {one["name"]: one["addresses"] for one in network.nics() if one["addresses"]}
+    found = {one.name: one.addresses for one in network.nics() if one.addresses}
     assert {name: rows[0] for name, rows in found.items()} == whole
-    assert whole["lo"]["ip"] == "127.0.0.1"
+    assert whole["lo"].ip == "127.0.0.1"

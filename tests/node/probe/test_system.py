@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from clusterctl.protocol.messages.facts import Cgroup
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -49,13 +51,13 @@ def test_the_tightest_of_nested_groups_counts(
     monkeypatch.setattr(room, "CGROUPS", str(tmp_path))
     monkeypatch.setattr(room, "_own_group", lambda: "/user.slice/session-1.scope")
 
-    assert room.cgroup() == {"memory": 8000, "memory_free": 5000, "cpus": 1.5, "pids_free": 400}
+    assert room.cgroup() == Cgroup(memory=8000, memory_free=5000, cpus=1.5, pids_free=400)
 
 
 def test_this_machine_answers(room: Any) -> None:
     """Whatever the limits are here, nothing is raised."""
-    assert set(room.cgroup()) == {"memory", "memory_free", "cpus", "pids_free"}
-    assert room.text()["encoding"]
+    assert isinstance(room.cgroup(), Cgroup)
+    assert room.text().encoding
 
 
 def test_only_what_dead_processes_left_counts(
@@ -69,7 +71,7 @@ def test_only_what_dead_processes_left_counts(
     os.utime(tmp_path / "nccl-old", (time.time() - 7200,) * 2)
 
     left = room.shared_memory()
-    assert left["files"] == 2 and left["bytes"] >= 16384
+    assert left.files == 2 and left.bytes >= 16384
 
 
 def test_the_locale_decides_unless_python_is_set() -> None:
@@ -83,4 +85,4 @@ def test_the_locale_decides_unless_python_is_set() -> None:
         text=True,
         check=True,
     ).stdout
-    assert "'encoding': 'utf-8'" in told and "LANG=de_DE.ISO-8859-1" in told
+    assert "encoding='utf-8'" in told and "LANG=de_DE.ISO-8859-1" in told

@@ -17,8 +17,9 @@ from clusterctl.plans.diagnose.mesh import (
     plan_mesh_connections,
     plan_rails,
 )
-from clusterctl.plans.facts.facts import FULL_MESH_LIMIT, Facts, parse_facts, plan_neighbours
+from clusterctl.plans.facts.facts import FULL_MESH_LIMIT, parse_facts, plan_neighbours
 from clusterctl.plans.launch.network import resolve_network
+from clusterctl.protocol.messages.facts import Facts
 from clusterctl.specs.inventory.model import Node
 
 

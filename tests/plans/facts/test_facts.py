@@ -9,8 +9,10 @@ from cases import healthy_answer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from clusterctl.plans.facts.facts import FULL_MESH_LIMIT, Facts, parse_facts, probe_request
+from clusterctl.plans.facts.facts import FULL_MESH_LIMIT, parse_facts, probe_request
 from clusterctl.plans.facts.untrusted import MAX_ITEMS, MAX_TEXT, clean_text
+from clusterctl.protocol.messages.facts import Facts
+from clusterctl.protocol.messages.record import fields_of
 from clusterctl.specs.inventory.model import Node
 
 
@@ -101,7 +103,7 @@ JSON = st.recursive(
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])  # on a busy machine
-@given(st.dictionaries(st.sampled_from([*Facts.__dataclass_fields__]), JSON))
+@given(st.dictionaries(st.sampled_from([*fields_of(Facts)]), JSON))
 def test_no_answer_raises(answer: dict[str, Any]) -> None:
     """Whatever JSON a node sends, reading it gives Facts."""
     assert isinstance(parse_facts(answer), Facts)

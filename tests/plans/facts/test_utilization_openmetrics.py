@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from clusterctl.plans.facts.utilization import GpuUsage, NodeUsage, Sample, Traffic, render_openmetrics
+from clusterctl.plans.facts.utilization import NodeUsage, render_openmetrics
+from clusterctl.protocol.messages.facts import GpuUsage, Sample, Traffic
 from clusterctl.specs.inventory.parse import parse_inventory
 
 NODES = parse_inventory("cluster: c\nnodes: [{host: a}, {host: b}]\n", "inventory.yaml").nodes
@@ -10,8 +11,10 @@ NODES = parse_inventory("cluster: c\nnodes: [{host: a}, {host: b}]\n", "inventor
 
 def test_samples_as_openmetrics() -> None:
     """One family after the other, each with its help; a node that does not answer is down."""
-    gpu = GpuUsage(0, 'H"100\\\n', 97, 1000, 81559, None, 455.5)
-    sample = Sample(cpu=0.25, memory=100, memory_free=40, nics={"eth0": Traffic(5.0, 7.0)}, gpus=(gpu,))
+    gpu = GpuUsage(index=0, name='H"100\\\n', busy=97, memory_used=1000, memory=81559, power=455.5)
+    sample = Sample(
+        cpu=0.25, memory=100, memory_free=40, nics={"eth0": Traffic(received=5.0, sent=7.0)}, gpus=(gpu,)
+    )
     text = render_openmetrics([NodeUsage(NODES[0]).with_sample(sample, 1.0), NodeUsage(NODES[1])])
     lines = text.splitlines()
     assert lines[-1] == "# EOF"

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from cases import change, healthy_answer
 
-from clusterctl.plans.facts.facts import Facts, parse_facts
+from clusterctl.plans.facts.facts import parse_facts
 from clusterctl.plans.launch.network import resolve_network, route_nic
+from clusterctl.protocol.messages.facts import Facts
 from clusterctl.specs.inventory.model import Node
 
 NODE = Node(name="gpu1", index=0, host="10.0.0.1")

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from clusterctl.plans.facts.facts import Facts, parse_facts
+from clusterctl.plans.facts.facts import parse_facts
 from clusterctl.plans.facts.gpu_use import describe_age, describe_holders, parse_holders
 from clusterctl.plans.launch.placement import plan_devices
+from clusterctl.protocol.messages.facts import Facts
 from clusterctl.specs.inventory.model import Node, Ssh
 from clusterctl.specs.job.model import Job
 

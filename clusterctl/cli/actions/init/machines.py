@@ -27,8 +27,8 @@ from clusterctl.client.ssh.host_keys import HostKeys
 from clusterctl.console.terminal import info
 from clusterctl.errors import ClusterctlError
 from clusterctl.plans.discover import NOT_REACHED, plan_discovery
-from clusterctl.plans.facts.facts import Facts
 from clusterctl.plans.pythons import ACTIVE, FoundPythons, PythonChoice, choose_pythons
+from clusterctl.protocol.messages.facts import Facts
 from clusterctl.specs.importers.hostfile import parse_hostfile
 from clusterctl.specs.importers.imported import Imported
 from clusterctl.specs.inventory.model import DEFAULT_CLUSTER, Node

@@ -10,7 +10,7 @@ from clusterctl.client.diagnose import Answers, count_entries, diagnose_ranks, r
 from clusterctl.client.rpc.cluster import Cluster
 from clusterctl.client.rpc.tasks import RunHandle
 from clusterctl.plans.diagnose.hang import Judgement, choose_least_wait, judge
-from clusterctl.plans.facts.utilization import GpuUsage
+from clusterctl.protocol.messages.facts import GpuUsage
 from clusterctl.protocol.run_id import RunId
 
 

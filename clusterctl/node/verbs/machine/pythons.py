@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from ....protocol.messages.record import to_json
 from ...probe.pythons import find_pythons, list_modules
 from ...probe.questions import answer_all
 
@@ -22,4 +23,4 @@ def run(request: PythonsRequest, stream: Stream) -> None:
     """Answer with what is found in time."""
     code = str(request.get("code") or "")
     questions = {"pythons": lambda: find_pythons(code), "modules": list_modules}
-    stream.answer(cast("PythonsAnswer", answer_all(questions, {}, LIMIT)))
+    stream.answer(cast("PythonsAnswer", to_json(answer_all(questions, {}, LIMIT))))

@@ -13,6 +13,7 @@ import select
 import time
 from typing import TYPE_CHECKING
 
+from ....protocol.messages.record import to_json
 from ...probe.utilization import GpuSampler, UtilizationSampler
 from ...runtime.stream import Stream
 
@@ -48,7 +49,9 @@ class UtilizationStream:
         try:
             is_connected = self._wait(FIRST_INTERVAL)
             while is_connected:
-                self._send({"sample": {**self._sampler.sample(), **self._gpu_sampler.latest()}})
+                self._send(
+                    {"sample": to_json(self._sampler.sample().replace(**vars(self._gpu_sampler.latest())))}
+                )
                 is_connected = self._wait(self._interval)
         finally:
             self._gpu_sampler.stop()

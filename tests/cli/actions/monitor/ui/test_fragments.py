@@ -30,11 +30,11 @@ from clusterctl.console.run.status import render_age
 from clusterctl.errors import NodeError
 from clusterctl.plans.diagnose.evidence import Entry, Frame, GroupRecord, NodeEvidence, RankEvidence
 from clusterctl.plans.diagnose.hang import STALL, Judgement, KeptDiagnosis, judge
-from clusterctl.plans.facts.utilization import GpuUsage
 from clusterctl.plans.runs.history import Launched, NodeRecord, ScalarPoint, Scalars
 from clusterctl.plans.runs.node_rows import list_node_rows
 from clusterctl.plans.runs.selection import Owner
 from clusterctl.plans.runs.state import Parts, RankActivity, find_stalls, parse_state
+from clusterctl.protocol.messages.facts import GpuUsage
 from clusterctl.protocol.ranks import Rank
 from clusterctl.protocol.run_id import RunId
 from clusterctl.protocol.untrusted import Untrusted
