@@ -146,4 +146,5 @@ def placeholders(template: str) -> frozenset[str]:
 def _catalogue() -> NullTranslations:
     from gettext import translation  # noqa: PLC0415  English needs none of it
 
-    return translation("clusterctl", CATALOGUES, languages=["zh_CN"])
+    # without a compiled catalogue, as in a checkout that nothing has set up, everything is English
+    return translation("clusterctl", CATALOGUES, languages=["zh_CN"], fallback=True)

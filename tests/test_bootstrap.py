@@ -18,6 +18,7 @@ case "$*" in
 *"pip config list"*) cat "$place/config" ;;
 *"pip install"*) echo "$*" >>"$place/installed"
     case "$*" in *--index-url*) exit "$(cat "$place/answer")" ;; esac ;;
+*messages.py*) ;;
 *"import torch"*) [ -e "$place/installed" ] && grep -q "torch" "$place/installed" ;;
 *) exec python3 "$@" ;;
 esac

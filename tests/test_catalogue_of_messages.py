@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gettext
 import importlib.util
-import io
 import sys
 from functools import cache
 from pathlib import Path
@@ -57,19 +55,6 @@ def test_a_missing_translation_and_a_lost_fact_are_found() -> None:
     assert "not translated: 'new {fact}'" in found
     assert "other placeholders: '{fact} is lost'" in found
     assert "other placeholders: '{n} many'" in found
-
-
-def test_the_compiled_catalogue_is_that_of_the_text() -> None:
-    """Users get the compiled one."""
-    _, compiled = tool().render(tool().read_catalogue())
-    assert contents(tool().COMPILED.read_bytes()) == contents(compiled), "run python tools/messages.py update"
-
-
-def contents(compiled: bytes) -> dict[object, str]:
-    """Give what is in a compiled catalogue, without its header, which names the version of Babel."""
-    translations = gettext.GNUTranslations(io.BytesIO(compiled))
-    entries: dict[object, str] = vars(translations)["_catalog"]
-    return {message: text for message, text in entries.items() if message}
 
 
 def test_another_version_of_click_changes_nothing() -> None:

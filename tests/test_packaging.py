@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tarfile
+import zipfile
 from importlib.metadata import entry_points, version
 from pathlib import Path
 
@@ -54,6 +57,41 @@ def test_the_version_is_reported_once() -> None:
 def test_the_changelog_knows_this_version() -> None:
     """No release without a word to its users."""
     assert f"## [{clusterctl.__version__}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_builds_carry_the_compiled_catalogue(tmp_path: Path) -> None:
+    """A checkout does not have it: git holds its text."""
+    tree, built = tmp_path / "tree", tmp_path / "built"
+    for name in (".gitignore", "LICENSE", "README.md", "clusterctl", "docs/man", "pyproject.toml", "tools"):
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        copy(ROOT / name, tree / name)
+    catalogue = Path("clusterctl/locale/zh_CN/LC_MESSAGES/clusterctl.mo")
+    expected = (tree / catalogue).read_bytes()
+    (tree / catalogue).unlink()
+
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-d", built], cwd=tree, check=True)
+
+    (wheel,), (sdist,) = built.glob("*.whl"), built.glob("*.tar.gz")
+    with zipfile.ZipFile(wheel) as packed:
+        assert packed.read(str(catalogue)) == expected
+    with tarfile.open(sdist) as archive:
+        inside = archive.extractfile(f"{sdist.name.removesuffix('.tar.gz')}/{catalogue}")
+        assert inside is not None and inside.read() == expected
+
+
+def test_without_the_compiled_catalogue_all_is_english(tmp_path: Path) -> None:
+    """As in a checkout that nothing has set up."""
+    program = (
+        "import clusterctl.translation as language, pathlib\n"
+        f"language.CATALOGUES = pathlib.Path({str(tmp_path)!r})\n"
+        "language.use_language('zh')\n"
+        "from clusterctl.cli.main import run\n"
+        "assert run(['--help']) == 0"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert "Show this message and exit." in done.stdout
 
 
 @pytest.mark.parametrize("script", SCRIPTS)

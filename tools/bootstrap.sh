@@ -206,11 +206,16 @@ make_venv() {
 
 pip() { or_fail "$venv/bin/python" -m pip install -c "$root/constraints.txt" "$@"; }
 
-install_project() { # hatchling beforehand, so that a later run without a network needs no isolated build
+install_project() { # what builds it beforehand, so that a later run without a network needs no isolated build
     say "installing clusterctl and what it imports" "正在安装 clusterctl 及其依赖"
     "$venv/bin/python" -c 'import pip' 2>/dev/null || or_fail "$venv/bin/python" -m ensurepip
-    pip 'hatchling>=1.24' editables
+    pip 'babel>=2.14,<3' 'hatchling>=1.24' editables
     pip --no-build-isolation -e "$root$extras"
+}
+
+catalogue=$root/clusterctl/locale/zh_CN/LC_MESSAGES/clusterctl
+compile_catalogue() { # installing does it too; here it follows the text that came with an update of the checkout
+    [ "$catalogue.mo" -nt "$catalogue.po" ] || or_fail "$venv/bin/python" "$root/tools/messages.py" compile
 }
 
 # ---- torch ----
@@ -290,13 +295,13 @@ state() { { cat "$root/pyproject.toml" "$root/constraints.txt" "$0" && echo "$ro
 
 is_ready() { [ -x "$venv/bin/python" ] && [ "$(cat "$venv/.ready-$1" 2>/dev/null)" = "$(state)" ]; }
 
-[ -z "$missing" ] && is_ready "$1" && { [ -z "$bare" ] || ! may_install; } && exit
+[ -z "$missing" ] && is_ready "$1" && { [ -z "$bare" ] || ! may_install; } && compile_catalogue && exit
 prepare_folder
 lock
 : >"$log"
 python=$(find_python)
 provide_packages
-is_ready "$1" && exit
+is_ready "$1" && compile_catalogue && exit
 python=$(find_python)
 [ -n "$python" ] || fail "no Python 3.10 or newer found: please install python3 and python3-venv" \
     "找不到 Python 3.10 或更新版本：请安装 python3 和 python3-venv"
@@ -304,6 +309,7 @@ venv_stands || make_venv
 borrowed=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/zz-borrowed-torch.pth
 [ ! -e "$borrowed" ] || rm -f "$borrowed" "$venv"/.ready-* # pip would count on what is borrowed
 { [ "$1" = test ] && is_ready check; } || install_project
+compile_catalogue
 [ "$1" = check ] || provide_torch
 case $1 in
 test) includes='demo check' ;;

@@ -1,9 +1,10 @@
-"""Keep the Chinese catalogue in step with the code: `python tools/messages.py update`, or `check` to change nothing.
+"""Keep the Chinese catalogue in step with the code: `python tools/messages.py update`; `check` changes nothing.
 
 A message is the text of `tr`, `trn` or `to_translate`, a help text of an option or verb, the comment of an example
 in `--help`, or a message of click. `update` collects them, keeps the translations of those that stayed, and compiles
 the catalogue; what is not translated is for a text editor. click's messages are those of the version that is installed
 at `update`, and of earlier ones: `check` leaves them as they are, so that another version of click fails nothing.
+git holds the catalogue as text only: builds, `./demo` and the tests `compile` it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import argparse
 import ast
 import inspect
 import io
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
@@ -166,9 +168,9 @@ def problems_of(catalogue: Catalog) -> Iterator[str]:
             yield f"{place}: other placeholders: {ids[-1]!r}"
 
 
-def render(catalogue: Catalog) -> tuple[bytes, bytes]:
-    """Write the catalogue as text and compiled, without what changes with the day or a moved line."""
-    text, compiled = io.BytesIO(), io.BytesIO()
+def render(catalogue: Catalog) -> bytes:
+    """Return the catalogue as text, without what changes with the day or a moved line."""
+    text = io.BytesIO()
     write_po(text, catalogue, width=120, omit_header=False, sort_by_file=True, include_lineno=False)
     lines = text.getvalue().replace(b"clusterctl VERSION", b"clusterctl").splitlines(keepends=True)
     changing = (
@@ -179,24 +181,33 @@ def render(catalogue: Catalog) -> tuple[bytes, bytes]:
         b'"Language-Team',
         b'"Report-Msgid',
     )
-    stable = b"".join(line for line in lines if not line.startswith(changing))
-    parsed = read_po(io.BytesIO(stable), locale="zh_CN")
-    parsed.creation_date = parsed.revision_date = NO_DATE
-    write_mo(compiled, parsed)
-    return stable, compiled.getvalue()
+    return b"".join(line for line in lines if not line.startswith(changing))
+
+
+def compile_catalogue() -> None:
+    """Write the compiled catalogue, in one step for whoever reads it meanwhile."""
+    catalogue = read_catalogue()
+    catalogue.creation_date = catalogue.revision_date = NO_DATE
+    partial = COMPILED.with_suffix(f".{os.getpid()}")
+    with partial.open("wb") as file:
+        write_mo(file, catalogue)
+    partial.replace(COMPILED)
 
 
 def main() -> int:
     """Update or check, and name what is not translated."""
     parser = argparse.ArgumentParser(description=inspect.cleandoc(__doc__ or ""))
-    parser.add_argument("action", choices=["update", "check"])
+    parser.add_argument("action", choices=["update", "compile", "check"])
     action = parser.parse_args().action
+    if action == "compile":
+        compile_catalogue()
+        return 0
     catalogue = updated(collect_from_click() if action == "update" else None)
-    text, compiled = render(catalogue)
+    text = render(catalogue)
     if action == "update":
         FOLDER.mkdir(parents=True, exist_ok=True)
         CATALOGUE.write_bytes(text)
-        COMPILED.write_bytes(compiled)
+        compile_catalogue()
     found = [*problems_of(catalogue)]
     if CATALOGUE.read_bytes() != text:
         found.append("the catalogue is not that of the code: run `python tools/messages.py update`")
