@@ -81,16 +81,23 @@ def _in_english(facts: Mapping[str, object]) -> dict[str, object]:
     return {name: english_of(fact) if isinstance(fact, str) else fact for name, fact in facts.items()}
 
 
+def translate(message: str, facts: Mapping[str, object]) -> str:
+    """Return a message in the language in use, with its placeholders filled."""
+    if language() == "en":
+        return fill(message, facts)
+    return Translated(fill_chinese(to_chinese(message), facts), fill_english(message, facts))
+
+
 def tr(message: str, /, **facts: object) -> str:
     """Translate a message and fill its placeholders: `tr("connecting to {node}", node=name)`."""
-    if language() == "en":
-        return fill(message, facts) if facts else message
-    text = _catalogue().gettext(message)
-    return (
-        Translated(fill_chinese(text, facts), fill_english(message, facts))
-        if facts
-        else Translated(text, message)
-    )
+    if facts:
+        return translate(message, facts)
+    return message if language() == "en" else Translated(to_chinese(message), message)
+
+
+def to_chinese(message: str) -> str:
+    """Return the Chinese of a message, its placeholders unfilled; the message itself where it has none."""
+    return _catalogue().gettext(message) if message else ""  # of the empty message gettext returns its header
 
 
 def trn(one: str, many: str, number: int, /, **facts: object) -> str:

@@ -10,7 +10,6 @@ from pathlib import Path
 from ruamel.yaml import YAML
 from tables import table
 
-from clusterctl.codes.entry import Text
 from clusterctl.plans.checks.registry import all_checks
 
 FILE = Path(__file__).parent / "catalogue.yaml"
@@ -20,16 +19,15 @@ HOW = {
     "design": "cannot happen, or does no harm",
     "unseen": "not detected",
 }
-HEADINGS = ("", "what goes wrong", "what is done about it", "codes", "tested by")
+HEADINGS = ("what goes wrong", "what is done about it", "codes", "tested by")
 
 
 @dataclass(frozen=True)
 class Row:
     """One known failure; `tests` are files or functions below tests/ in which it is provoked for real."""
 
-    number: int
     part: str
-    fails: Text
+    fails: str
     how: str
     codes: tuple[str, ...]
     tests: tuple[str, ...]
@@ -42,26 +40,24 @@ def rows() -> list[Row]:
     listed = [(part["part"], row) for part in parts for row in part["rows"]]
     return [
         Row(
-            number,
             part,
-            Text(row["fails"], row["zh"]),
+            row["fails"],
             row["how"],
             tuple(row["codes"]),
             tuple(row["tests"]),
             row.get("answer", ""),
         )
-        for number, (part, row) in enumerate(listed, 1)
+        for part, row in listed
     ]
 
 
-def happens() -> dict[str, dict[str, list[str]]]:
-    """Give for every code, in each language, the known failures that it stands for."""
-    found: dict[str, dict[str, list[str]]] = {name: {} for name in Text._fields}
+def happens() -> dict[str, list[str]]:
+    """Return for every code the known failures that it stands for."""
+    found: dict[str, list[str]] = {}
     for row in rows():
         for code in row.codes:
-            for name, text in row.fails._asdict().items():
-                found[name].setdefault(code, []).append(text)
-    return {name: dict(sorted(codes.items())) for name, codes in found.items()}
+            found.setdefault(code, []).append(row.fails)
+    return dict(sorted(found.items()))
 
 
 def failing(part: str) -> str:
@@ -83,7 +79,7 @@ def cells(part: str) -> Iterator[tuple[str, ...]]:
             codes = ", ".join(f"[`{code}`](../en/reference/codes.md#{code.lower()})" for code in row.codes)
             how = HOW[row.how]
             answer = f"{how[0].upper()}{how[1:]}.{' ' if row.answer else ''}{row.answer}"
-            yield str(row.number), row.fails.en, answer, codes, tested(row)
+            yield row.fails, answer, codes, tested(row)
 
 
 def tested(row: Row) -> str:

@@ -17,7 +17,7 @@ NAMED = {"node": "gpu02", "rank": "3", "module": "timm", "path": "/data/images",
 
 def codes(_: str) -> str:
     """Write the families, then the codes of each."""
-    titles = {family: f"{title.here}{colon()}CC-{family}" for family, title in FAMILIES.items()}
+    titles = {family: f"{tr(title)}{colon()}CC-{family}" for family, title in FAMILIES.items()}
     index = "".join(f"- [{title}](#{anchor(title)})\n" for title in titles.values())
     return "\n".join([index, *(section(family, title) for family, title in titles.items())])
 
@@ -37,12 +37,12 @@ def entry(code: str) -> str:
     """Write one code: what it means and why it matters, what programs print, more about it, what to do."""
     one = entries()[code]
     texts = around("Printed: {}.").format(", ".join(map(literal, one.texts))) if one.texts else ""
-    do = around("To do: {}").format(plain(one.do.here))
+    do = around("To do: {}").format(plain(tr(one.do)))
     related = around("See {}.").format(f"[{one.related}](#{one.related.lower()})")
     parts = (
-        join(head(code), plain(one.why.here)),
+        join(head(code), plain(tr(one.why))),
         texts,
-        plain(one.what.here),
+        plain(tr(one.what)),
         join(ended(do), related if one.related else ""),
         f"`{command}`" if (command := render_command(code, NAMED)) else "",
     )
@@ -51,7 +51,7 @@ def entry(code: str) -> str:
 
 def head(code: str) -> str:
     """Write what a code means, and of which kind it is: how severe a finding is, how near to the cause a text is."""
-    title, kind = plain(entries()[code].title.here), kind_of(code)
+    title, kind = plain(tr(entries()[code].title)), kind_of(code)
     return around("**{}** ({}).").format(title, kind) if kind else ended(f"**{title}**")
 
 
@@ -62,8 +62,8 @@ def kind_of(code: str) -> str:
         if known.code == code:
             return tr(GRADES[known.grade])
     kind = tr(SEVERITIES[one.severity])
-    if one.when.en:
-        return tr("{severity}, {when}", severity=kind, when=one.when.here)
+    if one.when:
+        return tr("{severity}, {when}", severity=kind, when=tr(one.when))
     return kind if code in all_checks() else ""
 
 

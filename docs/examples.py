@@ -16,8 +16,8 @@ ROOT = Path(__file__).parent.parent
 FILE = ROOT / "clusterctl" / "cli" / "examples.json"
 
 
-def written(happens: dict[str, dict[str, list[str]]]) -> str:
-    """Render the file; `happens` are the known failures that a code stands for, in each language."""
+def written(happens: dict[str, list[str]]) -> str:
+    """Render the file; `happens` are the known failures that a code stands for."""
     return json.dumps({"examples": examples(), "happens": happens}, ensure_ascii=False, indent=1) + "\n"
 
 

@@ -41,7 +41,7 @@ def layer_of(place: str) -> str:
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_every_message_is_translated(layer: str) -> None:
-    """None is missing in the catalogue, all have a translation, with the same placeholders."""
+    """None is missing in the catalogue, all have a translation, with the same placeholders and commands."""
     assert [line for line in problems() if layer_of(line.partition(":")[0]) == layer] == []
 
 
@@ -51,10 +51,14 @@ def test_a_missing_translation_and_a_lost_fact_are_found() -> None:
     catalogue.add("new {fact}", "", [("clusterctl/cli/main.py", 1)])
     catalogue.add("{fact} is lost", "丢失", [("clusterctl/cli/main.py", 1)])
     catalogue.add(("{n} one", "{n} many"), ("很多",), [("clusterctl/cli/main.py", 1)])
+    catalogue.add("run `ps`", "执行 `ls`", [("clusterctl/codes/usage.py", 1)])
+    catalogue.add("run `ps VERB`", "执行 `ps 命令`", [("clusterctl/cli/main.py", 1)])
     found = "\n".join(tool().problems_of(catalogue))
     assert "not translated: 'new {fact}'" in found
     assert "other placeholders: '{fact} is lost'" in found
     assert "other placeholders: '{n} many'" in found
+    assert "other commands: 'run `ps`'" in found
+    assert "VERB" not in found
 
 
 def test_another_version_of_click_changes_nothing() -> None:

@@ -1,9 +1,10 @@
 """Keep the Chinese catalogue in step with the code: `python tools/messages.py update`; `check` changes nothing.
 
-A message is the text of `tr`, `trn` or `to_translate`, a help text of an option or verb, the comment of an example
-in `--help`, or a message of click. `update` collects them, keeps the translations of those that stayed, and compiles
-the catalogue; what is not translated is for a text editor. click's messages are those of the version that is installed
-at `update`, and of earlier ones: `check` leaves them as they are, so that another version of click fails nothing.
+A message is a text of the table of codes, a known failure, the text of `tr`, `trn` or `to_translate`, a help text of
+an option or verb, the comment of an example in `--help`, or a message of click. `update` collects them, keeps the
+translations of those that stayed, and compiles the catalogue; what is not translated is for a text editor. click's
+messages are those of the version that is installed at `update`, and of earlier ones: `check` leaves them as they are,
+so that another version of click fails nothing.
 git holds the catalogue as text only: builds, `./demo` and the tests `compile` it.
 """
 
@@ -11,9 +12,11 @@ from __future__ import annotations
 
 import argparse
 import ast
+import importlib
 import inspect
 import io
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
@@ -26,12 +29,15 @@ from babel.messages.pofile import read_po, write_po
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from clusterctl.translation import CATALOGUES, placeholders  # noqa: E402 - the tree's own, not an installed one
+from clusterctl.codes.entry import Same  # noqa: E402 - the tree's own, not an installed one
+from clusterctl.translation import CATALOGUES, placeholders  # noqa: E402 - the same
 
 FOLDER = CATALOGUES / "zh_CN" / "LC_MESSAGES"
 CATALOGUE, COMPILED = FOLDER / "clusterctl.po", FOLDER / "clusterctl.mo"
 CALLS = {"tr": 1, "trn": 2, "to_translate": 1, "json_option": 1}  # how many of their arguments are messages
 CALLS_OF_CLICK = {"_": 1, "ngettext": 2}
+CODES = "clusterctl/codes/"
+FAILURES = "docs/catalogue.yaml"
 CLICK = "click/"  # how the places of its messages begin
 FROM_CLICK = (  # not what only a programmer of a command line or of a shell's completion meets
     "core.py",
@@ -43,6 +49,7 @@ FROM_CLICK = (  # not what only a programmer of a command line or of a shell's c
     "types.py",
 )
 PYTHON_ERRORS = ("TypeError", "ValueError", "RuntimeError")  # click's own errors are the user's
+QUOTED, HAN = re.compile(r"`[^`]*`"), re.compile("[\u4e00-\u9fff]")
 NO_DATE = datetime(2000, 1, 1, tzinfo=timezone.utc)
 Message = str | tuple[str, str]
 
@@ -52,10 +59,31 @@ def collect() -> dict[Message, list[str]]:
     found: dict[Message, list[str]] = {}
     for file in sorted((ROOT / "clusterctl").rglob("*.py")):
         place = file.relative_to(ROOT).as_posix()
-        for message in _messages_of(ast.parse(file.read_text("utf-8")), "/cli/" in place):
+        tree = ast.parse(file.read_text("utf-8"))
+        for message in (*_messages_of(tree, "/cli/" in place), *_messages_of_codes(place)):
             if place not in (places := found.setdefault(message, [])):
                 places.append(place)
+    for failure in _known_failures():
+        found.setdefault(failure, []).append(FAILURES)
     return found
+
+
+def _known_failures() -> Iterator[Message]:
+    """Yield the failures that `explain` lists for a code."""
+    from ruamel.yaml import YAML  # noqa: PLC0415 - compiling needs no YAML
+
+    for part in YAML(typ="safe").load((ROOT / FAILURES).read_text("utf-8")):
+        yield from (row["fails"] for row in part["rows"])
+
+
+def _messages_of_codes(place: str) -> Iterator[Message]:
+    """Yield the texts that a module of the table of codes has; nothing of another module."""
+    if not place.startswith(CODES):
+        return
+    module = importlib.import_module(place.removesuffix(".py").replace("/", "."))
+    texts = [*getattr(module, "FAMILIES", {}).values()]
+    texts += [text for entry in getattr(module, "ENTRIES", {}).values() for text in entry.prose()]
+    yield from (text for text in texts if not isinstance(text, Same))
 
 
 def collect_from_click() -> dict[Message, list[str]]:
@@ -155,7 +183,7 @@ def updated(from_click: Mapping[Message, list[str]] | None = None) -> Catalog:
 
 
 def problems_of(catalogue: Catalog) -> Iterator[str]:
-    """Name what keeps the catalogue from being complete: no translation, or other placeholders."""
+    """Name what keeps the catalogue from being complete: no translation, other placeholders or other commands."""
     for entry in catalogue:
         if not entry.id:
             continue
@@ -166,6 +194,14 @@ def problems_of(catalogue: Catalog) -> Iterator[str]:
             yield f"{place}: not translated: {ids[0]!r}"
         elif any(placeholders(text) != placeholders(ids[-1]) for text in strings):
             yield f"{place}: other placeholders: {ids[-1]!r}"
+        elif any(not _have_same_commands(text, ids[-1]) for text in strings):
+            yield f"{place}: other commands: {ids[-1]!r}"
+
+
+def _have_same_commands(chinese: str, english: str) -> bool:
+    """Return whether both quote the same; a command with a Chinese word for a value is left to the translator."""
+    quoted = set(QUOTED.findall(chinese))
+    return quoted == set(QUOTED.findall(english)) or any(HAN.search(text) for text in quoted)
 
 
 def render(catalogue: Catalog) -> bytes:

@@ -1,37 +1,22 @@
 """The parts of an entry of the table of codes.
 
-A text may hold placeholders such as {host}, {name!r} or {limit:g}: a raise site gives their values.
+Texts are English; their Chinese is in the catalogue of messages, and `tr` translates them where they are shown. A text
+may hold placeholders such as {host}, {name!r} or {limit:g}: a raise site gives their values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
-
-from clusterctl.translation import language
 
 Severity = Literal["error", "warning", "info"]
 
 
-class Text(NamedTuple):
-    """The same text in English and Chinese; empty where it has not been translated."""
+class Same(str):
+    """A text that is the same in every language: a command, lines of a file, or only facts."""
 
-    en: str
-    zh: str = ""
-
-    @property
-    def here(self) -> str:
-        """The text in the language in use."""
-        return self.zh if self.zh and language() == "zh" else self.en
-
-
-NOTHING = Text("")
-
-
-def same(text: str) -> Text:
-    """Give a text that is the same in both languages: a command, lines of a file, or only facts."""
-    return Text(text, text)
+    __slots__ = ()
 
 
 class Case(NamedTuple):
@@ -41,8 +26,8 @@ class Case(NamedTuple):
     node, `# ` one for its root.
     """
 
-    message: Text = NOTHING
-    fix: Text = NOTHING
+    message: str = ""
+    fix: str = ""
 
 
 @dataclass(frozen=True)
@@ -50,12 +35,17 @@ class Entry:
     """What is known about a code; `texts` are what programs print, word for word."""
 
     severity: Severity
-    title: Text
-    why: Text = NOTHING
-    what: Text = NOTHING  # more about it, in sentences
-    do: Text = NOTHING  # in general, whatever the case
-    when: Text = NOTHING  # at which step, if not at any
+    title: str
+    why: str = ""
+    what: str = ""  # more about it, in sentences
+    do: str = ""  # in general, whatever the case
+    when: str = ""  # at which step, if not at any
     cases: Mapping[str, Case] = field(default_factory=dict)
     texts: tuple[str, ...] = ()
     command: str = ""  # shows more; its placeholders are node, rank, run and groups of the known text
     related: str = ""  # another code
+
+    def prose(self) -> Iterator[str]:
+        """Yield every text that clusterctl itself has to say about the code."""
+        yield from filter(None, (self.title, self.why, self.what, self.do, self.when))
+        yield from (text for case in self.cases.values() for text in case if text)

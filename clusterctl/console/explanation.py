@@ -65,7 +65,7 @@ def render_codes(console: Console, titles: Mapping[str, str], family: str) -> No
     for name, heading in FAMILIES.items():
         codes = [code for code in titles if family_of(code) == name]
         if codes and family in ("", name):
-            console.print(Text(heading.here, style="bold"))
+            console.print(Text(tr(heading), style="bold"))
             for code in codes:
                 console.print(Text.assemble((f"  {code}  ", "cyan"), titles[code]), soft_wrap=True)
     console.print(Text(tr("clusterctl explain CODE shows the details of a code.")), style="dim")

@@ -18,7 +18,7 @@ from clusterctl.plans.checks.registry import all_checks
 from clusterctl.plans.runs.verdict import render_command
 from clusterctl.protocol.known_errors import Symptom, all_symptoms
 from clusterctl.specs.text import find_nearest
-from clusterctl.translation import language, to_translate, tr
+from clusterctl.translation import language, to_chinese, to_translate, tr
 
 CODE_PATTERN = re.compile(r"(?:CC-)?([A-Z]+)(?:-(\d{1,3}))?", re.IGNORECASE)
 EXAMPLE_VALUES = {"node": "NODE", "rank": "RANK", "module": "MODULE", "path": "PATH", "run": "RUN"}
@@ -85,10 +85,10 @@ class ExampleRecord(TypedDict):
 
 
 class ManualFile(TypedDict):
-    """`cli/examples.json`: by language, an example for each code, and the lines of how it happens."""
+    """`cli/examples.json`: by language, an example for each code; the English lines of how each happens."""
 
     examples: Mapping[str, Mapping[str, ExampleRecord]]
-    happens: Mapping[str, Mapping[str, tuple[str, ...]]]
+    happens: Mapping[str, tuple[str, ...]]
 
 
 def parse_manual(raw: ManualFile) -> Manual:
@@ -97,7 +97,7 @@ def parse_manual(raw: ManualFile) -> Manual:
         code: Example(str(example["seen"]), str(example["fix"]))
         for code, example in raw["examples"][language()].items()
     }
-    return Manual(examples, raw["happens"][language()])
+    return Manual(examples, raw["happens"])
 
 
 def list_titles() -> dict[str, str]:
@@ -109,7 +109,7 @@ def list_titles() -> dict[str, str]:
 
 def short_title(code: str) -> str:
     """Give the first clause of a title, without links; all of it where it is what a rank ended with."""
-    title = _without_markup(find_entry(code).title.here)
+    title = _without_markup(tr(find_entry(code).title))
     return title if family_of(code) == "JOB" else FIRST_CLAUSE.split(title)[0]
 
 
@@ -140,9 +140,9 @@ def search_texts(words: Sequence[str]) -> dict[str, str]:
     wanted = [word.casefold() for word in words]
     found: list[tuple[int, str]] = []
     for code, entry in entries().items():
-        title = f"{entry.title.en} {entry.title.zh}".casefold()
-        parts = (entry.why, entry.what, entry.do, *(text for case in entry.cases.values() for text in case))
-        whole = " ".join([title, *entry.texts, *(f"{part.en} {part.zh}" for part in parts)]).casefold()
+        title = f"{entry.title} {to_chinese(entry.title)}".casefold()
+        prose = [*entry.prose()]
+        whole = " ".join([*entry.texts, *prose, *map(to_chinese, prose)]).casefold()
         if all(word in whole for word in wanted):
             found.append((-sum(word in title for word in wanted), code))
     return {code: short_title(code) for _, code in sorted(found)[:MOST_FOUND]}
@@ -164,11 +164,11 @@ def _unknown_code_error(
 
 def explain(code: str, manual: Manual) -> Explanation:
     """Explain a code that `find_code` gave."""
-    entry, happens = find_entry(code), tuple(manual.incidents.get(code, ()))
+    entry, happens = find_entry(code), tuple(map(tr, manual.incidents.get(code, ())))
     symptom = next((known for known in all_symptoms() if known.code == code), None)
     if symptom is not None:
         return _explain_symptom(symptom, entry, happens)
-    title, what, do = short_title(code), _without_markup(entry.what.here), _without_markup(entry.do.here)
+    title, what, do = short_title(code), _without_markup(tr(entry.what)), _without_markup(tr(entry.do))
     if code in all_checks():
         effect, example = tr(EFFECTS[entry.severity]), manual.examples.get(code)
         return Explanation(
@@ -176,15 +176,15 @@ def explain(code: str, manual: Manual) -> Explanation:
             tr("finding"),
             title,
             effect,
-            why=entry.why.here,
+            why=tr(entry.why),
             text=what,
             do=do,
             happens=happens,
             example=example,
         )
-    whole = _without_markup(entry.title.here)
-    if entry.when.here:
-        effect = tr("{severity}, {when}", severity=tr(SEVERITIES[entry.severity]), when=entry.when.here)
+    whole = _without_markup(tr(entry.title))
+    if entry.when:
+        effect = tr("{severity}, {when}", severity=tr(SEVERITIES[entry.severity]), when=tr(entry.when))
         return Explanation(code, tr("error"), title, effect, text=what, do=do, happens=happens)
     more = whole[len(title) :].lstrip(BETWEEN_CLAUSES)
     text = join_sentences(more, what) if more and what else more or what
@@ -200,9 +200,9 @@ def _explain_symptom(symptom: Symptom, entry: Entry, happens: tuple[str, ...]) -
     return Explanation(
         symptom.code,
         tr("end of a rank"),
-        entry.title.here,
+        tr(entry.title),
         role=tr(GRADES[symptom.grade]),
-        text=_without_markup(entry.do.here),
+        text=_without_markup(tr(entry.do)),
         happens=happens,
         command=render_command(symptom.code, EXAMPLE_VALUES),
         see=entry.related,

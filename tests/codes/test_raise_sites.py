@@ -166,7 +166,7 @@ CHOSEN = {
 
 def needed_facts(code: str, cases: Iterable[str]) -> set[str]:
     """Name the placeholders of some cases' texts; KeyError for a code or case that the table lacks."""
-    texts = [text.en for case in cases for text in entries()[code].cases[case]]
+    texts = [text for case in cases for text in entries()[code].cases[case]]
     return {found[1] for text in texts for found in PLACEHOLDER.finditer(text)}
 
 

@@ -364,8 +364,8 @@ def _render_known(cause: Cause, width: int) -> list[str]:
     if cause.symptom_match is None:
         return []
     entry = find_entry(cause.symptom_match.symptom.code)
-    meaning = entry.title.here[:1].upper() + entry.title.here[1:]
-    text = tr("{meaning}. {advice}", meaning=meaning, advice=entry.do.here)
+    title = tr(entry.title)
+    text = tr("{meaning}. {advice}", meaning=title[:1].upper() + title[1:], advice=tr(entry.do))
     return wrap_text(text, width, INDENT, INDENT)
 
 

@@ -44,7 +44,7 @@ def _unlisted_finding(context: CheckContext, code: str) -> Finding:
     evidence = "\n".join(of_nodes([name], _render_error(error)) for name, error in failed)
     fixes = dict.fromkeys(error.fix for _, error in failed if error.fix)
     fix = "\n".join(fixes) or _explain(code)
-    why, title = find_entry("CC-SSH-003").why.here, tr("no answer from the node")
+    why, title = tr(find_entry("CC-SSH-003").why), tr("no answer from the node")
     return Finding(code, "error", names, evidence, why, fix, title)
 
 

@@ -80,7 +80,7 @@ class Hit:
         if self.fix or self.case is None:
             return self
         node = next(node for node in context.nodes if node.name in self.nodes)
-        template = find_entry(code).cases[self.case].fix.here
+        template = tr(find_entry(code).cases[self.case].fix)
         facts = {"node": node.name, **self.facts}
         if not template.startswith(("$ ", "# ")):
             return replace(self, fix=fill(template, facts))

@@ -99,7 +99,7 @@ def _match_codes(known: Mapping[str, Check], pattern: str) -> list[str]:
         return matches
     families = sorted({code.rpartition("-")[0] for code in known})
     guess = find_nearest(full, [*families, *known])
-    meaning = f" ({known[guess].entry.title.here})" if guess and guess in known else ""
+    meaning = f" ({tr(known[guess].entry.title)})" if guess and guess in known else ""
     raise UsageError(
         "CC-USE-050",
         "check-near" if guess else "check",
@@ -120,11 +120,11 @@ def _resolve_waiver(known: Mapping[str, Check], waiver: Waiver, names: Sequence[
     location = f"{waiver.file}: waive {waiver.code}"
     if waiver.code not in known:
         guess = find_nearest(waiver.code, known)
-        title = known[guess].entry.title.here if guess else ""
+        title = tr(known[guess].entry.title) if guess else ""
         case = "waiver-near" if guess else "waiver"
         raise UsageError("CC-USE-050", case, location=location, guess=guess, title=title)
     if waiver.code in UNANSWERED or waiver.code in UNWAIVABLE:
-        title = known[waiver.code].entry.title.here
+        title = tr(known[waiver.code].entry.title)
         raise UsageError("CC-USE-051", location=location, title=title)
     try:
         indices = select_nodes(waiver.nodes, names)
@@ -221,7 +221,7 @@ def _make_finding(check: Check, hits: Sequence[Hit], waived: str, context: Check
     nodes = tuple(node.name for node in context.nodes if node.name in names)
     evidence, fix = join_evidence(hits), join_fixes(hits, context.program)
     severity = hits[0].severity or check.entry.severity
-    why, title = check.entry.why.here, check.entry.title.here
+    why, title = tr(check.entry.why), tr(check.entry.title)
     return Finding(check.code, severity, nodes, evidence, why, fix, title, waived)
 
 

@@ -9,6 +9,7 @@ from clusterctl.plans.checks.framework import SEVERITIES, Finding
 from clusterctl.plans.facts.untrusted import clean_lines, clean_text
 from clusterctl.protocol.untrusted import Untrusted
 from clusterctl.specs.values import LONGEST_NODE_NAME, is_node_name
+from clusterctl.translation import tr
 
 if TYPE_CHECKING:
     from clusterctl.protocol.messages.allocation import (
@@ -59,8 +60,8 @@ def _to_finding(record: FindingRecord) -> Finding:
         next(word for word in SEVERITIES if word == record["severity"]),
         tuple(record["nodes"]),
         record["evidence"],
-        entry.why.here or record["why"],
+        tr(entry.why) or record["why"],
         record["fix"],
-        entry.title.here or record["title"],
+        tr(entry.title) or record["title"],
         record["waived"],
     )
