@@ -6,8 +6,6 @@ import gc
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -20,8 +18,6 @@ import pytest
 from hypothesis import settings
 from suites import cost_of
 from surroundings import remove, shut_out
-
-from clusterctl.translation import CATALOGUES
 
 HOME = pytest.StashKey[Path]()
 
@@ -81,16 +77,10 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):
         config.stash[HOME] = shut_out(os.environ)
-        compile_catalogue()
+        import messages
 
-
-def compile_catalogue() -> None:
-    """Compile the Chinese messages if their text is newer, as after an update of the checkout."""
-    text = CATALOGUES / "zh_CN" / "LC_MESSAGES" / "clusterctl.po"
-    compiled = text.with_suffix(".mo")
-    if not compiled.exists() or compiled.stat().st_mtime_ns < text.stat().st_mtime_ns:
-        tool = Path(__file__).parent.parent / "tools" / "messages.py"
-        subprocess.run([sys.executable, tool, "compile"], check=True)
+        if not messages.is_compiled():  # as in a new checkout, or after an update
+            messages.compile_catalogue()
 
 
 def pytest_collection_finish() -> None:

@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from functools import cache
 from pathlib import Path
-from typing import Any
 
+import messages
 import pytest
 
 from clusterctl.translation import fill_chinese
 
 ROOT = Path(__file__).parent.parent
-LAYERS = ("click", *sorted(path.stem for path in (ROOT / "clusterctl").iterdir() if path.name[0] not in "_."))
-
-
-@cache
-def tool() -> Any:
-    """Give `tools/messages.py`, which is no module of the package."""
-    spec = importlib.util.spec_from_file_location("messages_tool", ROOT / "tools" / "messages.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+LAYERS = (
+    "click",
+    "docs",
+    *sorted(path.stem for path in (ROOT / "clusterctl").iterdir() if path.name[0] not in "_."),
+)
 
 
 @cache
 def problems() -> list[str]:
     """Give those of the catalogue as the code wants it."""
-    return [*tool().problems_of(tool().updated())]
+    return [*messages.problems_of(messages.updated())]
 
 
 def layer_of(place: str) -> str:
@@ -47,13 +38,13 @@ def test_every_message_is_translated(layer: str) -> None:
 
 def test_a_missing_translation_and_a_lost_fact_are_found() -> None:
     """What the other test relies on."""
-    catalogue = tool().updated()
+    catalogue = messages.updated()
     catalogue.add("new {fact}", "", [("clusterctl/cli/main.py", 1)])
     catalogue.add("{fact} is lost", "丢失", [("clusterctl/cli/main.py", 1)])
     catalogue.add(("{n} one", "{n} many"), ("很多",), [("clusterctl/cli/main.py", 1)])
     catalogue.add("run `ps`", "执行 `ls`", [("clusterctl/codes/usage.py", 1)])
     catalogue.add("run `ps VERB`", "执行 `ps 命令`", [("clusterctl/cli/main.py", 1)])
-    found = "\n".join(tool().problems_of(catalogue))
+    found = "\n".join(messages.problems_of(catalogue))
     assert "not translated: 'new {fact}'" in found
     assert "other placeholders: '{fact} is lost'" in found
     assert "other placeholders: '{n} many'" in found
@@ -63,17 +54,17 @@ def test_a_missing_translation_and_a_lost_fact_are_found() -> None:
 
 def test_another_version_of_click_changes_nothing() -> None:
     """Its messages are those of the version at the last update, and stay when a later one changes their words."""
-    catalogue = tool().updated({"click's new words": ["click/core.py"]})
+    catalogue = messages.updated({"click's new words": ["click/core.py"]})
     assert "click's new words" in catalogue
     assert "Show this message and exit." in catalogue
-    assert "click's new words" not in tool().updated()
+    assert "click's new words" not in messages.updated()
 
 
 def test_what_click_reports_to_programmers_is_left_out() -> None:
     """A mistake in the declaration of an option is no message of the command line."""
-    messages = tool().collect_from_click()
-    assert "No such option {name!r}." in messages
-    assert not [text for text in messages if "defined twice" in text or "Choice(" in text]
+    found = messages.collect_from_click()
+    assert "No such option {name!r}." in found
+    assert not [text for text in found if "defined twice" in text or "Choice(" in text]
 
 
 def test_a_space_is_for_latin_words_only() -> None:

@@ -37,7 +37,8 @@ CATALOGUE, COMPILED = FOLDER / "clusterctl.po", FOLDER / "clusterctl.mo"
 CALLS = {"tr": 1, "trn": 2, "to_translate": 1, "json_option": 1}  # how many of their arguments are messages
 CALLS_OF_CLICK = {"_": 1, "ngettext": 2}
 CODES = "clusterctl/codes/"
-FAILURES = "docs/catalogue.yaml"
+PAGES = "tools/docs/"  # what is written around texts of the code on generated pages
+FAILURES = f"{PAGES}catalogue.yaml"
 CLICK = "click/"  # how the places of its messages begin
 FROM_CLICK = (  # not what only a programmer of a command line or of a shell's completion meets
     "core.py",
@@ -57,7 +58,7 @@ Message = str | tuple[str, str]
 def collect() -> dict[Message, list[str]]:
     """Find every message with the files in which it stands."""
     found: dict[Message, list[str]] = {}
-    for file in sorted((ROOT / "clusterctl").rglob("*.py")):
+    for file in sorted([*(ROOT / "clusterctl").rglob("*.py"), *(ROOT / PAGES).glob("*.py")]):
         place = file.relative_to(ROOT).as_posix()
         tree = ast.parse(file.read_text("utf-8"))
         for message in (*_messages_of(tree, "/cli/" in place), *_messages_of_codes(place)):
@@ -218,6 +219,11 @@ def render(catalogue: Catalog) -> bytes:
         b'"Report-Msgid',
     )
     return b"".join(line for line in lines if not line.startswith(changing))
+
+
+def is_compiled() -> bool:
+    """Return whether the compiled catalogue is there and not older than the text."""
+    return COMPILED.exists() and COMPILED.stat().st_mtime_ns >= CATALOGUE.stat().st_mtime_ns
 
 
 def compile_catalogue() -> None:

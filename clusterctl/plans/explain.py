@@ -92,7 +92,7 @@ class ManualFile(TypedDict):
 
 
 def parse_manual(raw: ManualFile) -> Manual:
-    """Read the manual in the language in use from what `docs/generate.py` wrote."""
+    """Read the manual in the language in use from what `tools/docs/generate.py` wrote."""
     examples = {
         code: Example(str(example["seen"]), str(example["fix"]))
         for code, example in raw["examples"][language()].items()

@@ -9,17 +9,18 @@ from dataclasses import dataclass
 from clusterctl.errors import UsageError
 from clusterctl.specs.text import did_you_mean
 from clusterctl.specs.yaml.tree import quoted
+from clusterctl.translation import to_translate
 
 MEANINGS = {
-    "node_rank": "index of the node in this run, from 0",
-    "nnodes": "number of nodes in this run",
-    "master_addr": "training address of node 0",
-    "master_port": "port of the rendezvous on node 0",
-    "world_size": "number of workers on all nodes",
-    "nproc_per_node": "number of workers on this node",
-    "run_id": "name of this run",
-    "output_dir": "directory on the node that outlives the run",
-    "attempt": "number of this attempt, from 1; higher when the run was started again",
+    "node_rank": to_translate("index of the node in this run, from 0"),
+    "nnodes": to_translate("number of nodes in this run"),
+    "master_addr": to_translate("training address of node 0"),
+    "master_port": to_translate("port of the rendezvous on node 0"),
+    "world_size": to_translate("number of workers on all nodes"),
+    "nproc_per_node": to_translate("number of workers on this node"),
+    "run_id": to_translate("name of this run"),
+    "output_dir": to_translate("directory on the node that outlives the run"),
+    "attempt": to_translate("number of this attempt, from 1; higher when the run was started again"),
 }
 LEFT_TO_TORCHRUN = "local_rank"
 

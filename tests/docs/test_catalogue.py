@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import re
-import sys
 from functools import cache
 
 import pytest
+from catalogue import HOW, Row, rows
 from pages import ROOT
 
 from clusterctl.codes.lookup import entries
 from clusterctl.plans.checks.registry import all_checks
 from clusterctl.protocol.known_errors import all_symptoms
-
-sys.path.insert(0, str(ROOT / "docs"))
-
-from catalogue import HOW, Row, rows
 
 all_rows = cache(rows)  # every process of a test run imports this file
 

@@ -23,6 +23,6 @@ def test_a_row_names_tests_that_exist(fault: Fault) -> None:
 
 def test_what_has_a_limit_was_measured() -> None:
     """A new row asks for a run of the bench."""
-    found = json.loads((ROOT / "docs" / "measured" / "faults.json").read_text(encoding="utf-8"))
+    found = json.loads((ROOT / "tools" / "docs" / "measured" / "faults.json").read_text(encoding="utf-8"))
 
     assert {fault.name for fault in FAULTS if fault.within is not None} <= set(found["seconds"])

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from pathlib import Path
 
+import generate
+import messages
 import pytest
 from pages import ROOT
 
@@ -17,11 +20,37 @@ CODE = re.compile(r"\bCC-[A-Z]+-[0-9]{3}\b")
 
 
 def test_generated_parts_are_current() -> None:
-    """If this fails: python docs/generate.py."""
-    script = [sys.executable, str(ROOT / "docs" / "generate.py"), "--check"]
+    """If this fails: python tools/docs/generate.py."""
+    script = [sys.executable, str(ROOT / "tools" / "docs" / "generate.py"), "--check"]
     done = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stderr
+
+
+def test_nothing_is_written_while_a_text_has_no_chinese(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A Chinese page never gets an English sentence."""
+    catalogue = messages.updated()
+    catalogue.add("a new sentence", "", [("clusterctl/specs/job/schema.py", None)])
+    monkeypatch.setattr(messages, "updated", lambda: catalogue)
+    monkeypatch.setattr(generate, "rewrite", pytest.fail)
+
+    assert generate.main([]) == 1
+    assert "not translated: 'a new sentence'" in capsys.readouterr().err
+
+
+def test_pages_that_take_from_each_other_are_written_in_one_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Until nothing changes; a page that changes each time is an error."""
+    first, second, clock = (tmp_path / name for name in ("first.md", "second.md", "clock.md"))
+    pages = {first: lambda: second.read_text() if second.exists() else "", second: lambda: "text"}
+    monkeypatch.setattr(generate, "generated", lambda: [(path, make()) for path, make in pages.items()])
+
+    assert generate.rewrite() == [] and first.read_text() == "text"
+    pages[clock] = lambda: clock.read_text() + "." if clock.exists() else ""
+    assert generate.rewrite() == [clock]
 
 
 def codes_in_package() -> set[str]:

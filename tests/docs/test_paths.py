@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import imports
 import pytest
 from pages import ROOT
-
-sys.path.insert(0, str(ROOT / "docs"))
-
-import imports
 
 PACKAGE = ROOT / "clusterctl"
 PAGES = [

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-import sys
 from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from pages import ROOT, links
-
-sys.path.insert(0, str(ROOT / "tools"))
-
 from screen import Screen
 from svg import delays, render_svg
 

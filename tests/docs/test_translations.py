@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections import Counter
 from pathlib import Path
 
+import english_parts
 import pytest
 from facts import HAN, Fact, blocks_of, differences, facts, sections
 from pages import ROOT, links
-
-sys.path.insert(0, str(ROOT / "docs"))
-
-import chinese
-import english_parts
-import generate
 
 DOCS = ROOT / "docs"
 INDEX = DOCS / "zh" / "README.md"
@@ -145,23 +139,6 @@ def test_output_is_taken_from_the_english_page() -> None:
 
     assert english_parts.with_english_blocks(ours, english) == ours.replace("old", "new")
     assert english_parts.with_english_blocks(ours, "```\nnew\n```\n") == ours
-
-
-def test_generated_tables_have_their_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each text around those of the code has its Chinese in docs/zh/words.yaml, and no other text is there."""
-    asked = set()
-
-    class Words(dict[str, str]):
-        def __getitem__(self, text: str) -> str:
-            asked.add(text)
-            return super().__getitem__(text)
-
-    found = Words(chinese.words())
-    monkeypatch.setattr(chinese, "words", lambda: found)
-    generate.rendered(TRANSLATED, "zh")
-    generate.use_language("en")
-
-    assert found.keys() == asked
 
 
 @pytest.mark.parametrize("file", ["inventory", "job"])

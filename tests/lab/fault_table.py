@@ -1,7 +1,7 @@
 """The faults that a run must stand: what breaks, how it is made, what must be seen, and by when. Data only.
 
-Tests strike each of them once (`tests`), `tests/bench/faults.py` measures those with `within`, and docs/generate.py
-makes the table of docs/inside/faults.md of them. In texts `{node}` is the node that is struck.
+Tests strike each of them once (`tests`), `tests/bench/faults.py` measures those with `within`, and
+tools/docs/generate.py makes the table of docs/inside/faults.md of them. In texts `{node}` is the node that is struck.
 """
 
 from __future__ import annotations

@@ -7,18 +7,14 @@ import os
 import re
 import shlex
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from driving import COMMAND, STUBBED
-from terminal import act_on, what_remains
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
-
 from pages import ROOT, blocks_below
+from terminal import act_on, what_remains
 
 PAGE, HEADING = ROOT / "docs" / "en" / "start.md", "No machines yet: a practice cluster"
 COMMANDS = re.compile(r"(?:\. .*\n)?((?:clusterctl .*\n)+)")

@@ -7,7 +7,7 @@ import textwrap
 from functools import cache
 from pathlib import Path
 
-FOLDER = Path(__file__).parents[1] / "clusterctl" / "protocol" / "messages"
+FOLDER = Path(__file__).parents[2] / "clusterctl" / "protocol" / "messages"
 WIDTH = 118
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tables import anchor
 
-DOCS = Path(__file__).parent
+DOCS = Path(__file__).parents[2] / "docs"
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 HAN = re.compile(r"[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]")
 LINK = re.compile(r"(\[[^\]]*\])\(([^)\s#:]*)(?:#([^)\s]+))?\)((?:\uff08英文\uff09)?)")

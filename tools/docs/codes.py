@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from chinese import around
 from tables import anchor, literal, plain
 
 from clusterctl.codes.lookup import FAMILIES, entries, family_of
@@ -36,9 +35,9 @@ def section(family: str, title: str) -> str:
 def entry(code: str) -> str:
     """Write one code: what it means and why it matters, what programs print, more about it, what to do."""
     one = entries()[code]
-    texts = around("Printed: {}.").format(", ".join(map(literal, one.texts))) if one.texts else ""
-    do = around("To do: {}").format(plain(tr(one.do)))
-    related = around("See {}.").format(f"[{one.related}](#{one.related.lower()})")
+    texts = tr("Printed: {}.").format(", ".join(map(literal, one.texts))) if one.texts else ""
+    do = tr("To do: {}").format(plain(tr(one.do)))
+    related = tr("See {}.").format(f"[{one.related}](#{one.related.lower()})")
     parts = (
         join(head(code), plain(tr(one.why))),
         texts,
@@ -52,7 +51,7 @@ def entry(code: str) -> str:
 def head(code: str) -> str:
     """Write what a code means, and of which kind it is: how severe a finding is, how near to the cause a text is."""
     title, kind = plain(tr(entries()[code].title)), kind_of(code)
-    return around("**{}** ({}).").format(title, kind) if kind else ended(f"**{title}**")
+    return tr("**{}** ({}).").format(title, kind) if kind else ended(f"**{title}**")
 
 
 def kind_of(code: str) -> str:

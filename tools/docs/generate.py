@@ -1,6 +1,7 @@
 """Rewrite the parts of the documentation that the code knows better: keys, options, codes, in both languages.
 
-`python docs/generate.py` rewrites them, `python docs/generate.py --check` only names the pages that are stale.
+`python tools/docs/generate.py` rewrites them until nothing changes; with `--check` it only names the pages that are
+stale. It writes nothing while a text has no Chinese: that would be an English sentence on a Chinese page.
 A generated part stands between `<!-- generated: KIND NAME -->` and `<!-- end of generated -->`.
 """
 
@@ -11,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import catalogue
 import codes
@@ -22,15 +23,17 @@ import keys
 import llms
 import manpage
 import messages
+import node_messages
 import plots
 import verbs
 from examples import FILE, written
 
 from clusterctl.translation import Language, use_language
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGES, CHINESE, INSIDE = (ROOT / "docs" / name for name in ("en", "zh", "inside"))
 PART = re.compile(r"(<!-- generated: (\S+)(?: ([^\n]*?))? -->\n).*?(<!-- end of generated -->\n)", re.DOTALL)
+MAX_ROUNDS = 4  # a page takes from a page that takes from another
 KINDS: Mapping[str, Callable[[str], str]] = {
     "keys": keys.keys,
     "placeholders": keys.placeholders,
@@ -44,7 +47,7 @@ KINDS: Mapping[str, Callable[[str], str]] = {
     "layers": imports.layers,
     "tree": imports.tree,
     "inside": imports.inside,
-    "messages": messages.messages,
+    "messages": node_messages.messages,
 }
 
 
@@ -86,17 +89,43 @@ def rendered(paths: Iterable[Path], chosen: Language) -> dict[Path, str]:
     return {path: render(path.read_text(encoding="utf-8"), chosen) for path in sorted(paths)}
 
 
-def main(arguments: list[str]) -> int:
-    """Rewrite the pages, or with `--check` name the stale ones; returns the exit code."""
-    stale = []
+def stale_files() -> Iterator[tuple[Path, str]]:
+    """Yield every file that is not as it should be, with its right content."""
     for path, fresh in generated():
         if not path.exists() or path.read_text(encoding="utf-8") != fresh:
-            stale.append(str(path.relative_to(ROOT)))
-            if "--check" not in arguments:
-                path.write_text(fresh, encoding="utf-8")
-    if "--check" not in arguments or not stale:
+            yield path, fresh
+
+
+def rewrite() -> list[Path]:
+    """Write the stale files until there are none, since pages take parts of others; returns those that never settle."""
+    for _ in range(MAX_ROUNDS):
+        stale = [*stale_files()]
+        for path, fresh in stale:
+            path.write_text(fresh, encoding="utf-8")
+        if not stale:
+            break
+    return [path for path, _ in stale]
+
+
+def main(arguments: list[str]) -> int:
+    """Rewrite the pages, or with `--check` name the stale ones; returns the exit code."""
+    missing = [*messages.problems_of(messages.updated())]
+    if missing:
+        sys.stderr.write(
+            "\n".join([*missing, "run python tools/messages.py update, and translate them"]) + "\n"
+        )
+        return 1
+    if not messages.is_compiled():
+        messages.compile_catalogue()
+    is_check = "--check" in arguments
+    stale = [path for path, _ in stale_files()] if is_check else rewrite()
+    if not stale:
         return 0
-    sys.stderr.write(f"stale: {', '.join(stale)}; run python docs/generate.py\n")
+    names = ", ".join(str(path.relative_to(ROOT)) for path in stale)
+    advice = (
+        "run python tools/docs/generate.py" if is_check else f"they change with each of {MAX_ROUNDS} rounds"
+    )
+    sys.stderr.write(f"stale: {names}; {advice}\n")
     return 1
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "lab"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "lab"))
 
 from fault_table import FAULTS, Fault
 from tables import table

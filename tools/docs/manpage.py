@@ -13,8 +13,8 @@ from clusterctl import __version__
 from clusterctl.cli.help import VERB_GROUPS, VerbCommand, own_options
 from clusterctl.cli.main import root
 
-HERE = Path(__file__).parent
-FOLDER, PAGES = HERE / "man", HERE / "en"
+DOCS = Path(__file__).parents[2] / "docs"
+FOLDER, PAGES = DOCS / "man", DOCS / "en"
 TABLES = {  # heading of the man page: page of the manual, and the heading there
     "EXIT STATUS": ("command-line.md", "Exit codes"),
     "ENVIRONMENT": ("command-line.md", "Environment variables"),

@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 from clusterctl.translation import Language, use_language
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 FILE = ROOT / "clusterctl" / "cli" / "examples.json"
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-DOCS = Path(__file__).parent
+DOCS = Path(__file__).parents[2] / "docs"
 FILE = DOCS / "llms.txt"
 INDEXES = (DOCS / "en" / "README.md", DOCS / "inside" / "README.md")
 HEADING = re.compile(r"^##? (.+)$")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
-from chinese import around
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from tables import anchor, table
@@ -51,7 +50,7 @@ def key_table(model: type[BaseModel], found: Groups) -> str:
         (f"`{key}`", kind_of(info, found), default_cell(model, key), tr(str(info.description)))
         for key, info in model.model_fields.items()
     )
-    return table(tuple(map(around, ("key", "value", "default", "meaning"))), rows)
+    return table((tr("key"), tr("value"), tr("default"), tr("meaning")), rows)
 
 
 def kind_of(info: FieldInfo, found: Groups) -> str:
@@ -60,27 +59,28 @@ def kind_of(info: FieldInfo, found: Groups) -> str:
     if group := group_in(annotation):
         return kind_of_group(info, f"#{anchor(title(found[group]))}")
     if any(isinstance(note, OneOrMore) for note in info.metadata):
-        null = ", or null" if type(None) in get_args(annotation) else ""
-        return around("{}, or a list of them" + null).format(noun_in(annotation))
+        nullable = type(None) in get_args(annotation)
+        form = tr("{}, or a list of them, or null") if nullable else tr("{}, or a list of them")
+        return form.format(noun_in(annotation))
     leaf = next((note for note in info.metadata if isinstance(note, ScalarType)), None)
     if leaf is not None:
-        return around("{}, or null").format(leaf.expected) if leaf.nullable else leaf.expected
+        return tr("{}, or null").format(leaf.expected) if leaf.nullable else leaf.expected
     if getattr(annotation, "__origin__", None) is dict:
-        return around("names and their values")
-    return around("a list; each item {}").format(noun_in(annotation))
+        return tr("names and their values")
+    return tr("a list; each item {}").format(noun_in(annotation))
 
 
 def kind_of_group(info: FieldInfo, link: str) -> str:
     """Return how a key takes a group of keys."""
     annotation: Any = info.annotation
     if annotation == tuple[NodeEntry, ...]:
-        return around("a list of [nodes]({})").format(link)
+        return tr("a list of [nodes]({})").format(link)
     if short := short_form_of(info):
-        return around("a value of `{}`, or [keys]({})").format(short.key, link)
+        return tr("a value of `{}`, or [keys]({})").format(short.key, link)
     if isinstance(annotation, type):
-        return around("[keys]({})").format(link)
-    form = "[keys]({}), or null" if type(None) in get_args(annotation) else "a list of [keys]({})"
-    return around(form).format(link)
+        return tr("[keys]({})").format(link)
+    nullable = type(None) in get_args(annotation)
+    return (tr("[keys]({}), or null") if nullable else tr("a list of [keys]({})")).format(link)
 
 
 def noun_in(annotation: Any) -> str:
@@ -94,23 +94,23 @@ def noun_in(annotation: Any) -> str:
 def default_cell(model: type[BaseModel], key: str) -> str:
     """Write the default of a key."""
     if model is NodeEntry and key in NodeSettings.model_fields:
-        return around("as at the top level")
+        return tr("as at the top level")
     if model.model_fields[key].is_required():
-        return around("required")
+        return tr("required")
     default = default_of(model, key)
-    return f"`{default}`" if default else around("none")
+    return f"`{default}`" if default else tr("none")
 
 
 def placeholders(_: str) -> str:
     """Write the placeholders of args and env."""
-    rows = ((f"`${{{name}}}`", around(text)) for name, text in MEANINGS.items())
-    return table((around("placeholder"), around("value")), rows)
+    rows = ((f"`${{{name}}}`", tr(text)) for name, text in MEANINGS.items())
+    return table((tr("placeholder"), tr("value")), rows)
 
 
 def variables(nics: str) -> str:
     """Write the network variables for some NICs, by vendor."""
     names = nics.split(",")
-    headings = (around("accelerators"), around("variables for `nic: [{}]`").format(", ".join(names)))
+    headings = (tr("accelerators"), tr("variables for `nic: [{}]`").format(", ".join(names)))
     return table(headings, vendors(names))
 
 

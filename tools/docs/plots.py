@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-PLOTS, MEASURED = HERE / "inside" / "plots", HERE / "measured"
+PLOTS, MEASURED = HERE.parents[1] / "docs" / "inside" / "plots", HERE / "measured"
 WIDTH, HEIGHT = 720, 400
 LEFT, RIGHT, TOP, BOTTOM = 70, 130, 50, 50  # of the frame that holds the curves
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # told apart by all eyes

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-PACKAGE = Path(__file__).parents[1] / "clusterctl"
+PACKAGE = Path(__file__).parents[2] / "clusterctl"
 LAYERS = (
     "cli",
     "console",

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import click
-from chinese import around
 from tables import anchor, table
 
 from clusterctl.cli.help import VERBS, VerbCommand, own_options
@@ -27,7 +26,7 @@ def verb_list(_: str) -> str:
         (f"`{path}`", "`--json`" if any("--json" in one.opts for one in command.params) else "", tr(line))
         for path, command, line in leaves()
     )
-    return table((around("verb"), "", around("what it does")), rows)
+    return table((tr("verb"), "", tr("what it does")), rows)
 
 
 def leaves() -> Iterator[tuple[str, click.Command, str]]:
@@ -44,7 +43,7 @@ def verbs(_: str) -> str:
     """Write a list of all verbs, then a section about each."""
     rows = ((f"[`{path}`](#{anchor(path)})", tr(line)) for path, _, line in leaves())
     sections = (f"## {path}\n\n{verb(path, command)}" for path, command, _ in leaves())
-    return "\n".join([table((around("verb"), around("what it does")), rows), *sections])
+    return "\n".join([table((tr("verb"), tr("what it does")), rows), *sections])
 
 
 def verb(path: str, command: click.Command) -> str:
@@ -83,7 +82,7 @@ def shared(_: str) -> str:
 def options(params: Iterable[click.Parameter]) -> str:
     """Write options as a table; nothing if there are none."""
     rows = [row(param) for param in params if isinstance(param, click.Option) and not param.hidden]
-    return table((around("option"), around("meaning")), rows) if rows else ""
+    return table((tr("option"), tr("meaning")), rows) if rows else ""
 
 
 def row(option: click.Option) -> tuple[str, str]:
@@ -91,9 +90,9 @@ def row(option: click.Option) -> tuple[str, str]:
     value = "" if option.is_flag else f" `{value_of(option)}`"
     notes = []
     if option.show_default and option.default is not None:
-        notes.append(around("Default: `{}`.").format(option.default))
+        notes.append(tr("Default: `{}`.").format(option.default))
     if isinstance(option.type, (WholeNumber, Seconds)):
-        notes.append(around("{} or more.").format(f"{option.type.least:g}"))
+        notes.append(tr("{} or more.").format(f"{option.type.least:g}"))
     meaning = (" " if language() == "en" else "").join([tr(option.help or ""), *notes])
     return ", ".join(f"`{name}`" for name in option.opts) + value, meaning
 
