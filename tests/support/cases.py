@@ -14,10 +14,9 @@ from ruamel.yaml import YAML
 
 from clusterctl import errors
 from clusterctl.codes.lookup import REPORTED
-from clusterctl.plans.checks.framework import LocalFacts, Observations
+from clusterctl.plans.checks.framework import Finding, LocalFacts, Observations
 from clusterctl.plans.checks.registry import (
     CheckSelection,
-    Finding,
     all_checks,
     choose_checks,
     evaluate,

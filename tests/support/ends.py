@@ -10,7 +10,7 @@ from clusterctl.protocol.end_record import EndRecord, RecordedPart
 from clusterctl.protocol.ranks import NodeRank
 from clusterctl.protocol.root_cause import Failure
 from clusterctl.protocol.run_id import RunId
-from clusterctl.protocol.states import FAILED, LOST, UNKNOWN
+from clusterctl.protocol.states import FAILED, LOST, UNKNOWN, RunState
 
 
 def judge(
@@ -30,6 +30,7 @@ def judge(
 
 def _record_part(name: str, part: NodeState | None, failures: Sequence[Failure]) -> RecordedPart:
     own = tuple(failure for failure in failures if failure.node == name)
+    state: RunState
     if any(failure.lost for failure in own):
         state = LOST
     else:

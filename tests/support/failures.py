@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from clusterctl.protocol.ranks import Rank
 from clusterctl.protocol.root_cause import Failure
 from clusterctl.protocol.tracebacks import StderrParser
 
@@ -15,4 +16,4 @@ def fail(
         words.feed(line, time)
     node, code = f"gpu{rank // per_node + 1:02d}", None if by else 1
     said = (tuple(words.tail), words.exception, words.message, words.raised_at)
-    return Failure(node, rank, code, by, time + 0.1, *said, own_frame=words.own_frame)
+    return Failure(node, Rank(rank), code, by, time + 0.1, *said, own_frame=words.own_frame)

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from memory_network import MemorySocket, Network, SteppedLoop
 
@@ -31,6 +31,9 @@ from clusterctl.node.gang.roster import Roster
 from clusterctl.node.gang.timeouts import beat_interval
 from clusterctl.protocol.messages.gang import StopOrder
 from clusterctl.protocol.ranks import Slot
+
+if TYPE_CHECKING:
+    from clusterctl.protocol.messages.files import Spec
 
 RULE = "----"
 CASES = Path(__file__).parents[1] / "node" / "gang" / "cases"
@@ -69,7 +72,7 @@ class Agent:
     def __init__(self, world: World, slot: int) -> None:
         self.world, self.slot, self.name = world, slot, f"n{slot}"
         self.spec = world.make_spec(slot)
-        self.loop = SteppedLoop(world.network, self.spec["address"])
+        self.loop = SteppedLoop(world.network, str(self.spec["address"]))
         self.restarts = Attempts(self) if self.spec.get("restart") else None
         context = GangContext(
             self.loop,  # type: ignore[arg-type]  # a loop by shape
@@ -142,12 +145,19 @@ class Agent:
         self.loop.cancel("agent ready")
         now = self.world.network.read_clock()
         rank = self.slot if self.node_rank is None else self.node_rank
-        identity = {"node": self.spec["node"], "node_rank": rank, "address": self.spec["address"]}
-        stop = {"stopped_at": self.stopped_at, "stop_kind": self.stop_kind}
-        end = {"state": state, "reason": reason, "time": now, **stop}
-        rows = failures(kind, rank, now)
+        part: Any = {
+            "node": self.spec["node"],
+            "node_rank": rank,
+            "address": self.spec["address"],
+            "state": state,
+            "reason": reason,
+            "time": now,
+            "stopped_at": self.stopped_at,
+            "stop_kind": self.stop_kind,
+            "failures": failures(kind, rank, now),
+        }
         self.world.write(f"{self.name} ends", f"{state} {reason}".strip())
-        self.gang.on_end({**identity, **end, "failures": rows})
+        self.gang.on_end(part)
         if self.restarts is not None and (self.started or self.attempt > 1) and not self.concluded:
             self.later("clear", CLEAR_TIME, lambda: self.clear("", True))
 
@@ -260,7 +270,7 @@ class World:
             raise errors[0]
         return self.lines
 
-    def make_spec(self, slot: int) -> dict[str, Any]:
+    def make_spec(self, slot: int) -> Spec:
         """Make the spec of a node."""
         count = self.nodes + self.spares
         names = [f"gpu0{number + 1}" for number in range(count)]
@@ -297,7 +307,7 @@ class World:
             )
             spec.update(slot=slot, slots=count, spare=slot >= self.nodes, roster=roster, restart=restart)
             spec.update(attempt=1, module=self.settings.get("module", "torch.distributed.run"))
-        return spec
+        return cast("Spec", spec)  # what a gang reads of it
 
     def write(self, place: str, text: str) -> None:
         """Write an answer down."""

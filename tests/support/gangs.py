@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from conformity import problems
 from noderun import NodeRun
+from session import Session
 from waiting import wait_until
 
 from clusterctl.protocol.messages.files import GangRecord
@@ -79,7 +81,7 @@ class GangRun:
     def join(self) -> GangRun:
         """Let the others go to the hub."""
         for node in self.others:
-            node.session.send({"do": "join", "port": self.port})
+            conversation(node).send({"do": "join", "port": self.port})
         for node in self.others:
             wait_for_all(node, "joined", "ready")
         for node in self.present:
@@ -91,16 +93,16 @@ class GangRun:
         master = self.nodes[0]
         port = master.port or ELSEWHERE
         if 0 not in self.absent:
-            master.session.send({"do": "go", "master_port": port})
+            conversation(master).send({"do": "go", "master_port": port})
             master.hear("listening")
         for node in self.others:
-            node.session.send({"do": "go", "master_port": port})
+            conversation(node).send({"do": "go", "master_port": port})
         for node in self.present:
             node.hear("end")
-            node.session.close()
+            conversation(node).close()
         for node in self.present:
             node.running()
-            wait_until(lambda node=node: "settled" in node.output(node.spec["node_rank"]), "settled")
+            wait_until(partial(is_settled, node), "settled")
         return self
 
     def tell(self, rank: int, code: str) -> None:
@@ -126,6 +128,17 @@ class GangRun:
         states = [node.state() for node in self.present]
         assert all(state["state"] in FINAL for state in states), states
         return states
+
+
+def conversation(node: NodeRun) -> Session:
+    """Return the open conversation with a node."""
+    assert node.session is not None, "it has not begun, or is closed"
+    return node.session
+
+
+def is_settled(node: NodeRun) -> bool:
+    """Return whether the worker of a node has begun."""
+    return "settled" in node.output(node.spec["node_rank"])
 
 
 def wait_for_all(node: NodeRun, *events: str) -> None:

@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -26,9 +26,10 @@ from clusterctl.node.gang.failover import GangMember
 from clusterctl.node.gang.hub import Hub
 from clusterctl.node.gang.membership import GangContext
 from clusterctl.node.runtime.event_loop import Loop
+from clusterctl.protocol.ranks import NodeRank
 
 if TYPE_CHECKING:
-    from clusterctl.protocol.messages.files import PartRecord
+    from clusterctl.protocol.messages.files import PartRecord, Spec
 
 LIMIT = 180.0  # seconds for each stage
 TICK = 0.02
@@ -62,8 +63,9 @@ class Members:
     def make(self, rank: int) -> GangMember:
         """Make one node's member of the gang."""
         node = f"gpu{rank:05}"
-        spec = {"run": "j-1", "node": node, "node_rank": rank, "nnodes": self._count, "hub": "gpu00000"}
-        spec.update(master_addr="127.0.0.1", address="127.0.0.1", join_limit=LIMIT)
+        names = {"run": "j-1", "node": node, "node_rank": rank, "nnodes": self._count, "hub": "gpu00000"}
+        addresses = {"master_addr": "127.0.0.1", "address": "127.0.0.1"}
+        spec = cast("Spec", {**names, **addresses, "join_limit": LIMIT})  # what a member reads of it
         return GangMember(
             GangContext(
                 OwnMoments(self.loop, node),
@@ -80,8 +82,17 @@ class Members:
 
 def part_of(rank: int) -> PartRecord:
     """Say that a node has ended well."""
-    about = {"node": f"gpu{rank:05}", "node_rank": rank, "state": "SUCCEEDED", "reason": ""}
-    return {**about, "time": time.time(), "stopped_at": None, "stop_kind": "", "failures": []}
+    return {
+        "node": f"gpu{rank:05}",
+        "node_rank": NodeRank(rank),
+        "address": "127.0.0.1",
+        "state": "SUCCEEDED",
+        "reason": "",
+        "time": time.time(),
+        "stopped_at": None,
+        "stop_kind": "",
+        "failures": [],
+    }
 
 
 def play_peers(pipe: Any, count: int, token: bytes) -> None:

@@ -137,7 +137,7 @@ class NodeRun:
     @property
     def rundir(self) -> Path:
         """Where the node keeps this run."""
-        return self.workdir / "runs" / self.spec["run"] / f"{self.spec['node_rank']}-{self.spec['node']}"
+        return self.workdir / "runs" / str(self.spec["run"]) / f"{self.spec['node_rank']}-{self.spec['node']}"
 
     @property
     def code(self) -> Path:
@@ -204,7 +204,7 @@ class NodeRun:
                 self.session.send({"payload": True}, self.zip)
             if header.get("event") == "port":
                 self.port = header["port"]
-            if header.get("event") in events or set(events) & set(header):
+            if header.get("event", "") in events or set(events) & set(header):
                 return header
             assert "error" not in header, header
             assert "end" not in header, f"ended before {events}: {self.heard}"

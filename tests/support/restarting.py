@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from functools import partial
 from typing import Any
 
 from gangs import ELSEWHERE, FINAL, GangRun, Make, wait_for_all
@@ -124,7 +125,7 @@ class RestartGang(GangRun):
     def settled(self, attempt: int, seats: Any) -> None:
         """Wait until the workers of an attempt are there on these seats."""
         for seat in seats:
-            wait_until(lambda seat=seat: self._is_settled(seat, attempt), f"attempt {attempt} on {seat}")
+            wait_until(partial(self._is_settled, seat, attempt), f"attempt {attempt} on {seat}")
 
     def _is_settled(self, seat: int, attempt: int) -> bool:
         state = self.nodes[seat].state()

@@ -256,7 +256,7 @@ END = encode_frame({"end": True})
 
 def answer_exec(node: Node, _: Mapping[str, Any]) -> list[Frame]:
     """Say what `hostname` would, and end."""
-    ended = {"exit": 0, "signal": None, "cut": [], "left": []}
+    ended: dict[str, Any] = {"exit": 0, "signal": None, "cut": [], "left": []}
     return [({"stream": "stdout"}, f"{node.name}\n".encode()), ({"ended": ended}, b""), ({"end": True}, b"")]
 
 

@@ -101,7 +101,7 @@ def read_trace(run: NodeRun) -> list[str]:
     """Read what the agent, and perhaps the guardian after it, has recorded and reported, a line each."""
     names = {str(run.root.parent): "TMP", run.spec["run"]: "RUN", sys.executable: "PYTHON"}
     lines = (run.rundir / "trace.jsonl").read_text().splitlines()
-    entries = [render(*json.loads(line), names) for line in lines]
+    entries = [render(kind, name, facts, names) for kind, name, facts in map(json.loads, lines)]
     return [entry for entry in entries if not LOCKS.match(entry) and not CLOCKS.match(entry)]
 
 
