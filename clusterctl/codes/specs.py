@@ -99,9 +99,7 @@ ENTRIES: Mapping[str, Entry] = {
         "error",
         "a key is written twice",
         do="Keep one of the two",
-        cases={
-            "": Case("the key {key} is written twice", "keep one; the other is at {other}"),
-        },
+        cases={"": Case("the key {key} is written twice", "keep one; the other is at {other}")},
     ),
     "CC-SPEC-005": Entry(
         "error",
@@ -456,7 +454,7 @@ ENTRIES: Mapping[str, Entry] = {
             "": Case(
                 "{text} is set by {set_by}, on every node and for every worker",
                 "remove the line; the right value is set on each node",
-            ),
+            )
         },
     ),
     "CC-SPEC-032": Entry(
@@ -467,7 +465,7 @@ ENTRIES: Mapping[str, Entry] = {
             "": Case(
                 "{name} is a secret and has a value in env at {location}",
                 "remove it from env; the value is taken from your own environment",
-            ),
+            )
         },
     ),
     "CC-SPEC-033": Entry(
@@ -540,7 +538,7 @@ ENTRIES: Mapping[str, Entry] = {
             "": Case(
                 "{name} in env and gpus at {location} both select GPUs",
                 "keep gpus: it is checked before the start",
-            ),
+            )
         },
     ),
     "CC-SPEC-036": Entry(
@@ -571,33 +569,9 @@ ENTRIES: Mapping[str, Entry] = {
         "`init --from`: a line does not match the file format",
         do="Fix or remove the reported line",
         cases={
-            "section-kind": Case(
-                "{kind} is not a kind of section", "use [GROUP], [GROUP:vars] or [GROUP:children]"
-            ),
-            "group-variable": Case("{line} is not a variable", "write KEY=VALUE"),
-            "group-name": Case("{line} is not a valid group name"),
-            "group-inside-itself": Case("the group {cyclic} contains itself"),
-            "host-range": Case("{part} is not a range of hosts", "a range is [01:16], [a:f] or [01:16:2]"),
-            "open-quote": Case(
-                "a quotation mark is not closed in this line", "close it, or escape the quote"
-            ),
-            "host-variable": Case(
-                "{word} is not a variable", "write KEY=VALUE after the host; one host per line"
-            ),
-            "group-key": Case("{key} is not a key of a group", "a group has hosts, children and vars"),
-            "no-section": Case(
-                "{line} is not a section", "[GROUP], [GROUP:vars] or [GROUP:children], without spaces"
-            ),
-            "group-body": Case("{name}: expected keys and values, got {found}"),
-            "group-member": Case(
-                "{key}: expected keys and values, got {found}",
-                "a name needs a colon after it, even if it is alone in its line",
-            ),
             "no-slots": Case("{host} has no slots", "write HOST slots=N"),
             "setting": Case("{key} is not supported here", "one host per line; settings are KEY=VALUE"),
             "number": Case("{host} has a number after a colon", "write slots=N"),
-            "undeclared-group": Case("there is no group {name}", "add [{section}]"),
-            "odd-group": Case("there is no group {name}"),
             "pattern": Case(Same("{problem}"), "a range is gpu[01-04,07]"),
         },
     ),
@@ -611,10 +585,6 @@ ENTRIES: Mapping[str, Entry] = {
                 "use --format hosts for ports, --format mpi for slots",
             ),
             "own": Case("this is already an inventory of clusterctl", Same("clusterctl -i FILE check")),
-            "plugin": Case(
-                "this is the file of an Ansible inventory plugin",
-                "let Ansible export its hosts: ansible-inventory -i FILE --list --yaml",
-            ),
         },
     ),
     "CC-SPEC-052": Entry(
@@ -627,7 +597,27 @@ ENTRIES: Mapping[str, Entry] = {
                 "use --format ansible if it is one",
             ),
             "unknown": Case("no group with the name {group}{suggestion}", "the groups are {groups}"),
-            "no-groups": Case("no group with the name {group}{suggestion}", "the file has no groups"),
+        },
+    ),
+    "CC-SPEC-053": Entry(
+        "error",
+        "`init --from`: Ansible is missing, or does not list the hosts of the file",
+        do="Run `ansible-inventory -i FILE --list > hosts.json` where Ansible is installed, and read that file",
+        cases={
+            "missing": Case(
+                "{file}: Ansible reads its inventories itself, and there is no program ansible-inventory",
+                "pip install ansible-core, or where Ansible is: ansible-inventory -i FILE --list > hosts.json",
+            ),
+            "failed": Case("{file}: Ansible cannot list the hosts", "try {command}"),
+            "executable": Case(
+                "{file} can be executed, so Ansible would run it on this machine",
+                "read it; if you trust it: {command} | clusterctl init --from -",
+            ),
+            "planted": Case(
+                "{file} is not used, because Ansible can run commands for it on this machine: {path} {reason}",
+                "read it; if you trust it: {command} | clusterctl init --from -",
+            ),
+            "listing": Case("this is not what `ansible-inventory --list` prints"),
         },
     ),
 }

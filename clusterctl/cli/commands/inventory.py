@@ -80,20 +80,17 @@ def import_(
 ) -> None:
     """Write an inventory from another tool's file.
 
-    FILE is a hostfile of DeepSpeed or MPI, a list of hosts, an Ansible inventory in INI or YAML, or an SSH
-    configuration such as ~/.ssh/config; - is standard input. The order of the hosts gives the node_rank, slots
+    FILE is a hostfile of DeepSpeed or MPI, a list of hosts, an Ansible inventory, which `ansible-inventory` reads, or
+    an SSH configuration such as ~/.ssh/config; - is standard input. The order of the hosts gives the node_rank, slots
     become gpus. What has no counterpart is written as comments. No node is contacted.
     """
-    from clusterctl.cli.actions.init.machines import find_unread, read_imported_file, with_config
+    from clusterctl.cli.actions.init.machines import read_imported
     from clusterctl.cli.actions.init.write_files import write_new_file
     from clusterctl.cli.context.nodes import hint_next, notice
     from clusterctl.console.terminal import info
-    from clusterctl.specs.importers.detect import parse_imported
     from clusterctl.specs.inventory.render import describe_groups, render_inventory
 
-    source = tr("standard input") if file == "-" else file
-    foreign = parse_imported(read_imported_file(file), source, form, group)
-    foreign = with_config(foreign, file)
+    foreign = read_imported(file, form, group)
     text = render_inventory(foreign, group or "")
     if output is None:
         click.echo(text, nl=False)
@@ -103,9 +100,6 @@ def import_(
     info(trn("read as {form}: {n} node", "read as {form}: {n} nodes", nodes, form=foreign.format_description))
     if foreign.groups:
         notice(describe_groups(foreign))
-    for name in find_unread(file) if "Ansible" in foreign.format_description else ():
-        listing = command_line("ansible-inventory", "-i", file, "--list", "--yaml")
-        notice(tr("{folder}/ was not read; `{listing}` writes all in one file", folder=name, listing=listing))
     if output is not None:
         info(tr("wrote {path}", path=output))
         hint_next(command_line("clusterctl", "-i", output, "check"))

@@ -14,10 +14,8 @@ import json
 import os
 import pwd
 import re
-import selectors
 import shlex
 import shutil
-import signal
 import subprocess
 import threading
 import time
@@ -28,6 +26,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from clusterctl.client.local.private_files import keep_newest, read_own, write_own
+from clusterctl.client.local.programs import ProgramLimits, run_program
 from clusterctl.errors import Unreachable
 from clusterctl.plans.ssh import with_english_messages
 from clusterctl.specs.text import command_line
@@ -127,7 +126,11 @@ class SshConfig:
     def _run_ssh(self, query: ConfigQuery, node: str) -> tuple[HostOptions, list[str]]:
         """Return what `ssh -G` prints for a host, and which files it has read."""
         try:
-            status, stdout, stderr = _run_in_session([self._program or "ssh", "-v", *query.arguments()])
+            status, stdout, stderr = run_program(
+                [self._program or "ssh", "-v", *query.arguments()],
+                ProgramLimits(LIMIT, MAX_OUTPUT),
+                with_english_messages(os.environ),
+            )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise _config_error(node, query, str(error)) from error
         if status != 0:
@@ -317,48 +320,6 @@ def _split(line: str) -> list[str]:
         return shlex.split(line)
     except ValueError:  # an odd number of quotes: ssh reports it
         return line.split()
-
-
-def _run_in_session(command: list[str]) -> tuple[int, bytes, bytes]:
-    """Run a program in a session of its own; what it started, as `Match exec` does, ends with it."""
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=with_english_messages(os.environ),
-        start_new_session=True,
-    ) as process:
-        try:
-            stdout, stderr = _read_outputs(process)
-            process.wait(LIMIT)
-        except BaseException:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            raise
-    return process.returncode, stdout, stderr
-
-
-def _read_outputs(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
-    """Read both outputs to their end, for LIMIT seconds and up to MAX_OUTPUT bytes."""
-    pipes = [pipe.fileno() for pipe in (process.stdout, process.stderr) if pipe is not None]
-    outputs = dict.fromkeys(pipes, b"")
-    deadline = time.monotonic() + LIMIT
-    with selectors.DefaultSelector() as selector:
-        for pipe in pipes:
-            selector.register(pipe, selectors.EVENT_READ)
-        while selector.get_map():
-            ready = selector.select(max(0.0, deadline - time.monotonic()))
-            if not ready:
-                raise subprocess.TimeoutExpired(process.args, LIMIT)
-            for key, _ in ready:
-                chunk = os.read(key.fd, 1 << 16)
-                outputs[key.fd] += chunk
-                if not chunk:
-                    selector.unregister(key.fd)
-            if sum(map(len, outputs.values())) > MAX_OUTPUT:
-                raise OSError(tr("it wrote more than {limit} MiB", limit=MAX_OUTPUT >> 20))
-    return outputs[pipes[0]], outputs[pipes[1]]
 
 
 def parse_read_files(stderr: bytes) -> list[str]:

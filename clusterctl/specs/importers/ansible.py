@@ -1,27 +1,40 @@
-"""Ansible variables to ssh settings."""
+"""The hosts of an Ansible inventory, from what `ansible-inventory --list` prints: JSON with all variables merged.
+
+Ansible reads its files itself, with their patterns, group_vars, plug-ins and vaults; `client/local/ansible.py` runs it.
+Here are the hosts of a group, and their variables as keys of an inventory.
+"""
 
 from __future__ import annotations
 
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
 from typing import Any, TypeVar
 
-from clusterctl.errors import InvalidValueError, Location
-from clusterctl.specs import addresses, values
+from clusterctl.errors import InvalidValueError, Issue, Location, SpecError
+from clusterctl.protocol.untrusted import parse_json
+from clusterctl.specs import addresses
 from clusterctl.specs.addresses import parse_jump, parse_proxy_command, parse_user
-from clusterctl.specs.importers.ansible_files import (
-    ALL,
-    AnsibleInventory,
-    Setting,
-    Settings,
-    read_ini,
-    read_yaml,
+from clusterctl.specs.importers.imported import (
+    FORBIDDEN,
+    LONGEST_LINE,
+    MOST_HOSTS,
+    MOST_NAMES,
+    Imported,
+    ImportedHost,
+    ImportReport,
 )
-from clusterctl.specs.importers.imported import LONGEST_LINE, Imported, ImportedHost, ImportReport
-from clusterctl.specs.values import parse_port, parse_text
+from clusterctl.specs.text import did_you_mean
+from clusterctl.specs.values import parse_port, parse_python, parse_text
 from clusterctl.specs.yaml.tree import quoted
 from clusterctl.translation import tr, trn
+
+MAX_LISTING = 16 << 20  # bytes; each host has the variables of all its groups
+MAX_VALUES = 1_000_000
+MAX_GROUPS = 1000
+ALL, UNGROUPED = "all", "ungrouped"
 
 _SHORT_FLAGS = {"-J": "proxyjump", "-p": "port", "-i": "identityfile", "-l": "user"}
 _FLAGS_WITH_VALUE = "-B-b-c-D-E-e-F-I-L-m-O-o-Q-R-S-W-w"
@@ -35,23 +48,8 @@ _KEYS: Mapping[str, tuple[str, Callable[[str], object]]] = {
 }
 
 
-def parse_ssh_args(text: str, location: Location, report: ImportReport) -> dict[str, object]:
-    """Give the inventory's keys for options of ssh; what has none becomes a remark."""
-    try:
-        arguments = shlex.split(text[: LONGEST_LINE + 1])
-    except ValueError:
-        arguments = []
-    if len(text) > LONGEST_LINE or not arguments:
-        report.add_remark(tr("ssh options that cannot be parsed were not imported"), location)
-        return {}
-    settings: dict[str, object] = {}
-    for name, value in _split_options(arguments):  # ssh takes the first of several
-        settings = _convert_option(name, value, location, report) | settings
-    return settings
-
-
 def _split_options(arguments: list[str]) -> list[tuple[str, str]]:
-    """Give the options by the names that they have in ssh_config; flags without a name keep their sign."""
+    """Return the options by their names in ssh_config; flags without a name keep their sign."""
     options = []
     remaining = iter(arguments)
     for word in remaining:
@@ -67,56 +65,13 @@ def _split_options(arguments: list[str]) -> list[tuple[str, str]]:
 
 
 def _split_option(option: str) -> tuple[str, str]:
-    """Part name and value, between which stands a space or `=`; another `=` belongs to the value."""
+    """Split name and value at the first space or `=`; another `=` belongs to the value."""
     name = re.split(r"[\s=]", option, maxsplit=1)[0]
     return name, re.sub(r"^\s*=?\s*", "", option[len(name) :])
 
 
-def _convert_option(name: str, value: str, location: Location, report: ImportReport) -> dict[str, object]:
-    if name in _KEYS and value:
-        key, parse = _KEYS[name]
-        parsed = report.try_parse(parse, value, location)
-        return {} if parsed is None else {key: parsed}
-    if name == "proxyjump" and value.lower() != "none":
-        return _convert_jump(value, location, report)
-    if name == "proxycommand" and value.lower() != "none":
-        report.add_remark(tr("proxy_command runs on the machine that clusterctl runs on: check it"), location)
-        return _convert_proxy_command(value, location, report)
-    if name == "stricthostkeychecking":
-        return _convert_host_keys(value.lower(), location, report)
-    if name == "userknownhostsfile" and value and value != "/dev/null":
-        return {"known_hosts": value}
-    if name not in _IGNORED_OPTIONS:
-        report.add_remark(tr("the ssh option {name} was not imported", name=quoted(name)), location)
-    return {}
-
-
-def _convert_host_keys(value: str, location: Location, report: ImportReport) -> dict[str, object]:
-    if value in ("accept-new", "yes"):
-        return {"host_keys": "accept-new" if value == "accept-new" else "strict"}
-    report.add_remark(
-        tr("host keys are always verified here; host_keys: accept-new records unknown ones"), location
-    )
-    return {}
-
-
-def _convert_jump(value: str, location: Location, report: ImportReport) -> dict[str, object]:
-    try:
-        return {"jump": parse_jump(value)}
-    except InvalidValueError:
-        report.add_remark(tr("the jump host {name} was not imported", name=quoted(value)), location)
-        return {}
-
-
-def _convert_proxy_command(value: str, location: Location, report: ImportReport) -> dict[str, object]:
-    try:
-        return {"proxy_command": parse_proxy_command(value)}
-    except InvalidValueError:
-        report.add_remark(tr("the ProxyCommand {name} was not imported", name=quoted(value)), location)
-        return {}
-
-
 Value = TypeVar("Value")
+Variables = Mapping[str, object]
 
 # The later name of each pair wins where both are given, as in Ansible.
 _HOST = ("ansible_host", "ansible_ssh_host")
@@ -131,168 +86,268 @@ _PASSWORD = re.compile(r"ansible_(ssh_)?pass(word)?")
 _SSH_CONNECTIONS = ("", "ssh", "smart", "paramiko", "paramiko_ssh", "ansible.builtin.ssh")
 
 
-def parse_ansible_ini(text: str, file: str, group: str | None) -> Imported:
-    """Read an Ansible inventory in INI form; raises SpecError."""
+@dataclass(frozen=True)
+class _Listing:
+    """Groups with all their hosts, those of the groups below them too, and the variables of each host."""
+
+    file: str
+    members: Mapping[str, Sequence[str]]
+    variables: Mapping[str, Variables]
+
+    def select_hosts(self, group: str | None) -> Sequence[str]:
+        """Return the hosts of a group, or all; raises SpecError for an unknown group."""
+        if group is None or group in self.members:
+            return self.members[group or ALL]
+        examples = ", ".join(name for name in list(self.members)[:20] if name.isprintable())
+        raise _error(
+            "CC-SPEC-052",
+            "unknown",
+            self.file,
+            group=quoted(group),
+            suggestion=did_you_mean(group, self.members),
+            groups=examples,
+        )
+
+    def list_partial_groups(self) -> tuple[tuple[str, int], ...]:
+        """Return the groups that hold some but not all hosts, with how many."""
+        counts = {name: len(hosts) for name, hosts in self.members.items() if name not in (ALL, UNGROUPED)}
+        return tuple((name, count) for name, count in counts.items() if 0 < count < len(self.members[ALL]))
+
+
+def is_listing(text: str) -> bool:
+    """Return whether a text is what `ansible-inventory --list` prints."""
+    return text.lstrip().startswith("{") and '"_meta"' in text
+
+
+def parse_ansible(text: str, file: str, group: str | None) -> Imported:
+    """Parse what `ansible-inventory --list` prints, or one group of it; raises SpecError."""
+    listing = _parse_listing(text, file)
+    names = listing.select_hosts(group)
     report = ImportReport()
-    return _to_imported(read_ini(text, file, report), tr("an Ansible inventory (INI)"), file, group)
-
-
-def parse_ansible_yaml(text: str, file: str, group: str | None) -> Imported:
-    """Read an Ansible inventory in YAML form; raises SpecError."""
-    report = ImportReport()
-    return _to_imported(read_yaml(text, file, report), tr("an Ansible inventory (YAML)"), file, group)
-
-
-def _to_imported(groups: AnsibleInventory, format_description: str, file: str, group: str | None) -> Imported:
-    report = groups.report
-    report.raise_issues()
-    names = groups.select_hosts(group, file)
-    ancestor_depths = groups.ancestor_depths()
-    merged_settings: dict[frozenset[str], Settings] = {}
-    parsed_args: dict[Setting, dict[str, object]] = {}
-    hosts: list[ImportedHost] = []
-    for name in names:
-        host_entry = groups.hosts[name]
-        group_names = frozenset(host_entry.groups)
-        if group_names not in merged_settings:
-            merged_settings[group_names] = _merge_settings(groups, group_names, ancestor_depths)
-        host = _HostReader(
-            {**merged_settings[group_names], **host_entry.variables}, host_entry.location, report, parsed_args
-        ).read_host(name)
-        hosts += [host] if host else []
+    reader = _HostReader(listing, report)
+    hosts = [host for host in map(reader.read_host, names) if host]
     _report_duplicates(hosts, report)
     if not hosts and not report.issues:
         _report_empty(group, names, report, file)
     report.raise_issues()
-    partial_groups = groups.list_partial_groups() if group is None else ()
-    return Imported(format_description, file, tuple(hosts), tuple(report.remarks), partial_groups)
+    for name in names:
+        reader.remark_unused(name)
+    partial_groups = listing.list_partial_groups() if group is None else ()
+    return Imported(tr("an Ansible inventory"), file, tuple(hosts), tuple(report.remarks), partial_groups)
+
+
+def _parse_listing(text: str, file: str) -> _Listing:
+    """Parse the JSON within its limits; raises SpecError."""
+    try:
+        groups = parse_json(text.encode(), MAX_LISTING, MAX_VALUES)
+        hostvars = groups.pop("_meta")["hostvars"]
+        children = {name: _read_names(group, "children") for name, group in groups.items()}
+        hosts = {name: _read_names(group, "hosts") for name, group in groups.items()}
+        variables = {name: dict(hostvars.get(name, {})) for names in hosts.values() for name in names}
+        _check_counts(file, children, hosts, len(variables))
+        members: dict[str, Sequence[str]] = {ALL: ()}
+        for name in TopologicalSorter(children).static_order():  # the groups below a group come before it
+            below = [host for child in children.get(name, ()) for host in members[child]]
+            # a group without hosts is listed only as a child
+            members[name] = tuple(dict.fromkeys([*hosts.get(name, ()), *below]))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise _error("CC-SPEC-053", "listing", file) from error
+    return _Listing(file, members, variables)
+
+
+def _read_names(group: Mapping[str, Sequence[object]], key: str) -> list[str]:
+    """Return the children or the hosts of a group; raises AttributeError or TypeError for anything but names."""
+    names = [name for name in group.get(key, []) if isinstance(name, str)]
+    if len(names) != len(group.get(key, [])):
+        raise TypeError
+    return names
+
+
+def _check_counts(
+    file: str, children: Mapping[str, Sequence[str]], hosts: Mapping[str, Sequence[str]], host_count: int
+) -> None:
+    """Raise SpecError for more groups, hosts or names in groups than an inventory has."""
+    named = sum(map(len, [*children.values(), *hosts.values()]))
+    for limit, exceeded in (
+        (tr("{count} groups", count=MAX_GROUPS), len(children) > MAX_GROUPS),
+        (tr("{count} hosts", count=MOST_HOSTS), host_count > MOST_HOSTS),
+        (tr("{count} host names", count=MOST_NAMES), named > MOST_NAMES),
+    ):
+        if exceeded:
+            raise _error("CC-SPEC-003", "import", file, limit=limit)
+
+
+def _error(code: str, case: str, file: str, **facts: object) -> SpecError:
+    return SpecError([Issue.of(code, case, Location(file, 1, 1), **facts)])
 
 
 def _report_empty(group: str | None, names: Sequence[str], report: ImportReport, file: str) -> None:
-    """Say why no host was taken: none is named, or none of those that are is reached by SSH."""
+    """Report why no host was taken: none is named, or none of those that are is reached by SSH."""
+    start = Location(file, 1, 1)
     if not names:
-        empty = "empty-group" if group else "no-hosts"
-        report.add_issue("CC-SPEC-022", empty, Location(file, 1, 1), group=quoted(group or ""))
+        report.add_issue(
+            "CC-SPEC-022", "empty-group" if group else "no-hosts", start, group=quoted(group or "")
+        )
         return
     remark, more = report.remarks[0], trn("{n} more host", "{n} more hosts", len(names) - 1)
     case = "none-by-ssh" if len(names) > 1 else "no-ssh"
-    report.add_issue("CC-SPEC-022", case, remark.location, reason=remark.message, more=more)
+    report.add_issue("CC-SPEC-022", case, start, reason=remark.message, more=more)
 
 
-def _merge_settings(
-    groups: AnsibleInventory, group_names: frozenset[str], ancestor_depths: dict[str, dict[str, int]]
-) -> Settings:
-    """Merge the variables of a host's groups as Ansible does: the most general first, equals by name."""
-    depth = {name: level for group in group_names for name, level in ancestor_depths[group].items()}
-    merged_settings = dict(groups.groups[ALL].variables) if ALL in groups.groups else {}
-    for name in sorted(depth, key=lambda group_name: (depth[group_name], group_name)):
-        merged_settings.update(groups.groups[name].variables)
-    return merged_settings
-
-
-def _report_duplicates(hosts: list[ImportedHost], report: ImportReport) -> None:
+def _report_duplicates(hosts: Sequence[ImportedHost], report: ImportReport) -> None:
     hosts_by_address: dict[tuple[str, int], ImportedHost] = {}
     for host in hosts:
         if not host.host:
             continue
         earlier = hosts_by_address.setdefault((host.host.lower(), host.port or 22), host)
         if earlier is not host:
-            report.add_issue(
-                "CC-SPEC-021",
-                "one-machine",
-                host.location,
-                name=quoted(host.name),
-                other=quoted(earlier.name),
-                host=quoted(host.host),
-            )
+            names = {"name": quoted(host.name), "other": quoted(earlier.name), "host": quoted(host.host)}
+            report.add_issue("CC-SPEC-021", "one-machine", host.location, **names)
 
 
 class _HostReader:
-    """The variables of one host, read one by one."""
+    """Reads the variables of the hosts of a listing, one host after the other."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        location: Location,
-        report: ImportReport,
-        parsed_args: dict[Setting, dict[str, object]],
-    ) -> None:
-        self.settings = settings
-        self.location = location
+    def __init__(self, listing: _Listing, report: ImportReport) -> None:
+        self.listing = listing
         self.report = report
-        self.parsed_args = parsed_args
+        self.location = Location(listing.file, 1, 1)
+        self.name = ""
+        self.variables: Variables = {}
+        self.parsed_args: dict[str, dict[str, object]] = {}
 
     def read_host(self, name: str) -> ImportedHost | None:
-        """Give the machine, or None if it is not reached by SSH."""
-        connection = self._find_setting(_CONNECTION)
-        if connection and connection.text not in _SSH_CONNECTIONS:
+        """Return the machine, or None if it is not reached by SSH."""
+        self.name, self.variables = name, self.listing.variables[name]
+        connection = self._find_text(_CONNECTION)
+        if connection not in _SSH_CONNECTIONS:
             message = tr(
                 "{name} is left out: Ansible connects to it with {connection}, not with SSH",
                 name=quoted(name),
-                connection=quoted(connection.text),
+                connection=quoted(connection),
             )
-            self.report.add_remark(message, self.location)
+            self.report.add_remark(message)
             return None
-        self._remark_unused()
-        target = self._find_setting(_HOST) or Setting(name, self.location)
-        user, _, address = target.text.rpartition("@")  # ssh takes user@host, and Ansible hands it on
-        host = self.report.try_parse(_parse_ipv4_or_name, address, target.location)
-        keys: dict[str, Any] = self._user_key(user, target.location)
+        target = self._find_text(_HOST) or name
+        user, _, address = target.rpartition("@")  # ssh takes user@host, and Ansible hands it on
+        host = self._try_parse(_parse_ipv4_or_name, address)
+        keys: dict[str, Any] = self._parse_key("user", parse_user, user)
         for variable in _ARGS:
-            setting = self._without_template(self._find_setting((variable,)), variable)
-            keys |= self._parse_ssh_args(setting) if setting else {}
-        keys |= self._parse_key("user", _USER, addresses.parse_user) | self._parse_key(
-            "port", _PORT, values.parse_port
-        )
-        keys |= self._parse_key("key", _KEY, values.parse_text) | self._python_key()
+            keys |= self._parse_ssh_args(self._find_setting((variable,)))
+        keys |= self._parse_key("user", parse_user, self._find_setting(_USER))
+        keys |= self._parse_key("port", parse_port, self._find_setting(_PORT))
+        keys |= self._parse_key("key", parse_text, self._find_setting(_KEY))
+        keys |= self._python_key()
         return ImportedHost(name=name.rpartition("@")[2], host=host or "", location=self.location, **keys)
 
-    def _user_key(self, user: str, location: Location) -> dict[str, object]:
-        login = self.report.try_parse(addresses.parse_user, user, location) if user else None
-        return {"user": login} if login else {}
+    def remark_unused(self, name: str) -> None:
+        """Remark which variables of a host have no counterpart in an inventory."""
+        for variable, value in self.listing.variables[name].items():
+            if _PASSWORD.fullmatch(variable):
+                message = tr("{name} was not imported: clusterctl logs in with a key", name=quoted(variable))
+                self.report.add_remark(message)
+            elif variable not in _USED or _text_of(value) is None:
+                self.report.add_remark(tr("the variable {name} was not imported", name=quoted(variable)))
 
-    def _parse_ssh_args(self, setting: Setting) -> dict[str, object]:
-        """Read options of ssh; those of a group are read once for all its hosts."""
-        if setting not in self.parsed_args:
-            self.parsed_args[setting] = parse_ssh_args(setting.text, setting.location, self.report)
-        return self.parsed_args[setting]
+    def _find_text(self, names: Sequence[str]) -> str:
+        texts = [_text_of(self.variables[name]) for name in names if name in self.variables]
+        return (texts[-1] or "") if texts else ""
 
-    def _find_setting(self, names: tuple[str, ...]) -> Setting | None:
-        settings = [self.settings[name] for name in names if name in self.settings]
-        return settings[-1] if settings else None
+    def _find_setting(self, names: Sequence[str]) -> str:
+        """Return the text of a variable, empty for one that Ansible would compute."""
+        text = self._find_text(names)
+        if "{{" in text or "{%" in text:
+            self.report.add_remark(tr("{name} is a template, which only Ansible can fill in", name=names[-1]))
+            return ""
+        return text
 
-    def _without_template(self, setting: Setting | None, name: str) -> Setting | None:
-        """Leave out what Ansible would compute."""
-        if setting and ("{{" in setting.text or "{%" in setting.text):
-            message = tr("{name} is a template, which only Ansible can fill in", name=name)
-            self.report.add_remark(message, setting.location)
+    def _try_parse(self, parse: Callable[[str], Value], text: str) -> Value | None:
+        """Parse a text; None, and a problem that names the host, if it is not what it should be."""
+        if forbidden := FORBIDDEN.search(text):
+            self.report.add_issue("CC-SPEC-002", "character", self.location, number=ord(forbidden.group()))
             return None
-        return setting if setting and setting.text else None
+        try:
+            return parse(text)
+        except InvalidValueError as error:
+            message = tr("host {name}: {problem}", name=quoted(self.name), problem=error.message)
+            self.report.append(Issue(error.code, message, self.location, error.fix))
+            return None
 
-    def _parse_key(self, key: str, names: tuple[str, ...], parse: Callable[[str], Value]) -> dict[str, Value]:
-        setting = self._without_template(self._find_setting(names), names[-1])
-        value = self.report.try_parse(parse, setting.text, setting.location) if setting else None
+    def _parse_key(self, key: str, parse: Callable[[str], Value], text: str) -> dict[str, Value]:
+        value = self._try_parse(parse, text) if text else None
         return {key: value} if value is not None else {}
 
     def _python_key(self) -> dict[str, str]:
-        setting = self._without_template(self._find_setting(_PYTHON), _PYTHON[0])
-        if not setting or setting.text.startswith("auto"):
+        text = self._find_setting(_PYTHON)
+        if not text or text.startswith("auto"):
             return {}
-        self.report.add_remark(
-            tr("python is the one that Ansible uses; does it have torch?"), setting.location
-        )
-        return self._parse_key("python", _PYTHON, values.parse_python)
+        self.report.add_remark(tr("python is the one that Ansible uses; does it have torch?"))
+        return self._parse_key("python", parse_python, text)
 
-    def _remark_unused(self) -> None:
-        for name, setting in self.settings.items():
-            if _PASSWORD.fullmatch(name):
-                self.report.add_remark(
-                    tr("{name} was not imported: clusterctl logs in with a key", name=quoted(name)),
-                    setting.location,
-                )
-            elif name not in _USED:
-                message = tr("the variable {name} was not imported", name=quoted(name))
-                self.report.add_remark(message, setting.location)
+    def _parse_ssh_args(self, text: str) -> dict[str, object]:
+        """Parse options of ssh to keys of the inventory; those of a group are parsed once for all its hosts."""
+        if text and text not in self.parsed_args:
+            self.parsed_args[text] = self._convert_args(text)
+        return self.parsed_args.get(text, {})
+
+    def _convert_args(self, text: str) -> dict[str, object]:
+        try:
+            arguments = shlex.split(text[: LONGEST_LINE + 1])
+        except ValueError:
+            arguments = []
+        if len(text) > LONGEST_LINE or not arguments:
+            self.report.add_remark(tr("ssh options that cannot be parsed were not imported"))
+            return {}
+        settings: dict[str, object] = {}
+        for name, value in _split_options(arguments):  # ssh takes the first of several
+            settings = self._convert_option(name, value) | settings
+        return settings
+
+    def _convert_option(self, name: str, value: str) -> dict[str, object]:
+        if name in _KEYS and value:
+            key, parse = _KEYS[name]
+            return self._parse_key(key, parse, value)
+        if name == "proxyjump" and value.lower() != "none":
+            return self._convert_way(
+                "jump", parse_jump, value, tr("the jump host {name} was not imported", name=quoted(value))
+            )
+        if name == "proxycommand" and value.lower() != "none":
+            self.report.add_remark(tr("proxy_command runs on the machine that clusterctl runs on: check it"))
+            return self._convert_way(
+                "proxy_command",
+                parse_proxy_command,
+                value,
+                tr("the ProxyCommand {name} was not imported", name=quoted(value)),
+            )
+        if name == "stricthostkeychecking":
+            return self._convert_host_keys(value.lower())
+        if name == "userknownhostsfile" and value and value != "/dev/null":
+            return self._parse_key("known_hosts", parse_text, value)
+        if name not in _IGNORED_OPTIONS:
+            self.report.add_remark(tr("the ssh option {name} was not imported", name=quoted(name)))
+        return {}
+
+    def _convert_host_keys(self, value: str) -> dict[str, object]:
+        if value in ("accept-new", "yes"):
+            return {"host_keys": "accept-new" if value == "accept-new" else "strict"}
+        self.report.add_remark(
+            tr("host keys are always verified here; host_keys: accept-new records unknown ones")
+        )
+        return {}
+
+    def _convert_way(
+        self, key: str, parse: Callable[[str], str], value: str, refusal: str
+    ) -> dict[str, object]:
+        try:
+            return {key: parse(value)}
+        except InvalidValueError:
+            self.report.add_remark(refusal)
+            return {}
+
+
+def _text_of(value: object) -> str | None:
+    """Return a value as text; None for a list or a table, which also stands for what ansible-vault has encrypted."""
+    return None if isinstance(value, (dict, list)) else "" if value is None else str(value)
 
 
 def _parse_ipv4_or_name(text: str) -> str:

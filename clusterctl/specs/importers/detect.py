@@ -6,7 +6,7 @@ import re
 from pathlib import PurePath
 
 from clusterctl.errors import Issue, Location, SpecError
-from clusterctl.specs.importers.ansible import parse_ansible_ini, parse_ansible_yaml
+from clusterctl.specs.importers.ansible import is_listing, parse_ansible
 from clusterctl.specs.importers.hostfile import FORMAT_DESCRIPTIONS, HostLine, parse_hostfile, split_lines
 from clusterctl.specs.importers.imported import Imported, iterate_lines
 from clusterctl.specs.importers.ssh_config import DESCRIPTION, is_ssh_config, parse_ssh_config
@@ -19,11 +19,11 @@ SSH_PORT = 22
 _SECTION = re.compile(r"\s*\[[^\]\s]+\]\s*(#.*)?")
 _VARIABLE = re.compile(r"\sansible_[a-z_]+\s*=")
 _YAML = re.compile(r"(---|[\w.-]+:)\s*(#.*)?|[\w.-]+:\s+\S.*|\{.*")
-_FORMAT_FIX = "give --format ansible if it is one"
+_OWN = re.compile(r"^nodes\s*:", re.MULTILINE)
 
 
 def parse_imported(text: str, file: str, form: str = "auto", group: str | None = None) -> Imported:
-    """Read the inventory of another tool; `group` takes a part of Ansible's.
+    """Parse the inventory of another tool; `group` takes a part of Ansible's, which is what it lists of its files.
 
     Raises SpecError with everything that is wrong, in the order of the file.
     """
@@ -33,7 +33,17 @@ def parse_imported(text: str, file: str, form: str = "auto", group: str | None =
         return parse_ssh_config(text, file)
     if form != "ansible":
         return parse_hostfile(text, file, form)
-    return (parse_ansible_yaml if is_yaml(text, file) else parse_ansible_ini)(text, file, group)
+    return parse_ansible(text, file, group)
+
+
+def needs_ansible(text: str, file: str, form: str) -> bool:
+    """Return whether Ansible has to list the hosts of a file first; raises SpecError for an inventory of ours."""
+    if form != "ansible" or is_listing(text):
+        return False
+    if match := _OWN.search(text):
+        location = Location(file, text.count("\n", 0, match.start()) + 1, 1)
+        raise SpecError([Issue.of("CC-SPEC-051", "own", location)])
+    return True
 
 
 def is_yaml(text: str, file: str) -> bool:
@@ -48,6 +58,8 @@ def is_yaml(text: str, file: str) -> bool:
 
 def detect_format(text: str, file: str) -> str:
     """Return whose inventory it is; raises SpecError when that would be a guess."""
+    if is_listing(text):
+        return "ansible"
     lines = [line for _, line in iterate_lines(text, file)]
     if is_ssh_config(text, file):
         return "ssh"

@@ -11,11 +11,11 @@ from clusterctl.errors import InvalidValueError, Issue, Location, SpecError
 from clusterctl.specs.yaml.reader import MOST_ISSUES, sort_issues
 
 MOST_HOSTS = 4096
-MOST_CHARACTERS = 1 << 20  # what `ansible-inventory --list` writes is longer than any inventory of ours
+MOST_CHARACTERS = 1 << 20  # other tools' files are longer than any inventory of ours
 LONGEST_LINE = 8192
-MOST_NAMES = 50_000  # what ranges stand for, a host that stands in several groups counted each time
+MOST_NAMES = 50_000  # in all groups; a host that is in several groups counts each time
 
-_FORBIDDEN = re.compile(
+FORBIDDEN = re.compile(
     r"[^\t\n\r\x20-\x7e\xa0-\u2027\u202f-\u2065\u2070-\ud7ff\ue000-\ufefe\uff00-\U0010ffff]"
 )
 
@@ -46,14 +46,14 @@ class Remark:
     """Something that was understood but has no counterpart, or was guessed."""
 
     message: str
-    location: Location
+    location: Location | None  # None: of what Ansible lists, which has no lines
 
 
 @dataclass(frozen=True)
 class Imported:
     """The machines of another tool's inventory in their order, and what the reader should know."""
 
-    format_description: str  # such as "an Ansible inventory (INI)"
+    format_description: str  # such as "an Ansible inventory"
     file: str
     hosts: tuple[ImportedHost, ...]
     remarks: tuple[Remark, ...]
@@ -70,16 +70,17 @@ class ImportReport:
     remarks: list[Remark] = field(default_factory=list)
 
     def add_issue(self, code: str, case: str, location: Location, /, **facts: object) -> None:
-        """Note a problem; raises SpecError when there are far more than anybody reads."""
-        self._append(Issue.of(code, case, location, **facts))
+        """Add a problem of a case; raises SpecError as `append` does."""
+        self.append(Issue.of(code, case, location, **facts))
 
-    def _append(self, issue: Issue) -> None:
+    def append(self, issue: Issue) -> None:
+        """Add a problem; raises SpecError when there are far more than are read."""
         self.issues.append(issue)
         if len(self.issues) > MOST_ISSUES:
             self.raise_issues()
 
-    def add_remark(self, message: str, location: Location) -> None:
-        """Note what the written file should say in a comment."""
+    def add_remark(self, message: str, location: Location | None = None) -> None:
+        """Add a comment for the written file."""
         self.remarks.append(Remark(message, location))
 
     def try_parse(self, parse: Callable[[str], Value], text: str, location: Location) -> Value | None:
@@ -87,7 +88,7 @@ class ImportReport:
         try:
             return parse(text)
         except InvalidValueError as error:
-            self._append(Issue(error.code, error.message, location, error.fix))
+            self.append(Issue(error.code, error.message, location, error.fix))
             return None
 
     def fail_too_many(self, limit: str, location: Location) -> NoReturn:
@@ -108,7 +109,7 @@ def iterate_lines(text: str, file: str) -> Iterator[tuple[Location, str]]:
         raise SpecError([Issue.of("CC-SPEC-003", "import-size", start, limit=MOST_CHARACTERS >> 20)])
     lines = (line.removesuffix("\r") for line in text.removeprefix("\ufeff").split("\n"))
     for number, line in enumerate(lines, 1):
-        if forbidden := _FORBIDDEN.search(line):
+        if forbidden := FORBIDDEN.search(line):
             location = Location(file, number, forbidden.start() + 1)
             raise SpecError([Issue.of("CC-SPEC-002", "character", location, number=ord(forbidden.group()))])
         if len(line) > LONGEST_LINE:

@@ -167,11 +167,12 @@ def is_node_name(text: str) -> bool:
 
 def _render_remarks(remarks: Sequence[Remark]) -> Iterator[str]:
     """Write each remark once, with the place of the first and the number of the others."""
-    locations: dict[str, list[Location]] = {}
+    locations: dict[str, list[Location | None]] = {}
     for remark in dict.fromkeys(remarks):
         locations.setdefault(remark.message, []).append(remark.location)
     for message, remark_locations in list(locations.items())[:MOST_REMARKS]:
-        text = tr("- line {line}: {remark}", line=remark_locations[0].line, remark=message)
+        first = remark_locations[0]
+        text = tr("- line {line}: {remark}", line=first.line, remark=message) if first else f"- {message}"
         others = len(remark_locations) - 1
         if others:
             text = trn("{text} (and {n} more time)", "{text} (and {n} more times)", others, text=text)

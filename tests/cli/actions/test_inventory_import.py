@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from clusterctl.cli import main
+from clusterctl.client.local.programs import ProgramLimits
 
 
 def run(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
@@ -121,18 +125,116 @@ def test_standard_input() -> None:
     assert "- {host: a}\n" in done.stdout
 
 
-def test_variables_beside_an_ansible_inventory_are_not_forgotten(
+@pytest.fixture
+def ansible(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ansible of this virtual environment, which need not be active."""
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    if shutil.which("ansible-inventory") is None:
+        pytest.skip("no ansible-inventory: pip install ansible-core")
+
+
+CASES = Path(__file__).parents[2] / "specs" / "importers" / "cases"
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("ansible")
+@pytest.mark.parametrize("name", ["hosts.ini", "hosts.yml"])
+def test_ansible_reads_its_own_files(
+    name: str, in_a_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ranges, groups and vaults give what was recorded of Ansible; so does a file on standard input."""
+    shutil.copyfile(CASES / name, in_a_folder / name)
+    shutil.copyfile(CASES / f"{name}.json", in_a_folder / "recorded.json")
+    given = CliRunner().invoke(main.root, ["inventory", "import", "-"], input=(CASES / name).read_text())
+    nodes = [text.partition("nodes:")[2] for text in (run(capsys, name)[1], given.stdout)]
+
+    assert [run(capsys, "recorded.json")[1].partition("nodes:")[2]] * 2 == nodes
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("ansible")
+def test_variables_beside_an_ansible_inventory_count(
     in_a_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """group_vars is not read; the note reports what reads it."""
+    """group_vars and the plug-in that a file names are Ansible's, and so is what it reports of a wrong file."""
     (in_a_folder / "group_vars").mkdir()
+    (in_a_folder / "group_vars" / "gpu.yml").write_text("ansible_port: 2222\n")
     (in_a_folder / "hosts.ini").write_text("[gpu]\ngpu01\n[cpu]\ncpu01\n")
+    (in_a_folder / "plugin.yml").write_text("plugin: generator\nhosts: {name: gpu-a}\nlayers: {}\n")
+    (in_a_folder / "wrong.ini").write_text("[gpu:children]\nnowhere\n")
 
     code, out, err = run(capsys, "hosts.ini", "--group", "gpu")
-
-    assert (code, "gpu01" in out, "cpu01" in out) == (0, True, False)
-    assert "group_vars/ was not read" in err
+    assert (code, "{host: gpu01}" in out, "port: 2222" in out, "cpu01" in out) == (0, True, True, False), err
     assert run(capsys, "hosts.ini", "--group", "gpus")[0] == 2
+    assert "{host: gpu-a}" in run(capsys, "plugin.yml")[1]
+    code, out, err = run(capsys, "wrong.ini")
+    assert (code, out, "includes undefined group" in err) == (2, "", True)
+    assert "CC-SPEC-053: wrong.ini: Ansible cannot list the hosts" in err
+
+
+def program(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """Put another program in place of Ansible's."""
+    (folder / "bin").mkdir()
+    (folder / "bin" / "ansible-inventory").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "bin" / "ansible-inventory").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}")
+
+
+def test_what_another_account_may_have_written_is_not_given_to_ansible(
+    in_a_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither is a script, an inventory of ours, nor what has another form; the user can run Ansible on them."""
+    program(in_a_folder, monkeypatch, "touch started; exit 1")
+    hosts, settings = in_a_folder / "hosts.ini", in_a_folder / "ansible.cfg"
+    hosts.write_text("[gpu]\na\n")
+    (in_a_folder / "own.yaml").write_text("cluster: a\nnodes: [{host: b}]\n")
+
+    for file, mode in ((hosts, 0o602), (hosts, 0o700), (settings, 0o606)):
+        file.touch()
+        file.chmod(mode)
+        code, _, err = run(capsys, "hosts.ini")
+        assert (code, "CC-SPEC-053" in err) == (2, True), file
+        assert "ansible-inventory -i hosts.ini --list | clusterctl init --from -" in err
+        file.chmod(0o600)
+    assert "own.yaml:2:1: CC-SPEC-051" in run(capsys, "own.yaml")[2]
+    assert run(capsys, "hostfile")[0] == 0
+    assert not (in_a_folder / "started").exists()
+    assert run(capsys, "hosts.ini")[0] == 2
+    assert (in_a_folder / "started").exists()
+
+
+def test_without_ansible_its_files_are_not_read(
+    in_a_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error names both ways out: install it, or have another machine list the hosts."""
+    (in_a_folder / "hosts.ini").write_text("[gpu]\na\n")
+    monkeypatch.setenv("PATH", str(in_a_folder))
+    code, _, err = run(capsys, "hosts.ini")
+
+    assert (code, "CC-SPEC-053: hosts.ini" in err) == (2, True)
+    assert "pip install ansible-core" in err and "ansible-inventory -i FILE --list > hosts.json" in err
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [("sleep 600", "timed out"), ("yes", "it wrote more than 1 MiB"), ("echo '{'", "is not")],
+)
+def test_ansible_has_limits(
+    script: str,
+    reason: str,
+    in_a_folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A plug-in that hangs, one that writes without end, and an answer that is none."""
+    program(in_a_folder, monkeypatch, script)
+    limits = ProgramLimits(0.5 if "sleep" in script else 60.0, 1 << 20)
+    monkeypatch.setattr("clusterctl.client.local.ansible.LIMITS", limits)
+    (in_a_folder / "hosts.ini").write_text("[gpu]\na\n")
+    code, _, err = run(capsys, "hosts.ini")
+
+    assert (code, "CC-SPEC-053" in err, reason in err) == (2, True, True), err
 
 
 def test_an_ssh_configuration_stays_the_way_in(
@@ -155,10 +257,11 @@ def test_an_ssh_configuration_stays_the_way_in(
 
 def test_the_groups_are_shown(in_a_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """So that a login node is not trained on by accident."""
-    (in_a_folder / "hosts.ini").write_text("[login]\nl1\n[gpu]\na\nb\n")
-    code, _, err = run(capsys, "hosts.ini")
+    groups = {"all": {"children": ["login", "gpu"]}, "login": {"hosts": ["l1"]}, "gpu": {"hosts": ["a", "b"]}}
+    (in_a_folder / "hosts.json").write_text(json.dumps({"_meta": {"hostvars": {}}, **groups}))
+    code, _, err = run(capsys, "hosts.json")
 
     assert code == 0
     assert "note: All 3 hosts were imported." in err
     assert "--group: login (1), gpu (2)." in err
-    assert "--group" not in run(capsys, "hosts.ini", "--group", "gpu")[2]
+    assert "--group" not in run(capsys, "hosts.json", "--group", "gpu")[2]

@@ -9,7 +9,7 @@ from counting import check_growth
 from damage import damaged, few, judge, noise
 from hypothesis import given
 from hypothesis import strategies as st
-from test_detect import INI, YAML
+from test_detect import INI, YAML, listing
 from variants import VARIANT
 
 from clusterctl.errors import SpecError
@@ -24,12 +24,11 @@ WORDS = [
     "]",
     ":",
     "=",
-    "[all:vars]\n",
-    "[x:children]\n",
-    "ansible_host=",
-    "ansible_ssh_common_args=",
-    "-J ",
-    "-o ",
+    '{"_meta": {"hostvars": {',
+    '"ansible_host": ',
+    '"children": ',
+    '"all": {',
+    "}}",
 ]
 WORDS += [
     "'",
@@ -75,6 +74,13 @@ def test_any_text(text: str, file: str, form: str, group: str | None) -> None:
 
 
 MANY = MOST_CHARACTERS - 200
+
+
+def _chain(length: int) -> dict[str, object]:
+    """Return groups each of which holds the next, and the last all hosts."""
+    return {f"g{m}": {"children": [f"g{m + 1}" if m + 1 < length else "gpu"]} for m in range(length)}
+
+
 # How often something is repeated in the largest file, and the file with that or another number of repetitions.
 HUGE: dict[str, tuple[int, Callable[[int], str]]] = {
     "a long line": (MANY, lambda n: "a" * n),
@@ -86,38 +92,22 @@ HUGE: dict[str, tuple[int, Callable[[int], str]]] = {
     "one host over and over": (30_000, lambda n: "h slots=1\n" * n),
     "many remarks": (4_000, lambda n: "".join(f"h{number} k{number}=1\n" for number in range(n))),
     "many wrong lines": (20_000, lambda n: "-x slots=1\n" * n),
-    "a long quotation": (MANY, lambda n: "[g]\nh a='" + "b" * n),
-    "a huge range": (999_999_999, lambda n: f"[g]\nh[1:{n}]\n"),
+    "a long value": (MANY, lambda n: listing({"h": {"a": "b" * n}})),
     "a huge range in a list": (1_000, lambda n: "h[1-999999999]\n" * n),
     "many ranges in a list": (1_000, lambda n: "h[1-9][1-9][1-9][1-9][1-9][1-9][1-9]\n" * n),
     "a long range": (4_000, lambda n: f"h[1-{n}]\n"),
     "one range over and over": (1_000, lambda n: "h[1-400]\n" * n),
-    "ranges of ranges": (100_000, lambda n: "[g]\nh" + "[1:9]" * n),
-    "open brackets": (MANY, lambda n: "[g]\nh" + "[" * n),
-    "many colons": (MANY, lambda n: "[g]\nh" + ":" * n),
     "a chain of groups": (
         900,
-        lambda n: "".join(f"[g{m}:children]\ng{m + 1}\n" for m in range(n)) + f"[g{n}]\nh[1:400]\n",
+        lambda n: listing({f"h{m}": {} for m in range(400)}, **_chain(n)),
     ),
-    "too many groups": (20_000, lambda n: "".join(f"[g{m}]\n" for m in range(n))),
-    "all in all": (
-        400,
-        lambda n: "".join(f"[g{m}]\nh[1:100]\n[g{m}:vars]\nansible_user=u{m}\n" for m in range(n)),
-    ),
+    "too many groups": (20_000, lambda n: listing({"h": {}}, **{f"g{m}": {} for m in range(n)})),
     "many hosts with options": (
-        2_000,
-        lambda n: "[g]\nh[1:400] ansible_ssh_common_args='" + "-o A=b " * n + "'\n",
+        4_000,
+        lambda n: listing({f"h{m}": {"ansible_ssh_common_args": "-o A=b " * 1000} for m in range(n)}),
     ),
-    "a bomb": (
-        400,
-        lambda n: (
-            "a: &a {hosts: {x: null}}\n"
-            + "".join(
-                f"g{g}: {{children: {{{', '.join(f'c{g}x{m}: *a' for m in range(n))}}}}}\n" for g in range(30)
-            )
-        ),
-    ),
-    "a deep tree": (40_000, lambda n: "all: " + "{children: {g: " * n),
+    "a deep value": (MANY // 2, lambda n: '{"_meta": ' + "[" * n + "]" * n + "}"),
+    "a long number": (MANY, lambda n: '{"_meta": ' + "1" * n + "}"),
 }
 
 

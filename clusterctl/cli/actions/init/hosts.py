@@ -12,8 +12,7 @@ import click
 from clusterctl.cli.actions.init.machines import (
     ConnectOptions,
     read_hosts,
-    read_imported_file,
-    with_config,
+    read_imported,
     with_connect_options,
 )
 from clusterctl.cli.context.nodes import notice
@@ -52,12 +51,10 @@ class HostSource:
 
 
 def _read_file(path: str, connect_options: ConnectOptions, group: str | None = None) -> Imported:
-    from clusterctl.specs.importers.detect import parse_imported
-
-    imported = parse_imported(read_imported_file(path), path, group=group)
+    imported = read_imported(path, group=group)
     if imported.groups:
         notice(describe_groups(imported))
-    return with_connect_options(with_config(imported, path), connect_options)
+    return with_connect_options(imported, connect_options)
 
 
 def _match_hosts(pattern: str, connect_options: ConnectOptions) -> list[str]:

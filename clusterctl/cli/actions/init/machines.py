@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 import click
@@ -41,28 +42,34 @@ Value = TypeVar("Value")
 STANDARD_INPUT = "-"
 
 
-def read_imported_file(path: str) -> str:
-    """Read the file, or standard input for `-`, as far as an inventory can be long."""
-    from clusterctl.specs.importers.imported import MOST_CHARACTERS
+def read_imported(path: str, form: str = "auto", group: str | None = None) -> Imported:
+    """Read another tool's file, or standard input for `-`; Ansible lists the hosts of its own."""
+    from clusterctl.client.local.ansible import list_ansible_inventory
+    from clusterctl.specs.importers.detect import detect_format, needs_ansible, parse_imported
 
-    if path != STANDARD_INPUT:
-        return read_spec(expand(path), MOST_CHARACTERS)
+    source = tr("standard input") if path == STANDARD_INPUT else path
+    text = _read_text(path, source)
+    form = detect_format(text, source) if form == "auto" else form
+    if needs_ansible(text, source, form):
+        with TemporaryDirectory(prefix="clusterctl-") as folder:
+            file = Path(folder, "hosts") if path == STANDARD_INPUT else expand(path)
+            if path == STANDARD_INPUT:
+                file.write_text(text, encoding="utf-8")
+            text = list_ansible_inventory(file)
+    return _with_config(parse_imported(text, source, form, group), path)
+
+
+def _read_text(path: str, source: str) -> str:
+    """Read a file or standard input as far as what Ansible lists can be long."""
+    from clusterctl.specs.importers.ansible import MAX_LISTING
     from clusterctl.specs.yaml.reader import decode_source
 
-    return decode_source(
-        sys.stdin.buffer.read(MOST_CHARACTERS + 1), tr("standard input"), max_bytes=MOST_CHARACTERS
-    )
+    if path != STANDARD_INPUT:
+        return read_spec(expand(path), MAX_LISTING)
+    return decode_source(sys.stdin.buffer.read(MAX_LISTING + 1), source, max_bytes=MAX_LISTING)
 
 
-def find_unread(path: str) -> list[str]:
-    """Name the directories beside an Ansible inventory in which variables may stand."""
-    folder = expand(path).parent
-    return [
-        name for name in ("group_vars", "host_vars") if path != STANDARD_INPUT and (folder / name).is_dir()
-    ]
-
-
-def with_config(imported: Imported, path: str) -> Imported:
+def _with_config(imported: Imported, path: str) -> Imported:
     """Have the nodes of an SSH configuration connect by that file, unless ssh reads it anyway."""
     from clusterctl.specs.importers.ssh_config import DESCRIPTION
 
